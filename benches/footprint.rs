@@ -1,8 +1,10 @@
-//! What the senses cost: processor time a sample and memory, with eight scripted GPUs and a tree of twenty processes.
+//! What the senses cost: processor time a sample and memory, with eight scripted GPUs and a tree of
+//! twenty processes.
 //!
-//! `cargo bench --bench footprint` (release) prints one line a part. Back to back, since the price of a sample does not
-//! depend on what lies between two; the clock of what is read only every few seconds is then hardly moving, so those
-//! readings are forced with `--every`. No limit is enforced here: a busy machine would fail it for no reason.
+//! `cargo bench --bench footprint` (release) prints one line a part. Back to back, since the price
+//! of a sample does not depend on what lies between two; the clock of what is read only every few
+//! seconds is then hardly moving, so those readings are forced with `--every`. No limit is enforced
+//! here: a busy machine would fail it for no reason.
 
 #![allow(clippy::disallowed_methods, reason = "measures the real thing")]
 
@@ -24,14 +26,20 @@ impl Tree {
     fn start() -> Tree {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new("sh");
-        command.args(["-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do sleep 600 & done; wait"]);
+        command.args([
+            "-c",
+            "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do sleep 600 & done; wait",
+        ]);
         Tree(command.stdin(Stdio::null()).process_group(0).spawn().expect("sh exists"))
     }
 }
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(&self.0), rustix::process::Signal::KILL);
+        let _ = rustix::process::kill_process_group(
+            rustix::process::Pid::from_child(&self.0),
+            rustix::process::Signal::KILL,
+        );
         let _ = self.0.wait();
     }
 }
@@ -39,7 +47,12 @@ impl Drop for Tree {
 /// User and system time of this process.
 fn used() -> Duration {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("the kernel counts");
-    Duration::from_nanos(text.split_ascii_whitespace().next().and_then(|nanos| nanos.parse().ok()).expect("the first number"))
+    Duration::from_nanos(
+        text.split_ascii_whitespace()
+            .next()
+            .and_then(|nanos| nanos.parse().ok())
+            .expect("the first number"),
+    )
 }
 
 fn resident_kib(pid: &str) -> u64 {
@@ -49,7 +62,8 @@ fn resident_kib(pid: &str) -> u64 {
 }
 
 fn measure(name: &str, fake: &fake_nvml::FakeNvml, scope: &Scope, library: bool, real_time: bool) {
-    let nvml_library = if library { fake.library().into() } else { "/nowhere/libnvidia-ml.so.1".into() };
+    let nvml_library =
+        if library { fake.library().into() } else { "/nowhere/libnvidia-ml.so.1".into() };
     let before = resident_kib("self");
     let mut sensors = system_sensors(&SensorOptions { nvml_library, ..SensorOptions::default() });
     for _ in 0..3 {
@@ -65,7 +79,11 @@ fn measure(name: &str, fake: &fake_nvml::FakeNvml, scope: &Scope, library: bool,
     }
     let cost = (used() - began) / samples;
     let grown = resident_kib("self").saturating_sub(before);
-    println!("{name:<44} {:>7.3} ms a sample, {:.4} % of a core at 1 Hz, + {grown} KiB", cost.as_secs_f64() * 1e3, cost.as_secs_f64() * 100.0);
+    println!(
+        "{name:<44} {:>7.3} ms a sample, {:.4} % of a core at 1 Hz, + {grown} KiB",
+        cost.as_secs_f64() * 1e3,
+        cost.as_secs_f64() * 100.0
+    );
 }
 
 fn main() {
@@ -73,7 +91,8 @@ fn main() {
     let fake = fake_nvml::FakeNvml::in_dir(dir.path());
     let tree = Tree::start();
     fake.play(&format!("gpus 8\n{}gpu * pids {}\n", fake_nvml::DIPS, tree.0.id()));
-    let scope = Scope { root_pid: Some(tree.0.id()), workdir: dir.path().into(), ..Scope::default() };
+    let scope =
+        Scope { root_pid: Some(tree.0.id()), workdir: dir.path().into(), ..Scope::default() };
     let alone = Scope { workdir: dir.path().into(), ..Scope::default() };
     println!("resident before the first sample: {} KiB", resident_kib("self"));
     measure("machine alone", &fake, &alone, false, false);

@@ -1,7 +1,7 @@
 //! Lamplighter starts cloud GPU machines when there is work and stops them when there is none.
 //!
-//! Two programs come out of this one library: `lamp` (command line and controller, on a workstation) and `lamp-agent`
-//! (on the machine that trains).
+//! Two programs come out of this one library: `lamp` (command line and controller, on a
+//! workstation) and `lamp-agent` (on the machine that trains).
 //!
 //! ```text
 //!   market <- job <- instance <- account <- policy   pure: nouns and decisions
@@ -17,10 +17,11 @@
 //!   sim: controller and agent over simulated ports, in virtual time
 //! ```
 //!
-//! One job's journey: `config` reads the job file and `job::spec::check` finds what is wrong with it; `controller` records a
-//! `job::Plan` in the job directory *before* it asks `ports::Cloud` for a machine; on the machine, `agent` takes the
-//! lease, prepares, runs the workload, and at each wake lets `policy::watch::supervise` order the verdicts; it drains and writes
-//! the outcome; `controller::settle` observes that the machine is gone and writes the receipt.
+//! One job's journey: `config` reads the job file and `job::spec::check` finds what is wrong with
+//! it; `controller` records a `job::Plan` in the job directory *before* it asks `ports::Cloud` for
+//! a machine; on the machine, `agent` takes the lease, prepares, runs the workload, and at each
+//! wake lets `policy::watch::supervise` order the verdicts; it drains and writes the outcome;
+//! `controller::settle` observes that the machine is gone and writes the receipt.
 //!
 //! The arrows are held by `tests/architecture.rs`.
 

@@ -30,15 +30,21 @@ pub use crate::adapters::recordings::series::{SeriesError, read_series};
 pub use crate::adapters::store::upload_resume::Unsent;
 #[cfg(feature = "lamp")]
 pub use crate::adapters::workdir::pack::{
-    PackError, PackKind, Survey, changed_since, pack as pack_workdir, show_bytes, survey as survey_workdir, tree_of,
+    PackError, PackKind, Survey, changed_since, pack as pack_workdir, show_bytes,
+    survey as survey_workdir, tree_of,
 };
 #[cfg(feature = "lamp")]
 pub use crate::adapters::workdir::secret_scan::{
-    Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets, scan_words as scan_words_for_secrets, sounds_secret,
+    Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets,
+    scan_words as scan_words_for_secrets, sounds_secret,
 };
-pub use crate::adapters::workdir::unpack::{ArchiveError, ArchiveLimits, Unpacked, unpack as unpack_code};
+pub use crate::adapters::workdir::unpack::{
+    ArchiveError, ArchiveLimits, Unpacked, unpack as unpack_code,
+};
 #[cfg(feature = "lamp")]
-pub use crate::adapters::workstation::downloaded_file::{Beside, KeptFile, date as date_file, free_bytes, make_writable};
+pub use crate::adapters::workstation::downloaded_file::{
+    Beside, KeptFile, date as date_file, free_bytes, make_writable,
+};
 
 /// Error types, for modules that may not import ports.
 #[cfg(feature = "lamp")]
@@ -47,7 +53,10 @@ pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes
 pub use crate::adapters::store::open::{OpenError, open as open_store};
 
 #[cfg(feature = "lamp")]
-pub use workstation::{AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, can_be_made, owner_of_folder, random_letters, remove_scratch};
+pub use workstation::{
+    AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, can_be_made, owner_of_folder,
+    random_letters, remove_scratch,
+};
 
 /// Whether this program can drive machines of a cloud. Otherwise it refuses with a message.
 pub fn is_built_for(cloud: crate::market::Cloud) -> bool {

@@ -1,7 +1,8 @@
 //! The referee: which layer may use which, how a folder looks, what the agent may carry.
 //!
-//! The rules are the tables at the top; docs/decisions and CONTRIBUTING.md give the reasons. If a rule hurts, move the
-//! code or change the rule here in the open, with the reason in the commit; do not work around it.
+//! The rules are the tables at the top; docs/decisions and CONTRIBUTING.md give the reasons. If a
+//! rule hurts, move the code or change the rule here in the open, with the reason in the commit; do
+//! not work around it.
 
 #![expect(clippy::disallowed_methods, reason = "a test reads the files it judges")]
 
@@ -16,7 +17,8 @@ use source::{Source, all, matching_brace, without_comments_and_strings};
 
 const PURE: &[&str] = &["market", "job", "instance", "account", "policy"];
 
-/// Each layer, and the layers that its files may name besides their own. A folder that is not here is an error.
+/// Each layer, and the layers that its files may name besides their own. A folder that is not here
+/// is an error.
 const LAYERS: &[(&str, &[&str])] = &[
     ("market", &[]),
     ("job", &["market"]),
@@ -28,30 +30,106 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("controller", &["market", "job", "instance", "account", "policy", "ports", "jobdir"]),
     ("agent", &["market", "job", "instance", "account", "policy", "ports", "jobdir"]),
     ("adapters", &["market", "job", "instance", "account", "ports"]),
-    ("sim", &["market", "job", "instance", "account", "policy", "ports", "jobdir", "controller", "agent"]),
+    (
+        "sim",
+        &[
+            "market",
+            "job",
+            "instance",
+            "account",
+            "policy",
+            "ports",
+            "jobdir",
+            "controller",
+            "agent",
+        ],
+    ),
     ("config", &["market", "job", "instance", "account", "policy"]),
-    ("wire", &["market", "job", "instance", "account", "policy", "ports", "jobdir", "controller", "agent", "adapters", "sim"]),
-    // Entry points of the two programs and the nouns to print; never an adapter: `wire` hands those in.
-    ("cli", &["market", "job", "instance", "account", "policy", "jobdir", "controller", "agent", "config", "wire"]),
-    ("web", &["market", "job", "instance", "account", "policy", "jobdir", "controller", "agent", "config", "wire"]),
-    ("bin", &["market", "job", "instance", "account", "policy", "jobdir", "controller", "agent", "config", "wire", "cli", "web"]),
+    (
+        "wire",
+        &[
+            "market",
+            "job",
+            "instance",
+            "account",
+            "policy",
+            "ports",
+            "jobdir",
+            "controller",
+            "agent",
+            "adapters",
+            "sim",
+        ],
+    ),
+    // Entry points of the two programs and the nouns to print; never an adapter: `wire` hands those
+    // in.
+    (
+        "cli",
+        &[
+            "market",
+            "job",
+            "instance",
+            "account",
+            "policy",
+            "jobdir",
+            "controller",
+            "agent",
+            "config",
+            "wire",
+        ],
+    ),
+    (
+        "web",
+        &[
+            "market",
+            "job",
+            "instance",
+            "account",
+            "policy",
+            "jobdir",
+            "controller",
+            "agent",
+            "config",
+            "wire",
+        ],
+    ),
+    (
+        "bin",
+        &[
+            "market",
+            "job",
+            "instance",
+            "account",
+            "policy",
+            "jobdir",
+            "controller",
+            "agent",
+            "config",
+            "wire",
+            "cli",
+            "web",
+        ],
+    ),
     ("lib", &[]),
 ];
 
-/// What a file may use although its layer may not: the file, the layer, and the page that argues for it.
+/// What a file may use although its layer may not: the file, the layer, and the page that argues
+/// for it.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
-/// The crates that a pure layer may use, besides the standard library. `croner` reads a cron pattern, and knows no clock; `fast_glob`
-/// compares a pattern with a name, and opens nothing.
+/// The crates that a pure layer may use, besides the standard library. `croner` reads a cron
+/// pattern, and knows no clock; `fast_glob` compares a pattern with a name, and opens nothing.
 const PURE_CRATES: &[&str] = &["serde", "serde_json", "jiff", "thiserror", "croner", "fast_glob"];
 
-/// The parts of the standard library that a pure layer may not touch: they read or change the world.
+/// The parts of the standard library that a pure layer may not touch: they read or change the
+/// world.
 const PURE_STD_NEVER: &[&str] = &["fs", "env", "net", "process", "thread", "io", "os"];
 
 /// A room is a file that a reader can hold in the head.
 const LINES_MAX: usize = 900;
 
-/// What the program on the GPU machine must not carry: each costs it megabytes, start-up time or build time.
+/// What the program on the GPU machine must not carry: each costs it megabytes, start-up time or
+/// build time.
 const AGENT_NEVER: &[&str] = &[
     "aws-config",
     "aws-sdk-cloudwatch",
@@ -80,7 +158,11 @@ fn package() -> PathBuf {
 
 fn sources() -> Vec<Source> {
     let sources = all(&package(), "src");
-    assert!(sources.len() > 20, "only {} files were found: the referee looks in the wrong place", sources.len());
+    assert!(
+        sources.len() > 20,
+        "only {} files were found: the referee looks in the wrong place",
+        sources.len()
+    );
     sources
 }
 
@@ -90,12 +172,20 @@ fn everything() -> Vec<Source> {
 
 /// Fails with all broken rules at once.
 fn judge(broken: Vec<String>) {
-    assert!(broken.is_empty(), "{} broken:\n\n{}\n", if broken.len() == 1 { "a rule is" } else { "rules are" }, broken.join("\n\n"));
+    assert!(
+        broken.is_empty(),
+        "{} broken:\n\n{}\n",
+        if broken.len() == 1 { "a rule is" } else { "rules are" },
+        broken.join("\n\n")
+    );
 }
 
 fn places(sources: &[Source], rule: impl Fn(&Source) -> Vec<(usize, String)>) -> Vec<String> {
     let of = |source: &Source| -> Vec<String> {
-        rule(source).into_iter().map(|(line, what)| format!("{}:{line}: {what}", source.path.display())).collect()
+        rule(source)
+            .into_iter()
+            .map(|(line, what)| format!("{}:{line}: {what}", source.path.display()))
+            .collect()
     };
     sources.iter().flat_map(of).collect()
 }
@@ -112,16 +202,26 @@ fn wrong_arrows(source: &Source) -> Vec<(usize, String)> {
             ),
         )];
     };
-    let excepted = |used: &str| EXCEPTIONS.iter().any(|(file, layer, _)| source.path == Path::new(file) && *layer == used);
+    let excepted = |used: &str| {
+        EXCEPTIONS.iter().any(|(file, layer, _)| source.path == Path::new(file) && *layer == used)
+    };
     let mut wrong = Vec::new();
     for named in source.layers_named() {
         let used = named.first.as_str();
-        if used == layer || may_use.contains(&used) || excepted(used) || layer == "lib" || used == "self" {
+        if used == layer
+            || may_use.contains(&used)
+            || excepted(used)
+            || layer == "lib"
+            || used == "self"
+        {
             continue;
         }
         let known = LAYERS.iter().any(|(name, _)| *name == used);
         let what = match known {
-            true => format!("`{layer}` may not use `{used}`, only {}", if may_use.is_empty() { "itself".into() } else { may_use.join(", ") }),
+            true => format!(
+                "`{layer}` may not use `{used}`, only {}",
+                if may_use.is_empty() { "itself".into() } else { may_use.join(", ") }
+            ),
             false => format!("`crate::{used}` is not a layer: name the folder that it lives in"),
         };
         wrong.push((named.line, format!("{what}\n  do: move the code to the layer that may, or hand the value in from `wire` through a port")));
@@ -137,13 +237,19 @@ fn the_arrows_between_the_layers_point_one_way() {
 /// CONTRIBUTING.md shows people the same table.
 #[test]
 fn the_table_in_contributing_is_this_one() {
-    let page = std::fs::read_to_string(package().join("CONTRIBUTING.md")).expect("the package has a CONTRIBUTING.md");
+    let page = std::fs::read_to_string(package().join("CONTRIBUTING.md"))
+        .expect("the package has a CONTRIBUTING.md");
     let row = |(layer, may_use): &(&str, &[&str])| {
         let used: Vec<String> = may_use.iter().map(|used| format!("`{used}`")).collect();
         format!("| `{layer}` | {}", used.join(", "))
     };
-    let shown = |row: &String| page.lines().any(|line| line.rsplit_once(" | ").is_some_and(|(start, _)| start.trim_end() == row.trim_end()));
-    let missing = LAYERS.iter().filter(|(layer, _)| *layer != "lib").map(row).filter(|row| !shown(row));
+    let shown = |row: &String| {
+        page.lines().any(|line| {
+            line.rsplit_once(" | ").is_some_and(|(start, _)| start.trim_end() == row.trim_end())
+        })
+    };
+    let missing =
+        LAYERS.iter().filter(|(layer, _)| *layer != "lib").map(row).filter(|row| !shown(row));
     judge(missing.map(|row| format!("CONTRIBUTING.md does not show `{row} | ...`\n  do: keep its table and LAYERS equal")).collect());
 }
 
@@ -152,10 +258,14 @@ fn every_exception_is_argued_and_still_needed() {
     let mut broken = Vec::new();
     for (file, layer, page) in EXCEPTIONS {
         if !package().join(page).is_file() {
-            broken.push(format!("{file} may use `{layer}`, but {page} does not exist\n  do: write down why"));
+            broken.push(format!(
+                "{file} may use `{layer}`, but {page} does not exist\n  do: write down why"
+            ));
         }
-        let used =
-            sources().iter().filter(|source| source.path == Path::new(file)).any(|source| source.layers_named().iter().any(|n| n.first == *layer));
+        let used = sources()
+            .iter()
+            .filter(|source| source.path == Path::new(file))
+            .any(|source| source.layers_named().iter().any(|n| n.first == *layer));
         if !used {
             broken.push(format!("{file} no longer uses `{layer}`\n  do: remove the exception"));
         }
@@ -165,9 +275,18 @@ fn every_exception_is_argued_and_still_needed() {
 
 /// The names of all dependencies, as they stand in paths.
 fn dependencies() -> Vec<String> {
-    let manifest = std::fs::read_to_string(package().join("Cargo.toml")).expect("the package has a manifest");
-    let section = manifest.split("[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).expect("the manifest has dependencies");
-    section.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.trim().replace('-', "_")).collect()
+    let manifest =
+        std::fs::read_to_string(package().join("Cargo.toml")).expect("the package has a manifest");
+    let section = manifest
+        .split("[dependencies]")
+        .nth(1)
+        .and_then(|rest| rest.split("\n[").next())
+        .expect("the manifest has dependencies");
+    section
+        .lines()
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name.trim().replace('-', "_"))
+        .collect()
 }
 
 fn impure(source: &Source) -> Vec<(usize, String)> {
@@ -175,8 +294,16 @@ fn impure(source: &Source) -> Vec<(usize, String)> {
         return Vec::new();
     }
     let dependencies = dependencies();
-    let crates: Vec<&str> = dependencies.iter().map(String::as_str).filter(|name| !PURE_CRATES.contains(name)).chain(["std"]).collect();
-    let named = source.crates_named(&crates).into_iter().filter(|named| named.root != "std" || PURE_STD_NEVER.contains(&named.first.as_str()));
+    let crates: Vec<&str> = dependencies
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !PURE_CRATES.contains(name))
+        .chain(["std"])
+        .collect();
+    let named = source
+        .crates_named(&crates)
+        .into_iter()
+        .filter(|named| named.root != "std" || PURE_STD_NEVER.contains(&named.first.as_str()));
     named
         .filter(|named| named.root == "std" || !named.first.is_empty())
         .map(|named| {
@@ -205,7 +332,9 @@ const FILES_MAX: usize = 20;
 fn folders_are_at_most_four_deep() {
     judge(places(&sources(), |source| {
         let folders = source.path.components().count() - 2;
-        let what = format!("lies {folders} folders deep, {FOLDERS_DEEP_MAX} is the most\n  do: join two of its folders");
+        let what = format!(
+            "lies {folders} folders deep, {FOLDERS_DEEP_MAX} is the most\n  do: join two of its folders"
+        );
         if folders > FOLDERS_DEEP_MAX { vec![(1, what)] } else { Vec::new() }
     }));
 }
@@ -214,11 +343,15 @@ fn folders_are_at_most_four_deep() {
 fn folder_has_at_most_twenty_files() {
     let mut files: BTreeMap<PathBuf, usize> = BTreeMap::new();
     for source in sources() {
-        *files.entry(source.path.parent().expect("a file has a folder").to_owned()).or_default() += 1;
+        *files.entry(source.path.parent().expect("a file has a folder").to_owned()).or_default() +=
+            1;
     }
     let crowded = files.iter().filter(|(_, count)| **count > FILES_MAX);
     let told = |(folder, count): (&PathBuf, &usize)| {
-        format!("{}: {count} files, {FILES_MAX} is the most\n  do: give its subjects folders", folder.display())
+        format!(
+            "{}: {count} files, {FILES_MAX} is the most\n  do: give its subjects folders",
+            folder.display()
+        )
     };
     judge(crowded.map(told).collect());
 }
@@ -236,10 +369,16 @@ fn beyond_a_map(source: &Source) -> Vec<(usize, String)> {
             return Vec::new();
         }
         let start = rest.trim_start_matches("#!").trim_start_matches('#');
-        let length =
-            if start.starts_with('[') { rest.len() - start.len() + matching_brace(start) } else { rest.find(';').map_or(rest.len(), |end| end + 1) };
+        let length = if start.starts_with('[') {
+            rest.len() - start.len() + matching_brace(start)
+        } else {
+            rest.find(';').map_or(rest.len(), |end| end + 1)
+        };
         let item = rest[..length].trim();
-        let without_visibility = item.strip_prefix("pub(crate)").or_else(|| item.strip_prefix("pub(super)")).or_else(|| item.strip_prefix("pub"));
+        let without_visibility = item
+            .strip_prefix("pub(crate)")
+            .or_else(|| item.strip_prefix("pub(super)"))
+            .or_else(|| item.strip_prefix("pub"));
         let words = without_visibility.unwrap_or(item).trim_start();
         let fine = item.starts_with('#')
             || (words.starts_with("mod ") && !words.contains('{'))
@@ -248,7 +387,9 @@ fn beyond_a_map(source: &Source) -> Vec<(usize, String)> {
             let word = item.lines().next().unwrap_or_default();
             return vec![(
                 source.line_of(at),
-                format!("`{word}` in a mod.rs\n  do: a mod.rs is prose, `mod` and `pub use`; give the code a file with a name"),
+                format!(
+                    "`{word}` in a mod.rs\n  do: a mod.rs is prose, `mod` and `pub use`; give the code a file with a name"
+                ),
             )];
         }
         rest = &rest[length..];
@@ -263,9 +404,18 @@ fn a_mod_rs_is_prose_and_re_exports() {
 #[test]
 fn every_folder_and_file_begins_with_its_purpose() {
     judge(places(&sources(), |source| {
-        let prose: String = source.text.lines().take_while(|line| line.starts_with("//!")).map(|line| line[3..].trim()).collect();
+        let prose: String = source
+            .text
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .map(|line| line[3..].trim())
+            .collect();
         let says = "say purpose and flow, and what must never live here, in `//!` lines at the top";
-        if prose.len() < 20 { vec![(1, format!("does not say what it is for\n  do: {says}"))] } else { Vec::new() }
+        if prose.len() < 20 {
+            vec![(1, format!("does not say what it is for\n  do: {says}"))]
+        } else {
+            Vec::new()
+        }
     }));
 }
 
@@ -279,11 +429,17 @@ fn a_file_is_a_room() {
         if lines <= LINES_MAX || generated {
             return Vec::new();
         }
-        vec![(lines, format!("{lines} lines, {LINES_MAX} is the most\n  do: split it where its words change"))]
+        vec![(
+            lines,
+            format!(
+                "{lines} lines, {LINES_MAX} is the most\n  do: split it where its words change"
+            ),
+        )]
     }));
 }
 
-/// What the code holds that must not be there: the text, and what to do instead. Strings and comments do not count.
+/// What the code holds that must not be there: the text, and what to do instead. Strings and
+/// comments do not count.
 const NEVER_IN_CODE: &[(&str, &str)] = &[
     ("todo!", "write it, or leave it out"),
     ("unimplemented!", "write it, or return an error that says so"),
@@ -293,7 +449,11 @@ const NEVER_IN_CODE: &[(&str, &str)] = &[
 
 fn unfinished(source: &Source) -> Vec<(usize, String)> {
     let found = |(word, cure): &(&str, &str)| -> Vec<(usize, String)> {
-        source.code.match_indices(word).map(|(at, _)| (source.line_of(at), format!("`{word}`\n  do: {cure}"))).collect()
+        source
+            .code
+            .match_indices(word)
+            .map(|(at, _)| (source.line_of(at), format!("`{word}`\n  do: {cure}")))
+            .collect()
     };
     NEVER_IN_CODE.iter().flat_map(found).collect()
 }
@@ -303,38 +463,68 @@ fn nothing_is_unfinished() {
     judge(places(&sources(), unfinished));
 }
 
-/// Nothing of ours can be called: no program listens, on a port or on a socket in a folder. systemd's own socket is written to,
-/// by a crate of its own.
-const NEVER_LISTENING: &[&str] =
-    &["TcpListener", "TcpSocket", "UdpSocket", "UnixListener", "UnixDatagram", "UnixSocket", "rustix::net", "libc::listen", "libc::bind", "socket2"];
+/// Nothing of ours can be called: no program listens, on a port or on a socket in a folder.
+/// systemd's own socket is written to, by a crate of its own.
+const NEVER_LISTENING: &[&str] = &[
+    "TcpListener",
+    "TcpSocket",
+    "UdpSocket",
+    "UnixListener",
+    "UnixDatagram",
+    "UnixSocket",
+    "rustix::net",
+    "libc::listen",
+    "libc::bind",
+    "socket2",
+];
 
 fn listening(source: &Source) -> Vec<(usize, String)> {
     let found = NEVER_LISTENING.iter().flat_map(|word| source.code.match_indices(word));
-    found.map(|(at, word)| (source.line_of(at), format!("`{word}`: who listens can be called\n  do: use the job directory"))).collect()
+    found
+        .map(|(at, word)| {
+            (
+                source.line_of(at),
+                format!("`{word}`: who listens can be called\n  do: use the job directory"),
+            )
+        })
+        .collect()
 }
 
 #[test]
 fn nothing_listens() {
     judge(places(&sources(), listening));
-    assert_eq!(judged("src/agent/x.rs", "// TcpListener\nuse std::os::unix::net::{UnixListener, UnixStream};\n", listening), [2]);
+    assert_eq!(
+        judged(
+            "src/agent/x.rs",
+            "// TcpListener\nuse std::os::unix::net::{UnixListener, UnixStream};\n",
+            listening
+        ),
+        [2]
+    );
 }
 
 fn silent(source: &Source) -> Vec<(usize, String)> {
     // Test modules count here: a lint is silenced there with a reason too.
     let code = without_comments_and_strings(&source.text);
     let in_src = source.path.starts_with("src");
-    let starts = ["#[allow(", "#![allow(", "#[expect(", "#![expect("].iter().flat_map(|start| code.match_indices(start));
+    let starts = ["#[allow(", "#![allow(", "#[expect(", "#![expect("]
+        .iter()
+        .flat_map(|start| code.match_indices(start));
     let mut found: Vec<(usize, String)> = starts
         .filter_map(|(at, start)| {
             let open = at + start.find('[').expect("every start has a bracket");
             let attribute = &code[at..open + matching_brace(&code[open..])];
             let what = match (attribute.contains("reason"), start.contains("allow")) {
                 (false, _) => format!("`{start}` without a reason"),
-                // A helper that several test programs share may be used whole by one and in part by another.
+                // A helper that several test programs share may be used whole by one and in part by
+                // another.
                 (true, true) if in_src => format!("`{start}` stays when it is no longer needed"),
                 _ => return None,
             };
-            Some((source.line_of(at), format!("{what}\n  do: write `#[expect(LINT, reason = \"...\")]`")))
+            Some((
+                source.line_of(at),
+                format!("{what}\n  do: write `#[expect(LINT, reason = \"...\")]`"),
+            ))
         })
         .collect();
     found.sort();
@@ -352,11 +542,31 @@ fn a_lint_is_silenced_with_a_reason() {
 fn the_agent_is_lean() {
     // Without the crates that only run in the compiler: they are not in the program.
     let edges = "normal,no-proc-macro";
-    let args = ["tree", "--no-default-features", "--features", "agent", "--edges", edges, "--prefix", "none", "--offline", "--locked"];
-    let output = Command::new(env!("CARGO")).args(args).current_dir(package()).output().expect("cargo runs: it runs this test");
-    assert!(output.status.success(), "cargo tree failed: {}", String::from_utf8_lossy(&output.stderr));
+    let args = [
+        "tree",
+        "--no-default-features",
+        "--features",
+        "agent",
+        "--edges",
+        edges,
+        "--prefix",
+        "none",
+        "--offline",
+        "--locked",
+    ];
+    let output = Command::new(env!("CARGO"))
+        .args(args)
+        .current_dir(package())
+        .output()
+        .expect("cargo runs: it runs this test");
+    assert!(
+        output.status.success(),
+        "cargo tree failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let tree = String::from_utf8_lossy(&output.stdout);
-    let carried: Vec<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let carried: Vec<&str> =
+        tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert!(carried.contains(&"tokio"), "the tree was not understood:\n{tree}");
     let heavy = AGENT_NEVER.iter().filter(|name| carried.contains(name));
     judge(heavy.map(|name| format!("the agent carries `{name}`\n  do: `cargo tree -i {name} --no-default-features --features agent` says why; make it optional under the feature `lamp`")).collect());
@@ -372,14 +582,21 @@ fn judged(path: &str, text: &str, rule: impl Fn(&Source) -> Vec<(usize, String)>
 fn the_referee_sees_every_way_to_name_a_layer() {
     let arrows = |path, text| judged(path, text, wrong_arrows);
     assert_eq!(arrows("src/job/a.rs", "use crate::policy::x;"), [1]);
-    assert_eq!(arrows("src/job/a.rs", "use crate::{\n    market::Usd,\n    ports::{Store, policy},\n};"), [3]);
+    assert_eq!(
+        arrows("src/job/a.rs", "use crate::{\n    market::Usd,\n    ports::{Store, policy},\n};"),
+        [3]
+    );
     assert_eq!(arrows("src/job/a.rs", "fn f() -> super::super::agent::X {}"), [1]);
     assert_eq!(arrows("src/job/a.rs", "mod inner { use super::super::super::agent::X; }"), [1]);
     assert_eq!(arrows("src/job/mod.rs", "pub use super::cli::X;"), [1]);
     assert_eq!(arrows("src/bin/lamp.rs", "use lamplighter::adapters::x;"), [1]);
     assert_eq!(arrows("src/cli/a.rs", "let s: crate\n  ::adapters::S;"), [2]);
     assert_eq!(arrows("src/attic/a.rs", ""), [1]);
-    assert_eq!(arrows("src/job/a.rs", "use crate::Spec;"), [1], "a name at the root hides its layer");
+    assert_eq!(
+        arrows("src/job/a.rs", "use crate::Spec;"),
+        [1],
+        "a name at the root hides its layer"
+    );
 }
 
 #[test]
@@ -392,19 +609,50 @@ fn the_referee_passes_what_is_allowed() {
 
 #[test]
 fn the_referee_sees_the_world_in_a_pure_layer() {
-    assert_eq!(judged("src/policy/a.rs", "use std::fmt;\nuse std::{fs, collections::BTreeMap};\ntokio::spawn(x);\nserde::de::X", impure), [2, 3]);
+    assert_eq!(
+        judged(
+            "src/policy/a.rs",
+            "use std::fmt;\nuse std::{fs, collections::BTreeMap};\ntokio::spawn(x);\nserde::de::X",
+            impure
+        ),
+        [2, 3]
+    );
     assert_eq!(judged("src/adapters/a.rs", "use std::fs;", impure), [0_usize; 0]);
 }
 
 #[test]
 fn the_referee_sees_code_in_a_map_and_silence_without_reason() {
     assert_eq!(
-        judged("src/job/mod.rs", "//! x\nmod a;\n#[cfg(feature = \"lamp\")]\npub mod b;\npub use a::{B, C};\npub(crate) use a::d;\n", beyond_a_map),
+        judged(
+            "src/job/mod.rs",
+            "//! x\nmod a;\n#[cfg(feature = \"lamp\")]\npub mod b;\npub use a::{B, C};\npub(crate) use a::d;\n",
+            beyond_a_map
+        ),
         [0_usize; 0]
     );
-    assert_eq!(judged("src/job/mod.rs", "//! x\nmod a;\n\npub const X: u32 = 1;\n", beyond_a_map), [4]);
+    assert_eq!(
+        judged("src/job/mod.rs", "//! x\nmod a;\n\npub const X: u32 = 1;\n", beyond_a_map),
+        [4]
+    );
     assert_eq!(judged("src/job/mod.rs", "use std::fmt;\n", beyond_a_map), [1]);
-    assert_eq!(judged("tests/a/a.rs", "#[allow(dead_code)]\n#[allow(x, reason = \"y\")]", silent), [1]);
-    assert_eq!(judged("src/a/a.rs", "#[allow(dead_code)]\n#[expect(x)]\n#[expect(\n  x,\n  reason = \"y\"\n)]", silent), [1, 2]);
-    assert_eq!(judged("src/a/a.rs", "x.unwrap();\n// x.unwrap()\n#[cfg(test)]\nmod tests { fn f() { x.unwrap(); } }\ntodo!()", unfinished), [5, 1]);
+    assert_eq!(
+        judged("tests/a/a.rs", "#[allow(dead_code)]\n#[allow(x, reason = \"y\")]", silent),
+        [1]
+    );
+    assert_eq!(
+        judged(
+            "src/a/a.rs",
+            "#[allow(dead_code)]\n#[expect(x)]\n#[expect(\n  x,\n  reason = \"y\"\n)]",
+            silent
+        ),
+        [1, 2]
+    );
+    assert_eq!(
+        judged(
+            "src/a/a.rs",
+            "x.unwrap();\n// x.unwrap()\n#[cfg(test)]\nmod tests { fn f() { x.unwrap(); } }\ntodo!()",
+            unfinished
+        ),
+        [5, 1]
+    );
 }

@@ -1,9 +1,11 @@
-//! One daemon over ten thousand machines: the shipped controller over a false bucket and a false region, in this process.
+//! One daemon over ten thousand machines: the shipped controller over a false bucket and a false
+//! region, in this process.
 //!
-//! Time is made: the daemon's pause between two ticks is when all agents write a heartbeat, and costs nothing. What is
-//! measured is a tick: the processor time of this process, which copies the false world's answers too, and the calls that a
-//! real bucket and a real region would take (a call for a thousand names or machines). Reading real answers, which are XML
-//! and JSON from a socket, is not in it.
+//! Time is made: the daemon's pause between two ticks is when all agents write a heartbeat, and
+//! costs nothing. What is measured is a tick: the processor time of this process, which copies the
+//! false world's answers too, and the calls that a real bucket and a real region would take (a call
+//! for a thousand names or machines). Reading real answers, which are XML and JSON from a socket,
+//! is not in it.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -19,7 +21,8 @@ use tokio::sync::Notify;
 use super::fleet_world::{Fleet, FleetCloud, OWNER, job, sums};
 use super::machine::{kib, quantile};
 
-/// Ticks that nothing but heartbeats precedes; the names of all jobs are listed in one or two of them.
+/// Ticks that nothing but heartbeats precedes; the names of all jobs are listed in one or two of
+/// them.
 const QUIET_TICKS: usize = 30;
 
 /// Open and ended jobs.
@@ -27,10 +30,15 @@ const FLEETS: &[(usize, usize)] = &[(10, 0), (10, 10_000), (100, 0), (1_000, 0),
 
 /// Each in a process of its own, for its memory.
 pub fn measure() {
-    println!("{:>6} {:>6}  {:<34} {:>9} {:>9} {:>10} {:>10} {:>8}", "open", "ended", "", "store", "cloud", "CPU ms", "most", "MiB");
+    println!(
+        "{:>6} {:>6}  {:<34} {:>9} {:>9} {:>10} {:>10} {:>8}",
+        "open", "ended", "", "store", "cloud", "CPU ms", "most", "MiB"
+    );
     let program = std::env::current_exe().expect("we know our own path");
     for (open, ended) in FLEETS {
-        let done = Command::new(&program).args(["fleet-one", &open.to_string(), &ended.to_string()]).status();
+        let done = Command::new(&program)
+            .args(["fleet-one", &open.to_string(), &ended.to_string()])
+            .status();
         assert!(done.is_ok_and(|status| status.success()), "a fleet of {open} could not be driven");
     }
 }
@@ -75,9 +83,14 @@ impl Clock for SteppedClock {
 }
 
 pub fn one(words: &[String]) {
-    let number = |index: usize| words.get(index).and_then(|word| word.parse().ok()).expect("two numbers");
+    let number =
+        |index: usize| words.get(index).and_then(|word| word.parse().ok()).expect("two numbers");
     let (open, ended): (usize, usize) = (number(0), number(1));
-    let clock = Arc::new(SteppedClock { now: Mutex::default(), step: Mutex::new(None), over: Notify::new() });
+    let clock = Arc::new(SteppedClock {
+        now: Mutex::default(),
+        step: Mutex::new(None),
+        over: Notify::new(),
+    });
     let fleet = Fleet::new(clock.clone(), open, ended);
     let before = kib(std::process::id(), "status", "VmRSS");
     let costs: Arc<Mutex<Vec<Cost>>> = Arc::default();
@@ -89,7 +102,12 @@ pub fn one(words: &[String]) {
             let used = cpu() - began;
             let (store, cloud) = sums(&fleet.take());
             let mut costs = costs.lock().expect("one thread");
-            costs.push(Cost { store, cloud, cpu: used, resident_kib: kib(std::process::id(), "status", "VmRSS") });
+            costs.push(Cost {
+                store,
+                cloud,
+                cpu: used,
+                resident_kib: kib(std::process::id(), "status", "VmRSS"),
+            });
             if costs.len() == 2 + QUIET_TICKS {
                 (0..ending).for_each(|number| fleet.end(&job(number)));
             }
@@ -100,8 +118,14 @@ pub fn one(words: &[String]) {
     };
     *clock.step.lock().expect("one thread") = Some(Box::new(step));
     let cloud = Arc::new(FleetCloud(fleet.clone())) as Arc<dyn Cloud>;
-    let controller =
-        Controller::new(fleet.clone(), [(market::Cloud::Aws, cloud)].into(), clock.clone(), OWNER.into(), "figures".into(), Zone::new("here"));
+    let controller = Controller::new(
+        fleet.clone(),
+        [(market::Cloud::Aws, cloud)].into(),
+        clock.clone(),
+        OWNER.into(),
+        "figures".into(),
+        Zone::new("here"),
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         tokio::select! {
@@ -117,20 +141,35 @@ pub fn one(words: &[String]) {
             (quantile(&values, 0.5), quantile(&values, 1.0))
         };
         let millis = spread(|cost| cost.cpu.as_secs_f64() * 1e3);
-        let (store, cloud) = (spread(|cost| cost.store as f64).0, spread(|cost| cost.cloud as f64).0);
-        let mib = costs.iter().map(|cost| cost.resident_kib).max().unwrap_or_default() as f64 / 1024.0;
-        println!("{open:>6} {ended:>6}  {what:<34} {store:>9} {cloud:>9} {:>10.1} {:>10.1} {mib:>8.1}", millis.0, millis.1);
+        let (store, cloud) =
+            (spread(|cost| cost.store as f64).0, spread(|cost| cost.cloud as f64).0);
+        let mib =
+            costs.iter().map(|cost| cost.resident_kib).max().unwrap_or_default() as f64 / 1024.0;
+        println!(
+            "{open:>6} {ended:>6}  {what:<34} {store:>9} {cloud:>9} {:>10.1} {:>10.1} {mib:>8.1}",
+            millis.0, millis.1
+        );
     };
     line("the first tick: all is read".into(), &costs[..1]);
     line("the second: alarms are armed".into(), &costs[1..2]);
     line(format!("{QUIET_TICKS} ticks, every heartbeat new"), &costs[2..2 + QUIET_TICKS]);
     line(format!("{ending} machines end, to the receipts"), &costs[2 + QUIET_TICKS..]);
     let peak = kib(std::process::id(), "status", "VmHWM");
-    println!("{:>15}resident {:.1} MiB before the daemon (the false world), {:.1} at most", "", before as f64 / 1024.0, peak as f64 / 1024.0);
+    println!(
+        "{:>15}resident {:.1} MiB before the daemon (the false world), {:.1} at most",
+        "",
+        before as f64 / 1024.0,
+        peak as f64 / 1024.0
+    );
 }
 
 /// Processor time of the thread that does everything here.
 fn cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel counts");
-    Duration::from_nanos(text.split_ascii_whitespace().next().and_then(|nanos| nanos.parse().ok()).expect("the first number"))
+    Duration::from_nanos(
+        text.split_ascii_whitespace()
+            .next()
+            .and_then(|nanos| nanos.parse().ok())
+            .expect("the first number"),
+    )
 }

@@ -49,13 +49,17 @@ fn say(name: &str, runs: usize, command: &mut Command) {
     say_spread(&format!("{name} ({cpu:.1} CPU ms)"), &mut millis);
 }
 
-/// Jobs as they lie in a job root a while after they have ended, made of the records that tests/data keeps for ever.
+/// Jobs as they lie in a job root a while after they have ended, made of the records that
+/// tests/data keeps for ever.
 pub fn finished_jobs(place: &Place, count: usize) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1");
-    let text = |name: &str| std::fs::read_to_string(data.join(name)).expect("the records of version 1 are kept");
-    let record = |name: &str| -> Value { serde_json::from_str(&text(name)).expect("records are JSON") };
-    let records =
-        ["spec", "plan", "lease", "status", "outcome", "settled", "receipt", "manifest"].map(|name| (name, record(&format!("{name}.json"))));
+    let text = |name: &str| {
+        std::fs::read_to_string(data.join(name)).expect("the records of version 1 are kept")
+    };
+    let record =
+        |name: &str| -> Value { serde_json::from_str(&text(name)).expect("records are JSON") };
+    let records = ["spec", "plan", "lease", "status", "outcome", "settled", "receipt", "manifest"]
+        .map(|name| (name, record(&format!("{name}.json"))));
     let (events, samples) = (text("events.jsonl"), text("samples.jsonl"));
     for number in 0..count {
         let job = format!("digits-{}", letters(number));
@@ -71,9 +75,14 @@ pub fn finished_jobs(place: &Place, count: usize) {
             };
             place.write(&format!("root/jobs/{job}/{folder}{name}.json"), &record);
         }
-        for (name, text) in [("events/00000001.jsonl", &events), ("samples/00000001.jsonl.zst", &samples), ("log/00000001.zst", &samples)] {
+        for (name, text) in [
+            ("events/00000001.jsonl", &events),
+            ("samples/00000001.jsonl.zst", &samples),
+            ("log/00000001.zst", &samples),
+        ] {
             let path = place.file(&format!("root/jobs/{job}/attempts/0002/{name}"));
-            std::fs::create_dir_all(path.parent().expect("it lies in our folder")).expect("our folder can be written");
+            std::fs::create_dir_all(path.parent().expect("it lies in our folder"))
+                .expect("our folder can be written");
             std::fs::write(path, text).expect("our folder can be written");
         }
     }

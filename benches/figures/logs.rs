@@ -1,7 +1,9 @@
-//! The way of the output: how fast a workload can print, and what keeping it costs beside a plain file.
+//! The way of the output: how fast a workload can print, and what keeping it costs beside a plain
+//! file.
 //!
-//! The workload is this program (`figures flood BYTES WHERE`), which prints lines of text in blocks of 64 KiB and writes to
-//! `WHERE` how long it took. Each way is taken several times in turn, so that a loaded minute strikes all of them.
+//! The workload is this program (`figures flood BYTES WHERE`), which prints lines of text in blocks
+//! of 64 KiB and writes to `WHERE` how long it took. Each way is taken several times in turn, so
+//! that a loaded minute strikes all of them.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,7 +17,8 @@ use super::Asked;
 use super::machine::{kib, quantile, used_by_children};
 use super::place::{Place, Running, wait_for};
 
-/// One flood. More than a cache, less than what the writing back of dirty pages stalls everybody at.
+/// One flood. More than a cache, less than what the writing back of dirty pages stalls everybody
+/// at.
 const FLOOD_BYTES: u64 = 1 << 30;
 
 /// One way of keeping a flood; gives the seconds that the workload needed.
@@ -63,7 +66,12 @@ pub fn flood(words: &[String]) {
         if block.len() >= 64 << 10 {
             break;
         }
-        let _ = writeln!(block, "epoch 3 step {line} loss {:.6} lr 3.0e-4 tokens/s {}", 2.0 / f64::from(line + 1), 91_000 + line * 7919 % 1000);
+        let _ = writeln!(
+            block,
+            "epoch 3 step {line} loss {:.6} lr 3.0e-4 tokens/s {}",
+            2.0 / f64::from(line + 1),
+            91_000 + line * 7919 % 1000
+        );
     }
     block.truncate(64 << 10);
     let began = Instant::now();
@@ -99,7 +107,12 @@ fn file(_: &Asked, place: &Place) -> Option<f64> {
 }
 
 fn cat(_: &Asked, place: &Place) -> Option<f64> {
-    let mut cat = place.command(Path::new("cat")).stdin(Stdio::piped()).stdout(File::create(place.file("out")).ok()?).spawn().ok()?;
+    let mut cat = place
+        .command(Path::new("cat"))
+        .stdin(Stdio::piped())
+        .stdout(File::create(place.file("out")).ok()?)
+        .spawn()
+        .ok()?;
     flooding(place).stdout(cat.stdin.take()?).status().ok()?;
     cat.wait().ok()?;
     took(place)
@@ -107,7 +120,12 @@ fn cat(_: &Asked, place: &Place) -> Option<f64> {
 
 /// The holder as the agent starts it, without an agent.
 fn holder(asked: &Asked, place: &Place, log_bytes_max: u64) -> Option<f64> {
-    let argv = [us().display().to_string(), "flood".into(), FLOOD_BYTES.to_string(), place.file("took").display().to_string()];
+    let argv = [
+        us().display().to_string(),
+        "flood".into(),
+        FLOOD_BYTES.to_string(),
+        place.file("took").display().to_string(),
+    ];
     let (dir, cwd) = (place.file("start"), place.path());
     let launch = json!({"name": "figures", "argv": argv, "cwd": cwd, "env": {}, "dir": dir, "log_bytes_max": log_bytes_max, "echo": false});
     place.write("start/launch.json", &launch);
@@ -119,14 +137,30 @@ fn holder(asked: &Asked, place: &Place, log_bytes_max: u64) -> Option<f64> {
         most = most.max(kib(holder.pid(), "status", "VmHWM"));
         holder.0.try_wait().ok()?
     })?;
-    let kept: u64 = std::fs::read_dir(dir.join("log")).ok()?.flatten().filter_map(|entry| Some(entry.metadata().ok()?.len())).sum();
-    println!("  holder: {:.1} MiB resident at most, kept {} MiB of {} MiB", most as f64 / 1024.0, kept >> 20, FLOOD_BYTES >> 20);
+    let kept: u64 = std::fs::read_dir(dir.join("log"))
+        .ok()?
+        .flatten()
+        .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+        .sum();
+    println!(
+        "  holder: {:.1} MiB resident at most, kept {} MiB of {} MiB",
+        most as f64 / 1024.0,
+        kept >> 20,
+        FLOOD_BYTES >> 20
+    );
     took(place)
 }
 
 fn agent(asked: &Asked, place: &Place) -> Option<f64> {
-    let words =
-        ["run", "--", &us().display().to_string(), "flood", &FLOOD_BYTES.to_string(), &place.file("took").display().to_string()].map(str::to_owned);
+    let words = [
+        "run",
+        "--",
+        &us().display().to_string(),
+        "flood",
+        &FLOOD_BYTES.to_string(),
+        &place.file("took").display().to_string(),
+    ]
+    .map(str::to_owned);
     let mut agent = Running::start(place.command(&asked.agent).args(words));
     let mut most = 0;
     wait_for(|| {

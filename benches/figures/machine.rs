@@ -7,8 +7,10 @@ const TICKS_PER_SEC: f64 = 100.0;
 
 pub fn say_where() {
     let cpu = read("/proc/cpuinfo");
-    let model =
-        cpu.lines().find_map(|line| line.strip_prefix("model name")).map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let model = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     println!("{cores} cores, {model}, Linux {}", read("/proc/sys/kernel/osrelease").trim());
     say_load("before");
@@ -30,7 +32,10 @@ fn stat(pid: &str) -> Vec<String> {
 }
 
 fn ticks(stat: &[String], fields: [usize; 2]) -> Duration {
-    let sum: f64 = fields.iter().map(|field| stat.get(*field).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0)).sum();
+    let sum: f64 = fields
+        .iter()
+        .map(|field| stat.get(*field).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0))
+        .sum();
     Duration::from_secs_f64(sum / TICKS_PER_SEC)
 }
 
@@ -51,14 +56,23 @@ pub fn parent_of(pid: u32) -> Option<u32> {
 /// A line of `/proc/PID/status` or `smaps_rollup` in KiB.
 pub fn kib(pid: u32, file: &str, key: &str) -> u64 {
     let text = read(&format!("/proc/{pid}/{file}"));
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::to_owned));
+    let line =
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::to_owned));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 /// How often the threads of a process went to sleep by themselves: each is a wake to come.
 pub fn wakes(pid: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.map(|thread| kib(pid, &format!("task/{}/status", thread.file_name().to_string_lossy()), "voluntary_ctxt_switches")).sum()
+    threads
+        .map(|thread| {
+            kib(
+                pid,
+                &format!("task/{}/status", thread.file_name().to_string_lossy()),
+                "voluntary_ctxt_switches",
+            )
+        })
+        .sum()
 }
 
 /// The value below which this share of the sorted values lies.

@@ -1,13 +1,17 @@
 //! The figures that docs/figures.md states, measured on the real programs.
 //!
-//! `cargo run --release --example figures -- PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]`, with one of the parts
-//! below. The programs are those beside this one unless others are named. Prints tables and the load of the machine;
-//! asserts nothing, since a busy machine would fail it for no reason. An example and not a bench, because a bench would be
-//! built with another panic strategy, and all dependencies with it a second time.
+//! `cargo run --release --example figures -- PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]`,
+//! with one of the parts below. The programs are those beside this one unless others are named.
+//! Prints tables and the load of the machine; asserts nothing, since a busy machine would fail it
+//! for no reason. An example and not a bench, because a bench would be built with another panic
+//! strategy, and all dependencies with it a second time.
 //!
 //! Not here: a limit that fails a test.
 
-#![allow(clippy::disallowed_methods, reason = "measures the real thing: starts programs, reads clocks and /proc")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "measures the real thing: starts programs, reads clocks and /proc"
+)]
 
 mod bids;
 mod ending;
@@ -69,7 +73,11 @@ fn main() {
         _ => {}
     }
     let beside = std::env::current_exe().expect("we know our own path");
-    let profile = beside.parent().and_then(|examples| examples.parent()).expect("it lies in target/PROFILE/examples").to_owned();
+    let profile = beside
+        .parent()
+        .and_then(|examples| examples.parent())
+        .expect("it lies in target/PROFILE/examples")
+        .to_owned();
     let mut asked = Asked {
         agent: profile.join("lamp-agent"),
         lamp: profile.join("lamp"),

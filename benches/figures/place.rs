@@ -1,4 +1,5 @@
-//! A folder for one measurement, and everything in it: records as real jobs leave them, and processes that end with it.
+//! A folder for one measurement, and everything in it: records as real jobs leave them, and
+//! processes that end with it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +13,12 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Self {
-        Place { dir: tempfile::Builder::new().prefix("lamp-figures-").tempdir().expect("a folder can be made") }
+        Place {
+            dir: tempfile::Builder::new()
+                .prefix("lamp-figures-")
+                .tempdir()
+                .expect("a folder can be made"),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -26,8 +32,16 @@ impl Place {
     /// A program with its state, cache and records in this folder.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(self.path()).env("HOME", self.path()).env("LAMP_FIGURES", self.path()).env("NO_COLOR", "1");
-        for (variable, folder) in [("XDG_STATE_HOME", "state"), ("XDG_CACHE_HOME", "cache"), ("XDG_CONFIG_HOME", "config")] {
+        command
+            .current_dir(self.path())
+            .env("HOME", self.path())
+            .env("LAMP_FIGURES", self.path())
+            .env("NO_COLOR", "1");
+        for (variable, folder) in [
+            ("XDG_STATE_HOME", "state"),
+            ("XDG_CACHE_HOME", "cache"),
+            ("XDG_CONFIG_HOME", "config"),
+        ] {
             command.env(variable, self.file(folder));
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -36,14 +50,15 @@ impl Place {
 
     pub fn write(&self, name: &str, value: &Value) {
         let path = self.file(name);
-        std::fs::create_dir_all(path.parent().expect("it lies in our folder")).expect("our folder can be written");
+        std::fs::create_dir_all(path.parent().expect("it lies in our folder"))
+            .expect("our folder can be written");
         let new = path.with_extension("new");
         std::fs::write(&new, value.to_string()).expect("our folder can be written");
         std::fs::rename(new, path).expect("our folder can be written");
     }
 
-    /// A machine of the local cloud with a job to run, as the controller leaves it before the machine boots. Gives the
-    /// machine's folder, for `lamp-agent boot --local`.
+    /// A machine of the local cloud with a job to run, as the controller leaves it before the
+    /// machine boots. Gives the machine's folder, for `lamp-agent boot --local`.
     pub fn machine(&self, spec: &Value) -> PathBuf {
         let job = spec["job"].as_str().expect("an id");
         self.write(&format!("root/jobs/{job}/spec.json"), spec);
@@ -66,7 +81,10 @@ impl Drop for Place {
                 return;
             }
             for pid in ours {
-                let _gone = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+                let _gone = Command::new("kill")
+                    .args(["-KILL", &pid.to_string()])
+                    .stderr(Stdio::null())
+                    .status();
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -74,7 +92,11 @@ impl Drop for Place {
 }
 
 pub fn pids() -> impl Iterator<Item = u32> {
-    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 fn environment_holds(pid: u32, mark: &str) -> bool {

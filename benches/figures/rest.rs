@@ -9,7 +9,8 @@ use super::listing::finished_jobs;
 use super::machine::{kib, parent_of, used, wakes};
 use super::place::{Place, Running, pids, spec, wait_for};
 
-/// Prints a line and writes its progress each second, as a training script does, beside a tree of some processes.
+/// Prints a line and writes its progress each second, as a training script does, beside a tree of
+/// some processes.
 const TRAINS: &str = "for i in 1 2 3 4; do sleep 100000 & done; i=0; while :; do i=$((i+1)); echo \"step $i loss 0.5\"; \
                       [ -z \"$LAMP_PROGRESS\" ] || echo \"{\\\"step\\\": $i}\" >> \"$LAMP_PROGRESS\"; sleep 1; done";
 /// Says nothing at all.
@@ -33,7 +34,8 @@ pub fn agents(asked: &Asked) {
         command
     };
     let run = |place: &Place, script: &str| {
-        let words = ["run", "--gpus", "all", "--idle", "1h", "--stall", "1h", "--", "sh", "-c", script];
+        let words =
+            ["run", "--gpus", "all", "--idle", "1h", "--stall", "1h", "--", "sh", "-c", script];
         Running::start(command(place).args(words))
     };
     let machine = launched.machine(&spec("figures-222222", TRAINS));
@@ -56,10 +58,18 @@ pub fn agents(asked: &Asked) {
 
 /// The process that the agent started and that is called so.
 fn holder_of(agent: u32) -> Option<u32> {
-    let named = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "lamp-holder");
+    let named = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|name| name.trim() == "lamp-holder")
+    };
     let session = |pid: u32| std::fs::read(format!("/proc/{pid}/environ")).ok();
-    let ours = session(agent)?.split(|byte| *byte == 0).find(|entry| entry.starts_with(b"LAMP_FIGURES=")).map(<[u8]>::to_vec)?;
-    let marked = |pid: &u32| session(*pid).is_some_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == ours));
+    let ours = session(agent)?
+        .split(|byte| *byte == 0)
+        .find(|entry| entry.starts_with(b"LAMP_FIGURES="))
+        .map(<[u8]>::to_vec)?;
+    let marked = |pid: &u32| {
+        session(*pid).is_some_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == ours))
+    };
     pids().find(|pid| named(pid) && marked(pid) && parent_of(*pid).is_some())
 }
 
@@ -68,13 +78,17 @@ pub fn daemon(asked: &Asked) {
     finished_jobs(&place, 1000);
     let root = format!("file://{}", place.file("root").display());
     let daemon = Running::start(place.command(&asked.lamp).args(["--job-root", &root, "daemon"]));
-    over_time(&[("lamp daemon, 1000 finished jobs".into(), daemon.pid())], Duration::from_secs(asked.secs.unwrap_or(300)));
+    over_time(
+        &[("lamp daemon, 1000 finished jobs".into(), daemon.pid())],
+        Duration::from_secs(asked.secs.unwrap_or(300)),
+    );
 }
 
 fn over_time(watched: &[(String, u32)], time: Duration) {
     std::thread::sleep(SETTLED);
     let began = Instant::now();
-    let before: Vec<(Duration, u64)> = watched.iter().map(|(_, pid)| (used(*pid), wakes(*pid))).collect();
+    let before: Vec<(Duration, u64)> =
+        watched.iter().map(|(_, pid)| (used(*pid), wakes(*pid))).collect();
     std::thread::sleep(time);
     let secs = began.elapsed().as_secs_f64();
     println!("over {secs:.0} s, after {} s to settle:", SETTLED.as_secs());

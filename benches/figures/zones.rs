@@ -1,9 +1,10 @@
-//! Several zones with their own prices, on recorded launch probes: this rule, Uniform Progress over all zones, and the least
-//! that anybody could have paid who knew the future.
+//! Several zones with their own prices, on recorded launch probes: this rule, Uniform Progress over
+//! all zones, and the least that anybody could have paid who knew the future.
 //!
-//! The protocol is that of the bench for one zone: 48 hours of work, deadlines of 52, 60 and 70 hours, starts of 3 and 12
-//! minutes; each tick begins with a look at all zones, a tick is paid whole, and cost is a share of 48 hours on demand. The
-//! recordings are not in this repository (docs/policies.md).
+//! The protocol is that of the bench for one zone: 48 hours of work, deadlines of 52, 60 and 70
+//! hours, starts of 3 and 12 minutes; each tick begins with a look at all zones, a tick is paid
+//! whole, and cost is a share of 48 hours on demand. The recordings are not in this repository
+//! (docs/policies.md).
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +21,8 @@ const ON_DEMAND: f64 = 3.06;
 const STARTS: usize = 8;
 
 /// The recordings that were made at the same time, by zone.
-const ZONES: [&str; 6] = ["us-east-1a", "us-east-1c", "us-east-1d", "us-east-1f", "us-west-2a", "us-west-2b"];
+const ZONES: [&str; 6] =
+    ["us-east-1a", "us-east-1c", "us-east-1d", "us-east-1f", "us-west-2a", "us-west-2b"];
 
 /// Which of them a job may use.
 const SETS: [(&str, &[usize]); 5] = [
@@ -68,8 +70,12 @@ fn read(data: &Path) -> Option<(u64, Vec<Course>)> {
     let mut tick = 0;
     let mut courses = Vec::new();
     for zone in ZONES {
-        let trace = read_capacity(&data.join(format!("a-2023-02-15-{zone}_v100_1.json"))).map_err(|error| eprintln!("{error}")).ok()?;
-        let text = std::fs::read_to_string(data.join(format!("prices/p3.2xlarge_{zone}_2023.csv"))).map_err(|error| eprintln!("{error}")).ok()?;
+        let trace = read_capacity(&data.join(format!("a-2023-02-15-{zone}_v100_1.json")))
+            .map_err(|error| eprintln!("{error}"))
+            .ok()?;
+        let text = std::fs::read_to_string(data.join(format!("prices/p3.2xlarge_{zone}_2023.csv")))
+            .map_err(|error| eprintln!("{error}"))
+            .ok()?;
         let changes: Vec<(i64, f64)> = text.lines().skip(1).filter_map(change).collect();
         tick = trace.tick.as_secs();
         let price = |n: usize| {
@@ -77,7 +83,8 @@ fn read(data: &Path) -> Option<(u64, Vec<Course>)> {
             let known = changes.partition_point(|(from, _)| *from <= at);
             changes[known.saturating_sub(1)].1
         };
-        courses.push(Course { usd: (0..trace.there.len()).map(price).collect(), there: trace.there });
+        courses
+            .push(Course { usd: (0..trace.there.len()).map(price).collect(), there: trace.there });
     }
     Some((tick, courses))
 }
@@ -94,8 +101,16 @@ fn cases<'a>(courses: &'a [Course], tick: u64, set: &[usize]) -> Vec<Case<'a>> {
     for start in (0..STARTS).map(|k| k * (ticks - window(70) - 1) / (STARTS - 1)) {
         for hours in [52, 60, 70] {
             let end = start + window(hours);
-            let zones: Vec<_> = set.iter().map(|zone| (&courses[*zone].there[start..end], &courses[*zone].usd[start..end])).collect();
-            cases.extend([180, 720].map(|overhead| Case { zones: zones.clone(), tick, deadline: hours * 3600, overhead }));
+            let zones: Vec<_> = set
+                .iter()
+                .map(|zone| (&courses[*zone].there[start..end], &courses[*zone].usd[start..end]))
+                .collect();
+            cases.extend([180, 720].map(|overhead| Case {
+                zones: zones.clone(),
+                tick,
+                deadline: hours * 3600,
+                overhead,
+            }));
         }
     }
     cases
@@ -109,7 +124,10 @@ fn play(case: &Case<'_>, mut rule: impl FnMut(&Case<'_>, &View) -> Runs) -> (f64
             (on, owed) = (Runs::Nothing, 0);
         }
         let to = rule(case, &View { tick: n, now: n as u64 * case.tick, done, on, owed });
-        assert!(!matches!(to, Runs::Spot(zone) if !case.zones[zone].0[n]), "spot was bought where it was not");
+        assert!(
+            !matches!(to, Runs::Spot(zone) if !case.zones[zone].0[n]),
+            "spot was bought where it was not"
+        );
         owed = if to == on {
             owed
         } else if to == Runs::Nothing {
@@ -146,7 +164,8 @@ fn cheapest(case: &Case<'_>, n: usize) -> Option<usize> {
     there.min_by(|(_, a), (_, b)| a.1[n].total_cmp(&b.1[n])).map(|(zone, _)| zone)
 }
 
-/// Wu et al., NSDI 2024, where every zone is looked at, and the cheapest that is there is taken and kept until it goes.
+/// Wu et al., NSDI 2024, where every zone is looked at, and the cheapest that is there is taken and
+/// kept until it goes.
 fn uniform_progress(case: &Case<'_>, view: &View) -> Runs {
     let left = (case.deadline - view.now) / case.tick;
     let needs = |starts: u64| (WORK - view.done + starts * case.overhead).div_ceil(case.tick);
@@ -160,7 +179,11 @@ fn uniform_progress(case: &Case<'_>, view: &View) -> Runs {
     }
     match (view.on, cheapest(case, view.tick)) {
         (Runs::Spot(_), _) => view.on,
-        (Runs::OnDemand, Some(zone)) if view.done as f64 > expected(view.now + 2 * case.overhead) => Runs::Spot(zone),
+        (Runs::OnDemand, Some(zone))
+            if view.done as f64 > expected(view.now + 2 * case.overhead) =>
+        {
+            Runs::Spot(zone)
+        }
         (Runs::OnDemand, _) => Runs::OnDemand,
         (Runs::Nothing, Some(zone)) => Runs::Spot(zone),
         (Runs::Nothing, None) if (view.done as f64) < expected(view.now) => Runs::OnDemand,
@@ -210,11 +233,13 @@ fn this_rule() -> impl FnMut(&Case<'_>, &View) -> Runs {
     }
 }
 
-/// The least possible cost: backward over (tick, what runs, progress) with the whole window known. A start takes its time off
-/// the progress, which may so be below zero, as in the bench for one zone.
+/// The least possible cost: backward over (tick, what runs, progress) with the whole window known.
+/// A start takes its time off the progress, which may so be below zero, as in the bench for one
+/// zone.
 fn omniscient(case: &Case<'_>) -> f64 {
     let unit = [case.overhead, WORK].iter().fold(case.tick, |a, b| gcd(a, *b));
-    let (need, start, ticks) = ((WORK / unit) as usize, (case.overhead / unit) as usize, case.zones[0].0.len());
+    let (need, start, ticks) =
+        ((WORK / unit) as usize, (case.overhead / unit) as usize, case.zones[0].0.len());
     let size = need + start + 1;
     // What it costs from here, by progress, where this runs: nothing, on demand, and each zone.
     let done = || {
@@ -243,7 +268,11 @@ fn omniscient(case: &Case<'_>) -> f64 {
             now[0][i] = idle;
             now[1][i] = idle.min(paid(ON_DEMAND) + after(&later[1], i, goes));
             for (zone, (there, price)) in case.zones.iter().enumerate() {
-                now[zone + 2][i] = if there[n] { idle.min(paid(price[n]) + after(&later[zone + 2], i, goes)) } else { idle };
+                now[zone + 2][i] = if there[n] {
+                    idle.min(paid(price[n]) + after(&later[zone + 2], i, goes))
+                } else {
+                    idle
+                };
             }
         }
         now.iter_mut().for_each(|row| row[size - 1] = 0.0);
@@ -257,16 +286,26 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 pub fn measure(asked: &Asked) {
-    let Some((tick, courses)) = read(&asked.data) else { return println!("no recordings there; --data FOLDER names another") };
-    println!("| Zones | runs | Uniform Progress over all | this rule | late | knowing the future | of the distance |\n|---|---|---|---|---|---|---|");
+    let Some((tick, courses)) = read(&asked.data) else {
+        return println!("no recordings there; --data FOLDER names another");
+    };
+    println!(
+        "| Zones | runs | Uniform Progress over all | this rule | late | knowing the future | of the distance |\n|---|---|---|---|---|---|---|"
+    );
     for (name, set) in SETS {
         let cases = cases(&courses, tick, set);
-        let mean = |costs: &[(f64, bool)]| costs.iter().map(|(cost, _)| cost).sum::<f64>() / costs.len() as f64;
+        let mean = |costs: &[(f64, bool)]| {
+            costs.iter().map(|(cost, _)| cost).sum::<f64>() / costs.len() as f64
+        };
         let up: Vec<(f64, bool)> = cases.iter().map(|case| play(case, uniform_progress)).collect();
         let ours: Vec<(f64, bool)> = cases.iter().map(|case| play(case, this_rule())).collect();
         let bound = cases.iter().map(omniscient).sum::<f64>() / cases.len() as f64;
         let late = ours.iter().filter(|(_, late)| *late).count();
         let (up, ours) = (mean(&up), mean(&ours));
-        println!("| {name} | {} | {up:.4} | {ours:.4} | {late} | {bound:.4} | {:.0} % |", cases.len(), 100.0 * (up - ours) / (up - bound));
+        println!(
+            "| {name} | {} | {up:.4} | {ours:.4} | {late} | {bound:.4} | {:.0} % |",
+            cases.len(),
+            100.0 * (up - ours) / (up - bound)
+        );
     }
 }

@@ -86,7 +86,9 @@ impl Permissions {
         for (action, arn) in self.secrets.iter().filter_map(|secret| secret.arn(&self.partition)) {
             resources.entry(action).or_default().insert(arn);
         }
-        let sid = |action: &str| if action.starts_with("ssm") { "TheseParametersAlone" } else { "TheseSecretsAlone" };
+        let sid = |action: &str| {
+            if action.starts_with("ssm") { "TheseParametersAlone" } else { "TheseSecretsAlone" }
+        };
         resources.into_iter().map(|(action, arns)| json!({ "Sid": sid(action), "Effect": "Allow", "Action": action, "Resource": arns })).collect()
     }
 
@@ -106,7 +108,8 @@ impl Permissions {
     }
 
     fn filled(&self, text: &str) -> Value {
-        let mut policy = serde_json::from_str(text).expect("the shipped policies are JSON: a test reads them");
+        let mut policy =
+            serde_json::from_str(text).expect("the shipped policies are JSON: a test reads them");
         self.fill(&mut policy);
         policy
     }
@@ -130,7 +133,9 @@ impl Permissions {
                 *items = std::mem::take(items)
                     .into_iter()
                     .flat_map(|mut item| match list(&item) {
-                        Some(words) => words.iter().map(|word| Value::from(word.as_str())).collect(),
+                        Some(words) => {
+                            words.iter().map(|word| Value::from(word.as_str())).collect()
+                        }
                         None => {
                             self.fill(&mut item);
                             vec![item]
@@ -195,9 +200,20 @@ mod tests {
     fn actions(policy: &Value, effect: &str) -> Vec<String> {
         let of = |statement: &Value| match &statement["Action"] {
             Value::String(one) => vec![one.clone()],
-            many => many.as_array().into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect(),
+            many => many
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|one| one.as_str().map(str::to_owned))
+                .collect(),
         };
-        policy["Statement"].as_array().into_iter().flatten().filter(|statement| statement["Effect"] == effect).flat_map(of).collect()
+        policy["Statement"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|statement| statement["Effect"] == effect)
+            .flat_map(of)
+            .collect()
     }
 
     #[test]
@@ -214,7 +230,11 @@ mod tests {
             assert!(text.len() < 6144, "{name:?}: {} characters", text.len());
         }
         let controller = permissions.policy(PolicyName::Controller).to_string();
-        assert!(controller.contains(r#"["us-east-2","eu-north-1"]"#) && controller.contains(r#"alice \"a\""#), "{controller}");
+        assert!(
+            controller.contains(r#"["us-east-2","eu-north-1"]"#)
+                && controller.contains(r#"alice \"a\""#),
+            "{controller}"
+        );
         assert!(controller.contains("arn:aws:s3:::jobs/team/*"), "{controller}");
         assert_eq!(partition("cn-north-1"), "aws-cn");
     }
@@ -226,9 +246,17 @@ mod tests {
         for statement in policy["Statement"].as_array().unwrap() {
             assert!(statement["Resource"] != "*" || statement["Sid"] == "Look", "{statement}");
         }
-        let looks = |action: &String| ["Describe", "Get", "List"].iter().any(|verb| action.contains(&format!(":{verb}")));
-        let of_ec2: Vec<String> = actions(&policy, "Allow").into_iter().filter(|action| action.starts_with("ec2:") && !looks(action)).collect();
-        assert_eq!(of_ec2, ["ec2:CreateSecurityGroup", "ec2:CreateTags", "ec2:DeleteSecurityGroup"]);
+        let looks = |action: &String| {
+            ["Describe", "Get", "List"].iter().any(|verb| action.contains(&format!(":{verb}")))
+        };
+        let of_ec2: Vec<String> = actions(&policy, "Allow")
+            .into_iter()
+            .filter(|action| action.starts_with("ec2:") && !looks(action))
+            .collect();
+        assert_eq!(
+            of_ec2,
+            ["ec2:CreateSecurityGroup", "ec2:CreateTags", "ec2:DeleteSecurityGroup"]
+        );
     }
 
     /// No EC2 actions: an intruder on one machine cannot touch another.
@@ -236,24 +264,41 @@ mod tests {
     fn a_machine_may_do_nothing_to_machines() {
         let policy = permissions().policy(PolicyName::Box);
         let allowed = actions(&policy, "Allow");
-        let expected = ["s3:GetObject", "s3:ListBucket", "s3:AbortMultipartUpload", "s3:PutObject", "cloudwatch:PutMetricData"];
+        let expected = [
+            "s3:GetObject",
+            "s3:ListBucket",
+            "s3:AbortMultipartUpload",
+            "s3:PutObject",
+            "cloudwatch:PutMetricData",
+        ];
         assert_eq!(allowed, expected, "think twice: every process on the machine may do this");
         assert_eq!(actions(&policy, "Deny"), ["*"]);
         let text = policy.to_string();
         assert!(
-            text.contains(r#""NumericLessThan":{"ec2:RoleDelivery":"2.0"}"#) && text.contains(r#""cloudwatch:namespace":"Lamplighter""#),
+            text.contains(r#""NumericLessThan":{"ec2:RoleDelivery":"2.0"}"#)
+                && text.contains(r#""cloudwatch:namespace":"Lamplighter""#),
             "{text}"
         );
     }
 
     #[test]
     fn a_machine_reads_the_named_secrets_and_no_other() {
-        let secrets = ["ssm:/secrets/HF_TOKEN", "secretsmanager:wandb", "env"].map(|text| text.parse().unwrap()).into();
+        let secrets = ["ssm:/secrets/HF_TOKEN", "secretsmanager:wandb", "env"]
+            .map(|text| text.parse().unwrap())
+            .into();
         let policy = Permissions { secrets, ..permissions() }.policy(PolicyName::Box);
         let statements = policy["Statement"].as_array().unwrap();
-        let of = |action: &str| statements.iter().find(|one| one["Action"] == action).map(|one| one["Resource"].clone());
-        assert_eq!(of("ssm:GetParameter"), Some(json!(["arn:aws:ssm:*:*:parameter/secrets/HF_TOKEN"])));
-        assert_eq!(of("secretsmanager:GetSecretValue"), Some(json!(["arn:aws:secretsmanager:*:*:secret:wandb-??????"])));
+        let of = |action: &str| {
+            statements.iter().find(|one| one["Action"] == action).map(|one| one["Resource"].clone())
+        };
+        assert_eq!(
+            of("ssm:GetParameter"),
+            Some(json!(["arn:aws:ssm:*:*:parameter/secrets/HF_TOKEN"]))
+        );
+        assert_eq!(
+            of("secretsmanager:GetSecretValue"),
+            Some(json!(["arn:aws:secretsmanager:*:*:secret:wandb-??????"]))
+        );
     }
 
     /// A shell opens only on our machines, and a machine gets only the channels that its agent
@@ -261,7 +306,8 @@ mod tests {
     #[test]
     fn a_shell_is_opened_on_our_machines_only() {
         let policy = permissions().policy(PolicyName::Session);
-        let of_ssm = ["StartSession", "StartSession", "ResumeSession", "TerminateSession"].map(|name| format!("ssm:{name}"));
+        let of_ssm = ["StartSession", "StartSession", "ResumeSession", "TerminateSession"]
+            .map(|name| format!("ssm:{name}"));
         let channel = "ssmmessages:OpenDataChannel".to_owned();
         assert_eq!(actions(&policy, "Allow"), [&of_ssm[..], &[channel]].concat());
         for statement in policy["Statement"].as_array().unwrap() {
@@ -270,11 +316,19 @@ mod tests {
             assert_eq!(ours == "alice \"a\"", text.contains(":instance/"), "{text}");
             assert!(!text.contains("SendCommand") && statement["Resource"] != "*", "{text}");
         }
-        assert!(policy.to_string().contains("session/${aws:userid}-*"), "only one's own session is ended");
+        assert!(
+            policy.to_string().contains("session/${aws:userid}-*"),
+            "only one's own session is ended"
+        );
         let machine = actions(&permissions().policy(PolicyName::BoxSession), "Allow");
         let channels =
-            ["CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel"].map(|name| format!("ssmmessages:{name}"));
-        assert_eq!(machine, [&["ssm:UpdateInstanceInformation".to_owned()][..], &channels].concat(), "think twice: every process there may do this");
+            ["CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel"]
+                .map(|name| format!("ssmmessages:{name}"));
+        assert_eq!(
+            machine,
+            [&["ssm:UpdateInstanceInformation".to_owned()][..], &channels].concat(),
+            "think twice: every process there may do this"
+        );
     }
 
     /// It ends its owner's machines and writes its own records. It cannot launch, change or read
@@ -296,24 +350,45 @@ mod tests {
             "logs:CreateLogStream",
             "logs:PutLogEvents",
         ];
-        assert_eq!(actions(&policy, "Allow"), expected, "think twice: a program that nobody watches may do this");
+        assert_eq!(
+            actions(&policy, "Allow"),
+            expected,
+            "think twice: a program that nobody watches may do this"
+        );
         for statement in policy["Statement"].as_array().unwrap() {
             let text = statement.to_string();
-            let changes = ["ec2:Terminate", "ec2:Stop", "ec2:Modify", "ec2:Cancel"].iter().any(|word| text.contains(word));
-            assert_eq!(statement["Condition"]["StringEquals"]["aws:ResourceTag/lamplighter:owner"] == "alice \"a\"", changes, "{text}");
+            let changes = ["ec2:Terminate", "ec2:Stop", "ec2:Modify", "ec2:Cancel"]
+                .iter()
+                .any(|word| text.contains(word));
+            assert_eq!(
+                statement["Condition"]["StringEquals"]["aws:ResourceTag/lamplighter:owner"]
+                    == "alice \"a\"",
+                changes,
+                "{text}"
+            );
             assert!(statement["Resource"] != "*" || statement["Sid"] == "Look", "{text}");
             if text.contains("s3:PutObject") {
-                assert!(!text.contains("team/*") && !text.contains("jobs/*\""), "its own records, and why a machine ended: {text}");
+                assert!(
+                    !text.contains("team/*") && !text.contains("jobs/*\""),
+                    "its own records, and why a machine ended: {text}"
+                );
             }
         }
         let sweeper = sweeper::name("alice \"a\"");
         let call = permissions().policy(PolicyName::SweeperSchedule);
         assert_eq!(actions(&call, "Allow"), ["lambda:InvokeFunction"]);
-        assert_eq!(call["Statement"][0]["Resource"], format!("arn:aws:lambda:*:*:function:{sweeper}"));
-        let (function, schedule) = (permissions().sweeper_trust(), permissions().schedule_trust("123456789012"));
+        assert_eq!(
+            call["Statement"][0]["Resource"],
+            format!("arn:aws:lambda:*:*:function:{sweeper}")
+        );
+        let (function, schedule) =
+            (permissions().sweeper_trust(), permissions().schedule_trust("123456789012"));
         assert_eq!(function["Statement"][0]["Principal"]["Service"], "lambda.amazonaws.com");
         assert_eq!(schedule["Statement"][0]["Principal"]["Service"], "scheduler.amazonaws.com");
-        assert_eq!(schedule["Statement"][0]["Condition"]["StringEquals"]["aws:SourceAccount"], "123456789012");
+        assert_eq!(
+            schedule["Statement"][0]["Condition"]["StringEquals"]["aws:SourceAccount"],
+            "123456789012"
+        );
     }
 
     /// Each changing EC2 action requires or sets our tag. The exceptions are free and
@@ -329,17 +404,32 @@ mod tests {
         let mut found = Vec::new();
         for name in ALL {
             let policy = permissions().policy(name);
-            for statement in policy["Statement"].as_array().unwrap().iter().filter(|statement| statement["Effect"] == "Allow") {
+            for statement in policy["Statement"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|statement| statement["Effect"] == "Allow")
+            {
                 let alone = serde_json::json!({"Statement": [statement]});
-                let changes = actions(&alone, "Allow")
-                    .into_iter()
-                    .filter(|action| action.starts_with("ec2:") && !["ec2:Describe", "ec2:Get"].iter().any(|look| action.starts_with(look)));
+                let changes = actions(&alone, "Allow").into_iter().filter(|action| {
+                    action.starts_with("ec2:")
+                        && !["ec2:Describe", "ec2:Get"].iter().any(|look| action.starts_with(look))
+                });
                 let equals = &statement["Condition"]["StringEquals"];
-                let bound = ["ResourceTag", "RequestTag"].iter().any(|of| equals[format!("aws:{of}/lamplighter:owner")] == "alice \"a\"");
-                found.extend(changes.filter(|_| !bound).map(|action| (name, statement["Sid"].as_str().unwrap().to_owned(), action)));
+                let bound = ["ResourceTag", "RequestTag"]
+                    .iter()
+                    .any(|of| equals[format!("aws:{of}/lamplighter:owner")] == "alice \"a\"");
+                found.extend(
+                    changes.filter(|_| !bound).map(|action| {
+                        (name, statement["Sid"].as_str().unwrap().to_owned(), action)
+                    }),
+                );
             }
         }
-        let found: Vec<_> = found.iter().map(|(name, sid, action)| (*name, sid.as_str(), action.as_str())).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|(name, sid, action)| (*name, sid.as_str(), action.as_str()))
+            .collect();
         assert_eq!(found, unbound, "think twice: this may be done to what is another's");
     }
 
@@ -348,11 +438,27 @@ mod tests {
     fn parameters_are_read_and_alarms_touched_where_they_are_ours() {
         let policy = permissions().policy(PolicyName::Controller);
         let of = |action: &str| {
-            let holds = |statement: &&Value| actions(&serde_json::json!({"Statement": [statement]}), "Allow").iter().any(|one| one == action);
-            policy["Statement"].as_array().unwrap().iter().filter(holds).cloned().collect::<Vec<Value>>()
+            let holds = |statement: &&Value| {
+                actions(&serde_json::json!({"Statement": [statement]}), "Allow")
+                    .iter()
+                    .any(|one| one == action)
+            };
+            policy["Statement"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(holds)
+                .cloned()
+                .collect::<Vec<Value>>()
         };
-        let public_or_ours = serde_json::json!(["arn:aws:ssm:*::parameter/aws/service/*", "arn:aws:ssm:*:*:parameter/lamplighter/*"]);
-        assert_eq!(of("ssm:GetParameter").iter().map(|one| &one["Resource"]).collect::<Vec<_>>(), [&public_or_ours]);
+        let public_or_ours = serde_json::json!([
+            "arn:aws:ssm:*::parameter/aws/service/*",
+            "arn:aws:ssm:*:*:parameter/lamplighter/*"
+        ]);
+        assert_eq!(
+            of("ssm:GetParameter").iter().map(|one| &one["Resource"]).collect::<Vec<_>>(),
+            [&public_or_ours]
+        );
         assert!(!policy.to_string().contains("ssm:GetParameters"));
         let owner = |of: &str| format!("aws:{of}/lamplighter:owner");
         for (action, key) in [
@@ -374,19 +480,45 @@ mod tests {
         let policy = permissions().policy(PolicyName::Controller);
         for statement in policy["Statement"].as_array().unwrap() {
             let text = statement.to_string();
-            let touches = |words: &[&str]| words.iter().any(|word| text.contains(&format!("\"ec2:{word}")));
+            let touches =
+                |words: &[&str]| words.iter().any(|word| text.contains(&format!("\"ec2:{word}")));
             // A tag in a request is not a tag on the machine.
-            if touches(&["Terminate", "Stop", "Start", "Reboot", "Modify", "Cancel", "Delete", "Release"]) {
-                assert_eq!(statement["Condition"]["StringEquals"]["aws:ResourceTag/lamplighter:owner"], "alice \"a\"", "{text}");
+            if touches(&[
+                "Terminate",
+                "Stop",
+                "Start",
+                "Reboot",
+                "Modify",
+                "Cancel",
+                "Delete",
+                "Release",
+            ]) {
+                assert_eq!(
+                    statement["Condition"]["StringEquals"]["aws:ResourceTag/lamplighter:owner"],
+                    "alice \"a\"",
+                    "{text}"
+                );
             }
             if touches(&["RunInstances"]) && text.contains(":instance/*") {
-                assert_eq!(statement["Condition"]["StringEquals"]["ec2:MetadataHttpTokens"], "required", "{text}");
-                assert_eq!(statement["Condition"]["StringEquals"]["aws:RequestTag/lamplighter:owner"], "alice \"a\"", "{text}");
+                assert_eq!(
+                    statement["Condition"]["StringEquals"]["ec2:MetadataHttpTokens"], "required",
+                    "{text}"
+                );
+                assert_eq!(
+                    statement["Condition"]["StringEquals"]["aws:RequestTag/lamplighter:owner"],
+                    "alice \"a\"",
+                    "{text}"
+                );
             }
             if touches(&["CreateTags"]) {
                 assert!(!statement["Condition"].is_null(), "{text}");
             }
-            assert!(!text.contains("iam:PassRole") || statement["Condition"]["StringEquals"]["iam:PassedToService"] == "ec2.amazonaws.com", "{text}");
+            assert!(
+                !text.contains("iam:PassRole")
+                    || statement["Condition"]["StringEquals"]["iam:PassedToService"]
+                        == "ec2.amazonaws.com",
+                "{text}"
+            );
         }
     }
 }

@@ -56,7 +56,9 @@ pub enum ImageFound {
 
 /// The fix for a security group in one network while machines are bought in another.
 pub fn one_network(theirs: &str, ours: &str) -> String {
-    format!("name a security group of {ours} as `security_group` in [aws], or subnets of {theirs} as `subnets`")
+    format!(
+        "name a security group of {ours} as `security_group` in [aws], or subnets of {theirs} as `subnets`"
+    )
 }
 
 /// S3 gives this answer for a bucket of another account, and also when we lack the permission.
@@ -200,7 +202,10 @@ impl RegionFound {
     /// The text for a launch without its security group.
     pub fn no_group(&self, group: &str) -> String {
         match self.apart() {
-            Some((theirs, ours, _)) => format!("no security group `{group}` in {ours} of {} (it is in {theirs})", self.region),
+            Some((theirs, ours, _)) => format!(
+                "no security group `{group}` in {ours} of {} (it is in {theirs})",
+                self.region
+            ),
             None => format!("no security group `{group}` in {}", self.region),
         }
     }
@@ -295,10 +300,17 @@ pub fn is_of_the_house(key: &str) -> bool {
     let parts: Vec<&str> = key.split('/').collect();
     match parts.as_slice() {
         ["clock" | "jobs-over.json"] => true,
-        ["agents", sum, "lamp-agent" | "checked"] => sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        ["agents", sum, "lamp-agent" | "checked"] => {
+            sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit())
+        }
         ["news", _, word] => !word.is_empty() && !word.contains('.'),
-        ["market", zone, file] => zone.matches('-').count() >= 2 && file.strip_suffix(".json").is_some_and(|model| model.contains('.')),
-        ["proofs", account, file] => account.bytes().all(|byte| byte.is_ascii_digit()) && file.ends_with(".json"),
+        ["market", zone, file] => {
+            zone.matches('-').count() >= 2
+                && file.strip_suffix(".json").is_some_and(|model| model.contains('.'))
+        }
+        ["proofs", account, file] => {
+            account.bytes().all(|byte| byte.is_ascii_digit()) && file.ends_with(".json")
+        }
         _ => false,
     }
 }
@@ -351,7 +363,10 @@ pub enum SetupStep {
 impl SetupStep {
     pub fn words(&self) -> &'static str {
         match self {
-            SetupStep::CreateBucket | SetupStep::CreateRole | SetupStep::CreateProfile | SetupStep::CreateGroup { .. } => "create",
+            SetupStep::CreateBucket
+            | SetupStep::CreateRole
+            | SetupStep::CreateProfile
+            | SetupStep::CreateGroup { .. } => "create",
             SetupStep::CreateSpotRole | SetupStep::CreateAlarmRole => "create",
             SetupStep::TagBucket => "tag as ours",
             SetupStep::VersionBucket => "keep versions",
@@ -367,7 +382,10 @@ impl SetupStep {
             SetupStep::DeleteRolePolicy => "delete its policy",
             SetupStep::DeleteSessionPolicy => "let no shells in",
             SetupStep::Sweeper(step) => step.words(),
-            SetupStep::DeleteBucket | SetupStep::DeleteProfile | SetupStep::DeleteRole | SetupStep::DeleteGroup { .. } => "delete",
+            SetupStep::DeleteBucket
+            | SetupStep::DeleteProfile
+            | SetupStep::DeleteRole
+            | SetupStep::DeleteGroup { .. } => "delete",
         }
     }
 }

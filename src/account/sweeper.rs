@@ -19,13 +19,20 @@ const OWNER_CHARS_MAX: usize = 26;
 /// owner then keeps the names unique.
 pub fn name(owner: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let plain: String = owner.chars().map(|c| if allowed(c) { c } else { '-' }).take(OWNER_CHARS_MAX).collect();
-    if plain == owner { format!("{SWEEPER}-{plain}") } else { format!("{SWEEPER}-{plain}-{:08x}", hash(owner)) }
+    let plain: String =
+        owner.chars().map(|c| if allowed(c) { c } else { '-' }).take(OWNER_CHARS_MAX).collect();
+    if plain == owner {
+        format!("{SWEEPER}-{plain}")
+    } else {
+        format!("{SWEEPER}-{plain}-{:08x}", hash(owner))
+    }
 }
 
 /// FNV-1a, folded to 32 bits.
 fn hash(text: &str) -> u32 {
-    let whole = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let whole = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     (whole ^ (whole >> 32)) as u32
 }
 
@@ -132,19 +139,35 @@ pub enum SweeperStep {
 
 impl SweeperStep {
     pub fn takes_away(self) -> bool {
-        use SweeperStep::{DeleteFunction, DeleteLog, DeleteRecords, DeleteRole, DeleteSchedule, DeleteScheduleRole};
-        matches!(self, DeleteSchedule | DeleteFunction | DeleteLog | DeleteScheduleRole | DeleteRole | DeleteRecords)
+        use SweeperStep::{
+            DeleteFunction, DeleteLog, DeleteRecords, DeleteRole, DeleteSchedule,
+            DeleteScheduleRole,
+        };
+        matches!(
+            self,
+            DeleteSchedule
+                | DeleteFunction
+                | DeleteLog
+                | DeleteScheduleRole
+                | DeleteRole
+                | DeleteRecords
+        )
     }
 
     pub fn words(self) -> &'static str {
         match self {
-            SweeperStep::CreateRole | SweeperStep::CreateScheduleRole | SweeperStep::CreateLog => "create",
+            SweeperStep::CreateRole | SweeperStep::CreateScheduleRole | SweeperStep::CreateLog => {
+                "create"
+            }
             SweeperStep::CreateFunction => "create, with this program",
             SweeperStep::CreateSchedule => "create, every five minutes",
             SweeperStep::WriteRolePolicy | SweeperStep::WriteSchedulePolicy => "write its policy",
             SweeperStep::SendProgram => "send this program",
             SweeperStep::SetFunction | SweeperStep::SetSchedule => "set as it should be",
-            SweeperStep::DeleteSchedule | SweeperStep::DeleteFunction | SweeperStep::DeleteLog | SweeperStep::DeleteRecords => "delete",
+            SweeperStep::DeleteSchedule
+            | SweeperStep::DeleteFunction
+            | SweeperStep::DeleteLog
+            | SweeperStep::DeleteRecords => "delete",
             SweeperStep::DeleteScheduleRole | SweeperStep::DeleteRole => "delete, with its policy",
         }
     }

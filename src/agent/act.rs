@@ -39,11 +39,13 @@ const KILLED_WITHIN: Duration = Duration::from_secs(60);
 /// short; shorter kills processes that would have exited.
 const TREE_GRACE: Duration = Duration::from_secs(2);
 
-pub(super) const NOBODY: &str = "no process of the workload has a handler for the checkpoint signal";
+pub(super) const NOBODY: &str =
+    "no process of the workload has a handler for the checkpoint signal";
 
 /// The error for an act without an answer in time.
 pub(super) fn in_no_time(act: &'static str, within: Duration) -> WorkloadError {
-    let cause = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", within.as_secs()));
+    let cause =
+        io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", within.as_secs()));
     WorkloadError::Failed { act, cause }
 }
 
@@ -52,7 +54,9 @@ impl Agent {
         let decision = decision?;
         // The policy may have skipped its `Stacks` step between two samples. Record them before the
         // restart.
-        if decision.reason.policy == "stall" && matches!(decision.step, Step::Restart { .. } | Step::End(_)) {
+        if decision.reason.policy == "stall"
+            && matches!(decision.step, Step::Restart { .. } | Step::End(_))
+        {
             self.record_stacks(&decision.reason).await;
         }
         match decision.step.clone() {
@@ -71,7 +75,11 @@ impl Agent {
     /// Tells people: in the status, the journal and the agent's own output.
     fn tell(&mut self, reason: &Reason) {
         let kind = format!("{}:", reason.verdict);
-        let text = if reason.text.starts_with(&kind) { reason.text.clone() } else { format!("{kind} {}", reason.text) };
+        let text = if reason.text.starts_with(&kind) {
+            reason.text.clone()
+        } else {
+            format!("{kind} {}", reason.text)
+        };
         let topic = Topic::Verdict(reason.verdict.clone());
         if !self.has_said(&topic) {
             self.attend(topic, text);
@@ -83,7 +91,13 @@ impl Agent {
             return;
         }
         let scope = self.scope();
-        self.alive_while(stack_dumps::collect(&self.out, &self.journal, &*self.world.stacks, &scope)).await;
+        self.alive_while(stack_dumps::collect(
+            &self.out,
+            &self.journal,
+            &*self.world.stacks,
+            &scope,
+        ))
+        .await;
     }
 
     /// One stack dump per stall is enough.
@@ -100,16 +114,22 @@ impl Agent {
     /// Asks the workload for a checkpoint, unless a save is in progress. The upload runs beside the
     /// loop.
     pub(super) fn begin_save(&mut self, asked_by: &'static str) {
-        let Some((checkpoints, spec)) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone()) else { return };
+        let Some((checkpoints, spec)) =
+            self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())
+        else {
+            return;
+        };
         // A signal that ends the workload is only for its end.
-        let signal = spec.signal.as_deref().and_then(Signal::from_name).filter(|signal| signal.asks());
+        let signal =
+            spec.signal.as_deref().and_then(Signal::from_name).filter(|signal| signal.asks());
         let Some((signal, workload)) = signal.zip(self.workload.clone()) else { return };
         self.warned.asked = Some(self.out.clock.now());
         self.warned.joined = self.saves.is_under_way();
         if self.warned.joined {
             return;
         }
-        let (journal, saves, within) = (self.journal.clone(), self.saves.begin(), spec.grace.duration());
+        let (journal, saves, within) =
+            (self.journal.clone(), self.saves.begin(), spec.grace.duration());
         tokio::spawn(async move {
             // Look at the folder first: later changes are then known to be the answer to the
             // signal.
@@ -129,7 +149,9 @@ impl Agent {
             }
             match &saved {
                 Saved::Failed(why) if why != NOBODY => {
-                    let text = format!("the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}");
+                    let text = format!(
+                        "the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}"
+                    );
                     journal.record(What::Attention { text });
                 }
                 _ => {}
@@ -191,11 +213,14 @@ impl Agent {
         }
         let killed = self.alive_while(self.out.within(KILLED_WITHIN, workload.kill_tree())).await;
         if let Err(error) = killed.unwrap_or_else(|| Err(in_no_time("kill", KILLED_WITHIN))) {
-            self.journal.record(What::Attention { text: format!("something of the workload could not be killed: {error}") });
+            self.journal.record(What::Attention {
+                text: format!("something of the workload could not be killed: {error}"),
+            });
         }
         if self.ended.is_none() {
             // A process that hangs in a driver or file system only ends with the machine.
-            let ended = self.patiently(&*workload, UNKILLABLE_AFTER, None).await.unwrap_or_default();
+            let ended =
+                self.patiently(&*workload, UNKILLABLE_AFTER, None).await.unwrap_or_default();
             self.observe(super::wake::Wake::Ended(ended)).await;
         }
         self.printed = Some(workload.printed());
@@ -203,7 +228,12 @@ impl Agent {
     }
 
     /// Waits for the workload's end, at most this long, and keeps the watchdog fed.
-    async fn patiently(&mut self, workload: &dyn Workload, grace: Duration, ahead: Option<&Ahead>) -> Option<Ended> {
+    async fn patiently(
+        &mut self,
+        workload: &dyn Workload,
+        grace: Duration,
+        ahead: Option<&Ahead>,
+    ) -> Option<Ended> {
         let until = self.out.clock.mono() + grace;
         loop {
             let left = match ahead {
@@ -262,18 +292,24 @@ impl Agent {
             return Some(decision);
         }
         if let Some(gpus) = self.watching.gpu_count()
-            && let Err(error) = self.out.files.replace(&self.attempt.host_file(), hostfile(gpus).as_bytes())
+            && let Err(error) =
+                self.out.files.replace(&self.attempt.host_file(), hostfile(gpus).as_bytes())
         {
             tracing::warn!("the list of machines for MPI is not written: {error}");
         }
         let launch = self.launch(argv);
         let command = shown(&launch.argv);
         // The holder's first reply may take as long as the watchdog timeout.
-        let started = self.alive_while(self.out.within(START_MAX, self.world.workloads.start(&launch))).await;
+        let started =
+            self.alive_while(self.out.within(START_MAX, self.world.workloads.start(&launch))).await;
         match started.unwrap_or_else(|| Err(in_no_time("start", START_MAX))) {
             Ok(workload) => {
                 let pid = workload.scope().root_pid.unwrap_or_default();
-                self.journal.record(What::WorkloadStarted { start: self.memory.start, pid, command });
+                self.journal.record(What::WorkloadStarted {
+                    start: self.memory.start,
+                    pid,
+                    command,
+                });
                 self.logs.follow_as(self.memory.start, &launch.dir, &self.memory.start_name());
                 let workload: Arc<dyn Workload> = workload.into();
                 if let Some(checkpoints) = &self.checkpoints {
@@ -288,7 +324,11 @@ impl Agent {
 
     pub(super) fn cannot_start(&mut self, error: &WorkloadError) -> Decision {
         let text = super::report::retry_sender::chain(error);
-        let because = if self.memory.stage == Stage::Setup { EndedBecause::SetupFailed } else { EndedBecause::Failed };
+        let because = if self.memory.stage == Stage::Setup {
+            EndedBecause::SetupFailed
+        } else {
+            EndedBecause::Failed
+        };
         // As in a shell: 127 for not found, 126 for not executable.
         if let WorkloadError::CannotExecute { cause, .. } = error {
             let code = if cause.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
@@ -298,7 +338,12 @@ impl Agent {
         self.gives_up("workload", because, text)
     }
 
-    pub(super) fn gives_up(&mut self, policy: &str, because: EndedBecause, text: String) -> Decision {
+    pub(super) fn gives_up(
+        &mut self,
+        policy: &str,
+        because: EndedBecause,
+        text: String,
+    ) -> Decision {
         let reason = Reason::new(self.out.clock.now(), policy, because.word(), text);
         self.journal.record(What::Verdict { reason: reason.clone() });
         self.reasons.push(reason.clone());
@@ -310,7 +355,11 @@ impl Agent {
         let attempt = &self.attempt;
         let spec = &attempt.resolved.spec;
         // A second start in this attempt resumes from what the previous one saved.
-        let resume = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()).or_else(|| self.memory.resumed_from.clone());
+        let resume = self
+            .checkpoints
+            .as_ref()
+            .and_then(|checkpoints| checkpoints.last())
+            .or_else(|| self.memory.resumed_from.clone());
         let place = Place {
             job: attempt.job(),
             name: &spec.name,

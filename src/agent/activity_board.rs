@@ -223,7 +223,10 @@ impl Board {
         }
         if line.checkpoint.is_some() {
             // A mark that was seen as it was made cannot have the step of an earlier start.
-            (inner.has_marked, inner.saved_step) = (true, if timed { inner.told } else { inner.progress.step.filter(|_| inner.tells) });
+            (inner.has_marked, inner.saved_step) = (
+                true,
+                if timed { inner.told } else { inner.progress.step.filter(|_| inner.tells) },
+            );
         }
         if line.checkpoint.is_some() && timed {
             inner.unsettled += 1;
@@ -312,10 +315,16 @@ mod tests {
         let (board, at) = (Board::default(), jiff::Timestamp::UNIX_EPOCH);
         let moment = |secs| Moment { mono: Duration::from_secs(secs), at };
         board.shown(Stand { step: 400.0, total: Some(500.0) }, Some(1.0), moment(1), true);
-        assert_eq!((board.progress().step, board.told(), board.told_ever()), (Some(400.0), None, None));
+        assert_eq!(
+            (board.progress().step, board.told(), board.told_ever()),
+            (Some(400.0), None, None)
+        );
         board.line(ProgressLine { step: Some(3.0), ..ProgressLine::default() }, moment(2), true);
         board.shown(Stand { step: 410.0, total: Some(500.0) }, None, moment(3), true);
         let progress = board.progress();
-        assert_eq!((progress.step, progress.total, progress.loss, board.told()), (Some(3.0), None, None, Some(3.0)));
+        assert_eq!(
+            (progress.step, progress.total, progress.loss, board.told()),
+            (Some(3.0), None, None, Some(3.0))
+        );
     }
 }

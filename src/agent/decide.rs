@@ -12,8 +12,9 @@ use crate::job::{AttemptPhase, EndedBecause, ExitStatus, Reason};
 use crate::jobdir::What;
 use crate::market::{Span, elapsed};
 use crate::policy::{
-    Account, Afterwards, Decision, End, EndWish, Extension, Facts, HardwareFault, LimitLevel, MoveWish, Reached, Stage, Standing, WorkloadFact,
-    check_cadence, judge_limits, limit_level, standing, supervise,
+    Account, Afterwards, Decision, End, EndWish, Extension, Facts, HardwareFault, LimitLevel,
+    MoveWish, Reached, Stage, Standing, WorkloadFact, check_cadence, judge_limits, limit_level,
+    standing, supervise,
 };
 use crate::ports::PowerOff;
 
@@ -67,7 +68,10 @@ impl Agent {
             hardware: hardware.as_ref(),
             stall: &self.watching.stall,
             idle: &self.watching.idle,
-            setup_for: self.memory.setup_since.map(|since| Span::from_duration(elapsed(since, now))),
+            setup_for: self
+                .memory
+                .setup_since
+                .map(|since| Span::from_duration(elapsed(since, now))),
             setup_most: self.attempt.resolved.spec.limits.setup,
             done_for: self.done_for(),
             told: self.ended.is_some_and(|ended| ended.told),
@@ -86,7 +90,9 @@ impl Agent {
     /// machine.
     fn look_for_faults(&mut self) -> Option<HardwareFault> {
         let fault = self.watching.fault();
-        if fault.as_ref().map(|fault| &fault.text) != self.memory.hardware.as_ref().map(|fault| &fault.text) {
+        if fault.as_ref().map(|fault| &fault.text)
+            != self.memory.hardware.as_ref().map(|fault| &fault.text)
+        {
             if let Some(fault) = &fault {
                 self.attend(Topic::Other, fault.text.clone());
             }
@@ -103,7 +109,13 @@ impl Agent {
 
     /// Corrects a clock that was wrong at boot, by the job root's clock.
     pub(crate) fn look_at_clock(&mut self) {
-        let Some(put_right) = self.heartbeat.dated().and_then(|dated| self.anchor.by_the_store(self.attempt.launched, dated)) else { return };
+        let Some(put_right) = self
+            .heartbeat
+            .dated()
+            .and_then(|dated| self.anchor.by_the_store(self.attempt.launched, dated))
+        else {
+            return;
+        };
         tracing::warn!(
             "this machine's clock was wrong when it booted: by the job root's, which counts, it is {}",
             put_right.carried(self.out.clock.mono())
@@ -130,7 +142,10 @@ impl Agent {
     /// termination.
     pub(crate) fn forget_the_look(&mut self, how: PowerOff, end: End, reason: &Reason) {
         if how == PowerOff::Terminate && end.then != Afterwards::Terminate {
-            self.memory.ending = Some(Ending::End { end: End { then: Afterwards::Terminate, ..end }, reason: reason.clone() });
+            self.memory.ending = Some(Ending::End {
+                end: End { then: Afterwards::Terminate, ..end },
+                reason: reason.clone(),
+            });
             self.keep();
         }
     }
@@ -154,7 +169,13 @@ impl Agent {
     /// Reports once, with numbers, a save that takes longer than the interval or the cloud's
     /// notice.
     fn look_at_cadence(&mut self) {
-        let Some((spec, save)) = self.attempt.resolved.spec.checkpoint.as_ref().zip(self.checkpoints.as_ref().and_then(|saves| saves.secs_p95()))
+        let Some((spec, save)) = self
+            .attempt
+            .resolved
+            .spec
+            .checkpoint
+            .as_ref()
+            .zip(self.checkpoints.as_ref().and_then(|saves| saves.secs_p95()))
         else {
             return;
         };
@@ -181,13 +202,22 @@ impl Agent {
     /// The wishes of users: requests in the job directory, and Ctrl-C in a stand-alone run.
     pub(crate) fn wish(&self) -> Option<EndWish> {
         let pressed = *self.news.signals.borrow();
-        let by_signal = (pressed > 0).then(|| EndWish { cancel: pressed > 1, by: "a signal".into(), at: self.out.clock.now() });
+        let by_signal = (pressed > 0).then(|| EndWish {
+            cancel: pressed > 1,
+            by: "a signal".into(),
+            at: self.out.clock.now(),
+        });
         by_signal.or_else(|| self.requests.wishes.borrow().end.clone())
     }
 
     /// The controller's request that this attempt moves to another machine.
     pub(crate) fn moves(&self) -> Option<MoveWish> {
-        self.requests.wishes.borrow().moves.clone().filter(|wish| wish.attempt == self.attempt.no && !self.alone())
+        self.requests
+            .wishes
+            .borrow()
+            .moves
+            .clone()
+            .filter(|wish| wish.attempt == self.attempt.no && !self.alone())
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -198,7 +228,9 @@ impl Agent {
         if self.memory.stage != Stage::Main || self.phase != AttemptPhase::Running {
             return None;
         }
-        self.board.done().map(|since| Span::from_duration(self.out.clock.mono().saturating_sub(since)))
+        self.board
+            .done()
+            .map(|since| Span::from_duration(self.out.clock.mono().saturating_sub(since)))
     }
 
     fn watch_action(&self, decision: &Decision) -> crate::policy::WatchAction {
@@ -224,13 +256,18 @@ impl Agent {
             self.warned.notice = None;
         }
         let standing = || facts.notices.iter().filter(|notice| !self.warned.void.contains(notice));
-        let ends = standing().filter(|notice| notice.kind != NoticeKind::Rebalance).min_by_key(|notice| notice.at);
-        let newest = ends.or_else(|| standing().find(|notice| notice.kind == NoticeKind::Rebalance)).cloned();
+        let ends = standing()
+            .filter(|notice| notice.kind != NoticeKind::Rebalance)
+            .min_by_key(|notice| notice.at);
+        let newest = ends
+            .or_else(|| standing().find(|notice| notice.kind == NoticeKind::Rebalance))
+            .cloned();
         if let Some(notice) = newest.filter(|notice| self.warned.notice.as_ref() != Some(notice)) {
             self.journal.record(What::Notice { notice: notice.clone() });
             self.tell_workload(&notice);
             let void = std::mem::take(&mut self.warned.void);
-            self.warned = Warned { notice: Some(notice), first_seen: Some(now), void, ..Warned::default() };
+            self.warned =
+                Warned { notice: Some(notice), first_seen: Some(now), void, ..Warned::default() };
         }
         // At each tick, since the clock may be set after the notice came.
         let right = self.right_time();
@@ -241,7 +278,8 @@ impl Agent {
     fn right_time(&self) -> Timestamp {
         let wall = self.out.clock.now();
         let Some((mono, dated)) = self.heartbeat.dated() else { return wall };
-        let passed = SignedDuration::try_from(self.out.clock.mono().saturating_sub(mono)).unwrap_or(SignedDuration::ZERO);
+        let passed = SignedDuration::try_from(self.out.clock.mono().saturating_sub(mono))
+            .unwrap_or(SignedDuration::ZERO);
         let at_least = dated.saturating_add(passed).unwrap_or(wall);
         let ahead = wall.duration_since(at_least);
         if (-BEHIND_MAX..=ASKED_FOR).contains(&ahead) { wall } else { at_least }
@@ -271,7 +309,8 @@ impl Agent {
             // they are read. Only the hard cap already includes every grant. A wrong clock at boot
             // may also make limits seem over.
             let mono = self.out.clock.mono();
-            let may_judge = self.requests.are_known(mono) && (self.heartbeat.is_dated() || self.requests.were_waited_for(mono));
+            let may_judge = self.requests.are_known(mono)
+                && (self.heartbeat.is_dated() || self.requests.were_waited_for(mono));
             if next.kind.ended_because() != EndedBecause::HardEnd && !may_judge {
                 return None;
             }
@@ -297,7 +336,10 @@ impl Agent {
     /// is silent.
     pub(crate) fn granted(&self) -> Extension {
         let (wishes, kept) = (self.requests.wishes.borrow(), self.memory.granted);
-        Extension { time: wishes.more_time.max(kept.time), budget: wishes.more_budget.max(kept.budget) }
+        Extension {
+            time: wishes.more_time.max(kept.time),
+            budget: wishes.more_budget.max(kept.budget),
+        }
     }
 
     pub(crate) fn account(&self) -> Account {
@@ -318,7 +360,9 @@ impl Agent {
     fn drain_allowance(&self) -> Span {
         let spec = &self.attempt.resolved.spec;
         let save = match (&self.checkpoints, &spec.checkpoint) {
-            (Some(checkpoints), Some(checkpoint)) => checkpoints.secs_p95().map_or(checkpoint.grace.duration(), Duration::from_secs_f64),
+            (Some(checkpoints), Some(checkpoint)) => {
+                checkpoints.secs_p95().map_or(checkpoint.grace.duration(), Duration::from_secs_f64)
+            }
             _ => Duration::ZERO,
         };
         let whole = save + spec.watch.term_grace.duration() + UPLOAD_ALLOWANCE;

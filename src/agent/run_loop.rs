@@ -33,7 +33,9 @@ use crate::job::{AttemptPhase, EndedBecause, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{Decision, LimitLevel, Stage, Step, WatchAction};
-use crate::ports::{Ended, Metadata, Meter, People, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads};
+use crate::ports::{
+    Ended, Metadata, Meter, People, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads,
+};
 
 pub struct World {
     pub sensors: Box<dyn SensorFeed>,
@@ -117,12 +119,19 @@ pub struct Agent {
 impl Agent {
     pub fn new(attempt: Attempt, world: World, out: Outbox, mut memory: Memory) -> Self {
         let spec = &attempt.resolved.spec;
-        let (journal, heartbeat, samples) =
-            (Journal::start(out.clone()), Heartbeat::start(out.clone(), attempt.mode == Mode::Launched), Samples::start(out.clone()));
+        let (journal, heartbeat, samples) = (
+            Journal::start(out.clone()),
+            Heartbeat::start(out.clone(), attempt.mode == Mode::Launched),
+            Samples::start(out.clone()),
+        );
         let board = Board::default();
         let pace = if attempt.mode == Mode::Launched { LogPace::Followed } else { LogPace::Kept };
-        let settings =
-            LogSettings { bytes_max: LOG_BYTES_MAX, pattern: spec.watch.log_pattern.clone(), done_line: spec.watch.done_marker.clone(), pace };
+        let settings = LogSettings {
+            bytes_max: LOG_BYTES_MAX,
+            pattern: spec.watch.log_pattern.clone(),
+            done_line: spec.watch.done_marker.clone(),
+            pace,
+        };
         let logs = LogShip::start(out.clone(), journal.clone(), board.clone(), settings);
         let progress = ProgressTail::new(
             Arc::clone(&out.files),
@@ -133,15 +142,26 @@ impl Agent {
             Some(attempt.done_file()),
         );
         let requests = RequestWatch::start(out.clone(), journal.clone());
-        let notices = world.metadata.clone().map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
+        let notices = world
+            .metadata
+            .clone()
+            .map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
         let lease = attempt.resolved.spec.limits.lease.duration();
-        let deadman = world.switch_files.clone().map(|paths| Deadman::new(paths, lease, Arc::clone(&out.files), Arc::clone(&out.clock)));
+        let deadman = world.switch_files.clone().map(|paths| {
+            Deadman::new(paths, lease, Arc::clone(&out.files), Arc::clone(&out.clock))
+        });
         let meter = world.meter.clone().filter(|_| spec.watch.metrics);
-        let metrics = meter.map(|meter| Metrics::start(meter, Arc::clone(&out.clock), attempt.instance.clone()));
-        let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
+        let metrics = meter
+            .map(|meter| Metrics::start(meter, Arc::clone(&out.clock), attempt.instance.clone()));
+        let news = News {
+            notices: notices.as_ref().map(NoticeWatch::subscribe),
+            requests: requests.wishes.clone(),
+            signals: world.signals.clone(),
+        };
         let anchor = Anchor::kept_or_now(memory.anchor.take(), attempt.launched, &*out.clock);
         memory.anchor = Some(anchor.clone());
-        let mut watching = Watching::new(spec, world.own_machine, memory.drawers, &memory.rhythm, board.marks());
+        let mut watching =
+            Watching::new(spec, world.own_machine, memory.drawers, &memory.rhythm, board.marks());
         watching.remember_fault(memory.hardware.as_ref());
         board.has_been_silent(watching.longest_silence());
         Agent {
@@ -198,11 +218,20 @@ impl Agent {
                 }
                 continue;
             }
-            if self.ended.is_some_and(|ended| ended.exit.success()) && self.memory.stage == Stage::Setup {
+            if self.ended.is_some_and(|ended| ended.exit.success())
+                && self.memory.stage == Stage::Setup
+            {
                 decision = self.start_main().await;
                 continue;
             }
-            let wake = self.news.wait(&*self.out.clock, self.tick(), self.workload.as_deref().filter(|_| self.ended.is_none())).await;
+            let wake = self
+                .news
+                .wait(
+                    &*self.out.clock,
+                    self.tick(),
+                    self.workload.as_deref().filter(|_| self.ended.is_none()),
+                )
+                .await;
             self.observe(wake).await;
             decision = Some(self.decide());
             decision = self.act(decision).await;
@@ -220,14 +249,16 @@ impl Agent {
         let mono = self.out.clock.mono();
         if mono >= self.next_sample || self.may_have_lost_a_gpu(wake) {
             self.next_sample = mono + TICK - TICK / 10;
-            let mut scope = self.workload.as_ref().map(|workload| workload.scope()).unwrap_or_default();
+            let mut scope =
+                self.workload.as_ref().map(|workload| workload.scope()).unwrap_or_default();
             scope.workdir = self.attempt.folders.work.clone();
             scope.own_network_bytes = self.world.own_network.load(Ordering::Relaxed);
             let sample = self.world.sensors.sample(&scope).await;
             self.look_for_xids(sample.as_ref());
             self.tell_of_room(sample.as_ref());
             let marks = self.marks();
-            if let Some(rates) = self.watching.take(sample, marks, mono, self.memory.stall_restarts) {
+            if let Some(rates) = self.watching.take(sample, marks, mono, self.memory.stall_restarts)
+            {
                 self.samples.push(&rates);
                 self.board.has_been_silent(self.watching.longest_silence());
                 if let Some(metrics) = &self.metrics {
@@ -247,11 +278,20 @@ impl Agent {
     fn look_at_work(&mut self) {
         let now = self.out.clock.now();
         let stepped = self.board.progress().at.is_some_and(|at| at >= self.memory.started);
-        if self.memory.working_since.is_none() && self.memory.stage == Stage::Main && (stepped || self.watching.has_worked()) {
+        if self.memory.working_since.is_none()
+            && self.memory.stage == Stage::Main
+            && (stepped || self.watching.has_worked())
+        {
             self.memory.working_since = Some(now);
         }
-        let newest = self.checkpoints.as_ref().and_then(Checkpoints::last).filter(|newest| newest.attempt == self.attempt.no);
-        if let Some(newest) = newest.filter(|newest| self.memory.saved.is_none_or(|(number, _)| number != newest.number)) {
+        let newest = self
+            .checkpoints
+            .as_ref()
+            .and_then(Checkpoints::last)
+            .filter(|newest| newest.attempt == self.attempt.no);
+        if let Some(newest) = newest
+            .filter(|newest| self.memory.saved.is_none_or(|(number, _)| number != newest.number))
+        {
             // Work during the upload is not in it.
             let since = crate::market::elapsed(newest.created, now);
             let saved = self.memory.drawers.useful().duration().saturating_sub(since);
@@ -267,14 +307,18 @@ impl Agent {
     /// A workload has just failed on a GPU machine: the driver may know more now than at the last
     /// tick.
     fn may_have_lost_a_gpu(&self, wake: Wake) -> bool {
-        matches!(wake, Wake::Ended(ended) if !ended.exit.success()) && self.watching.gpu_count().is_some() && !self.alone()
+        matches!(wake, Wake::Ended(ended) if !ended.exit.success())
+            && self.watching.gpu_count().is_some()
+            && !self.alone()
     }
 
     /// Reports the driver's Xid errors to people. `policy::watch::hardware` decides which of them
     /// count.
     fn look_for_xids(&mut self, sample: Option<&Sample>) {
         let Some(Reading::Known(gpus)) = sample.map(|sample| &sample.gpus) else { return };
-        let lines = gpus.iter().flat_map(|gpu| gpu.xids.iter().map(|xid| format!("GPU {}: the driver reported Xid {xid}", gpu.index)));
+        let lines = gpus.iter().flat_map(|gpu| {
+            gpu.xids.iter().map(|xid| format!("GPU {}: the driver reported Xid {xid}", gpu.index))
+        });
         for line in lines.collect::<Vec<_>>() {
             self.attend(Topic::Other, line);
         }
@@ -293,7 +337,11 @@ impl Agent {
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.workload_ended(ended.exit);
         }
-        self.journal.record(What::WorkloadEnded { start, exit: ended.exit, orphans: ended.orphans });
+        self.journal.record(What::WorkloadEnded {
+            start,
+            exit: ended.exit,
+            orphans: ended.orphans,
+        });
     }
 
     pub(crate) fn note(&mut self, decision: &Decision, action: WatchAction) {
@@ -347,7 +395,11 @@ impl Agent {
             starts: self.memory.start,
             held_until: self.held_until,
             attention: self.attention.len() + self.save_troubles().len(),
-            last_checkpoint: self.checkpoints.as_ref().and_then(Checkpoints::last).map(|checkpoint| checkpoint.number),
+            last_checkpoint: self
+                .checkpoints
+                .as_ref()
+                .and_then(Checkpoints::last)
+                .map(|checkpoint| checkpoint.number),
         }
     }
 
@@ -370,7 +422,12 @@ impl Agent {
             phase: self.phase,
             started: self.memory.started,
             verdict: self.verdict_word().to_owned(),
-            reason: self.reasons.last().filter(|_| self.phase != AttemptPhase::Running).cloned().or(Some(idle_reason)),
+            reason: self
+                .reasons
+                .last()
+                .filter(|_| self.phase != AttemptPhase::Running)
+                .cloned()
+                .or(Some(idle_reason)),
             progress: Some(self.board.progress()),
             gpus: self.watching.gpu_status(),
             cpu_percent: self.watching.cpu_percent(),
@@ -384,7 +441,12 @@ impl Agent {
             notice: self.warned.notice.clone(),
             starts: self.memory.start,
             held_until: self.held_until,
-            attention: self.attention.iter().map(|said| said.text.clone()).chain(self.save_troubles()).collect(),
+            attention: self
+                .attention
+                .iter()
+                .map(|said| said.text.clone())
+                .chain(self.save_troubles())
+                .collect(),
             exit: self.exit_of_main(),
             unmeasured: self.is_unmeasured(),
         }

@@ -14,7 +14,9 @@ use crate::agent::report::attention::Topic;
 use crate::instance::Notice;
 use crate::job::AttemptPhase;
 use crate::market::Span;
-use crate::policy::{Afterwards, End, NoticeFacts, NoticeStep, Saver, Warning, hurries, judge_notice};
+use crate::policy::{
+    Afterwards, End, NoticeFacts, NoticeStep, Saver, Warning, hurries, judge_notice,
+};
 use crate::ports::Signal;
 
 impl Agent {
@@ -27,7 +29,11 @@ impl Agent {
         let facts = self.notice_facts(&notice, now);
         self.hurry(hurries(&facts));
         match judge_notice(&facts) {
-            NoticeStep::SaveNow if self.warned.asked.is_none() && self.phase == AttemptPhase::Running => Warning::Save,
+            NoticeStep::SaveNow
+                if self.warned.asked.is_none() && self.phase == AttemptPhase::Running =>
+            {
+                Warning::Save
+            }
             NoticeStep::SaveNow | NoticeStep::Wait { .. } => Warning::None,
             NoticeStep::Final { by, at } => Warning::Final { by, at },
             NoticeStep::Void => {
@@ -50,7 +56,10 @@ impl Agent {
         let measured = self.checkpoints.as_ref().and_then(|saves| saves.upload_p95());
         // A job without checkpoints needs no time to save.
         let (save_p95, upload) = match &self.checkpoints {
-            Some(saves) => (saves.secs_p95().map(|secs| Span::from_duration(Duration::from_secs_f64(secs))), measured.map(|(p95, _)| p95)),
+            Some(saves) => (
+                saves.secs_p95().map(|secs| Span::from_duration(Duration::from_secs_f64(secs))),
+                measured.map(|(p95, _)| p95),
+            ),
             None => (Some(Span::ZERO), Some(Duration::ZERO)),
         };
         NoticeFacts {
@@ -96,7 +105,11 @@ impl Agent {
     /// Whether there is work that the newest checkpoint does not hold. Assumed if there are no
     /// steps.
     fn dirty(&self) -> bool {
-        let saved = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()).and_then(|summary| summary.step);
+        let saved = self
+            .checkpoints
+            .as_ref()
+            .and_then(|checkpoints| checkpoints.last())
+            .and_then(|summary| summary.step);
         match (saved, self.board.told_ever()) {
             (Some(saved), Some(step)) => step > saved,
             _ => true,
@@ -108,8 +121,18 @@ impl Agent {
     /// killed before that.
     pub(crate) fn grace(&self, end: &End) -> Duration {
         let grace = self.attempt.resolved.spec.watch.term_grace.duration();
-        let asks = self.attempt.resolved.spec.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some());
-        let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !asks && matches!(end.then, Afterwards::LeaveToCloud { .. })) else {
+        let asks = self
+            .attempt
+            .resolved
+            .spec
+            .checkpoint
+            .as_ref()
+            .is_some_and(|spec| spec.signal.is_some());
+        let Some(checkpoints) = self
+            .checkpoints
+            .as_ref()
+            .filter(|_| !asks && matches!(end.then, Afterwards::LeaveToCloud { .. }))
+        else {
             return grace;
         };
         let left = self.within(end.by, Duration::MAX);

@@ -42,9 +42,17 @@ pub(crate) enum Wake {
 impl Agent {
     /// How long until the next tick, if nothing wakes the loop sooner.
     pub(super) fn tick(&self) -> Duration {
-        let busy = self.watching.busy_since.is_some_and(|since| self.out.clock.mono().saturating_sub(since) >= STEADY_AFTER);
-        let far = self.limit_level == LimitLevel::Far && self.warned.notice.is_none() && self.wish().is_none() && self.moves().is_none();
-        let runs = self.phase == AttemptPhase::Running && self.memory.stage == Stage::Main && self.ended.is_none();
+        let busy = self
+            .watching
+            .busy_since
+            .is_some_and(|since| self.out.clock.mono().saturating_sub(since) >= STEADY_AFTER);
+        let far = self.limit_level == LimitLevel::Far
+            && self.warned.notice.is_none()
+            && self.wish().is_none()
+            && self.moves().is_none();
+        let runs = self.phase == AttemptPhase::Running
+            && self.memory.stage == Stage::Main
+            && self.ended.is_none();
         if busy && far && runs && self.board.done().is_none() { TICK_STEADY } else { TICK }
     }
 }
@@ -58,7 +66,12 @@ pub(crate) struct News {
 
 impl News {
     /// Waits for the first event. A channel whose sender is gone is never ready.
-    pub(super) async fn wait(&mut self, clock: &dyn Clock, every: Duration, workload: Option<&dyn Workload>) -> Wake {
+    pub(super) async fn wait(
+        &mut self,
+        clock: &dyn Clock,
+        every: Duration,
+        workload: Option<&dyn Workload>,
+    ) -> Wake {
         tokio::select! {
             biased;
             ended = ended(workload) => Wake::Ended(ended),

@@ -9,7 +9,10 @@ use std::time::Duration;
 use crate::instance::{GpuStatus, Marks, Rates, Reading, RestCpu, Sample, rates};
 use crate::job::{GpuSelection, Spec};
 use crate::market::{GpuRequirement, Span};
-use crate::policy::{HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing, WatchAction, WatchVerdict};
+use crate::policy::{
+    HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing,
+    WatchAction, WatchVerdict,
+};
 
 /// The verdict's text before the workload is known.
 pub(crate) const JUST_STARTED: &str = "the workload has just started";
@@ -56,7 +59,13 @@ pub struct Rhythm {
 
 impl Watching {
     /// `own_machine`: it was launched for the job, and no other program uses it.
-    pub fn new(spec: &Spec, own_machine: bool, drawers: Drawers, learned: &Rhythm, baseline: Marks) -> Self {
+    pub fn new(
+        spec: &Spec,
+        own_machine: bool,
+        drawers: Drawers,
+        learned: &Rhythm,
+        baseline: Marks,
+    ) -> Self {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, JUST_STARTED);
         Watching {
             selection: spec.watch.gpus.clone(),
@@ -80,7 +89,13 @@ impl Watching {
     /// The workload of an earlier agent was found running.
     pub fn reattached(&mut self) {
         self.baseline = None;
-        let again = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the agent has started again and found the workload running");
+        let again = || {
+            WatchVerdict::new(
+                Standing::Starting,
+                WatchAction::None,
+                "the agent has started again and found the workload running",
+            )
+        };
         (self.idle, self.stall) = (again(), again());
     }
 
@@ -131,17 +146,27 @@ impl Watching {
 
     /// Takes in one sample; `None` if the sensors did not answer. Returns the rates once there are
     /// two samples.
-    pub fn take(&mut self, sample: Option<Sample>, marks: Marks, mono: Duration, restarts: u32) -> Option<Rates> {
+    pub fn take(
+        &mut self,
+        sample: Option<Sample>,
+        marks: Marks,
+        mono: Duration,
+        restarts: u32,
+    ) -> Option<Rates> {
         let mut sample = sample.unwrap_or_else(|| blind(mono));
         sample.marks = marks;
         // The job asked for GPUs: if none is visible, a sensor or a GPU is lost. That does not mean
         // idle.
         let why = match &sample.gpus {
             Reading::Absent => Some("the job asks for GPUs and no NVIDIA driver answers"),
-            Reading::Known(gpus) if gpus.is_empty() => Some("the job asks for GPUs and the driver shows none"),
+            Reading::Known(gpus) if gpus.is_empty() => {
+                Some("the job asks for GPUs and the driver shows none")
+            }
             _ => None,
         };
-        let shown = why.filter(|_| self.gpus_asked).map(|why| std::mem::replace(&mut sample.gpus, Reading::unknown(why)));
+        let shown = why
+            .filter(|_| self.gpus_asked)
+            .map(|why| std::mem::replace(&mut sample.gpus, Reading::unknown(why)));
         let rest = self.rest.as_mut().map_or(Reading::Absent, |rest| rest.take(&sample));
         let began = self.began.get_or_insert_with(|| sample.clone());
         let Some(previous) = self.previous.take() else {
@@ -150,19 +175,29 @@ impl Watching {
             self.previous = Some(Sample { marks, ..sample });
             return None;
         };
-        let mut rates = Rates { rest_cpu_percent: rest, ..rates(began, &previous, &sample, &self.selection) };
+        let mut rates =
+            Rates { rest_cpu_percent: rest, ..rates(began, &previous, &sample, &self.selection) };
         // The GPU indices in the job file may not exist on this machine.
         let counts = self.gpus_asked && !matches!(self.selection, GpuSelection::Indices(_));
-        if counts && (&rates.gpu_percent, &rates.gpu_memory_percent) == (&Reading::Absent, &Reading::Absent) {
+        if counts
+            && (&rates.gpu_percent, &rates.gpu_memory_percent)
+                == (&Reading::Absent, &Reading::Absent)
+        {
             // For a part of a GPU, or a virtual one, the driver cannot tell whether it is idle.
             rates.gpu_percent = Reading::unknown("the driver cannot say how busy the GPUs are");
         }
         self.idle = self.idle_rule.step(&rates);
         self.stall = self.stall_rule.step(&rates, restarts);
-        self.hardware_rule.step(shown.as_ref().unwrap_or(&sample.gpus), &self.selection, Some(&rates));
+        self.hardware_rule.step(
+            shown.as_ref().unwrap_or(&sample.gpus),
+            &self.selection,
+            Some(&rates),
+        );
         self.previous = Some(sample);
         self.account(&rates);
-        let busy = self.idle.standing == Standing::Busy && !self.is_quiet() && self.stall.standing == Standing::Busy;
+        let busy = self.idle.standing == Standing::Busy
+            && !self.is_quiet()
+            && self.stall.standing == Standing::Busy;
         self.busy_since = if busy { self.busy_since.or(Some(mono)) } else { None };
         self.cpu_percent = rates.cpu_percent.known().copied();
         Some(rates)
@@ -198,7 +233,9 @@ impl Watching {
 
     /// The GPUs of the newest sample, for the heartbeat.
     pub fn gpu_status(&self) -> Vec<GpuStatus> {
-        let Some(Reading::Known(gpus)) = self.previous.as_ref().map(|sample| &sample.gpus) else { return Vec::new() };
+        let Some(Reading::Known(gpus)) = self.previous.as_ref().map(|sample| &sample.gpus) else {
+            return Vec::new();
+        };
         gpus.iter()
             .map(|gpu| GpuStatus {
                 index: gpu.index,
@@ -214,7 +251,10 @@ impl Watching {
 
     /// How long ago a user typed at a terminal of the machine, if one did.
     pub fn typed(&self) -> Option<Span> {
-        self.previous.as_ref().and_then(|sample| sample.typing.known().copied().flatten()).map(Span::from_duration)
+        self.previous
+            .as_ref()
+            .and_then(|sample| sample.typing.known().copied().flatten())
+            .map(Span::from_duration)
     }
 
     /// CPU of the workload's tree in percent of one core, over the last interval.
@@ -227,7 +267,10 @@ impl Watching {
     }
 
     pub fn gpu_count(&self) -> Option<u32> {
-        self.previous.as_ref().and_then(|sample| sample.gpus.known()).and_then(|gpus| u32::try_from(gpus.len()).ok())
+        self.previous
+            .as_ref()
+            .and_then(|sample| sample.gpus.known())
+            .and_then(|gpus| u32::try_from(gpus.len()).ok())
     }
 }
 

@@ -1,4 +1,5 @@
-//! `[schedule]` of the job file and `[caps]` of the user's configuration: as they are written, and what they mean.
+//! `[schedule]` of the job file and `[caps]` of the user's configuration: as they are written, and
+//! what they mean.
 //!
 //! Not here: when a schedule is due, or whether a cap holds (`policy`).
 
@@ -30,7 +31,8 @@ pub struct ScheduleFile {
     /// Runs begin between these times of day, also over midnight; others wait.
     #[schemars(extend("examples" = [["22:00", "06:00"]]))]
     pub only_between: Option<HoursWord>,
-    /// Runs begin below this spot price, in dollars an hour; others wait. Needs `market` `spot` or `auto`.
+    /// Runs begin below this spot price, in dollars an hour; others wait. Needs `market` `spot` or
+    /// `auto`.
     #[schemars(extend("examples" = [0.5]))]
     pub only_while_spot_under: Option<Hourly>,
     /// A run that is due before the last one ended: `skip` omits it, `queue` delays it.
@@ -76,8 +78,8 @@ pub enum CatchUpWord {
     None,
 }
 
-/// What all jobs of this user in one job root together may cost: of several job roots each is counted by itself. Checked before
-/// each launch; what runs is never ended by it.
+/// What all jobs of this user in one job root together may cost: of several job roots each is
+/// counted by itself. Checked before each launch; what runs is never ended by it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CapsFile {
@@ -91,7 +93,10 @@ pub struct CapsFile {
 
 impl CapsFile {
     pub fn caps(&self) -> Caps {
-        Caps { usd_per_hour: self.usd_per_hour.as_ref().map(|word| word.0), usd_per_day: self.usd_per_day.as_ref().map(|word| word.0) }
+        Caps {
+            usd_per_hour: self.usd_per_hour.as_ref().map(|word| word.0),
+            usd_per_day: self.usd_per_day.as_ref().map(|word| word.0),
+        }
     }
 }
 
@@ -114,27 +119,41 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
     };
     let mut judged = calendar::check(&resolved, now);
     if let Err(error @ CalendarError::Zone { .. }) = &judged {
-        found.push(Finding::error("schedule.timezone", error.to_string()).hint("write it like \"Europe/Berlin\" or \"UTC\""));
+        found.push(
+            Finding::error("schedule.timezone", error.to_string())
+                .hint("write it like \"Europe/Berlin\" or \"UTC\""),
+        );
         // What else is wrong with it does not hang on the zone.
         judged = calendar::check(&ScheduleSpec { timezone: "UTC".into(), ..resolved.clone() }, now);
     }
     match judged {
         Ok(calendar) if calendar.is_never_in_its_hours(now) => {
-            let finding = Finding::warning("schedule.only_between", "is never when `cron` is due: each run waits until its hours begin");
+            let finding = Finding::warning(
+                "schedule.only_between",
+                "is never when `cron` is due: each run waits until its hours begin",
+            );
             found.push(finding.hint("let `cron` be due within them, or leave one of the two out"));
         }
         Ok(_) | Err(CalendarError::Zone { .. }) => {}
-        Err(error @ (CalendarError::Cron { .. } | CalendarError::CronField { .. } | CalendarError::Never { .. })) => {
+        Err(
+            error @ (CalendarError::Cron { .. }
+            | CalendarError::CronField { .. }
+            | CalendarError::Never { .. }),
+        ) => {
             let hint = "minute, hour, day of the month, month, day of the week: \"0 22 * * *\" is every evening at ten";
             found.push(Finding::error("schedule.cron", error.to_string()).hint(hint));
         }
     }
     if resolved.only_while_spot_under.is_some() && spec.machine.market == MarketChoice::OnDemand {
-        let finding = Finding::error("schedule.only_while_spot_under", "is about the spot market, and the job buys on-demand");
+        let finding = Finding::error(
+            "schedule.only_while_spot_under",
+            "is about the spot market, and the job buys on-demand",
+        );
         found.push(finding.hint("say machine.market = \"spot\" or \"auto\""));
     }
     if spec.limits.deadline.is_some() && resolved.cron.is_some() {
-        let finding = Finding::error("limits.deadline", "is one moment, and the job is run again and again");
+        let finding =
+            Finding::error("limits.deadline", "is one moment, and the job is run again and again");
         found.push(finding.hint("`limits.max_runtime` bounds each run"));
     }
     (resolved, found)
@@ -142,21 +161,30 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
 
 fn read_hours(hours: &[String], found: &mut Vec<Finding>) -> Option<(Time, Time)> {
     let [from, to] = hours else {
-        let finding = Finding::error("schedule.only_between", format!("is two times of day, and {} stand there", hours.len()));
+        let finding = Finding::error(
+            "schedule.only_between",
+            format!("is two times of day, and {} stand there", hours.len()),
+        );
         found.push(finding.hint("write it like [\"22:00\", \"06:00\"]"));
         return None;
     };
     let mut read = |text: &String| match text.parse::<Time>() {
         Ok(time) if text.len() <= "22:00:00".len() => Some(time),
         _ => {
-            found.push(Finding::error("schedule.only_between", format!("`{text}` is not a time of day, write it like \"22:00\"")));
+            found.push(Finding::error(
+                "schedule.only_between",
+                format!("`{text}` is not a time of day, write it like \"22:00\""),
+            ));
             None
         }
     };
     let (from, to) = (read(from), read(to));
     let hours = from.zip(to)?;
     if hours.0 == hours.1 {
-        found.push(Finding::error("schedule.only_between", "begins and ends at the same time").hint("leave it out: then every time will do"));
+        found.push(
+            Finding::error("schedule.only_between", "begins and ends at the same time")
+                .hint("leave it out: then every time will do"),
+        );
         return None;
     }
     Some(hours)

@@ -10,8 +10,8 @@ use crate::policy::purchase::spending_cap::Caps;
 #[derive(Debug)]
 pub struct CapsReader {
     environment: Environment,
-    /// There was a file once: without it there is no cap that somebody has taken away, but a file that is being replaced, or a home
-    /// folder that is not mounted.
+    /// There was a file once: without it there is no cap that somebody has taken away, but a file
+    /// that is being replaced, or a home folder that is not mounted.
     was_there: AtomicBool,
 }
 
@@ -26,7 +26,9 @@ impl CapsReader {
         let user = load_user(&self.environment)?;
         match (user.path, self.environment.user_config_path()) {
             (Some(_), _) => self.was_there.store(true, Ordering::Relaxed),
-            (None, Some(path)) if self.was_there.load(Ordering::Relaxed) => return Err(ConfigError::NotFound { what: "configuration", path }),
+            (None, Some(path)) if self.was_there.load(Ordering::Relaxed) => {
+                return Err(ConfigError::NotFound { what: "configuration", path });
+            }
             (None, _) => {}
         }
         Ok(user.caps)
@@ -43,9 +45,15 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let path = home.path().join(".config/lamplighter/config.toml");
         std::fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
-        let environment = Environment { home: Some(home.path().to_owned()), ..Environment::default() };
-        let reader = CapsReader::new(environment.clone(), &load_user(&environment).expect("no file is fine"));
-        let per_day = |reader: &CapsReader| reader.read().map(|caps| caps.usd_per_day.map(|usd| usd.to_string()));
+        let environment =
+            Environment { home: Some(home.path().to_owned()), ..Environment::default() };
+        let reader = CapsReader::new(
+            environment.clone(),
+            &load_user(&environment).expect("no file is fine"),
+        );
+        let per_day = |reader: &CapsReader| {
+            reader.read().map(|caps| caps.usd_per_day.map(|usd| usd.to_string()))
+        };
         assert_eq!(per_day(&reader).expect("there is none yet"), None);
         std::fs::write(&path, "[caps]\nusd_per_day = 5\n").expect("it can be written");
         assert_eq!(per_day(&reader).expect("it is read").as_deref(), Some("$5.00"));

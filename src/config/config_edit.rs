@@ -1,6 +1,8 @@
-//! Small changes to the user configuration that leave everything else as it was written: comments, order, blanks.
+//! Small changes to the user configuration that leave everything else as it was written: comments,
+//! order, blanks.
 //!
-//! What the user has said is never overwritten: it is told instead. Not here: reading or writing a file.
+//! What the user has said is never overwritten: it is told instead. Not here: reading or writing a
+//! file.
 
 use toml_edit::{DocumentMut, Item, Table, Value, value};
 
@@ -23,7 +25,8 @@ impl Setting {
 
     /// As it would be written, on a line of its own.
     pub fn line(&self) -> String {
-        let path = self.table.map_or_else(|| self.key.to_owned(), |table| format!("{table}.{}", self.key));
+        let path =
+            self.table.map_or_else(|| self.key.to_owned(), |table| format!("{table}.{}", self.key));
         format!("{path} = {}", self.value)
     }
 
@@ -39,11 +42,19 @@ impl Setting {
         Setting { replaces, ..self }
     }
 
-    /// Adds what is not in a list yet; gives the line as it is then, and the same line where nothing was new. `None`: there is
-    /// no list, or nobody asked to add to it.
+    /// Adds what is not in a list yet; gives the line as it is then, and the same line where
+    /// nothing was new. `None`: there is no list, or nobody asked to add to it.
     fn add_to(&self, found: &mut Item) -> Option<(bool, String)> {
-        let (true, Some(wanted), Some(list)) = (self.adds, self.value.as_array(), found.as_array_mut()) else { return None };
-        let new: Vec<Value> = wanted.iter().filter(|value| !list.iter().any(|known| plain(known) == plain(value))).cloned().collect();
+        let (true, Some(wanted), Some(list)) =
+            (self.adds, self.value.as_array(), found.as_array_mut())
+        else {
+            return None;
+        };
+        let new: Vec<Value> = wanted
+            .iter()
+            .filter(|value| !list.iter().any(|known| plain(known) == plain(value)))
+            .cloned()
+            .collect();
         new.iter().for_each(|value| list.push(value.clone()));
         let bare = |value: &Value| {
             let mut value = value.clone();
@@ -54,10 +65,16 @@ impl Setting {
         Some((!new.is_empty(), Setting { value: all.into(), ..self.clone() }.line()))
     }
 
-    fn within<'a>(&self, document: &'a mut DocumentMut) -> Option<&'a mut dyn toml_edit::TableLike> {
+    fn within<'a>(
+        &self,
+        document: &'a mut DocumentMut,
+    ) -> Option<&'a mut dyn toml_edit::TableLike> {
         match self.table {
             None => Some(document.as_table_mut()),
-            Some(table) => document.entry(table).or_insert_with(|| Item::Table(Table::new())).as_table_like_mut(),
+            Some(table) => document
+                .entry(table)
+                .or_insert_with(|| Item::Table(Table::new()))
+                .as_table_like_mut(),
         }
     }
 
@@ -100,7 +117,10 @@ pub fn add(text: &str, settings: &[Setting]) -> Result<Edited, toml_edit::TomlEr
             Some(found) if setting.replaces => {
                 let decor = found.as_value().map(|value| value.decor().clone()).unwrap_or_default();
                 *found = value(setting.value.clone());
-                found.as_value_mut().into_iter().for_each(|value| *value.decor_mut() = decor.clone());
+                found
+                    .as_value_mut()
+                    .into_iter()
+                    .for_each(|value| *value.decor_mut() = decor.clone());
                 changed.push(setting.line());
             }
             Some(found) => match setting.add_to(found) {
@@ -137,7 +157,10 @@ pub fn take_away(text: &str, settings: &[Setting]) -> Result<Edited, toml_edit::
         }
     }
     for table in settings.iter().filter_map(|setting| setting.table) {
-        let is_empty = document.get(table).and_then(Item::as_table_like).is_some_and(toml_edit::TableLike::is_empty);
+        let is_empty = document
+            .get(table)
+            .and_then(Item::as_table_like)
+            .is_some_and(toml_edit::TableLike::is_empty);
         if is_empty && !changed.is_empty() {
             document.remove(table);
         }
@@ -161,21 +184,39 @@ mod tests {
 
     #[test]
     fn a_region_that_was_asked_for_is_added_to_those_that_are_there() {
-        let regions = |regions: &[&str]| Setting::new(Some("aws"), "regions", regions.iter().copied().collect::<toml_edit::Array>()).adding(true);
+        let regions = |regions: &[&str]| {
+            Setting::new(
+                Some("aws"),
+                "regions",
+                regions.iter().copied().collect::<toml_edit::Array>(),
+            )
+            .adding(true)
+        };
         let text = "[aws]\nregions = [\"us-east-1\"] # home\n";
         let edited = add(text, &[regions(&["us-west-2"])]).unwrap();
         assert_eq!(edited.text, "[aws]\nregions = [\"us-east-1\", \"us-west-2\"] # home\n");
-        assert_eq!((edited.changed, edited.kept), (vec!["aws.regions = [\"us-east-1\", \"us-west-2\"]".to_owned()], vec![]));
+        assert_eq!(
+            (edited.changed, edited.kept),
+            (vec!["aws.regions = [\"us-east-1\", \"us-west-2\"]".to_owned()], vec![])
+        );
         let again = add(&edited.text, &[regions(&["us-west-2"])]).unwrap();
-        assert_eq!((again.text, again.changed, again.kept), (edited.text, vec![], vec![]), "twice is once");
+        assert_eq!(
+            (again.text, again.changed, again.kept),
+            (edited.text, vec![], vec![]),
+            "twice is once"
+        );
     }
 
     #[test]
     fn what_the_user_asks_for_instead_replaces_and_comments_stay() {
         let text = "job_root = \"s3://old\" # ours\n[aws]\nregions = [\"us-east-1\"]\n";
-        let edited = add(text, &[Setting::new(None, "job_root", "s3://new").replacing(true)]).unwrap();
+        let edited =
+            add(text, &[Setting::new(None, "job_root", "s3://new").replacing(true)]).unwrap();
         assert_eq!(edited.text, text.replace("s3://old", "s3://new"));
-        assert_eq!((edited.changed, edited.kept), (vec!["job_root = \"s3://new\"".to_owned()], vec![]));
+        assert_eq!(
+            (edited.changed, edited.kept),
+            (vec!["job_root = \"s3://new\"".to_owned()], vec![])
+        );
     }
 
     #[test]
@@ -185,7 +226,10 @@ mod tests {
         for line in text.lines() {
             assert!(edited.text.contains(line), "{line} in\n{}", edited.text);
         }
-        assert_eq!(edited.changed, ["job_root = \"s3://b\"", "aws.instance_profile = \"lamplighter-box\""]);
+        assert_eq!(
+            edited.changed,
+            ["job_root = \"s3://b\"", "aws.instance_profile = \"lamplighter-box\""]
+        );
         assert_eq!(edited.kept, ["aws.regions = [\"us-east-2\", \"us-west-2\"]"]);
         // A line at the top must not fall into the last table.
         let read: toml_edit::DocumentMut = edited.text.parse().unwrap();

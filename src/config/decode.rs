@@ -1,7 +1,8 @@
 //! From a tree of values to a typed fragment, with every mistake found at once.
 //!
-//! Serde stops at the first mistake. So: deserialize, note the mistake with its path and line, take the offending value out
-//! of the tree, and try again until nothing offends. Each round removes one value, so it ends.
+//! Serde stops at the first mistake. So: deserialize, note the mistake with its path and line, take
+//! the offending value out of the tree, and try again until nothing offends. Each round removes one
+//! value, so it ends.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -16,7 +17,8 @@ use crate::job::Finding;
 /// Mistakes of one file that are told. Each costs a reading of the whole.
 const MISTAKES_MAX: usize = 100;
 
-/// What could be read, and what was wrong with the rest. `T::default()` when the whole is not a table.
+/// What could be read, and what was wrong with the rest. `T::default()` when the whole is not a
+/// table.
 pub fn decode<T: DeserializeOwned + JsonSchema + Default>(source: &Source) -> (T, Vec<Finding>) {
     let mut value = source.value.clone();
     let mut found: Vec<Finding> = lists_of_tables::<T>(&mut value)
@@ -49,7 +51,10 @@ pub fn decode<T: DeserializeOwned + JsonSchema + Default>(source: &Source) -> (T
         let line = source.line(&finding.path);
         found.push(finding.at_line(line));
         if found.len() == MISTAKES_MAX {
-            found.push(Finding::error("", format!("has more than {MISTAKES_MAX} mistakes: the rest is not told")));
+            found.push(Finding::error(
+                "",
+                format!("has more than {MISTAKES_MAX} mistakes: the rest is not told"),
+            ));
             return (T::default(), found);
         }
         if !remove(&mut value, &path) {
@@ -58,19 +63,36 @@ pub fn decode<T: DeserializeOwned + JsonSchema + Default>(source: &Source) -> (T
     }
 }
 
-/// `[[caps]]` for `[caps]`: Serde reads a list as a table's keys in their order, and its complaint is of the first of them.
+/// `[[caps]]` for `[caps]`: Serde reads a list as a table's keys in their order, and its complaint
+/// is of the first of them.
 fn lists_of_tables<T: JsonSchema>(value: &mut Value) -> Vec<Finding> {
-    let is_list = |value: &Value| value.as_array().is_some_and(|list| list.first().is_none_or(Value::is_object));
-    let lists = value.as_object().into_iter().flatten().filter(|(_, value)| is_list(value)).map(|(name, _)| name.clone());
+    let is_list = |value: &Value| {
+        value.as_array().is_some_and(|list| list.first().is_none_or(Value::is_object))
+    };
+    let lists = value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| is_list(value))
+        .map(|(name, _)| name.clone());
     let lists: Vec<String> = lists.collect();
     if lists.is_empty() {
         return Vec::new();
     }
     let paths = key_paths::<T>();
-    let is_table = |name: &String| paths.iter().any(|path| path.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.')));
+    let is_table = |name: &String| {
+        paths
+            .iter()
+            .any(|path| path.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.')))
+    };
     let wrong: Vec<String> = lists.into_iter().filter(is_table).collect();
     let taken = wrong.into_iter().filter(|name| remove(value, std::slice::from_ref(name)));
-    taken.map(|name| Finding::error(&name, "is a list of tables, expected one table").hint(format!("write `[{name}]`, in single brackets"))).collect()
+    taken
+        .map(|name| {
+            Finding::error(&name, "is a list of tables, expected one table")
+                .hint(format!("write `[{name}]`, in single brackets"))
+        })
+        .collect()
 }
 
 /// Names of tables and keys. An element of a list is reported and removed with its list.
@@ -92,15 +114,22 @@ pub(super) const UNKNOWN_KEY: &str = "is not a key of";
 
 fn unknown_key<T: JsonSchema>(path: &[String], name: &str) -> Finding {
     let table = path[..path.len().saturating_sub(1)].join(".");
-    let place = if table.is_empty() { format!("{UNKNOWN_KEY} this file") } else { format!("{UNKNOWN_KEY} `[{table}]`") };
+    let place = if table.is_empty() {
+        format!("{UNKNOWN_KEY} this file")
+    } else {
+        format!("{UNKNOWN_KEY} `[{table}]`")
+    };
     let mut finding = Finding::error(&path.join("."), place);
     finding.hint = key_suggest::for_key(&table, name, &key_paths::<T>());
     finding
 }
 
-/// Serde's sentence without its machinery: `invalid type: integer `15`, expected X` becomes `is 15, expected X`.
+/// Serde's sentence without its machinery: `invalid type: integer `15`, expected X` becomes
+/// `is 15, expected X`.
 fn plain(message: &str) -> String {
-    let Some(rest) = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: ")) else {
+    let Some(rest) =
+        message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))
+    else {
         return message.to_owned();
     };
     let (is, expected) = rest.split_once(", expected ").unwrap_or((rest, "something else"));
@@ -108,7 +137,10 @@ fn plain(message: &str) -> String {
         "map" => "a table",
         "sequence" => "a list",
         // Serde's names of kinds of numbers; the number itself is what was typed.
-        other => other.strip_prefix("integer ").or_else(|| other.strip_prefix("floating point ")).unwrap_or(other),
+        other => other
+            .strip_prefix("integer ")
+            .or_else(|| other.strip_prefix("floating point "))
+            .unwrap_or(other),
     };
     let expected = match expected {
         "a sequence" => "a list",
@@ -141,7 +173,10 @@ mod tests {
     fn read(text: &str) -> (JobFile, Vec<String>) {
         let source = Source::parse(Path::new("job.toml"), text).unwrap();
         let (file, found) = decode(&source);
-        let lines = found.iter().map(|f| format!("{}: {f} / {}", f.line.unwrap_or(0), f.hint.as_deref().unwrap_or("-"))).collect();
+        let lines = found
+            .iter()
+            .map(|f| format!("{}: {f} / {}", f.line.unwrap_or(0), f.hint.as_deref().unwrap_or("-")))
+            .collect();
         (file, lines)
     }
 
@@ -180,19 +215,26 @@ mod tests {
             any::<i64>().prop_map(Value::from),
             any::<f64>().prop_map(Value::from),
             "[a-z0-9% :.]{0,12}".prop_map(Value::from),
-            prop::sample::select(vec!["15m", "off", "spot", "A10G:1", "100GiB", "keep 2h", "auto", "all"]).prop_map(Value::from),
+            prop::sample::select(vec![
+                "15m", "off", "spot", "A10G:1", "100GiB", "keep 2h", "auto", "all"
+            ])
+            .prop_map(Value::from),
         ];
         leaf.prop_recursive(2, 8, 3, |inner| {
             let key = prop::sample::select(vec!["gpus", "idle", "budget", "path", "max", "idel"]);
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::vec((key, inner), 0..3).prop_map(|pairs| pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+                prop::collection::vec((key, inner), 0..3).prop_map(|pairs| pairs
+                    .into_iter()
+                    .map(|(key, value)| (key.to_owned(), value))
+                    .collect()),
             ]
         })
     }
 
     proptest! {
-        /// Whatever stands in the file: it ends, no mistake is told twice, and what is left without mistakes reads clean.
+        /// Whatever stands in the file: it ends, no mistake is told twice, and what is left without
+        /// mistakes reads clean.
         #[test]
         fn every_file_is_read_to_its_end(
             entries in prop::collection::btree_map(prop::sample::select(key_paths::<JobFile>()), anything(), 0..8),

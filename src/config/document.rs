@@ -24,20 +24,30 @@ impl Source {
     /// # Errors
     /// The text is not TOML (or JSON, by the file's extension): one finding with its line.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Vec<Finding>> {
-        // Windows ends lines with two characters, and a shell takes the first of them for a part of the word before it.
+        // Windows ends lines with two characters, and a shell takes the first of them for a part of
+        // the word before it.
         let text = &text.replace("\r\n", "\n");
-        let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        let is_json =
+            path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         if is_json { Self::parse_json(text) } else { Self::parse_toml(text) }
     }
 
     fn parse_json(text: &str) -> Result<Self, Vec<Finding>> {
-        let value = serde_json::from_str::<Unique>(text).map(|unique| unique.0).map_err(|error| {
-            let message = error.to_string();
-            let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
-            let is_before = ["expected `,` or", "trailing comma", "EOF while", "control character"].iter().any(|begin| message.starts_with(begin));
-            let line = if is_before { last_said(text_before(text, error.line(), error.column())) } else { error.line() };
-            vec![Finding::error("", format!("not valid JSON: {message}")).at_line(Some(line))]
-        })?;
+        let value =
+            serde_json::from_str::<Unique>(text).map(|unique| unique.0).map_err(|error| {
+                let message = error.to_string();
+                let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
+                let is_before =
+                    ["expected `,` or", "trailing comma", "EOF while", "control character"]
+                        .iter()
+                        .any(|begin| message.starts_with(begin));
+                let line = if is_before {
+                    last_said(text_before(text, error.line(), error.column()))
+                } else {
+                    error.line()
+                };
+                vec![Finding::error("", format!("not valid JSON: {message}")).at_line(Some(line))]
+            })?;
         Ok(Source { value, lines: BTreeMap::new() })
     }
 
@@ -88,7 +98,9 @@ struct Lines(Vec<usize>);
 
 impl Lines {
     fn of(text: &str) -> Self {
-        Lines(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect())
+        Lines(
+            text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect(),
+        )
     }
 
     fn at(&self, at: usize) -> usize {
@@ -96,7 +108,8 @@ impl Lines {
     }
 }
 
-/// JSON with each key once. The last of two values would count, and the user would not hear of the first.
+/// JSON with each key once. The last of two values would count, and the user would not hear of the
+/// first.
 struct Unique(Value);
 
 impl<'de> Deserialize<'de> for Unique {
@@ -163,8 +176,8 @@ fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The line where somebody mends it. That something is missing the parser sees at the next word only, which may stand lines below; and
-/// that something never ends, at the end of the file.
+/// The line where somebody mends it. That something is missing the parser sees at the next word
+/// only, which may stand lines below; and that something never ends, at the end of the file.
 fn line_of_mistake(text: &str, at: usize, message: &str) -> usize {
     let before = text.get(..at).unwrap_or(text);
     let is_at_end = text[before.len()..].trim().is_empty();
@@ -190,7 +203,12 @@ fn text_before(text: &str, line: usize, column: usize) -> &str {
     text.get(..above + column.saturating_sub(1)).unwrap_or(text)
 }
 
-fn table_value(table: &dyn toml_edit::TableLike, prefix: &str, text: &Lines, lines: &mut BTreeMap<String, usize>) -> Value {
+fn table_value(
+    table: &dyn toml_edit::TableLike,
+    prefix: &str,
+    text: &Lines,
+    lines: &mut BTreeMap<String, usize>,
+) -> Value {
     let mut map = Map::new();
     for (name, item) in table.iter() {
         let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
@@ -202,7 +220,12 @@ fn table_value(table: &dyn toml_edit::TableLike, prefix: &str, text: &Lines, lin
     Value::Object(map)
 }
 
-fn item_value(item: &toml_edit::Item, path: &str, text: &Lines, lines: &mut BTreeMap<String, usize>) -> Value {
+fn item_value(
+    item: &toml_edit::Item,
+    path: &str,
+    text: &Lines,
+    lines: &mut BTreeMap<String, usize>,
+) -> Value {
     if let Some(table) = item.as_table_like() {
         return table_value(table, path, text, lines);
     }
@@ -212,17 +235,24 @@ fn item_value(item: &toml_edit::Item, path: &str, text: &Lines, lines: &mut BTre
     item.as_value().map_or(Value::Null, |value| plain_value(value, path, text, lines))
 }
 
-fn plain_value(value: &toml_edit::Value, path: &str, text: &Lines, lines: &mut BTreeMap<String, usize>) -> Value {
+fn plain_value(
+    value: &toml_edit::Value,
+    path: &str,
+    text: &Lines,
+    lines: &mut BTreeMap<String, usize>,
+) -> Value {
     match value {
         toml_edit::Value::String(string) => Value::String(string.value().clone()),
         toml_edit::Value::Integer(number) => Value::from(*number.value()),
-        // TOML has `nan` and `inf`; JSON has not. As text they fail with the sentence of the key that they stand at.
-        toml_edit::Value::Float(number) => {
-            serde_json::Number::from_f64(*number.value()).map_or_else(|| Value::String(number.value().to_string()), Value::Number)
-        }
+        // TOML has `nan` and `inf`; JSON has not. As text they fail with the sentence of the key
+        // that they stand at.
+        toml_edit::Value::Float(number) => serde_json::Number::from_f64(*number.value())
+            .map_or_else(|| Value::String(number.value().to_string()), Value::Number),
         toml_edit::Value::Boolean(truth) => Value::Bool(*truth.value()),
         toml_edit::Value::Datetime(moment) => Value::String(moment.value().to_string()),
-        toml_edit::Value::Array(array) => array.iter().map(|element| plain_value(element, path, text, lines)).collect(),
+        toml_edit::Value::Array(array) => {
+            array.iter().map(|element| plain_value(element, path, text, lines)).collect()
+        }
         toml_edit::Value::InlineTable(table) => table_value(table, path, text, lines),
     }
 }
@@ -230,9 +260,12 @@ fn plain_value(value: &toml_edit::Value, path: &str, text: &Lines, lines: &mut B
 /// Every value with its dotted path; an empty table is one too.
 fn leaves(path: &str, value: &Value) -> Vec<(String, String)> {
     match value {
-        Value::Object(map) if !map.is_empty() => {
-            map.iter().flat_map(|(key, value)| leaves(&format!("{path}.{}", Value::from(key.as_str())), value)).collect()
-        }
+        Value::Object(map) if !map.is_empty() => map
+            .iter()
+            .flat_map(|(key, value)| {
+                leaves(&format!("{path}.{}", Value::from(key.as_str())), value)
+            })
+            .collect(),
         other => vec![(path.to_owned(), other.to_string())],
     }
 }
@@ -268,8 +301,13 @@ mod tests {
     #[test]
     fn key_that_stands_twice_in_json_is_refused() {
         let text = "{\n\"command\": [\"true\"],\n\"limits\": {\"budget\": 1,\n\"budget\": 99}}";
-        let [finding] = &Source::parse(Path::new("job.json"), text).unwrap_err()[..] else { panic!("one finding") };
-        assert_eq!((finding.line, finding.message.as_str()), (Some(4), "not valid JSON: duplicate key `budget`"));
+        let [finding] = &Source::parse(Path::new("job.json"), text).unwrap_err()[..] else {
+            panic!("one finding")
+        };
+        assert_eq!(
+            (finding.line, finding.message.as_str()),
+            (Some(4), "not valid JSON: duplicate key `budget`")
+        );
         let good = "{\"a\": [1, -2, 2.5, true, null, \"x\", {\"b\": {}}]}";
         let source = Source::parse(Path::new("job.json"), good).unwrap();
         assert_eq!(source.value, serde_json::from_str::<Value>(good).unwrap());
@@ -285,7 +323,11 @@ mod tests {
 
     #[test]
     fn broken_syntax_is_one_finding_with_its_line() {
-        let [finding] = &Source::parse(Path::new("job.toml"), "name = 'x'\ncommand = [\n").unwrap_err()[..] else { panic!("one finding") };
+        let [finding] =
+            &Source::parse(Path::new("job.toml"), "name = 'x'\ncommand = [\n").unwrap_err()[..]
+        else {
+            panic!("one finding")
+        };
         assert_eq!(finding.line, Some(2), "{finding:?}");
         let found = Source::parse(Path::new("job.json"), "{\n\"name\": }").unwrap_err();
         assert_eq!(found[0].line, Some(2));
@@ -305,8 +347,13 @@ mod tests {
             ("name = 'x'\nname = 'y'\n", 2, "duplicate key"),
             ("name =\nworkdir = '.'\n", 1, "not valid TOML"),
         ] {
-            let [finding] = &Source::parse(Path::new("job.toml"), text).unwrap_err()[..] else { panic!("one finding: {text}") };
-            assert!(finding.line == Some(line) && finding.message.contains(said), "{text}: {finding:?}");
+            let [finding] = &Source::parse(Path::new("job.toml"), text).unwrap_err()[..] else {
+                panic!("one finding: {text}")
+            };
+            assert!(
+                finding.line == Some(line) && finding.message.contains(said),
+                "{text}: {finding:?}"
+            );
         }
         for (text, line) in [
             ("{\n\"name\": \"x\"\n\n\"command\": \"a\"}", 2),

@@ -1,4 +1,5 @@
-//! The environment, read once at the start and handed on as a value. Nothing else in the workstation's program reads it.
+//! The environment, read once at the start and handed on as a value. Nothing else in the
+//! workstation's program reads it.
 //!
 //! | Variable | Meaning |
 //! |---|---|
@@ -33,10 +34,12 @@ pub struct Environment {
     pub user: Option<String>,
     pub no_color: bool,
     pub path: Option<OsString>,
-    /// The folder of the active Python environment: `VIRTUAL_ENV`, else `CONDA_PREFIX` unless it is conda's `base`.
+    /// The folder of the active Python environment: `VIRTUAL_ENV`, else `CONDA_PREFIX` unless it is
+    /// conda's `base`.
     pub python: Option<PathBuf>,
     pub lambda_api: Option<String>,
-    /// The names of all variables that are set and not empty, for the secrets of jobs. No value is kept here.
+    /// The names of all variables that are set and not empty, for the secrets of jobs. No value is
+    /// kept here.
     pub names: BTreeSet<String>,
     /// The workload within which this program runs, in words.
     pub workload: Option<String>,
@@ -67,12 +70,18 @@ impl Environment {
             cache_home: folder("XDG_CACHE_HOME"),
             home: folder("HOME"),
             user: text("USER").or_else(|| text("LOGNAME")).or_else(login_of_this_process),
-            names: std::env::vars_os().filter(|(_, value)| !value.is_empty()).filter_map(|(name, _)| name.into_string().ok()).collect(),
+            names: std::env::vars_os()
+                .filter(|(_, value)| !value.is_empty())
+                .filter_map(|(name, _)| name.into_string().ok())
+                .collect(),
             no_color: raw("NO_COLOR").is_some(),
             path: raw("PATH"),
             python: active_python(raw),
             lambda_api: text("AWS_LAMBDA_RUNTIME_API"),
-            workload: raw("LAMP_WORKLOAD").map(|_| text("LAMP_JOB").map_or("a workload".to_owned(), |job| format!("the workload of job `{job}`"))),
+            workload: raw("LAMP_WORKLOAD").map(|_| {
+                text("LAMP_JOB")
+                    .map_or("a workload".to_owned(), |job| format!("the workload of job `{job}`"))
+            }),
         }
     }
 
@@ -84,7 +93,10 @@ impl Environment {
 
     pub fn user_config_path(&self) -> Option<PathBuf> {
         let below = |home: &Path| home.join("lamplighter").join("config.toml");
-        self.config.clone().or_else(|| self.config_home.as_deref().map(below)).or_else(|| self.home.as_ref().map(|home| below(&home.join(".config"))))
+        self.config
+            .clone()
+            .or_else(|| self.config_home.as_deref().map(below))
+            .or_else(|| self.home.as_ref().map(|home| below(&home.join(".config"))))
     }
 
     /// `~/.local/state/lamplighter`, or where XDG says.
@@ -102,14 +114,17 @@ impl Environment {
     /// Where a program of this name would be found, as `execvp` looks.
     pub fn finds_program(&self, name: &str) -> bool {
         use std::os::unix::fs::PermissionsExt;
-        let runs = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+        let runs = |path: &Path| {
+            path.metadata()
+                .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        };
         let path = self.path.clone().unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
         std::env::split_paths(&path).any(|folder| runs(&folder.join(name)))
     }
 }
 
-/// A service that was started without `USER` is still of the same user, and must have the same owner: what another owner
-/// launched is not its to drive.
+/// A service that was started without `USER` is still of the same user, and must have the same
+/// owner: what another owner launched is not its to drive.
 fn login_of_this_process() -> Option<String> {
     login_in(&std::fs::read_to_string("/etc/passwd").ok()?, rustix::process::getuid().as_raw())
 }
@@ -123,9 +138,13 @@ fn login_in(passwd: &str, uid: u32) -> Option<String> {
     passwd.lines().find_map(name)
 }
 
-/// The Python environment that a person has activated. Conda activates `base` in every shell, without being asked.
+/// The Python environment that a person has activated. Conda activates `base` in every shell,
+/// without being asked.
 fn active_python(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let conda = || variable("CONDA_PREFIX").filter(|_| variable("CONDA_DEFAULT_ENV").is_none_or(|name| name != "base"));
+    let conda = || {
+        variable("CONDA_PREFIX")
+            .filter(|_| variable("CONDA_DEFAULT_ENV").is_none_or(|name| name != "base"))
+    };
     variable("VIRTUAL_ENV").or_else(conda).map(PathBuf::from)
 }
 
@@ -135,8 +154,12 @@ mod tests {
 
     #[test]
     fn xdg_homes_come_before_the_home_folder() {
-        let mut environment = Environment { home: Some("/home/a".into()), ..Environment::default() };
-        assert_eq!(environment.user_config_path(), Some("/home/a/.config/lamplighter/config.toml".into()));
+        let mut environment =
+            Environment { home: Some("/home/a".into()), ..Environment::default() };
+        assert_eq!(
+            environment.user_config_path(),
+            Some("/home/a/.config/lamplighter/config.toml".into())
+        );
         assert_eq!(environment.state_dir(), Some("/home/a/.local/state/lamplighter".into()));
         environment.config_home = Some("/c".into());
         environment.state_home = Some("/s".into());
@@ -148,11 +171,27 @@ mod tests {
 
     #[test]
     fn active_python_is_one_that_a_person_chose() {
-        let found =
-            |names: &[(&str, &str)]| active_python(|name| names.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value)));
+        let found = |names: &[(&str, &str)]| {
+            active_python(|name| {
+                names
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| OsString::from(value))
+            })
+        };
         assert_eq!(found(&[("CONDA_PREFIX", "/opt/conda"), ("CONDA_DEFAULT_ENV", "base")]), None);
-        assert_eq!(found(&[("CONDA_PREFIX", "/opt/conda/envs/x"), ("CONDA_DEFAULT_ENV", "x")]), Some("/opt/conda/envs/x".into()));
-        assert_eq!(found(&[("VIRTUAL_ENV", "/v"), ("CONDA_PREFIX", "/opt/conda"), ("CONDA_DEFAULT_ENV", "base")]), Some("/v".into()));
+        assert_eq!(
+            found(&[("CONDA_PREFIX", "/opt/conda/envs/x"), ("CONDA_DEFAULT_ENV", "x")]),
+            Some("/opt/conda/envs/x".into())
+        );
+        assert_eq!(
+            found(&[
+                ("VIRTUAL_ENV", "/v"),
+                ("CONDA_PREFIX", "/opt/conda"),
+                ("CONDA_DEFAULT_ENV", "base")
+            ]),
+            Some("/v".into())
+        );
     }
 
     #[test]
@@ -165,7 +204,8 @@ mod tests {
 
     #[test]
     fn programs_are_looked_up_as_execvp_does() {
-        let environment = Environment { path: Some("/usr/bin:/bin".into()), ..Environment::default() };
+        let environment =
+            Environment { path: Some("/usr/bin:/bin".into()), ..Environment::default() };
         assert!(environment.finds_program("sh"));
         assert!(!environment.finds_program("no-such-program-anywhere"));
     }

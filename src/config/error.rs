@@ -44,7 +44,9 @@ pub enum ConfigError {
     Findings { file: String, findings: Vec<Finding> },
     #[error("`{text}` cannot be the job root: it {problem}")]
     JobRoot { text: String, problem: &'static str, meant: Option<String> },
-    #[error("`job_root = \"{text}\"` of the configuration is not a whole path: it would be another place in each folder")]
+    #[error(
+        "`job_root = \"{text}\"` of the configuration is not a whole path: it would be another place in each folder"
+    )]
     RelativeJobRoot { text: String },
     #[error("LAMP_OWNER is blank: everything that is launched carries whose it is")]
     BlankOwner,
@@ -64,22 +66,34 @@ impl ConfigError {
             Err(_) => path,
         };
         match self {
-            ConfigError::NotFound { what, path } => ConfigError::NotFound { what, path: short(path) },
-            ConfigError::NoJobFile { path, meant, others } => {
-                ConfigError::NoJobFile { path: short(path), meant: meant.map(short), others: others.into_iter().map(short).collect() }
+            ConfigError::NotFound { what, path } => {
+                ConfigError::NotFound { what, path: short(path) }
             }
-            ConfigError::Folder { path, has_file } => ConfigError::Folder { path: short(path), has_file },
+            ConfigError::NoJobFile { path, meant, others } => ConfigError::NoJobFile {
+                path: short(path),
+                meant: meant.map(short),
+                others: others.into_iter().map(short).collect(),
+            },
+            ConfigError::Folder { path, has_file } => {
+                ConfigError::Folder { path: short(path), has_file }
+            }
             ConfigError::NoFile { path } => ConfigError::NoFile { path: short(path) },
-            ConfigError::Script { path, runner } => ConfigError::Script { path: short(path), runner },
+            ConfigError::Script { path, runner } => {
+                ConfigError::Script { path: short(path), runner }
+            }
             ConfigError::Read { path, source } => ConfigError::Read { path: short(path), source },
-            ConfigError::TooLarge { what, path } => ConfigError::TooLarge { what, path: short(path) },
+            ConfigError::TooLarge { what, path } => {
+                ConfigError::TooLarge { what, path: short(path) }
+            }
             other => other,
         }
     }
 
     /// With the first of what is wrong with the file, for a line of a log.
     pub fn in_a_line(&self) -> String {
-        let errors = |findings: &[Finding]| findings.iter().find(|finding| finding.severity == Severity::Error).cloned();
+        let errors = |findings: &[Finding]| {
+            findings.iter().find(|finding| finding.severity == Severity::Error).cloned()
+        };
         match self {
             ConfigError::Findings { file, findings } if let Some(first) = errors(findings) => {
                 let line = first.line.map(|line| format!("{line}:")).unwrap_or_default();
@@ -131,7 +145,8 @@ impl ConfigError {
 
 /// The job files that are there.
 fn named(others: &[PathBuf]) -> String {
-    let names: Vec<String> = others.iter().take(NAMED_MAX).map(|path| format!("`{}`", plain(path))).collect();
+    let names: Vec<String> =
+        others.iter().take(NAMED_MAX).map(|path| format!("`{}`", plain(path))).collect();
     let more = match others.len().saturating_sub(names.len()) {
         0 => String::new(),
         more => format!(" and {more} more"),

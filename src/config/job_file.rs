@@ -1,8 +1,9 @@
 //! The job file as it is written: every key optional, nothing filled in.
 //!
-//! The doc comments are the documentation of each key: they become the JSON schema and `docs/job-file.md`. `default` and
-//! `examples` in the schema are tested against what the program does. Flags become the same fragment, so that a file and a
-//! command line are merged key by key. Not here: a default that is not also in `job::Spec`.
+//! The doc comments are the documentation of each key: they become the JSON schema and
+//! `docs/job-file.md`. `default` and `examples` in the schema are tested against what the program
+//! does. Flags become the same fragment, so that a file and a command line are merged key by key.
+//! Not here: a default that is not also in `job::Spec`.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use serde::Deserialize;
 use super::automation::{CapsFile, ScheduleFile};
 use super::union_values::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::values::{
-    AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate,
-    ReactionWord, SecretWord, SpanOrOff, SpanWord,
+    AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord,
+    Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SecretWord, SpanOrOff, SpanWord,
 };
 use crate::job::{CHECKPOINT_SIGNALS, SecretSource};
 
@@ -28,8 +29,8 @@ pub struct JobFile {
     /// Name of the job. Without it, the name of the file.
     #[schemars(extend("examples" = ["digits"]))]
     pub name: Option<String>,
-    /// The command. A list runs as it is, a string in `/bin/sh -c`, or in bash if it has a pipe: a failed part of a pipe fails the command.
-    /// Words after `--` on the command line replace it.
+    /// The command. A list runs as it is, a string in `/bin/sh -c`, or in bash if it has a pipe: a
+    /// failed part of a pipe fails the command. Words after `--` on the command line replace it.
     #[schemars(extend("examples" = [["python", "train.py", "--epochs", "10"], "python train.py | tee train.txt"]))]
     pub command: Option<CommandWord>,
     /// The folder to ship, relative to this file.
@@ -41,11 +42,12 @@ pub struct JobFile {
     /// Environment variables of `setup` and the command. `LAMP_` names are reserved.
     #[schemars(extend("examples" = [{"SEED": 1, "WANDB_MODE": "offline"}]))]
     pub env: Option<BTreeMap<String, EnvValue>>,
-    /// Secret variables and their places. On this workstation: `env`, `env:NAME` or `file:PATH`. At AWS: `ssm:NAME` or
-    /// `secretsmanager:NAME`, with `#FIELD` for one field.
+    /// Secret variables and their places. On this workstation: `env`, `env:NAME` or `file:PATH`. At
+    /// AWS: `ssm:NAME` or `secretsmanager:NAME`, with `#FIELD` for one field.
     #[schemars(extend("examples" = [{"HF_TOKEN": "env", "WANDB_API_KEY": "ssm:/secrets/WANDB_API_KEY"}]))]
     pub secrets: Option<BTreeMap<String, SecretWord>>,
-    /// Paths or patterns below the workdir to keep after every attempt: `*`, `?`, `[0-9]` and `{a,b}` in one folder, `**` across folders.
+    /// Paths or patterns below the workdir to keep after every attempt: `*`, `?`, `[0-9]` and
+    /// `{a,b}` in one folder, `**` across folders.
     #[schemars(extend("default" = [], "examples" = [["model.pt", "metrics/*.json"]]))]
     pub outputs: Option<Vec<String>>,
     /// Files that may look like secrets: they ship without a scan.
@@ -83,8 +85,8 @@ pub struct MachineFile {
     /// Only these regions.
     #[schemars(extend("default" = [], "examples" = [["us-east-2", "us-west-2"]]))]
     pub regions: Option<Vec<String>>,
-    /// `dlami` is AWS's deep learning image on Ubuntu 22.04; `dlami:pytorch` has PyTorch. Or an image id, `ssm:` and a parameter, or
-    /// `name:` with pattern and owner.
+    /// `dlami` is AWS's deep learning image on Ubuntu 22.04; `dlami:pytorch` has PyTorch. Or an
+    /// image id, `ssm:` and a parameter, or `name:` with pattern and owner.
     #[schemars(extend(
         "default" = "dlami",
         "examples" = ["dlami:pytorch", "dlami:amazon-linux-2023", "ami-0123456789abcdef0", "ssm:/lamplighter/my-image", "name:my-image-*;owner=self"]
@@ -93,18 +95,20 @@ pub struct MachineFile {
     /// Disk size, rounded up to whole GiB.
     #[schemars(extend("default" = "100GiB", "examples" = ["1TiB"]))]
     pub disk: Option<DiskGib>,
-    /// `on-demand` is never interrupted; `spot` is cheaper; `auto` takes the cheaper one that meets the deadline.
+    /// `on-demand` is never interrupted; `spot` is cheaper; `auto` takes the cheaper one that meets
+    /// the deadline.
     #[schemars(extend("default" = "on-demand", "examples" = ["spot", "auto"]))]
     pub market: Option<MarketWord>,
-    /// Maximum spot price an hour: dollars, a share of on-demand, a quantile of the history, or `auto`.
+    /// Maximum spot price an hour: dollars, a share of on-demand, a quantile of the history, or
+    /// `auto`.
     #[schemars(extend("default" = "auto", "examples" = [0.65, "80% of on-demand", "p95 of 14d"]))]
     pub max_price: Option<Price>,
-    /// How many times the cheapest machine's cost for the same work a replacement may have, on the same market; `any`: no limit. Above it
-    /// the job waits.
+    /// How many times the cheapest machine's cost for the same work a replacement may have, on the
+    /// same market; `any`: no limit. Above it the job waits.
     #[schemars(extend("default" = 2, "examples" = [3.5, "any"]))]
     pub fallback_cost: Option<FallbackCostWord>,
-    /// Relative speed of this work, by GPU model or instance type; default 1. Offers are then ranked by cost of work. Measured speeds come
-    /// first.
+    /// Relative speed of this work, by GPU model or instance type; default 1. Offers are then
+    /// ranked by cost of work. Measured speeds come first.
     #[schemars(extend("examples" = [{"A10G": 1.0, "L4": 0.6, "g5.12xlarge": 3.5}]))]
     pub speed: Option<BTreeMap<String, f64>>,
     /// Cost of this workstation an hour, with `cloud = "local"`.
@@ -116,8 +120,8 @@ pub struct MachineFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WatchFile {
-    /// Idle after this time without activity, later while little is known of the job (docs/idle.md); `off`: never. A lost sensor is never
-    /// idle.
+    /// Idle after this time without activity, later while little is known of the job
+    /// (docs/idle.md); `off`: never. A lost sensor is never idle.
     #[schemars(extend("default" = "5m", "examples" = ["30m", "off"]))]
     pub idle: Option<SpanOrOff>,
     /// At most this GPU utilisation and memory traffic is quiet, in percent of one GPU.
@@ -129,10 +133,12 @@ pub struct WatchFile {
     /// At most this disk and network traffic is quiet.
     #[schemars(extend("default" = "100kB/s", "examples" = ["1MB/s"]))]
     pub idle_io: Option<Rate>,
-    /// No idle verdict before this run time or the first GPU use or progress. A shorter `idle` shortens this default.
+    /// No idle verdict before this run time or the first GPU use or progress. A shorter `idle`
+    /// shortens this default.
     #[schemars(extend("default" = "15m", "examples" = ["1h"]))]
     pub idle_grace: Option<SpanWord>,
-    /// Stalled after this time and `stall_steps` median steps without step, log line or checkpoint; `off`: never.
+    /// Stalled after this time and `stall_steps` median steps without step, log line or checkpoint;
+    /// `off`: never.
     #[schemars(extend("default" = "20m", "examples" = ["1h", "off"]))]
     pub stall: Option<SpanOrOff>,
     /// Number of median steps that make a stall.
@@ -147,11 +153,12 @@ pub struct WatchFile {
     /// Regular expression on log lines: a match is progress, its first group the step.
     #[schemars(extend("examples" = ["^step (\\d+)"]))]
     pub log_pattern: Option<String>,
-    /// A file below the workdir, or a log line, that says the work is done. Five billed minutes later the agent ends what still runs, and
-    /// the job has succeeded.
+    /// A file below the workdir, or a log line, that says the work is done. Five billed minutes
+    /// later the agent ends what still runs, and the job has succeeded.
     #[schemars(extend("examples" = ["DONE"]))]
     pub done_marker: Option<String>,
-    /// Whether the command prints to a pseudo-terminal, so that lines appear at once. Behind a pipe most programs hold back 4 to 8 KiB.
+    /// Whether the command prints to a pseudo-terminal, so that lines appear at once. Behind a pipe
+    /// most programs hold back 4 to 8 KiB.
     #[schemars(extend("default" = true, "examples" = [false]))]
     pub terminal: Option<bool>,
     /// Time from SIGTERM to SIGKILL.
@@ -160,8 +167,9 @@ pub struct WatchFile {
     /// Publish measurements to CloudWatch once a minute; each costs cents a month.
     #[schemars(extend("default" = true, "examples" = [false]))]
     pub metrics: Option<bool>,
-    /// CloudWatch alarm that ends the machine: no heartbeat for this time (default: the lease, at least 30 minutes), low CPU, or `off`. If
-    /// metrics fail while no controller runs, it may end a healthy machine.
+    /// CloudWatch alarm that ends the machine: no heartbeat for this time (default: the lease, at
+    /// least 30 minutes), low CPU, or `off`. If metrics fail while no controller runs, it may end a
+    /// healthy machine.
     #[schemars(extend("default" = "heartbeat", "examples" = ["heartbeat for 1h", "cpu<=0.3 for 5m", "off"]))]
     pub alarm: Option<AlarmWord>,
 }
@@ -170,17 +178,19 @@ pub struct WatchFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsFile {
-    /// Maximum time of one attempt from launch, last save and outputs included. A plan counts up to seven minutes more for a machine that
-    /// does not stop.
+    /// Maximum time of one attempt from launch, last save and outputs included. A plan counts up to
+    /// seven minutes more for a machine that does not stop.
     #[schemars(extend("examples" = ["12h"]))]
     pub max_runtime: Option<SpanWord>,
-    /// Maximum cost of all attempts, in dollars. With `cloud = "local"` up to five minutes of power-off are extra.
+    /// Maximum cost of all attempts, in dollars. With `cloud = "local"` up to five minutes of
+    /// power-off are extra.
     #[schemars(extend("examples" = [5, "$5"]))]
     pub budget: Option<Dollars>,
     /// When the job must have ended: with a zone or an offset, or in local time.
     #[schemars(extend("examples" = ["2026-11-21T18:00:00Z", "2026-11-21 18:00", "2026-11-21T18:00[Europe/Berlin]"]))]
     pub deadline: Option<Moment>,
-    /// Working time of the whole job, for `market = "auto"` and cost estimates. Without it the progress file must have `step` and `total`.
+    /// Working time of the whole job, for `market = "auto"` and cost estimates. Without it the
+    /// progress file must have `step` and `total`.
     #[schemars(extend("examples" = ["20h"]))]
     pub work: Option<SpanWord>,
     /// Maximum time of `setup`. An idle `setup` ends after `watch.idle`.
@@ -198,13 +208,15 @@ pub struct LimitsFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointFile {
-    /// The script's checkpoint folder below the workdir, also in `LAMP_CHECKPOINT_DIR`. Required in this table.
+    /// The script's checkpoint folder below the workdir, also in `LAMP_CHECKPOINT_DIR`. Required in
+    /// this table.
     #[schemars(extend("examples" = ["checkpoints"]))]
     pub path: Option<String>,
     /// At most one upload in this time, if the folder has changed.
     #[schemars(extend("default" = "10m", "examples" = ["30s"]))]
     pub interval: Option<SpanWord>,
-    /// Signal that asks for a save: `SIGUSR1` if the script then goes on, `SIGTERM` if it exits. Without it the agent never asks.
+    /// Signal that asks for a save: `SIGUSR1` if the script then goes on, `SIGTERM` if it exits.
+    /// Without it the agent never asks.
     #[schemars(extend("enum" = CHECKPOINT_SIGNALS, "examples" = ["SIGUSR1", "SIGTERM"]))]
     pub signal: Option<String>,
     /// How long a save may take.
@@ -212,8 +224,9 @@ pub struct CheckpointFile {
     pub grace: Option<SpanWord>,
 }
 
-/// The machine after an attempt: `terminate`, `stop` (the disk stays; on-demand only), `keep 2h` (terminate later) or `notify`. With
-/// `notify` an idle or stalled job runs on and bills; an ended one terminates.
+/// The machine after an attempt: `terminate`, `stop` (the disk stays; on-demand only), `keep 2h`
+/// (terminate later) or `notify`. With `notify` an idle or stalled job runs on and bills; an ended
+/// one terminates.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnFile {
@@ -229,7 +242,8 @@ pub struct OnFile {
     /// The command stalled, without a restart left.
     #[schemars(extend("default" = "terminate", "examples" = ["keep 1h"]))]
     pub stall: Option<ReactionWord>,
-    /// A user typed at a terminal there in the last 15 minutes: the machine stays so long, up to its hard end.
+    /// A user typed at a terminal there in the last 15 minutes: the machine stays so long, up to
+    /// its hard end.
     #[schemars(extend("default" = "keep 30m", "examples" = ["keep 2h", "terminate"]))]
     pub in_use: Option<ReactionWord>,
 }
@@ -258,7 +272,8 @@ pub struct InterruptionsFile {
     pub max: Option<CountOrUnlimited>,
 }
 
-/// What holds for every job of a user: `~/.config/lamplighter/config.toml`. A job file and flags come before it.
+/// What holds for every job of a user: `~/.config/lamplighter/config.toml`. A job file and flags
+/// come before it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Lamplighter user configuration")]
@@ -266,10 +281,12 @@ pub struct UserFile {
     /// The schema of this file, for editors. Ignored.
     #[serde(rename = "$schema")]
     pub schema: Option<String>,
-    /// Where jobs are kept: a folder, `file:///...` or `s3://bucket/prefix`. `LAMP_JOB_ROOT` and `--job-root` come before it.
+    /// Where jobs are kept: a folder, `file:///...` or `s3://bucket/prefix`. `LAMP_JOB_ROOT` and
+    /// `--job-root` come before it.
     #[schemars(extend("examples" = ["s3://my-bucket/lamp", "~/lamp-jobs"]))]
     pub job_root: Option<String>,
-    /// Whose machines these are: the owner tag of everything that is launched. Without it, the login name.
+    /// Whose machines these are: the owner tag of everything that is launched. Without it, the
+    /// login name.
     #[schemars(extend("examples" = ["alice"]))]
     pub owner: Option<String>,
     pub notify: Option<NotifyFile>,
@@ -283,7 +300,8 @@ pub struct UserFile {
     pub caps: Option<CapsFile>,
 }
 
-/// How AWS is reached, and what the machines there get. Nothing here is needed: the AWS tools' own settings count.
+/// How AWS is reached, and what the machines there get. Nothing here is needed: the AWS tools' own
+/// settings count.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AwsFile {
@@ -295,15 +313,18 @@ pub struct AwsFile {
     pub regions: Option<Vec<String>>,
     /// Stands in for AWS: an emulator. `AWS_ENDPOINT_URL` is read without it.
     pub endpoint_url: Option<String>,
-    /// The same as the machines reach it: an emulator behind a relay; without an emulator, the endpoint of S3 that their network has.
+    /// The same as the machines reach it: an emulator behind a relay; without an emulator, the
+    /// endpoint of S3 that their network has.
     pub box_endpoint_url: Option<String>,
     /// The instance profile of the machines; `lamp init aws` makes `lamplighter-box`.
     pub instance_profile: Option<String>,
-    /// The security group of the machines, by name or id; `lamp init aws` makes `lamplighter`, without any way in.
+    /// The security group of the machines, by name or id; `lamp init aws` makes `lamplighter`,
+    /// without any way in.
     pub security_group: Option<String>,
     /// Subnets that machines may stand in; without them, the default subnet of each zone.
     pub subnets: Option<Vec<String>>,
-    /// The secrets that machines may read, as `[secrets]` of a job names them: `lamp init aws` allows their role these alone.
+    /// The secrets that machines may read, as `[secrets]` of a job names them: `lamp init aws`
+    /// allows their role these alone.
     #[schemars(extend("examples" = [["ssm:/secrets/HF_TOKEN", "secretsmanager:wandb"]]))]
     pub secrets: Option<Vec<SecretWord>>,
     /// A key pair, for those who want SSH; none is needed.
@@ -321,8 +342,8 @@ impl AwsFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NotifyFile {
-    /// A program with its arguments. It has the sentence in LAMP_TEXT, the job in LAMP_JOB, and the event as one line of JSON on its
-    /// standard input.
+    /// A program with its arguments. It has the sentence in LAMP_TEXT, the job in LAMP_JOB, and the
+    /// event as one line of JSON on its standard input.
     #[schemars(extend("examples" = [["sh", "-c", "notify-send \"$LAMP_JOB\" \"$LAMP_TEXT\""]]))]
     pub command: Option<Vec<String>>,
 }

@@ -1,7 +1,7 @@
 //! "Did you mean": the closest known word, when one is close enough.
 
-/// At this Jaro-Winkler similarity a word is worth suggesting. At 0.7 `env` is offered for `idle`; at 0.9 `comand` finds
-/// nothing but `command`, and so does little else.
+/// At this Jaro-Winkler similarity a word is worth suggesting. At 0.7 `env` is offered for `idle`;
+/// at 0.9 `comand` finds nothing but `command`, and so does little else.
 const SIMILAR_ENOUGH: f64 = 0.8;
 
 /// Words that other launchers use, and ours for the same thing.
@@ -51,11 +51,14 @@ pub fn did_you_mean(name: &str) -> String {
     format!("did you mean `{name}`?")
 }
 
-/// The hint for a key that nobody knows at `table` (empty at the top): a neighbour, a key of another table, or what another
-/// launcher calls it. `paths` are all dotted keys that exist.
+/// The hint for a key that nobody knows at `table` (empty at the top): a neighbour, a key of
+/// another table, or what another launcher calls it. `paths` are all dotted keys that exist.
 pub fn for_key(table: &str, key: &str, paths: &[String]) -> Option<String> {
     let below = if table.is_empty() { String::new() } else { format!("{table}.") };
-    let neighbours = paths.iter().filter_map(|path| path.strip_prefix(&below)).filter(|name| !name.contains('.'));
+    let neighbours = paths
+        .iter()
+        .filter_map(|path| path.strip_prefix(&below))
+        .filter(|name| !name.contains('.'));
     if let Some(name) = closest(key, neighbours) {
         return Some(did_you_mean(name));
     }
@@ -82,13 +85,22 @@ mod tests {
 
     #[test]
     fn a_neighbour_comes_first_then_another_table_then_another_launcher() {
-        let paths: Vec<String> = ["command", "machine", "machine.gpus", "machine.max_price", "limits", "limits.budget"].map(String::from).into();
+        let paths: Vec<String> =
+            ["command", "machine", "machine.gpus", "machine.max_price", "limits", "limits.budget"]
+                .map(String::from)
+                .into();
         assert_eq!(for_key("", "comand", &paths).unwrap(), "did you mean `command`?");
         assert_eq!(for_key("machine", "gpu", &paths).unwrap(), "did you mean `gpus`?");
         assert_eq!(for_key("", "budget", &paths).unwrap(), "did you mean `budget` in `[limits]`?");
-        assert_eq!(for_key("", "accelerators", &paths).unwrap(), "did you mean `gpus` in `[machine]`?");
+        assert_eq!(
+            for_key("", "accelerators", &paths).unwrap(),
+            "did you mean `gpus` in `[machine]`?"
+        );
         assert_eq!(for_key("", "zzz", &paths), None);
         let twice: Vec<String> = ["on.idle", "watch.idle"].map(String::from).into();
-        assert_eq!(for_key("", "idle", &twice).unwrap(), "did you mean `idle` in `[on]` or `[watch]`?");
+        assert_eq!(
+            for_key("", "idle", &twice).unwrap(),
+            "did you mean `idle` in `[on]` or `[watch]`?"
+        );
     }
 }

@@ -36,7 +36,8 @@ pub struct Loaded {
     pub secrets_allowed: Vec<String>,
     /// The most that the workdir may hold.
     pub workdir_bytes_max: u64,
-    /// Of what the job file says, lower-case hex: a comment or another order of its keys changes nothing.
+    /// Of what the job file says, lower-case hex: a comment or another order of its keys changes
+    /// nothing.
     pub file_sha256: Option<String>,
     /// When it is to be run again; only a file says so.
     pub schedule: Option<ScheduleSpec>,
@@ -70,11 +71,15 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     if loaded.findings.iter().all(|finding| finding.severity != Severity::Error) {
         return Ok(loaded);
     }
-    let file = loaded.file.as_deref().map_or_else(|| COMMAND_LINE.to_owned(), |path| shown(path, inputs.current_dir));
+    let file = loaded
+        .file
+        .as_deref()
+        .map_or_else(|| COMMAND_LINE.to_owned(), |path| shown(path, inputs.current_dir));
     Err(ConfigError::Findings { file, findings: loaded.findings })
 }
 
-/// Reads a job as far as it can be read, errors and all: what is wrong with its workdir may be told beside them.
+/// Reads a job as far as it can be read, errors and all: what is wrong with its workdir may be told
+/// beside them.
 ///
 /// # Errors
 /// The file is not there, cannot be read, or is no TOML.
@@ -83,9 +88,13 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let mut file_sha256 = None;
     let (source, fragment, mut found) = match &file {
         Some(path) => {
-            let text =
-                must_be_job_file(path).and_then(|()| read_file("job file", path)).map_err(|error| with_near(error).shown_from(inputs.current_dir))?;
-            let refuse = |findings| ConfigError::Findings { file: shown(path, inputs.current_dir), findings };
+            let text = must_be_job_file(path)
+                .and_then(|()| read_file("job file", path))
+                .map_err(|error| with_near(error).shown_from(inputs.current_dir))?;
+            let refuse = |findings| ConfigError::Findings {
+                file: shown(path, inputs.current_dir),
+                findings,
+            };
             let source = Source::parse(path, &text).map_err(refuse)?;
             file_sha256 = Some(source.sha256());
             let (fragment, found) = decode::<JobFile>(&source);
@@ -93,32 +102,51 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
         }
         None => (Source::default(), JobFile::default(), Vec::new()),
     };
-    let mut layers = Layers::new(vec![("flag", inputs.flags), ("file", &fragment), (USER_CONFIG, &inputs.user.defaults)]);
+    let mut layers = Layers::new(vec![
+        ("flag", inputs.flags),
+        ("file", &fragment),
+        (USER_CONFIG, &inputs.user.defaults),
+    ]);
     let workdir = workdir(&mut layers, file.as_deref(), inputs.current_dir);
     let workdir_bytes_max = layers.workdir_bytes_max();
     let secrets_allowed = layers.secrets_allowed();
     let said_name = layers.name();
     let (mut spec, merged) = layers.spec(String::new());
-    found.extend(said_name.as_deref().and_then(of_the_name).map(|finding| finding.at_line(source.line("name"))));
+    found.extend(
+        said_name
+            .as_deref()
+            .and_then(of_the_name)
+            .map(|finding| finding.at_line(source.line("name"))),
+    );
     spec.name = said_name.unwrap_or_else(|| name_of(file.as_deref(), &spec.command, &workdir));
 
-    let (schedule, of_schedule) = fragment.schedule.as_ref().map(|file| automation::resolve(file, &spec, inputs.now)).unzip();
+    let (schedule, of_schedule) =
+        fragment.schedule.as_ref().map(|file| automation::resolve(file, &spec, inputs.now)).unzip();
     let judged = merged
         .into_iter()
         .chain(job::check(&spec))
         .chain(workstation_checks::check(&spec, &workdir, inputs))
         .chain(of_schedule.into_iter().flatten());
-    // A value that could not be read was taken out, and a misspelt key was not read: that it is missing is not news.
-    let unread: Vec<_> = found.iter().flat_map(|finding| [Some(finding.path.clone()), finding.hint.clone()]).flatten().collect();
+    // A value that could not be read was taken out, and a misspelt key was not read: that it is
+    // missing is not news.
+    let unread: Vec<_> = found
+        .iter()
+        .flat_map(|finding| [Some(finding.path.clone()), finding.hint.clone()])
+        .flatten()
+        .collect();
     // One that was said and not understood, or in another table, is none that is missing.
-    let is_limit = |path: &String| ["max_runtime", "budget", "deadline"].contains(&path.rsplit('.').next().unwrap_or_default());
+    let is_limit = |path: &String| {
+        ["max_runtime", "budget", "deadline"].contains(&path.rsplit('.').next().unwrap_or_default())
+    };
     let has_said_a_limit = unread.iter().any(is_limit);
     for mut finding in judged {
         if finding.is_of_no_limit() && has_said_a_limit {
             continue;
         }
         let line = source.line(&finding.path);
-        if unread.contains(&finding.path) || (line.is_none() && unread.contains(&key_suggest::did_you_mean(&finding.path))) {
+        if unread.contains(&finding.path)
+            || (line.is_none() && unread.contains(&key_suggest::did_you_mean(&finding.path)))
+        {
             continue;
         }
         if finding.changes_nothing() && layers.origin(&finding.path) == Some(USER_CONFIG) {
@@ -130,12 +158,24 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
         let of_another = |file: String, line| Finding { file: Some(file), line, ..finding.clone() };
         found.push(match (layers.origin(&finding.path), &inputs.user.path) {
             (Some("flag"), _) if file.is_some() => of_another(COMMAND_LINE.to_owned(), None),
-            (Some(USER_CONFIG), Some(path)) => of_another(shown(path, inputs.current_dir), inputs.user.source.line(&finding.path)),
+            (Some(USER_CONFIG), Some(path)) => {
+                of_another(shown(path, inputs.current_dir), inputs.user.source.line(&finding.path))
+            }
             _ => finding.at_line(line),
         });
     }
     found.sort_by_key(|finding| (finding.file.is_some(), finding.line.is_none(), finding.line));
-    Ok(Loaded { spec, workdir, file, origins: layers.into_origins(), findings: found, secrets_allowed, workdir_bytes_max, file_sha256, schedule })
+    Ok(Loaded {
+        spec,
+        workdir,
+        file,
+        origins: layers.into_origins(),
+        findings: found,
+        secrets_allowed,
+        workdir_bytes_max,
+        file_sha256,
+        schedule,
+    })
 }
 
 /// `lamp.toml` of the current folder, when nothing else says what to run.
@@ -178,10 +218,14 @@ fn workdir(layers: &mut Layers<'_>, file: Option<&Path>, current_dir: &Path) -> 
 /// The longest name. No machine takes a variable of 128 KiB.
 const NAME_BYTES_MAX: usize = 1000;
 
-/// An id is made of small letters, digits and `-`: what becomes of a name of other signs than people expect to be turned into those.
+/// An id is made of small letters, digits and `-`: what becomes of a name of other signs than
+/// people expect to be turned into those.
 fn of_the_name(name: &str) -> Option<Finding> {
     if name.trim().is_empty() {
-        return Some(Finding::error("name", "is empty").hint("leave it out: then the job is called like its file or its folder"));
+        return Some(
+            Finding::error("name", "is empty")
+                .hint("leave it out: then the job is called like its file or its folder"),
+        );
     }
     if name.len() > NAME_BYTES_MAX {
         return Some(Finding::error("name", format!("is longer than {NAME_BYTES_MAX} bytes")));
@@ -200,7 +244,9 @@ fn name_of(file: Option<&Path>, command: &Command, workdir: &Path) -> String {
     let name = match (named_file, file) {
         (Some(path), _) => stem(path),
         (None, Some(_)) => folder(),
-        (None, None) => script_of(command).and_then(|script| stem(Path::new(&script))).or_else(folder),
+        (None, None) => {
+            script_of(command).and_then(|script| stem(Path::new(&script))).or_else(folder)
+        }
     };
     name.unwrap_or_else(|| "job".to_owned())
 }
@@ -211,7 +257,8 @@ fn script_of(command: &Command) -> Option<String> {
         Command::Args(args) => args.clone(),
         Command::Shell(script) => script.split_whitespace().map(str::to_owned).collect(),
     };
-    let is_script = |word: &&String| [".py", ".sh"].iter().any(|extension| word.ends_with(extension));
+    let is_script =
+        |word: &&String| [".py", ".sh"].iter().any(|extension| word.ends_with(extension));
     words.iter().find(is_script).or(words.first()).cloned()
 }
 
@@ -221,14 +268,24 @@ pub fn shown(path: &Path, current_dir: &Path) -> String {
     if short.as_os_str().is_empty() { ".".to_owned() } else { short.display().to_string() }
 }
 
-/// The largest file that is read: no job needs more words, and a data set that is named by mistake is not read through.
+/// The largest file that is read: no job needs more words, and a data set that is named by mistake
+/// is not read through.
 const FILE_BYTES_MAX: u64 = 1_000_000;
 
-#[expect(clippy::disallowed_methods, reason = "a file that the user named is read here and nowhere else in config")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file that the user named is read here and nowhere else in config"
+)]
 pub(super) fn read_file(what: &'static str, path: &Path) -> Result<String, ConfigError> {
-    // A pipe is waited for until somebody writes to it, and some devices never end. The empty device says nothing, as it is meant to.
-    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) && path != Path::new("/dev/null") {
-        return Err(ConfigError::Read { path: path.to_owned(), source: io::Error::other("it is no regular file") });
+    // A pipe is waited for until somebody writes to it, and some devices never end. The empty
+    // device says nothing, as it is meant to.
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
+        && path != Path::new("/dev/null")
+    {
+        return Err(ConfigError::Read {
+            path: path.to_owned(),
+            source: io::Error::other("it is no regular file"),
+        });
     }
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => ConfigError::NotFound { what, path: path.to_owned() },

@@ -7,8 +7,9 @@
 //! flags ───────┘
 //! ```
 //!
-//! `words` read single values, `fragments` are the files as written, `decode` finds every mistake, `settings` merges,
-//! `world` asks this workstation. Not here: a decision about a running job, a store, or a cloud.
+//! `words` read single values, `fragments` are the files as written, `decode` finds every mistake,
+//! `settings` merges, `world` asks this workstation. Not here: a decision about a running job, a
+//! store, or a cloud.
 
 mod automation;
 mod caps_reader;
@@ -35,7 +36,8 @@ pub use caps_reader::CapsReader;
 pub use env::Environment;
 pub use error::ConfigError;
 pub use job_file::{
-    AwsFile, CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, NotifyFile, OnFile, RetriesFile, UserFile, WatchFile,
+    AwsFile, CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, NotifyFile,
+    OnFile, RetriesFile, UserFile, WatchFile,
 };
 pub use job_root::{JobRoot, job_root};
 pub use key_suggest::closest;
@@ -45,7 +47,7 @@ pub use settings::WORKDIR_BYTES_MAX;
 pub use union_values::{CommandWord, EnvPair, EnvValue, ScriptWord, SecretPair};
 pub use user::{UserConfig, load_user, load_user_all_the_same};
 pub use values::{
-    Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SecretWord,
-    SpanOrOff, SpanWord, WordError,
+    Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly,
+    MarketWord, Moment, Price, Rate, ReactionWord, SecretWord, SpanOrOff, SpanWord, WordError,
 };
 pub use workstation_checks::is_made_by_setup;

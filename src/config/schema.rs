@@ -17,11 +17,13 @@ pub fn user_schema() -> Value {
     sorted(schema_of::<UserFile>().to_value())
 }
 
-/// Keys in order, whatever features of `serde_json` another crate switched on: a generated file must not depend on those.
+/// Keys in order, whatever features of `serde_json` another crate switched on: a generated file
+/// must not depend on those.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {
-            let mut entries: Vec<_> = map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            let mut entries: Vec<_> =
+                map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
             entries.sort_by(|(left, _), (right, _)| left.cmp(right));
             entries.into_iter().collect()
         }
@@ -31,7 +33,8 @@ fn sorted(value: Value) -> Value {
 }
 
 fn schema_of<T: JsonSchema>() -> Schema {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     transform_subschemas(&mut without_null, &mut schema);
     schema

@@ -1,27 +1,29 @@
 //! Layers of fragments become one complete `job::Spec`, each setting with its origin.
 //!
-//! The order is: flag, file, user config, default. Not here: reading a file, or judging a value (that is
-//! `job::spec::check` and `world`).
+//! The order is: flag, file, user config, default. Not here: reading a file, or judging a value
+//! (that is `job::spec::check` and `world`).
 
 use std::collections::BTreeMap;
 
 use super::job_file::{CheckpointFile, JobFile};
 use super::values::SpanOrOff;
 use crate::job::{
-    BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec, OnSpec, Reaction, RetriesSpec, SETUP,
-    SecretSource, Spec, StallSpec, WatchSpec,
+    BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec,
+    MachineSpec, OnSpec, Reaction, RetriesSpec, SETUP, SecretSource, Spec, StallSpec, WatchSpec,
 };
 use crate::market::{Span, Speeds};
 
-/// At most one upload in ten minutes: what an interruption costs on average is half of it, and a checkpoint of 10 GB at
-/// 1 GB/s is then under 2 % of the time. Shorter pays for uploads, longer pays for work done twice.
+/// At most one upload in ten minutes: what an interruption costs on average is half of it, and a
+/// checkpoint of 10 GB at 1 GB/s is then under 2 % of the time. Shorter pays for uploads, longer
+/// pays for work done twice.
 const CHECKPOINT_INTERVAL: Span = Span::from_secs(600);
 
-/// Ninety seconds for a save: a spot notice is 120, and the upload needs the rest. A longer save would be cut by the cloud.
+/// Ninety seconds for a save: a spot notice is 120, and the upload needs the rest. A longer save
+/// would be cut by the cloud.
 const CHECKPOINT_GRACE: Span = Span::from_secs(90);
 
-/// The most that a workdir may hold: beyond it somebody is about to ship a data set or a virtual environment, which belong
-/// in a bucket and in `setup`.
+/// The most that a workdir may hold: beyond it somebody is about to ship a data set or a virtual
+/// environment, which belong in a bucket and in `setup`.
 pub const WORKDIR_BYTES_MAX: u64 = 2 << 30;
 
 /// Fragments in the order of their strength, with the origin of each.
@@ -47,7 +49,8 @@ impl<'a> Layers<'a> {
     }
 
     fn pick<T>(&mut self, path: &str, get: impl Fn(&'a JobFile) -> Option<T>) -> Option<T> {
-        let found = self.layers.iter().find_map(|(origin, layer)| get(layer).map(|value| (*origin, value)));
+        let found =
+            self.layers.iter().find_map(|(origin, layer)| get(layer).map(|value| (*origin, value)));
         let origin = found.as_ref().map_or("default", |(origin, _)| origin);
         self.origins.insert(path.to_owned(), origin.to_owned());
         found.map(|(_, value)| value)
@@ -67,20 +70,27 @@ impl<'a> Layers<'a> {
     }
 
     pub fn workdir_bytes_max(&mut self) -> u64 {
-        self.pick("workdir_max", |file| file.workdir_max.clone()).map_or(WORKDIR_BYTES_MAX, |bytes| bytes.0)
+        self.pick("workdir_max", |file| file.workdir_max.clone())
+            .map_or(WORKDIR_BYTES_MAX, |bytes| bytes.0)
     }
 
     /// Allowed in any layer is allowed.
     pub fn secrets_allowed(&self) -> Vec<String> {
-        self.layers.iter().flat_map(|(_, layer)| layer.secrets_allowed.clone().unwrap_or_default()).collect()
+        self.layers
+            .iter()
+            .flat_map(|(_, layer)| layer.secrets_allowed.clone().unwrap_or_default())
+            .collect()
     }
 
-    /// The whole spec, and what only the merging shows to be wrong. A missing command is empty here; `job::spec::check` says so.
+    /// The whole spec, and what only the merging shows to be wrong. A missing command is empty
+    /// here; `job::spec::check` says so.
     pub fn spec(&mut self, name: String) -> (Spec, Vec<Finding>) {
         let mut found = Vec::new();
         let spec = Spec {
             name,
-            command: self.pick("command", |file| file.command.clone()).map_or(Command::Args(Vec::new()), |word| word.0),
+            command: self
+                .pick("command", |file| file.command.clone())
+                .map_or(Command::Args(Vec::new()), |word| word.0),
             setup: self.pick("setup", |file| file.setup.clone()).map(|word| word.0),
             env: self.env(),
             secrets: self.secrets(),
@@ -127,15 +137,23 @@ impl<'a> Layers<'a> {
             cloud: at.pick("cloud", |m| m.cloud.clone()).map_or(default.cloud, |word| word.0),
             gpus: at.pick("gpus", |m| m.gpus.clone()).map_or(default.gpus, |word| word.0),
             cuda: at.pick("cuda", |m| m.cuda.clone()).map(|word| word.0),
-            instance_types: at.pick("instance_types", |m| m.instance_types.clone()).unwrap_or(default.instance_types),
+            instance_types: at
+                .pick("instance_types", |m| m.instance_types.clone())
+                .unwrap_or(default.instance_types),
             regions: at.pick("regions", |m| m.regions.clone()).unwrap_or(default.regions),
             image: at.pick("image", |m| m.image.clone()).unwrap_or(default.image),
             disk_gib: at.pick("disk", |m| m.disk.clone()).map_or(default.disk_gib, |word| word.0),
             market: at.pick("market", |m| m.market.clone()).map_or(default.market, |word| word.0),
-            max_price: at.pick("max_price", |m| m.max_price.clone()).map_or(default.max_price, |word| word.0),
-            fallback_cost: at.pick("fallback_cost", |m| m.fallback_cost.clone()).map_or(default.fallback_cost, |word| word.0),
+            max_price: at
+                .pick("max_price", |m| m.max_price.clone())
+                .map_or(default.max_price, |word| word.0),
+            fallback_cost: at
+                .pick("fallback_cost", |m| m.fallback_cost.clone())
+                .map_or(default.fallback_cost, |word| word.0),
             speed: at.pick("speed", |m| m.speed.clone()).map_or(default.speed, Speeds::new),
-            usd_per_hour: at.pick("usd_per_hour", |m| m.usd_per_hour.clone()).map_or(default.usd_per_hour, |word| word.0),
+            usd_per_hour: at
+                .pick("usd_per_hour", |m| m.usd_per_hour.clone())
+                .map_or(default.usd_per_hour, |word| word.0),
         }
     }
 
@@ -143,21 +161,36 @@ impl<'a> Layers<'a> {
         let default = WatchSpec::default();
         let mut at = Section { layers: self, table: "watch", of: |file| file.watch.as_ref() };
         let said = at.pick("idle", |w| w.idle.clone());
-        // Somebody who asks for a short window means it: a longer default grace would make the window a lie.
-        let said_short = said.as_ref().and_then(|word| word.0).filter(|window| Some(*window) < default.idle.window);
-        let grace_default = said_short.map_or(default.idle.grace, |window| window.min(default.idle.grace));
+        // Somebody who asks for a short window means it: a longer default grace would make the
+        // window a lie.
+        let said_short = said
+            .as_ref()
+            .and_then(|word| word.0)
+            .filter(|window| Some(*window) < default.idle.window);
+        let grace_default =
+            said_short.map_or(default.idle.grace, |window| window.min(default.idle.grace));
         let window = or_off(said, default.idle.window);
         let idle = IdleSpec {
             window,
-            gpu_percent: at.pick("idle_gpu_percent", |w| w.idle_gpu_percent).unwrap_or(default.idle.gpu_percent),
-            cpu_percent: at.pick("idle_cpu_percent", |w| w.idle_cpu_percent).unwrap_or(default.idle.cpu_percent),
-            io_bytes_per_sec: at.pick("idle_io", |w| w.idle_io.clone()).map_or(default.idle.io_bytes_per_sec, |word| word.0),
-            grace: at.pick("idle_grace", |w| w.idle_grace.clone()).map_or(grace_default, |word| word.0),
+            gpu_percent: at
+                .pick("idle_gpu_percent", |w| w.idle_gpu_percent)
+                .unwrap_or(default.idle.gpu_percent),
+            cpu_percent: at
+                .pick("idle_cpu_percent", |w| w.idle_cpu_percent)
+                .unwrap_or(default.idle.cpu_percent),
+            io_bytes_per_sec: at
+                .pick("idle_io", |w| w.idle_io.clone())
+                .map_or(default.idle.io_bytes_per_sec, |word| word.0),
+            grace: at
+                .pick("idle_grace", |w| w.idle_grace.clone())
+                .map_or(grace_default, |word| word.0),
         };
         let stall = StallSpec {
             window: or_off(at.pick("stall", |w| w.stall.clone()), default.stall.window),
             steps: at.pick("stall_steps", |w| w.stall_steps).unwrap_or(default.stall.steps),
-            restarts_max: at.pick("stall_restarts", |w| w.stall_restarts).unwrap_or(default.stall.restarts_max),
+            restarts_max: at
+                .pick("stall_restarts", |w| w.stall_restarts)
+                .unwrap_or(default.stall.restarts_max),
         };
         WatchSpec {
             idle,
@@ -166,7 +199,9 @@ impl<'a> Layers<'a> {
             log_pattern: at.pick("log_pattern", |w| w.log_pattern.clone()),
             done_marker: at.pick("done_marker", |w| w.done_marker.clone()),
             terminal: at.pick("terminal", |w| w.terminal).unwrap_or(default.terminal),
-            term_grace: at.pick("grace", |w| w.grace.clone()).map_or(default.term_grace, |word| word.0),
+            term_grace: at
+                .pick("grace", |w| w.grace.clone())
+                .map_or(default.term_grace, |word| word.0),
             metrics: at.pick("metrics", |w| w.metrics).unwrap_or(default.metrics),
             alarm: at.pick("alarm", |w| w.alarm.clone()).map_or(default.alarm, |word| word.0),
         }
@@ -186,9 +221,12 @@ impl<'a> Layers<'a> {
     }
 
     fn checkpoint(&mut self, found: &mut Vec<Finding>) -> Option<CheckpointSpec> {
-        let wanted = self.layers.iter().any(|(_, layer)| layer.checkpoint.as_ref().is_some_and(|table| *table != CheckpointFile::default()));
+        let wanted = self.layers.iter().any(|(_, layer)| {
+            layer.checkpoint.as_ref().is_some_and(|table| *table != CheckpointFile::default())
+        });
         let empty = !wanted && self.layers.iter().any(|(_, layer)| layer.checkpoint.is_some());
-        let mut at = Section { layers: self, table: "checkpoint", of: |file| file.checkpoint.as_ref() };
+        let mut at =
+            Section { layers: self, table: "checkpoint", of: |file| file.checkpoint.as_ref() };
         let path = at.pick("path", |c| c.path.clone()).filter(|path| !path.is_empty());
         if (wanted || empty) && path.is_none() {
             let hint = "say which folder the script saves to: path = \"checkpoints\"";
@@ -199,7 +237,9 @@ impl<'a> Layers<'a> {
         }
         Some(CheckpointSpec {
             path: path.unwrap_or_default(),
-            interval: at.pick("interval", |c| c.interval.clone()).map_or(CHECKPOINT_INTERVAL, |word| word.0),
+            interval: at
+                .pick("interval", |c| c.interval.clone())
+                .map_or(CHECKPOINT_INTERVAL, |word| word.0),
             signal: at.pick("signal", |c| c.signal.clone()),
             grace: at.pick("grace", |c| c.grace.clone()).map_or(CHECKPOINT_GRACE, |word| word.0),
         })
@@ -208,15 +248,24 @@ impl<'a> Layers<'a> {
     fn on(&mut self, found: &mut Vec<Finding>) -> OnSpec {
         let default = OnSpec::default();
         let mut at = Section { layers: self, table: "on", of: |file| file.on.as_ref() };
-        let in_use = at.pick("in_use", |on| on.in_use.clone()).map_or(default.in_use, |word| word.0);
+        let in_use =
+            at.pick("in_use", |on| on.in_use.clone()).map_or(default.in_use, |word| word.0);
         if !matches!(in_use, Reaction::Keep(_) | Reaction::Terminate) {
             found.push(
-                Finding::error("on.in_use", "is how long a machine is kept for whoever works on it").hint("write \"keep 30m\", or \"terminate\""),
+                Finding::error(
+                    "on.in_use",
+                    "is how long a machine is kept for whoever works on it",
+                )
+                .hint("write \"keep 30m\", or \"terminate\""),
             );
         }
         OnSpec {
-            success: at.pick("success", |on| on.success.clone()).map_or(default.success, |word| word.0),
-            failure: at.pick("failure", |on| on.failure.clone()).map_or(default.failure, |word| word.0),
+            success: at
+                .pick("success", |on| on.success.clone())
+                .map_or(default.success, |word| word.0),
+            failure: at
+                .pick("failure", |on| on.failure.clone())
+                .map_or(default.failure, |word| word.0),
             idle: at.pick("idle", |on| on.idle.clone()).map_or(default.idle, |word| word.0),
             stall: at.pick("stall", |on| on.stall.clone()).map_or(default.stall, |word| word.0),
             in_use,
@@ -233,7 +282,11 @@ impl<'a> Layers<'a> {
     }
 
     fn interruptions(&mut self) -> InterruptionsSpec {
-        let mut at = Section { layers: self, table: "interruptions", of: |file| file.interruptions.as_ref() };
+        let mut at = Section {
+            layers: self,
+            table: "interruptions",
+            of: |file| file.interruptions.as_ref(),
+        };
         let max = at.pick("max", |i| i.max.clone());
         max.map_or_else(InterruptionsSpec::default, |word| InterruptionsSpec { max: word.0 })
     }
@@ -273,15 +326,21 @@ mod tests {
     #[test]
     fn the_stronger_layer_wins_key_by_key_and_is_remembered() {
         let flags = file("limits.budget = 3\nenv.SEED = 2");
-        let job = file("command = 'x'\nlimits.budget = 5\nlimits.max_runtime = '2h'\nenv = { SEED = 1, MODE = 'a' }");
+        let job = file(
+            "command = 'x'\nlimits.budget = 5\nlimits.max_runtime = '2h'\nenv = { SEED = 1, MODE = 'a' }",
+        );
         let user = file("limits.max_runtime = '1h'\nmachine.cloud = 'aws'");
-        let mut layers = Layers::new(vec![("flag", &flags), ("file", &job), ("user config", &user)]);
+        let mut layers =
+            Layers::new(vec![("flag", &flags), ("file", &job), ("user config", &user)]);
         let (spec, found) = layers.spec("x".into());
         let origins = layers.into_origins();
         assert_eq!(found, []);
         assert_eq!(spec.limits.budget.unwrap().dollars(), 3.0);
         assert_eq!(spec.limits.max_runtime, Some(Span::from_secs(7200)));
-        assert_eq!(spec.env, BTreeMap::from([("MODE".into(), "a".into()), ("SEED".into(), "2".into())]));
+        assert_eq!(
+            spec.env,
+            BTreeMap::from([("MODE".into(), "a".into()), ("SEED".into(), "2".into())])
+        );
         for (path, origin) in [
             ("limits.budget", "flag"),
             ("limits.max_runtime", "file"),
@@ -299,7 +358,10 @@ mod tests {
         let spec = |text: &str| Layers::new(vec![("file", &file(text))]).spec("x".into()).0;
         assert_eq!(spec("watch.idle = '1m'").watch.idle.grace, Span::from_secs(60));
         assert_eq!(spec("watch.idle = '1h'").watch.idle.grace, Span::from_secs(900));
-        assert_eq!(spec("watch.idle = '1m'\nwatch.idle_grace = '5m'").watch.idle.grace, Span::from_secs(300));
+        assert_eq!(
+            spec("watch.idle = '1m'\nwatch.idle_grace = '5m'").watch.idle.grace,
+            Span::from_secs(300)
+        );
         assert_eq!(spec("watch.idle = 'off'").watch.idle.window, None);
     }
 

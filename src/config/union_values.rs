@@ -46,7 +46,8 @@ schema_of!(ScriptWord, {"type": ["string", "array"], "items": {"type": "string"}
 schema_of!(GpusWatched, {"type": ["string", "array"], "items": {"type": "integer", "minimum": 0}});
 schema_of!(EnvValue, {"type": ["string", "number", "boolean"]});
 
-/// A shell takes a carriage return for a letter of the word before it; in JSON a program may have written one.
+/// A shell takes a carriage return for a letter of the word before it; in JSON a program may have
+/// written one.
 fn unix_lines(script: &str) -> String {
     script.replace("\r\n", "\n").trim_end_matches('\r').to_owned()
 }
@@ -90,8 +91,10 @@ impl<'de> Deserialize<'de> for ScriptWord {
                 Ok(ScriptWord(unix_lines(script)))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<ScriptWord, A::Error> {
-                // A list of lines reads as "do these": going on after one that failed would train with half an environment.
-                strings(list).map(|lines| ScriptWord(unix_lines(&format!("set -e\n{}\n", lines.join("\n")))))
+                // A list of lines reads as "do these": going on after one that failed would train
+                // with half an environment.
+                strings(list)
+                    .map(|lines| ScriptWord(unix_lines(&format!("set -e\n{}\n", lines.join("\n")))))
             }
         }
         deserializer.deserialize_any(Shapes)
@@ -110,7 +113,9 @@ impl<'de> Deserialize<'de> for GpusWatched {
                 match text {
                     "workload" => Ok(GpusWatched(GpuSelection::Workload)),
                     "all" => Ok(GpusWatched(GpuSelection::All)),
-                    _ => Err(E::custom(format!("`{text}` is not \"workload\", \"all\" or a list of GPU indices, like [0, 1]"))),
+                    _ => Err(E::custom(format!(
+                        "`{text}` is not \"workload\", \"all\" or a list of GPU indices, like [0, 1]"
+                    ))),
                 }
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<GpusWatched, A::Error> {
@@ -169,7 +174,8 @@ impl FromStr for SecretPair {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, source) = text.split_once('=').unwrap_or((text, "env"));
-        let source = source.parse().map_err(|error| format!("{name}: what stands behind `=` {error}"))?;
+        let source =
+            source.parse().map_err(|error| format!("{name}: what stands behind `=` {error}"))?;
         Ok(SecretPair { name: name.to_owned(), source })
     }
 }
@@ -186,7 +192,9 @@ impl FromStr for EnvPair {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
-            Some((name, value)) if !name.is_empty() => Ok(EnvPair { name: name.to_owned(), value: value.to_owned() }),
+            Some((name, value)) if !name.is_empty() => {
+                Ok(EnvPair { name: name.to_owned(), value: value.to_owned() })
+            }
             _ => Err(format!("`{text}` is not NAME=VALUE")),
         }
     }

@@ -28,8 +28,8 @@ pub struct UserConfig {
     pub(super) source: Source,
 }
 
-/// The owner where neither the configuration, nor the environment, nor the login says one: never empty, because everything
-/// that is stopped must carry it.
+/// The owner where neither the configuration, nor the environment, nor the login says one: never
+/// empty, because everything that is stopped must carry it.
 const OWNER_UNKNOWN: &str = "unknown";
 
 /// Reads the user configuration; none is fine, unless `LAMP_CONFIG` names one.
@@ -41,36 +41,57 @@ pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
     wrong.map_or(Ok(user), Err)
 }
 
-/// Errors in these say nothing of where the jobs are and whose they are. A key that nobody knows beside them may be `job_root`,
-/// mistyped.
+/// Errors in these say nothing of where the jobs are and whose they are. A key that nobody knows
+/// beside them may be `job_root`, mistyped.
 const NEITHER_WHERE_NOR_WHOSE: [&str; 5] = ["caps.", "limits.", "machine.", "watch.", "notify."];
 
-/// The same for who only looks, or ends what bills: an error that says nothing of where the jobs are and whose they are comes beside
-/// what could be read. `any_key`: also one of a key that nobody knows, unless it is a slip of one that says those two. Whoever ends
-/// what no job needs must know more: such a key may have been meant to say where the jobs are.
+/// The same for who only looks, or ends what bills: an error that says nothing of where the jobs
+/// are and whose they are comes beside what could be read. `any_key`: also one of a key that nobody
+/// knows, unless it is a slip of one that says those two. Whoever ends what no job needs must know
+/// more: such a key may have been meant to say where the jobs are.
 ///
 /// # Errors
 /// The file cannot be read, is no TOML, or has errors of where and whose.
-pub fn load_user_all_the_same(environment: &Environment, any_key: bool) -> Result<(UserConfig, Option<ConfigError>), ConfigError> {
+pub fn load_user_all_the_same(
+    environment: &Environment,
+    any_key: bool,
+) -> Result<(UserConfig, Option<ConfigError>), ConfigError> {
     let named = environment.config.is_some();
     let path = environment.user_config_path();
-    let (path, text) = match path.map(|path| read_file("configuration", &path).map(|text| (path, text))) {
-        Some(Ok((path, text))) => (Some(path), text),
-        Some(Err(ConfigError::NotFound { .. })) if !named => (None, String::new()),
-        Some(Err(error)) => return Err(error),
-        None => (None, String::new()),
-    };
-    let file = path.as_ref().map_or_else(|| "config.toml".to_owned(), |path| path.display().to_string());
-    let source = Source::parse(file.as_ref(), &text).map_err(|findings| ConfigError::Findings { file: file.clone(), findings })?;
+    let (path, text) =
+        match path.map(|path| read_file("configuration", &path).map(|text| (path, text))) {
+            Some(Ok((path, text))) => (Some(path), text),
+            Some(Err(ConfigError::NotFound { .. })) if !named => (None, String::new()),
+            Some(Err(error)) => return Err(error),
+            None => (None, String::new()),
+        };
+    let file =
+        path.as_ref().map_or_else(|| "config.toml".to_owned(), |path| path.display().to_string());
+    let source = Source::parse(file.as_ref(), &text)
+        .map_err(|findings| ConfigError::Findings { file: file.clone(), findings })?;
     let (fragment, mut findings) = decode::<UserFile>(&source);
-    findings.extend(judge(&fragment).into_iter().map(|finding| Finding { line: source.line(&finding.path), ..finding }));
+    findings.extend(
+        judge(&fragment)
+            .into_iter()
+            .map(|finding| Finding { line: source.line(&finding.path), ..finding }),
+    );
     if environment.owner.as_deref().is_some_and(is_blank) {
         return Err(ConfigError::BlankOwner);
     }
     let harmless = |path: &str| NEITHER_WHERE_NOR_WHOSE.iter().any(|table| path.starts_with(table));
-    // A key that nobody knows says nothing, unless it is a slip of one that says where the jobs are, or whose.
-    let meant = |finding: &Finding| finding.hint.as_deref().and_then(|hint| hint.split('`').nth(1)).is_none_or(|key| harmless(&format!("{key}.")));
-    let harmless = |finding: &Finding| harmless(&finding.path) || (any_key && finding.message.starts_with(UNKNOWN_KEY) && meant(finding));
+    // A key that nobody knows says nothing, unless it is a slip of one that says where the jobs
+    // are, or whose.
+    let meant = |finding: &Finding| {
+        finding
+            .hint
+            .as_deref()
+            .and_then(|hint| hint.split('`').nth(1))
+            .is_none_or(|key| harmless(&format!("{key}.")))
+    };
+    let harmless = |finding: &Finding| {
+        harmless(&finding.path)
+            || (any_key && finding.message.starts_with(UNKNOWN_KEY) && meant(finding))
+    };
     let wrong = match findings.is_empty() {
         true => None,
         false if findings.iter().all(harmless) => Some(ConfigError::Findings { file, findings }),
@@ -81,10 +102,17 @@ pub fn load_user_all_the_same(environment: &Environment, any_key: bool) -> Resul
         path,
         job_root: fragment.job_root,
         owner: owner.unwrap_or_else(|| OWNER_UNKNOWN.to_owned()),
-        notify: NotifySpec { command: fragment.notify.and_then(|notify| notify.command).unwrap_or_default() },
+        notify: NotifySpec {
+            command: fragment.notify.and_then(|notify| notify.command).unwrap_or_default(),
+        },
         aws: fragment.aws.unwrap_or_default(),
         caps: fragment.caps.unwrap_or_default().caps(),
-        defaults: JobFile { machine: fragment.machine, watch: fragment.watch, limits: fragment.limits, ..JobFile::default() },
+        defaults: JobFile {
+            machine: fragment.machine,
+            watch: fragment.watch,
+            limits: fragment.limits,
+            ..JobFile::default()
+        },
         source,
     };
     Ok((user, wrong))
@@ -98,13 +126,19 @@ fn is_blank(text: &str) -> bool {
 fn judge(file: &UserFile) -> Vec<Finding> {
     let mut found = Vec::new();
     if file.owner.as_deref().is_some_and(is_blank) {
-        let finding = Finding::error("owner", "is blank: everything that is launched carries whose it is");
+        let finding =
+            Finding::error("owner", "is blank: everything that is launched carries whose it is");
         found.push(finding.hint("leave it out: then it is the login name"));
     }
     let per_day = file.caps.as_ref().and_then(|caps| caps.usd_per_day.as_ref());
     if per_day.is_some_and(|per_day| per_day.0 < Usd::ZERO) {
-        let finding = Finding::error("caps.usd_per_day", "is less than nothing: no machine would ever be launched");
-        found.push(finding.hint("write the dollars that all jobs may cost in 24 hours, or leave it out"));
+        let finding = Finding::error(
+            "caps.usd_per_day",
+            "is less than nothing: no machine would ever be launched",
+        );
+        found.push(
+            finding.hint("write the dollars that all jobs may cost in 24 hours, or leave it out"),
+        );
     }
     found
 }
@@ -118,7 +152,11 @@ mod tests {
         let path = folder.path().join("config.toml");
         #[expect(clippy::disallowed_methods, reason = "a test writes the file that it reads")]
         std::fs::write(&path, text).unwrap();
-        load_user(&Environment { config: Some(path), user: Some("alice".into()), ..Environment::default() })
+        load_user(&Environment {
+            config: Some(path),
+            user: Some("alice".into()),
+            ..Environment::default()
+        })
     }
 
     #[test]
@@ -132,25 +170,43 @@ mod tests {
 
     #[test]
     fn a_key_of_a_job_does_not_belong_here() {
-        let Err(ConfigError::Findings { findings, .. }) = load("command = 'x'\nowner = 1") else { panic!("must be refused") };
+        let Err(ConfigError::Findings { findings, .. }) = load("command = 'x'\nowner = 1") else {
+            panic!("must be refused")
+        };
         assert_eq!(findings.len(), 2, "{findings:?}");
     }
 
     #[test]
     fn an_owner_that_is_blank_and_a_cap_below_nothing_are_findings() {
         let found = |text: &str| match load(text) {
-            Err(ConfigError::Findings { findings, .. }) => findings.into_iter().map(|f| (f.path, f.line, f.message)).collect::<Vec<_>>(),
+            Err(ConfigError::Findings { findings, .. }) => {
+                findings.into_iter().map(|f| (f.path, f.line, f.message)).collect::<Vec<_>>()
+            }
             other => panic!("{text}: {other:?}"),
         };
         for blank in ["owner = ''", "owner = '  '"] {
             assert_eq!(found(blank)[0].0, "owner");
         }
         let both = found("owner = ''\n[caps]\nusd_per_day = -1\nusd_per_hour = -1");
-        assert_eq!(both.iter().map(|(path, line, _)| (path.as_str(), *line)).collect::<Vec<_>>().len(), 3, "{both:?}");
-        assert!(both.iter().any(|(path, line, _)| path == "caps.usd_per_day" && *line == Some(3)), "{both:?}");
+        assert_eq!(
+            both.iter().map(|(path, line, _)| (path.as_str(), *line)).collect::<Vec<_>>().len(),
+            3,
+            "{both:?}"
+        );
+        assert!(
+            both.iter().any(|(path, line, _)| path == "caps.usd_per_day" && *line == Some(3)),
+            "{both:?}"
+        );
         let list = found("[[caps]]\nusd_per_day = 5");
-        assert!(list[0].0 == "caps" && list[0].2 == "is a list of tables, expected one table", "{list:?}");
-        let blank = Environment { owner: Some("  ".into()), config: Some("/dev/null".into()), ..Environment::default() };
+        assert!(
+            list[0].0 == "caps" && list[0].2 == "is a list of tables, expected one table",
+            "{list:?}"
+        );
+        let blank = Environment {
+            owner: Some("  ".into()),
+            config: Some("/dev/null".into()),
+            ..Environment::default()
+        };
         assert!(matches!(load_user(&blank), Err(ConfigError::BlankOwner)));
     }
 
@@ -161,25 +217,49 @@ mod tests {
             let path = folder.path().join("config.toml");
             #[expect(clippy::disallowed_methods, reason = "a test writes the file that it reads")]
             std::fs::write(&path, text).unwrap();
-            load_user_all_the_same(&Environment { config: Some(path), user: Some("alice".into()), ..Environment::default() }, any_key)
+            load_user_all_the_same(
+                &Environment {
+                    config: Some(path),
+                    user: Some("alice".into()),
+                    ..Environment::default()
+                },
+                any_key,
+            )
         };
         let all_the_same = |text: &str| read(text, true);
-        let (user, wrong) = all_the_same("job_root = 's3://b'\n[caps]\nper_day = 5\n[limits]\nbudget = 'much'").unwrap();
+        let (user, wrong) =
+            all_the_same("job_root = 's3://b'\n[caps]\nper_day = 5\n[limits]\nbudget = 'much'")
+                .unwrap();
         assert_eq!(user.job_root.as_deref(), Some("s3://b"));
-        assert!(matches!(wrong, Some(ConfigError::Findings { findings, .. }) if findings.len() == 2));
+        assert!(
+            matches!(wrong, Some(ConfigError::Findings { findings, .. }) if findings.len() == 2)
+        );
         assert!(load("[caps]\nper_day = 5").is_err(), "what launches is held to it");
-        let (user, wrong) = all_the_same("job_root = 's3://b'\ncapz = 1\n[aws]\nbogus = 1").unwrap();
-        assert!(user.job_root.as_deref() == Some("s3://b") && wrong.is_some(), "a key that means nothing to anybody");
-        assert!(read("capz = 1", false).is_err(), "who ends what no job needs must know where the jobs are");
-        assert!(read("[caps]\nusd_per_dya = 5", false).is_ok_and(|(_, wrong)| wrong.is_some()), "and this says nothing of that");
-        for elsewhere in ["job_rot = 's3://b'", "owner = 1", "[aws]\nregion = 'x'", "job_root = 5", "[caps"] {
+        let (user, wrong) =
+            all_the_same("job_root = 's3://b'\ncapz = 1\n[aws]\nbogus = 1").unwrap();
+        assert!(
+            user.job_root.as_deref() == Some("s3://b") && wrong.is_some(),
+            "a key that means nothing to anybody"
+        );
+        assert!(
+            read("capz = 1", false).is_err(),
+            "who ends what no job needs must know where the jobs are"
+        );
+        assert!(
+            read("[caps]\nusd_per_dya = 5", false).is_ok_and(|(_, wrong)| wrong.is_some()),
+            "and this says nothing of that"
+        );
+        for elsewhere in
+            ["job_rot = 's3://b'", "owner = 1", "[aws]\nregion = 'x'", "job_root = 5", "[caps"]
+        {
             assert!(all_the_same(elsewhere).is_err(), "{elsewhere}: other jobs would be looked at");
         }
     }
 
     #[test]
     fn a_named_file_must_be_there_and_the_default_one_need_not() {
-        let named = Environment { config: Some("/nowhere/c.toml".into()), ..Environment::default() };
+        let named =
+            Environment { config: Some("/nowhere/c.toml".into()), ..Environment::default() };
         assert!(matches!(load_user(&named), Err(ConfigError::NotFound { .. })));
         let default = Environment { home: Some("/nowhere".into()), ..Environment::default() };
         assert_eq!(load_user(&default).unwrap().owner, "unknown");

@@ -1,7 +1,9 @@
-//! The words of the job file: each type reads one kind of value and its `expecting` teaches the syntax.
+//! The words of the job file: each type reads one kind of value and its `expecting` teaches the
+//! syntax.
 //!
-//! The same types parse flags (`FromStr`) and keys (`Deserialize`), so that `--idle 15` and `idle = 15` fail with the same
-//! sentence. A number is read as the text that the user typed. Not here: a default.
+//! The same types parse flags (`FromStr`) and keys (`Deserialize`), so that `--idle 15` and
+//! `idle = 15` fail with the same sentence. A number is read as the text that the user typed. Not
+//! here: a default.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +28,9 @@ impl WordError {
 
     fn not_one_of(text: &str, what: &str, words: &[&str]) -> Self {
         let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-        let guess = super::key_suggest::closest(text, words.iter().copied()).map(|word| format!(", did you mean `{word}`?")).unwrap_or_default();
+        let guess = super::key_suggest::closest(text, words.iter().copied())
+            .map(|word| format!(", did you mean `{word}`?"))
+            .unwrap_or_default();
         WordError(format!("`{text}` is not {what}, write one of {list}{guess}"))
     }
 }
@@ -219,7 +223,11 @@ fn parse_dollars(text: &str) -> Result<Usd, WordError> {
 
 fn parse_hourly(text: &str) -> Result<UsdPerHour, WordError> {
     let price = parse_dollars(text.trim_end_matches("/h"))?;
-    if price < Usd::ZERO { Err(WordError(format!("`{text}` is less than nothing"))) } else { Ok(UsdPerHour::new(price)) }
+    if price < Usd::ZERO {
+        Err(WordError(format!("`{text}` is less than nothing")))
+    } else {
+        Ok(UsdPerHour::new(price))
+    }
 }
 
 fn parse_price(text: &str) -> Result<PriceRule, WordError> {
@@ -263,8 +271,12 @@ fn parse_bytes(text: &str) -> Result<u64, WordError> {
     let (digits, factor) = UNITS
         .iter()
         .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))
-        .ok_or_else(|| WordError(format!("`{text}` is not a size, write it like 200MiB, 2GiB or 1TiB")))?;
-    let number = number_of(digits).ok_or_else(|| WordError(format!("`{text}` is not a size, write it like 200MiB, 2GiB or 1TiB")))?;
+        .ok_or_else(|| {
+            WordError(format!("`{text}` is not a size, write it like 200MiB, 2GiB or 1TiB"))
+        })?;
+    let number = number_of(digits).ok_or_else(|| {
+        WordError(format!("`{text}` is not a size, write it like 200MiB, 2GiB or 1TiB"))
+    })?;
     Ok((number * factor) as u64)
 }
 
@@ -307,7 +319,11 @@ fn parse_reaction(text: &str) -> Result<Reaction, WordError> {
         "stop" => Ok(Reaction::Stop),
         "notify" => Ok(Reaction::Notify),
         "keep" => Err(WordError("`keep` needs a time, write it like \"keep 2h\"".into())),
-        _ => Err(WordError::not_one_of(text, "something to do", &["terminate", "stop", "keep 2h", "notify"])),
+        _ => Err(WordError::not_one_of(
+            text,
+            "something to do",
+            &["terminate", "stop", "keep 2h", "notify"],
+        )),
     }
 }
 
@@ -315,7 +331,8 @@ fn parse_alarm(text: &str) -> Result<AlarmRule, WordError> {
     text.parse().map_err(WordError::of)
 }
 
-/// With a zone or an offset it means the same everywhere; without, it is the workstation's local time.
+/// With a zone or an offset it means the same everywhere; without, it is the workstation's local
+/// time.
 fn parse_moment(text: &str) -> Result<Timestamp, WordError> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Ok(moment);
@@ -323,8 +340,11 @@ fn parse_moment(text: &str) -> Result<Timestamp, WordError> {
     if let Ok(moment) = text.parse::<jiff::Zoned>() {
         return Ok(moment.timestamp());
     }
-    let wrong =
-        || WordError(format!("`{text}` is not a date and time, write it like \"2026-11-21T18:00:00Z\" or \"2026-11-21 18:00\" for your local time"));
+    let wrong = || {
+        WordError(format!(
+            "`{text}` is not a date and time, write it like \"2026-11-21T18:00:00Z\" or \"2026-11-21 18:00\" for your local time"
+        ))
+    };
     let has_time = text.len() > "2026-11-21".len();
     let local: jiff::civil::DateTime = text.parse().map_err(|_| wrong())?;
     if !has_time {
@@ -337,7 +357,9 @@ fn parse_count(text: &str) -> Result<u32, WordError> {
     if text == "unlimited" {
         return Ok(u32::MAX);
     }
-    text.parse().map_err(|_| WordError(format!("`{text}` is not a whole number from 0 on, or \"unlimited\"")))
+    text.parse().map_err(|_| {
+        WordError(format!("`{text}` is not a whole number from 0 on, or \"unlimited\""))
+    })
 }
 
 #[cfg(test)]
@@ -350,8 +372,14 @@ mod tests {
         assert_eq!("1TiB".parse(), Ok(DiskGib(1024)));
         assert_eq!("100GB".parse(), Ok(DiskGib(94)));
         assert_eq!("100kB/s".parse(), Ok(Rate(100_000.0)));
-        assert_eq!("2500".parse::<Rate>().unwrap_err().to_string(), "`2500` has no unit, write `2500kB/s` or `2500MB/s`");
-        assert_eq!("100".parse::<DiskGib>().unwrap_err().to_string(), "`100` has no unit, write `100MiB` or `100GiB`");
+        assert_eq!(
+            "2500".parse::<Rate>().unwrap_err().to_string(),
+            "`2500` has no unit, write `2500kB/s` or `2500MB/s`"
+        );
+        assert_eq!(
+            "100".parse::<DiskGib>().unwrap_err().to_string(),
+            "`100` has no unit, write `100MiB` or `100GiB`"
+        );
         for wrong in ["", "GiB", "-1GiB", "1 gigabyte", "1e99TiB"] {
             assert!(wrong.parse::<DiskGib>().is_err(), "{wrong}");
         }
@@ -360,16 +388,27 @@ mod tests {
     #[test]
     fn choices_say_what_was_probably_meant() {
         let error = "on_demand".parse::<MarketWord>().unwrap_err().to_string();
-        assert_eq!(error, "`on_demand` is not a market, write one of `on-demand`, `spot`, `auto`, did you mean `on-demand`?");
+        assert_eq!(
+            error,
+            "`on_demand` is not a market, write one of `on-demand`, `spot`, `auto`, did you mean `on-demand`?"
+        );
         assert_eq!("keep 2h".parse(), Ok(ReactionWord(Reaction::Keep(Span::from_secs(7200)))));
-        assert_eq!("keep".parse::<ReactionWord>().unwrap_err().to_string(), "`keep` needs a time, write it like \"keep 2h\"");
-        assert_eq!("keep 2".parse::<ReactionWord>().unwrap_err().to_string(), "`2` has no unit, write `2s` for seconds or `2m` for minutes");
+        assert_eq!(
+            "keep".parse::<ReactionWord>().unwrap_err().to_string(),
+            "`keep` needs a time, write it like \"keep 2h\""
+        );
+        assert_eq!(
+            "keep 2".parse::<ReactionWord>().unwrap_err().to_string(),
+            "`2` has no unit, write `2s` for seconds or `2m` for minutes"
+        );
     }
 
     #[test]
     fn moments_with_a_zone_mean_the_same_everywhere() {
         let noon: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-        for text in ["2026-11-21T12:00:00Z", "2026-11-21T13:00:00+01:00", "2026-11-21T13:00[Europe/Berlin]"] {
+        for text in
+            ["2026-11-21T12:00:00Z", "2026-11-21T13:00:00+01:00", "2026-11-21T13:00[Europe/Berlin]"]
+        {
             assert_eq!(text.parse(), Ok(Moment(noon)), "{text}");
         }
         assert!("2026-11-21 18:00".parse::<Moment>().is_ok());

@@ -1,7 +1,7 @@
 //! Checks of a spec against this workstation: is the folder there, is the program installed.
 //!
-//! Only what the machine that runs the job shares with this one is asked: with `cloud = "local"` that is everything, else the
-//! workdir alone.
+//! Only what the machine that runs the job shares with this one is asked: with `cloud = "local"`
+//! that is everything, else the workdir alone.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
@@ -22,7 +22,10 @@ pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
     if let Some(pattern) = &spec.watch.log_pattern
         && let Err(error) = regex_lite::Regex::new(pattern)
     {
-        found.push(Finding::error("watch.log_pattern", format!("is not a regular expression: {error}")));
+        found.push(Finding::error(
+            "watch.log_pattern",
+            format!("is not a regular expression: {error}"),
+        ));
     }
     check_gpus(spec, &mut found);
     check_secrets(spec, inputs, &mut found);
@@ -51,19 +54,36 @@ fn check_secrets(spec: &Spec, inputs: &Inputs<'_>, found: &mut Vec<Finding>) {
         let is_set = |variable: &str| environment.names.contains(variable);
         match source {
             _ if spec.machine.cloud == Cloud::Aws => {
-                let allowed = inputs.user.aws.secrets.iter().flatten().any(|allowed| allowed.0.whole() == source.whole());
+                let allowed = inputs
+                    .user
+                    .aws
+                    .secrets
+                    .iter()
+                    .flatten()
+                    .any(|allowed| allowed.0.whole() == source.whole());
                 // Only the policy of our own role is known here.
                 if source.is_at_aws() && !allowed && is_our_role(inputs) {
-                    let finding = Finding::error(&path, format!("is `{source}`, which the role of the machines may not read"));
-                    let line = format!("add \"{}\" to `secrets` in [aws] of the configuration, then `lamp init aws` allows it", source.whole());
+                    let finding = Finding::error(
+                        &path,
+                        format!("is `{source}`, which the role of the machines may not read"),
+                    );
+                    let line = format!(
+                        "add \"{}\" to `secrets` in [aws] of the configuration, then `lamp init aws` allows it",
+                        source.whole()
+                    );
                     found.push(finding.hint(line));
                 }
             }
             SecretSource::Env(variable) => {
                 let variable = variable.as_deref().unwrap_or(name);
                 if !is_set(variable) {
-                    let finding = Finding::error(&path, format!("the environment of `lamp` has no {variable}"));
-                    found.push(finding.hint(format!("`export {variable}=...` before, or name a file: {name} = \"file:PATH\"")));
+                    let finding = Finding::error(
+                        &path,
+                        format!("the environment of `lamp` has no {variable}"),
+                    );
+                    found.push(finding.hint(format!(
+                        "`export {variable}=...` before, or name a file: {name} = \"file:PATH\""
+                    )));
                 }
             }
             SecretSource::File(file) => {
@@ -71,18 +91,31 @@ fn check_secrets(spec: &Spec, inputs: &Inputs<'_>, found: &mut Vec<Finding>) {
                 let problem = match std::fs::metadata(&file) {
                     Ok(meta) if !meta.is_file() => "is no regular file".to_owned(),
                     Ok(meta) if meta.len() == 0 => "is empty".to_owned(),
-                    Ok(meta) if meta.len() > SECRET_BYTES_MAX => format!("is larger than {SECRET_BYTES_MAX} bytes"),
-                    Ok(_) if rustix::fs::access(&file, rustix::fs::Access::READ_OK).is_err() => "may not be read".to_owned(),
+                    Ok(meta) if meta.len() > SECRET_BYTES_MAX => {
+                        format!("is larger than {SECRET_BYTES_MAX} bytes")
+                    }
+                    Ok(_) if rustix::fs::access(&file, rustix::fs::Access::READ_OK).is_err() => {
+                        "may not be read".to_owned()
+                    }
                     Ok(_) => continue,
                     Err(error) => error.to_string(),
                 };
-                found.push(Finding::error(&path, format!("cannot be read from `{}`: {problem}", file.display())));
+                found.push(Finding::error(
+                    &path,
+                    format!("cannot be read from `{}`: {problem}", file.display()),
+                ));
             }
             SecretSource::Ssm(_) | SecretSource::SecretsManager { .. } => {
                 if !is_set(name) {
-                    let finding =
-                        Finding::error(&path, format!("is `{source}`, which machines at AWS alone read; the environment of `lamp` has no {name}"));
-                    found.push(finding.hint(format!("`export {name}=...` gives it to a job on this workstation")));
+                    let finding = Finding::error(
+                        &path,
+                        format!(
+                            "is `{source}`, which machines at AWS alone read; the environment of `lamp` has no {name}"
+                        ),
+                    );
+                    found.push(finding.hint(format!(
+                        "`export {name}=...` gives it to a job on this workstation"
+                    )));
                 }
             }
         }
@@ -94,29 +127,39 @@ fn is_our_role(inputs: &Inputs<'_>) -> bool {
     box_role(inputs.user.aws.instance_profile.as_deref()) == BOX_ROLE
 }
 
-/// Fewer GPUs than the job asks for, where that shows without asking the driver: the agent asks it, and has the last word.
+/// Fewer GPUs than the job asks for, where that shows without asking the driver: the agent asks it,
+/// and has the last word.
 fn check_gpus(spec: &Spec, found: &mut Vec<Finding>) {
     let wanted = &spec.machine.gpus;
     // Under WSL the driver shows no devices of its own.
     if spec.machine.cloud != Cloud::Local || wanted.count == 0 || Path::new("/dev/dxg").exists() {
         return;
     }
-    let shown = (0..wanted.count).filter(|index| Path::new(&format!("/dev/nvidia{index}")).exists()).count();
+    let shown = (0..wanted.count)
+        .filter(|index| Path::new(&format!("/dev/nvidia{index}")).exists())
+        .count();
     if shown < wanted.count as usize {
         let message = format!("is `{wanted}`, but this machine shows {shown} NVIDIA GPUs");
-        found.push(Finding::warning("machine.gpus", message).hint("the driver is asked when the job starts, and too few GPUs end it there"));
+        found.push(
+            Finding::warning("machine.gpus", message)
+                .hint("the driver is asked when the job starts, and too few GPUs end it there"),
+        );
     }
 }
 
-/// Whether the command's program can be found; a machine in the cloud has other programs than this one.
+/// Whether the command's program can be found; a machine in the cloud has other programs than this
+/// one.
 fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: &mut Vec<Finding>) {
     let args = spec.command.plain_words();
-    let Some(program) = args.first().copied().filter(|program| !program.trim().is_empty()) else { return };
+    let Some(program) = args.first().copied().filter(|program| !program.trim().is_empty()) else {
+        return;
+    };
     if spec.command.display().trim() == COMMAND_PLACEHOLDER {
         return;
     }
     if program.contains(char::is_whitespace) && args.len() == 1 {
-        let finding = Finding::error("command", format!("`{program}` is one word with blanks in it"));
+        let finding =
+            Finding::error("command", format!("`{program}` is one word with blanks in it"));
         found.push(
             finding.hint("a list is executed as it is: one word per element, or write the whole as a string; on the command line, `-- sh -c '…'`"),
         );
@@ -124,10 +167,14 @@ fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: 
     }
     let is_path = program.contains('/');
     let is_absolute = program.starts_with('/');
-    let is_there = if is_path { workdir.join(program).is_file() } else { environment.finds_program(program) };
+    let is_there =
+        if is_path { workdir.join(program).is_file() } else { environment.finds_program(program) };
     if is_path && is_there && !is_executable(&workdir.join(program)) {
         let finding = Finding::error("command", format!("`{program}` may not be executed"));
-        found.push(finding.hint(format!("`chmod +x {}`, or name what reads it: command = [\"sh\", \"{program}\"]", shell_word(program))));
+        found.push(finding.hint(format!(
+            "`chmod +x {}`, or name what reads it: command = [\"sh\", \"{program}\"]",
+            shell_word(program)
+        )));
         return;
     }
     let is_known = spec.machine.cloud == Cloud::Local || (is_path && !is_absolute);
@@ -142,7 +189,8 @@ fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: 
     found.push(if spec.setup.is_some() {
         Finding::warning("command", format!("{message}; `setup` has to bring it"))
     } else {
-        Finding::error("command", message).hint("is it spelled right? A program that must be installed first needs `setup`")
+        Finding::error("command", message)
+            .hint("is it spelled right? A program that must be installed first needs `setup`")
     });
 }
 
@@ -150,7 +198,8 @@ fn is_executable(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|meta| meta.permissions().mode() & 0o111 != 0)
 }
 
-/// A virtual environment is never shipped, `setup` makes it: a finding about it in every job would teach people to skip findings.
+/// A virtual environment is never shipped, `setup` makes it: a finding about it in every job would
+/// teach people to skip findings.
 pub fn is_made_by_setup(program: &str) -> bool {
     let folder = program.trim_start_matches("./").split('/').next().unwrap_or_default();
     folder.starts_with('.') || ["venv", "env"].contains(&folder)
@@ -160,7 +209,9 @@ pub fn is_made_by_setup(program: &str) -> bool {
 fn nearest(script: &str, workdir: &Path) -> Option<String> {
     let folder = Path::new(script).parent()?;
     let entries = std::fs::read_dir(workdir.join(folder)).ok()?.flatten();
-    let files = entries.filter(|entry| entry.path().is_file()).filter_map(|entry| Some(folder.join(entry.file_name()).to_str()?.to_owned()));
+    let files = entries
+        .filter(|entry| entry.path().is_file())
+        .filter_map(|entry| Some(folder.join(entry.file_name()).to_str()?.to_owned()));
     // So many are read of a folder with a million pictures.
     let files: Vec<String> = files.take(1000).collect();
     closest(script, files.iter().map(String::as_str)).map(str::to_owned)
@@ -191,7 +242,8 @@ fn leads_out(path: &str) -> bool {
 fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
     let args = spec.command.plain_words();
     let Some(program) = args.first() else { return };
-    let interpreter = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let interpreter =
+        Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !(interpreter.starts_with("python") || ["sh", "bash", "zsh"].contains(&interpreter)) {
         return;
     }
@@ -200,8 +252,15 @@ fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
         return;
     }
     if leads_out(script) {
-        let message = format!("`{script}` is outside the workdir `{}`, and only the workdir ships", workdir.display());
-        found.push(Finding::error("command", message).hint("name a folder that holds both, like `--workdir ..`, and the script from there"));
+        let message = format!(
+            "`{script}` is outside the workdir `{}`, and only the workdir ships",
+            workdir.display()
+        );
+        found.push(
+            Finding::error("command", message).hint(
+                "name a folder that holds both, like `--workdir ..`, and the script from there",
+            ),
+        );
         return;
     }
     if workdir.join(script).exists() {
@@ -215,19 +274,24 @@ fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
     });
 }
 
-/// A list of packages or a script that `setup` names must be in the workdir too: that it is not shows first on a machine that bills.
+/// A list of packages or a script that `setup` names must be in the workdir too: that it is not
+/// shows first on a machine that bills.
 fn check_setup(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
     for file in spec.setup.as_deref().map(named_at_once).unwrap_or_default() {
         if workdir.join(file).exists() {
             continue;
         }
-        let finding = Finding::warning("setup", format!("`{file}` is not in the workdir `{}`", workdir.display()));
+        let finding = Finding::warning(
+            "setup",
+            format!("`{file}` is not in the workdir `{}`", workdir.display()),
+        );
         found.push(finding.hint(where_it_may_be(file, workdir)));
     }
 }
 
-/// The files that its first commands need: `pip install -r FILE`, `sh FILE`, `python FILE`, `./FILE`. What comes after another command
-/// than one that makes an environment may use what that made, in a folder that it went to; and what only a shell can read is left to one.
+/// The files that its first commands need: `pip install -r FILE`, `sh FILE`, `python FILE`,
+/// `./FILE`. What comes after another command than one that makes an environment may use what that
+/// made, in a folder that it went to; and what only a shell can read is left to one.
 fn named_at_once(setup: &str) -> Vec<&str> {
     let mut named = Vec::new();
     for command in setup.lines().flat_map(|line| line.split("&&")) {
@@ -237,12 +301,24 @@ fn named_at_once(setup: &str) -> Vec<&str> {
         if program == "set" || program.starts_with('#') {
             continue;
         }
-        let installs = ["pip", "pip3", "uv"].contains(&program) || rest.first_chunk() == Some(&["-m", "pip"]);
-        let lists = words.windows(2).filter(|pair| installs && ["-r", "--requirement"].contains(&pair[0])).map(|pair| pair[1]);
-        let in_one = words.iter().filter(|_| installs).filter_map(|word| word.strip_prefix("--requirement="));
-        let reads = ["sh", "bash", ".", "source"].contains(&program) || program.starts_with("python");
+        let installs =
+            ["pip", "pip3", "uv"].contains(&program) || rest.first_chunk() == Some(&["-m", "pip"]);
+        let lists = words
+            .windows(2)
+            .filter(|pair| installs && ["-r", "--requirement"].contains(&pair[0]))
+            .map(|pair| pair[1]);
+        let in_one = words
+            .iter()
+            .filter(|_| installs)
+            .filter_map(|word| word.strip_prefix("--requirement="));
+        let reads =
+            ["sh", "bash", ".", "source"].contains(&program) || program.starts_with("python");
         let script = rest.first().filter(|_| reads).copied();
-        let itself = words.first().filter(|word| word.starts_with("./")).copied().filter(|word| !is_made_by_setup(word));
+        let itself = words
+            .first()
+            .filter(|word| word.starts_with("./"))
+            .copied()
+            .filter(|word| !is_made_by_setup(word));
         named.extend(lists.chain(in_one).chain(script).chain(itself).filter(|file| is_plain(file)));
         if !installs && rest.first_chunk() != Some(&["-m", "venv"]) {
             break;
@@ -253,5 +329,6 @@ fn named_at_once(setup: &str) -> Vec<&str> {
 
 /// A name that means the same to every shell.
 fn is_plain(file: &str) -> bool {
-    !file.starts_with(['-', '/', '~']) && !file.contains(['$', ':', '*', '?', '`', '<', '>', '"', '\'', '\\', ';', '|', '&', '('])
+    !file.starts_with(['-', '/', '~'])
+        && !file.contains(['$', ':', '*', '?', '`', '<', '>', '"', '\'', '\\', ';', '|', '&', '('])
 }

@@ -59,7 +59,14 @@ impl ActError {
 
     /// The cloud refused, and would refuse again.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, ActError::Cloud(CloudError::Denied { .. } | CloudError::Invalid { .. } | CloudError::Unsupported { .. }))
+        matches!(
+            self,
+            ActError::Cloud(
+                CloudError::Denied { .. }
+                    | CloudError::Invalid { .. }
+                    | CloudError::Unsupported { .. }
+            )
+        )
     }
 
     /// The cloud's reason why the job can never work.
@@ -72,7 +79,11 @@ impl ActError {
 
     /// The call had no answer: its effect is unknown.
     pub fn is_silence(&self) -> bool {
-        matches!(self, ActError::Cloud(CloudError::Ambiguous { .. } | CloudError::Throttled) | ActError::Record(_))
+        matches!(
+            self,
+            ActError::Cloud(CloudError::Ambiguous { .. } | CloudError::Throttled)
+                | ActError::Record(_)
+        )
     }
 }
 
@@ -110,7 +121,9 @@ impl Controller {
         let job = dir.job();
         match act {
             Act::CreatePlan { attempt, resume_from, reason } => {
-                return self.create_plan(dir, spec, memory, observed, (*attempt, *resume_from, reason)).await;
+                return self
+                    .create_plan(dir, spec, memory, observed, (*attempt, *resume_from, reason))
+                    .await;
             }
             Act::Launch { attempt } => {
                 // Another controller may have recorded its refusal since our look.
@@ -123,10 +136,19 @@ impl Controller {
                 info!(%job, %machine, %kill_at, "raising the hard cap");
                 self.cloud(machine.cloud)?.raise_kill_at(machine, *kill_at).await?;
             }
-            Act::Terminate { machine, ends, why } => return self.put_out(dir, memory, observed, (machine, PowerOff::Terminate), (*ends, why)).await,
-            Act::Stop { machine, ends, why } => return self.put_out(dir, memory, observed, (machine, PowerOff::Stop), (*ends, why)).await,
+            Act::Terminate { machine, ends, why } => {
+                return self
+                    .put_out(dir, memory, observed, (machine, PowerOff::Terminate), (*ends, why))
+                    .await;
+            }
+            Act::Stop { machine, ends, why } => {
+                return self
+                    .put_out(dir, memory, observed, (machine, PowerOff::Stop), (*ends, why))
+                    .await;
+            }
             Act::Guard { attempt, machine, armed } => {
-                self.guard(job, memory.attempts.entry(*attempt).or_default(), machine, *armed).await;
+                self.guard(job, memory.attempts.entry(*attempt).or_default(), machine, *armed)
+                    .await;
                 return Ok(Done::Waiting);
             }
             Act::Interrupt { attempt, machine, notice, request } => {
@@ -144,12 +166,15 @@ impl Controller {
                 info!(%job, attempt = settled.attempt.number(), because = %settled.because, usd = %settled.usd, ?created, "settled");
                 if created == Created::New {
                     let attempt = memory.attempts.entry(settled.attempt).or_default();
-                    (attempt.settled, attempt.settled_since) = (Some(settled.clone().into()), Some(self.clock.mono()));
+                    (attempt.settled, attempt.settled_since) =
+                        (Some(settled.clone().into()), Some(self.clock.mono()));
                 }
                 self.release(memory, &settled).await;
                 return Ok(Done::Recorded);
             }
-            Act::WriteReceipt(receipt) => return self.write_receipt(dir, memory, observed, receipt).await,
+            Act::WriteReceipt(receipt) => {
+                return self.write_receipt(dir, memory, observed, receipt).await;
+            }
             Act::Wait { .. } => return Ok(Done::Waiting),
         }
         Ok(Done::Changed)
@@ -171,7 +196,8 @@ impl Controller {
         let _one_at_a_time = self.launching.here.lock().await;
         let mut made_anew = false;
         let (plan, turn) = loop {
-            let planned = self.plan(dir, memory, spec, observed, (attempt, resume_from, reason)).await;
+            let planned =
+                self.plan(dir, memory, spec, observed, (attempt, resume_from, reason)).await;
             let mut plan = match planned {
                 Err(ActError::NotNow(NotNow { reason, until })) => {
                     self.wait_for(dir, memory, reason, until, WAIT_LOOK).await;
@@ -181,7 +207,11 @@ impl Controller {
                     self.wait_for_a_word(dir, spec, memory, observed, &because, &dear).await;
                     return Ok(Done::Waiting);
                 }
-                Err(ActError::NoOffer(none)) => match relaunch::scarcity(&spec.spec, &history(&observed.attempts), self.clock.now()) {
+                Err(ActError::NoOffer(none)) => match relaunch::scarcity(
+                    &spec.spec,
+                    &history(&observed.attempts),
+                    self.clock.now(),
+                ) {
                     Some((waits, again)) if again > self.clock.now() => {
                         self.wait_for_capacity(dir, memory, waits, again);
                         return Ok(Done::Waiting);
@@ -246,12 +276,19 @@ impl Controller {
     }
 
     /// Writes the receipt, with the job's leftovers.
-    async fn write_receipt(&self, dir: &JobDir, memory: &mut JobMemory, observed: &Observed, receipt: &Receipt) -> Result<Done, ActError> {
+    async fn write_receipt(
+        &self,
+        dir: &JobDir,
+        memory: &mut JobMemory,
+        observed: &Observed,
+        receipt: &Receipt,
+    ) -> Result<Done, ActError> {
         if !self.is_still_there(dir, memory).await? {
             return Ok(Done::Waiting);
         }
         // The list of attempts may be late: another controller may have planned one more.
-        let next = observed.attempts.last().map_or(AttemptNo::FIRST, |last| last.plan.attempt.next());
+        let next =
+            observed.attempts.last().map_or(AttemptNo::FIRST, |last| last.plan.attempt.next());
         if dir.plan(next).await?.is_some() {
             return Ok(Done::Waiting);
         }
@@ -277,7 +314,13 @@ impl Controller {
 
     /// Every place has refused lately. The records say which and when to ask again, so nothing more
     /// is written.
-    fn wait_for_capacity(&self, dir: &JobDir, memory: &mut JobMemory, waits: String, again: Timestamp) {
+    fn wait_for_capacity(
+        &self,
+        dir: &JobDir,
+        memory: &mut JobMemory,
+        waits: String,
+        again: Timestamp,
+    ) {
         let wait = elapsed(self.clock.now(), again).min(WAIT_LOOK);
         // A launch that was planned since then has cleared it.
         if memory.held_back.is_none() {
@@ -297,16 +340,30 @@ impl Controller {
         dear: &TooDear,
     ) {
         let (history, now) = (history(&observed.attempts), self.clock.now());
-        let none = relaunch::found_none(&history).or_else(|| because.first().cloned()).map(|none| format!("{none}; ")).unwrap_or_default();
+        let none = relaunch::found_none(&history)
+            .or_else(|| because.first().cloned())
+            .map(|none| format!("{none}; "))
+            .unwrap_or_default();
         let (dearer, enough) = (dear.sentence(), dear.enough());
-        let text = format!("a machine within its `fallback_cost`: {none}{dearer}; `lamp extend {} --fallback-cost {enough}` allows it", dir.job());
-        let again = relaunch::scarcity(&spec.spec, &history, now).map(|(_, again)| elapsed(now, again)).filter(|wait| *wait > Duration::ZERO);
+        let text = format!(
+            "a machine within its `fallback_cost`: {none}{dearer}; `lamp extend {} --fallback-cost {enough}` allows it",
+            dir.job()
+        );
+        let again = relaunch::scarcity(&spec.spec, &history, now)
+            .map(|(_, again)| elapsed(now, again))
+            .filter(|wait| *wait > Duration::ZERO);
         let look = again.map_or(WAIT_LOOK, |again| again.min(WAIT_LOOK));
         self.wait_for(dir, memory, Reason::new(now, "placement", "wait", text), None, look).await;
     }
 
     /// A failure does not stop the job: the agent, the machine's switch and the lease remain.
-    async fn guard(&self, job: &JobId, memory: &mut AttemptMemory, machine: &MachineRef, armed: bool) {
+    async fn guard(
+        &self,
+        job: &JobId,
+        memory: &mut AttemptMemory,
+        machine: &MachineRef,
+        armed: bool,
+    ) {
         let Some(plan) = memory.plan.clone() else { return };
         // A lost answer may have armed it. Arming twice does no harm.
         memory.watched.guard = GuardLeft::Unknown;
@@ -330,7 +387,11 @@ impl Controller {
                 let tries = memory.guarding.failed(self.clock.mono());
                 let error = chain(&error);
                 // The first heartbeat takes its time.
-                if tries == GUARD_TRIES_TOLD { warn!(%job, %machine, "{error}") } else { debug!(%job, %machine, tries, "{error}") }
+                if tries == GUARD_TRIES_TOLD {
+                    warn!(%job, %machine, "{error}")
+                } else {
+                    debug!(%job, %machine, tries, "{error}")
+                }
             }
         }
     }
@@ -339,7 +400,11 @@ impl Controller {
     async fn release(&self, memory: &JobMemory, settled: &Settled) {
         let plan = memory.attempts.get(&settled.attempt).and_then(|attempt| attempt.plan.as_ref());
         let (Some(plan), Some(id)) = (plan, &settled.instance) else { return };
-        let machine = MachineRef { cloud: plan.offer.cloud, region: plan.offer.region.clone(), id: id.clone() };
+        let machine = MachineRef {
+            cloud: plan.offer.cloud,
+            region: plan.offer.region.clone(),
+            id: id.clone(),
+        };
         let released = match self.cloud(machine.cloud) {
             Ok(cloud) => cloud.release(&machine).await,
             Err(error) => Err(error),

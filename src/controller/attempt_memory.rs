@@ -82,7 +82,8 @@ impl AttemptMemory {
 
     /// Notes the machine that a launch or start returned. It cancels an earlier refusal.
     pub fn launched(&mut self, instance: String, now: Duration) {
-        (self.watched.launched, self.watched.refused, self.refused_at) = (Some(instance), None, None);
+        (self.watched.launched, self.watched.refused, self.refused_at) =
+            (Some(instance), None, None);
         self.starts_at = self.starts_at.or(Some(now));
         self.asked(now);
     }
@@ -116,7 +117,10 @@ impl AttemptMemory {
     /// Notes a look at the heartbeat.
     pub fn heard(&mut self, beat: Option<Timestamp>, now: Duration) {
         // A resting job is read in its turn: its news may have told of this heartbeat already.
-        let told = self.beat_in_news.zip(beat).is_some_and(|(told, beat)| elapsed(told, beat) <= TOLD_WITHIN);
+        let told = self
+            .beat_in_news
+            .zip(beat)
+            .is_some_and(|(told, beat)| elapsed(told, beat) <= TOLD_WITHIN);
         let is_new = beat != self.beat && !told;
         self.watched.beats_for = self.beats.heard(beat != self.beat, now);
         self.watched.beats_on |= is_new && self.beat.is_some();
@@ -134,15 +138,21 @@ impl AttemptMemory {
     }
 
     fn listened(&mut self, is_new: bool, now: Duration) {
-        let gap = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before)).min(GAP_MAX);
-        alarm_state::looked(&mut self.watched, self.looked_at.map(|before| now.saturating_sub(before)));
+        let gap =
+            self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before)).min(GAP_MAX);
+        alarm_state::looked(
+            &mut self.watched,
+            self.looked_at.map(|before| now.saturating_sub(before)),
+        );
         self.looked_at = Some(now);
-        self.watched.silent_for = if is_new { Duration::ZERO } else { self.watched.silent_for + gap };
+        self.watched.silent_for =
+            if is_new { Duration::ZERO } else { self.watched.silent_for + gap };
         if is_new {
             // A machine with a heartbeat exists, even if the cloud's list lacks it.
             self.missing_since = self.missing_since.map(|_| now);
             // Observations after the earlier heartbeat say nothing about the time after this one.
-            (self.watched.billed_after_beat, self.watched.host_fails_for, self.host) = (Duration::ZERO, Duration::ZERO, HostSeen::default());
+            (self.watched.billed_after_beat, self.watched.host_fails_for, self.host) =
+                (Duration::ZERO, Duration::ZERO, HostSeen::default());
         }
         self.watched.guard_waits = self.guarding.waits(now);
         if self.outcome.is_some() {
@@ -160,19 +170,27 @@ impl AttemptMemory {
             // own launch without an answer, which may have done nothing. So too for a kept machine
             // that another controller has started.
             let ours = self.watched.launched.is_some();
-            if self.watched.launched_at != Some(view.launched) && !ours && self.beat.is_none() && view.state.bills() {
+            if self.watched.launched_at != Some(view.launched)
+                && !ours
+                && self.beat.is_none()
+                && view.state.bills()
+            {
                 self.watched.silent_for = Duration::ZERO;
             }
             // Another controller has launched it since the refusal. A kept machine is shown before
             // its start too.
             if self.plan.as_ref().is_none_or(|plan| plan.starts.is_none()) {
-                (self.watched.shown, self.watched.refused, self.refused_at) = (Some(view.id.clone()), None, None);
+                (self.watched.shown, self.watched.refused, self.refused_at) =
+                    (Some(view.id.clone()), None, None);
             }
-            let stood = self.watched.stood.filter(|_| self.watched.launched_at == Some(view.launched));
+            let stood =
+                self.watched.stood.filter(|_| self.watched.launched_at == Some(view.launched));
             self.watched.launched_at = Some(view.launched);
-            self.watched.stood = stood.into_iter().chain(view.ended.filter(|_| !view.state.bills())).min();
+            self.watched.stood =
+                stood.into_iter().chain(view.ended.filter(|_| !view.state.bills())).min();
             if view.state.bills() {
-                (self.watched.billed_after_beat, self.dark_since, self.billed_at) = (self.watched.silent_for, None, Some(now));
+                (self.watched.billed_after_beat, self.dark_since, self.billed_at) =
+                    (self.watched.silent_for, None, Some(now));
             } else {
                 let since = *self.dark_since.get_or_insert(now);
                 self.watched.unlooked = self.billed_at.map(|billed| since.saturating_sub(billed));
@@ -183,8 +201,10 @@ impl AttemptMemory {
         self.missing_since = if there { None } else { self.missing_since.or(Some(now)) };
         self.watched.asked_for = self.asked_at.map(|asked| now.saturating_sub(asked));
         self.watched.starts_for = self.starts_at.map(|starts| now.saturating_sub(starts));
-        self.watched.refused_for = self.refused_at.map_or(Duration::ZERO, |refused| now.saturating_sub(refused));
-        self.watched.missing_for = self.missing_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        self.watched.refused_for =
+            self.refused_at.map_or(Duration::ZERO, |refused| now.saturating_sub(refused));
+        self.watched.missing_for =
+            self.missing_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
     }
 }
 
@@ -279,7 +299,10 @@ mod tests {
         assert_eq!(memory.watched.missing_for, Duration::ZERO);
         memory.shown(None, secs(312));
         memory.shown(None, secs(342));
-        assert_eq!((memory.watched.missing_for, memory.watched.asked_for), (secs(30), Some(secs(31))));
+        assert_eq!(
+            (memory.watched.missing_for, memory.watched.asked_for),
+            (secs(30), Some(secs(31)))
+        );
     }
 
     /// Seed 6001023 of 24 h: a machine was offline for half an hour while the cloud showed it. The
@@ -287,7 +310,8 @@ mod tests {
     #[test]
     fn what_was_seen_after_an_older_beat_says_nothing_of_the_last() {
         let mut memory = AttemptMemory::default();
-        let (secs, beat) = (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));
+        let (secs, beat) =
+            (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));
         memory.heard(beat(0), secs(0));
         for now in (15..=1500).step_by(15) {
             memory.heard(beat(0), secs(now));
@@ -304,7 +328,9 @@ mod tests {
     #[test]
     fn a_beat_that_the_news_have_told_of_is_not_new_when_it_is_read() {
         let mut memory = AttemptMemory::default();
-        let (secs, beat) = (Duration::from_secs, |at: u64| Some(Timestamp::from_second(at as i64).expect("a time")));
+        let (secs, beat) = (Duration::from_secs, |at: u64| {
+            Some(Timestamp::from_second(at as i64).expect("a time"))
+        });
         memory.heard(beat(0), secs(0));
         for now in (15..=600).step_by(15) {
             memory.heard_in_news(beat(now), secs(now));
@@ -314,10 +340,16 @@ mod tests {
         }
         memory.shown(Some(&view(InstanceState::Running)), secs(2400));
         memory.heard(beat(601), secs(2401));
-        assert_eq!((memory.watched.silent_for, memory.watched.billed_after_beat), (secs(1801), secs(1800)));
+        assert_eq!(
+            (memory.watched.silent_for, memory.watched.billed_after_beat),
+            (secs(1801), secs(1800))
+        );
         // A listing without news must not hide that a machine has a heartbeat.
         memory.heard(beat(2390), secs(2402));
-        assert_eq!((memory.watched.silent_for, memory.watched.billed_after_beat), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(
+            (memory.watched.silent_for, memory.watched.billed_after_beat),
+            (Duration::ZERO, Duration::ZERO)
+        );
     }
 
     #[test]
@@ -340,21 +372,28 @@ mod tests {
         memory.shown(Some(&view(InstanceState::Running)), Duration::from_secs(60));
         memory.shown(None, Duration::from_secs(3600));
         let Watched { refused, shown, lit_for, .. } = memory.watched;
-        assert_eq!((refused, shown.as_deref(), lit_for), (None, Some("i"), Some(Duration::from_secs(3540))));
+        assert_eq!(
+            (refused, shown.as_deref(), lit_for),
+            (None, Some("i"), Some(Duration::from_secs(3540)))
+        );
     }
 
     /// The end of billing keeps the stop's date. A stop before the last start is not the end of
     /// this one.
     #[test]
     fn since_when_it_stood_is_kept_until_it_is_started_again() {
-        let (secs, at) = (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));
+        let (secs, at) =
+            (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));
         let seen = |state, ended| InstanceView { ended, ..view(state) };
         let mut memory = AttemptMemory::default();
         memory.shown(Some(&view(InstanceState::Running)), secs(10));
         memory.shown(Some(&seen(InstanceState::Stopped, at(100))), secs(200));
         memory.shown(Some(&seen(InstanceState::Terminated, at(900))), secs(1000));
         assert_eq!(memory.watched.stood, at(100));
-        memory.shown(Some(&InstanceView { launched: at(950).expect("it"), ..view(InstanceState::Running) }), secs(1010));
+        memory.shown(
+            Some(&InstanceView { launched: at(950).expect("it"), ..view(InstanceState::Running) }),
+            secs(1010),
+        );
         assert_eq!(memory.watched.stood, None);
     }
 
@@ -368,7 +407,11 @@ mod tests {
         assert_eq!(memory.watched.silent_for, Duration::from_secs(19 * 60));
         memory.asked(Duration::from_secs(20 * 60));
         memory.heard(None, Duration::from_secs(20 * 60 + 15));
-        assert!(memory.watched.silent_for <= Duration::from_secs(75), "{:?}", memory.watched.silent_for);
+        assert!(
+            memory.watched.silent_for <= Duration::from_secs(75),
+            "{:?}",
+            memory.watched.silent_for
+        );
     }
 
     fn view(state: InstanceState) -> InstanceView {
@@ -395,11 +438,21 @@ mod tests {
         let secs = Duration::from_secs;
         for now in [100, 110, 120] {
             memory.heard(Some(Timestamp::UNIX_EPOCH), secs(now));
-            memory.shown(Some(&view(if now < 120 { InstanceState::Running } else { InstanceState::ShuttingDown })), secs(now));
+            memory.shown(
+                Some(&view(if now < 120 {
+                    InstanceState::Running
+                } else {
+                    InstanceState::ShuttingDown
+                })),
+                secs(now),
+            );
         }
         memory.heard(Some(Timestamp::UNIX_EPOCH), secs(135));
         memory.shown(Some(&view(InstanceState::Terminated)), secs(135));
-        assert_eq!((memory.watched.billed_after_beat, memory.watched.dark_for), (secs(10), Some(secs(15))));
+        assert_eq!(
+            (memory.watched.billed_after_beat, memory.watched.dark_for),
+            (secs(10), Some(secs(15)))
+        );
         assert_eq!(memory.watched.unlooked, Some(secs(10)));
     }
 }

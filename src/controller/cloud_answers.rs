@@ -39,7 +39,12 @@ pub type Described = Result<Vec<InstanceView>, CloudError>;
 
 impl FromIterator<(Place, Described)> for Answers {
     fn from_iter<I: IntoIterator<Item = (Place, Described)>>(answers: I) -> Self {
-        Answers { places: Arc::new(answers.into_iter().map(|(place, answer)| (place, answer.into())).collect()), asked: None }
+        Answers {
+            places: Arc::new(
+                answers.into_iter().map(|(place, answer)| (place, answer.into())).collect(),
+            ),
+            asked: None,
+        }
     }
 }
 
@@ -53,7 +58,9 @@ impl From<Described> for Answer {
                 }
                 Answer::Known(jobs)
             }
-            Err(error @ CloudError::Denied { .. }) => Answer::Denied(NoCredentials::with_cure(&error)),
+            Err(error @ CloudError::Denied { .. }) => {
+                Answer::Denied(NoCredentials::with_cure(&error))
+            }
             Err(error) => Answer::Unknown(chain(&error)),
         }
     }
@@ -102,8 +109,15 @@ impl Answers {
                         }
                     }
                 }
-                Some(Answer::Unknown(why) | Answer::Denied(why)) if !settled => return CloudAnswer::Unknown(why.clone()),
-                None if !settled => return CloudAnswer::Unknown(format!("{} was not asked yet", plan.offer.region)),
+                Some(Answer::Unknown(why) | Answer::Denied(why)) if !settled => {
+                    return CloudAnswer::Unknown(why.clone());
+                }
+                None if !settled => {
+                    return CloudAnswer::Unknown(format!(
+                        "{} was not asked yet",
+                        plan.offer.region
+                    ));
+                }
                 Some(Answer::Unknown(_) | Answer::Denied(_)) | None => {}
             }
         }
@@ -113,8 +127,16 @@ impl Answers {
 
 /// Until its start a kept machine carries an earlier job's name: the last job's, or an older one if
 /// the last could not start it.
-fn of_plan<'a>(jobs: &'a BTreeMap<JobId, Vec<InstanceView>>, plan: &'a Plan) -> impl Iterator<Item = &'a InstanceView> {
-    let others = plan.starts.iter().flat_map(|_| jobs.iter()).filter(|(job, _)| **job != plan.job).flat_map(|(_, views)| views);
+fn of_plan<'a>(
+    jobs: &'a BTreeMap<JobId, Vec<InstanceView>>,
+    plan: &'a Plan,
+) -> impl Iterator<Item = &'a InstanceView> {
+    let others = plan
+        .starts
+        .iter()
+        .flat_map(|_| jobs.iter())
+        .filter(|(job, _)| **job != plan.job)
+        .flat_map(|(_, views)| views);
     let kept = others.filter(|view| is_kept_for(plan, view));
     jobs.get(&plan.job).into_iter().flatten().chain(kept)
 }

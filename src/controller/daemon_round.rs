@@ -79,8 +79,13 @@ impl Root {
     /// Whether this daemon judges the machine at every tick, as that attempt is open and driven
     /// here.
     pub fn drives(&self, view: &InstanceView) -> bool {
-        let attempt = self.memories.get(&view.tags.job).and_then(|memory| memory.attempts.get(&view.tags.attempt));
-        let under_way = attempt.filter(|attempt| attempt.settled.is_none()).and_then(|attempt| attempt.plan.as_ref());
+        let attempt = self
+            .memories
+            .get(&view.tags.job)
+            .and_then(|memory| memory.attempts.get(&view.tags.attempt));
+        let under_way = attempt
+            .filter(|attempt| attempt.settled.is_none())
+            .and_then(|attempt| attempt.plan.as_ref());
         under_way.is_some_and(|plan| view.client_token.as_ref() == Some(&plan.client_token))
     }
 
@@ -93,11 +98,25 @@ impl Root {
     }
 
     /// The resting jobs to read in this tick.
-    fn unasked(&mut self, open: &BTreeSet<JobId>, news: &BTreeMap<JobId, JobNews>) -> BTreeSet<JobId> {
-        let rests = |job: &&JobId| self.memories.get(*job).is_some_and(|memory| memory.read_at_news == Some(version(news, job)));
+    fn unasked(
+        &mut self,
+        open: &BTreeSet<JobId>,
+        news: &BTreeMap<JobId, JobNews>,
+    ) -> BTreeSet<JobId> {
+        let rests = |job: &&JobId| {
+            self.memories
+                .get(*job)
+                .is_some_and(|memory| memory.read_at_news == Some(version(news, job)))
+        };
         let resting: Vec<&JobId> = open.iter().filter(rests).collect();
-        let after = resting.partition_point(|job| self.turn.as_ref().is_some_and(|turn| *job <= turn));
-        let chosen: Vec<JobId> = resting[after..].iter().chain(&resting[..after]).take(UNASKED).map(|job| (*job).clone()).collect();
+        let after =
+            resting.partition_point(|job| self.turn.as_ref().is_some_and(|turn| *job <= turn));
+        let chosen: Vec<JobId> = resting[after..]
+            .iter()
+            .chain(&resting[..after])
+            .take(UNASKED)
+            .map(|job| (*job).clone())
+            .collect();
         self.turn = chosen.last().cloned().or(self.turn.take());
         chosen.into_iter().collect()
     }
@@ -109,7 +128,12 @@ fn version(news: &BTreeMap<JobId, JobNews>, job: &JobId) -> u64 {
 
 impl Controller {
     /// One tick for every unfinished job. Calls `alive` for each.
-    pub(crate) async fn round(&self, only: &[JobId], root: &mut Root, alive: &mut impl FnMut()) -> Result<Left, StoreError> {
+    pub(crate) async fn round(
+        &self,
+        only: &[JobId],
+        root: &mut Root,
+        alive: &mut impl FnMut(),
+    ) -> Result<Left, StoreError> {
         let by_news = only.is_empty() && jobdir::has_news(self.store.as_ref());
         let news = if by_news { jobdir::news(self.store.as_ref()).await? } else { BTreeMap::new() };
         let open = self.open_jobs(only, root, &news, alive).await?;
@@ -134,7 +158,10 @@ impl Controller {
                 let mut memory = root.memories.remove(&job).unwrap_or_default();
                 let version = version(&news, &job);
                 // A user waits for a job that was asked to stop.
-                let rests = by_news && memory.read_at_news == Some(version) && !unasked.contains(&job) && memory.wished_at.is_none();
+                let rests = by_news
+                    && memory.read_at_news == Some(version)
+                    && !unasked.contains(&job)
+                    && memory.wished_at.is_none();
                 match if rests { self.rest(&mut memory, news.get(&job), &answers) } else { None } {
                     Some(ticked) => count(job, memory, Ok(ticked), version, root, &mut left),
                     None => ticks.push(self.turn(job, memory, version, answers.clone())),
@@ -148,13 +175,15 @@ impl Controller {
     }
 
     pub(crate) fn note_trouble(&self, is_there: bool) {
-        let mut troubled = self.troubled.lock().expect("nobody panics while holding it: it is only set");
+        let mut troubled =
+            self.troubled.lock().expect("nobody panics while holding it: it is only set");
         *troubled = is_there.then(|| troubled.unwrap_or_else(|| self.clock.mono()));
     }
 
     /// How long no round of [`Controller::drive_all`] has succeeded: the job root failed or denied.
     pub fn troubled_for(&self) -> Duration {
-        let troubled = self.troubled.lock().expect("nobody panics while holding it: it is only set");
+        let troubled =
+            self.troubled.lock().expect("nobody panics while holding it: it is only set");
         troubled.map_or(Duration::ZERO, |since| self.clock.mono().saturating_sub(since))
     }
 
@@ -180,7 +209,11 @@ impl Controller {
         alive: &mut impl FnMut(),
     ) -> Result<BTreeSet<JobId>, StoreError> {
         if !only.is_empty() {
-            return Ok(only.iter().filter(|job| !root.finished.contains_key(job)).cloned().collect());
+            return Ok(only
+                .iter()
+                .filter(|job| !root.finished.contains_key(job))
+                .cloned()
+                .collect());
         }
         if !jobdir::has_news(self.store.as_ref()) {
             let names = jobdir::jobs(self.store.as_ref()).await?;
@@ -190,7 +223,10 @@ impl Controller {
         if root.named_at.is_none_or(|named| now >= named + NAMES_AGAIN) {
             let names = jobdir::jobs(self.store.as_ref()).await?;
             root.named_at = Some(now);
-            root.unannounced = names.into_iter().filter(|job| !root.finished.contains_key(job) && !news.contains_key(job)).collect();
+            root.unannounced = names
+                .into_iter()
+                .filter(|job| !root.finished.contains_key(job) && !news.contains_key(job))
+                .collect();
             self.pass_over_finished(root, alive).await;
         }
         self.clear_finished(root, news).await;
@@ -200,9 +236,14 @@ impl Controller {
 
     /// Finds finished jobs among those never looked at, many at once.
     async fn pass_over_finished(&self, root: &mut Root, alive: &mut impl FnMut()) {
-        let unseen: Vec<JobDir> =
-            root.unannounced.iter().filter(|job| !root.memories.contains_key(job)).map(|job| JobDir::new(self.store.clone(), job.clone())).collect();
-        let mut looks = stream::iter(unseen).map(receipt_of).buffer_unordered(FIRST_LOOKS_IN_FLIGHT);
+        let unseen: Vec<JobDir> = root
+            .unannounced
+            .iter()
+            .filter(|job| !root.memories.contains_key(job))
+            .map(|job| JobDir::new(self.store.clone(), job.clone()))
+            .collect();
+        let mut looks =
+            stream::iter(unseen).map(receipt_of).buffer_unordered(FIRST_LOOKS_IN_FLIGHT);
         while let Some((job, receipt)) = looks.next().await {
             alive();
             if let Some(receipt) = receipt {
@@ -214,13 +255,19 @@ impl Controller {
 
     /// Deletes the news of finished jobs, late ones too.
     async fn clear_finished(&self, root: &mut Root, news: &BTreeMap<JobId, JobNews>) {
-        let over = news.keys().filter(|job| root.finished.get(job) == Some(&true)).take(if root.keeps_news { 0 } else { UNASKED });
+        let over = news
+            .keys()
+            .filter(|job| root.finished.get(job) == Some(&true))
+            .take(if root.keeps_news { 0 } else { UNASKED });
         for job in over {
             match JobDir::new(self.store.clone(), job.clone()).clear_news().await {
                 Ok(()) => {}
                 Err(error @ StoreError::Denied { .. }) => {
                     root.keeps_news = true;
-                    return warn!("the news of jobs that are over stay in the job root: {}", chain(&error));
+                    return warn!(
+                        "the news of jobs that are over stay in the job root: {}",
+                        chain(&error)
+                    );
                 }
                 Err(error) => return debug!(%job, "its news are removed later: {}", chain(&error)),
             }
@@ -228,16 +275,32 @@ impl Controller {
     }
 
     /// The result of a tick if the records have not changed; `None`: the job needs a read first.
-    fn rest(&self, memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers) -> Option<Ticked> {
+    fn rest(
+        &self,
+        memory: &mut JobMemory,
+        news: Option<&JobNews>,
+        answers: &Answers,
+    ) -> Option<Ticked> {
         if self.market_is_due(memory) {
             return None;
         }
         let observed = recall(memory, news, answers, self.clock.mono());
-        let elsewhere = is_elsewhere(memory.spec.as_ref()?, &observed.attempts, &self.owner, self.here.as_str());
-        let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&*attempt.plan, attempt.settled.is_some())));
-        if let (CloudAnswer::Known(views), Some(open), None) =
-            (&answer, observed.attempts.iter().find(|attempt| attempt.settled.is_none()), &elsewhere)
-            && !views.iter().any(|view| view.client_token.as_deref() == Some(&open.plan.client_token))
+        let elsewhere = is_elsewhere(
+            memory.spec.as_ref()?,
+            &observed.attempts,
+            &self.owner,
+            self.here.as_str(),
+        );
+        let answer = answers.of_job(
+            observed.attempts.iter().map(|attempt| (&*attempt.plan, attempt.settled.is_some())),
+        );
+        if let (CloudAnswer::Known(views), Some(open), None) = (
+            &answer,
+            observed.attempts.iter().find(|attempt| attempt.settled.is_none()),
+            &elsewhere,
+        ) && !views
+            .iter()
+            .any(|view| view.client_token.as_deref() == Some(&open.plan.client_token))
         {
             // Only a tick can find out whether it is gone.
             return None;
@@ -252,8 +315,14 @@ impl Controller {
             here: self.here.as_str(),
             now: self.clock.now(),
         };
-        let idle = |act: &Act| matches!(act, Act::Wait { .. }) || (matches!(act, Act::CreatePlan { .. }) && self.is_held_back(memory));
-        reconcile(&facts).iter().all(idle).then(|| elsewhere.map_or(Ticked::Active, Ticked::Elsewhere))
+        let idle = |act: &Act| {
+            matches!(act, Act::Wait { .. })
+                || (matches!(act, Act::CreatePlan { .. }) && self.is_held_back(memory))
+        };
+        reconcile(&facts)
+            .iter()
+            .all(idle)
+            .then(|| elsewhere.map_or(Ticked::Active, Ticked::Elsewhere))
     }
 }
 
@@ -262,7 +331,14 @@ async fn receipt_of(dir: JobDir) -> (JobId, Option<Receipt>) {
 }
 
 /// Notes the result of one job's tick.
-fn count(job: JobId, mut memory: Box<JobMemory>, ticked: Result<Ticked, DriveError>, version: u64, root: &mut Root, left: &mut Left) {
+fn count(
+    job: JobId,
+    mut memory: Box<JobMemory>,
+    ticked: Result<Ticked, DriveError>,
+    version: u64,
+    root: &mut Root,
+    left: &mut Left,
+) {
     match ticked {
         Ok(Ticked::Active) => {
             memory.trouble = None;

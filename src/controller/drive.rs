@@ -121,7 +121,11 @@ impl Controller {
         name: String,
         here: Zone,
     ) -> Self {
-        let (caps, ledger, launching) = (Arc::default(), Arc::new(Ledger::new(Arc::clone(&store), &owner)), Launching::default());
+        let (caps, ledger, launching) = (
+            Arc::default(),
+            Arc::new(Ledger::new(Arc::clone(&store), &owner)),
+            Launching::default(),
+        );
         let (telling, clock_right, sweeper, troubled) = Default::default();
         Controller {
             store,
@@ -153,7 +157,10 @@ impl Controller {
     /// # Errors
     /// When this program was built without it.
     pub(super) fn cloud(&self, which: market::Cloud) -> Result<&Arc<dyn Cloud>, CloudError> {
-        self.clouds.get(&which).ok_or(CloudError::Unsupported { cloud: which.word(), act: "be driven by this program" })
+        self.clouds.get(&which).ok_or(CloudError::Unsupported {
+            cloud: which.word(),
+            act: "be driven by this program",
+        })
     }
 
     /// Sends notifications to the user.
@@ -183,7 +190,11 @@ impl Controller {
     ///
     /// # Errors
     /// As [`Controller::drive`].
-    pub async fn drive_on(&self, job: &JobId, mut memory: JobMemory) -> Result<Receipt, DriveError> {
+    pub async fn drive_on(
+        &self,
+        job: &JobId,
+        mut memory: JobMemory,
+    ) -> Result<Receipt, DriveError> {
         let tick = if self.is_home() { TICK_ATTACHED } else { TICK_ATTACHED_AWAY };
         let mut failures = 0;
         loop {
@@ -221,7 +232,8 @@ impl Controller {
         let mut root = Root::default();
         let (mut failures, mut under_way) = (0, 0);
         let (mut schedules, mut sweeps) = (ScheduleMemory::default(), SweepMemory::default());
-        let (busy, rest) = if self.is_home() { (TICK_BUSY_HOME, TICK_REST_HOME) } else { (TICK_REST, TICK_REST) };
+        let (busy, rest) =
+            if self.is_home() { (TICK_BUSY_HOME, TICK_REST_HOME) } else { (TICK_REST, TICK_REST) };
         loop {
             if jobs.is_empty() {
                 self.run_schedules(&mut schedules).await;
@@ -230,7 +242,9 @@ impl Controller {
             let round = self.round(jobs, &mut root, &mut || alive(under_way)).await;
             self.note_trouble(round.is_err() || root.has_trouble());
             let pause = match round {
-                Ok(Left { ours: 0, elsewhere: 0 }) if !jobs.is_empty() => return self.finish_telling().await,
+                Ok(Left { ours: 0, elsewhere: 0 }) if !jobs.is_empty() => {
+                    return self.finish_telling().await;
+                }
                 Ok(left) => {
                     failures = 0;
                     under_way = left.ours;
@@ -282,7 +296,12 @@ impl Controller {
     ///
     /// # Errors
     /// When there is no such job, or a newer version wrote it.
-    pub async fn tick(&self, job: &JobId, memory: &mut JobMemory, answers: Answers) -> Result<Ticked, DriveError> {
+    pub async fn tick(
+        &self,
+        job: &JobId,
+        memory: &mut JobMemory,
+        answers: Answers,
+    ) -> Result<Ticked, DriveError> {
         memory.trouble_met = None;
         let ticked = self.steps(job, memory, answers).await;
         if let Ok(ticked) = &ticked {
@@ -292,7 +311,12 @@ impl Controller {
         ticked
     }
 
-    async fn steps(&self, job: &JobId, memory: &mut JobMemory, mut answers: Answers) -> Result<Ticked, DriveError> {
+    async fn steps(
+        &self,
+        job: &JobId,
+        memory: &mut JobMemory,
+        mut answers: Answers,
+    ) -> Result<Ticked, DriveError> {
         let mut acts = 0;
         // Settles every refusal that only this process knows: another controller would wait to be
         // sure.
@@ -322,7 +346,12 @@ impl Controller {
     }
 
     /// One look and its acts; `None`: there is no such job.
-    async fn step(&self, job: &JobId, memory: &mut JobMemory, answers: &Answers) -> Result<Option<Step>, ActError> {
+    async fn step(
+        &self,
+        job: &JobId,
+        memory: &mut JobMemory,
+        answers: &Answers,
+    ) -> Result<Option<Step>, ActError> {
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
         if let Some(receipt) = dir.receipt().await? {
             self.tell_end(&dir, memory, &receipt).await;
@@ -338,7 +367,9 @@ impl Controller {
         let now = self.clock.mono();
         (memory.looked, memory.described) = (Some(now), answers.asked());
         let mut observed = observe(&dir, memory, answers, now).await?;
-        let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&*attempt.plan, attempt.settled.is_some())));
+        let answer = answers.of_job(
+            observed.attempts.iter().map(|attempt| (&*attempt.plan, attempt.settled.is_some())),
+        );
         let answer = self.looked_for(&observed, &answer).await.unwrap_or(answer);
         let answer = self.date_unshown(&dir, &mut observed, &answer).await.unwrap_or(answer);
         self.look_who_ended(&dir, &mut observed, &answer).await?;
@@ -346,7 +377,12 @@ impl Controller {
         self.tell_refusal(&dir, &spec, memory, &observed).await;
         self.tell_of_sweeper(&dir, &spec, memory).await;
         Self::tell_lying(memory, &observed);
-        if let Some(denied) = observed.attempts.iter().find(|open| open.settled.is_none()).and_then(|open| answers.denied(&open.plan)) {
+        if let Some(denied) = observed
+            .attempts
+            .iter()
+            .find(|open| open.settled.is_none())
+            .and_then(|open| answers.denied(&open.plan))
+        {
             memory.trouble_met = Some(denied.to_owned());
         }
         let facts = Facts {
@@ -354,7 +390,9 @@ impl Controller {
             attempts: &observed.attempts,
             requests: &observed.requests,
             cloud: &answer,
-            newest_checkpoint: observed.newest_checkpoint.or_else(|| spec.inherited().map(|from| from.checkpoint.number)),
+            newest_checkpoint: observed
+                .newest_checkpoint
+                .or_else(|| spec.inherited().map(|from| from.checkpoint.number)),
             owner: &self.owner,
             here: self.here.as_str(),
             now: self.clock.now(),
@@ -375,7 +413,9 @@ impl Controller {
                 Done::Changed => step = Step::Changed,
                 Done::Waiting => {}
                 // The record in the store counts, whichever controller wrote it.
-                Done::Recorded | Done::Final if !matches!(step, Step::Changed) => step = Step::Recorded,
+                Done::Recorded | Done::Final if !matches!(step, Step::Changed) => {
+                    step = Step::Recorded
+                }
                 Done::Recorded | Done::Final => {}
             }
         }

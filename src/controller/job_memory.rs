@@ -58,24 +58,33 @@ impl JobMemory {
     pub fn places(&self) -> BTreeSet<Place> {
         let plans = self.attempts.values().filter_map(|attempt| attempt.plan.as_ref());
         // There are few places even for hundreds of attempts.
-        let places: BTreeSet<_> = plans.map(|plan| (plan.offer.cloud, &plan.offer.region)).collect();
+        let places: BTreeSet<_> =
+            plans.map(|plan| (plan.offer.cloud, &plan.offer.region)).collect();
         places.into_iter().map(|(cloud, region)| (cloud, region.clone())).collect()
     }
 
     /// Whether a refusal that certainly made no machine waits to be recorded.
     pub fn knows_a_refusal(&self) -> bool {
-        self.attempts.values().any(|attempt| attempt.settled.is_none() && attempt.certainty.is_sure() && attempt.watched.refused.is_some())
+        self.attempts.values().any(|attempt| {
+            attempt.settled.is_none()
+                && attempt.certainty.is_sure()
+                && attempt.watched.refused.is_some()
+        })
     }
 
     /// Whether its last launch was refused in a way that another place or time does not change.
     pub fn was_refused_for_good(&self) -> bool {
         let last = self.attempts.values().next_back().and_then(|attempt| attempt.settled.as_ref());
-        last.is_some_and(|settled| settled.because == EndedBecause::LaunchFailed && settled.refusal.is_none())
+        last.is_some_and(|settled| {
+            settled.because == EndedBecause::LaunchFailed && settled.refusal.is_none()
+        })
     }
 
     /// Whether the launch of an open attempt returned a machine.
     pub fn was_launched(&self) -> bool {
-        self.attempts.values().any(|attempt| attempt.settled.is_none() && attempt.watched.launched.is_some())
+        self.attempts
+            .values()
+            .any(|attempt| attempt.settled.is_none() && attempt.watched.launched.is_some())
     }
 
     pub fn market(&mut self) -> &mut MarketMemory {
@@ -84,7 +93,12 @@ impl JobMemory {
 
     /// How long this controller has known of a stop or cancel.
     pub fn wished_for(&mut self, now: Duration) -> Duration {
-        if self.wished_at.is_none() && self.requests.values().any(|request| matches!(request.wish, Wish::Stop | Wish::Cancel)) {
+        if self.wished_at.is_none()
+            && self
+                .requests
+                .values()
+                .any(|request| matches!(request.wish, Wish::Stop | Wish::Cancel))
+        {
             self.wished_at = Some(now);
         }
         self.wished_at.map_or(Duration::ZERO, |since| now.saturating_sub(since))

@@ -25,22 +25,33 @@ pub struct Observed {
 ///
 /// # Errors
 /// When the store does not answer, or cannot read a record that a decision needs.
-pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, now: Duration) -> Result<Observed, JobDirError> {
+pub async fn observe(
+    dir: &JobDir,
+    memory: &mut JobMemory,
+    answers: &Answers,
+    now: Duration,
+) -> Result<Observed, JobDirError> {
     // Parallel: each answer of a bucket takes a tenth of a second.
-    let (numbers, requests) = tokio::try_join!(dir.attempts(), requests(dir, &mut memory.requests))?;
+    let (numbers, requests) =
+        tokio::try_join!(dir.attempts(), requests(dir, &mut memory.requests))?;
     for number in &numbers {
         memory.attempts.entry(*number).or_default();
     }
     let numbers: BTreeSet<AttemptNo> = numbers.into_iter().collect();
     // Settled attempts are not read again: a job that waits for capacity has hundreds.
-    let open = memory.attempts.iter_mut().filter(|(number, memory)| numbers.contains(number) && !memory.is_settled());
+    let open = memory
+        .attempts
+        .iter_mut()
+        .filter(|(number, memory)| numbers.contains(number) && !memory.is_settled());
     let observed = open.map(|(number, memory)| observe_attempt(dir, *number, memory, answers, now));
-    let mut journals: BTreeMap<AttemptNo, Journal> = try_join_all(observed).await?.into_iter().collect();
+    let mut journals: BTreeMap<AttemptNo, Journal> =
+        try_join_all(observed).await?.into_iter().collect();
     let wished_for = memory.wished_for(now);
     let known = memory.attempts.iter().filter(|(number, _)| numbers.contains(number));
     let attempts: Vec<AttemptFacts> = known
         .filter_map(|(number, memory)| {
-            let mut facts = memory.facts(memory.plan.clone()?, journals.remove(number).unwrap_or_default());
+            let mut facts =
+                memory.facts(memory.plan.clone()?, journals.remove(number).unwrap_or_default());
             facts.watched.wished_for = wished_for;
             facts.watched.settled_for = settled_for(memory, now);
             Some(facts)
@@ -49,19 +60,34 @@ pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, no
     let between = attempts.iter().all(|attempt| attempt.settled.is_some());
     // Needed for a new plan, and for a machine that cannot be stopped.
     let is_asked_for = between || attempts.iter().any(|attempt| attempt.watched.unstoppable);
-    let newest_checkpoint = if is_asked_for { dir.newest_checkpoint().await?.map(|manifest| manifest.number) } else { None };
+    let newest_checkpoint = if is_asked_for {
+        dir.newest_checkpoint().await?.map(|manifest| manifest.number)
+    } else {
+        None
+    };
     Ok(Observed { attempts, requests, newest_checkpoint })
 }
 
 /// Without reading: the last records, with the heartbeats in the news.
-pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers, now: Duration) -> Observed {
+pub fn recall(
+    memory: &mut JobMemory,
+    news: Option<&JobNews>,
+    answers: &Answers,
+    now: Duration,
+) -> Observed {
     let wished_for = memory.wished_for(now);
     let known = memory.attempts.iter_mut().filter_map(|(number, memory)| {
         let plan = memory.plan.clone()?;
         if memory.settled.is_none() {
             memory.heard_in_news(news.and_then(|news| news.beat(*number)), now);
             if let Some(views) = answers.known(&plan) {
-                memory.shown(views.iter().copied().find(|view| view.client_token.as_deref() == Some(&plan.client_token)), now);
+                memory.shown(
+                    views
+                        .iter()
+                        .copied()
+                        .find(|view| view.client_token.as_deref() == Some(&plan.client_token)),
+                    now,
+                );
             }
         }
         let mut facts = memory.facts(plan, Journal::default());
@@ -69,7 +95,11 @@ pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers,
         facts.watched.settled_for = settled_for(memory, now);
         Some(facts)
     });
-    Observed { attempts: known.collect(), requests: memory.requests.values().cloned().collect(), newest_checkpoint: None }
+    Observed {
+        attempts: known.collect(),
+        requests: memory.requests.values().cloned().collect(),
+        newest_checkpoint: None,
+    }
 }
 
 /// How long this controller has known that it is settled.
@@ -85,7 +115,10 @@ async fn observe_attempt(
     answers: &Answers,
     now: Duration,
 ) -> Result<(AttemptNo, Journal), JobDirError> {
-    let (plan, settled) = tokio::try_join!(unless_known(&memory.plan, dir.plan(number)), unless_known(&memory.settled, dir.settled(number)))?;
+    let (plan, settled) = tokio::try_join!(
+        unless_known(&memory.plan, dir.plan(number)),
+        unless_known(&memory.settled, dir.settled(number))
+    )?;
     memory.plan = memory.plan.take().or(plan.map(Arc::new));
     memory.settled = memory.settled.take().or(settled.map(Arc::new));
     memory.settled_since = memory.settled_since.or(memory.settled.as_ref().map(|_| now));
@@ -95,18 +128,32 @@ async fn observe_attempt(
         let key = layout::status(dir.job(), number);
         let head = async { dir.store().head(&key).await.map_err(JobDirError::from) };
         let damaged = &mut memory.watched.damaged;
-        let lease = async { or_damaged(unless_known(&memory.lease, dir.lease(number)).await, &mut damaged.lease) };
-        let outcome = async { or_damaged(unless_known(&memory.outcome, dir.outcome(number)).await, &mut damaged.outcome) };
-        let (lease, outcome, status, beat) = tokio::try_join!(lease, outcome, dir.status(number), head)?;
+        let lease = async {
+            or_damaged(unless_known(&memory.lease, dir.lease(number)).await, &mut damaged.lease)
+        };
+        let outcome = async {
+            or_damaged(
+                unless_known(&memory.outcome, dir.outcome(number)).await,
+                &mut damaged.outcome,
+            )
+        };
+        let (lease, outcome, status, beat) =
+            tokio::try_join!(lease, outcome, dir.status(number), head)?;
         memory.lease = memory.lease.take().or(lease);
         memory.outcome = memory.outcome.take().or(outcome);
         memory.status = status;
         memory.heard(beat.map(|meta| meta.modified), now);
         if let Some(views) = answers.known(&plan) {
-            let view = views.iter().copied().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
+            let view = views
+                .iter()
+                .copied()
+                .find(|view| view.client_token.as_deref() == Some(&plan.client_token));
             memory.shown(view, now);
             let begun = memory.lease.is_some() || memory.watched.damaged.lease;
-            if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && begun {
+            if view.is_none_or(|view| view.state.is_terminated())
+                && memory.outcome.is_none()
+                && begun
+            {
                 journal = read_journal(dir, number, &mut memory.journal).await?;
             }
         }
@@ -115,7 +162,10 @@ async fn observe_attempt(
 }
 
 /// Reads a record again while it is damaged, and notes that it exists. Logged once.
-fn or_damaged<T>(read: Result<Option<T>, JobDirError>, damaged: &mut bool) -> Result<Option<T>, JobDirError> {
+fn or_damaged<T>(
+    read: Result<Option<T>, JobDirError>,
+    damaged: &mut bool,
+) -> Result<Option<T>, JobDirError> {
     let is_damage = read.as_ref().err().filter(|error| error.is_damage());
     if let Some(error) = is_damage
         && !*damaged
@@ -127,7 +177,11 @@ fn or_damaged<T>(read: Result<Option<T>, JobDirError>, damaged: &mut bool) -> Re
 }
 
 /// The checkpoints in the journal; reads it again only if it has grown.
-async fn read_journal(dir: &JobDir, number: AttemptNo, known: &mut Option<(usize, Journal)>) -> Result<Journal, JobDirError> {
+async fn read_journal(
+    dir: &JobDir,
+    number: AttemptNo,
+    known: &mut Option<(usize, Journal)>,
+) -> Result<Journal, JobDirError> {
     let batches = dir.event_batches(number).await?;
     let pieces = batches.len();
     if let Some((_, journal)) = known.as_ref().filter(|(read, _)| *read == pieces) {
@@ -136,7 +190,9 @@ async fn read_journal(dir: &JobDir, number: AttemptNo, known: &mut Option<(usize
     let mut journal = Journal::default();
     for event in dir.events_in(batches).await? {
         match event.what {
-            What::Resumed { checkpoint, went_back } => (journal.resumed_from, journal.went_back) = (Some(checkpoint), went_back),
+            What::Resumed { checkpoint, went_back } => {
+                (journal.resumed_from, journal.went_back) = (Some(checkpoint), went_back)
+            }
             What::Checkpoint { checkpoint, .. } => {
                 journal.checkpoints += 1;
                 journal.last_checkpoint = Some(checkpoint);
@@ -149,16 +205,23 @@ async fn read_journal(dir: &JobDir, number: AttemptNo, known: &mut Option<(usize
 }
 
 /// Reads a constant record once; `None`: known already, or missing.
-async fn unless_known<K, T>(known: &Option<K>, read: impl Future<Output = Result<Option<T>, JobDirError>>) -> Result<Option<T>, JobDirError> {
+async fn unless_known<K, T>(
+    known: &Option<K>,
+    read: impl Future<Output = Result<Option<T>, JobDirError>>,
+) -> Result<Option<T>, JobDirError> {
     if known.is_some() { Ok(None) } else { read.await }
 }
 
 /// All wishes; each is read once.
-async fn requests(dir: &JobDir, memory: &mut BTreeMap<u32, Request>) -> Result<Vec<Request>, JobDirError> {
+async fn requests(
+    dir: &JobDir,
+    memory: &mut BTreeMap<u32, Request>,
+) -> Result<Vec<Request>, JobDirError> {
     let names = dir.store().children(&layout::requests(dir.job())).await?;
     let known = names.iter().filter(|name| name.ends_with(".json")).count();
     if known != memory.len() {
-        *memory = dir.requests().await?.into_iter().map(|request| (request.number, request)).collect();
+        *memory =
+            dir.requests().await?.into_iter().map(|request| (request.number, request)).collect();
     }
     Ok(memory.values().cloned().collect())
 }

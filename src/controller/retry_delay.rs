@@ -12,7 +12,10 @@ const MAX: Duration = Duration::from_secs(60);
 pub(crate) fn backoff(who: &str, failures: u32) -> Duration {
     let step = Duration::from_secs(2 << failures.min(6)).min(MAX);
     let digest = Sha256::digest(format!("{who}\n{failures}"));
-    step / 2 + step.mul_f64(f64::from(u16::from_be_bytes([digest[0], digest[1]])) / f64::from(u16::MAX) / 2.0)
+    step / 2
+        + step.mul_f64(
+            f64::from(u16::from_be_bytes([digest[0], digest[1]])) / f64::from(u16::MAX) / 2.0,
+        )
 }
 
 #[cfg(test)]
@@ -22,12 +25,16 @@ mod tests {
     #[test]
     fn waits_grow_from_a_second_to_a_minute_and_many_do_not_wait_in_step() {
         for failures in 0..40 {
-            let waits: Vec<Duration> = (0..100).map(|who| backoff(&format!("job-{who}"), failures)).collect();
+            let waits: Vec<Duration> =
+                (0..100).map(|who| backoff(&format!("job-{who}"), failures)).collect();
             let step = [2, 4, 8, 16, 32].get(failures as usize).copied().unwrap_or(60);
             let range = Duration::from_millis(step * 500)..=Duration::from_secs(step);
             assert!(waits.iter().all(|wait| range.contains(wait)), "{failures}: {waits:?}");
             let (soonest, latest) = (waits.iter().min().unwrap(), waits.iter().max().unwrap());
-            assert!(*latest - *soonest > Duration::from_millis(step * 400), "{failures}: from {soonest:?} to {latest:?}");
+            assert!(
+                *latest - *soonest > Duration::from_millis(step * 400),
+                "{failures}: from {soonest:?} to {latest:?}"
+            );
         }
         assert_eq!(backoff("a", 3), backoff("a", 3));
         assert_ne!(backoff("a", 7), backoff("a", 8), "the next time it is elsewhere");

@@ -26,7 +26,9 @@ impl RestCpu {
     pub fn take(&mut self, sample: &Sample) -> Reading<f64> {
         let used = match (&sample.machine_cpu, &sample.tree_cpu) {
             (Reading::Known(machine), Reading::Known(tree)) => machine.saturating_sub(*tree),
-            (Reading::Unknown(why), _) | (_, Reading::Unknown(why)) => return Reading::Unknown(why.clone()),
+            (Reading::Unknown(why), _) | (_, Reading::Unknown(why)) => {
+                return Reading::Unknown(why.clone());
+            }
             _ => return Reading::Absent,
         };
         while self.seen.get(1).is_some_and(|(at, _)| sample.mono.saturating_sub(*at) >= MEAN_OVER) {
@@ -90,7 +92,11 @@ mod tests {
             .collect();
         assert_eq!(said[0], None, "nothing to compare it with");
         assert_eq!((said[119], said[181]), (Some(0.0), Some(0.0)));
-        assert!(said[120..180].iter().all(|said| said.is_some_and(|percent| percent < 7.0)), "{:?}", &said[120..180]);
+        assert!(
+            said[120..180].iter().all(|said| said.is_some_and(|percent| percent < 7.0)),
+            "{:?}",
+            &said[120..180]
+        );
         assert_eq!(said[399], Some(200.0), "what the tree itself uses is not in it");
         assert!(rest.take(&sample(400, Reading::unknown("/proc/stat"), tree)).is_unknown());
     }

@@ -76,10 +76,15 @@ impl Default for Rates {
 pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSelection) -> Rates {
     let interval = now.mono.saturating_sub(previous.mono).as_secs_f64();
     let gpus = counted(&now.gpus, selection);
-    let cpu = difference(&previous.tree_cpu, &now.tree_cpu, |then, now| now.saturating_sub(*then).as_secs_f64());
-    let machine = difference(&previous.machine_cpu, &now.machine_cpu, |then, now| now.saturating_sub(*then).as_secs_f64());
+    let cpu = difference(&previous.tree_cpu, &now.tree_cpu, |then, now| {
+        now.saturating_sub(*then).as_secs_f64()
+    });
+    let machine = difference(&previous.machine_cpu, &now.machine_cpu, |then, now| {
+        now.saturating_sub(*then).as_secs_f64()
+    });
     let io = |then: &IoCounters, now: &IoCounters| {
-        (now.read_bytes.saturating_sub(then.read_bytes) + now.written_bytes.saturating_sub(then.written_bytes)) as f64
+        (now.read_bytes.saturating_sub(then.read_bytes)
+            + now.written_bytes.saturating_sub(then.written_bytes)) as f64
     };
     let grown = |then: u64, now: u64| Reading::Known(now.saturating_sub(then) as f64);
     Rates {
@@ -91,7 +96,8 @@ pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSel
         gpu_power_watts: total(&gpus, |gpu| gpu.power_watts.clone()),
         cpu_percent: per_sec(cpu, interval).map(|cores| cores * 100.0),
         cpu_percent_min: Reading::Absent,
-        machine_cpu_percent: per_sec(machine, interval).map(|cores| cores * 100.0 / f64::from(now.cores.max(1))),
+        machine_cpu_percent: per_sec(machine, interval)
+            .map(|cores| cores * 100.0 / f64::from(now.cores.max(1))),
         rest_cpu_percent: Reading::Absent,
         disk_bytes_per_sec: per_sec(difference(&previous.tree_disk, &now.tree_disk, io), interval),
         net_bytes_per_sec: per_sec(difference(&previous.network, &now.network, io), interval),
@@ -110,20 +116,29 @@ pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSel
 
 /// The GPUs that count. With `Workload`, those that the workload holds. While that is unknown or
 /// empty, all of them: other users' work can then delay a verdict but not cause one.
-fn counted<'a>(gpus: &'a Reading<Vec<GpuSample>>, selection: &GpuSelection) -> Reading<Vec<&'a GpuSample>> {
+fn counted<'a>(
+    gpus: &'a Reading<Vec<GpuSample>>,
+    selection: &GpuSelection,
+) -> Reading<Vec<&'a GpuSample>> {
     gpus.as_ref().map(|gpus| match selection {
         GpuSelection::All => gpus.iter().collect(),
-        GpuSelection::Indices(indices) => gpus.iter().filter(|gpu| indices.contains(&gpu.index)).collect(),
+        GpuSelection::Indices(indices) => {
+            gpus.iter().filter(|gpu| indices.contains(&gpu.index)).collect()
+        }
         GpuSelection::Workload => {
             let unknown = gpus.iter().any(|gpu| gpu.used_by_workload.is_unknown());
-            let held: Vec<&GpuSample> = gpus.iter().filter(|gpu| gpu.used_by_workload == Reading::Known(true)).collect();
+            let held: Vec<&GpuSample> =
+                gpus.iter().filter(|gpu| gpu.used_by_workload == Reading::Known(true)).collect();
             if unknown || held.is_empty() { gpus.iter().collect() } else { held }
         }
     })
 }
 
 /// The largest value; unknown if any is unknown.
-fn busiest(gpus: &Reading<Vec<&GpuSample>>, value: impl Fn(&GpuSample) -> &Reading<f64>) -> Reading<f64> {
+fn busiest(
+    gpus: &Reading<Vec<&GpuSample>>,
+    value: impl Fn(&GpuSample) -> &Reading<f64>,
+) -> Reading<f64> {
     match gpus {
         Reading::Known(gpus) => fold(gpus.iter().map(|gpu| value(gpu).clone()), 0.0, f64::max),
         Reading::Absent => Reading::Absent,
@@ -131,16 +146,25 @@ fn busiest(gpus: &Reading<Vec<&GpuSample>>, value: impl Fn(&GpuSample) -> &Readi
     }
 }
 
-fn total(gpus: &Reading<Vec<&GpuSample>>, value: impl Fn(&GpuSample) -> Reading<f64>) -> Reading<f64> {
+fn total(
+    gpus: &Reading<Vec<&GpuSample>>,
+    value: impl Fn(&GpuSample) -> Reading<f64>,
+) -> Reading<f64> {
     match gpus {
         // The sum of an empty iterator is -0.0; start from the same value.
-        Reading::Known(gpus) => fold(gpus.iter().map(|gpu| value(gpu)), -0.0, |sum, value| sum + value),
+        Reading::Known(gpus) => {
+            fold(gpus.iter().map(|gpu| value(gpu)), -0.0, |sum, value| sum + value)
+        }
         Reading::Absent => Reading::Absent,
         Reading::Unknown(why) => Reading::Unknown(why.clone()),
     }
 }
 
-fn fold(readings: impl Iterator<Item = Reading<f64>>, begin: f64, join: impl Fn(f64, f64) -> f64) -> Reading<f64> {
+fn fold(
+    readings: impl Iterator<Item = Reading<f64>>,
+    begin: f64,
+    join: impl Fn(f64, f64) -> f64,
+) -> Reading<f64> {
     let mut all = None;
     for reading in readings {
         match reading {
@@ -152,7 +176,11 @@ fn fold(readings: impl Iterator<Item = Reading<f64>>, begin: f64, join: impl Fn(
     all.map_or(Reading::Absent, Reading::Known)
 }
 
-fn difference<T, U>(then: &Reading<T>, now: &Reading<T>, subtract: impl Fn(&T, &T) -> U) -> Reading<U> {
+fn difference<T, U>(
+    then: &Reading<T>,
+    now: &Reading<T>,
+    subtract: impl Fn(&T, &T) -> U,
+) -> Reading<U> {
     match (then, now) {
         (Reading::Known(then), Reading::Known(now)) => Reading::Known(subtract(then, now)),
         (Reading::Unknown(why), _) | (_, Reading::Unknown(why)) => Reading::Unknown(why.clone()),

@@ -71,7 +71,11 @@ impl Tags {
             attempt: parsed("attempt", text("attempt")?)?,
             lease: Span::from_secs(parsed("lease-s", text("lease-s")?)?),
             // Machines of earlier versions lack this tag.
-            boot: text("boot-s").ok().map(|value| parsed("boot-s", value)).transpose()?.map_or(BOOT, Span::from_secs),
+            boot: text("boot-s")
+                .ok()
+                .map(|value| parsed("boot-s", value))
+                .transpose()?
+                .map_or(BOOT, Span::from_secs),
             kill_at: text("kill-at").ok().map(|value| parsed("kill-at", value)).transpose()?,
         })
     }
@@ -109,14 +113,22 @@ mod tests {
         assert_eq!(Tags::from_map(&map), Ok(tags.clone()));
         assert_eq!(owned_by(&map, "me"), Ok(tags));
         for other in ["Me", "me ", "m", "m*", ""] {
-            assert_eq!(owned_by(&map, other), Err(TagsError::Owner { owner: "me".into() }), "{other}");
+            assert_eq!(
+                owned_by(&map, other),
+                Err(TagsError::Owner { owner: "me".into() }),
+                "{other}"
+            );
         }
         let mut foreign = map.clone();
         foreign.remove("lamplighter:owner");
         assert_eq!(Tags::from_map(&foreign), Err(TagsError::Missing { key: "owner" }));
         let mut older = map.clone();
         older.remove("lamplighter:boot-s");
-        assert_eq!(Tags::from_map(&older).map(|tags| tags.boot), Ok(BOOT), "an earlier version did not write it");
+        assert_eq!(
+            Tags::from_map(&older).map(|tags| tags.boot),
+            Ok(BOOT),
+            "an earlier version did not write it"
+        );
         let mut garbled = map;
         garbled.insert("lamplighter:kill-at".into(), "soon".into());
         assert!(Tags::from_map(&garbled).is_err());

@@ -31,13 +31,19 @@ impl JobId {
     /// `random`: bytes that the caller draws.
     pub fn from_name(name: &str, random: [u8; 6]) -> Self {
         let slug = JobId::slug(name);
-        let suffix: String = random.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect();
+        let suffix: String = random
+            .iter()
+            .map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]))
+            .collect();
         JobId(format!("{slug}-{suffix}"))
     }
 
     /// The part of an id that comes from the user's name.
     pub fn slug(name: &str) -> String {
-        let mut slug: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+        let mut slug: String = name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+            .collect();
         slug.truncate(JOB_ID_LEN_MAX - 7);
         let slug = slug.trim_matches('-');
         if slug.is_empty() { "job".to_owned() } else { slug.to_owned() }
@@ -61,7 +67,11 @@ impl FromStr for JobId {
             && text.len() <= JOB_ID_LEN_MAX
             && !text.starts_with('-')
             && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-        if plain { Ok(JobId(text.to_owned())) } else { Err(IdError { text: text.to_owned(), what: "a job id" }) }
+        if plain {
+            Ok(JobId(text.to_owned()))
+        } else {
+            Err(IdError { text: text.to_owned(), what: "a job id" })
+        }
     }
 }
 

@@ -15,8 +15,12 @@ pub mod terminal_safe;
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use record::attempt::{AttemptPhase, Ending, Lease, Refusal, Settled};
 pub use record::attention::Attention;
-pub use record::checkpoint::{CheckpointFile, CheckpointLink, CheckpointSummary, Manifest, NEVER_RESTS, link_depth};
-pub use record::checkpoint_step::{STEP_FILE_BYTES_MAX, checkpoint_step, is_log_name, may_tell_step};
+pub use record::checkpoint::{
+    CheckpointFile, CheckpointLink, CheckpointSummary, Manifest, NEVER_RESTS, link_depth,
+};
+pub use record::checkpoint_step::{
+    STEP_FILE_BYTES_MAX, checkpoint_step, is_log_name, may_tell_step,
+};
 pub use record::continuation::{Continues, Inherited, KeptMachine, Starts};
 pub use record::discarded::{Discarded, KindError, StoredKind};
 pub use record::format::RECORD_FORMAT;
@@ -28,11 +32,15 @@ pub use record::plan::{LaunchRequest, Plan, RejectedOffer, Shutdown};
 pub use record::progress::{Progress, ProgressError, ProgressLine};
 pub use record::proof::{EndedBy, Proof, Switch, Trial, Tried};
 pub use record::reason::Reason;
-pub use record::receipt::{AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
+pub use record::receipt::{
+    AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence,
+};
 pub use record::released::GivenUp;
 pub use record::request::{Request, Wish};
 pub use spec::alarm::{AlarmError, AlarmRule};
-pub use spec::check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, Finding, Severity, check, name_problem};
+pub use spec::check::{
+    CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, Finding, Severity, check, name_problem,
+};
 pub use spec::glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use spec::image::{ImageChoice, ImageError, Release, System, contents as image_contents};
 pub use spec::launcher::is_launchers;
@@ -42,6 +50,7 @@ pub use spec::secret::{SECRET_BYTES_MAX, SECRET_WORDS, SecretSource};
 pub use spec::shell::{setup_argv, shell_word, shown};
 pub use spec::signal::signal_name;
 pub use spec::spec::{
-    ALONE_WRITER, CheckpointSpec, CodeArchive, CodeSource, Command, GpuSelection, IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec,
-    OnSpec, REHEARSAL, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+    ALONE_WRITER, CheckpointSpec, CodeArchive, CodeSource, Command, GpuSelection, IdleSpec,
+    InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec, REHEARSAL, Reaction,
+    ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };

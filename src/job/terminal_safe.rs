@@ -23,7 +23,8 @@ pub fn harmless(text: &str, colored: bool) -> Cow<'_, str> {
         let mut letters = rest[at..].chars();
         let letter = letters.next().unwrap_or_default();
         let after = letters.as_str();
-        match COLORS.iter().find(|color| colored && letter == ESCAPE && after.starts_with(**color)) {
+        match COLORS.iter().find(|color| colored && letter == ESCAPE && after.starts_with(**color))
+        {
             Some(color) => {
                 shown.push(ESCAPE);
                 shown.push_str(color);
@@ -45,7 +46,13 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len() + 16);
-    text.chars().for_each(|letter| if ENDS_LINE.contains(&letter) { push_visible(&mut shown, letter) } else { shown.push(letter) });
+    text.chars().for_each(|letter| {
+        if ENDS_LINE.contains(&letter) {
+            push_visible(&mut shown, letter)
+        } else {
+            shown.push(letter)
+        }
+    });
     shown.into()
 }
 
@@ -58,7 +65,13 @@ pub fn controls_escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(is_harmful) {
         return json.into();
     }
-    let escaped = |letter: char| if is_harmful(letter) { format!("\\u{:04x}", u32::from(letter)) } else { letter.to_string() };
+    let escaped = |letter: char| {
+        if is_harmful(letter) {
+            format!("\\u{:04x}", u32::from(letter))
+        } else {
+            letter.to_string()
+        }
+    };
     json.chars().map(escaped).collect::<String>().into()
 }
 
@@ -90,7 +103,9 @@ mod tests {
         assert_eq!(harmless(message, true), harmless(message, false));
         assert_eq!(harmless("two\nlines\tand ümläute", false), "two\nlines\tand ümläute");
         for code in (0..0xa0).filter(|code| ![9, 10].contains(code)) {
-            let Some(letter) = char::from_u32(code).filter(|letter| letter.is_control()) else { continue };
+            let Some(letter) = char::from_u32(code).filter(|letter| letter.is_control()) else {
+                continue;
+            };
             assert!(!harmless(&letter.to_string(), true).contains(char::is_control), "{code:x}");
         }
     }

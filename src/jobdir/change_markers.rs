@@ -58,7 +58,11 @@ pub fn has_news(store: &dyn Store) -> bool {
 pub async fn news(store: &dyn Store) -> Result<BTreeMap<JobId, JobNews>, StoreError> {
     let mut all: BTreeMap<JobId, JobNews> = BTreeMap::new();
     for meta in store.list(layout::NEWS).await? {
-        let Some((job, what)) = meta.key.strip_prefix(layout::NEWS).and_then(|rest| rest.split_once('/')) else { continue };
+        let Some((job, what)) =
+            meta.key.strip_prefix(layout::NEWS).and_then(|rest| rest.split_once('/'))
+        else {
+            continue;
+        };
         let Ok(job) = job.parse::<JobId>() else { continue };
         let news = all.entry(job).or_default();
         match what.strip_suffix(BEAT).and_then(|number| number.parse().ok()) {

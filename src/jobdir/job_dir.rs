@@ -15,8 +15,8 @@ use super::record::{RecordError, decode, encode};
 use super::retry_write::insist;
 use crate::instance::Status;
 use crate::job::{
-    AttemptNo, Attention, CheckpointNo, Ending, GivenUp, JobId, Lease, Manifest, MarketLog, Outcome, Plan, RECORD_FORMAT, Receipt, Request,
-    ResolvedSpec, Settled, Waiting, Wish,
+    AttemptNo, Attention, CheckpointNo, Ending, GivenUp, JobId, Lease, Manifest, MarketLog,
+    Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Waiting, Wish,
 };
 use crate::ports::{Clock, Created, OBJECT_BYTES_MAX, ObjectMeta, Store, StoreError};
 
@@ -38,7 +38,10 @@ pub enum JobDirError {
 impl JobDirError {
     /// The record is there but cannot be read: a power failure cut it short, or it is not lamp's.
     pub fn is_damage(&self) -> bool {
-        matches!(self, JobDirError::Record(RecordError::Broken { .. } | RecordError::Foreign { .. }))
+        matches!(
+            self,
+            JobDirError::Record(RecordError::Broken { .. } | RecordError::Foreign { .. })
+        )
     }
 }
 
@@ -54,15 +57,24 @@ pub fn unless_damaged<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<
 }
 
 /// A record, by its key. `None`: not written yet.
-pub(crate) async fn read<T: DeserializeOwned>(store: &dyn Store, key: &str) -> Result<Option<T>, JobDirError> {
+pub(crate) async fn read<T: DeserializeOwned>(
+    store: &dyn Store,
+    key: &str,
+) -> Result<Option<T>, JobDirError> {
     read_at_most(store, key, RECORD_BYTES_MAX).await
 }
 
-async fn read_at_most<T: DeserializeOwned>(store: &dyn Store, key: &str, bytes_max: u64) -> Result<Option<T>, JobDirError> {
+async fn read_at_most<T: DeserializeOwned>(
+    store: &dyn Store,
+    key: &str,
+    bytes_max: u64,
+) -> Result<Option<T>, JobDirError> {
     match store.get_at_most(key, bytes_max).await {
         Ok(Some(bytes)) => Ok(Some(decode(key, &bytes)?)),
         Ok(None) => Ok(None),
-        Err(StoreError::Unfit { key, cause, .. }) => Err(RecordError::Foreign { key, cause }.into()),
+        Err(StoreError::Unfit { key, cause, .. }) => {
+            Err(RecordError::Foreign { key, cause }.into())
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -184,7 +196,8 @@ impl JobDir {
     /// The numbers of all attempts, in order. Fails when the store cannot be listed.
     pub async fn attempts(&self) -> Result<Vec<AttemptNo>, JobDirError> {
         let names = self.store.children(&layout::attempts(&self.job)).await?;
-        let mut numbers: Vec<AttemptNo> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let mut numbers: Vec<AttemptNo> =
+            names.iter().filter_map(|name| name.parse().ok()).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
@@ -216,7 +229,11 @@ impl JobDir {
     }
 
     /// [`Created::Exists`]: a reason was written before.
-    pub async fn create_ending(&self, no: AttemptNo, ending: &Ending) -> Result<Created, JobDirError> {
+    pub async fn create_ending(
+        &self,
+        no: AttemptNo,
+        ending: &Ending,
+    ) -> Result<Created, JobDirError> {
         self.create(layout::ending(&self.job, no), ending).await
     }
 
@@ -249,7 +266,12 @@ impl JobDir {
 
     /// Overwrites the heartbeat. Reads the old one first, unless it is ours: an older agent must
     /// not overwrite a newer record.
-    pub async fn put_status(&self, no: AttemptNo, status: &Status, ours: bool) -> Result<(), JobDirError> {
+    pub async fn put_status(
+        &self,
+        no: AttemptNo,
+        status: &Status,
+        ours: bool,
+    ) -> Result<(), JobDirError> {
         let key = layout::status(&self.job, no);
         if !ours {
             match self.read::<Status>(key.clone()).await {
@@ -274,15 +296,25 @@ impl JobDir {
     /// version: it must not hide a cancel. Fails when the store does not answer.
     pub async fn requests(&self) -> Result<Vec<Request>, JobDirError> {
         let names = self.store.children(&layout::requests(&self.job)).await?;
-        let numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
+        let numbers: Vec<u32> =
+            names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
         let keys = numbers.into_iter().map(|number| layout::request(&self.job, number));
-        let found: Vec<Option<Request>> = stream::iter(keys).map(|key| self.read_if_understood(key)).buffered(READS_IN_FLIGHT).try_collect().await?;
+        let found: Vec<Option<Request>> = stream::iter(keys)
+            .map(|key| self.read_if_understood(key))
+            .buffered(READS_IN_FLIGHT)
+            .try_collect()
+            .await?;
         Ok(found.into_iter().flatten().collect())
     }
 
     /// Leaves a request under the next free number. After an error it may be there, and a retry
     /// leaves two.
-    pub async fn add_request(&self, wish: Wish, by: &str, at: Timestamp) -> Result<Request, JobDirError> {
+    pub async fn add_request(
+        &self,
+        wish: Wish,
+        by: &str,
+        at: Timestamp,
+    ) -> Result<Request, JobDirError> {
         self.leave(None, wish, by, at).await
     }
 
@@ -290,11 +322,22 @@ impl JobDir {
     ///
     /// # Errors
     /// [`JobDirError::Unsure`] when it may be there. After any other error it is not.
-    pub async fn insist_on(&self, wish: Wish, by: &str, clock: &dyn Clock) -> Result<Request, JobDirError> {
+    pub async fn insist_on(
+        &self,
+        wish: Wish,
+        by: &str,
+        clock: &dyn Clock,
+    ) -> Result<Request, JobDirError> {
         self.leave(Some(clock), wish, by, clock.now()).await
     }
 
-    async fn leave(&self, insists: Option<&dyn Clock>, wish: Wish, by: &str, at: Timestamp) -> Result<Request, JobDirError> {
+    async fn leave(
+        &self,
+        insists: Option<&dyn Clock>,
+        wish: Wish,
+        by: &str,
+        at: Timestamp,
+    ) -> Result<Request, JobDirError> {
         let mut number = self.requests().await?.last().map_or(1, |last| last.number + 1);
         loop {
             let request = Request { format: RECORD_FORMAT, number, at, by: by.to_owned(), wish };
@@ -339,7 +382,8 @@ impl JobDir {
                 read => read,
             }
         };
-        let read: Vec<Option<Bytes>> = stream::iter(batches).map(read).buffered(READS_IN_FLIGHT).try_collect().await?;
+        let read: Vec<Option<Bytes>> =
+            stream::iter(batches).map(read).buffered(READS_IN_FLIGHT).try_collect().await?;
         for bytes in read.into_iter().flatten() {
             for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                 events.extend(serde_json::from_slice::<Event>(line).ok());
@@ -356,17 +400,22 @@ impl JobDir {
         let Some(first) = events.first() else { return Ok(()) };
         let mut body = Vec::new();
         for event in events {
-            serde_json::to_writer(&mut body, event).expect("events hold only strings, finite numbers and maps with string keys");
+            serde_json::to_writer(&mut body, event)
+                .expect("events hold only strings, finite numbers and maps with string keys");
             body.push(b'\n');
         }
-        Ok(self.store.put_durable(&layout::event_batch(&self.job, no, first.seq), Bytes::from(body)).await?)
+        Ok(self
+            .store
+            .put_durable(&layout::event_batch(&self.job, no, first.seq), Bytes::from(body))
+            .await?)
     }
 
     /// The numbers of all checkpoints, complete or torn, in order. Fails when the store cannot be
     /// listed.
     pub async fn checkpoint_numbers(&self) -> Result<Vec<CheckpointNo>, JobDirError> {
         let names = self.store.children(&layout::checkpoints(&self.job)).await?;
-        let mut numbers: Vec<CheckpointNo> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let mut numbers: Vec<CheckpointNo> =
+            names.iter().filter_map(|name| name.parse().ok()).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
@@ -400,7 +449,10 @@ impl JobDir {
         read(&*self.store, &key).await
     }
 
-    async fn read_if_understood<T: DeserializeOwned>(&self, key: String) -> Result<Option<T>, JobDirError> {
+    async fn read_if_understood<T: DeserializeOwned>(
+        &self,
+        key: String,
+    ) -> Result<Option<T>, JobDirError> {
         match self.read(key).await {
             Err(JobDirError::Record(error)) => {
                 tracing::warn!("passed over: {error}");

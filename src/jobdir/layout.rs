@@ -273,8 +273,20 @@ mod tests {
     fn what_is_of_no_job_and_no_schedule_is_known_to_the_set_up() {
         use crate::account::setup::{is_of_the_house, is_of_the_root, job_of};
         let job: JobId = "toy-222222".parse().expect("an id");
-        let (made, program, checked) = (format!("{}made", news(&job)), agent(&"0a".repeat(32)), agent_checked(&"0a".repeat(32)));
-        for key in [CLOCK, JOBS_OVER, &made, &pool("us-east-1a", "g5.xlarge"), &proof("123456789012", "us-east-1"), &program, &checked] {
+        let (made, program, checked) = (
+            format!("{}made", news(&job)),
+            agent(&"0a".repeat(32)),
+            agent_checked(&"0a".repeat(32)),
+        );
+        for key in [
+            CLOCK,
+            JOBS_OVER,
+            &made,
+            &pool("us-east-1a", "g5.xlarge"),
+            &proof("123456789012", "us-east-1"),
+            &program,
+            &checked,
+        ] {
             assert!(is_of_the_house(key) && is_of_the_root(key), "{key}");
         }
         for key in [
@@ -312,18 +324,48 @@ mod tests {
         }
         let due: Timestamp = "2026-11-20T21:00:00Z".parse().expect("a time");
         let (own, set_code) = (schedule("set", "name"), schedule_code("set", "name", "0a"));
-        for key in [&own, &set_code, &schedule_run("set", "name", due), &schedule_waiting("set", "name"), &visit("sweeper"), &suspects("sweeper")] {
+        for key in [
+            &own,
+            &set_code,
+            &schedule_run("set", "name", due),
+            &schedule_waiting("set", "name"),
+            &visit("sweeper"),
+            &suspects("sweeper"),
+        ] {
             assert!(is_of_the_root(key) && job_of(key).is_none(), "{key}");
             // Keys of another job root, under any prefix.
-            for prefix in ["a/", "jobs/", "jobs/team-a/", "schedules/", "sweeper/", "news/", "market/", "proofs/", "agents/"] {
-                for inner in
-                    [key, &spec(&job), &plan(&job, no), CLOCK, JOBS_OVER, &pool("us-east-1a", "g5.xlarge"), &proof("123456789012", "us-east-1")]
-                {
+            for prefix in [
+                "a/",
+                "jobs/",
+                "jobs/team-a/",
+                "schedules/",
+                "sweeper/",
+                "news/",
+                "market/",
+                "proofs/",
+                "agents/",
+            ] {
+                for inner in [
+                    key,
+                    &spec(&job),
+                    &plan(&job, no),
+                    CLOCK,
+                    JOBS_OVER,
+                    &pool("us-east-1a", "g5.xlarge"),
+                    &proof("123456789012", "us-east-1"),
+                ] {
                     assert!(!is_of_the_root(&format!("{prefix}{inner}")), "{prefix}{inner}");
                 }
             }
         }
-        for key in ["notes.txt", "clocks", "market/prices.parquet", "news/today/paper.pdf", "jobs/list.txt", "jobs/toy-222222/mine.txt"] {
+        for key in [
+            "notes.txt",
+            "clocks",
+            "market/prices.parquet",
+            "news/today/paper.pdf",
+            "jobs/list.txt",
+            "jobs/toy-222222/mine.txt",
+        ] {
             assert!(!is_of_the_root(key), "{key}");
         }
     }

@@ -27,7 +27,8 @@ pub enum RecordError {
 
 /// Pretty, because people open these files. Ends with a newline.
 pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec_pretty(record).expect("records hold only strings, finite numbers and maps with string keys");
+    let mut bytes = serde_json::to_vec_pretty(record)
+        .expect("records hold only strings, finite numbers and maps with string keys");
     bytes.push(b'\n');
     bytes
 }
@@ -57,7 +58,11 @@ pub fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, RecordE
 fn format_in_front(bytes: &[u8]) -> Option<u64> {
     let rest = bytes.strip_prefix(b"{\n  \"format\": ")?;
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
-    std::str::from_utf8(&rest[..digits]).ok().filter(|_| matches!(rest[digits], b',' | b'\n'))?.parse().ok()
+    std::str::from_utf8(&rest[..digits])
+        .ok()
+        .filter(|_| matches!(rest[digits], b',' | b'\n'))?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -77,18 +82,37 @@ mod tests {
 
     #[test]
     fn the_format_is_found_wherever_it_stands() {
-        let lease =
-            |format: &str| format!("{{\n  \"format\": {format},\n  \"instance\": \"i-1\", \"nonce\": \"n\", \"taken\": \"2026-01-01T00:00:00Z\"}}");
+        let lease = |format: &str| {
+            format!(
+                "{{\n  \"format\": {format},\n  \"instance\": \"i-1\", \"nonce\": \"n\", \"taken\": \"2026-01-01T00:00:00Z\"}}"
+            )
+        };
         let ours: Lease = decode("k", lease("1").as_bytes()).unwrap();
-        assert_eq!(format_in_front(&encode(&ours)), Some(u64::from(RECORD_FORMAT)), "of what we write");
+        assert_eq!(
+            format_in_front(&encode(&ours)),
+            Some(u64::from(RECORD_FORMAT)),
+            "of what we write"
+        );
         for newer in ["2", "17", "2.0e0", "18446744073709551615"] {
             assert!(decode::<Lease>("k", lease(newer).as_bytes()).is_err(), "{newer}");
         }
         for newer in ["2", "18446744073709551615"] {
-            assert!(matches!(decode::<Lease>("k", lease(newer).as_bytes()), Err(RecordError::Newer { .. })), "{newer}");
+            assert!(
+                matches!(
+                    decode::<Lease>("k", lease(newer).as_bytes()),
+                    Err(RecordError::Newer { .. })
+                ),
+                "{newer}"
+            );
         }
         for odd in ["1.5", "-1", "", "x", "1 2", "18446744073709551616"] {
-            assert!(matches!(decode::<Lease>("k", lease(odd).as_bytes()), Err(RecordError::Broken { .. })), "{odd}");
+            assert!(
+                matches!(
+                    decode::<Lease>("k", lease(odd).as_bytes()),
+                    Err(RecordError::Broken { .. })
+                ),
+                "{odd}"
+            );
         }
     }
 }

@@ -17,7 +17,12 @@ use crate::ports::{Clock, NoCredentials, StoreError};
 /// Backoff between tries. After a reset, a connection works at once; a restarted server works
 /// within seconds. With more tries, a user at a terminal only waits longer to learn that the store
 /// is down.
-const PAUSES: [Duration; 4] = [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
 
 /// No try starts later than this. Shorter, and a slow connection gets no second try. Longer, and
 /// the caller's view of the store is too old.
@@ -44,7 +49,9 @@ where
                 clock.sleep(pause).await;
             }
             // The store refuses now, but an earlier try may have written.
-            Err(JobDirError::Store(error)) if may_be_written => return Err(JobDirError::Unsure(error)),
+            Err(JobDirError::Store(error)) if may_be_written => {
+                return Err(JobDirError::Unsure(error));
+            }
             other => return other,
         }
     }

@@ -38,17 +38,24 @@ const READS_IN_FLIGHT: usize = 16;
 ///
 /// # Errors
 /// When the store cannot be listed.
-pub async fn schedules(store: &Arc<dyn Store>, set: Option<&str>) -> Result<Vec<ScheduleDir>, StoreError> {
+pub async fn schedules(
+    store: &Arc<dyn Store>,
+    set: Option<&str>,
+) -> Result<Vec<ScheduleDir>, StoreError> {
     let sets = match set {
         Some(set) => vec![set.to_owned()],
         None => store.children(layout::SCHEDULES).await?,
     };
     let listed = sets.into_iter().map(|set| async move {
         let names = store.children(&layout::schedule_set(&set)).await?;
-        let names = names.into_iter().filter_map(|name| name.strip_suffix(".json").map(str::to_owned));
-        Ok(names.map(|name| ScheduleDir { store: Arc::clone(store), set: set.clone(), name }).collect::<Vec<_>>())
+        let names =
+            names.into_iter().filter_map(|name| name.strip_suffix(".json").map(str::to_owned));
+        Ok(names
+            .map(|name| ScheduleDir { store: Arc::clone(store), set: set.clone(), name })
+            .collect::<Vec<_>>())
     });
-    let listed: Vec<Vec<ScheduleDir>> = stream::iter(listed).buffered(READS_IN_FLIGHT).try_collect().await?;
+    let listed: Vec<Vec<ScheduleDir>> =
+        stream::iter(listed).buffered(READS_IN_FLIGHT).try_collect().await?;
     Ok(listed.into_iter().flatten().collect())
 }
 
@@ -76,7 +83,11 @@ impl ScheduleDir {
     ///
     /// # Errors
     /// [`JobDirError::Unsure`] when it may be written. After any other error it is not.
-    pub async fn put_record(&self, record: &Schedule, clock: &dyn Clock) -> Result<(), JobDirError> {
+    pub async fn put_record(
+        &self,
+        record: &Schedule,
+        clock: &dyn Clock,
+    ) -> Result<(), JobDirError> {
         match self.record().await {
             Err(error) if !error.is_damage() => return Err(error),
             _ => {}
@@ -109,7 +120,8 @@ impl ScheduleDir {
     /// When the store cannot be listed.
     pub async fn due_times(&self) -> Result<Vec<Timestamp>, StoreError> {
         let names = self.store.children(&layout::schedule_runs(&self.set, &self.name)).await?;
-        let mut times: Vec<Timestamp> = names.iter().filter_map(|name| layout::due_of(name)).collect();
+        let mut times: Vec<Timestamp> =
+            names.iter().filter_map(|name| layout::due_of(name)).collect();
         times.sort_unstable();
         Ok(times)
     }
@@ -138,7 +150,9 @@ impl ScheduleDir {
         let key = layout::schedule_run(&self.set, &self.name, run.due);
         match self.store.create(&key, Bytes::from(encode(run))).await? {
             Created::New => Ok(run.clone()),
-            Created::Exists => self.run(run.due).await?.ok_or_else(|| StoreError::vanished(key).into()),
+            Created::Exists => {
+                self.run(run.due).await?.ok_or_else(|| StoreError::vanished(key).into())
+            }
         }
     }
 
@@ -149,7 +163,9 @@ impl ScheduleDir {
     pub async fn make_job(&self, spec: &ResolvedSpec) -> Result<(), JobDirError> {
         let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
         if let Some(code) = &spec.code {
-            self.store.copy(&self.code_key(&code.sha256), &layout::code(&spec.job, &code.sha256)).await?;
+            self.store
+                .copy(&self.code_key(&code.sha256), &layout::code(&spec.job, &code.sha256))
+                .await?;
         }
         // Another daemon wrote the same spec: it comes from the decision.
         let _same = dir.create_spec(spec).await?;
@@ -165,7 +181,10 @@ impl ScheduleDir {
     /// # Errors
     /// When the store refuses.
     pub async fn put_waiting(&self, waiting: &Waiting) -> Result<(), JobDirError> {
-        Ok(self.store.put(&layout::schedule_waiting(&self.set, &self.name), Bytes::from(encode(waiting))).await?)
+        Ok(self
+            .store
+            .put(&layout::schedule_waiting(&self.set, &self.name), Bytes::from(encode(waiting)))
+            .await?)
     }
 
     async fn read<T: DeserializeOwned>(&self, key: String) -> Result<Option<T>, JobDirError> {

@@ -43,7 +43,10 @@ impl JobDir {
     /// When the store does not answer.
     pub async fn stored(&self) -> Result<Vec<(StoredKind, ObjectMeta)>, JobDirError> {
         let objects = self.store().list(&layout::job(self.job())).await?;
-        Ok(objects.into_iter().filter_map(|object| Some((stored_kind(self.job(), &object.key)?, object))).collect())
+        Ok(objects
+            .into_iter()
+            .filter_map(|object| Some((stored_kind(self.job(), &object.key)?, object)))
+            .collect())
     }
 
     /// The job's data that was deleted. `None`: nothing, or the record is damaged.
@@ -51,7 +54,8 @@ impl JobDir {
     /// # Errors
     /// When the store does not answer, or a newer version wrote it.
     pub async fn discarded(&self) -> Result<Option<Discarded>, JobDirError> {
-        let record: Option<Discarded> = unless_damaged(read(&**self.store(), &layout::discarded(self.job())).await)?;
+        let record: Option<Discarded> =
+            unless_damaged(read(&**self.store(), &layout::discarded(self.job())).await)?;
         // Without kinds it is an intent that was withdrawn.
         Ok(record.filter(|gone| !gone.kinds.is_empty()))
     }
@@ -69,9 +73,13 @@ impl JobDir {
     ///
     /// # Errors
     /// When the store refuses.
-    pub async fn mean_to_discard(&self, intent: Discarded) -> Result<Option<Discarded>, JobDirError> {
+    pub async fn mean_to_discard(
+        &self,
+        intent: Discarded,
+    ) -> Result<Option<Discarded>, JobDirError> {
         let before = self.discarded().await?;
-        let all = before.iter().flat_map(|before| &before.kinds).chain(&intent.kinds).copied().collect();
+        let all =
+            before.iter().flat_map(|before| &before.kinds).chain(&intent.kinds).copied().collect();
         self.put_discarded(&Discarded { kinds: all, ..intent }).await?;
         Ok(before)
     }
@@ -81,7 +89,10 @@ impl JobDir {
     /// # Errors
     /// When the store refuses.
     pub async fn put_discarded(&self, record: &Discarded) -> Result<(), JobDirError> {
-        Ok(self.store().put_durable(&layout::discarded(self.job()), Bytes::from(encode(record))).await?)
+        Ok(self
+            .store()
+            .put_durable(&layout::discarded(self.job()), Bytes::from(encode(record)))
+            .await?)
     }
 
     /// Checks the permission to delete, by deleting an object that never exists.
@@ -97,8 +108,14 @@ impl JobDir {
     ///
     /// # Errors
     /// When the store refuses: some may be deleted. A second call continues.
-    pub async fn delete_stored(&self, objects: &[(StoredKind, ObjectMeta)], gone: &AtomicU64) -> Result<(), JobDirError> {
-        let is_manifest = |(kind, object): &&(StoredKind, ObjectMeta)| *kind == StoredKind::Checkpoints && object.key.ends_with("/manifest.json");
+    pub async fn delete_stored(
+        &self,
+        objects: &[(StoredKind, ObjectMeta)],
+        gone: &AtomicU64,
+    ) -> Result<(), JobDirError> {
+        let is_manifest = |(kind, object): &&(StoredKind, ObjectMeta)| {
+            *kind == StoredKind::Checkpoints && object.key.ends_with("/manifest.json")
+        };
         let (manifests, rest): (Vec<_>, Vec<_>) = objects.iter().partition(is_manifest);
         for group in [manifests, rest] {
             let deletes = stream::iter(group).map(|(_, object)| async move {
@@ -161,7 +178,11 @@ mod tests {
         ];
         for (key, kind) in stored {
             assert_eq!(stored_kind(&job, &key), Some(kind), "{key}");
-            assert_eq!(stored_kind(&"toy-333333".parse().expect("an id"), &key), None, "it is another job's");
+            assert_eq!(
+                stored_kind(&"toy-333333".parse().expect("an id"), &key),
+                None,
+                "it is another job's"
+            );
         }
     }
 }

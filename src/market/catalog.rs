@@ -8,7 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use super::{Arch, Cloud, Fit, GpuRequirement, MachineType, Market, Offer, Region, Supply, Usd, UsdPerHour, Zone, none_so_large};
+use super::{
+    Arch, Cloud, Fit, GpuRequirement, MachineType, Market, Offer, Region, Supply, Usd, UsdPerHour,
+    Zone, none_so_large,
+};
 
 const TYPES: &str = include_str!("../../config/catalog/types.csv");
 const ON_DEMAND: &str = include_str!("../../config/catalog/on_demand.csv");
@@ -23,7 +26,9 @@ const HOURS_A_MONTH: f64 = 730.0;
 /// Hourly cost of the disk and the public address. The disk is billed per GiB and month; rounded
 /// up.
 pub fn beside_an_hour(disk_gib_month: Usd, disk_gib: u32, address_hour: Usd) -> UsdPerHour {
-    let disk_hour = Usd::from_micros((disk_gib_month.micros() as f64 * f64::from(disk_gib) / HOURS_A_MONTH).ceil() as i64);
+    let disk_hour = Usd::from_micros(
+        (disk_gib_month.micros() as f64 * f64::from(disk_gib) / HOURS_A_MONTH).ceil() as i64,
+    );
     UsdPerHour::new(disk_hour + address_hour)
 }
 
@@ -47,7 +52,9 @@ pub struct Catalog {
 impl Catalog {
     pub fn shipped() -> &'static Catalog {
         static SHIPPED: OnceLock<Catalog> = OnceLock::new();
-        SHIPPED.get_or_init(|| read().expect("the shipped catalogue is compiled in, and a test reads it"))
+        SHIPPED.get_or_init(|| {
+            read().expect("the shipped catalogue is compiled in, and a test reads it")
+        })
     }
 
     /// GPU machines, by name.
@@ -80,7 +87,8 @@ impl Catalog {
     }
 
     pub fn regions(&self) -> Vec<Region> {
-        let mut names: Vec<&str> = self.on_demand.keys().map(|(_, region)| region.as_str()).collect();
+        let mut names: Vec<&str> =
+            self.on_demand.keys().map(|(_, region)| region.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         names.into_iter().map(Region::new).collect()
@@ -93,7 +101,11 @@ impl Catalog {
 
     /// Regions with a disk price, by name.
     pub fn disk_regions(&self) -> Vec<Region> {
-        self.extras.keys().filter(|(what, _)| what == DISK).map(|(_, region)| Region::new(region)).collect()
+        self.extras
+            .keys()
+            .filter(|(what, _)| what == DISK)
+            .map(|(_, region)| Region::new(region))
+            .collect()
     }
 
     /// Price of a public IPv4 address for an hour.
@@ -102,7 +114,8 @@ impl Catalog {
     }
 
     pub fn gpu_models(&self) -> Vec<&str> {
-        let models: BTreeSet<&str> = self.types.iter().filter_map(|kind| kind.gpu_model.as_deref()).collect();
+        let models: BTreeSet<&str> =
+            self.types.iter().filter_map(|kind| kind.gpu_model.as_deref()).collect();
         models.into_iter().collect()
     }
 
@@ -111,13 +124,23 @@ impl Catalog {
         let mut supply = Supply::default();
         // A size that no region sells is refused once, for all of them together.
         let place = regions.iter().map(Region::as_str).collect::<Vec<_>>().join(", ");
-        supply.refused.extend(if named.is_empty() { none_so_large(self.types.iter(), wanted, &place) } else { None });
+        supply.refused.extend(if named.is_empty() {
+            none_so_large(self.types.iter(), wanted, &place)
+        } else {
+            None
+        });
         for region in regions {
             for kind in &self.types {
                 match (kind.fit(wanted, named), self.on_demand(&kind.name, region)) {
-                    (Fit::Fits, Some(price)) => supply.offers.extend(self.offers(kind, region, price)),
-                    (Fit::Fits, None) => supply.refused.push(format!("{} in {region} has no price in the catalogue", kind.name)),
-                    (Fit::No(because), _) if !supply.refused.contains(&because) => supply.refused.push(because),
+                    (Fit::Fits, Some(price)) => {
+                        supply.offers.extend(self.offers(kind, region, price))
+                    }
+                    (Fit::Fits, None) => supply
+                        .refused
+                        .push(format!("{} in {region} has no price in the catalogue", kind.name)),
+                    (Fit::No(because), _) if !supply.refused.contains(&because) => {
+                        supply.refused.push(because)
+                    }
                     _ => {}
                 }
             }
@@ -128,7 +151,11 @@ impl Catalog {
     fn offers(&self, kind: &MachineType, region: &Region, price: UsdPerHour) -> Vec<Offer> {
         let ids = self.zone_ids(&kind.name, region);
         // The region sells it; the sources do not name the zones.
-        let zones: Vec<Zone> = if ids.is_empty() { vec![Zone::new(region.as_str())] } else { ids.iter().map(Zone::new).collect() };
+        let zones: Vec<Zone> = if ids.is_empty() {
+            vec![Zone::new(region.as_str())]
+        } else {
+            ids.iter().map(Zone::new).collect()
+        };
         let offer = |zone| Offer {
             cloud: Cloud::Aws,
             region: region.clone(),
@@ -148,7 +175,9 @@ impl Catalog {
     }
 
     fn extra(&self, what: &str, region: &Region) -> Option<&Dated<Usd>> {
-        self.extras.get(&key(what, region)).or_else(|| self.extras.get(&(what.to_owned(), "*".to_owned())))
+        self.extras
+            .get(&key(what, region))
+            .or_else(|| self.extras.get(&(what.to_owned(), "*".to_owned())))
     }
 }
 
@@ -160,9 +189,21 @@ fn key(what: &str, region: &Region) -> (String, String) {
 fn read() -> Option<Catalog> {
     let mut types = rows(TYPES).map(machine_type).collect::<Option<Vec<_>>>()?;
     types.sort_by(|a, b| a.name.cmp(&b.name));
-    let on_demand = rows(ON_DEMAND).map(|row| Some(((text(&row, 0)?, text(&row, 1)?), UsdPerHour::new(row.get(2)?.parse().ok()?))));
-    let zones = rows(ZONES).map(|row| Some(((text(&row, 0)?, text(&row, 1)?), row.get(2)?.split(' ').map(str::to_owned).collect())));
-    let extras = rows(EXTRAS).map(|row| Some(((text(&row, 0)?, text(&row, 1)?), Dated { value: row.get(3)?.parse().ok()?, as_of: text(&row, 4)? })));
+    let on_demand = rows(ON_DEMAND).map(|row| {
+        Some(((text(&row, 0)?, text(&row, 1)?), UsdPerHour::new(row.get(2)?.parse().ok()?)))
+    });
+    let zones = rows(ZONES).map(|row| {
+        Some((
+            (text(&row, 0)?, text(&row, 1)?),
+            row.get(2)?.split(' ').map(str::to_owned).collect(),
+        ))
+    });
+    let extras = rows(EXTRAS).map(|row| {
+        Some((
+            (text(&row, 0)?, text(&row, 1)?),
+            Dated { value: row.get(3)?.parse().ok()?, as_of: text(&row, 4)? },
+        ))
+    });
     Some(Catalog {
         types,
         on_demand: on_demand.collect::<Option<_>>()?,
@@ -216,17 +257,40 @@ mod tests {
         let east = Region::new("us-east-1");
         assert!(catalog.types().len() > 60);
         let g5 = catalog.machine_type("g5.xlarge").unwrap();
-        assert_eq!((g5.gpus, g5.gpu_model.as_deref(), g5.gpu_memory_mib, g5.vcpus), (1, Some("A10G"), Some(22888), 4));
-        assert_eq!(catalog.on_demand("g5.xlarge", &east), Some(UsdPerHour::new("1.006".parse().unwrap())));
-        assert_eq!(catalog.on_demand("g5.xlarge", &Region::new("eu-west-1")), None, "its source may not be published, and a guess is no price");
+        assert_eq!(
+            (g5.gpus, g5.gpu_model.as_deref(), g5.gpu_memory_mib, g5.vcpus),
+            (1, Some("A10G"), Some(22888), 4)
+        );
+        assert_eq!(
+            catalog.on_demand("g5.xlarge", &east),
+            Some(UsdPerHour::new("1.006".parse().unwrap()))
+        );
+        assert_eq!(
+            catalog.on_demand("g5.xlarge", &Region::new("eu-west-1")),
+            None,
+            "its source may not be published, and a guess is no price"
+        );
         assert!(catalog.zone_ids("g5.xlarge", &east).contains(&"use1-az6".to_owned()));
         assert_eq!(catalog.regions(), [Region::new("us-east-1")]);
         assert_eq!((catalog.types_as_of(), catalog.prices_as_of()), ("2026-10-27", "2026-07-20"));
-        assert_eq!(catalog.disk_gib_month(&Region::new("eu-west-1")).unwrap().value, "0.088".parse().unwrap());
-        assert_eq!(catalog.disk_gib_month(&Region::new("eu-north-1")).unwrap().value, "0.0836".parse().unwrap());
+        assert_eq!(
+            catalog.disk_gib_month(&Region::new("eu-west-1")).unwrap().value,
+            "0.088".parse().unwrap()
+        );
+        assert_eq!(
+            catalog.disk_gib_month(&Region::new("eu-north-1")).unwrap().value,
+            "0.0836".parse().unwrap()
+        );
         assert_eq!(catalog.disk_gib_month(&Region::new("ap-south-2")), None);
         let with_a_disk = catalog.disk_regions();
-        assert!(with_a_disk.len() > 20 && with_a_disk.contains(&Region::new("sa-east-1")) && !with_a_disk.contains(&Region::new("*")));
-        assert_eq!(catalog.public_ipv4_hour(&Region::new("ap-south-2")).unwrap().value, "0.005".parse().unwrap());
+        assert!(
+            with_a_disk.len() > 20
+                && with_a_disk.contains(&Region::new("sa-east-1"))
+                && !with_a_disk.contains(&Region::new("*"))
+        );
+        assert_eq!(
+            catalog.public_ipv4_hour(&Region::new("ap-south-2")).unwrap().value,
+            "0.005".parse().unwrap()
+        );
     }
 }

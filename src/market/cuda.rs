@@ -21,9 +21,14 @@ impl FromStr for Cuda {
     type Err = CudaError;
 
     fn from_str(text: &str) -> Result<Self, CudaError> {
-        let number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok()).flatten();
+        let number = |part: &str| {
+            part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok()).flatten()
+        };
         let (major, minor) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
-        number(major).zip(number(minor)).map(|(major, minor)| Cuda { major, minor }).ok_or_else(|| CudaError(text.to_owned()))
+        number(major)
+            .zip(number(minor))
+            .map(|(major, minor)| Cuda { major, minor })
+            .ok_or_else(|| CudaError(text.to_owned()))
     }
 }
 
@@ -54,7 +59,10 @@ mod tests {
     #[test]
     fn versions_are_two_numbers() {
         let version = |text: &str| text.parse::<Cuda>();
-        assert!(version("12.10").unwrap() > version("12.4").unwrap() && version("13").unwrap() > version("12.10").unwrap());
+        assert!(
+            version("12.10").unwrap() > version("12.4").unwrap()
+                && version("13").unwrap() > version("12.10").unwrap()
+        );
         assert_eq!(version(" 11.8 ").unwrap().to_string(), "11.8");
         for wrong in ["", "12.", ".4", "twelve", "12.4.1", "+12.4", "-1"] {
             assert_eq!(version(wrong), Err(CudaError(wrong.into())));

@@ -22,7 +22,9 @@ pub const USUAL: f64 = 2.0;
 
 /// Why a text is not a factor. The message teaches the syntax.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not how many times as much a fallback may cost, write a number from 1 on, like 2 or 3.5, or \"any\"")]
+#[error(
+    "`{text}` is not how many times as much a fallback may cost, write a number from 1 on, like 2 or 3.5, or \"any\""
+)]
 pub struct FallbackCostError {
     text: String,
 }
@@ -40,7 +42,9 @@ impl FallbackCost {
     #[must_use]
     pub fn or_wider(self, other: FallbackCost) -> FallbackCost {
         match (self, other) {
-            (FallbackCost::Times(one), FallbackCost::Times(other)) => FallbackCost::Times(one.max(other)),
+            (FallbackCost::Times(one), FallbackCost::Times(other)) => {
+                FallbackCost::Times(one.max(other))
+            }
             _ => FallbackCost::Any,
         }
     }
@@ -81,7 +85,11 @@ impl FromStr for FallbackCost {
             return Ok(FallbackCost::Any);
         }
         let times: f64 = text.trim().trim_end_matches('x').parse().map_err(|_| wrong())?;
-        if times.is_finite() && times >= 1.0 { Ok(FallbackCost::Times(times)) } else { Err(wrong()) }
+        if times.is_finite() && times >= 1.0 {
+            Ok(FallbackCost::Times(times))
+        } else {
+            Err(wrong())
+        }
     }
 }
 
@@ -144,7 +152,10 @@ mod tests {
             assert!(enough.allows(times), "{enough} for {times}");
         }
         assert_eq!(FallbackCost::enough_for(5.638), FallbackCost::Times(5.7));
-        assert_eq!(FallbackCost::Times(2.0).or_wider(FallbackCost::Times(3.0)), FallbackCost::Times(3.0));
+        assert_eq!(
+            FallbackCost::Times(2.0).or_wider(FallbackCost::Times(3.0)),
+            FallbackCost::Times(3.0)
+        );
         assert_eq!(FallbackCost::Any.or_wider(FallbackCost::Times(3.0)), FallbackCost::Any);
     }
 }

@@ -28,7 +28,9 @@ pub use money::{MoneyError, Usd, UsdPerHour};
 pub use offer::{Arch, Market, Offer};
 pub use price_history::{PriceHistory, PricePoint};
 pub use price_rule::{PriceRule, PriceRuleError};
-pub use quota_kinds::{QUOTA_KINDS, QuotaKind, gpu_quotas, share_a_quota, uncounted, uncounted_families};
+pub use quota_kinds::{
+    QUOTA_KINDS, QuotaKind, gpu_quotas, share_a_quota, uncounted, uncounted_families,
+};
 pub use region_names::{nearest_regions, unknown_region};
 pub use region_zone::{Cloud, Region, Zone};
 pub use requirement::{GpuRequirement, RequirementError};

@@ -68,7 +68,11 @@ impl Usd {
     }
 
     fn up_to(self, step: i64) -> Self {
-        Usd(self.0.div_euclid(step).saturating_add(i64::from(self.0.rem_euclid(step) != 0)).saturating_mul(step))
+        Usd(self
+            .0
+            .div_euclid(step)
+            .saturating_add(i64::from(self.0.rem_euclid(step) != 0))
+            .saturating_mul(step))
     }
 
     pub fn dollars(self) -> f64 {
@@ -102,7 +106,10 @@ impl UsdPerHour {
     /// The cost with a changing price: each price with its duration. Rounded once, so that
     /// splitting a step does not change the sum.
     pub fn cost_of_steps(steps: impl IntoIterator<Item = (UsdPerHour, Duration)>) -> Usd {
-        let micros: i128 = steps.into_iter().map(|(price, time)| i128::from(price.0.0) * time.as_millis() as i128).sum();
+        let micros: i128 = steps
+            .into_iter()
+            .map(|(price, time)| i128::from(price.0.0) * time.as_millis() as i128)
+            .sum();
         let per = 3_600_000_i128;
         let rounded_up = micros.div_euclid(per) + i128::from(micros.rem_euclid(per) != 0);
         Usd(i64::try_from(rounded_up).unwrap_or(i64::MAX))
@@ -134,7 +141,11 @@ impl fmt::Display for Usd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
         let magnitude = self.dollars().abs();
-        if magnitude != 0.0 && magnitude < 0.1 { write!(f, "{sign}${magnitude:.4}") } else { write!(f, "{sign}${magnitude:.2}") }
+        if magnitude != 0.0 && magnitude < 0.1 {
+            write!(f, "{sign}${magnitude:.4}")
+        } else {
+            write!(f, "{sign}${magnitude:.2}")
+        }
     }
 }
 
@@ -219,7 +230,14 @@ mod tests {
     fn a_bound_is_never_shown_below_itself() {
         let shown = |micros: i64| Usd::from_micros(micros).rounded_up().to_string();
         assert_eq!(
-            [shown(2_163_147), shown(2_160_000), shown(9_999_999), shown(16_269), shown(99_999), shown(0)],
+            [
+                shown(2_163_147),
+                shown(2_160_000),
+                shown(9_999_999),
+                shown(16_269),
+                shown(99_999),
+                shown(0)
+            ],
             ["$2.17", "$2.16", "$10.00", "$0.0163", "$0.10", "$0.00"]
         );
     }
@@ -227,7 +245,10 @@ mod tests {
     #[test]
     fn what_is_typed_is_in_whole_cents_and_never_too_little() {
         let cents = |text: &str| text.parse::<Usd>().unwrap().in_cents();
-        assert_eq!((cents("0.8"), cents("0.800001")), ("0.8".parse().unwrap(), "0.81".parse().unwrap()));
+        assert_eq!(
+            (cents("0.8"), cents("0.800001")),
+            ("0.8".parse().unwrap(), "0.81".parse().unwrap())
+        );
     }
 
     #[test]

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cloud, Region, UsdPerHour, Zone};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Market {
     /// The full price; the cloud does not interrupt it.
@@ -17,7 +19,9 @@ pub enum Market {
 }
 
 /// The processor architecture; the image and the agent must match it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Arch {
     #[default]
@@ -84,7 +88,8 @@ impl Offer {
     /// Whether both are the same type in the same zone on the same market. A capacity error holds
     /// for exactly such a pool.
     pub fn is_same_pool(&self, other: &Offer) -> bool {
-        (self.cloud, &self.zone, &self.instance_type, self.market) == (other.cloud, &other.zone, &other.instance_type, other.market)
+        (self.cloud, &self.zone, &self.instance_type, self.market)
+            == (other.cloud, &other.zone, &other.instance_type, other.market)
     }
 }
 

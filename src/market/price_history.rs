@@ -28,7 +28,12 @@ pub struct PriceHistory {
 
 impl PriceHistory {
     /// Takes points in any order; of two at the same time, the later in the list counts.
-    pub fn new(region: Region, zone: Zone, instance_type: impl Into<String>, mut points: Vec<PricePoint>) -> Self {
+    pub fn new(
+        region: Region,
+        zone: Zone,
+        instance_type: impl Into<String>,
+        mut points: Vec<PricePoint>,
+    ) -> Self {
         points.sort_by_key(|point| point.at);
         points.reverse();
         points.dedup_by_key(|point| point.at);
@@ -57,19 +62,34 @@ impl PriceHistory {
     /// point is left out.
     pub fn held(&self, from: Timestamp, to: Timestamp) -> Vec<(UsdPerHour, f64)> {
         let ends = self.points.iter().skip(1).map(|point| point.at).chain([to]);
-        let spans = self.points.iter().zip(ends).map(|(point, end)| (point.price, point.at.max(from), end.min(to)));
-        spans.filter(|(_, begin, end)| begin < end).map(|(price, begin, end)| (price, end.duration_since(begin).as_secs_f64())).collect()
+        let spans = self
+            .points
+            .iter()
+            .zip(ends)
+            .map(|(point, end)| (point.price, point.at.max(from), end.min(to)));
+        spans
+            .filter(|(_, begin, end)| begin < end)
+            .map(|(price, begin, end)| (price, end.duration_since(begin).as_secs_f64()))
+            .collect()
     }
 
     /// The prices from a moment on, each with its duration in whole milliseconds; they sum to
     /// `length`. The newest price continues. `None`: the price at that moment is unknown.
     pub fn steps(&self, from: Timestamp, length: Duration) -> Option<Vec<(UsdPerHour, Duration)>> {
         self.at(from)?;
-        let millis = |duration: Duration| Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+        let millis = |duration: Duration| {
+            Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+        };
         let length = millis(length);
-        let begins: Vec<Duration> = self.points.iter().map(|point| millis(elapsed(from, point.at)).min(length)).collect();
+        let begins: Vec<Duration> =
+            self.points.iter().map(|point| millis(elapsed(from, point.at)).min(length)).collect();
         let ends = begins.iter().skip(1).copied().chain([length]);
-        let steps = self.points.iter().zip(&begins).zip(ends).map(|((point, begin), end)| (point.price, end.saturating_sub(*begin)));
+        let steps = self
+            .points
+            .iter()
+            .zip(&begins)
+            .zip(ends)
+            .map(|((point, begin), end)| (point.price, end.saturating_sub(*begin)));
         Some(steps.filter(|(_, held)| !held.is_zero()).collect())
     }
 
@@ -78,7 +98,8 @@ impl PriceHistory {
     pub fn quantile(&self, percentile: f64, from: Timestamp, to: Timestamp) -> Option<UsdPerHour> {
         let mut held = self.held(from, to);
         held.sort_by_key(|(price, _)| *price);
-        let wanted = held.iter().map(|(_, secs)| secs).sum::<f64>() * (percentile / 100.0).clamp(0.0, 1.0);
+        let wanted =
+            held.iter().map(|(_, secs)| secs).sum::<f64>() * (percentile / 100.0).clamp(0.0, 1.0);
         let mut passed = 0.0;
         for (price, secs) in &held {
             passed += secs;
@@ -102,21 +123,34 @@ impl PriceHistory {
         let held = self.held(from, to);
         let total: f64 = held.iter().map(|(_, secs)| secs).sum();
         // `sum()` of an empty iterator is -0.0, which would show; `fold` starts at 0.
-        let above = held.iter().filter(|(price, _)| *price > bid).fold(0.0, |above, (_, secs)| above + secs);
+        let above = held
+            .iter()
+            .filter(|(price, _)| *price > bid)
+            .fold(0.0, |above, (_, secs)| above + secs);
         (total > 0.0).then(|| above / total)
     }
 
     /// When the price first exceeds a bid between two moments: EC2 then interrupts a machine with
     /// that bid. Time before the first point is left out.
-    pub fn first_above(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> Option<Timestamp> {
+    pub fn first_above(
+        &self,
+        bid: UsdPerHour,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Option<Timestamp> {
         let ends = self.points.iter().skip(1).map(|point| point.at).chain([to]);
-        let above = self.points.iter().zip(ends).find(|(point, end)| point.price > bid && *end > from && point.at < to);
+        let above = self
+            .points
+            .iter()
+            .zip(ends)
+            .find(|(point, end)| point.price > bid && *end > from && point.at < to);
         above.map(|(point, _)| point.at.max(from))
     }
 
     /// How often the price rose above a bid in that time.
     pub fn crossings(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> usize {
-        let prices: Vec<UsdPerHour> = self.held(from, to).into_iter().map(|(price, _)| price).collect();
+        let prices: Vec<UsdPerHour> =
+            self.held(from, to).into_iter().map(|(price, _)| price).collect();
         prices.windows(2).filter(|pair| pair[0] <= bid && pair[1] > bid).count()
     }
 }
@@ -134,7 +168,8 @@ mod tests {
     }
 
     fn series() -> PriceHistory {
-        let points = [(50, "3"), (0, "1"), (90, "2")].map(|(secs, dollars)| PricePoint { at: at(secs), price: price(dollars) });
+        let points = [(50, "3"), (0, "1"), (90, "2")]
+            .map(|(secs, dollars)| PricePoint { at: at(secs), price: price(dollars) });
         PriceHistory::new(Region::new("r"), Zone::new("z"), "t", points.to_vec())
     }
 
@@ -144,27 +179,44 @@ mod tests {
         assert_eq!(series.at(at(49)), Some(price("1")));
         assert_eq!(series.at(at(50)), Some(price("3")));
         assert_eq!(series.at(at(1000)), Some(price("2")));
-        assert_eq!(series.held(at(40), at(100)), [(price("1"), 10.0), (price("3"), 40.0), (price("2"), 10.0)]);
+        assert_eq!(
+            series.held(at(40), at(100)),
+            [(price("1"), 10.0), (price("3"), 40.0), (price("2"), 10.0)]
+        );
     }
 
     #[test]
     fn steps_are_the_whole_length_and_the_newest_price_holds_on() {
         let (series, secs) = (series(), Duration::from_secs);
         let half = at(40) + Duration::from_millis(500);
-        let steps = [(price("1"), Duration::from_millis(9500)), (price("3"), secs(40)), (price("2"), Duration::from_millis(30_500))];
+        let steps = [
+            (price("1"), Duration::from_millis(9500)),
+            (price("3"), secs(40)),
+            (price("2"), Duration::from_millis(30_500)),
+        ];
         assert_eq!(series.steps(half, secs(80)), Some(steps.to_vec()));
         assert_eq!(series.steps(at(50), secs(10)), Some(vec![(price("3"), secs(10))]));
         assert_eq!(series.steps(at(500), secs(10)), Some(vec![(price("2"), secs(10))]));
         let before = Timestamp::UNIX_EPOCH - secs(1);
-        assert_eq!(series.steps(before, secs(10)), None, "what held before the first point is not known");
+        assert_eq!(
+            series.steps(before, secs(10)),
+            None,
+            "what held before the first point is not known"
+        );
     }
 
     #[test]
     fn quantiles_are_weighted_by_time() {
         let series = series();
         // 50 s at 1, 10 s at 2, 40 s at 3.
-        for (percentile, dollars) in [(0.0, "1"), (50.0, "1"), (51.0, "2"), (60.0, "2"), (61.0, "3"), (100.0, "3")] {
-            assert_eq!(series.quantile(percentile, at(0), at(100)), Some(price(dollars)), "p{percentile}");
+        for (percentile, dollars) in
+            [(0.0, "1"), (50.0, "1"), (51.0, "2"), (60.0, "2"), (61.0, "3"), (100.0, "3")]
+        {
+            assert_eq!(
+                series.quantile(percentile, at(0), at(100)),
+                Some(price(dollars)),
+                "p{percentile}"
+            );
         }
         assert_eq!(series.quantile(50.0, at(0), at(0)), None);
         assert_eq!(series.share_above(price("2"), at(0), at(100)), Some(0.4));

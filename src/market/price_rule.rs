@@ -25,9 +25,13 @@ pub enum PriceRule {
 /// Why a text is not a price rule. The message teaches the syntax.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PriceRuleError {
-    #[error("`{text}` is not a price, write 0.65, \"80% of on-demand\", \"p95 of 14d\" or \"auto\"")]
+    #[error(
+        "`{text}` is not a price, write 0.65, \"80% of on-demand\", \"p95 of 14d\" or \"auto\""
+    )]
     Unknown { text: String },
-    #[error("`{text}` looks back further than EC2 keeps prices, which is 90 days: write \"p95 of 90d\" at most")]
+    #[error(
+        "`{text}` looks back further than EC2 keeps prices, which is 90 days: write \"p95 of 90d\" at most"
+    )]
     TooFar { text: String },
 }
 
@@ -50,7 +54,9 @@ impl FromStr for PriceRule {
     /// Syntax for people. A record of an older version may look back further (`of_record`).
     fn from_str(text: &str) -> Result<Self, PriceRuleError> {
         match PriceRule::of_record(text)? {
-            PriceRule::Quantile { window, .. } if window > KEPT => Err(PriceRuleError::TooFar { text: text.to_owned() }),
+            PriceRule::Quantile { window, .. } if window > KEPT => {
+                Err(PriceRuleError::TooFar { text: text.to_owned() })
+            }
             rule => Ok(rule),
         }
     }
@@ -65,14 +71,21 @@ impl PriceRule {
         }
         if let Some((percent, rest)) = text_trimmed.split_once('%') {
             let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
-            let sane = percent > 0.0 && percent <= 1000.0 && matches!(rest.trim(), "of on-demand" | "");
+            let sane =
+                percent > 0.0 && percent <= 1000.0 && matches!(rest.trim(), "of on-demand" | "");
             return if sane { Ok(PriceRule::PercentOfOnDemand(percent)) } else { Err(wrong()) };
         }
-        if let Some((percentile, window)) = text_trimmed.strip_prefix('p').and_then(|rest| rest.split_once(" of ")) {
+        if let Some((percentile, window)) =
+            text_trimmed.strip_prefix('p').and_then(|rest| rest.split_once(" of "))
+        {
             let percentile: f64 = percentile.trim().parse().map_err(|_| wrong())?;
             let window: Span = window.parse().map_err(|_| wrong())?;
             let sane = (0.0..=100.0).contains(&percentile) && window > Span::ZERO;
-            return if sane { Ok(PriceRule::Quantile { percentile, window }) } else { Err(wrong()) };
+            return if sane {
+                Ok(PriceRule::Quantile { percentile, window })
+            } else {
+                Err(wrong())
+            };
         }
         let price: Usd = text_trimmed.parse().map_err(|_| wrong())?;
         if price > Usd::ZERO { Ok(PriceRule::Fixed(price)) } else { Err(wrong()) }
@@ -105,7 +118,9 @@ impl<'de> Deserialize<'de> for PriceRule {
         impl serde::de::Visitor<'_> for Visitor {
             type Value = PriceRule;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a price per hour: 0.65, \"80% of on-demand\", \"p95 of 14d\" or \"auto\"")
+                f.write_str(
+                    "a price per hour: 0.65, \"80% of on-demand\", \"p95 of 14d\" or \"auto\"",
+                )
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<PriceRule, E> {
                 PriceRule::of_record(text).map_err(E::custom)
@@ -133,8 +148,21 @@ mod tests {
         assert_eq!("auto".parse(), Ok(PriceRule::Auto));
         assert_eq!("0.65".parse(), Ok(PriceRule::Fixed(Usd::from_micros(650_000))));
         assert_eq!("80% of on-demand".parse(), Ok(PriceRule::PercentOfOnDemand(80.0)));
-        assert_eq!("p95 of 14d".parse(), Ok(PriceRule::Quantile { percentile: 95.0, window: Span::from_secs(14 * 86_400) }));
-        for wrong in ["", "cheap", "-1", "0", "p101 of 1d", "p95 of 0s", "p95 of 91d", "0% of on-demand", "80% of spot"] {
+        assert_eq!(
+            "p95 of 14d".parse(),
+            Ok(PriceRule::Quantile { percentile: 95.0, window: Span::from_secs(14 * 86_400) })
+        );
+        for wrong in [
+            "",
+            "cheap",
+            "-1",
+            "0",
+            "p101 of 1d",
+            "p95 of 0s",
+            "p95 of 91d",
+            "0% of on-demand",
+            "80% of spot",
+        ] {
             assert!(wrong.parse::<PriceRule>().is_err(), "{wrong}");
         }
     }

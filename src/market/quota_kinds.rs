@@ -30,7 +30,12 @@ impl QuotaKind {
     }
 }
 
-const fn kind(code: &'static str, name: &'static str, market: Market, families: &'static [&'static str]) -> QuotaKind {
+const fn kind(
+    code: &'static str,
+    name: &'static str,
+    market: Market,
+    families: &'static [&'static str],
+) -> QuotaKind {
     QuotaKind { code, name, market, families, gpus: None }
 }
 
@@ -41,13 +46,42 @@ const fn gpus(word: &'static str, kind: QuotaKind) -> QuotaKind {
 /// The quotas for our machines. On spot, each generation of P has its own quota. AWS's page has
 /// none for P6, and the caller reports such a type ([`uncounted`]).
 pub const QUOTA_KINDS: &[QuotaKind] = &[
-    gpus("G and VT", kind("L-DB2E81BA", "Running On-Demand G and VT instances", Market::OnDemand, &["g", "gr", "vt"])),
+    gpus(
+        "G and VT",
+        kind(
+            "L-DB2E81BA",
+            "Running On-Demand G and VT instances",
+            Market::OnDemand,
+            &["g", "gr", "vt"],
+        ),
+    ),
     gpus("P", kind("L-417A185B", "Running On-Demand P instances", Market::OnDemand, &["p"])),
-    kind("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Market::OnDemand, STANDARD),
-    gpus("G and VT", kind("L-3819A6DF", "All G and VT Spot Instance Requests", Market::Spot, &["g", "gr", "vt"])),
-    gpus("P2 to P4", kind("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", Market::Spot, &["p2", "p3", "p4"])),
+    kind(
+        "L-1216C47A",
+        "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+        Market::OnDemand,
+        STANDARD,
+    ),
+    gpus(
+        "G and VT",
+        kind("L-3819A6DF", "All G and VT Spot Instance Requests", Market::Spot, &["g", "gr", "vt"]),
+    ),
+    gpus(
+        "P2 to P4",
+        kind(
+            "L-7212CCBC",
+            "All P4, P3 and P2 Spot Instance Requests",
+            Market::Spot,
+            &["p2", "p3", "p4"],
+        ),
+    ),
     gpus("P5", kind("L-C4BD4855", "All P5 Spot Instance Requests", Market::Spot, &["p5"])),
-    kind("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", Market::Spot, STANDARD),
+    kind(
+        "L-34B43A08",
+        "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
+        Market::Spot,
+        STANDARD,
+    ),
     kind("L-7295265B", "Running On-Demand X instances", Market::OnDemand, &["x"]),
     kind("L-74FC7D96", "Running On-Demand F instances", Market::OnDemand, &["f"]),
     kind("L-1945791B", "Running On-Demand Inf instances", Market::OnDemand, &["inf"]),
@@ -84,14 +118,24 @@ pub fn uncounted(offer: &Offer) -> Option<String> {
 
 /// Families of the shipped catalogue without a row on a market: `p6`.
 pub fn uncounted_families(market: Market) -> BTreeSet<&'static str> {
-    let uncounted = Catalog::shipped().types().iter().map(|kind| kind.name.as_str()).filter(|name| !is_counted(name, market));
+    let uncounted = Catalog::shipped()
+        .types()
+        .iter()
+        .map(|kind| kind.name.as_str())
+        .filter(|name| !is_counted(name, market));
     uncounted.filter_map(|name| name.split(['.', '-']).next()).collect()
 }
 
 /// Whether both offers share a quota. A family without a row is treated as its own quota.
 pub fn share_a_quota(one: &Offer, other: &Offer) -> bool {
-    let both = |kind: &QuotaKind| kind.market == one.market && kind.counts(&one.instance_type) && kind.counts(&other.instance_type);
-    one.region == other.region && one.market == other.market && (one.family() == other.family() || QUOTA_KINDS.iter().any(both))
+    let both = |kind: &QuotaKind| {
+        kind.market == one.market
+            && kind.counts(&one.instance_type)
+            && kind.counts(&other.instance_type)
+    };
+    one.region == other.region
+        && one.market == other.market
+        && (one.family() == other.family() || QUOTA_KINDS.iter().any(both))
 }
 
 #[cfg(test)]
@@ -121,12 +165,24 @@ mod tests {
     fn every_type_that_ships_is_counted_on_both_markets_or_said_not_to_be() {
         for market in [Market::Spot, Market::OnDemand] {
             for kind in Catalog::shipped().types() {
-                let rows = QUOTA_KINDS.iter().filter(|row| row.market == market && row.counts(&kind.name)).count();
+                let rows = QUOTA_KINDS
+                    .iter()
+                    .filter(|row| row.market == market && row.counts(&kind.name))
+                    .count();
                 let said = uncounted(&offer(Cloud::Aws, &kind.name, market));
-                assert_eq!((rows, said.is_some()), if said.is_none() { (1, false) } else { (0, true) }, "{} {market}", kind.name);
+                assert_eq!(
+                    (rows, said.is_some()),
+                    if said.is_none() { (1, false) } else { (0, true) },
+                    "{} {market}",
+                    kind.name
+                );
             }
         }
-        assert_eq!(uncounted_families(Market::Spot), BTreeSet::from(["p6"]), "AWS's page names no spot quota of P6");
+        assert_eq!(
+            uncounted_families(Market::Spot),
+            BTreeSet::from(["p6"]),
+            "AWS's page names no spot quota of P6"
+        );
         assert_eq!(uncounted_families(Market::OnDemand), BTreeSet::new());
     }
 
@@ -140,16 +196,31 @@ mod tests {
 
     #[test]
     fn no_type_is_counted_twice_and_only_what_is_bought_is_said_to_be_uncounted() {
-        for name in
-            ["x2gd.xlarge", "f2.6xlarge", "inf2.xlarge", "trn1.2xlarge", "dl1.24xlarge", "i4i.large", "im4gn.large", "m5.large", "vt1.3xlarge"]
-        {
+        for name in [
+            "x2gd.xlarge",
+            "f2.6xlarge",
+            "inf2.xlarge",
+            "trn1.2xlarge",
+            "dl1.24xlarge",
+            "i4i.large",
+            "im4gn.large",
+            "m5.large",
+            "vt1.3xlarge",
+        ] {
             for market in [Market::Spot, Market::OnDemand] {
-                let rows = QUOTA_KINDS.iter().filter(|row| row.market == market && row.counts(name)).count();
+                let rows = QUOTA_KINDS
+                    .iter()
+                    .filter(|row| row.market == market && row.counts(name))
+                    .count();
                 assert_eq!(rows, 1, "{name} {market}");
             }
         }
-        let said = uncounted(&offer(Cloud::Aws, "p6-b200.48xlarge", Market::Spot)).expect("nothing counts it");
-        assert!(said.starts_with("no quota that this version knows counts p6-b200.48xlarge, spot: "), "{said}");
+        let said = uncounted(&offer(Cloud::Aws, "p6-b200.48xlarge", Market::Spot))
+            .expect("nothing counts it");
+        assert!(
+            said.starts_with("no quota that this version knows counts p6-b200.48xlarge, spot: "),
+            "{said}"
+        );
         assert_eq!(uncounted(&offer(Cloud::Local, "workstation", Market::OnDemand)), None);
     }
 }

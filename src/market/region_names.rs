@@ -63,24 +63,37 @@ pub fn nearest_regions(name: &str) -> Option<Vec<&'static str>> {
 fn that_begin_alike(name: &str) -> Vec<&'static str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(['-', '_', ' '], "");
     let wanted = plain(name);
-    let likeness = |known: &str| plain(known).chars().zip(wanted.chars()).take_while(|(a, b)| a == b).count();
+    let likeness =
+        |known: &str| plain(known).chars().zip(wanted.chars()).take_while(|(a, b)| a == b).count();
     let best = REGIONS.iter().map(|known| likeness(known)).max().unwrap_or(0);
     // The first two letters are a part of the world.
-    if best < 2 { Vec::new() } else { REGIONS.iter().copied().filter(|known| likeness(known) == best).take(NEAR_MAX).collect() }
+    if best < 2 {
+        Vec::new()
+    } else {
+        REGIONS.iter().copied().filter(|known| likeness(known) == best).take(NEAR_MAX).collect()
+    }
 }
 
 /// The first word that looks like a region but is unknown to this version.
 pub fn unknown_region(text: &str) -> Option<&str> {
-    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').find(|word| looks_like_one(word) && nearest_regions(word).is_some())
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-')
+        .find(|word| looks_like_one(word) && nearest_regions(word).is_some())
 }
 
 /// `us-east-9`: a part of the world of two to four letters, a word or two, a number.
 fn looks_like_one(word: &str) -> bool {
     let parts: Vec<&str> = word.split('-').collect();
-    let letters = |part: &&str| !part.is_empty() && part.chars().all(|letter| letter.is_ascii_lowercase());
+    let letters =
+        |part: &&str| !part.is_empty() && part.chars().all(|letter| letter.is_ascii_lowercase());
     let [world, words @ .., number] = parts.as_slice() else { return false };
-    let is_number = !number.is_empty() && number.len() <= 2 && number.chars().all(|digit| digit.is_ascii_digit());
-    (2..=4).contains(&world.len()) && letters(world) && (1..=2).contains(&words.len()) && words.iter().all(letters) && is_number
+    let is_number = !number.is_empty()
+        && number.len() <= 2
+        && number.chars().all(|digit| digit.is_ascii_digit());
+    (2..=4).contains(&world.len())
+        && letters(world)
+        && (1..=2).contains(&words.len())
+        && words.iter().all(letters)
+        && is_number
 }
 
 #[cfg(test)]
@@ -103,7 +116,13 @@ mod tests {
     fn a_region_is_found_in_a_sentence() {
         let text = "no answer to list the instance types of us-east-9: dns error";
         assert_eq!(unknown_region(text), Some("us-east-9"));
-        for text in ["no answer from us-gov-west-1", "job train-a-1 of a-b-c", "g5-xlarge i-0123-4", "lamplighter-us-east-1", ""] {
+        for text in [
+            "no answer from us-gov-west-1",
+            "job train-a-1 of a-b-c",
+            "g5-xlarge i-0123-4",
+            "lamplighter-us-east-1",
+            "",
+        ] {
             assert_eq!(unknown_region(text), None, "{text}");
         }
     }

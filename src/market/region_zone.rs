@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// The cloud that sells the machine. `Local` is this workstation, which is free unless a price is
 /// set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cloud {
     #[default]

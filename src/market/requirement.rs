@@ -17,7 +17,9 @@ pub struct GpuRequirement {
 
 /// Why a text is not a GPU requirement. The message teaches the syntax.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a GPU requirement, write \"A10G:1\", \"H100:8\", \"at least 24GiB\", \"2 x 24GiB\" or \"none\"")]
+#[error(
+    "`{text}` is not a GPU requirement, write \"A10G:1\", \"H100:8\", \"at least 24GiB\", \"2 x 24GiB\" or \"none\""
+)]
 pub struct RequirementError {
     text: String,
 }
@@ -39,9 +41,13 @@ impl GpuRequirement {
 
 /// See [`GpuRequirement::is_model`].
 pub(super) fn is_gpu_model(wanted: &str, name: &str) -> bool {
-    let parts = |text: &str| -> Vec<String> { text.split([' ', '-', '_']).map(str::to_ascii_lowercase).collect() };
+    let parts = |text: &str| -> Vec<String> {
+        text.split([' ', '-', '_']).map(str::to_ascii_lowercase).collect()
+    };
     let has = parts(name);
-    let in_a_row = |part: &String| (0..has.len()).any(|from| (from..has.len()).any(|to| has[from..=to].concat() == *part));
+    let in_a_row = |part: &String| {
+        (0..has.len()).any(|from| (from..has.len()).any(|to| has[from..=to].concat() == *part))
+    };
     parts(wanted).iter().all(in_a_row)
 }
 
@@ -59,25 +65,26 @@ impl FromStr for GpuRequirement {
             None => (1, text_trimmed),
         };
         let memory = rest.strip_prefix("at least ").unwrap_or(rest).trim();
-        let required = if let Some(gib) = memory.strip_suffix("GiB").or_else(|| memory.strip_suffix("GB")) {
-            let gib: f64 = gib.trim().parse().map_err(|_| wrong())?;
-            if !(gib > 0.0 && gib < 4096.0) {
-                return Err(wrong());
-            }
-            GpuRequirement { count, model: None, memory_mib_min: Some((gib * 1024.0) as u64) }
-        } else {
-            let (model, count) = match rest.split_once(':') {
-                Some((model, count)) => (model, count.trim().parse().map_err(|_| wrong())?),
-                None => (rest, count),
+        let required =
+            if let Some(gib) = memory.strip_suffix("GiB").or_else(|| memory.strip_suffix("GB")) {
+                let gib: f64 = gib.trim().parse().map_err(|_| wrong())?;
+                if !(gib > 0.0 && gib < 4096.0) {
+                    return Err(wrong());
+                }
+                GpuRequirement { count, model: None, memory_mib_min: Some((gib * 1024.0) as u64) }
+            } else {
+                let (model, count) = match rest.split_once(':') {
+                    Some((model, count)) => (model, count.trim().parse().map_err(|_| wrong())?),
+                    None => (rest, count),
+                };
+                let plain = !model.is_empty()
+                    && model.chars().next().is_some_and(char::is_alphabetic)
+                    && model.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+                if !plain {
+                    return Err(wrong());
+                }
+                GpuRequirement { count, model: Some(model.to_owned()), memory_mib_min: None }
             };
-            let plain = !model.is_empty()
-                && model.chars().next().is_some_and(char::is_alphabetic)
-                && model.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-            if !plain {
-                return Err(wrong());
-            }
-            GpuRequirement { count, model: Some(model.to_owned()), memory_mib_min: None }
-        };
         if required.count == 0 || required.count > GPUS_MAX { Err(wrong()) } else { Ok(required) }
     }
 }
@@ -112,14 +119,21 @@ mod tests {
 
     #[test]
     fn requirements_read_as_people_write_them() {
-        let model = |model: &str, count| GpuRequirement { count, model: Some(model.to_owned()), memory_mib_min: None };
+        let model = |model: &str, count| GpuRequirement {
+            count,
+            model: Some(model.to_owned()),
+            memory_mib_min: None,
+        };
         assert_eq!("A10G:1".parse(), Ok(model("A10G", 1)));
         assert_eq!("H100".parse(), Ok(model("H100", 1)));
         assert_eq!("8 x H100".parse(), Ok(model("H100", 8)));
         assert_eq!("none".parse(), Ok(GpuRequirement::NONE));
         let memory = GpuRequirement { count: 2, model: None, memory_mib_min: Some(24 * 1024) };
         assert_eq!("2 x 24GiB".parse(), Ok(memory));
-        assert_eq!("at least 24GiB".parse::<GpuRequirement>().unwrap().memory_mib_min, Some(24 * 1024));
+        assert_eq!(
+            "at least 24GiB".parse::<GpuRequirement>().unwrap().memory_mib_min,
+            Some(24 * 1024)
+        );
         for wrong in ["", ":", "A10G:", "A10G:0", "24", "-1 x 8GiB", "1000 x H100", "a b c"] {
             assert!(wrong.parse::<GpuRequirement>().is_err(), "{wrong}");
         }

@@ -27,7 +27,8 @@ pub enum SpanError {
 /// Ten years: a longer span is probably a typing error, and sums stay far from overflow.
 const SECS_MAX: f64 = 10.0 * 366.0 * 86_400.0;
 
-const UNITS: [(&str, f64); 6] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0), ("w", 604_800.0)];
+const UNITS: [(&str, f64); 6] =
+    [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0), ("w", 604_800.0)];
 
 impl Span {
     pub const ZERO: Span = Span(Duration::ZERO);
@@ -74,7 +75,8 @@ impl FromStr for Span {
             let number: f64 = rest[..digits].parse().map_err(|_| syntax())?;
             rest = &rest[digits..];
             let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-            let (unit, factor) = UNITS.iter().find(|(unit, _)| *unit == &rest[..letters]).ok_or_else(syntax)?;
+            let (unit, factor) =
+                UNITS.iter().find(|(unit, _)| *unit == &rest[..letters]).ok_or_else(syntax)?;
             // A repeated unit, as in `5m5m`, is a paste error.
             if said.contains(unit) {
                 return Err(syntax());
@@ -102,8 +104,16 @@ impl fmt::Display for Span {
                 millis => write!(f, "{total}.{}s", millis / 100),
             };
         }
-        let parts = [(total / 86_400, "d"), (total / 3600 % 24, "h"), (total / 60 % 60, "m"), (total % 60, "s")];
-        let first = parts.iter().position(|(n, _)| *n > 0).expect("total is at least 60, so some part is not zero");
+        let parts = [
+            (total / 86_400, "d"),
+            (total / 3600 % 24, "h"),
+            (total / 60 % 60, "m"),
+            (total % 60, "s"),
+        ];
+        let first = parts
+            .iter()
+            .position(|(n, _)| *n > 0)
+            .expect("total is at least 60, so some part is not zero");
         write!(f, "{}{}", parts[first].0, parts[first].1)?;
         match parts.get(first + 1) {
             Some((n, unit)) if *n > 0 => write!(f, " {n}{unit}"),
@@ -138,7 +148,9 @@ impl<'de> Deserialize<'de> for Span {
         impl serde::de::Visitor<'_> for Visitor {
             type Value = Span;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a length of time with its unit, like \"30s\", \"5m\", \"2h\" or \"1h30m\"")
+                f.write_str(
+                    "a length of time with its unit, like \"30s\", \"5m\", \"2h\" or \"1h30m\"",
+                )
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Span, E> {
                 text.parse().map_err(E::custom)
@@ -165,7 +177,15 @@ mod tests {
 
     #[test]
     fn spans_read_as_people_write_them() {
-        for (text, secs) in [("30s", 30), ("5m", 300), ("2h", 7200), ("3d", 259_200), ("1w", 604_800), ("1h30m", 5400), ("1h 30m", 5400)] {
+        for (text, secs) in [
+            ("30s", 30),
+            ("5m", 300),
+            ("2h", 7200),
+            ("3d", 259_200),
+            ("1w", 604_800),
+            ("1h30m", 5400),
+            ("1h 30m", 5400),
+        ] {
             assert_eq!(text.parse::<Span>(), Ok(Span::from_secs(secs)), "{text}");
         }
         assert_eq!("1.5h".parse::<Span>(), Ok(Span::from_secs(5400)));

@@ -33,8 +33,11 @@ impl Speeds {
     pub fn said(&self, offer: &Offer) -> Option<f64> {
         let of_type = self.0.get(&offer.instance_type);
         let model = offer.gpu_model.as_deref();
-        let models = self.0.iter().filter(|(name, _)| model.is_some_and(|model| is_gpu_model(name, model)));
-        of_type.or_else(|| models.max_by_key(|(name, _)| name.len()).map(|(_, speed)| speed)).copied()
+        let models =
+            self.0.iter().filter(|(name, _)| model.is_some_and(|model| is_gpu_model(name, model)));
+        of_type
+            .or_else(|| models.max_by_key(|(name, _)| name.len()).map(|(_, speed)| speed))
+            .copied()
     }
 
     pub fn of(&self, offer: &Offer) -> f64 {
@@ -72,7 +75,13 @@ mod tests {
 
     #[test]
     fn a_type_goes_before_a_model_and_the_longer_model_before_the_shorter() {
-        let said = [("A10G", 1.0), ("A100", 2.5), ("A100-80GB", 2.75), ("g5.12xlarge", 3.5), ("c7i.large", 0.5)];
+        let said = [
+            ("A10G", 1.0),
+            ("A100", 2.5),
+            ("A100-80GB", 2.75),
+            ("g5.12xlarge", 3.5),
+            ("c7i.large", 0.5),
+        ];
         let speeds = Speeds::new(said.map(|(name, speed)| (name.to_owned(), speed)).into());
         for (kind, model, speed) in [
             ("g5.xlarge", Some("A10G"), Some(1.0)),

@@ -8,7 +8,8 @@ pub(crate) const NEAR_MAX: usize = 3;
 /// The closest names in order; none if all differ in more than a quarter of their letters.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = name.to_ascii_lowercase();
-    let mut near: Vec<(usize, &str)> = known.map(|known| (distance(&wanted, &known.to_ascii_lowercase()), known)).collect();
+    let mut near: Vec<(usize, &str)> =
+        known.map(|known| (distance(&wanted, &known.to_ascii_lowercase()), known)).collect();
     let best = near.iter().map(|(far, _)| *far).min().unwrap_or(usize::MAX);
     if best > wanted.chars().count().div_ceil(4) {
         return Vec::new();
@@ -55,7 +56,10 @@ mod tests {
         assert_eq!(meant("MI300X"), [""; 0]);
         let types = ["g5.xlarge", "g5.2xlarge", "g6.xlarge", "p4d.24xlarge"];
         assert_eq!(nearest("g5.xlrge", types.into_iter()), ["g5.xlarge"]);
-        assert_eq!(did_you_mean("g5.xlrge", types.into_iter()).as_deref(), Some("did you mean g5.xlarge?"));
+        assert_eq!(
+            did_you_mean("g5.xlrge", types.into_iter()).as_deref(),
+            Some("did you mean g5.xlarge?")
+        );
         assert_eq!(did_you_mean("t9.huge", types.into_iter()), None);
         assert_eq!(nearest("x", std::iter::empty()), [""; 0]);
     }

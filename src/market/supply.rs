@@ -41,7 +41,9 @@ pub struct Quota {
 impl Quota {
     /// Whether it counts an offer.
     pub fn covers(&self, offer: &Offer) -> bool {
-        self.region == offer.region && self.market == offer.market && is_of_any(&offer.instance_type, &self.families)
+        self.region == offer.region
+            && self.market == offer.market
+            && is_of_any(&offer.instance_type, &self.families)
     }
 
     pub fn vcpus_left(&self) -> u32 {
@@ -57,8 +59,11 @@ pub fn is_of_any(instance_type: &str, families: &[impl AsRef<str>]) -> bool {
 /// `g5.xlarge` is in `g` and `g5`; `gr6.4xlarge` is in `gr` but not `g`; `p5en.48xlarge` is in
 /// `p5`.
 fn is_of_family(instance_type: &str, family: &str) -> bool {
-    let letters = instance_type.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(instance_type.len());
-    let digits = instance_type[letters..].find(|letter: char| !letter.is_ascii_digit()).unwrap_or(0);
+    let letters = instance_type
+        .find(|letter: char| !letter.is_ascii_alphabetic())
+        .unwrap_or(instance_type.len());
+    let digits =
+        instance_type[letters..].find(|letter: char| !letter.is_ascii_digit()).unwrap_or(0);
     family == &instance_type[..letters] || family == &instance_type[..letters + digits]
 }
 
@@ -70,11 +75,15 @@ impl Supply {
         self.quotas.extend(other.quotas);
         self.refused.extend(other.refused);
         self.unpriced.extend(other.unpriced);
-        self.notes.extend(other.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
+        self.notes.extend(
+            other.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>(),
+        );
     }
 
     pub fn history(&self, offer: &Offer) -> Option<&PriceHistory> {
-        self.histories.iter().find(|history| history.zone == offer.zone && history.instance_type == offer.instance_type)
+        self.histories.iter().find(|history| {
+            history.zone == offer.zone && history.instance_type == offer.instance_type
+        })
     }
 
     pub fn quota(&self, offer: &Offer) -> Option<&Quota> {
@@ -98,7 +107,13 @@ mod tests {
         ] {
             assert!(is_of_family(kind, family), "{kind} {family}");
         }
-        for (family, kind) in [("g", "gr6.4xlarge"), ("p5", "p4d.24xlarge"), ("p", "vt1.3xlarge"), ("m5", "m5dn"), ("x", "")] {
+        for (family, kind) in [
+            ("g", "gr6.4xlarge"),
+            ("p5", "p4d.24xlarge"),
+            ("p", "vt1.3xlarge"),
+            ("m5", "m5dn"),
+            ("x", ""),
+        ] {
             assert_eq!(is_of_family(kind, family), family == "m5", "{kind} {family}");
         }
     }

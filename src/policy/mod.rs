@@ -29,15 +29,19 @@ pub use lifecycle::requests::{EndWish, MoveWish, Wishes};
 pub use lifecycle::stopped_machine::keeps_disk;
 pub use watch::activity_signals::rate as rate_text;
 pub use watch::checkpoint_interval::{
-    Cadence, CadenceCost, CadenceFault, CadenceVerdict, cadence_cost, check_cadence, daly_interval, young_interval,
+    Cadence, CadenceCost, CadenceFault, CadenceVerdict, cadence_cost, check_cadence, daly_interval,
+    young_interval,
 };
 pub use watch::hardware::{HardwareFault, HardwareWatch};
 pub use watch::idle::{IdleRhythm, IdleWatch, YoungWindow, young_window};
 pub use watch::limits::{
-    Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, NEARS as LIMIT_NEARS, judge_limits, limit_level, limit_points,
+    Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, NEARS as LIMIT_NEARS,
+    judge_limits, limit_level, limit_points,
 };
 pub use watch::spot_notice::{NoticeFacts, NoticeStep, Saver, hurries, judge_notice, over_by};
 pub use watch::stall::{StallRhythm, StallWatch};
 pub use watch::supervise::{SERVICE, afterwards, standing, supervise};
-pub use watch::supervise_facts::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact};
+pub use watch::supervise_facts::{
+    Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact,
+};
 pub use watch::verdict::{Standing, WatchAction, WatchVerdict};

@@ -71,7 +71,11 @@ pub trait Cloud: Send + Sync {
     /// The other needs of a launch of this offer: image, network, role. The user data comes later.
     /// Only reads. `None`: nothing more is needed. `NoCapacity`: this offer cannot be launched,
     /// another one may work.
-    async fn prepare(&self, _spec: &Spec, _offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+    async fn prepare(
+        &self,
+        _spec: &Spec,
+        _offer: &Offer,
+    ) -> Result<Option<LaunchRequest>, CloudError> {
         Ok(None)
     }
 
@@ -100,7 +104,8 @@ pub trait Cloud: Send + Sync {
 
     /// Every machine of this owner in a region, also terminated ones while the cloud shows them. An
     /// error means *unknown*.
-    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError>;
+    async fn describe(&self, owner: &str, region: &Region)
+    -> Result<Vec<InstanceView>, CloudError>;
 
     /// Looks for a plan's machine that [`Cloud::describe`] did not show. An error: it may exist but
     /// cannot be read. The cloud removes the tags of a terminated machine, so it is returned with
@@ -114,7 +119,10 @@ pub trait Cloud: Send + Sync {
 
     /// Stops an on-demand machine and keeps its disk.
     async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        Err(CloudError::Unsupported { cloud: machine.cloud.word(), act: "stop a machine and keep its disk" })
+        Err(CloudError::Unsupported {
+            cloud: machine.cloud.word(),
+            act: "stop a machine and keep its disk",
+        })
     }
 
     /// Starts a stopped machine again, with the hard cap of its new attempt.
@@ -126,7 +134,11 @@ pub trait Cloud: Send + Sync {
     async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError>;
 
     /// Raises the hard cap on a machine's run time at the user's request. Never lowers it.
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError>;
+    async fn raise_kill_at(
+        &self,
+        machine: &MachineRef,
+        kill_at: Timestamp,
+    ) -> Result<(), CloudError>;
 
     /// Sets up the alarm that watches the machine from outside (switch C). Idempotent.
     async fn guard(&self, _plan: &Plan, _machine: &MachineRef) -> Result<(), CloudError> {
@@ -152,8 +164,15 @@ pub trait Cloud: Send + Sync {
 
     /// The spot prices of this offer from a moment on, with the price at that moment. The bill uses
     /// them.
-    async fn spot_prices(&self, offer: &Offer, _from: Timestamp) -> Result<PriceHistory, CloudError> {
-        Err(CloudError::Unsupported { cloud: offer.cloud.word(), act: "tell what spot machines cost" })
+    async fn spot_prices(
+        &self,
+        offer: &Offer,
+        _from: Timestamp,
+    ) -> Result<PriceHistory, CloudError> {
+        Err(CloudError::Unsupported {
+            cloud: offer.cloud.word(),
+            act: "tell what spot machines cost",
+        })
     }
 
     /// The attempt is settled: removes what was kept of the ended machine, and its watchers.
@@ -167,13 +186,23 @@ pub trait Cloud: Send + Sync {
     /// The same for the machines of one ended job. Called once per job, so its cost must not grow
     /// with the owner's other resources. It may return more: the caller keeps what belongs to the
     /// job.
-    async fn residue_of(&self, owner: &str, region: &Region, _job: &JobId, _machines: &BTreeSet<String>) -> Result<Vec<Residue>, CloudError> {
+    async fn residue_of(
+        &self,
+        owner: &str,
+        region: &Region,
+        _job: &JobId,
+        _machines: &BTreeSet<String>,
+    ) -> Result<Vec<Residue>, CloudError> {
         self.residue(owner, region).await
     }
 
     /// GPU machines that bill, without tags of this owner or of lamp. Only to show: lamp never
     /// changes them.
-    async fn foreign(&self, _owner: &str, _region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
+    async fn foreign(
+        &self,
+        _owner: &str,
+        _region: &Region,
+    ) -> Result<Vec<ForeignMachine>, CloudError> {
         Ok(Vec::new())
     }
 

@@ -107,7 +107,11 @@ pub trait Files: Send + Sync {
 
     /// Holds the present state of files under other names, in the first of `folders` that allows
     /// it. The caller removes the folder.
-    async fn stage_aside(&self, _files: &[StageFile], _folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+    async fn stage_aside(
+        &self,
+        _files: &[StageFile],
+        _folders: &[PathBuf],
+    ) -> io::Result<Vec<StagedFile>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -139,7 +143,12 @@ pub trait Files: Send + Sync {
     fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()>;
 
     /// The same, without blocking the caller on a large archive.
-    async fn unpack_aside(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
+    async fn unpack_aside(
+        &self,
+        archive: &Path,
+        into: &Path,
+        code: &CodeArchive,
+    ) -> io::Result<()> {
         self.unpack(archive, into, code)
     }
 }

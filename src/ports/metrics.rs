@@ -49,6 +49,11 @@ impl Stat {
 
     #[must_use]
     pub fn and(self, value: f64) -> Self {
-        Stat { count: self.count + 1.0, sum: self.sum + value, least: self.least.min(value), most: self.most.max(value) }
+        Stat {
+            count: self.count + 1.0,
+            sum: self.sum + value,
+            least: self.least.min(value),
+            most: self.most.max(value),
+        }
     }
 }

@@ -36,6 +36,8 @@ pub use notifier::{Notification, Notifier, NotifierError};
 pub use sensors::{Scope, SensorFeed, Sensors};
 pub use service_manager::Service;
 pub use stacks::Stacks;
-pub use store::{Arrival, Created, Lives, OBJECT_BYTES_MAX, ObjectMeta, SignedUrl, Store, StoreError};
+pub use store::{
+    Arrival, Created, Lives, OBJECT_BYTES_MAX, ObjectMeta, SignedUrl, Store, StoreError,
+};
 pub use workload::{Ended, Launch, Signal, Workload, WorkloadError, Workloads};
 pub use workstation::{AgentFile, Agents, AgentsError, Glibc};

@@ -66,7 +66,9 @@ pub enum StoreError {
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The user must sign in again, or for longer.
-    #[error("the credentials end in {left}, and what they sign ends with them: {needed} are needed")]
+    #[error(
+        "the credentials end in {left}, and what they sign ends with them: {needed} are needed"
+    )]
     ShortLived { left: Span, needed: Span },
     /// Only this file, name or object is at fault: the store works, and a retry fails again.
     #[error("cannot {act} `{key}`, now or later")]
@@ -98,7 +100,11 @@ impl StoreError {
     /// A create found an object that a read does not: S3's 409, another write is in progress. Try
     /// again.
     pub fn vanished(key: String) -> Self {
-        StoreError::Unavailable { act: "create", key, cause: "somebody else is writing it, and it is not there yet".into() }
+        StoreError::Unavailable {
+            act: "create",
+            key,
+            cause: "somebody else is writing it, and it is not there yet".into(),
+        }
     }
 }
 
@@ -154,7 +160,9 @@ pub trait Store: Send + Sync {
     async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
         let found = self.get(key).await?;
         match &found {
-            Some(bytes) if bytes.len() as u64 > bytes_max => Err(StoreError::too_large(key, bytes_max)),
+            Some(bytes) if bytes.len() as u64 > bytes_max => {
+                Err(StoreError::too_large(key, bytes_max))
+            }
             _ => Ok(found),
         }
     }
@@ -192,7 +200,12 @@ pub trait Store: Send + Sync {
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError>;
 
     /// Like [`Store::put_file`], and counts the bytes as they arrive, to show progress.
-    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arrival) -> Result<(u64, String), StoreError> {
+    async fn put_file_counted(
+        &self,
+        key: &str,
+        path: &Path,
+        sent: &Arrival,
+    ) -> Result<(u64, String), StoreError> {
         let told = self.put_file(key, path).await?;
         sent.bytes.fetch_add(told.0, Ordering::Relaxed);
         Ok(told)
@@ -212,12 +225,22 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::ShortLived`] when the signing credentials expire too soon.
-    async fn presign_get(&self, _key: &str, _lives: Lives, _endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
+    async fn presign_get(
+        &self,
+        _key: &str,
+        _lives: Lives,
+        _endpoint: Option<&str>,
+    ) -> Result<Option<SignedUrl>, StoreError> {
         Ok(None)
     }
 
     /// Like [`Store::get_file`], and counts the bytes as they arrive, to show progress.
-    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
+    async fn get_file_counted(
+        &self,
+        key: &str,
+        path: &Path,
+        come: &Arc<AtomicU64>,
+    ) -> Result<Option<(u64, String)>, StoreError> {
         let found = self.get_file(key, path).await?;
         come.fetch_add(found.as_ref().map_or(0, |(bytes, _)| *bytes), Ordering::Relaxed);
         Ok(found)
@@ -228,7 +251,11 @@ pub trait Store: Send + Sync {
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
         match self.get(from).await? {
             Some(body) => self.put_durable(to, body).await,
-            None => Err(StoreError::Unavailable { act: "copy", key: from.to_owned(), cause: "it is not there".into() }),
+            None => Err(StoreError::Unavailable {
+                act: "copy",
+                key: from.to_owned(),
+                cause: "it is not there".into(),
+            }),
         }
     }
 

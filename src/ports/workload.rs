@@ -94,7 +94,10 @@ pub trait Workloads: Send + Sync {
     /// The workload that was started with this state folder, running or ended. `None`: none
     /// exists, and this is final. An error that is not
     /// [`WorkloadError::is_final`] means *unknown*: a new start may then be a second one.
-    async fn attach(&self, dir: &std::path::Path) -> Result<Option<Box<dyn Workload>>, WorkloadError>;
+    async fn attach(
+        &self,
+        dir: &std::path::Path,
+    ) -> Result<Option<Box<dyn Workload>>, WorkloadError>;
 }
 
 /// One started workload. Dropping it leaves the workload running.

@@ -1,4 +1,5 @@
-//! The false world: the shipped controller and the shipped agent over false ports, in virtual time. One seed, one world.
+//! The false world: the shipped controller and the shipped agent over false ports, in virtual time.
+//! One seed, one world.
 //!
 //! ```text
 //!   play: seed ──> dice ──> job, habit, faults
@@ -8,10 +9,12 @@
 //!                                                           └──────── world ────────┘
 //!                                              every deed: trace (SHA-256) and invariants
 //! ```
-//! `own` plays a user's job there instead of one of the dice's, on a course of capacity and of prices (`sold`): `lamp simulate`.
+//! `own` plays a user's job there instead of one of the dice's, on a course of capacity and of
+//! prices (`sold`): `lamp simulate`.
 //!
-//! What the false EC2 bills is the truth. Everything here runs on one thread, and nothing here asks a real clock or rolls
-//! real dice: the same seed gives the same trace, byte for byte. Not here: a decision of the product.
+//! What the false EC2 bills is the truth. Everything here runs on one thread, and nothing here asks
+//! a real clock or rolls real dice: the same seed gives the same trace, byte for byte. Not here: a
+//! decision of the product.
 
 pub(crate) mod faults;
 pub(crate) mod kernel;

@@ -51,7 +51,10 @@ use crate::ports::{Clock, Files, Metadata, Meter, Nobody, Power, SensorFeed, Sto
 
 /// The files that `systemd/lamp-deadman.service` reads.
 fn switch_files() -> SwitchFiles {
-    SwitchFiles { deadline: "/etc/lamplighter/deadline".into(), alive: "/run/lamplighter/alive".into() }
+    SwitchFiles {
+        deadline: "/etc/lamplighter/deadline".into(),
+        alive: "/run/lamplighter/alive".into(),
+    }
 }
 
 /// `lamp-agent ARGS`, or `lamp agent ARGS` with `leading = ["agent"]`: the arguments to start this
@@ -67,10 +70,14 @@ pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
             print(concat!("lamp-agent ", env!("CARGO_PKG_VERSION"), "\n"));
             ExitCode::SUCCESS
         }
-        Ok(Call::Holder { dir, machine_pid, environment }) => code(main::main(&dir, machine_pid, environment.as_deref())),
+        Ok(Call::Holder { dir, machine_pid, environment }) => {
+            code(main::main(&dir, machine_pid, environment.as_deref()))
+        }
         Ok(Call::Machine { dir }) => machine_process::main(&dir),
         Ok(Call::Boot(BootSource::Local(dir))) => in_runtime("info", boot_local(dir, leading)),
-        Ok(Call::Boot(BootSource::Machine(then))) => in_runtime("info", boot_machine(then, leading)),
+        Ok(Call::Boot(BootSource::Machine(then))) => {
+            in_runtime("info", boot_machine(then, leading))
+        }
         Ok(Call::Run(call)) => checked(call, |call| in_runtime("warn", run_alone(call, leading))),
         Ok(Call::Watch(call)) => checked(call, |call| in_runtime("info", watch_alone(call))),
         Err(error) => {
@@ -87,7 +94,9 @@ fn checked(call: Alone, go: impl FnOnce(Alone) -> ExitCode) -> ExitCode {
     match then_command::check(command) {
         Ok(()) => go(call),
         Err(problem) => {
-            let meant = cli::then_meant(command).map(|word| format!("did you mean `--then {word}`? ")).unwrap_or_default();
+            let meant = cli::then_meant(command)
+                .map(|word| format!("did you mean `--then {word}`? "))
+                .unwrap_or_default();
             complain(&format!(
                 "error: --then: {problem}; nothing was started\nhint: {meant}It takes `exit`, `poweroff`, or a command for the shell\n"
             ));
@@ -104,7 +113,11 @@ const TAKEN: i32 = 102;
 /// high.
 fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>) -> ExitCode {
     log_to_stderr(log_default);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(64).thread_stack_size(512 * 1024).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(64)
+        .thread_stack_size(512 * 1024)
+        .build();
     let done = match runtime {
         Ok(runtime) => {
             let done = runtime.block_on(work);
@@ -124,9 +137,14 @@ fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>
 }
 
 fn log_to_stderr(default: &str) {
-    let level = process_env::variable("LAMP_LOG").and_then(|level| level.to_str().and_then(|level| level.parse().ok()));
+    let level = process_env::variable("LAMP_LOG")
+        .and_then(|level| level.to_str().and_then(|level| level.parse().ok()));
     let level = level.or_else(|| default.parse().ok()).unwrap_or(tracing::Level::INFO);
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Log).with_target(false).with_ansi(false);
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(|| Log)
+        .with_target(false)
+        .with_ansi(false);
     // It would write its own errors to standard error, and panic if that is closed.
     log.log_internal_errors(false).init();
 }
@@ -148,13 +166,18 @@ impl std::io::Write for Log {
 /// The agent of a machine of the local cloud.
 async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String> {
     let folder = LocalFolder::new(&dir);
-    let record = folder.instance().map_err(|error| format!("{} is not a machine's folder: {error}", dir.display()))?;
-    let machine = folder.machine().map_err(|error| format!("cannot read who the machine is: {error}"))?;
+    let record = folder
+        .instance()
+        .map_err(|error| format!("{} is not a machine's folder: {error}", dir.display()))?;
+    let machine =
+        folder.machine().map_err(|error| format!("cannot read who the machine is: {error}"))?;
     let power: Arc<dyn Power> = Arc::new(LocalPower::new(LocalFolder::new(&dir)));
     let metadata: Arc<dyn Metadata> = Arc::new(LocalMetadata::new(LocalFolder::new(&dir)));
-    let work = local_workdir::claim(&folder, &record).map_err(|error| format!("cannot make the work folder: {error}"))?;
+    let work = local_workdir::claim(&folder, &record)
+        .map_err(|error| format!("cannot make the work folder: {error}"))?;
     let folders = Folders { work, ..boot::folders(&dir, &process_env::cache_folder()) };
-    let (store, own_network) = counted(job_root(&record).await.map_err(|error| with_causes(&error))?);
+    let (store, own_network) =
+        counted(job_root(&record).await.map_err(|error| with_causes(&error))?);
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
         files: Arc::new(LocalFiles),
@@ -162,11 +185,24 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         metadata: Arc::clone(&metadata),
         power: Arc::clone(&power),
         service: Arc::new(Notify),
-        nonce: process_env::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
+        nonce: process_env::nonce(&folders.state.join(boot::NONCE))
+            .map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
-    let program =
-        HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid), environment: folder.environment(&record) };
-    attempt(ports, folders, Arc::from(process::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
+    let program = HolderProgram {
+        exe: exe()?,
+        leading,
+        machine_pid: machine.map(|machine| machine.process.pid),
+        environment: folder.environment(&record),
+    };
+    attempt(
+        ports,
+        folders,
+        Arc::from(process::workloads(program, Home::ProcessGroup)),
+        true,
+        own_network,
+        OnBox::default(),
+    )
+    .await
 }
 
 /// The job root of a local machine. S3 is reached with the workstation's own credential chain,
@@ -179,8 +215,17 @@ async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenE
     }
     let said = record.aws.clone().unwrap_or_default();
     let regions = said.region.into_iter().collect();
-    let settings = AwsSettings { profile: said.profile, regions, endpoint_url: said.endpoint_url, ..AwsSettings::default() };
-    open::open_through(&record.job_root, false, bucket_credentials::access(&AwsSession::new(settings)).await)
+    let settings = AwsSettings {
+        profile: said.profile,
+        regions,
+        endpoint_url: said.endpoint_url,
+        ..AwsSettings::default()
+    };
+    open::open_through(
+        &record.job_root,
+        false,
+        bucket_credentials::access(&AwsSession::new(settings)).await,
+    )
 }
 
 /// Without AWS in this build: only the plainest settings, as for `lamp` itself.
@@ -192,25 +237,35 @@ async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenE
 /// The agent of a launched machine. Metadata gives its identity. `LAMP_JOB_ROOT` in
 /// `/etc/lamplighter/agent.env` (without secrets) gives the job directory.
 async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String> {
-    let text = |name: &str| process_env::variable(name).map(|value| value.to_string_lossy().into_owned());
-    let root = text("LAMP_JOB_ROOT").ok_or("LAMP_JOB_ROOT is not set: a launched machine is told its job root there")?;
-    let imds =
-        Imds::new(text("AWS_EC2_METADATA_SERVICE_ENDPOINT").as_deref()).map_err(|error| format!("cannot ask the metadata service: {error}"))?;
+    let text =
+        |name: &str| process_env::variable(name).map(|value| value.to_string_lossy().into_owned());
+    let root = text("LAMP_JOB_ROOT")
+        .ok_or("LAMP_JOB_ROOT is not set: a launched machine is told its job root there")?;
+    let imds = Imds::new(text("AWS_EC2_METADATA_SERVICE_ENDPOINT").as_deref())
+        .map_err(|error| format!("cannot ask the metadata service: {error}"))?;
     let folders = boot::folders(&process_env::state_folder(), &process_env::cache_folder());
     // The machine may be in another region than the bucket.
     let region = text("LAMP_JOB_ROOT_REGION");
-    let settings: Vec<(&str, &str)> = region.iter().map(|region| ("aws_region", region.as_str())).collect();
-    let (store, credentials) = open::open_with_credentials(&root, &settings, &folders.state.join("uploads")).map_err(|error| with_causes(&error))?;
+    let settings: Vec<(&str, &str)> =
+        region.iter().map(|region| ("aws_region", region.as_str())).collect();
+    let (store, credentials) =
+        open::open_with_credentials(&root, &settings, &folders.state.join("uploads"))
+            .map_err(|error| with_causes(&error))?;
     let (store, own_network) = counted(store);
     // Without credentials or a region, no secret can be read.
     let secrets = credentials.clone().and_then(|credentials| {
         let region = text("LAMP_JOB_ROOT_REGION").or_else(|| text("AWS_REGION"))?;
-        AwsSecrets::new(credentials, &region, text("AWS_ENDPOINT_URL")).map_err(|error| tracing::warn!("no secret can be read: {error}")).ok()
+        AwsSecrets::new(credentials, &region, text("AWS_ENDPOINT_URL"))
+            .map_err(|error| tracing::warn!("no secret can be read: {error}"))
+            .ok()
     });
     let meter = credentials.zip(text("AWS_REGION")).and_then(|(credentials, region)| {
         let endpoint = text("AWS_ENDPOINT_URL_CLOUDWATCH").or_else(|| text("AWS_ENDPOINT_URL"));
         let meter = CloudWatchMeter::new(credentials, &region, endpoint, Arc::clone(&own_network));
-        meter.map(|meter| Arc::new(meter) as Arc<dyn Meter>).map_err(|error| tracing::warn!("no measurements are published: {error}")).ok()
+        meter
+            .map(|meter| Arc::new(meter) as Arc<dyn Meter>)
+            .map_err(|error| tracing::warn!("no measurements are published: {error}"))
+            .ok()
     });
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
@@ -219,7 +274,8 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         metadata: Arc::new(imds),
         power: power(then.clone()),
         service: Arc::new(Notify),
-        nonce: process_env::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
+        nonce: process_env::nonce(&folders.state.join(boot::NONCE))
+            .map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     // Only a machine that lamp may power off gets a switch file.
     let is_ours = then == Then::Poweroff;
@@ -228,7 +284,10 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         switch_files: is_ours.then(switch_files),
         own_machine,
         meter,
-        secrets: Some(OfSecrets { secrets, environment: process_env::state_folder().join(login_environment::FILE) }),
+        secrets: Some(OfSecrets {
+            secrets,
+            environment: process_env::state_folder().join(login_environment::FILE),
+        }),
     };
     // For users who log in there.
     if is_ours {
@@ -237,7 +296,15 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     // The command's environment file, written before each start if there are secrets.
     let environment = Some(process_env::state_folder().join(login_environment::FILE));
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment };
-    attempt(ports, folders, Arc::from(process::workloads(program, Home::Own)), is_ours, own_network, on_box).await
+    attempt(
+        ports,
+        folders,
+        Arc::from(process::workloads(program, Home::Own)),
+        is_ours,
+        own_network,
+        on_box,
+    )
+    .await
 }
 
 /// Only a launched machine has these.
@@ -259,7 +326,8 @@ struct OfSecrets {
 
 /// A reader of the machine's journal needs the whole chain of causes.
 fn with_causes(error: &dyn std::error::Error) -> String {
-    std::iter::successors(error.source(), |cause| cause.source()).fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+    std::iter::successors(error.source(), |cause| cause.source())
+        .fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
 
 async fn attempt(
@@ -274,7 +342,10 @@ async fn attempt(
     let (sensors, _) = sensors()?;
     let wanted = &attempt.resolved.spec.secrets;
     let workloads = match on_box.secrets.filter(|_| !wanted.is_empty()) {
-        Some(of) => Arc::new(SecretWorkloads::new(workloads, wanted.clone(), of.secrets, of.environment)) as Arc<dyn Workloads>,
+        Some(of) => {
+            Arc::new(SecretWorkloads::new(workloads, wanted.clone(), of.secrets, of.environment))
+                as Arc<dyn Workloads>
+        }
         None => workloads,
     };
     let world = World {
@@ -322,9 +393,16 @@ async fn watch_alone(call: Alone) -> Result<i32, String> {
 async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, String> {
     let (mut feed, problem) = sensors()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let work = process_env::current_folder().map_err(|error| format!("cannot tell the current folder: {error}"))?;
+    let work = process_env::current_folder()
+        .map_err(|error| format!("cannot tell the current folder: {error}"))?;
     if call.dry_run {
-        let sample = feed.sample(&crate::ports::Scope { whole_machine: true, workdir: work, ..Default::default() }).await;
+        let sample = feed
+            .sample(&crate::ports::Scope {
+                whole_machine: true,
+                workdir: work,
+                ..Default::default()
+            })
+            .await;
         print(&standalone::describe(&call, sample.as_ref(), problem.get().as_deref()));
         return Ok(0);
     }
@@ -336,27 +414,40 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let power = power(call.then.clone());
     let root = alone_root(&call);
     let mut resolved = standalone::resolved(&call, clock.now(), process_env::random());
-    let named = call.name.as_ref().map(|name| (name, root.join("names").join(JobId::from_name(name, [0; 6]).as_str())));
+    let named = call
+        .name
+        .as_ref()
+        .map(|name| (name, root.join("names").join(JobId::from_name(name, [0; 6]).as_str())));
     let named = match named.map(|(name, file)| (name, process_env::lock(&file), file)) {
         None => None,
         Some((_, Ok(Some(held)), _)) => Some(held),
         Some((name, Ok(None), file)) => {
-            let said = LocalFiles.read(&file).ok().flatten().map_or(String::new(), |said| String::from_utf8_lossy(&said).into_owned());
+            let said = LocalFiles
+                .read(&file)
+                .ok()
+                .flatten()
+                .map_or(String::new(), |said| String::from_utf8_lossy(&said).into_owned());
             complain(&format!("error: {}\n", standalone::taken(name, &said, &root)));
             return Ok(TAKEN);
         }
-        Some((_, Err(error), file)) => return Err(format!("cannot write {}: {error}", file.display())),
+        Some((_, Err(error), file)) => {
+            return Err(format!("cannot write {}: {error}", file.display()));
+        }
     };
     let abandoned = orphaned_run::find(&root, &call.argv, &work, &*workloads, &*clock).await;
     let outbox = alone_outbox(&root, &clock, abandoned.as_ref().unwrap_or(&resolved.job))?;
     // Held until this process ends: other agents see that this run is watched.
-    let _watched =
-        process_env::lock(&orphaned_run::lock(&outbox.state)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
+    let _watched = process_env::lock(&orphaned_run::lock(&outbox.state))
+        .map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
     if let Some(job) = abandoned {
-        complain(&format!("lamp-agent: `{job}` still runs, and the agent that watched it is gone: watching it again\n"));
+        complain(&format!(
+            "lamp-agent: `{job}` still runs, and the agent that watched it is gone: watching it again\n"
+        ));
         resolved.job = job;
     } else {
-        standalone::record(&outbox, &resolved).await.map_err(|error| format!("cannot write the run's records below {}: {error}", root.display()))?;
+        standalone::record(&outbox, &resolved).await.map_err(|error| {
+            format!("cannot write the run's records below {}: {error}", root.display())
+        })?;
     }
     if let Some(named) = &named
         && let Err(error) = process_env::sign(named, resolved.job.as_str())
@@ -364,7 +455,13 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         tracing::warn!("the name of this run is not written down: {error}");
     }
     let memory = boot::remember(&outbox);
-    let attempt = standalone::attempt(&resolved, memory.started, &work, &outbox.state, &process_env::cache_folder());
+    let attempt = standalone::attempt(
+        &resolved,
+        memory.started,
+        &work,
+        &outbox.state,
+        &process_env::cache_folder(),
+    );
     let world = World {
         sensors: feed,
         workloads,
@@ -378,7 +475,8 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         service: Arc::new(Notify),
         stacks: Arc::new(ProcStacks),
         people: Arc::new(Nobody),
-        signals: termination_signals::count().map_err(|error| format!("cannot listen for signals: {error}"))?,
+        signals: termination_signals::count()
+            .map_err(|error| format!("cannot listen for signals: {error}"))?,
     };
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
     complain(&standalone::last_words(&finish, &root, &resolved.job));
@@ -390,13 +488,26 @@ fn alone_root(call: &Alone) -> PathBuf {
     call.state.clone().unwrap_or_else(|| process_env::state_folder().join("agent"))
 }
 
-fn alone_outbox(root: &Path, clock: &Arc<dyn Clock>, job: &crate::job::JobId) -> Result<Outbox, String> {
+fn alone_outbox(
+    root: &Path,
+    clock: &Arc<dyn Clock>,
+    job: &crate::job::JobId,
+) -> Result<Outbox, String> {
     let root = std::path::absolute(root).map_err(|error| error.to_string())?;
     let files: Arc<dyn Files> = Arc::new(LocalFiles);
-    files.create_folder(&root).map_err(|error| format!("cannot create {}: {error}", root.display()))?;
-    let store = open::open(&format!("file://{}", root.display())).map_err(|error| error.to_string())?;
+    files
+        .create_folder(&root)
+        .map_err(|error| format!("cannot create {}: {error}", root.display()))?;
+    let store =
+        open::open(&format!("file://{}", root.display())).map_err(|error| error.to_string())?;
     let state = root.join("runs").join(job.as_str());
-    Ok(Outbox { dir: JobDir::new(store, job.clone()), attempt: AttemptNo::FIRST, clock: Arc::clone(clock), files, state })
+    Ok(Outbox {
+        dir: JobDir::new(store, job.clone()),
+        attempt: AttemptNo::FIRST,
+        clock: Arc::clone(clock),
+        files,
+        state,
+    })
 }
 
 fn sensors() -> Result<(Box<dyn SensorFeed>, GpuProblem), String> {
@@ -406,8 +517,8 @@ fn sensors() -> Result<(Box<dyn SensorFeed>, GpuProblem), String> {
     }
     let sensors = system_sensors(&options);
     let problem = sensors.gpu_problem_watch();
-    let thread =
-        SensorThread::start(Box::new(sensors), sensor_thread::PATIENCE).map_err(|error| format!("cannot start the sensors' thread: {error}"))?;
+    let thread = SensorThread::start(Box::new(sensors), sensor_thread::PATIENCE)
+        .map_err(|error| format!("cannot start the sensors' thread: {error}"))?;
     Ok((Box::new(thread), problem))
 }
 

@@ -21,14 +21,28 @@ pub(crate) fn lock(state: &Path) -> PathBuf {
 
 /// Finds a run of the same command in this folder that continues without its agent. A second start
 /// would mean two trainings on one GPU. Returns the job to watch again.
-pub(crate) async fn find(root: &Path, argv: &[String], work: &Path, workloads: &dyn Workloads, clock: &dyn Clock) -> Option<JobId> {
+pub(crate) async fn find(
+    root: &Path,
+    argv: &[String],
+    work: &Path,
+    workloads: &dyn Workloads,
+    clock: &dyn Clock,
+) -> Option<JobId> {
     for state in process_env::folders_below(&root.join("runs")).into_iter().rev() {
-        let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
+        let Some(job) = state
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.parse::<JobId>().ok())
+        else {
+            continue;
+        };
         let read = |path: PathBuf| LocalFiles.read(&path).ok().flatten();
-        let memory: Option<Memory> = read(state.join(MEMORY)).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let memory: Option<Memory> =
+            read(state.join(MEMORY)).and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let Some(memory) = memory.filter(|memory| memory.start > 0) else { continue };
         let start = start_dir(&state, memory.start);
-        let launch: Option<Launch> = read(start.join("launch.json")).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let launch: Option<Launch> =
+            read(start.join("launch.json")).and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if !launch.is_some_and(|launch| launch.argv == argv && launch.cwd == work) {
             continue;
         }
@@ -59,9 +73,17 @@ const KEEP: Duration = Duration::from_secs(7 * 86_400);
 /// able to attach to such runs.
 pub(crate) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
     for state in process_env::folders_below(&root.join("runs")) {
-        let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
-        let has_outcome = root.join("jobs").join(job.as_str()).join("attempts/0001/outcome.json").is_file();
-        let is_silent = process_env::age(&state.join("heartbeat.json")).is_some_and(|age| age >= KEEP);
+        let Some(job) = state
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.parse::<JobId>().ok())
+        else {
+            continue;
+        };
+        let has_outcome =
+            root.join("jobs").join(job.as_str()).join("attempts/0001/outcome.json").is_file();
+        let is_silent =
+            process_env::age(&state.join("heartbeat.json")).is_some_and(|age| age >= KEEP);
         if state.is_symlink() || !(has_outcome || is_silent) {
             continue;
         }

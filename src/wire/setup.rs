@@ -18,7 +18,9 @@ pub use crate::adapters::aws::account::doctor::{AwsDoctor, Ends, Who};
 #[cfg(feature = "aws")]
 pub use crate::adapters::aws::account::setup::{AwsSetup, SetupError, SetupWish};
 pub use crate::adapters::workstation::doctor::{UserUnit, daemon_unit, gpus};
-pub use crate::adapters::workstation::user_file::{read as read_user_file, replace as replace_user_file};
+pub use crate::adapters::workstation::user_file::{
+    read as read_user_file, replace as replace_user_file,
+};
 
 impl Workstation {
     #[cfg(feature = "aws")]
@@ -29,15 +31,24 @@ impl Workstation {
     /// The first needs of a launch: the bucket with this name, if there is one, and the instance
     /// profile.
     #[cfg(feature = "aws")]
-    pub async fn aws_ready(&self, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {
+    pub async fn aws_ready(
+        &self,
+        bucket: Option<&str>,
+        profile: &str,
+    ) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {
         readiness::look(&self.aws_session(), bucket, profile).await
     }
 
     /// The regions where a machine may be bought, and their networks.
     #[cfg(feature = "aws")]
-    pub async fn aws_networks(&self, group: &str, asked: &[String]) -> (Vec<String>, Vec<RegionFound>) {
+    pub async fn aws_networks(
+        &self,
+        group: &str,
+        asked: &[String],
+    ) -> (Vec<String>, Vec<RegionFound>) {
         let session = self.aws_session();
-        let regions: Vec<String> = session.regions(asked).await.iter().map(ToString::to_string).collect();
+        let regions: Vec<String> =
+            session.regions(asked).await.iter().map(ToString::to_string).collect();
         let found = readiness::networks(&session, group, &regions).await;
         (regions, found)
     }
@@ -83,7 +94,9 @@ impl Workstation {
 
     /// The agent program for x86-64 machines, as text; or why there is none.
     pub fn agent_to_ship(&self) -> Result<String, String> {
-        let found = AgentFiles::new(self.agent_binary.clone()).find(Arch::X86_64).map_err(|error| error.why)?;
+        let found = AgentFiles::new(self.agent_binary.clone())
+            .find(Arch::X86_64)
+            .map_err(|error| error.why)?;
         let glibc = found.glibc.map_or_else(String::new, |glibc| format!(", needs glibc {glibc}"));
         Ok(format!("{} ({:.1} MB{glibc})", found.path.display(), found.bytes as f64 / 1e6))
     }
@@ -93,7 +106,8 @@ impl Workstation {
 pub async fn reads_job_root(store: &Store) -> Result<usize, String> {
     let found = crate::jobdir::jobs(store.as_ref()).await;
     found.map(|jobs| jobs.len()).map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        let cause =
+            std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         format!("{error}{cause}")
     })
 }

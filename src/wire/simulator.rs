@@ -20,10 +20,16 @@ pub fn live_all(jobs: &[OwnJob<'_>], goes_on: impl Fn(usize) -> bool + Sync) -> 
         for _ in 0..threads {
             scope.spawn(|| {
                 // Warnings of a simulated controller or agent do not matter to the user.
-                let _silent = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
-                while let Some((at, job)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, jobs.get(at)?))) {
-                    let Some(one) = asked().then(|| crate::sim::live(job, asked)).flatten() else { return };
-                    lived.lock().expect("nobody panics while holding it: it is only filled")[at] = Some(one);
+                let _silent =
+                    tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
+                while let Some((at, job)) = Some(next.fetch_add(1, Ordering::Relaxed))
+                    .and_then(|at| Some((at, jobs.get(at)?)))
+                {
+                    let Some(one) = asked().then(|| crate::sim::live(job, asked)).flatten() else {
+                        return;
+                    };
+                    lived.lock().expect("nobody panics while holding it: it is only filled")[at] =
+                        Some(one);
                     done.fetch_add(1, Ordering::Relaxed);
                 }
             });

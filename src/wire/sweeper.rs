@@ -38,7 +38,10 @@ pub struct SweeperSettings {
 ///
 /// # Errors
 /// When the runtime API no longer answers.
-pub async fn serve(api: &str, settings: Result<SweeperSettings, String>) -> Result<Infallible, RuntimeError> {
+pub async fn serve(
+    api: &str,
+    settings: Result<SweeperSettings, String>,
+) -> Result<Infallible, RuntimeError> {
     let runtime = LambdaRuntime::new(api)?;
     let settings = match settings {
         Ok(settings) => settings,
@@ -51,7 +54,9 @@ pub async fn serve(api: &str, settings: Result<SweeperSettings, String>) -> Resu
         let call = runtime.next().await?;
         match visit(&settings, call.left().saturating_sub(FOR_THE_ANSWER)).await {
             Ok(visit) if visit.is_sick() => runtime.fail(&call, "Sick", said(&visit)).await?,
-            Ok(visit) => runtime.answer(&call, &serde_json::to_value(&visit).unwrap_or_default()).await?,
+            Ok(visit) => {
+                runtime.answer(&call, &serde_json::to_value(&visit).unwrap_or_default()).await?
+            }
             Err(error) => runtime.fail(&call, "JobRoot", error).await?,
         }
     }
@@ -59,11 +64,19 @@ pub async fn serve(api: &str, settings: Result<SweeperSettings, String>) -> Resu
 
 async fn visit(settings: &SweeperSettings, room: Duration) -> Result<Visit, OpenError> {
     let session = AwsSession::new(AwsSettings::default());
-    let store = open::open_through(&settings.job_root, true, bucket_credentials::access(&session).await)?;
+    let store =
+        open::open_through(&settings.job_root, true, bucket_credentials::access(&session).await)?;
     let aws: Arc<dyn ports::Cloud> = Arc::new(AwsCloud::new(session));
     let clouds = BTreeMap::from([(market::Cloud::Aws, aws)]);
     let name = sweeper::name(&settings.owner);
-    let controller = Controller::new(store, clouds, clock(), settings.owner.clone(), name.clone(), Zone::new(name.clone()));
+    let controller = Controller::new(
+        store,
+        clouds,
+        clock(),
+        settings.owner.clone(),
+        name.clone(),
+        Zone::new(name.clone()),
+    );
     let visit = controller.visit(&name, &settings.version, room).await;
     tell(&visit);
     Ok(visit)
@@ -87,10 +100,19 @@ fn tell(visit: &Visit) {
         tracing::warn!("{} is unknown: {}", unknown.what, unknown.why);
     }
     let (regions, machines) = (visit.regions, visit.machines);
-    tracing::info!(regions, machines, suspects = visit.suspects.len(), ended = visit.ended.len(), "looked");
+    tracing::info!(
+        regions,
+        machines,
+        suspects = visit.suspects.len(),
+        ended = visit.ended.len(),
+        "looked"
+    );
 }
 
 fn said(visit: &Visit) -> String {
     let all = if visit.trouble.is_empty() { &visit.unknown } else { &visit.trouble };
-    all.iter().map(|trouble| format!("{}: {}", trouble.what, trouble.why)).collect::<Vec<_>>().join("; ")
+    all.iter()
+        .map(|trouble| format!("{}: {}", trouble.what, trouble.why))
+        .collect::<Vec<_>>()
+        .join("; ")
 }

@@ -70,7 +70,14 @@ pub struct Workstation {
 }
 
 impl Workstation {
-    pub fn new(state: PathBuf, job_root: &str, owner: &str, user: Option<&str>, notify: &[String], aws: AwsSettings) -> Self {
+    pub fn new(
+        state: PathBuf,
+        job_root: &str,
+        owner: &str,
+        user: Option<&str>,
+        notify: &[String],
+        aws: AwsSettings,
+    ) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = format!("{}@{host}", user.unwrap_or("unknown"));
         Workstation {
@@ -112,15 +119,28 @@ impl Workstation {
     /// When this program cannot find itself, or the state folder cannot be written.
     pub fn controller(&self, store: &Store) -> io::Result<Controller> {
         let program = std::env::current_exe()?.display().to_string();
-        let aws =
-            LocalAws { profile: self.aws.profile.clone(), region: self.aws.regions.first().cloned(), endpoint_url: self.aws.endpoint_url.clone() };
-        let cloud = LocalCloud::new(&self.state, &self.job_root, vec![program, "agent".into()]).reaching(aws);
+        let aws = LocalAws {
+            profile: self.aws.profile.clone(),
+            region: self.aws.regions.first().cloned(),
+            endpoint_url: self.aws.endpoint_url.clone(),
+        };
+        let cloud = LocalCloud::new(&self.state, &self.job_root, vec![program, "agent".into()])
+            .reaching(aws);
         let here = cloud.zone()?;
-        let mut clouds = BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
+        let mut clouds =
+            BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
         self.add_aws(&mut clouds);
-        let controller = Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), here);
+        let controller = Controller::new(
+            Arc::clone(store),
+            clouds,
+            clock(),
+            self.owner.clone(),
+            self.name.clone(),
+            here,
+        );
         let controller = controller.shipping(self.shipper()).capped_by(Arc::clone(&self.caps));
-        let controller = controller.taking_turns(Arc::new(LaunchTurns::new(&self.state, &self.job_root)));
+        let controller =
+            controller.taking_turns(Arc::new(LaunchTurns::new(&self.state, &self.job_root)));
         Ok(match self.notify.as_slice() {
             [] => controller,
             argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),
@@ -135,13 +155,23 @@ impl Workstation {
     pub fn by_the_catalogue(&self, store: &Store, regions: Vec<Region>) -> io::Result<Controller> {
         let shipped: Arc<dyn ports::Cloud> = Arc::new(ShippedCloud { regions });
         let clouds = BTreeMap::from([(market::Cloud::Aws, shipped)]);
-        Ok(Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), self.here()?).capped_by(Arc::clone(&self.caps)))
+        Ok(Controller::new(
+            Arc::clone(store),
+            clouds,
+            clock(),
+            self.owner.clone(),
+            self.name.clone(),
+            self.here()?,
+        )
+        .capped_by(Arc::clone(&self.caps)))
     }
 
     /// Ships the agent to machines, which download it from the configured endpoint, or from ours.
     fn shipper(&self) -> Shipper {
         let aws = &self.aws;
-        let ours = aws.endpoint_url.clone().or_else(|| process_env::variable("AWS_ENDPOINT_URL").and_then(|url| url.into_string().ok()));
+        let ours = aws.endpoint_url.clone().or_else(|| {
+            process_env::variable("AWS_ENDPOINT_URL").and_then(|url| url.into_string().ok())
+        });
         let agents = Arc::new(AgentFiles::new(self.agent_binary.clone()));
         match (&aws.box_endpoint_url, ours) {
             // This workstation uses AWS itself, so the setting is the machines' own endpoint for
@@ -180,7 +210,11 @@ impl Workstation {
         #[cfg(feature = "aws")]
         if self.job_root.starts_with("s3://") {
             let access = bucket_credentials::access(&self.aws_session()).await;
-            return open::open_through(&self.job_root, existing, open::S3Access { uploads: Some(self.uploads()), ..access });
+            return open::open_through(
+                &self.job_root,
+                existing,
+                open::S3Access { uploads: Some(self.uploads()), ..access },
+            );
         }
         if existing { open::open_existing(&self.job_root) } else { open::open(&self.job_root) }
     }
@@ -190,14 +224,22 @@ impl Workstation {
     /// # Errors
     /// When every region fails to answer, or AWS is missing in this build.
     #[cfg(feature = "aws")]
-    pub async fn ec2_supply(&self, machine: &MachineSpec, back: Span) -> Result<Supply, Box<dyn Error>> {
+    pub async fn ec2_supply(
+        &self,
+        machine: &MachineSpec,
+        back: Span,
+    ) -> Result<Supply, Box<dyn Error>> {
         Ok(offers::survey(&self.aws_session(), machine, Some(back)).await?)
     }
 
     /// # Errors
     /// Always: this program was built without AWS.
     #[cfg(not(feature = "aws"))]
-    pub async fn ec2_supply(&self, _machine: &MachineSpec, _back: Span) -> Result<Supply, Box<dyn Error>> {
+    pub async fn ec2_supply(
+        &self,
+        _machine: &MachineSpec,
+        _back: Span,
+    ) -> Result<Supply, Box<dyn Error>> {
         Err("this `lamp` was built without cloud `aws`".into())
     }
 
@@ -206,7 +248,11 @@ impl Workstation {
     /// # Errors
     /// When EC2 fails to answer, or AWS is missing in this build.
     #[cfg(feature = "aws")]
-    pub async fn ec2_address(&self, region: &Region, instance: &str) -> Result<Option<String>, Box<dyn Error>> {
+    pub async fn ec2_address(
+        &self,
+        region: &Region,
+        instance: &str,
+    ) -> Result<Option<String>, Box<dyn Error>> {
         let found = describe::one(&self.aws_session(), region, instance).await?;
         Ok(found.and_then(|machine| machine.public_ip_address().map(str::to_owned)))
     }
@@ -214,7 +260,11 @@ impl Workstation {
     /// # Errors
     /// Always: this program was built without AWS.
     #[cfg(not(feature = "aws"))]
-    pub async fn ec2_address(&self, _region: &Region, _instance: &str) -> Result<Option<String>, Box<dyn Error>> {
+    pub async fn ec2_address(
+        &self,
+        _region: &Region,
+        _instance: &str,
+    ) -> Result<Option<String>, Box<dyn Error>> {
         Err("this `lamp` was built without cloud `aws`".into())
     }
 
@@ -264,7 +314,8 @@ impl Workstation {
     /// When the process cannot be started.
     pub fn start_driver(&self, job: &str) -> io::Result<PathBuf> {
         let log = self.state.join("drivers").join(format!("{job}.log"));
-        let words = ["--job-root", &self.job_root, "daemon", "--job", job, "--until-done"].map(str::to_owned);
+        let words = ["--job-root", &self.job_root, "daemon", "--job", job, "--until-done"]
+            .map(str::to_owned);
         driver_process::start_detached(&words, &log, self.lock_driving(job))?;
         Ok(log)
     }

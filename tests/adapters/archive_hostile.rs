@@ -1,5 +1,5 @@
-//! Five hundred archives by somebody who means harm, each from its seed: nothing is written outside of the folder, nothing
-//! above the bounds, and who was refused is named.
+//! Five hundred archives by somebody who means harm, each from its seed: nothing is written outside
+//! of the folder, nothing above the bounds, and who was refused is named.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -42,7 +42,14 @@ struct Entry {
 
 impl Entry {
     fn new(name: impl Into<Vec<u8>>, kind: u8) -> Self {
-        Entry { name: name.into(), kind, link: Vec::new(), mode: 0o644, declared: 0, data: Vec::new() }
+        Entry {
+            name: name.into(),
+            kind,
+            link: Vec::new(),
+            mode: 0o644,
+            declared: 0,
+            data: Vec::new(),
+        }
     }
 
     fn to(mut self, link: impl Into<Vec<u8>>) -> Self {
@@ -102,11 +109,27 @@ fn pax(pairs: &[(&str, &[u8])]) -> Entry {
     Entry::new("PaxHeaders/x", b'x').holding(data)
 }
 
-/// A path that leads out, or one that only looks odd; `out` is a folder beside the one that is unpacked into.
+/// A path that leads out, or one that only looks odd; `out` is a folder beside the one that is
+/// unpacked into.
 fn path(dice: &mut Dice, out: &Path) -> Vec<u8> {
     let absolute = out.join("new").into_os_string().into_vec();
-    let plain: &[&[u8]] =
-        &[b"a", b"b", b"a/b", b"a/b/c", b"l", b"l/x", b"l/l", b"a/l/x", b"./a", b"a//b", b".", b"", b"a/", b"caf\xe9", b"\xff\xfe/x"];
+    let plain: &[&[u8]] = &[
+        b"a",
+        b"b",
+        b"a/b",
+        b"a/b/c",
+        b"l",
+        b"l/x",
+        b"l/l",
+        b"a/l/x",
+        b"./a",
+        b"a//b",
+        b".",
+        b"",
+        b"a/",
+        b"caf\xe9",
+        b"\xff\xfe/x",
+    ];
     let hostile: &[&[u8]] = &[
         b"..",
         b"../new",
@@ -153,7 +176,11 @@ fn harm(dice: &mut Dice, out: &Path) -> Vec<Entry> {
         3 => vec![Entry::new(path(dice, out), b'2').to(target(dice, out))],
         4 => vec![Entry::new(path(dice, out), b'1').to(target(dice, out))],
         // A link, and then what would go through it.
-        5 => vec![Entry::new("l", b'2').to(target(dice, out)), file(b"l/x".to_vec()), Entry::new("l/d", b'5')],
+        5 => vec![
+            Entry::new("l", b'2').to(target(dice, out)),
+            file(b"l/x".to_vec()),
+            Entry::new("l/d", b'5'),
+        ],
         // A link that is shallower than it looks, and a link below it.
         6 => vec![
             Entry::new("top", b'5'),
@@ -164,25 +191,46 @@ fn harm(dice: &mut Dice, out: &Path) -> Vec<Entry> {
         7 => vec![Entry::new(path(dice, out), dice.pick(b"3467SVDMNgABC\0"))],
         8 => {
             let name = path(dice, out);
-            vec![file(name.clone()), Entry::new(name.clone(), dice.pick(b"0125")).to("a"), file(name)]
+            vec![
+                file(name.clone()),
+                Entry::new(name.clone(), dice.pick(b"0125")).to("a"),
+                file(name),
+            ]
         }
         // Long names: GNU's and pax's.
         9 => {
             let name = [path(dice, out), b"/n".repeat(dice.pick(&[60, 3000]))].concat();
-            vec![Entry::new("././@LongLink", dice.pick(b"LK")).holding(name), Entry::new("short", dice.pick(b"02")).to("a")]
+            vec![
+                Entry::new("././@LongLink", dice.pick(b"LK")).holding(name),
+                Entry::new("short", dice.pick(b"02")).to("a"),
+            ]
         }
         10 => {
             let (name, link) = (path(dice, out), target(dice, out));
-            vec![pax(&[("path", &name), ("linkpath", &link)]), Entry::new("short", dice.pick(b"0125")).to("a")]
+            vec![
+                pax(&[("path", &name), ("linkpath", &link)]),
+                Entry::new("short", dice.pick(b"0125")).to("a"),
+            ]
         }
         // More than it says: by its header, by pax, as a sparse file.
         11 => vec![match dice.below(3) {
-            0 => Entry { declared: dice.pick(&[1 << 20, 1 << 40, u64::MAX >> 1, u64::MAX]), ..file(b"big".to_vec()) },
+            0 => Entry {
+                declared: dice.pick(&[1 << 20, 1 << 40, u64::MAX >> 1, u64::MAX]),
+                ..file(b"big".to_vec())
+            },
             1 => Entry { kind: b'S', declared: 1 << 40, ..file(b"sparse".to_vec()) },
             _ => Entry::new("zeros", b'0').holding(vec![0; 1 << 20]),
         }],
-        12 => vec![pax(&[("size", b"1099511627776")]), file(b"grown".to_vec()), pax(&[("size", b"0")]), file(b"shrunk".to_vec())],
-        _ => vec![Entry { mode: dice.pick(&[0o4777, 0o2777, 0o1777, 0o7777, 0o0, 0o1_000_000]), ..file(path(dice, out)) }],
+        12 => vec![
+            pax(&[("size", b"1099511627776")]),
+            file(b"grown".to_vec()),
+            pax(&[("size", b"0")]),
+            file(b"shrunk".to_vec()),
+        ],
+        _ => vec![Entry {
+            mode: dice.pick(&[0o4777, 0o2777, 0o1777, 0o7777, 0o0, 0o1_000_000]),
+            ..file(path(dice, out))
+        }],
     }
 }
 
@@ -200,7 +248,8 @@ fn everything(root: &Path, but: &Path) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)>
             if about.is_dir() {
                 open.push(path.clone());
             }
-            let said = if about.is_file() { fs::read(&path).expect("readable") } else { Vec::new() };
+            let said =
+                if about.is_file() { fs::read(&path).expect("readable") } else { Vec::new() };
             found.insert(path, (about.mode(), about.nlink(), said));
         }
     }
@@ -215,13 +264,28 @@ fn check_inside(into: &Path, what: &str) {
     assert!(bytes as u64 <= LIMITS.bytes_max, "{what}: {bytes} bytes");
     for (path, (mode, links, _)) in &found {
         let kind = mode & 0o170_000;
-        assert!([0o100_000, 0o040_000, 0o120_000].contains(&kind), "{what}: {} is of the kind {kind:o}", path.display());
-        assert!(kind != 0o100_000 || (mode & 0o7000, *links) == (0, 1), "{what}: {} has {mode:o} and {links} names", path.display());
+        assert!(
+            [0o100_000, 0o040_000, 0o120_000].contains(&kind),
+            "{what}: {} is of the kind {kind:o}",
+            path.display()
+        );
+        assert!(
+            kind != 0o100_000 || (mode & 0o7000, *links) == (0, 1),
+            "{what}: {} has {mode:o} and {links} names",
+            path.display()
+        );
         if kind == 0o120_000 {
             // Where it leads, as far as that exists.
-            let target = path.parent().expect("in a folder").join(fs::read_link(path).expect("a link"));
-            let there = target.ancestors().find_map(|part| part.canonicalize().ok()).expect("`/` exists");
-            assert!(there.starts_with(&root), "{what}: {} leads to {}", path.display(), there.display());
+            let target =
+                path.parent().expect("in a folder").join(fs::read_link(path).expect("a link"));
+            let there =
+                target.ancestors().find_map(|part| part.canonicalize().ok()).expect("`/` exists");
+            assert!(
+                there.starts_with(&root),
+                "{what}: {} leads to {}",
+                path.display(),
+                there.display()
+            );
         }
     }
 }
@@ -271,26 +335,44 @@ fn five_hundred_hostile_archives_write_nothing_outside_and_nothing_above_the_bou
         check_inside(&into, &what);
         let path = match result {
             Ok(done) => {
-                assert!(done.bytes <= LIMITS.bytes_max && done.files <= LIMITS.entries_max, "{what}");
+                assert!(
+                    done.bytes <= LIMITS.bytes_max && done.files <= LIMITS.entries_max,
+                    "{what}"
+                );
                 accepted += 1;
                 continue;
             }
             Err(ArchiveError::Refused { ref path, .. }) => (path, "refused"),
             Err(ArchiveError::TooMuch { ref path, .. }) => (path, "too much"),
             Err(ArchiveError::Write { ref path, .. }) => (path, "cannot be written"),
-            Err(ArchiveError::Entry { ref path, .. } | ArchiveError::After { ref path, .. }) => (path, "cannot be read"),
+            Err(ArchiveError::Entry { ref path, .. } | ArchiveError::After { ref path, .. }) => {
+                (path, "cannot be read")
+            }
             Err(ArchiveError::Read(_)) => panic!("it does not say where: {what}"),
         };
         // A name that was damaged on its way is told as it arrived.
         let told = result.as_ref().expect_err("it was one").to_string();
         assert!(told.len() < 1000 && !told.contains(char::is_control), "{told}");
-        let name: String = path.0.strip_prefix(&into).unwrap_or(path.0).to_string_lossy().chars().take(50).collect();
+        let name: String = path
+            .0
+            .strip_prefix(&into)
+            .unwrap_or(path.0)
+            .to_string_lossy()
+            .chars()
+            .take(50)
+            .collect();
         assert!(told.contains(&name), "{told}");
         *refused.entry(path.1).or_default() += 1;
     }
     let many = |word: &str| refused.get(word).copied().unwrap_or_default();
     assert!(accepted >= 20, "some have no harm in them: {accepted}");
-    assert!(many("refused") >= 200 && many("too much") >= 20 && many("cannot be written") >= 20 && many("cannot be read") >= 20, "{refused:?}");
+    assert!(
+        many("refused") >= 200
+            && many("too much") >= 20
+            && many("cannot be written") >= 20
+            && many("cannot be read") >= 20,
+        "{refused:?}"
+    );
 }
 
 /// Each of the links is inside by its own words; the second would be made where the first leads.
@@ -304,7 +386,8 @@ fn a_link_below_a_link_is_refused() {
         Entry::new("a/b/c/x/new", b'2').to("secret"),
     ];
     let plain: Vec<u8> = entries.iter().flat_map(Entry::bytes).chain([0; 1024]).collect();
-    let error = unpack_bytes(&zstd::encode_all(&plain[..], 1).expect("it packs"), place.path()).expect_err("it leads out");
+    let error = unpack_bytes(&zstd::encode_all(&plain[..], 1).expect("it packs"), place.path())
+        .expect_err("it leads out");
     assert_eq!(error.to_string(), "the archive was refused: `a/b/c/x` is below a link");
     assert!(fs::symlink_metadata(place.path().join("outside/new")).is_err());
 }
@@ -320,17 +403,24 @@ fn a_name_of_half_a_gigabyte_is_refused_before_it_is_read() {
     (0..64).for_each(|_| bytes.extend_from_slice(&zeros));
     let error = unpack_bytes(&bytes, place.path()).expect_err("it is too long");
     let ArchiveError::After { path, source } = &error else { panic!("{error:?}") };
-    assert_eq!((path.as_path(), source.to_string().as_str()), (Path::new("first"), "it has more than 1048576 bytes beside the contents of files"));
+    assert_eq!(
+        (path.as_path(), source.to_string().as_str()),
+        (Path::new("first"), "it has more than 1048576 bytes beside the contents of files")
+    );
 }
 
 /// A million entries that hold nothing: in one archive of a few kilobytes.
 #[test]
 fn a_million_empty_entries_end_at_the_bound() {
     let place = place();
-    let folders: Vec<u8> = (0..10_000).flat_map(|number| Entry::new(format!("d{number}"), b'5').bytes()).collect();
+    let folders: Vec<u8> =
+        (0..10_000).flat_map(|number| Entry::new(format!("d{number}"), b'5').bytes()).collect();
     let frame = zstd::encode_all(&folders[..], 1).expect("it packs");
     let error = unpack_bytes(&frame.repeat(100), place.path()).expect_err("forty are allowed");
-    assert_eq!(error.to_string(), "the archive was refused: with `d40` it holds more than 40 entries");
+    assert_eq!(
+        error.to_string(),
+        "the archive was refused: with `d40` it holds more than 40 entries"
+    );
     assert_eq!(fs::read_dir(place.path().join("in")).expect("readable").count(), 40);
 }
 
@@ -341,8 +431,12 @@ fn an_archive_does_not_open_the_folder_to_others() {
     let into = place.path().join("in");
     fs::create_dir(&into).expect("writable");
     fs::set_permissions(&into, fs::Permissions::from_mode(0o700)).expect("ours");
-    let entries = [Entry { mode: 0o777, ..Entry::new("./", b'5') }, Entry { mode: 0o777, ..Entry::new(OsStr::new("in").as_bytes(), b'5') }];
+    let entries = [
+        Entry { mode: 0o777, ..Entry::new("./", b'5') },
+        Entry { mode: 0o777, ..Entry::new(OsStr::new("in").as_bytes(), b'5') },
+    ];
     let plain: Vec<u8> = entries.iter().flat_map(Entry::bytes).chain([0; 1024]).collect();
-    unpack_bytes(&zstd::encode_all(&plain[..], 1).expect("it packs"), place.path()).expect("no harm in it");
+    unpack_bytes(&zstd::encode_all(&plain[..], 1).expect("it packs"), place.path())
+        .expect("no harm in it");
     assert_eq!(fs::metadata(&into).expect("it is there").mode() & 0o777, 0o700);
 }

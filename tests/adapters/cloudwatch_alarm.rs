@@ -27,7 +27,10 @@ fn beat_of(ec2: &FalseEc2, id: &str, after: SignedDuration) {
         ("StatisticValues.Maximum", "1"),
     ];
     let datum = datum.map(|(name, value)| (format!("MetricData.member.1.{name}"), value));
-    let params: Vec<_> = [("Namespace", "Lamplighter")].into_iter().chain(datum.iter().map(|(name, value)| (name.as_str(), *value))).collect();
+    let params: Vec<_> = [("Namespace", "Lamplighter")]
+        .into_iter()
+        .chain(datum.iter().map(|(name, value)| (name.as_str(), *value)))
+        .collect();
     ec2.ask_cloudwatch("PutMetricData", &params).expect("published");
 }
 
@@ -55,7 +58,11 @@ async fn a_machine_is_armed_once_its_first_heartbeat_has_arrived() {
     let other = aws.launch(&watched("token-2", Market::Spot, "heartbeat")).await.unwrap();
     beat(&ec2, &other);
     let error = aws.guard(&plan, &machine(&id)).await.unwrap_err();
-    assert!(kind(&error) == "ambiguous" && chain(&error).contains("no whole minute with a heartbeat"), "{}", chain(&error));
+    assert!(
+        kind(&error) == "ambiguous" && chain(&error).contains("no whole minute with a heartbeat"),
+        "{}",
+        chain(&error)
+    );
     assert_eq!(alarms(&ec2).len(), 0, "it would be ended for what it cannot help");
     // In a minute that is not over: each of the alarm's periods would be empty.
     beat_of(&ec2, &id, SignedDuration::from_secs(60));
@@ -67,12 +74,30 @@ async fn a_machine_is_armed_once_its_first_heartbeat_has_arrived() {
     let all = alarms(&ec2);
     let [alarm] = all.as_slice() else { panic!("one alarm: {all:?}") };
     let name = format!("lamplighter-{id}-digits-222222-0001");
-    assert_eq!(at(alarm, &["AlarmName", "Namespace", "MetricName", "TreatMissingData"]), [&name, "Lamplighter", "Heartbeat", "breaching"]);
-    assert_eq!(at(alarm, &["Statistic", "ComparisonOperator", "Period", "EvaluationPeriods"]), ["SampleCount", "LessThanThreshold", "60", "30"]);
-    assert_eq!(at(alarm, &["Threshold", "AlarmActions/member"]), ["1.0", "arn:aws:automate:us-east-1:ec2:terminate"]);
-    let tags = ec2.ask_cloudwatch("ListTagsForResource", &[("ResourceARN", alarm.at("AlarmArn"))]).unwrap();
-    let tags: Vec<_> = tags.all("member").into_iter().map(|tag| (tag.at("Key").to_owned(), tag.at("Value").to_owned())).collect();
-    assert!(plan.tags.iter().all(|(key, value)| tags.contains(&(key.clone(), value.clone()))), "{tags:?}");
+    assert_eq!(
+        at(alarm, &["AlarmName", "Namespace", "MetricName", "TreatMissingData"]),
+        [&name, "Lamplighter", "Heartbeat", "breaching"]
+    );
+    assert_eq!(
+        at(alarm, &["Statistic", "ComparisonOperator", "Period", "EvaluationPeriods"]),
+        ["SampleCount", "LessThanThreshold", "60", "30"]
+    );
+    assert_eq!(
+        at(alarm, &["Threshold", "AlarmActions/member"]),
+        ["1.0", "arn:aws:automate:us-east-1:ec2:terminate"]
+    );
+    let tags = ec2
+        .ask_cloudwatch("ListTagsForResource", &[("ResourceARN", alarm.at("AlarmArn"))])
+        .unwrap();
+    let tags: Vec<_> = tags
+        .all("member")
+        .into_iter()
+        .map(|tag| (tag.at("Key").to_owned(), tag.at("Value").to_owned()))
+        .collect();
+    assert!(
+        plan.tags.iter().all(|(key, value)| tags.contains(&(key.clone(), value.clone()))),
+        "{tags:?}"
+    );
 
     // It does what it is for, and tells whose end that was.
     assert_eq!(aws.alarmed(&machine(&id)).await.unwrap(), None);
@@ -80,7 +105,11 @@ async fn a_machine_is_armed_once_its_first_heartbeat_has_arrived() {
     assert!(is_going(ec2.instance(&id).state));
     let rang = aws.alarmed(&machine(&id)).await.unwrap().expect("it rang");
     assert!(jiff::Timestamp::now().duration_since(rang).as_secs() < 60, "{rang}");
-    assert_eq!(aws.alarmed(&machine(&other)).await.unwrap(), None, "another machine's is another's");
+    assert_eq!(
+        aws.alarmed(&machine(&other)).await.unwrap(),
+        None,
+        "another machine's is another's"
+    );
     ec2.fault(Fault::code("DescribeAlarms", "AccessDenied"));
     assert_eq!(kind(&aws.alarmed(&machine(&id)).await.unwrap_err()), "denied");
     aws.release(&machine(&id)).await.unwrap();
@@ -98,9 +127,15 @@ async fn the_classic_rule_needs_no_agent_and_a_kept_disk_is_kept() {
     aws.guard(&plan, &machine(&id)).await.unwrap();
     let all = alarms(&ec2);
     let alarm = &all[0];
-    assert_eq!(at(alarm, &["Namespace", "MetricName", "TreatMissingData", "Statistic"]), ["AWS/EC2", "CPUUtilization", "ignore", "Average"]);
+    assert_eq!(
+        at(alarm, &["Namespace", "MetricName", "TreatMissingData", "Statistic"]),
+        ["AWS/EC2", "CPUUtilization", "ignore", "Average"]
+    );
     assert_eq!(at(alarm, &["Period", "EvaluationPeriods", "Threshold"]), ["300", "2", "0.3"]);
-    assert_eq!(at(alarm, &["ComparisonOperator", "AlarmActions/member"]), ["LessThanOrEqualToThreshold", "arn:aws:automate:us-east-1:ec2:stop"]);
+    assert_eq!(
+        at(alarm, &["ComparisonOperator", "AlarmActions/member"]),
+        ["LessThanOrEqualToThreshold", "arn:aws:automate:us-east-1:ec2:stop"]
+    );
     // The alarm of one machine goes, that of another stays.
     let other = watched("token-2", Market::Spot, "cpu<=0.3 for 5m");
     let other_id = aws.launch(&other).await.unwrap();
@@ -118,7 +153,8 @@ async fn the_classic_rule_needs_no_agent_and_a_kept_disk_is_kept() {
     assert_eq!(kind(&aws.guard(&other, &machine(&other_id)).await.unwrap_err()), "denied");
 }
 
-/// Of a machine whose metrics alone are lost. Where it has rung, that is what tells who ended the machine.
+/// Of a machine whose metrics alone are lost. Where it has rung, that is what tells who ended the
+/// machine.
 #[tokio::test]
 async fn an_alarm_is_taken_off_a_machine_that_goes_on_but_for_one_that_rings() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
@@ -140,7 +176,8 @@ async fn an_alarm_is_taken_off_a_machine_that_goes_on_but_for_one_that_rings() {
     assert_eq!(alarms(&ec2).len(), 1, "whoever does not know whether it rings leaves it");
 }
 
-/// A machine whose last heartbeat is of a few minutes ago is started again: an alarm on five minutes of silence would stop it in its boot.
+/// A machine whose last heartbeat is of a few minutes ago is started again: an alarm on five
+/// minutes of silence would stop it in its boot.
 #[tokio::test]
 async fn what_was_measured_before_a_kept_machine_was_started_again_does_not_arm_it() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
@@ -148,16 +185,28 @@ async fn what_was_measured_before_a_kept_machine_was_started_again_does_not_arm_
     let started = |alarm: &str, minutes: i64| {
         let mut plan = watched("token-1", Market::OnDemand, alarm);
         let now = jiff::Timestamp::now();
-        plan.starts = Some(Starts { job: "before-333333".parse().unwrap(), instance: "i-1".into(), launched: now - SignedDuration::from_hours(9) });
+        plan.starts = Some(Starts {
+            job: "before-333333".parse().unwrap(),
+            instance: "i-1".into(),
+            launched: now - SignedDuration::from_hours(9),
+        });
         plan.created = now - SignedDuration::from_mins(minutes);
         plan
     };
     let id = machine(&aws.launch(&watched("token-1", Market::OnDemand, "off")).await.unwrap());
     beat(&ec2, &id.id);
-    for (alarm, minutes, armed) in [("heartbeat for 5m", -2, 0), ("cpu<=0.3 for 10m", 9, 0), ("heartbeat for 5m", 2, 1), ("cpu<=0.3 for 10m", 11, 1)]
-    {
+    for (alarm, minutes, armed) in [
+        ("heartbeat for 5m", -2, 0),
+        ("cpu<=0.3 for 10m", 9, 0),
+        ("heartbeat for 5m", 2, 1),
+        ("cpu<=0.3 for 10m", 11, 1),
+    ] {
         let told = aws.guard(&started(alarm, minutes), &id).await;
-        assert_eq!((told.is_ok(), alarms(&ec2).len()), (armed == 1, armed), "{alarm}, started {minutes} min ago: {told:?}");
+        assert_eq!(
+            (told.is_ok(), alarms(&ec2).len()),
+            (armed == 1, armed),
+            "{alarm}, started {minutes} min ago: {told:?}"
+        );
         aws.release(&id).await.unwrap();
     }
 }

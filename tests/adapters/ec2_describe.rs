@@ -13,7 +13,10 @@ use crate::ec2::{FalseEc2, Fault, Options};
 
 #[tokio::test]
 async fn all_pages_are_read_and_others_machines_are_left_out() {
-    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = cloud(&ec2);
     let id = launched(&aws, "token-1", Market::OnDemand).await;
     let copies = ec2.multiply(&id, 2100);
@@ -21,7 +24,10 @@ async fn all_pages_are_read_and_others_machines_are_left_out() {
     let all = views(&aws).await;
     assert_eq!((all.len(), ec2.take_calls().len()), (2101, 3));
     let one = all.iter().find(|view| view.id == id).unwrap();
-    assert_eq!((one.state, one.market, one.instance_type.as_str()), (InstanceState::Running, Market::OnDemand, "g5.xlarge"));
+    assert_eq!(
+        (one.state, one.market, one.instance_type.as_str()),
+        (InstanceState::Running, Market::OnDemand, "g5.xlarge")
+    );
     assert_eq!((one.client_token.as_deref(), one.ended), (Some("token-1"), None));
     assert_eq!(one.tags.to_map(), plan("token-1", Market::OnDemand).tags);
     assert!((Timestamp::now().duration_since(one.launched)).abs() < SignedDuration::from_mins(1));
@@ -41,7 +47,10 @@ async fn all_pages_are_read_and_others_machines_are_left_out() {
 
 #[tokio::test]
 async fn a_page_that_is_missing_is_an_error() {
-    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = cloud(&ec2);
     let id = launched(&aws, "token-1", Market::OnDemand).await;
     ec2.multiply(&id, 1500);
@@ -56,7 +65,10 @@ async fn a_page_that_is_missing_is_an_error() {
 /// Only those, from all pages; and who may not ask does not know.
 #[tokio::test]
 async fn the_machines_whose_hosts_fail_are_told() {
-    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = cloud(&ec2);
     let id = launched(&aws, "token-1", Market::OnDemand).await;
     let other = launched(&aws, "token-2", Market::OnDemand).await;
@@ -72,7 +84,10 @@ async fn the_machines_whose_hosts_fail_are_told() {
 
 #[tokio::test]
 async fn it_says_when_and_why_a_machine_ended() {
-    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = cloud(&ec2);
     let by_hand = launched(&aws, "token-1", Market::OnDemand).await;
     let by_itself = launched(&aws, "token-2", Market::OnDemand).await;
@@ -82,8 +97,17 @@ async fn it_says_when_and_why_a_machine_ended() {
     ec2.interrupt(&taken, Duration::from_secs(120));
     // The request is ahead of the machine, which runs.
     let seen = views(&aws).await;
-    let of = |views: &[_], id: &str| views.iter().find(|view: &&lamplighter::instance::InstanceView| view.id == *id).unwrap().clone();
-    assert_eq!((of(&seen, &taken).state, of(&seen, &taken).state_reason), (InstanceState::Running, None));
+    let of = |views: &[_], id: &str| {
+        views
+            .iter()
+            .find(|view: &&lamplighter::instance::InstanceView| view.id == *id)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(
+        (of(&seen, &taken).state, of(&seen, &taken).state_reason),
+        (InstanceState::Running, None)
+    );
     let ended = of(&seen, &by_hand).ended.expect("it says when");
     assert!(Timestamp::now().duration_since(ended).abs() < SignedDuration::from_mins(1));
     assert_eq!(of(&seen, &by_hand).state_reason.as_deref(), Some("Client.UserInitiatedShutdown"));
@@ -92,7 +116,10 @@ async fn it_says_when_and_why_a_machine_ended() {
     ec2.advance(Duration::from_secs(5));
     let seen = views(&aws).await;
     assert_eq!(of(&seen, &by_itself).state, InstanceState::Terminated);
-    assert_eq!(of(&seen, &by_itself).state_reason.as_deref(), Some("Client.InstanceInitiatedShutdown"));
+    assert_eq!(
+        of(&seen, &by_itself).state_reason.as_deref(),
+        Some("Client.InstanceInitiatedShutdown")
+    );
     let reason = of(&seen, &taken).state_reason.unwrap();
     assert_eq!(reason, "Server.SpotInstanceTermination: instance-terminated-no-capacity");
     // A request that has ended is asked once.
@@ -102,12 +129,18 @@ async fn it_says_when_and_why_a_machine_ended() {
     // Without that answer EC2's own reason stays, and the rest is known.
     let other = cloud(&ec2);
     ec2.fault(Fault::code("DescribeSpotInstanceRequests", "UnauthorizedOperation").always());
-    assert_eq!(of(&views(&other).await, &taken).state_reason.as_deref(), Some("Server.SpotInstanceTermination"));
+    assert_eq!(
+        of(&views(&other).await, &taken).state_reason.as_deref(),
+        Some("Server.SpotInstanceTermination")
+    );
 }
 
 #[tokio::test]
 async fn what_is_not_shown_by_tag_is_looked_for_by_its_token() {
-    let Some(ec2) = FalseEc2::start(Options { stopping: Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) = FalseEc2::start(Options { stopping: Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = cloud(&ec2);
     let plan = plan("token-1", Market::OnDemand);
     aws.confirm_missing(&plan).await.unwrap();
@@ -122,7 +155,17 @@ async fn what_is_not_shown_by_tag_is_looked_for_by_its_token() {
     ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
     // EC2 takes the tags off a machine that has ended, and tells of its end for an hour.
     let ended = aws.confirm_missing(&plan).await.unwrap().expect("it is told of");
-    assert_eq!((ended.id, ended.state, ended.tags.attempt), (id, InstanceState::Terminated, plan.attempt));
-    assert!(ended.ended.is_some() && ended.state_reason.as_deref() == Some("Client.UserInitiatedShutdown"));
-    assert_eq!(kind(&aws.terminate(&machine("i-0123456789abcdef0")).await.unwrap_err()), "ambiguous", "an id that nobody knows");
+    assert_eq!(
+        (ended.id, ended.state, ended.tags.attempt),
+        (id, InstanceState::Terminated, plan.attempt)
+    );
+    assert!(
+        ended.ended.is_some()
+            && ended.state_reason.as_deref() == Some("Client.UserInitiatedShutdown")
+    );
+    assert_eq!(
+        kind(&aws.terminate(&machine("i-0123456789abcdef0")).await.unwrap_err()),
+        "ambiguous",
+        "an id that nobody knows"
+    );
 }

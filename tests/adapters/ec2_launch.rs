@@ -1,4 +1,5 @@
-//! RunInstances: one call with everything in it, and one machine for one plan, whatever becomes of the answer.
+//! RunInstances: one call with everything in it, and one machine for one plan, whatever becomes of
+//! the answer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +18,14 @@ fn body(call: &Call) -> BTreeMap<String, String> {
 
 /// The tags that a launch asks for one kind of thing.
 fn tags(call: &Call, kind: &str) -> BTreeMap<String, String> {
-    let Some(n) = (1..9).find(|n| call.params.get(&format!("TagSpecification.{n}.ResourceType")).is_some_and(|it| it == kind)) else {
+    let Some(n) = (1..9).find(|n| {
+        call.params.get(&format!("TagSpecification.{n}.ResourceType")).is_some_and(|it| it == kind)
+    }) else {
         return BTreeMap::new();
     };
-    let at = |m: u32, part: &str| call.params.get(&format!("TagSpecification.{n}.Tag.{m}.{part}")).cloned();
+    let at = |m: u32, part: &str| {
+        call.params.get(&format!("TagSpecification.{n}.Tag.{m}.{part}")).cloned()
+    };
     (1..20).filter_map(|m| Some((at(m, "Key")?, at(m, "Value")?))).collect()
 }
 
@@ -64,7 +69,10 @@ async fn everything_is_in_the_one_call_and_the_same_when_it_is_repeated() {
     }
     for kind in ["instance", "volume", "network-interface", "spot-instances-request"] {
         let tags = tags(&calls[0], kind);
-        assert!(plan.tags.iter().all(|(key, value)| tags.get(key) == Some(value)), "{kind}: {tags:?}");
+        assert!(
+            plan.tags.iter().all(|(key, value)| tags.get(key) == Some(value)),
+            "{kind}: {tags:?}"
+        );
         assert_eq!(tags["Name"], "lamp digits-222222 1");
     }
     let seen = ec2.instance(&id);
@@ -80,7 +88,11 @@ async fn a_burstable_machine_bills_no_surplus_credits() {
         plan.offer.instance_type = kind.into();
         cloud(&ec2).launch(&plan).await.unwrap();
         let call = ec2.calls_of("RunInstances").pop().unwrap();
-        assert_eq!(call.params.get("CreditSpecification.CpuCredits").map_or("", String::as_str), credits, "{kind}");
+        assert_eq!(
+            call.params.get("CreditSpecification.CpuCredits").map_or("", String::as_str),
+            credits,
+            "{kind}"
+        );
     }
 }
 
@@ -91,7 +103,10 @@ async fn an_open_reservation_of_the_account_is_not_taken() {
     for (market, preference) in [(Market::OnDemand, "none"), (Market::Spot, "")] {
         cloud(&ec2).launch(&plan(&format!("token-{market}"), market)).await.unwrap();
         let call = ec2.calls_of("RunInstances").pop().unwrap();
-        let asked = call.params.get("CapacityReservationSpecification.CapacityReservationPreference").map_or("", String::as_str);
+        let asked = call
+            .params
+            .get("CapacityReservationSpecification.CapacityReservationPreference")
+            .map_or("", String::as_str);
         assert_eq!(asked, preference, "{market}");
     }
 }
@@ -100,12 +115,19 @@ async fn an_open_reservation_of_the_account_is_not_taken() {
 async fn on_demand_may_keep_its_disk_and_stands_in_its_subnet() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let subnets = ec2.ask("DescribeSubnets", &[]).unwrap();
-    let subnet = subnets.items("subnetSet").iter().find(|one| one.at("availabilityZone") == "us-east-1b").unwrap().at("subnetId").to_owned();
+    let subnet = subnets
+        .items("subnetSet")
+        .iter()
+        .find(|one| one.at("availabilityZone") == "us-east-1b")
+        .unwrap()
+        .at("subnetId")
+        .to_owned();
     let groups = ec2.ask("DescribeSecurityGroups", &[]).unwrap();
     let group = groups.items("securityGroupInfo")[0].at("groupId").to_owned();
     let mut plan = plan("token-1", Market::OnDemand);
     let launch = plan.launch.as_mut().unwrap();
-    (launch.subnet, launch.security_groups, launch.shutdown) = (Some(subnet.clone()), vec![group.clone()], Shutdown::Stop);
+    (launch.subnet, launch.security_groups, launch.shutdown) =
+        (Some(subnet.clone()), vec![group.clone()], Shutdown::Stop);
     let id = cloud(&ec2).launch(&plan).await.unwrap();
     let call = &ec2.calls_of("RunInstances")[0];
     let asked = |name: &str| call.params.get(name).map_or("", String::as_str);
@@ -114,12 +136,18 @@ async fn on_demand_may_keep_its_disk_and_stands_in_its_subnet() {
         (subnet.as_str(), group.as_str(), "stop")
     );
     // A zone in the request would bind the token to it.
-    assert!(!call.params.keys().any(|key| key.starts_with("Placement") || key.starts_with("InstanceMarketOptions")));
+    assert!(
+        !call
+            .params
+            .keys()
+            .any(|key| key.starts_with("Placement") || key.starts_with("InstanceMarketOptions"))
+    );
     assert!(tags(call, "spot-instances-request").is_empty());
     assert_eq!(ec2.instance(&id).zone, "us-east-1b");
 }
 
-/// A key that nobody asked for would let somebody in, and without its profile a machine reaches no job root.
+/// A key that nobody asked for would let somebody in, and without its profile a machine reaches no
+/// job root.
 #[tokio::test]
 async fn the_key_pair_and_the_profile_are_those_of_the_plan_or_none() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
@@ -128,12 +156,22 @@ async fn the_key_pair_and_the_profile_are_those_of_the_plan_or_none() {
     for (token, named) in [("token-1", Some(("lab", "box"))), ("token-2", None)] {
         let mut plan = plan(token, Market::OnDemand);
         let launch = plan.launch.as_mut().expect("the plan says what to launch");
-        (launch.key_name, launch.profile) = (named.map(|(key, _)| key.to_owned()), named.map(|(_, profile)| profile.to_owned()));
+        (launch.key_name, launch.profile) =
+            (named.map(|(key, _)| key.to_owned()), named.map(|(_, profile)| profile.to_owned()));
         cloud(&ec2).launch(&plan).await.expect("launched");
         let call = ec2.calls_of("RunInstances").pop().expect("it was asked for");
         let asked = |name: &str| call.params.get(name).map(String::as_str);
-        assert_eq!(asked("KeyName").zip(asked("IamInstanceProfile.Name")), named, "{:?}", call.params);
-        let others = call.params.keys().filter(|key| key.starts_with("KeyName") || key.starts_with("IamInstanceProfile")).count();
+        assert_eq!(
+            asked("KeyName").zip(asked("IamInstanceProfile.Name")),
+            named,
+            "{:?}",
+            call.params
+        );
+        let others = call
+            .params
+            .keys()
+            .filter(|key| key.starts_with("KeyName") || key.starts_with("IamInstanceProfile"))
+            .count();
         assert_eq!(others, if named.is_some() { 2 } else { 0 }, "{:?}", call.params);
     }
 }
@@ -147,7 +185,10 @@ async fn a_lost_answer_is_one_machine() {
     // An error that says nothing, after the launch.
     ec2.fault(Fault::code("RunInstances", "InternalError").after());
     let other = aws.launch(&plan("token-2", Market::OnDemand)).await.unwrap();
-    assert_eq!(ec2.instances().iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [&found, &other]);
+    assert_eq!(
+        ec2.instances().iter().map(|one| one.id.as_str()).collect::<Vec<_>>(),
+        [&found, &other]
+    );
     // Not shown yet: nobody knows, and the repeated call finds it.
     ec2.unseen(Duration::from_secs(60));
     ec2.fault(Fault::lost("RunInstances"));
@@ -164,14 +205,20 @@ async fn a_lost_answer_is_one_machine() {
 
 #[tokio::test]
 async fn a_token_that_was_used_tells_of_its_machine() {
-    let Some(ec2) = FalseEc2::start(Options { stopping: Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) = FalseEc2::start(Options { stopping: Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = cloud(&ec2);
     let mut plan = plan("token-1", Market::OnDemand);
     let id = aws.launch(&plan).await.unwrap();
     plan.launch.as_mut().unwrap().disk_gib = 200;
     match aws.launch(&plan).await.unwrap_err() {
         CloudError::Mismatch { machine: Some(found), what } => {
-            assert_eq!(found, id, "the machine bills, and is this plan's; the other request is our bug: {what}");
+            assert_eq!(
+                found, id,
+                "the machine bills, and is this plan's; the other request is our bug: {what}"
+            );
             assert!(what.contains("IdempotentParameterMismatch"), "{what}");
         }
         other => panic!("{other:?}"),
@@ -189,7 +236,11 @@ async fn a_token_that_was_used_tells_of_its_machine() {
 
     let plan = crate::aws::plan("token-1", Market::OnDemand);
     aws.terminate(&machine(&id)).await.unwrap();
-    assert_eq!(aws.launch(&plan).await.unwrap(), id, "it has ended, and is shown: it is settled as what it was");
+    assert_eq!(
+        aws.launch(&plan).await.unwrap(),
+        id,
+        "it has ended, and is shown: it is settled as what it was"
+    );
     ec2.forget(&id);
     let error = aws.launch(&plan).await.unwrap_err();
     assert_eq!(kind(&error), "its machine has ended", "the attempt is over: {error}");
@@ -210,6 +261,10 @@ async fn a_dry_run_proves_the_right_and_launches_nothing() {
     assert!(chain(&error).contains("InvalidAMIID.NotFound"), "{error}");
     assert_eq!(ec2.instances().len(), 0);
     let calls = ec2.calls_of("RunInstances");
-    assert!(calls.iter().all(|call| call.params["DryRun"] == "true" && call.params["ClientToken"] != "token-1"));
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.params["DryRun"] == "true" && call.params["ClientToken"] != "token-1")
+    );
     assert!(aws.launch(&plan).await.is_ok(), "the token is still free");
 }

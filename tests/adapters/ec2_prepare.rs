@@ -15,12 +15,19 @@ use crate::ec2::{FalseEc2, Fault, Options, rounds};
 fn group(ec2: &FalseEc2, name: &str) -> String {
     let vpcs = ec2.ask("DescribeVpcs", &[]).unwrap();
     let vpc = vpcs.items("vpcSet")[0].at("vpcId").to_owned();
-    let made = ec2.ask("CreateSecurityGroup", &[("GroupName", name), ("GroupDescription", name), ("VpcId", &vpc)]).unwrap();
+    let made = ec2
+        .ask(
+            "CreateSecurityGroup",
+            &[("GroupName", name), ("GroupDescription", name), ("VpcId", &vpc)],
+        )
+        .unwrap();
     made.at("groupId").to_owned()
 }
 
 async fn prepare(aws: &AwsCloud, spec: &Spec, offer: &Offer) -> Result<LaunchRequest, CloudError> {
-    aws.prepare(spec, offer).await.map(|launch| launch.expect("EC2 wants to know more than the offer says"))
+    aws.prepare(spec, offer)
+        .await
+        .map(|launch| launch.expect("EC2 wants to know more than the offer says"))
 }
 
 async fn refused(aws: &AwsCloud, spec: &Spec, offer: &Offer) -> (String, String) {
@@ -38,13 +45,27 @@ async fn all_of_it_is_found_in_two_rounds_and_asked_for_once() {
     ec2.latency(Duration::from_millis(800));
     let launch = prepare(&aws, &spec("dlami", 100), &offer(Market::Spot)).await.unwrap();
     let calls = ec2.take_calls();
-    assert_eq!((calls.len(), rounds(&calls)), (6, 2), "{:?}", calls.iter().map(|call| &call.action).collect::<Vec<_>>());
-    assert_eq!((launch.image.as_str(), launch.root_device.as_str(), launch.disk_gib), (IMAGE, "/dev/sda1", 100));
+    assert_eq!(
+        (calls.len(), rounds(&calls)),
+        (6, 2),
+        "{:?}",
+        calls.iter().map(|call| &call.action).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        (launch.image.as_str(), launch.root_device.as_str(), launch.disk_gib),
+        (IMAGE, "/dev/sda1", 100)
+    );
     assert!(launch.image_name.unwrap().contains("Ubuntu 22.04"));
-    assert_eq!((launch.profile.as_deref(), launch.key_name.as_deref()), (Some("lamplighter-box"), None));
+    assert_eq!(
+        (launch.profile.as_deref(), launch.key_name.as_deref()),
+        (Some("lamplighter-box"), None)
+    );
     assert_eq!((launch.security_groups, launch.shutdown), (vec![group], Shutdown::Terminate));
     let subnet = launch.subnet.unwrap();
-    let zone = ec2.ask("DescribeSubnets", &[("SubnetId.1", &subnet)]).unwrap().all("availabilityZone")[0].text.clone();
+    let zone =
+        ec2.ask("DescribeSubnets", &[("SubnetId.1", &subnet)]).unwrap().all("availabilityZone")[0]
+            .text
+            .clone();
     assert_eq!(zone, "us-east-1a");
     // After an interruption, in another zone.
     ec2.take_calls();
@@ -61,7 +82,8 @@ async fn an_image_is_found_by_any_of_its_names() {
     ec2.parameter("/my/image", "ami-0d15ea5e000002023");
     ec2.parameter("/my/number", "42");
     let aws = cloud(&ec2);
-    let arm = Offer { arch: Arch::Arm64, instance_type: "g5g.xlarge".into(), ..offer(Market::OnDemand) };
+    let arm =
+        Offer { arch: Arch::Arm64, instance_type: "g5g.xlarge".into(), ..offer(Market::OnDemand) };
     let x86 = offer(Market::OnDemand);
     for (words, offer, id, root) in [
         ("dlami", &x86, "ami-0d15ea5e000000022", "/dev/sda1"),
@@ -73,10 +95,17 @@ async fn an_image_is_found_by_any_of_its_names() {
         ("ssm:/my/image", &x86, "ami-0d15ea5e000002023", "/dev/xvda"),
         ("/my/image", &x86, "ami-0d15ea5e000002023", "/dev/xvda"),
         // The newest of two.
-        ("name:Deep Learning Base OSS*(Ubuntu 22.04)*;owner=amazon", &x86, "ami-0d15ea5e000000022", "/dev/sda1"),
+        (
+            "name:Deep Learning Base OSS*(Ubuntu 22.04)*;owner=amazon",
+            &x86,
+            "ami-0d15ea5e000000022",
+            "/dev/sda1",
+        ),
         ("name:Deep Learning*;owner=898082745236", &arm, "ami-0d15ea5e0000000a4", "/dev/sda1"),
     ] {
-        let launch = prepare(&aws, &spec(words, 100), offer).await.unwrap_or_else(|error| panic!("{words}: {error}"));
+        let launch = prepare(&aws, &spec(words, 100), offer)
+            .await
+            .unwrap_or_else(|error| panic!("{words}: {error}"));
         assert_eq!((launch.image.as_str(), launch.root_device.as_str()), (id, root), "{words}");
     }
     for (words, class, said) in [
@@ -91,19 +120,37 @@ async fn an_image_is_found_by_any_of_its_names() {
         assert!(was == class && text.contains(said), "{words}: {was}: {text}");
     }
     // NVIDIA's open driver drives no GPU from before Turing.
-    let volta = Offer { gpu_model: Some("V100".into()), instance_type: "p3dn.24xlarge".into(), ..offer(Market::OnDemand) };
+    let volta = Offer {
+        gpu_model: Some("V100".into()),
+        instance_type: "p3dn.24xlarge".into(),
+        ..offer(Market::OnDemand)
+    };
     let (was, text) = refused(&aws, &spec("dlami", 100), &volta).await;
-    assert!(was == "not sold there" && text.contains("open driver, which does not drive the V100 of p3dn.24xlarge"), "{text}");
+    assert!(
+        was == "not sold there"
+            && text.contains("open driver, which does not drive the V100 of p3dn.24xlarge"),
+        "{text}"
+    );
     // What is remembered of the image says so again, and asks nobody.
     ec2.take_calls();
     let known = aws.known_unfit(&spec("dlami", 100), &volta);
-    assert!(known.is_some_and(|why| why.contains("does not drive the V100")) && aws.known_unfit(&spec("dlami", 100), &x86).is_none());
+    assert!(
+        known.is_some_and(|why| why.contains("does not drive the V100"))
+            && aws.known_unfit(&spec("dlami", 100), &x86).is_none()
+    );
     assert_eq!(ec2.take_calls().len(), 0);
     // What a machine has in itself is no disk that is bought.
-    let ubuntu = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
-    assert_eq!(prepare(&aws, &spec(ubuntu, 100), &x86).await.unwrap().image, "ami-0d15ea5e000002404");
+    let ubuntu =
+        "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
+    assert_eq!(
+        prepare(&aws, &spec(ubuntu, 100), &x86).await.unwrap().image,
+        "ami-0d15ea5e000002404"
+    );
     let (was, text) = refused(&aws, &spec("dlami", 50), &x86).await;
-    assert!(was == "invalid" && text.contains("needs a disk of 65 GiB, and `machine.disk` is 50"), "{text}");
+    assert!(
+        was == "invalid" && text.contains("needs a disk of 65 GiB, and `machine.disk` is 50"),
+        "{text}"
+    );
 }
 
 /// A plan would show the price of plain Linux and of one disk, and the bill another.
@@ -113,17 +160,29 @@ async fn an_image_that_costs_more_than_its_machine_and_its_disk_is_refused() {
     group(&ec2, "lamplighter");
     let (aws, x86) = (cloud(&ec2), offer(Market::OnDemand));
     for (words, said) in [
-        ("ami-0d15ea5e000000010", "platform `Red Hat Enterprise Linux`, usage operation `RunInstances:0010`"),
-        ("name:RHEL-9*;owner=amazon", "platform `Red Hat Enterprise Linux`, usage operation `RunInstances:0010`"),
+        (
+            "ami-0d15ea5e000000010",
+            "platform `Red Hat Enterprise Linux`, usage operation `RunInstances:0010`",
+        ),
+        (
+            "name:RHEL-9*;owner=amazon",
+            "platform `Red Hat Enterprise Linux`, usage operation `RunInstances:0010`",
+        ),
         ("ami-0d15ea5e000000802", "product code `8v9ldxexample`"),
     ] {
         let (was, text) = refused(&aws, &spec(words, 100), &x86).await;
-        assert!(was == "invalid" && text.contains(&format!("has a price of its own beside the machine's ({said})")), "{words}: {was}: {text}");
+        assert!(
+            was == "invalid"
+                && text.contains(&format!("has a price of its own beside the machine's ({said})")),
+            "{words}: {was}: {text}"
+        );
         assert!(text.contains("choose one that EC2 bills as `Linux/UNIX`"), "{text}");
     }
     let (was, text) = refused(&aws, &spec("ami-0d15ea5e0000d15c2", 100), &x86).await;
     assert!(
-        was == "invalid" && text.contains("brings further disks (/dev/sdf)") && text.contains("an image of its root disk alone"),
+        was == "invalid"
+            && text.contains("brings further disks (/dev/sdf)")
+            && text.contains("an image of its root disk alone"),
         "{was}: {text}"
     );
 }
@@ -134,7 +193,11 @@ async fn a_network_that_does_not_fit_is_told() {
     let aws = cloud(&ec2);
     let (spec, x86) = (spec("dlami", 100), offer(Market::OnDemand));
     let (was, text) = refused(&aws, &spec, &x86).await;
-    assert!(was == "invalid" && text.contains("no security group `lamplighter`; `lamp init aws` makes one"), "{text}");
+    assert!(
+        was == "invalid"
+            && text.contains("no security group `lamplighter`; `lamp init aws` makes one"),
+        "{text}"
+    );
     // Made by now: what was missing is asked for again.
     let id = group(&ec2, "lamplighter");
     prepare(&aws, &spec, &x86).await.unwrap();
@@ -143,17 +206,31 @@ async fn a_network_that_does_not_fit_is_told() {
     assert!(was == "not sold there" && text.contains("us-east-1z has no default subnet"), "{text}");
 
     let open = group(&ec2, "open");
-    let port =
-        [("GroupId", open.as_str()), ("IpPermissions.1.IpProtocol", "tcp"), ("IpPermissions.1.FromPort", "22"), ("IpPermissions.1.ToPort", "22")];
-    let port: Vec<_> = port.into_iter().chain([("IpPermissions.1.IpRanges.1.CidrIp", "0.0.0.0/0")]).collect();
+    let port = [
+        ("GroupId", open.as_str()),
+        ("IpPermissions.1.IpProtocol", "tcp"),
+        ("IpPermissions.1.FromPort", "22"),
+        ("IpPermissions.1.ToPort", "22"),
+    ];
+    let port: Vec<_> =
+        port.into_iter().chain([("IpPermissions.1.IpRanges.1.CidrIp", "0.0.0.0/0")]).collect();
     ec2.ask("AuthorizeSecurityGroupIngress", &port).unwrap();
     let settings = AwsSettings { security_group: Some("open".into()), ..AwsSettings::default() };
     let (was, text) = refused(&AwsCloud::new(session_with(&ec2, settings)), &spec, &x86).await;
-    assert!(was == "invalid" && text.contains("`open`") && text.contains("lets somebody in"), "{text}");
+    assert!(
+        was == "invalid" && text.contains("`open`") && text.contains("lets somebody in"),
+        "{text}"
+    );
 
     // What the user names is taken: a group by its id, a profile, a key, a subnet in one zone only.
     let subnets = ec2.ask("DescribeSubnets", &[]).unwrap();
-    let subnet = subnets.items("subnetSet").iter().find(|one| one.at("availabilityZone") == "us-east-1a").unwrap().at("subnetId").to_owned();
+    let subnet = subnets
+        .items("subnetSet")
+        .iter()
+        .find(|one| one.at("availabilityZone") == "us-east-1a")
+        .unwrap()
+        .at("subnetId")
+        .to_owned();
     let text = |text: &str| Some(text.to_owned());
     let settings = AwsSettings {
         security_group: text(&id),
@@ -166,9 +243,15 @@ async fn a_network_that_does_not_fit_is_told() {
     let mine = AwsCloud::new(session_with(&ec2, settings));
     let launch = prepare(&mine, &spec, &x86).await.unwrap();
     assert_eq!((launch.subnet, launch.security_groups), (Some(subnet), vec![id]));
-    assert_eq!((launch.profile.as_deref(), launch.key_name.as_deref()), (Some("mine"), Some("key")));
+    assert_eq!(
+        (launch.profile.as_deref(), launch.key_name.as_deref()),
+        (Some("mine"), Some("key"))
+    );
     let (was, text) = refused(&mine, &spec, &Offer { zone: Zone::new("us-east-1b"), ..x86 }).await;
-    assert!(was == "not sold there" && text.contains("none of `aws.subnets` lies in us-east-1b"), "{text}");
+    assert!(
+        was == "not sold there" && text.contains("none of `aws.subnets` lies in us-east-1b"),
+        "{text}"
+    );
 }
 
 /// For a site with a bad line: else the machine that works on behind it is ended by its alarm.
@@ -177,11 +260,19 @@ async fn a_machine_with_a_long_lease_has_an_alarm_that_waits_for_it() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     group(&ec2, "lamplighter");
     let aws = cloud(&ec2);
-    for (lease, alarm, watched) in [("30m", "heartbeat", "30m"), ("3h", "heartbeat", "180m"), ("3h", "heartbeat for 15m", "15m")] {
+    for (lease, alarm, watched) in [
+        ("30m", "heartbeat", "30m"),
+        ("3h", "heartbeat", "180m"),
+        ("3h", "heartbeat for 15m", "15m"),
+    ] {
         let mut spec = spec("dlami", 100);
         (spec.limits.lease, spec.watch.alarm) = (lease.parse().unwrap(), alarm.parse().unwrap());
         let launch = prepare(&aws, &spec, &offer(Market::OnDemand)).await.unwrap();
-        assert_eq!(launch.alarm.map(|alarm| alarm.to_string()), Some(format!("heartbeat for {watched}")), "{alarm} beside {lease}");
+        assert_eq!(
+            launch.alarm.map(|alarm| alarm.to_string()),
+            Some(format!("heartbeat for {watched}")),
+            "{alarm} beside {lease}"
+        );
     }
 }
 
@@ -192,8 +283,14 @@ async fn only_an_on_demand_machine_that_may_be_kept_stops() {
     let aws = cloud(&ec2);
     let mut spec = spec("dlami", 100);
     spec.on.success = Reaction::Stop;
-    assert_eq!(prepare(&aws, &spec, &offer(Market::OnDemand)).await.unwrap().shutdown, Shutdown::Stop);
-    assert_eq!(prepare(&aws, &spec, &offer(Market::Spot)).await.unwrap().shutdown, Shutdown::Terminate);
+    assert_eq!(
+        prepare(&aws, &spec, &offer(Market::OnDemand)).await.unwrap().shutdown,
+        Shutdown::Stop
+    );
+    assert_eq!(
+        prepare(&aws, &spec, &offer(Market::Spot)).await.unwrap().shutdown,
+        Shutdown::Terminate
+    );
     // What is prepared can be launched.
     let mut plan = plan("token-1", Market::OnDemand);
     let launch = prepare(&aws, &spec, &offer(Market::OnDemand)).await.unwrap();
@@ -203,17 +300,29 @@ async fn only_an_on_demand_machine_that_may_be_kept_stops() {
     assert_eq!(ec2.instance(&id).zone, "us-east-1a");
 }
 
-/// EC2 keeps key pairs by region; a launch with one that is not there would be refused after all else was done.
+/// EC2 keeps key pairs by region; a launch with one that is not there would be refused after all
+/// else was done.
 #[tokio::test]
 async fn a_region_without_the_users_key_pair_is_not_ready() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     group(&ec2, "lamplighter");
     ec2.ask_in("us-west-2", "CreateKeyPair", &[("KeyName", "lab")]).unwrap();
     ec2.ask("CreateKeyPair", &[("KeyName", "lab-2")]).unwrap();
-    let named = || AwsCloud::new(session_with(&ec2, AwsSettings { key_name: Some("lab".into()), ..AwsSettings::default() }));
+    let named = || {
+        AwsCloud::new(session_with(
+            &ec2,
+            AwsSettings { key_name: Some("lab".into()), ..AwsSettings::default() },
+        ))
+    };
     let (aws, here, spec) = (named(), offer(Market::Spot), spec("dlami", 100));
     let (was, text) = refused(&aws, &spec, &here).await;
-    assert!(was == "invalid" && text.starts_with("the key pair `lab` of `aws.key_name` is not in us-east-1; `aws ec2 import-key-pair"), "{text}");
+    assert!(
+        was == "invalid"
+            && text.starts_with(
+                "the key pair `lab` of `aws.key_name` is not in us-east-1; `aws ec2 import-key-pair"
+            ),
+        "{text}"
+    );
     // Once it is there it is seen at once, and not asked for again.
     ec2.ask("CreateKeyPair", &[("KeyName", "lab")]).unwrap();
     assert_eq!(prepare(&aws, &spec, &here).await.unwrap().key_name.as_deref(), Some("lab"));

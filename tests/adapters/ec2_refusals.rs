@@ -1,4 +1,5 @@
-//! Every documented code of EC2, met by a launch: one call, no machine, and the reaction of the table.
+//! Every documented code of EC2, met by a launch: one call, no machine, and the reaction of the
+//! table.
 
 use jiff::SignedDuration;
 use lamplighter::market::Market;
@@ -20,7 +21,10 @@ const ROWS: &[(&[&str], &str)] = &[
     ),
     (&["InsufficientFreeAddressesInSubnet"], "no free address in the zone"),
     (&["SpotMaxPriceTooLow"], "the bid is below the price"),
-    (&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"], "the quota is used up"),
+    (
+        &["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"],
+        "the quota is used up",
+    ),
     (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], "the limit of disks is reached"),
     (&["Unsupported"], "not sold there"),
     (&["RequestLimitExceeded", "EC2ThrottledException", "Throttling"], "throttled"),
@@ -29,8 +33,14 @@ const ROWS: &[(&[&str], &str)] = &[
     (&["IdempotentInstanceTerminated"], "its machine has ended"),
     (&["AuthFailure", "SignatureDoesNotMatch", "RequestExpired"], "denied"),
     (&["UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId"], "denied"),
-    (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "the role for spot machines is missing"),
-    (&["InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidUserData.Malformed"], "invalid"),
+    (
+        &["AuthFailure.ServiceLinkedRoleCreationNotPermitted"],
+        "the role for spot machines is missing",
+    ),
+    (
+        &["InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidUserData.Malformed"],
+        "invalid",
+    ),
     (&["PendingVerification"], "the account is still being verified for the region"),
     (&["Blocked", "OptInRequired"], "denied"),
     (&["SomethingNobodyKnows"], "invalid"),
@@ -44,11 +54,21 @@ async fn every_refusal_of_a_launch_has_its_reaction_and_no_second_call() {
         for code in *codes {
             // It would succeed the second time: who asks twice is caught.
             ec2.fault(Fault::code("RunInstances", code));
-            let error = aws.launch(&plan(&format!("token-{code}"), Market::OnDemand)).await.expect_err(code);
+            let error = aws
+                .launch(&plan(&format!("token-{code}"), Market::OnDemand))
+                .await
+                .expect_err(code);
             assert_eq!(kind(&error), *expected, "{code}: {}", chain(&error));
             let text = chain(&error);
-            assert!(*expected == "throttled" || text.contains(code), "`{text}` does not name {code}");
-            assert_eq!(ec2.take_calls().iter().filter(|call| call.action == "RunInstances").count(), 1, "{code}");
+            assert!(
+                *expected == "throttled" || text.contains(code),
+                "`{text}` does not name {code}"
+            );
+            assert_eq!(
+                ec2.take_calls().iter().filter(|call| call.action == "RunInstances").count(),
+                1,
+                "{code}"
+            );
         }
     }
     assert_eq!(ec2.instances().len(), 0);
@@ -63,7 +83,10 @@ async fn a_clock_that_is_wrong_is_named() {
     assert!(!text.contains("clock"), "{text}");
     ec2.clock_ahead(SignedDuration::from_mins(20));
     let text = chain(&aws.launch(&plan("token-1", Market::OnDemand)).await.unwrap_err());
-    assert!(text.contains("the clock of this computer is") && text.contains("min behind AWS's"), "{text}");
+    assert!(
+        text.contains("the clock of this computer is") && text.contains("min behind AWS's"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -72,11 +95,19 @@ async fn a_missing_spot_role_is_told_with_its_cure() {
     ec2.fault(Fault::code("RunInstances", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"));
     let text = chain(&cloud(&ec2).launch(&plan("token-1", Market::Spot)).await.unwrap_err());
     assert!(text.starts_with("the role for spot machines is missing for this account, which has bought none yet: `aws iam create"), "{text}");
-    assert!(text.contains("create-service-linked-role --aws-service-name spot.amazonaws.com") && !text.contains("capacity"), "{text}");
+    assert!(
+        text.contains("create-service-linked-role --aws-service-name spot.amazonaws.com")
+            && !text.contains("capacity"),
+        "{text}"
+    );
     // A dry run that says so is no, and not unknown.
     ec2.fault(Fault::code("RunInstances", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"));
     let error = cloud(&ec2).permitted(&plan("token-1", Market::Spot)).await.unwrap_err();
-    assert!(kind(&error) == "denied" && chain(&error).contains("AWSServiceRoleForEC2Spot"), "{}", chain(&error));
+    assert!(
+        kind(&error) == "denied" && chain(&error).contains("AWSServiceRoleForEC2Spot"),
+        "{}",
+        chain(&error)
+    );
 }
 
 #[tokio::test]
@@ -92,8 +123,14 @@ async fn a_new_profile_is_waited_for_and_a_wrong_one_is_not() {
     assert_eq!(kind(&error), "invalid");
     assert!(error.to_string().contains("`lamp init aws` makes one"), "{error}");
     // Another parameter is wrong for ever.
-    ec2.fault(Fault::code("RunInstances", "InvalidParameterValue").saying("User data is limited to 16384 bytes"));
-    assert_eq!(kind(&aws.launch(&crate::aws::plan("token-2", Market::OnDemand)).await.unwrap_err()), "invalid");
+    ec2.fault(
+        Fault::code("RunInstances", "InvalidParameterValue")
+            .saying("User data is limited to 16384 bytes"),
+    );
+    assert_eq!(
+        kind(&aws.launch(&crate::aws::plan("token-2", Market::OnDemand)).await.unwrap_err()),
+        "invalid"
+    );
 }
 
 #[tokio::test]

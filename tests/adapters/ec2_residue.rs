@@ -1,4 +1,5 @@
-//! What machines left behind: found whole, priced, and removed only when it is ours and in use by nothing.
+//! What machines left behind: found whole, priced, and removed only when it is ours and in use by
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +15,23 @@ use crate::ec2::{Call, FalseEc2, Fault, Options, rounds};
 
 /// Parameters that tag a new thing as this owner's.
 fn tagged(kind: &str, owner: &str) -> Vec<(String, String)> {
-    let pairs = [("ResourceType", kind), ("Tag.1.Key", "lamplighter:owner"), ("Tag.1.Value", owner)];
+    let pairs =
+        [("ResourceType", kind), ("Tag.1.Key", "lamplighter:owner"), ("Tag.1.Value", owner)];
     pairs.map(|(key, value)| (format!("TagSpecification.1.{key}"), value.to_owned())).to_vec()
 }
 
-fn make(ec2: &FalseEc2, action: &str, params: &[(&str, &str)], tags: Vec<(String, String)>, id: &str) -> String {
-    let params = params.iter().copied().chain(tags.iter().map(|(key, value)| (key.as_str(), value.as_str()))).collect::<Vec<_>>();
+fn make(
+    ec2: &FalseEc2,
+    action: &str,
+    params: &[(&str, &str)],
+    tags: Vec<(String, String)>,
+    id: &str,
+) -> String {
+    let params = params
+        .iter()
+        .copied()
+        .chain(tags.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+        .collect::<Vec<_>>();
     ec2.ask(action, &params).unwrap().all(id)[0].text.clone()
 }
 
@@ -38,14 +50,32 @@ async fn guarded(aws: &AwsCloud) -> String {
 
 #[tokio::test]
 async fn what_is_left_is_found_priced_and_removed() {
-    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) =
+        FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = AwsCloud::new(session(&ec2));
     let id = guarded(&aws).await;
     assert_eq!(aws.residue(OWNER, &region()).await.unwrap(), [], "a living machine uses all of it");
 
-    let volume = |owner| make(&ec2, "CreateVolume", &[("Size", "100"), ("AvailabilityZone", "us-east-1a")], tagged("volume", owner), "volumeId");
+    let volume = |owner| {
+        make(
+            &ec2,
+            "CreateVolume",
+            &[("Size", "100"), ("AvailabilityZone", "us-east-1a")],
+            tagged("volume", owner),
+            "volumeId",
+        )
+    };
     let (ours, theirs) = (volume(OWNER), volume("you"));
-    let address = make(&ec2, "AllocateAddress", &[("Domain", "vpc")], tagged("elastic-ip", OWNER), "allocationId");
+    let address = make(
+        &ec2,
+        "AllocateAddress",
+        &[("Domain", "vpc")],
+        tagged("elastic-ip", OWNER),
+        "allocationId",
+    );
     ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
     let all = aws.residue(OWNER, &region()).await.unwrap();
     let [disk] = find(&all, "volume")[..] else { panic!("one disk: {all:?}") };
@@ -69,14 +99,35 @@ async fn what_is_left_is_found_priced_and_removed() {
     // Found, and then somebody else's.
     let mine = volume(OWNER);
     let all = aws.residue(OWNER, &region()).await.unwrap();
-    ec2.ask("CreateTags", &[("ResourceId.1", &mine), ("Tag.1.Key", "lamplighter:owner"), ("Tag.1.Value", "you")]).unwrap();
+    ec2.ask(
+        "CreateTags",
+        &[("ResourceId.1", &mine), ("Tag.1.Key", "lamplighter:owner"), ("Tag.1.Value", "you")],
+    )
+    .unwrap();
     assert_eq!(kind(&aws.clear(&all[0]).await.unwrap_err()), "denied");
-    assert_eq!(kind(&aws.clear(&Residue { ours: false, ..disk.clone() }).await.unwrap_err()), "denied");
-    assert_eq!(ec2.ask("DescribeVolumes", &[]).unwrap().all("volumeId").iter().filter(|one| one.text == theirs).count(), 1);
+    assert_eq!(
+        kind(&aws.clear(&Residue { ours: false, ..disk.clone() }).await.unwrap_err()),
+        "denied"
+    );
+    assert_eq!(
+        ec2.ask("DescribeVolumes", &[])
+            .unwrap()
+            .all("volumeId")
+            .iter()
+            .filter(|one| one.text == theirs)
+            .count(),
+        1
+    );
 }
 
 /// So many machines of an owner's, of one job, that live.
-async fn fleet(ec2: &FalseEc2, aws: &AwsCloud, owner: &str, job: &str, machines: usize) -> Vec<String> {
+async fn fleet(
+    ec2: &FalseEc2,
+    aws: &AwsCloud,
+    owner: &str,
+    job: &str,
+    machines: usize,
+) -> Vec<String> {
     let mut plan = plan(&format!("token of {owner}"), Market::OnDemand);
     plan.job = job.parse().unwrap();
     let tags = Tags::from_map(&plan.tags).unwrap();
@@ -113,7 +164,11 @@ fn calls_of<'a>(calls: &'a [Call], action: &str) -> Vec<&'a Call> {
 
 #[tokio::test]
 async fn the_end_of_one_job_asks_no_more_beside_a_fleet_than_alone() {
-    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) =
+        FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = AwsCloud::new(session(&ec2));
     let (id, job) = (guarded(&aws).await, plan("token-1", Market::Spot).job);
     ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
@@ -125,23 +180,40 @@ async fn the_end_of_one_job_asks_no_more_beside_a_fleet_than_alone() {
     ec2.ask("TerminateInstances", &[("InstanceId.1", &gone)]).unwrap();
     let end = async || {
         ec2.take_calls();
-        let left = aws.residue_of(OWNER, &region(), &job, &BTreeSet::from([id.clone()])).await.unwrap();
+        let left =
+            aws.residue_of(OWNER, &region(), &job, &BTreeSet::from([id.clone()])).await.unwrap();
         (left, ec2.take_calls())
     };
     let (left, calls) = end().await;
     let [alarm] = &left[..] else { panic!("its alarm, and none of another job's: {left:?}") };
     assert!(alarm.kind == "alarm" && alarm.id.contains(&id), "{alarm:?}");
-    assert_eq!((calls_of(&calls, "DescribeAlarms").len(), calls_of(&calls, "ListTagsForResource").len()), (1, 1), "its tag is read");
-    // As it is mostly: the alarm goes when the attempt is settled. tests/support/fleet.rs counts as many for a fleet.
+    assert_eq!(
+        (calls_of(&calls, "DescribeAlarms").len(), calls_of(&calls, "ListTagsForResource").len()),
+        (1, 1),
+        "its tag is read"
+    );
+    // As it is mostly: the alarm goes when the attempt is settled. tests/support/fleet.rs counts as
+    // many for a fleet.
     aws.release(&machine(&id)).await.unwrap();
     let (left, calls) = end().await;
-    assert_eq!((left.len(), calls_of(&calls, "DescribeAlarms").len(), calls_of(&calls, "ListTagsForResource").len()), (0, 1, 0));
+    assert_eq!(
+        (
+            left.len(),
+            calls_of(&calls, "DescribeAlarms").len(),
+            calls_of(&calls, "ListTagsForResource").len()
+        ),
+        (0, 1, 0)
+    );
     assert_eq!(calls.len(), 6, "{:?}", calls.iter().map(|call| &call.action).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn the_alarm_of_anybodys_living_machine_costs_a_sweep_no_call_of_its_own() {
-    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) =
+        FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = AwsCloud::new(session(&ec2));
     let theirs = fleet(&ec2, &aws, "bob", "bobs-444444", 230).await;
     watch(&ec2, "bob", &theirs);
@@ -159,8 +231,16 @@ async fn the_alarm_of_anybodys_living_machine_costs_a_sweep_no_call_of_its_own()
     assert!(alarm.id.contains(of_ours_gone), "{alarm:?}");
     let tags = calls_of(&calls, "ListTagsForResource");
     assert_eq!(tags.len(), 16, "those of machines that are gone: fifteen of bob's, one of ours");
-    let at_once = tags.iter().map(|one| tags.iter().filter(|other| other.began <= one.began && one.began < other.ended).count()).max();
-    assert!(rounds(tags.iter().copied()) <= 8 && at_once <= Some(4), "some at once, and not all: {at_once:?} at once");
+    let at_once = tags
+        .iter()
+        .map(|one| {
+            tags.iter().filter(|other| other.began <= one.began && one.began < other.ended).count()
+        })
+        .max();
+    assert!(
+        rounds(tags.iter().copied()) <= 8 && at_once <= Some(4),
+        "some at once, and not all: {at_once:?} at once"
+    );
     let looks = calls_of(&calls, "DescribeInstances");
     assert_eq!(looks.len(), 3, "ours; and 231 machines by their ids, 200 a call");
 }
@@ -168,17 +248,43 @@ async fn the_alarm_of_anybodys_living_machine_costs_a_sweep_no_call_of_its_own()
 /// Another sweep was quicker, or the first of two calls was carried out and nobody heard of it.
 #[tokio::test]
 async fn what_is_gone_already_is_removed() {
-    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) =
+        FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = AwsCloud::new(session(&ec2));
     let id = guarded(&aws).await;
     ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
-    make(&ec2, "CreateVolume", &[("Size", "100"), ("AvailabilityZone", "us-east-1a")], tagged("volume", OWNER), "volumeId");
-    make(&ec2, "AllocateAddress", &[("Domain", "vpc")], tagged("elastic-ip", OWNER), "allocationId");
+    make(
+        &ec2,
+        "CreateVolume",
+        &[("Size", "100"), ("AvailabilityZone", "us-east-1a")],
+        tagged("volume", OWNER),
+        "volumeId",
+    );
+    make(
+        &ec2,
+        "AllocateAddress",
+        &[("Domain", "vpc")],
+        tagged("elastic-ip", OWNER),
+        "allocationId",
+    );
     let subnets = ec2.ask("DescribeSubnets", &[]).unwrap();
     let subnet = [("SubnetId", subnets.items("subnetSet")[0].at("subnetId"))];
-    make(&ec2, "CreateNetworkInterface", &subnet, tagged("network-interface", OWNER), "networkInterfaceId");
+    make(
+        &ec2,
+        "CreateNetworkInterface",
+        &subnet,
+        tagged("network-interface", OWNER),
+        "networkInterfaceId",
+    );
     let all = aws.residue(OWNER, &region()).await.unwrap();
-    assert_eq!(["volume", "address", "network interface", "alarm"].map(|kind| find(&all, kind).len()), [1, 1, 1, 1], "{all:?}");
+    assert_eq!(
+        ["volume", "address", "network interface", "alarm"].map(|kind| find(&all, kind).len()),
+        [1, 1, 1, 1],
+        "{all:?}"
+    );
 
     // The answer is lost, so the same call is made again, of what is no longer there.
     let calls = [
@@ -190,7 +296,12 @@ async fn what_is_gone_already_is_removed() {
         ec2.take_calls();
         ec2.fault(Fault::lost(action));
         aws.clear(find(&all, kind)[0]).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
-        let told: Vec<String> = ec2.take_calls().into_iter().filter(|call| call.action == action).map(|call| call.code).collect();
+        let told: Vec<String> = ec2
+            .take_calls()
+            .into_iter()
+            .filter(|call| call.action == action)
+            .map(|call| call.code)
+            .collect();
         assert_eq!(told, ["", code], "{kind}");
     }
     // Another sweep has removed it, its tags with it; an alarm has none to read.
@@ -202,7 +313,13 @@ async fn what_is_gone_already_is_removed() {
     aws.clear(&request).await.unwrap();
     assert_eq!(aws.residue(OWNER, &region()).await.unwrap(), []);
     // Shown, and without any owner now: nobody's to remove.
-    let bare = make(&ec2, "CreateVolume", &[("Size", "100"), ("AvailabilityZone", "us-east-1a")], tagged("volume", OWNER), "volumeId");
+    let bare = make(
+        &ec2,
+        "CreateVolume",
+        &[("Size", "100"), ("AvailabilityZone", "us-east-1a")],
+        tagged("volume", OWNER),
+        "volumeId",
+    );
     let all = aws.residue(OWNER, &region()).await.unwrap();
     ec2.ask("DeleteTags", &[("ResourceId.1", &bare), ("Tag.1.Key", "lamplighter:owner")]).unwrap();
     assert_eq!(kind(&aws.clear(&all[0]).await.unwrap_err()), "denied");
@@ -211,24 +328,46 @@ async fn what_is_gone_already_is_removed() {
 /// EC2 shows a request before its machine: in between it looks as if it had none.
 #[tokio::test]
 async fn a_request_is_cancelled_only_when_its_machine_is_seen_to_have_ended_and_is_still_ours() {
-    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) =
+        FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = AwsCloud::new(session(&ec2));
     ec2.unseen(std::time::Duration::from_secs(600));
     let id = aws.launch(&plan("token-1", Market::Spot)).await.unwrap();
     let all = aws.residue(OWNER, &region()).await.unwrap();
     let [request] = &all[..] else { panic!("its request, and not the machine: {all:?}") };
-    assert_eq!(kind(&aws.clear(request).await.unwrap_err()), "ambiguous", "the machine is not shown yet");
+    assert_eq!(
+        kind(&aws.clear(request).await.unwrap_err()),
+        "ambiguous",
+        "the machine is not shown yet"
+    );
     ec2.unseen(std::time::Duration::ZERO);
     assert_eq!(kind(&aws.clear(request).await.unwrap_err()), "invalid", "it is, and lives");
     assert_eq!(aws.residue(OWNER, &region()).await.unwrap(), [], "so nothing is left over");
     ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
     aws.clear(request).await.unwrap();
-    assert_eq!(ec2.calls_of("CancelSpotInstanceRequests").len(), 0, "it was closed with its machine");
+    assert_eq!(
+        ec2.calls_of("CancelSpotInstanceRequests").len(),
+        0,
+        "it was closed with its machine"
+    );
 
     ec2.asks_again(&id);
     let all = aws.residue(OWNER, &region()).await.unwrap();
     let [request] = &all[..] else { panic!("its request: {all:?}") };
-    let give = |owner| ec2.ask("CreateTags", &[("ResourceId.1", &request.id), ("Tag.1.Key", "lamplighter:owner"), ("Tag.1.Value", owner)]).unwrap();
+    let give = |owner| {
+        ec2.ask(
+            "CreateTags",
+            &[
+                ("ResourceId.1", &request.id),
+                ("Tag.1.Key", "lamplighter:owner"),
+                ("Tag.1.Value", owner),
+            ],
+        )
+        .unwrap()
+    };
     give("you");
     assert_eq!(kind(&aws.clear(request).await.unwrap_err()), "denied", "somebody else's by now");
     assert_eq!(ec2.calls_of("CancelSpotInstanceRequests").len(), 0);
@@ -239,7 +378,11 @@ async fn a_request_is_cancelled_only_when_its_machine_is_seen_to_have_ended_and_
 
 #[tokio::test]
 async fn an_alarm_that_is_somebody_elses_by_now_stays() {
-    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let Some(ec2) =
+        FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
+    else {
+        return;
+    };
     let aws = AwsCloud::new(session(&ec2));
     let id = guarded(&aws).await;
     ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
@@ -248,7 +391,11 @@ async fn an_alarm_that_is_somebody_elses_by_now_stays() {
     let told = ec2.ask_cloudwatch("DescribeAlarms", &[]).unwrap();
     let arn = told.all("AlarmArn")[0].text.clone();
     let give = |owner| {
-        let tag = [("ResourceARN", arn.as_str()), ("Tags.member.1.Key", "lamplighter:owner"), ("Tags.member.1.Value", owner)];
+        let tag = [
+            ("ResourceARN", arn.as_str()),
+            ("Tags.member.1.Key", "lamplighter:owner"),
+            ("Tags.member.1.Value", owner),
+        ];
         ec2.ask_cloudwatch("TagResource", &tag).expect("tagged");
     };
     give("you");
@@ -265,7 +412,11 @@ async fn an_alarm_that_is_somebody_elses_by_now_stays() {
 
 #[tokio::test]
 async fn a_kept_disk_is_told_of_and_not_removed_and_half_a_list_is_none() {
-    let Some(ec2) = FalseEc2::start(Options { pending: std::time::Duration::ZERO, stopping: std::time::Duration::ZERO, managed: false }) else {
+    let Some(ec2) = FalseEc2::start(Options {
+        pending: std::time::Duration::ZERO,
+        stopping: std::time::Duration::ZERO,
+        managed: false,
+    }) else {
         return;
     };
     let aws = AwsCloud::new(session(&ec2));
@@ -273,21 +424,40 @@ async fn a_kept_disk_is_told_of_and_not_removed_and_half_a_list_is_none() {
     aws.stop(&machine(&id)).await.unwrap();
     let all = aws.residue(OWNER, &region()).await.unwrap();
     let [disk] = find(&all, "volume")[..] else { panic!("one disk: {all:?}") };
-    assert_eq!((disk.detail.as_str(), disk.usd_per_month), (format!("120 GiB, kept by the stopped {id}").as_str(), Usd::from_micros(9_600_000)));
+    assert_eq!(
+        (disk.detail.as_str(), disk.usd_per_month),
+        (format!("120 GiB, kept by the stopped {id}").as_str(), Usd::from_micros(9_600_000))
+    );
     assert!(aws.clear(disk).await.is_err(), "EC2 itself refuses a disk that is in use");
-    // `lamp start` has given the machine to another job: its disk, which still has the tags of its launch, is that one's.
+    // `lamp start` has given the machine to another job: its disk, which still has the tags of its
+    // launch, is that one's.
     let (first, next) = (disk.job.clone(), "another-222222".parse::<JobId>().unwrap());
-    ec2.ask("CreateTags", &[("ResourceId.1", &id), ("Tag.1.Key", "lamplighter:job"), ("Tag.1.Value", next.as_str())]).unwrap();
+    ec2.ask(
+        "CreateTags",
+        &[("ResourceId.1", &id), ("Tag.1.Key", "lamplighter:job"), ("Tag.1.Value", next.as_str())],
+    )
+    .unwrap();
     let all = aws.residue(OWNER, &region()).await.unwrap();
     let [disk] = find(&all, "volume")[..] else { panic!("one disk: {all:?}") };
-    assert_eq!((first.as_ref().is_some_and(|first| *first != next), disk.job.as_ref()), (true, Some(&next)));
+    assert_eq!(
+        (first.as_ref().is_some_and(|first| *first != next), disk.job.as_ref()),
+        (true, Some(&next))
+    );
     // And whoever asks for one of the two is told so.
     let (first, machines) = (first.expect("it has its tags"), BTreeSet::from([id.clone()]));
-    assert_eq!(aws.residue_of(OWNER, &region(), &next, &machines).await.unwrap(), std::slice::from_ref(disk));
+    assert_eq!(
+        aws.residue_of(OWNER, &region(), &next, &machines).await.unwrap(),
+        std::slice::from_ref(disk)
+    );
     assert_eq!(aws.residue_of(OWNER, &region(), &first, &machines).await.unwrap(), []);
-    for action in
-        ["DescribeVolumes", "DescribeAddresses", "DescribeNetworkInterfaces", "DescribeSpotInstanceRequests", "DescribeAlarms", "DescribeInstances"]
-    {
+    for action in [
+        "DescribeVolumes",
+        "DescribeAddresses",
+        "DescribeNetworkInterfaces",
+        "DescribeSpotInstanceRequests",
+        "DescribeAlarms",
+        "DescribeInstances",
+    ] {
         ec2.fault(Fault::code(action, "UnauthorizedOperation").always());
         assert!(aws.residue(OWNER, &region()).await.is_err(), "{action}");
         assert!(aws.residue_of(OWNER, &region(), &next, &machines).await.is_err(), "{action}");

@@ -23,7 +23,8 @@ impl Shell {
     }
 
     fn say(&mut self, line: &str) {
-        writeln!(self.0.stdin.as_mut().expect("it was asked for"), "{line}").expect("the shell reads");
+        writeln!(self.0.stdin.as_mut().expect("it was asked for"), "{line}")
+            .expect("the shell reads");
     }
 
     fn scope(&self) -> Scope {
@@ -40,11 +41,19 @@ impl Drop for Shell {
 }
 
 fn sensors() -> SystemSensors {
-    system_sensors(&SensorOptions { nvml_library: "/nowhere/libnvidia-ml.so.1".into(), ..SensorOptions::default() })
+    system_sensors(&SensorOptions {
+        nvml_library: "/nowhere/libnvidia-ml.so.1".into(),
+        ..SensorOptions::default()
+    })
 }
 
 /// Samples until the condition holds; gives that sample.
-fn until(what: &str, sensors: &mut SystemSensors, scope: &Scope, mut holds: impl FnMut(&Sample) -> bool) -> Sample {
+fn until(
+    what: &str,
+    sensors: &mut SystemSensors,
+    scope: &Scope,
+    mut holds: impl FnMut(&Sample) -> bool,
+) -> Sample {
     let end = Instant::now() + LONG;
     loop {
         let sample = sensors.sample(scope);
@@ -79,14 +88,21 @@ fn a_busy_child_takes_about_one_core() {
     let mut shell = Shell::start();
     shell.say("while :; do :; done & wait");
     let (scope, mut sensors) = (shell.scope(), sensors());
-    let first = until("the loop runs", &mut sensors, &scope, |sample| known(&sample.tree_processes) == 2 && known(&sample.tree_cpu) > Duration::ZERO);
+    let first = until("the loop runs", &mut sensors, &scope, |sample| {
+        known(&sample.tree_processes) == 2 && known(&sample.tree_cpu) > Duration::ZERO
+    });
     let used = |sample: &Sample| known(&sample.tree_cpu).saturating_sub(known(&first.tree_cpu));
     // Long beside the pause that a busy machine makes between the two clocks that a sample reads.
-    let last = until("it has used two seconds", &mut sensors, &scope, |sample| used(sample) >= Duration::from_secs(2));
+    let last = until("it has used two seconds", &mut sensors, &scope, |sample| {
+        used(sample) >= Duration::from_secs(2)
+    });
     let share = used(&last).as_secs_f64() / (last.mono - first.mono).as_secs_f64();
     assert!(share < 1.5, "one loop cannot take more than one core: {share}");
     assert!(known(&last.tree_memory_bytes) > 100_000);
-    assert!(known(&last.machine_cpu) - known(&first.machine_cpu) >= Duration::from_millis(100), "the machine was busy as well");
+    assert!(
+        known(&last.machine_cpu) - known(&first.machine_cpu) >= Duration::from_millis(100),
+        "the machine was busy as well"
+    );
 }
 
 #[test]
@@ -95,8 +111,11 @@ fn the_time_of_children_that_ended_stays_counted() {
     let (scope, mut sensors) = (shell.scope(), sensors());
     sensors.sample(&scope);
     shell.say("i=0; (while [ $i -lt 200000 ]; do i=$((i+1)); done)");
-    let busy = until("the child worked", &mut sensors, &scope, |sample| known(&sample.tree_cpu) >= Duration::from_millis(30));
-    let after = until("it has ended", &mut sensors, &scope, |sample| known(&sample.tree_processes) == 1);
+    let busy = until("the child worked", &mut sensors, &scope, |sample| {
+        known(&sample.tree_cpu) >= Duration::from_millis(30)
+    });
+    let after =
+        until("it has ended", &mut sensors, &scope, |sample| known(&sample.tree_processes) == 1);
     assert!(known(&after.tree_cpu) >= known(&busy.tree_cpu));
 }
 
@@ -122,23 +141,31 @@ fn bytes_to_disk_never_go_back_when_processes_end() {
     let mut last = IoCounters::default();
     let mut forward = |sample: &Sample| {
         let now = known(&sample.tree_disk);
-        assert!(now.written_bytes >= last.written_bytes && now.read_bytes >= last.read_bytes, "{now:?} after {last:?}");
+        assert!(
+            now.written_bytes >= last.written_bytes && now.read_bytes >= last.read_bytes,
+            "{now:?} after {last:?}"
+        );
         last = now;
         now.written_bytes
     };
     let begin = forward(&first);
     shell.say(&format!("{} &", write_and_end(&file)));
     let mut wanted = begin + (4 << 20);
-    until("the writer's bytes are counted", &mut sensors, &scope, |sample| forward(sample) >= wanted);
+    until("the writer's bytes are counted", &mut sensors, &scope, |sample| {
+        forward(sample) >= wanted
+    });
     shell.say("wait");
     until("the writer has ended", &mut sensors, &scope, |sample| {
         forward(sample);
         known(&sample.tree_processes) == 1
     });
-    // A grandchild with bytes of its own leaves the tree when its parent is killed, and nobody in the tree inherits them.
+    // A grandchild with bytes of its own leaves the tree when its parent is killed, and nobody in
+    // the tree inherits them.
     shell.say(&format!("sh -c 'sh -c \"{}; sleep 600\"; true' &", write_and_end(&file)));
     wanted += 4 << 20;
-    until("the grandchild's bytes are counted", &mut sensors, &scope, |sample| forward(sample) >= wanted);
+    until("the grandchild's bytes are counted", &mut sensors, &scope, |sample| {
+        forward(sample) >= wanted
+    });
     shell.say("kill -9 $!; wait; true | cat");
     until("the grandchild has left", &mut sensors, &scope, |sample| {
         forward(sample);
@@ -167,7 +194,9 @@ fn the_whole_machine_is_everything_but_ourselves() {
 fn a_cgroup_says_what_its_ended_processes_used() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let shell = Shell::start();
-    let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("it can be written");
+    let put = |name: &str, text: &str| {
+        std::fs::write(dir.path().join(name), text).expect("it can be written")
+    };
     put("cgroup.procs", &format!("{}\n", shell.0.id()));
     put("cpu.stat", "usage_usec 5000000\n");
     let scope = Scope { cgroup: Some(dir.path().into()), ..shell.scope() };
@@ -181,5 +210,10 @@ fn a_cgroup_says_what_its_ended_processes_used() {
 
 #[test]
 fn a_workdir_that_is_gone_is_unknown() {
-    assert!(sensors().sample(&Scope { workdir: "/nowhere".into(), ..Scope::default() }).disk_free_bytes.is_unknown());
+    assert!(
+        sensors()
+            .sample(&Scope { workdir: "/nowhere".into(), ..Scope::default() })
+            .disk_free_bytes
+            .is_unknown()
+    );
 }

@@ -1,4 +1,5 @@
-//! The metadata adapter against a small HTTP server that answers as AWS documents, and as it should not.
+//! The metadata adapter against a small HTTP server that answers as AWS documents, and as it should
+//! not.
 
 use lamplighter::adapters::aws::imds::Imds;
 use lamplighter::instance::{Notice, NoticeKind};
@@ -26,7 +27,10 @@ async fn before_a_notice_there_is_none_and_then_it_is_read_as_documented() {
     assert_eq!(imds.notices().await.unwrap(), []);
     // A time in the past stays as it is: EC2 leaves it there when it did not reclaim.
     server.says(ACTION, r#"{"action": "terminate", "time": "2017-09-18T08:22:00Z"}"#);
-    assert_eq!(imds.notices().await.unwrap(), [notice(NoticeKind::Interruption, "2017-09-18T08:22:00Z", "terminate")]);
+    assert_eq!(
+        imds.notices().await.unwrap(),
+        [notice(NoticeKind::Interruption, "2017-09-18T08:22:00Z", "terminate")]
+    );
     server.says(ACTION, r#"{"action": "hibernate", "time": "2017-09-18T08:22:00Z", "later": 1}"#);
     assert_eq!(imds.notices().await.unwrap()[0].detail, "hibernate");
     assert_eq!(server.asked("api/token"), 1, "one token for all requests");
@@ -50,7 +54,11 @@ async fn rebalance_and_maintenance_are_read_and_what_is_over_is_not() {
     let imds = imds(&server.listen());
     assert_eq!(imds.notices().await.unwrap(), expected);
     assert_eq!(imds.notices().await.unwrap(), expected);
-    assert_eq!((server.asked(ACTION), server.asked(MAINTENANCE)), (2, 1), "the slow ones are not asked each time");
+    assert_eq!(
+        (server.asked(ACTION), server.asked(MAINTENANCE)),
+        (2, 1),
+        "the slow ones are not asked each time"
+    );
 }
 
 #[tokio::test]
@@ -65,7 +73,10 @@ async fn a_token_that_expired_is_renewed_and_a_storm_of_401_is_an_error() {
     for _ in 0..5 {
         assert!(why(imds.notices().await).contains("refuses the token"));
     }
-    assert!(server.asked("api/token") - given <= 10, "a refused token is renewed once for each answer");
+    assert!(
+        server.asked("api/token") - given <= 10,
+        "a refused token is renewed once for each answer"
+    );
     server.refuses_tokens(false);
     assert!(imds.notices().await.unwrap().is_empty());
 }
@@ -83,7 +94,10 @@ async fn nothing_that_is_not_an_answer_is_no_notice() {
         (Reply::Hang, "spot/instance-action"),
         (Reply::Text(200, "{\"action\": \"terminate\"".into()), "EOF"),
         (Reply::Text(200, "<html>captive portal</html>".into()), "expected value"),
-        (Reply::Text(200, r#"{"action": "terminate", "time": "soon"}"#.into()), "`soon` is not a time"),
+        (
+            Reply::Text(200, r#"{"action": "terminate", "time": "soon"}"#.into()),
+            "`soon` is not a time",
+        ),
         (Reply::Text(200, "x".repeat(300 * 1024)), "longer than"),
     ] {
         server.storm(Some(storm));
@@ -101,7 +115,10 @@ async fn an_interruption_is_passed_on_although_the_other_answers_fail() {
     server.set(REBALANCE, Reply::Hang);
     assert!(why(imds.notices().await).starts_with("events"));
     server.says(ACTION, r#"{"action": "stop", "time": "2026-01-01T00:02:00Z"}"#);
-    assert_eq!(imds.notices().await.unwrap(), [notice(NoticeKind::Interruption, "2026-01-01T00:02:00Z", "stop")]);
+    assert_eq!(
+        imds.notices().await.unwrap(),
+        [notice(NoticeKind::Interruption, "2026-01-01T00:02:00Z", "stop")]
+    );
 }
 
 #[tokio::test]
@@ -112,9 +129,14 @@ async fn the_machine_knows_its_id_its_tags_and_when_it_was_launched() {
     let imds = imds(&server.listen());
     let identity = imds.identity().await.unwrap();
     assert_eq!((identity.instance.as_str(), identity.tags.len()), ("i-0abc", 0));
-    server.tagged(&[("Name", "digits"), ("lamplighter:owner", "me")].map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    server.tagged(
+        &[("Name", "digits"), ("lamplighter:owner", "me")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+    );
     let identity = imds.identity().await.unwrap();
-    let expected = [("Name", "digits"), ("lamplighter:owner", "me")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let expected = [("Name", "digits"), ("lamplighter:owner", "me")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!(identity.tags, expected.into());
     assert_eq!(identity.launched, "2026-01-01T00:00:07Z".parse().unwrap());
     server.storm(Some(Reply::Text(503, String::new())));

@@ -36,14 +36,25 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("agent.sh");
         let test = std::env::current_exe().unwrap();
-        let machine = format!("exec env LAMP_TEST_MACHINE=\"$2\" {} --exact local_cloud::plays_the_machine --nocapture", test.display());
-        fs::write(&script, format!("case \"$1\" in\nmachine) {machine};;\nboot) shift 2\n{agent}\n;;\nesac\n")).unwrap();
+        let machine = format!(
+            "exec env LAMP_TEST_MACHINE=\"$2\" {} --exact local_cloud::plays_the_machine --nocapture",
+            test.display()
+        );
+        fs::write(
+            &script,
+            format!("case \"$1\" in\nmachine) {machine};;\nboot) shift 2\n{agent}\n;;\nesac\n"),
+        )
+        .unwrap();
         let cloud = World::cloud_of(folder.path(), "file:///root");
         World { folder, cloud }
     }
 
     fn cloud_of(folder: &Path, root: &str) -> LocalCloud {
-        LocalCloud::new(folder, root, vec!["/bin/sh".into(), folder.join("agent.sh").display().to_string()])
+        LocalCloud::new(
+            folder,
+            root,
+            vec!["/bin/sh".into(), folder.join("agent.sh").display().to_string()],
+        )
     }
 
     async fn launch(&self, token: &str, kill_at: Option<Timestamp>) -> (String, LocalFolder) {
@@ -57,9 +68,15 @@ impl World {
     }
 
     async fn ended(&self, instance: &str) -> InstanceView {
-        until("the machine has ended", async || self.view().await.state == InstanceState::Terminated).await;
+        until("the machine has ended", async || {
+            self.view().await.state == InstanceState::Terminated
+        })
+        .await;
         // The machine's own process exits last, after it has written the end.
-        until("nothing of it is left", async || with_environment(INSTANCE_VARIABLE, instance).is_empty()).await;
+        until("nothing of it is left", async || {
+            with_environment(INSTANCE_VARIABLE, instance).is_empty()
+        })
+        .await;
         let view = self.view().await;
         assert!(view.ended.unwrap() >= view.launched);
         view
@@ -72,7 +89,8 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for entry in fs::read_dir(self.folder.path().join("local")).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(self.folder.path().join("local")).into_iter().flatten().flatten()
+        {
             let name = entry.file_name().into_string().unwrap();
             for process in with_environment(INSTANCE_VARIABLE, &name) {
                 let _ = Command::new("kill").args(["-9", &process.pid.to_string()]).status();
@@ -83,7 +101,14 @@ impl Drop for World {
 
 async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Plan {
     let job = "digits-222222".parse().unwrap();
-    let tags = Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: lamplighter::job::BOOT, kill_at };
+    let tags = Tags {
+        owner: "me".into(),
+        job,
+        attempt: AttemptNo::FIRST,
+        lease: Span::from_secs(1800),
+        boot: lamplighter::job::BOOT,
+        kill_at,
+    };
     Plan {
         format: RECORD_FORMAT,
         job: tags.job.clone(),
@@ -118,7 +143,8 @@ async fn until(what: &str, mut true_at_last: impl AsyncFnMut() -> bool) {
 }
 
 /// Leaves a child that has a session of its own, lost its parent, and ignores what can be ignored.
-const DAEMON: &str = "(setsid sh -c 'trap \"\" TERM HUP; sleep 1000' &) ; touch \"$1/started\"; exec sleep 1000";
+const DAEMON: &str =
+    "(setsid sh -c 'trap \"\" TERM HUP; sleep 1000' &) ; touch \"$1/started\"; exec sleep 1000";
 
 fn machine(id: &str) -> MachineRef {
     MachineRef { cloud: market::Cloud::Local, region: Region::new("local"), id: id.into() }
@@ -143,7 +169,10 @@ async fn a_plan_is_one_machine_however_often_it_is_launched() {
 
     world.cloud.terminate(&machine(&instance)).await.unwrap();
     world.cloud.terminate(&machine(&instance)).await.unwrap();
-    assert_eq!(world.ended(&instance).await.state_reason.unwrap(), "Client.UserInitiatedShutdown: terminated by its owner");
+    assert_eq!(
+        world.ended(&instance).await.state_reason.unwrap(),
+        "Client.UserInitiatedShutdown: terminated by its owner"
+    );
     // Its one life is over: the same plan gives the same ended machine.
     assert_eq!(world.cloud.launch(&plan("t1", None, &world.cloud).await).await.unwrap(), instance);
     assert_eq!(world.view().await.state, InstanceState::Terminated);
@@ -153,9 +182,14 @@ async fn a_plan_is_one_machine_however_often_it_is_launched() {
 
 #[tokio::test]
 async fn the_agent_ends_its_machine_and_nothing_is_left() {
-    let world = World::new(&format!("echo '{{\"how\": \"terminate\", \"why\": \"succeeded\"}}' > \"$1/poweroff.json\"; {DAEMON}"));
+    let world = World::new(&format!(
+        "echo '{{\"how\": \"terminate\", \"why\": \"succeeded\"}}' > \"$1/poweroff.json\"; {DAEMON}"
+    ));
     let (instance, _) = world.launch("t2", None).await;
-    assert_eq!(world.ended(&instance).await.state_reason.unwrap(), "Client.InstanceInitiatedShutdown: succeeded");
+    assert_eq!(
+        world.ended(&instance).await.state_reason.unwrap(),
+        "Client.InstanceInitiatedShutdown: succeeded"
+    );
 }
 
 #[tokio::test]
@@ -180,7 +214,14 @@ async fn a_notice_is_served_and_at_its_time_the_power_is_cut() {
     assert_eq!(metadata.notices().await.unwrap().len(), 1);
     assert_eq!(world.view().await.state, InstanceState::Running);
     world.cloud.interrupt(&machine(&instance), Span::ZERO).await.unwrap();
-    assert!(world.ended(&instance).await.state_reason.unwrap().starts_with("Server.SpotInstanceTermination"));
+    assert!(
+        world
+            .ended(&instance)
+            .await
+            .state_reason
+            .unwrap()
+            .starts_with("Server.SpotInstanceTermination")
+    );
 }
 
 #[tokio::test]
@@ -190,7 +231,10 @@ async fn a_killed_machine_is_seen_to_be_lost_and_cleaned_up() {
     until("the agent runs", async || folder.path("started").exists()).await;
     let machine = folder.machine().unwrap().unwrap().process;
     Command::new("kill").args(["-9", &machine.pid.to_string()]).status().unwrap();
-    assert_eq!(world.ended(&instance).await.state_reason.unwrap(), "Server.HostLost: the machine's process was killed");
+    assert_eq!(
+        world.ended(&instance).await.state_reason.unwrap(),
+        "Server.HostLost: the machine's process was killed"
+    );
 }
 
 #[tokio::test]
@@ -218,11 +262,17 @@ async fn a_raised_cap_that_cannot_be_read_once_holds_as_it_was_read_before() {
     let (instance, folder) = world.launch("t6b", Some(soon)).await;
     world.cloud.raise_kill_at(&machine(&instance), soon + Duration::from_secs(3600)).await.unwrap();
     until("the agent runs", async || folder.path("started").exists()).await;
-    until("the first cap is over, and another look after it", async || Timestamp::now() > soon + Duration::from_millis(500)).await;
+    until("the first cap is over, and another look after it", async || {
+        Timestamp::now() > soon + Duration::from_millis(500)
+    })
+    .await;
     assert!(folder.ended().unwrap().is_none());
     fs::write(folder.path("kill-at.json"), "not a record").unwrap();
     let alive = folder.last_alive();
-    until("it lives on", async || folder.last_alive() != alive || folder.ended().unwrap().is_some()).await;
+    until("it lives on", async || {
+        folder.last_alive() != alive || folder.ended().unwrap().is_some()
+    })
+    .await;
     assert!(folder.ended().unwrap().is_none(), "{:?}", folder.ended());
 }
 
@@ -232,16 +282,30 @@ async fn a_machine_that_can_never_start_has_ended() {
     let program = folder.path().join("lamp");
     fs::write(&program, "").unwrap();
     let cloud = LocalCloud::new(folder.path(), "file:///root", vec![program.display().to_string()]);
-    assert!(matches!(cloud.launch(&plan("t8", None, &cloud).await).await, Err(CloudError::Denied { .. })), "not a program");
+    assert!(
+        matches!(
+            cloud.launch(&plan("t8", None, &cloud).await).await,
+            Err(CloudError::Denied { .. })
+        ),
+        "not a program"
+    );
     let view = cloud.describe("me", &Region::new("local")).await.unwrap().remove(0);
-    assert!(view.state == InstanceState::Terminated && view.state_reason.unwrap().starts_with("Client.InternalError"));
+    assert!(
+        view.state == InstanceState::Terminated
+            && view.state_reason.unwrap().starts_with("Client.InternalError")
+    );
 }
 
 #[tokio::test]
 async fn a_machine_that_cannot_start_just_now_is_tried_again() {
     let world = World::new("touch \"$1/started\"; exec sleep 1000");
-    let (program, script) = (world.file("being-built"), world.file("agent.sh").display().to_string());
-    let cloud = LocalCloud::new(world.folder.path(), "file:///root", vec![program.display().to_string(), script]);
+    let (program, script) =
+        (world.file("being-built"), world.file("agent.sh").display().to_string());
+    let cloud = LocalCloud::new(
+        world.folder.path(),
+        "file:///root",
+        vec![program.display().to_string(), script],
+    );
     let error = cloud.launch(&plan("t10", None, &cloud).await).await.unwrap_err();
     assert!(matches!(error, CloudError::Ambiguous { .. }), "{error}");
     let view = world.view().await;
@@ -249,7 +313,10 @@ async fn a_machine_that_cannot_start_just_now_is_tried_again() {
     std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
     let folder = world.cloud.folder(&view.id);
     let launched_ago = |ago: u64| {
-        let record = InstanceRecord { launched: Timestamp::now() - Duration::from_secs(ago), ..folder.instance().unwrap() };
+        let record = InstanceRecord {
+            launched: Timestamp::now() - Duration::from_secs(ago),
+            ..folder.instance().unwrap()
+        };
         folder.write("instance.json", &record).unwrap();
     };
     launched_ago(60);
@@ -257,12 +324,26 @@ async fn a_machine_that_cannot_start_just_now_is_tried_again() {
 
     let never = LocalCloud::new(world.folder.path(), "file:///root", vec!["/nowhere/lamp".into()]);
     assert!(never.launch(&plan("t11", None, &never).await).await.is_err());
-    let instance = world.cloud.describe("me", &Region::new("local")).await.unwrap().into_iter().find(|other| other.id != view.id).unwrap().id;
+    let instance = world
+        .cloud
+        .describe("me", &Region::new("local"))
+        .await
+        .unwrap()
+        .into_iter()
+        .find(|other| other.id != view.id)
+        .unwrap()
+        .id;
     let folder = world.cloud.folder(&instance);
-    let record = InstanceRecord { launched: Timestamp::now() - Duration::from_secs(601), ..folder.instance().unwrap() };
+    let record = InstanceRecord {
+        launched: Timestamp::now() - Duration::from_secs(601),
+        ..folder.instance().unwrap()
+    };
     folder.write("instance.json", &record).unwrap();
     world.cloud.describe("me", &Region::new("local")).await.unwrap();
-    assert!(folder.ended().unwrap().unwrap().state_reason.starts_with("Client.InternalError"), "ten minutes are enough");
+    assert!(
+        folder.ended().unwrap().unwrap().state_reason.starts_with("Client.InternalError"),
+        "ten minutes are enough"
+    );
 }
 
 #[tokio::test]
@@ -273,10 +354,18 @@ async fn a_machine_whose_record_is_damaged_is_unknown_and_hides_no_other() {
         let record = damaged.1.path(name);
         let whole = fs::read(&record).ok();
         fs::write(&record, "{").unwrap();
-        let seen: Vec<_> =
-            world.cloud.describe("me", &Region::new("local")).await.unwrap().into_iter().map(|view| view.client_token.unwrap()).collect();
+        let seen: Vec<_> = world
+            .cloud
+            .describe("me", &Region::new("local"))
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|view| view.client_token.unwrap())
+            .collect();
         assert_eq!(seen, ["t13"], "{name}");
-        let missing = async |token: &str| world.cloud.confirm_missing(&plan(token, None, &world.cloud).await).await;
+        let missing = async |token: &str| {
+            world.cloud.confirm_missing(&plan(token, None, &world.cloud).await).await
+        };
         assert!(missing("t12").await.is_err(), "{name}: it may run");
         assert!(missing("t14").await.is_ok(), "this one was never there");
         match whole {
@@ -290,11 +379,18 @@ async fn a_machine_whose_record_is_damaged_is_unknown_and_hides_no_other() {
 
 #[tokio::test]
 async fn only_what_was_settled_is_ever_forgotten() {
-    let world = World::new("echo '{\"how\": \"terminate\", \"why\": \"succeeded\"}' > \"$1/poweroff.json\"; exec sleep 1000");
+    let world = World::new(
+        "echo '{\"how\": \"terminate\", \"why\": \"succeeded\"}' > \"$1/poweroff.json\"; exec sleep 1000",
+    );
     let (instance, folder) = world.launch("t15", None).await;
     world.ended(&instance).await;
     let old = std::time::SystemTime::now() - Duration::from_secs(8 * 86_400);
-    fs::File::options().write(true).open(folder.path("ended.json")).unwrap().set_modified(old).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(folder.path("ended.json"))
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
     let other = World::cloud_of(world.folder.path(), "file:///other");
     other.launch(&plan("t16", None, &other).await).await.unwrap();
     assert!(folder.path("ended.json").exists(), "its end is still to be settled");
@@ -311,8 +407,15 @@ async fn a_reboot_of_the_workstation_ends_every_machine() {
     let mut record = folder.instance().unwrap();
     record.boot_id = "an earlier boot".into();
     folder.write("instance.json", &record).unwrap();
-    let view = World::cloud_of(world.folder.path(), "file:///root").describe("me", &Region::new("local")).await.unwrap().remove(0);
-    assert_eq!(view.state_reason.as_deref(), Some("Server.HostLost: the workstation was restarted"));
+    let view = World::cloud_of(world.folder.path(), "file:///root")
+        .describe("me", &Region::new("local"))
+        .await
+        .unwrap()
+        .remove(0);
+    assert_eq!(
+        view.state_reason.as_deref(),
+        Some("Server.HostLost: the workstation was restarted")
+    );
     assert_eq!(view.id, instance);
     assert!(world.file("local").exists());
 }

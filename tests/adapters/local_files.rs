@@ -1,4 +1,5 @@
-//! Local files as the agent meets them: links that lead outside, names that are no text, files that come and go.
+//! Local files as the agent meets them: links that lead outside, names that are no text, files that
+//! come and go.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +37,11 @@ fn state_is_written_whole_and_for_its_owner_alone() {
     LocalFiles.replace(&path, b"one").unwrap();
     LocalFiles.replace(&path, b"two").unwrap();
     assert_eq!(LocalFiles.read(&path).unwrap().unwrap(), b"two");
-    assert_eq!(LocalFiles.list(path.parent().unwrap()).unwrap().len(), 1, "nothing is left beside it");
+    assert_eq!(
+        LocalFiles.list(path.parent().unwrap()).unwrap().len(),
+        1,
+        "nothing is left beside it"
+    );
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     let log = folder.path().join("log/events");
@@ -67,12 +72,18 @@ fn a_walk_follows_links_inside_and_tells_of_the_rest() {
     let tree = LocalFiles.walk(&root, 100).unwrap();
     assert_eq!(paths(&tree), ["a.pt", "latest", "sub/deep/b.pt"]);
     let skipped = tree.skipped.join("\n");
-    for said in ["outside: a link that leads outside", "dangling: a link to nothing", "loop: a link to nothing", "pipe: not a regular file"] {
+    for said in [
+        "outside: a link that leads outside",
+        "dangling: a link to nothing",
+        "loop: a link to nothing",
+        "pipe: not a regular file",
+    ] {
         assert!(skipped.contains(said), "{said} in {skipped}");
     }
     assert!(skipped.contains("the name is not UTF-8"), "{skipped}");
     assert_eq!(tree.files[1].stamp, tree.files[2].stamp, "a link is its file");
-    let links: Vec<(&str, &str)> = tree.links.iter().map(|link| (link.path.as_str(), link.target.as_str())).collect();
+    let links: Vec<(&str, &str)> =
+        tree.links.iter().map(|link| (link.path.as_str(), link.target.as_str())).collect();
     assert_eq!(links, [("folder", "sub")], "a link to a folder is kept as a link");
     assert!(LocalFiles.walk(&root, 2).unwrap().truncated);
 }

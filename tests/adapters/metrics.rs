@@ -14,15 +14,26 @@ use object_store::aws::AwsCredential;
 use crate::moto::moto;
 
 fn meter(endpoint: &str) -> (CloudWatchMeter, Arc<AtomicU64>) {
-    let credential = AwsCredential { key_id: "test".into(), secret_key: "test".into(), token: Some("a token".into()) };
+    let credential = AwsCredential {
+        key_id: "test".into(),
+        secret_key: "test".into(),
+        token: Some("a token".into()),
+    };
     let own = Arc::new(AtomicU64::new(0));
     let credentials = Arc::new(StaticCredentialProvider::new(credential));
-    (CloudWatchMeter::new(credentials, "us-east-1", Some(endpoint.to_owned()), Arc::clone(&own)).unwrap(), own)
+    (
+        CloudWatchMeter::new(credentials, "us-east-1", Some(endpoint.to_owned()), Arc::clone(&own))
+            .unwrap(),
+        own,
+    )
 }
 
 fn batch() -> Vec<Datum> {
     let gpu = Stat::one(90.0).and(30.0).and(60.0);
-    vec![Datum { name: "GPUUtilization", unit: Unit::Percent, stat: gpu }, Datum { name: "Heartbeat", unit: Unit::Count, stat: Stat::one(1.0) }]
+    vec![
+        Datum { name: "GPUUtilization", unit: Unit::Percent, stat: gpu },
+        Datum { name: "Heartbeat", unit: Unit::Count, stat: Stat::one(1.0) },
+    ]
 }
 
 /// What CloudWatch says of one metric of one machine, in XML.
@@ -33,8 +44,13 @@ async fn statistics(endpoint: &str, name: &str, instance: &str) -> String {
          &Dimensions.member.1.Name=InstanceId&Dimensions.member.1.Value={instance}\
          &Statistics.member.1=Average&Statistics.member.2=SampleCount&Statistics.member.3=Maximum"
     );
-    let request = reqwest::Client::new().post(endpoint).header("Content-Type", "application/x-www-form-urlencoded");
-    let signed = request.header("Authorization", "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/monitoring/aws4_request");
+    let request = reqwest::Client::new()
+        .post(endpoint)
+        .header("Content-Type", "application/x-www-form-urlencoded");
+    let signed = request.header(
+        "Authorization",
+        "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/monitoring/aws4_request",
+    );
     let answer = signed.body(form).send().await.unwrap();
     assert!(answer.status().is_success(), "{}", answer.status());
     answer.text().await.unwrap()
@@ -47,10 +63,17 @@ async fn cloudwatch_keeps_what_was_measured_by_the_machines_id() {
     meter.publish("i-0123", &batch()).await.unwrap();
     assert!(own.load(Ordering::Relaxed) > 500, "it counts as the agent's own traffic");
     let gpu = statistics(&moto.endpoint, "GPUUtilization", "i-0123").await;
-    for shown in ["<Average>60.0</Average>", "<SampleCount>3.0</SampleCount>", "<Maximum>90.0</Maximum>", "<Unit>Percent</Unit>"] {
+    for shown in [
+        "<Average>60.0</Average>",
+        "<SampleCount>3.0</SampleCount>",
+        "<Maximum>90.0</Maximum>",
+        "<Unit>Percent</Unit>",
+    ] {
         assert!(gpu.contains(shown), "no {shown} in {gpu}");
     }
-    assert!(statistics(&moto.endpoint, "Heartbeat", "i-0123").await.contains("<Average>1.0</Average>"));
+    assert!(
+        statistics(&moto.endpoint, "Heartbeat", "i-0123").await.contains("<Average>1.0</Average>")
+    );
     assert!(!statistics(&moto.endpoint, "Heartbeat", "i-other").await.contains("<Average>"));
 }
 
@@ -67,13 +90,25 @@ async fn a_refusal_is_told_with_its_reason_and_the_request_is_signed() {
             head.extend_from_slice(&buffer[..read]);
         }
         let body = "<Error>\n  <Code>AccessDenied</Code>\n</Error>";
-        write!(stream, "HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()).unwrap();
+        write!(
+            stream,
+            "HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
         String::from_utf8_lossy(&head).into_owned()
     });
     let refused = meter(&endpoint).0.publish("i-0123", &batch()).await.unwrap_err();
-    assert_eq!(refused.0.to_string(), "CloudWatch answers with status 403: <Error> <Code>AccessDenied</Code> </Error>");
+    assert_eq!(
+        refused.0.to_string(),
+        "CloudWatch answers with status 403: <Error> <Code>AccessDenied</Code> </Error>"
+    );
     let asked = server.join().unwrap().to_lowercase();
-    assert!(asked.contains("/us-east-1/monitoring/aws4_request") && asked.contains("x-amz-security-token: a token"), "{asked}");
+    assert!(
+        asked.contains("/us-east-1/monitoring/aws4_request")
+            && asked.contains("x-amz-security-token: a token"),
+        "{asked}"
+    );
 
     // Nobody listens there any more.
     assert!(meter(&endpoint).0.publish("i-0123", &batch()).await.is_err());

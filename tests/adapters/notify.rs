@@ -14,7 +14,10 @@ fn a_service_manager_hears_every_word() {
     let manager = UnixDatagram::bind(&path).expect("a socket");
     manager.set_read_timeout(Some(Duration::from_secs(60))).expect("it can");
     let mut service = Command::new(std::env::current_exe().expect("this test"));
-    service.args(["--exact", "notify::a_service_that_speaks", "--ignored"]).env("NOTIFY_SOCKET", &path).stdout(Stdio::null());
+    service
+        .args(["--exact", "notify::a_service_that_speaks", "--ignored"])
+        .env("NOTIFY_SOCKET", &path)
+        .stdout(Stdio::null());
     assert!(service.status().expect("it runs").success());
     let mut heard = Vec::new();
     for _ in 0..4 {
@@ -22,7 +25,11 @@ fn a_service_manager_hears_every_word() {
         let length = manager.recv(&mut message).expect("a message");
         heard.push(String::from_utf8_lossy(&message[..length]).trim().to_owned());
     }
-    assert_eq!(heard, ["READY=1", "WATCHDOG=1", "STATUS=epoch 3 WATCHDOG=trigger", "STOPPING=1"], "a status cannot bring in another word");
+    assert_eq!(
+        heard,
+        ["READY=1", "WATCHDOG=1", "STATUS=epoch 3 WATCHDOG=trigger", "STOPPING=1"],
+        "a status cannot bring in another word"
+    );
 }
 
 /// The other process of the test above.

@@ -25,7 +25,11 @@ impl Bench {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let fake = FakeNvml::in_dir(dir.path());
         fake.play(script);
-        let options = SensorOptions { nvml_library: fake.library().into(), nvidia_device: NO_DEVICE.into(), nvml_retry_every: Duration::ZERO };
+        let options = SensorOptions {
+            nvml_library: fake.library().into(),
+            nvidia_device: NO_DEVICE.into(),
+            nvml_retry_every: Duration::ZERO,
+        };
         Bench { _dir: dir, fake, sensors: system_sensors(&options) }
     }
 
@@ -72,7 +76,10 @@ fn a_busy_gpu_is_read_in_full() {
     assert_eq!((gpu.index, gpu.uuid.as_str(), gpu.name.as_str()), (0, "GPU-fake-0", "Fake GPU"));
     assert_eq!(gpu.util_percent, Reading::Known(97.0));
     assert_eq!(gpu.memory_util_percent, Reading::Known(60.0));
-    assert_eq!((&gpu.memory_used_mib, &gpu.memory_total_mib), (&Reading::Known(40_000), &Reading::Known(81_920)));
+    assert_eq!(
+        (&gpu.memory_used_mib, &gpu.memory_total_mib),
+        (&Reading::Known(40_000), &Reading::Known(81_920))
+    );
     assert_eq!(gpu.power_watts, Reading::Known(350.0));
     assert_eq!(gpu.temperature_celsius, Reading::Known(68.0));
     assert_eq!(gpu.ecc_uncorrected, Reading::Known(3));
@@ -91,7 +98,8 @@ fn an_idle_and_a_hung_gpu_are_told_apart_by_their_power() {
     assert_eq!((gpu.util_percent, gpu.power_watts), (Reading::Known(100.0), Reading::Known(75.0)));
 }
 
-/// nvtop#109, distributed#5342: under WSL2 the driver counts no utilisation, says 0 and lists no processes.
+/// nvtop#109, distributed#5342: under WSL2 the driver counts no utilisation, says 0 and lists no
+/// processes.
 #[test]
 fn a_zero_at_the_power_of_work_is_unknown() {
     for (script, known) in [
@@ -124,13 +132,25 @@ fn utilisation_is_the_mean_of_the_interval_and_not_of_the_moment() {
 /// To fetch the buffer costs fifty times as much as the latest value on a real driver.
 #[test]
 fn of_a_gpu_at_work_the_mean_stands_for_a_while_and_of_one_that_may_rest_it_does_not() {
-    let (busy, other, resting) = ("period 0.1\ngpu 0 util 90\n", "period 0.1\ngpu 0 util 60\n", "period 0.1\ngpu 0 util 0\n");
+    let (busy, other, resting) = (
+        "period 0.1\ngpu 0 util 90\n",
+        "period 0.1\ngpu 0 util 60\n",
+        "period 0.1\ngpu 0 util 0\n",
+    );
     let mut bench = Bench::playing("");
     for second in [10.0, 11.0] {
         assert_eq!(bench.at(second, busy).util_percent, Reading::Known(90.0), "at {second}");
     }
-    assert_eq!(bench.at(12.0, other).util_percent, Reading::Known(90.0), "it works, and nobody has looked how much");
-    assert_eq!(bench.at(13.0, resting).util_percent, Reading::Known(0.0), "it may rest, and somebody has looked");
+    assert_eq!(
+        bench.at(12.0, other).util_percent,
+        Reading::Known(90.0),
+        "it works, and nobody has looked how much"
+    );
+    assert_eq!(
+        bench.at(13.0, resting).util_percent,
+        Reading::Known(0.0),
+        "it may rest, and somebody has looked"
+    );
     assert_eq!(bench.at(14.0, busy).util_percent, Reading::Known(90.0), "it works again");
 }
 
@@ -140,7 +160,11 @@ fn weak_blips_of_a_gpu_that_rests_are_told_second_by_second() {
     let script = "period 0.02\ngpu 0 util 100 for 0.08, 0 for 9.92\n";
     let mut bench = Bench::playing("");
     bench.at(9.5, script);
-    let told: Vec<f64> = (10..40).map(|second| bench.at(f64::from(second) + 0.5, script).util_percent.known().copied().unwrap()).collect();
+    let told: Vec<f64> = (10..40)
+        .map(|second| {
+            bench.at(f64::from(second) + 0.5, script).util_percent.known().copied().unwrap()
+        })
+        .collect();
     assert_eq!(told.iter().filter(|percent| **percent > 1.0).count(), 3, "{told:?}");
 }
 
@@ -151,10 +175,18 @@ fn a_driver_that_stops_measuring_a_resting_gpu_does_not_make_it_busy_for_ever() 
     assert_eq!(bench.at(19.5, script).util_percent, Reading::Known(90.0));
     bench.at(21.0, script);
     for second in 22..60 {
-        assert_eq!(bench.at(f64::from(second), script).util_percent, Reading::Known(0.0), "at {second}");
+        assert_eq!(
+            bench.at(f64::from(second), script).util_percent,
+            Reading::Known(0.0),
+            "at {second}"
+        );
     }
     let mut late = Bench::playing("");
-    assert_eq!(late.at(500.0, script).util_percent, Reading::Known(0.0), "what is left in the buffer was before we looked");
+    assert_eq!(
+        late.at(500.0, script).util_percent,
+        Reading::Known(0.0),
+        "what is left in the buffer was before we looked"
+    );
 }
 
 #[test]
@@ -162,7 +194,11 @@ fn a_driver_that_measures_slower_than_we_ask_is_still_believed() {
     let script = "period 5\ngpu 0 util 80\n";
     let mut bench = Bench::playing("");
     for second in 100..112 {
-        assert_eq!(bench.at(f64::from(second), script).util_percent, Reading::Known(80.0), "at {second}");
+        assert_eq!(
+            bench.at(f64::from(second), script).util_percent,
+            Reading::Known(80.0),
+            "at {second}"
+        );
     }
 }
 
@@ -170,53 +206,85 @@ fn a_driver_that_measures_slower_than_we_ask_is_still_believed() {
 fn without_buffers_the_latest_value_is_taken() {
     let mut bench = Bench::playing("gpu 0 util 70\ngpu 0 unsupported samples\n");
     let gpu = bench.gpus().remove(0);
-    assert_eq!((gpu.util_percent, gpu.memory_util_percent), (Reading::Known(70.0), Reading::Known(35.0)));
+    assert_eq!(
+        (gpu.util_percent, gpu.memory_util_percent),
+        (Reading::Known(70.0), Reading::Known(35.0))
+    );
 }
 
 #[test]
 fn what_a_device_does_not_offer_is_absent() {
-    let mut bench = Bench::playing("gpu 0 unsupported util,memory-util,power,temperature,processes,ecc,events\n");
+    let mut bench = Bench::playing(
+        "gpu 0 unsupported util,memory-util,power,temperature,processes,ecc,events\n",
+    );
     let gpu = bench.gpus().remove(0);
     assert_eq!((gpu.util_percent, gpu.memory_util_percent), (Reading::Absent, Reading::Absent));
     assert_eq!((gpu.power_watts, gpu.temperature_celsius), (Reading::Absent, Reading::Absent));
     assert_eq!(gpu.ecc_uncorrected, Reading::Absent);
-    assert!(gpu.used_by_workload.is_unknown(), "nobody knows who holds it, which is not the same as nobody");
+    assert!(
+        gpu.used_by_workload.is_unknown(),
+        "nobody knows who holds it, which is not the same as nobody"
+    );
     assert_eq!(gpu.memory_total_mib, Reading::Known(81_920), "the rest is read");
 }
 
 #[test]
 fn an_old_driver_is_asked_in_the_old_way() {
-    let mut bench = Bench::playing(&format!("legacy\ngpu 0 memory 100/16384\ngpu 0 pids {}\n", std::process::id()));
+    let mut bench = Bench::playing(&format!(
+        "legacy\ngpu 0 memory 100/16384\ngpu 0 pids {}\n",
+        std::process::id()
+    ));
     let gpu = bench.gpus().remove(0);
-    assert_eq!((gpu.memory_used_mib, gpu.memory_total_mib), (Reading::Known(100), Reading::Known(16_384)));
+    assert_eq!(
+        (gpu.memory_used_mib, gpu.memory_total_mib),
+        (Reading::Known(100), Reading::Known(16_384))
+    );
     assert_eq!(gpu.used_by_others, Reading::Known(true));
 }
 
 #[test]
 fn a_machine_without_the_library_has_no_gpus() {
     let dir = tempfile::tempdir().expect("a folder can be made");
-    let options = SensorOptions { nvml_library: dir.path().join("libnvidia-ml.so.1"), nvidia_device: NO_DEVICE.into(), ..SensorOptions::default() };
+    let options = SensorOptions {
+        nvml_library: dir.path().join("libnvidia-ml.so.1"),
+        nvidia_device: NO_DEVICE.into(),
+        ..SensorOptions::default()
+    };
     let mut sensors = system_sensors(&options);
     assert_eq!(sensors.sample(&Scope::default()).gpus, Reading::Absent);
     assert!(sensors.gpu_problem().expect("there is a reason").contains("libnvidia-ml.so.1"));
 }
 
-/// A container without the driver's `utility` part, or a library that was never installed: the kernel's driver runs, and the
-/// workload may use its GPUs without NVML.
+/// A container without the driver's `utility` part, or a library that was never installed: the
+/// kernel's driver runs, and the workload may use its GPUs without NVML.
 #[test]
 fn a_driver_without_its_library_is_unknown_and_not_a_machine_without_gpus() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let device = dir.path().join("nvidiactl");
     std::fs::write(&device, "").expect("it can be written");
-    let missing = SensorOptions { nvml_library: dir.path().join("libnvidia-ml.so.1"), nvidia_device: device.clone(), ..SensorOptions::default() };
+    let missing = SensorOptions {
+        nvml_library: dir.path().join("libnvidia-ml.so.1"),
+        nvidia_device: device.clone(),
+        ..SensorOptions::default()
+    };
     let mut sensors = system_sensors(&missing);
     let why = sensors.sample(&Scope::default()).gpus;
-    assert!(unknown_why(&why).contains("nvidiactl") && unknown_why(&why).contains("libnvidia-ml.so.1"), "{why:?}");
+    assert!(
+        unknown_why(&why).contains("nvidiactl") && unknown_why(&why).contains("libnvidia-ml.so.1"),
+        "{why:?}"
+    );
 
     let fake = FakeNvml::in_dir(dir.path());
     fake.play("init not-loaded\n");
-    let mut sensors = system_sensors(&SensorOptions { nvml_library: fake.library().into(), nvidia_device: device, ..SensorOptions::default() });
-    assert!(unknown_why(&sensors.sample(&Scope::default()).gpus).contains("the NVIDIA driver is not loaded"));
+    let mut sensors = system_sensors(&SensorOptions {
+        nvml_library: fake.library().into(),
+        nvidia_device: device,
+        ..SensorOptions::default()
+    });
+    assert!(
+        unknown_why(&sensors.sample(&Scope::default()).gpus)
+            .contains("the NVIDIA driver is not loaded")
+    );
 }
 
 #[test]
@@ -224,7 +292,8 @@ fn a_library_that_cannot_be_loaded_is_a_broken_machine() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let library = dir.path().join("libnvidia-ml.so.1");
     std::fs::write(&library, "not a library").expect("it can be written");
-    let mut sensors = system_sensors(&SensorOptions { nvml_library: library, ..SensorOptions::default() });
+    let mut sensors =
+        system_sensors(&SensorOptions { nvml_library: library, ..SensorOptions::default() });
     assert!(sensors.sample(&Scope::default()).gpus.is_unknown());
 }
 
@@ -238,7 +307,11 @@ fn a_driver_that_is_not_loaded_is_absent_until_it_has_been_there() {
     assert_eq!(bench.sensors.gpu_problem(), None);
     bench.fake.play("init not-loaded\nbroken not-loaded\n");
     for _ in 0..3 {
-        assert_eq!(unknown_why(&bench.sample().gpus), "the NVIDIA driver is not loaded", "it had a GPU, so it did not lose the need for one");
+        assert_eq!(
+            unknown_why(&bench.sample().gpus),
+            "the NVIDIA driver is not loaded",
+            "it had a GPU, so it did not lose the need for one"
+        );
     }
 }
 
@@ -268,7 +341,10 @@ fn a_broken_driver_is_not_asked_more_often_than_agreed() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let fake = FakeNvml::in_dir(dir.path());
     fake.play(MISMATCH);
-    let mut sensors = system_sensors(&SensorOptions { nvml_library: fake.library().into(), ..SensorOptions::default() });
+    let mut sensors = system_sensors(&SensorOptions {
+        nvml_library: fake.library().into(),
+        ..SensorOptions::default()
+    });
     assert!(sensors.sample(&Scope::default()).gpus.is_unknown());
     fake.play(BUSY);
     assert!(sensors.sample(&Scope::default()).gpus.is_unknown(), "the minute is not over");
@@ -363,8 +439,14 @@ fn processes_on_a_gpu_are_the_workloads_or_others_or_nobody_knows() {
     };
     let (ours, theirs) = (ours.0.id(), theirs.0.id());
     assert_eq!(case(&format!("gpu 0 pids {ours}")), (Reading::Known(true), Reading::Known(false)));
-    assert_eq!(case(&format!("gpu 0 pids {theirs}")), (Reading::Known(false), Reading::Known(true)));
-    assert_eq!(case(&format!("gpu 0 pids {ours}\ngpu 0 graphics {theirs}")), (Reading::Known(true), Reading::Known(true)));
+    assert_eq!(
+        case(&format!("gpu 0 pids {theirs}")),
+        (Reading::Known(false), Reading::Known(true))
+    );
+    assert_eq!(
+        case(&format!("gpu 0 pids {ours}\ngpu 0 graphics {theirs}")),
+        (Reading::Known(true), Reading::Known(true))
+    );
     assert_eq!(case(""), (Reading::Known(false), Reading::Known(false)));
     let (workload, others) = case(&format!("gpu 0 pids {nobody}"));
     assert!(workload.is_unknown() && others.is_unknown(), "it may live in another namespace");
@@ -377,14 +459,18 @@ fn when_the_whole_machine_is_watched_everybody_is_the_workload() {
     let mut bench = Bench::playing(&format!("gpu 0 pids {}\n", theirs.0.id()));
     let scope = Scope { whole_machine: true, ..Scope::default() };
     let Reading::Known(gpus) = bench.sensors.sample(&scope).gpus else { panic!("no GPUs") };
-    assert_eq!((&gpus[0].used_by_workload, &gpus[0].used_by_others), (&Reading::Known(true), &Reading::Known(false)));
+    assert_eq!(
+        (&gpus[0].used_by_workload, &gpus[0].used_by_others),
+        (&Reading::Known(true), &Reading::Known(false))
+    );
 }
 
 #[tokio::test]
 async fn a_driver_that_hangs_hangs_alone() {
     use lamplighter::adapters::host::sensor_thread::SensorThread;
     let bench = Bench::playing("block 600\n");
-    let mut thread = SensorThread::start(Box::new(bench.sensors), Duration::from_millis(50)).expect("a thread can be made");
+    let mut thread = SensorThread::start(Box::new(bench.sensors), Duration::from_millis(50))
+        .expect("a thread can be made");
     assert!(thread.sample(&Scope::default()).await.is_none());
     assert!(thread.sample(&Scope::default()).await.is_none());
     bench.fake.play(BUSY);

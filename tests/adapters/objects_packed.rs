@@ -1,4 +1,5 @@
-//! Uploads of files that each try packs anew: nothing is there any more of the file whose parts have arrived.
+//! Uploads of files that each try packs anew: nothing is there any more of the file whose parts
+//! have arrived.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,11 +25,13 @@ impl Packing {
         let access = S3Access {
             region: Some("us-east-1".into()),
             endpoint: Some(self.server.endpoint.clone()),
-            credentials: Some(Arc::new(object_store::StaticCredentialProvider::new(object_store::aws::AwsCredential {
-                key_id: "test".into(),
-                secret_key: "test".into(),
-                token: None,
-            }))),
+            credentials: Some(Arc::new(object_store::StaticCredentialProvider::new(
+                object_store::aws::AwsCredential {
+                    key_id: "test".into(),
+                    secret_key: "test".into(),
+                    token: None,
+                },
+            ))),
             ending: None,
             uploads: Some(self.folder.path().join("uploads")),
         };
@@ -61,11 +64,18 @@ impl Packing {
     }
 
     async fn sends(&self, key: &str, name: &str, byte: u8) {
-        assert_eq!(self.store().put_file(key, &self.pack(name, byte)).await.unwrap().0, PART as u64 * 2 + 5);
+        assert_eq!(
+            self.store().put_file(key, &self.pack(name, byte)).await.unwrap().0,
+            PART as u64 * 2 + 5
+        );
     }
 
     fn remembered(&self) -> Vec<PathBuf> {
-        std::fs::read_dir(self.folder.path().join("uploads")).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+        std::fs::read_dir(self.folder.path().join("uploads"))
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path())
+            .collect()
     }
 }
 
@@ -80,7 +90,8 @@ async fn what_is_packed_anew_goes_on_from_the_parts_that_arrived() {
     assert!(this.remembered().is_empty());
 }
 
-/// Nobody names two contents alike; and if somebody did, no part of the one would get into the other.
+/// Nobody names two contents alike; and if somebody did, no part of the one would get into the
+/// other.
 #[tokio::test]
 async fn no_part_of_another_content_is_left_out() {
     let this = Packing::new();
@@ -97,7 +108,11 @@ async fn what_is_sent_to_the_same_place_by_another_name_takes_the_first_back() {
     this.sends("jobs/b-222222/code/two", "1-b", 8).await;
     assert_eq!(this.server.bucket.lock().unwrap().open.len(), 1, "another job's is its own affair");
     this.sends("jobs/a-222222/code/two", "2-a", 8).await;
-    assert_eq!(this.server.bucket.lock().unwrap().open.len(), 0, "nobody sends the workdir as it was");
+    assert_eq!(
+        this.server.bucket.lock().unwrap().open.len(),
+        0,
+        "nobody sends the workdir as it was"
+    );
     assert!(this.remembered().is_empty());
 }
 
@@ -108,9 +123,18 @@ async fn what_nobody_came_back_to_for_a_week_is_taken_back() {
     let record = this.remembered().pop().expect("how far it is is remembered");
     let day = Duration::from_secs(86_400);
     for (age, left) in [(6 * day, 1), (8 * day, 0)] {
-        std::fs::File::options().append(true).open(&record).unwrap().set_modified(SystemTime::now() - age).unwrap();
+        std::fs::File::options()
+            .append(true)
+            .open(&record)
+            .unwrap()
+            .set_modified(SystemTime::now() - age)
+            .unwrap();
         this.sends("jobs/b-222222/code/two", "1-b", 8).await;
-        assert_eq!((this.server.bucket.lock().unwrap().open.len(), this.remembered().len()), (left, left), "{age:?}");
+        assert_eq!(
+            (this.server.bucket.lock().unwrap().open.len(), this.remembered().len()),
+            (left, left),
+            "{age:?}"
+        );
     }
 }
 
@@ -126,7 +150,11 @@ async fn what_had_arrived_counts_as_sent() {
     sent.begins();
     this.server.bucket.lock().unwrap().broken_from = None;
     this.store().put_file_counted("jobs/a-222222/code/one", &packed, &sent).await.unwrap();
-    assert_eq!(sent.so_far(), (PART as u64 * 2 + 5, PART as u64 * 2), "what comes now is told from what was there");
+    assert_eq!(
+        sent.so_far(),
+        (PART as u64 * 2 + 5, PART as u64 * 2),
+        "what comes now is told from what was there"
+    );
 }
 
 /// A store that has lost a part refuses to make one of them, with a 400, at each further try.
@@ -137,7 +165,11 @@ async fn what_the_bucket_cannot_put_together_is_begun_anew() {
     this.server.bucket.lock().unwrap().open[0].1.remove(&1);
     let packed = this.pack("2-a", 7);
     this.store().put_file("jobs/a-222222/code/one", &packed).await.unwrap_err();
-    assert_eq!((this.server.bucket.lock().unwrap().open.len(), this.remembered().len()), (0, 0), "nobody meets it once more");
+    assert_eq!(
+        (this.server.bucket.lock().unwrap().open.len(), this.remembered().len()),
+        (0, 0),
+        "nobody meets it once more"
+    );
     this.server.bucket.lock().unwrap().parts_asked.clear();
     this.store().put_file("jobs/a-222222/code/one", &packed).await.unwrap();
     let bucket = this.server.bucket.lock().unwrap();

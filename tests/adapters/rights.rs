@@ -1,9 +1,14 @@
-//! What the policies of `config/iam` allow, request by request: an evaluator of IAM's rules decides, and not a comparison of texts.
+//! What the policies of `config/iam` allow, request by request: an evaluator of IAM's rules
+//! decides, and not a comparison of texts.
 //!
-//! A request is as EC2, S3 and the others describe theirs (the Service Authorization Reference): an action, the resource it is about,
-//! and what is known of both. A launch asks for each thing that it makes or uses, and all of them must be allowed.
+//! A request is as EC2, S3 and the others describe theirs (the Service Authorization Reference): an
+//! action, the resource it is about, and what is known of both. A launch asks for each thing that
+//! it makes or uses, and all of them must be allowed.
 
-use iam_rs::{Arn, Context, ContextValue, Decision, IAMPolicy, IAMRequest, PolicyEvaluator, Principal, PrincipalId};
+use iam_rs::{
+    Arn, Context, ContextValue, Decision, IAMPolicy, IAMRequest, PolicyEvaluator, Principal,
+    PrincipalId,
+};
 use lamplighter::account::permissions::{Permissions, PolicyName};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -11,7 +16,8 @@ use proptest::sample::select;
 const OWNER_OF: &str = "aws:ResourceTag/lamplighter:owner";
 const OWNER_SAID: &str = "aws:RequestTag/lamplighter:owner";
 
-/// One of our programs, with its policy for the owner `alice`, the job root `s3://bucket/team` and two regions.
+/// One of our programs, with its policy for the owner `alice`, the job root `s3://bucket/team` and
+/// two regions.
 struct Who(PolicyEvaluator);
 
 impl Who {
@@ -26,18 +32,31 @@ impl Who {
             instance_types: vec!["g5.*".into(), "t3.*".into()],
             secrets: vec![],
         };
-        let policy: IAMPolicy = serde_json::from_value(permissions.policy(name)).expect("it is a policy");
+        let policy: IAMPolicy =
+            serde_json::from_value(permissions.policy(name)).expect("it is a policy");
         Who(PolicyEvaluator::with_policies(vec![policy]))
     }
 
     fn may(&self, action: &str, resource: &str, known: &[(&str, Known)]) -> bool {
-        let mut context = Context::new().with_string("aws:userid", "AIDAEXAMPLE:alice").with_number("ec2:RoleDelivery", 2.0);
+        let mut context = Context::new()
+            .with_string("aws:userid", "AIDAEXAMPLE:alice")
+            .with_number("ec2:RoleDelivery", 2.0);
         for (key, value) in known {
             context.insert((*key).to_owned(), value.clone().into());
         }
-        let who = Principal::Aws(PrincipalId::String("arn:aws:iam::123456789012:user/alice".into()));
-        let request = IAMRequest::new_with_context(who, action, Arn::parse(resource).expect("an ARN"), context);
-        self.0.evaluate(&request).unwrap_or_else(|error| panic!("{action} on {resource}: {error}")).decision == Decision::Allow
+        let who =
+            Principal::Aws(PrincipalId::String("arn:aws:iam::123456789012:user/alice".into()));
+        let request = IAMRequest::new_with_context(
+            who,
+            action,
+            Arn::parse(resource).expect("an ARN"),
+            context,
+        );
+        self.0
+            .evaluate(&request)
+            .unwrap_or_else(|error| panic!("{action} on {resource}: {error}"))
+            .decision
+            == Decision::Allow
     }
 }
 
@@ -52,7 +71,9 @@ impl From<Known> for ContextValue {
     fn from(known: Known) -> ContextValue {
         match known {
             Known::Text(text) => ContextValue::String(text.into()),
-            Known::Texts(texts) => ContextValue::StringList(texts.iter().map(|text| (*text).to_owned()).collect()),
+            Known::Texts(texts) => {
+                ContextValue::StringList(texts.iter().map(|text| (*text).to_owned()).collect())
+            }
             Known::Number(number) => ContextValue::Number(number),
         }
     }
@@ -70,16 +91,32 @@ fn object(key: &str) -> String {
 
 const MACHINE: &str = "instance/i-0123456789abcdef0";
 
-/// As `RunInstances` is asked: of the machine, of what is made with it, and of what it is made from.
-fn may_launch(who: &Who, owner: Option<&'static str>, region: &'static str, tokens: &'static str, of_type: &'static str) -> bool {
+/// As `RunInstances` is asked: of the machine, of what is made with it, and of what it is made
+/// from.
+fn may_launch(
+    who: &Who,
+    owner: Option<&'static str>,
+    region: &'static str,
+    tokens: &'static str,
+    of_type: &'static str,
+) -> bool {
     let owner = owner.map(|owner| (OWNER_SAID, Text(owner)));
     let place = ("aws:RequestedRegion", Text(region));
     let made: Vec<_> = owner.into_iter().chain([place]).collect();
-    let machine = [made.clone(), vec![("ec2:MetadataHttpTokens", Text(tokens)), ("ec2:InstanceType", Text(of_type))]].concat();
-    let run = |resource: String, known: &[(&str, Known)]| who.may("ec2:RunInstances", &resource, known);
+    let machine = [
+        made.clone(),
+        vec![("ec2:MetadataHttpTokens", Text(tokens)), ("ec2:InstanceType", Text(of_type))],
+    ]
+    .concat();
+    let run =
+        |resource: String, known: &[(&str, Known)]| who.may("ec2:RunInstances", &resource, known);
     run(ec2("instance/*"), &machine)
-        && ["volume/*", "network-interface/*", "spot-instances-request/*"].iter().all(|thing| run(ec2(thing), &made))
-        && ["subnet/subnet-1", "security-group/sg-1", "key-pair/mine"].iter().all(|thing| run(ec2(thing), &[]))
+        && ["volume/*", "network-interface/*", "spot-instances-request/*"]
+            .iter()
+            .all(|thing| run(ec2(thing), &made))
+        && ["subnet/subnet-1", "security-group/sg-1", "key-pair/mine"]
+            .iter()
+            .all(|thing| run(ec2(thing), &[]))
         && run("arn:aws:ec2:us-east-1::image/ami-1".into(), &[])
 }
 
@@ -94,10 +131,22 @@ fn a_launch_is_allowed_as_ours_in_our_regions_with_tokens_and_of_our_types() {
         (Some("alice"), "us-east-1", "optional", "g5.xlarge"),
         (Some("alice"), "us-east-1", "required", "p5.48xlarge"),
     ] {
-        assert!(!may_launch(&controller, owner, region, tokens, of_type), "{owner:?} {region} {tokens} {of_type}");
+        assert!(
+            !may_launch(&controller, owner, region, tokens, of_type),
+            "{owner:?} {region} {tokens} {of_type}"
+        );
     }
-    for name in [PolicyName::Box, PolicyName::BoxSession, PolicyName::Sweeper, PolicyName::SweeperSchedule, PolicyName::Session] {
-        assert!(!may_launch(&Who::is(name), Some("alice"), "us-east-1", "required", "g5.xlarge"), "{name:?}");
+    for name in [
+        PolicyName::Box,
+        PolicyName::BoxSession,
+        PolicyName::Sweeper,
+        PolicyName::SweeperSchedule,
+        PolicyName::Session,
+    ] {
+        assert!(
+            !may_launch(&Who::is(name), Some("alice"), "us-east-1", "required", "g5.xlarge"),
+            "{name:?}"
+        );
     }
 }
 
@@ -105,17 +154,36 @@ fn a_launch_is_allowed_as_ours_in_our_regions_with_tokens_and_of_our_types() {
 fn a_tag_makes_nothing_ours_that_was_not() {
     let controller = Who::is(PolicyName::Controller);
     let tag = |known: &[(&str, Known)]| controller.may("ec2:CreateTags", &ec2(MACHINE), known);
-    let (keys, owner) = (("aws:TagKeys", Texts(&["lamplighter:owner"])), (OWNER_SAID, Text("alice")));
-    assert!(tag(&[("ec2:CreateAction", Text("RunInstances")), keys.clone(), owner.clone()]), "within a launch");
-    assert!(tag(&[(OWNER_OF, Text("alice")), ("aws:TagKeys", Texts(&["lamplighter:kill-at"]))]), "more time");
+    let (keys, owner) =
+        (("aws:TagKeys", Texts(&["lamplighter:owner"])), (OWNER_SAID, Text("alice")));
+    assert!(
+        tag(&[("ec2:CreateAction", Text("RunInstances")), keys.clone(), owner.clone()]),
+        "within a launch"
+    );
+    assert!(
+        tag(&[(OWNER_OF, Text("alice")), ("aws:TagKeys", Texts(&["lamplighter:kill-at"]))]),
+        "more time"
+    );
     assert!(!tag(&[keys.clone(), owner.clone()]), "nobody's machine");
     assert!(!tag(&[(OWNER_OF, Text("bob")), keys.clone(), owner]), "another's machine");
-    assert!(!tag(&[(OWNER_OF, Text("alice")), keys, (OWNER_SAID, Text("bob"))]), "ours is given to nobody");
-    assert!(!tag(&[(OWNER_OF, Text("alice")), ("aws:TagKeys", Texts(&["Name", "team"]))]), "a tag of somebody else's");
+    assert!(
+        !tag(&[(OWNER_OF, Text("alice")), keys, (OWNER_SAID, Text("bob"))]),
+        "ours is given to nobody"
+    );
+    assert!(
+        !tag(&[(OWNER_OF, Text("alice")), ("aws:TagKeys", Texts(&["Name", "team"]))]),
+        "a tag of somebody else's"
+    );
     let untag = |known: &[(&str, Known)]| controller.may("ec2:DeleteTags", &ec2(MACHINE), known);
     assert!(untag(&[(OWNER_OF, Text("alice")), ("aws:TagKeys", Texts(&["lamplighter:kill-at"]))]));
-    assert!(!untag(&[(OWNER_OF, Text("alice")), ("aws:TagKeys", Texts(&["lamplighter:owner"]))]), "ours stays ours");
-    assert!(!untag(&[(OWNER_OF, Text("alice")), ("aws:TagKeys", Texts(&["lamplighter:kill-at", "lamplighter:owner"]))]));
+    assert!(
+        !untag(&[(OWNER_OF, Text("alice")), ("aws:TagKeys", Texts(&["lamplighter:owner"]))]),
+        "ours stays ours"
+    );
+    assert!(!untag(&[
+        (OWNER_OF, Text("alice")),
+        ("aws:TagKeys", Texts(&["lamplighter:kill-at", "lamplighter:owner"]))
+    ]));
     assert!(!untag(&[(OWNER_OF, Text("alice"))]), "all of its tags at once");
     assert!(!untag(&[(OWNER_OF, Text("bob")), ("aws:TagKeys", Texts(&["lamplighter:kill-at"]))]));
 }
@@ -127,7 +195,9 @@ fn a_controller_reaches_its_job_root_its_alarms_and_its_role_alone() {
     let key = object("team/jobs/x-222222/spec.json");
     for action in ["s3:GetObject", "s3:PutObject"] {
         assert!(controller.may(action, &key, &[]));
-        for other in [object("other/x"), object("teams/x"), "arn:aws:s3:::buckets/team/x".to_owned()] {
+        for other in
+            [object("other/x"), object("teams/x"), "arn:aws:s3:::buckets/team/x".to_owned()]
+        {
             assert!(!controller.may(action, &other, &[]), "{action} {other}");
         }
     }
@@ -141,54 +211,118 @@ fn a_controller_reaches_its_job_root_its_alarms_and_its_role_alone() {
         ("iam:PutRolePolicy", "arn:aws:iam::123456789012:role/lamplighter-box".into()),
         ("ec2:AuthorizeSecurityGroupIngress", ec2("security-group/sg-1")),
         ("ec2:GetPasswordData", ec2(MACHINE)),
-        ("lambda:UpdateFunctionCode", "arn:aws:lambda:us-east-1:123456789012:function:lamplighter-sweeper-alice".into()),
-        ("ssm:GetParameter", "arn:aws:ssm:us-east-1:123456789012:parameter/database/password".into()),
+        (
+            "lambda:UpdateFunctionCode",
+            "arn:aws:lambda:us-east-1:123456789012:function:lamplighter-sweeper-alice".into(),
+        ),
+        (
+            "ssm:GetParameter",
+            "arn:aws:ssm:us-east-1:123456789012:parameter/database/password".into(),
+        ),
     ] {
-        assert!(!controller.may(action, &resource, &[(OWNER_OF, Text("alice"))]), "{action} {resource}");
+        assert!(
+            !controller.may(action, &resource, &[(OWNER_OF, Text("alice"))]),
+            "{action} {resource}"
+        );
     }
-    let pass =
-        |role: &str, to| controller.may("iam:PassRole", &format!("arn:aws:iam::123456789012:role/{role}"), &[("iam:PassedToService", Text(to))]);
+    let pass = |role: &str, to| {
+        controller.may(
+            "iam:PassRole",
+            &format!("arn:aws:iam::123456789012:role/{role}"),
+            &[("iam:PassedToService", Text(to))],
+        )
+    };
     assert!(pass("lamplighter-box", "ec2.amazonaws.com"));
-    assert!(!pass("admin", "ec2.amazonaws.com") && !pass("lamplighter-box", "lambda.amazonaws.com"));
+    assert!(
+        !pass("admin", "ec2.amazonaws.com") && !pass("lamplighter-box", "lambda.amazonaws.com")
+    );
     let alarm = |action, name: &str, known: &[(&str, Known)]| {
-        controller.may(action, &format!("arn:aws:cloudwatch:us-east-1:123456789012:alarm:{name}"), known)
+        controller.may(
+            action,
+            &format!("arn:aws:cloudwatch:us-east-1:123456789012:alarm:{name}"),
+            known,
+        )
     };
     assert!(alarm("cloudwatch:PutMetricAlarm", "lamplighter-i-1", &[(OWNER_SAID, Text("alice"))]));
     assert!(!alarm("cloudwatch:PutMetricAlarm", "prod-is-down", &[(OWNER_SAID, Text("alice"))]));
-    assert!(!alarm("cloudwatch:PutMetricAlarm", "lamplighter-i-1", &[(OWNER_SAID, Text("alice")), (OWNER_OF, Text("bob"))]), "another's alarm");
+    assert!(
+        !alarm(
+            "cloudwatch:PutMetricAlarm",
+            "lamplighter-i-1",
+            &[(OWNER_SAID, Text("alice")), (OWNER_OF, Text("bob"))]
+        ),
+        "another's alarm"
+    );
     assert!(alarm("cloudwatch:DeleteAlarms", "lamplighter-i-1", &[(OWNER_OF, Text("alice"))]));
-    assert!(!alarm("cloudwatch:DeleteAlarms", "lamplighter-i-1", &[]) && !alarm("cloudwatch:DeleteAlarms", "x", &[(OWNER_OF, Text("alice"))]));
+    assert!(
+        !alarm("cloudwatch:DeleteAlarms", "lamplighter-i-1", &[])
+            && !alarm("cloudwatch:DeleteAlarms", "x", &[(OWNER_OF, Text("alice"))])
+    );
 }
 
-/// Whoever runs on a machine has its role: what it writes is data, and never what a controller or another machine acts on.
+/// Whoever runs on a machine has its role: what it writes is data, and never what a controller or
+/// another machine acts on.
 #[test]
 fn a_machine_writes_what_an_agent_writes_and_touches_no_machine() {
     let machine = Who::is(PolicyName::Box);
     let attempt = |name: &str| object(&format!("team/jobs/x-222222/attempts/0001/{name}"));
-    for name in ["lease.json", "status.json", "outcome.json", "log/000001", "samples/000001", "events/000001"] {
+    for name in [
+        "lease.json",
+        "status.json",
+        "outcome.json",
+        "log/000001",
+        "samples/000001",
+        "events/000001",
+    ] {
         assert!(machine.may("s3:PutObject", &attempt(name), &[]), "{name}");
     }
     assert!(machine.may("s3:GetObject", &object("team/jobs/x-222222/code/code.tar.zst"), &[]));
     for name in ["plan.json", "settled.json"] {
         assert!(!machine.may("s3:PutObject", &attempt(name), &[]), "{name}");
     }
-    for key in
-        ["jobs/x-222222/spec.json", "jobs/x-222222/receipt.json", "jobs/x-222222/requests/0001.json", "agents/x", "clock", "sweeper/visit.json"]
-    {
+    for key in [
+        "jobs/x-222222/spec.json",
+        "jobs/x-222222/receipt.json",
+        "jobs/x-222222/requests/0001.json",
+        "agents/x",
+        "clock",
+        "sweeper/visit.json",
+    ] {
         assert!(!machine.may("s3:PutObject", &object(&format!("team/{key}")), &[]), "{key}");
     }
-    assert!(!machine.may("s3:GetObject", &object("team/agents/x"), &[]) && !machine.may("s3:GetObject", &object("other/x"), &[]));
+    assert!(
+        !machine.may("s3:GetObject", &object("team/agents/x"), &[])
+            && !machine.may("s3:GetObject", &object("other/x"), &[])
+    );
     assert!(!machine.may("s3:DeleteObject", &attempt("status.json"), &[]));
-    let list = |prefix| machine.may("s3:ListBucket", "arn:aws:s3:::bucket", &[("s3:prefix", Text(prefix))]);
-    assert!(list("team/jobs/x-222222/checkpoints/") && !list("") && !list("other/") && !list("team/"));
+    let list = |prefix| {
+        machine.may("s3:ListBucket", "arn:aws:s3:::bucket", &[("s3:prefix", Text(prefix))])
+    };
+    assert!(
+        list("team/jobs/x-222222/checkpoints/") && !list("") && !list("other/") && !list("team/")
+    );
     let metric = |namespace| {
-        machine.may("cloudwatch:PutMetricData", "arn:aws:cloudwatch:us-east-1:123456789012:*", &[("cloudwatch:namespace", Text(namespace))])
+        machine.may(
+            "cloudwatch:PutMetricData",
+            "arn:aws:cloudwatch:us-east-1:123456789012:*",
+            &[("cloudwatch:namespace", Text(namespace))],
+        )
     };
     assert!(metric("Lamplighter") && !metric("AWS/Billing"));
-    for action in ["ec2:TerminateInstances", "ec2:StopInstances", "ec2:DescribeInstances", "ec2:CreateTags", "iam:PassRole", "sts:AssumeRole"] {
+    for action in [
+        "ec2:TerminateInstances",
+        "ec2:StopInstances",
+        "ec2:DescribeInstances",
+        "ec2:CreateTags",
+        "iam:PassRole",
+        "sts:AssumeRole",
+    ] {
         assert!(!machine.may(action, &ec2(MACHINE), &[(OWNER_OF, Text("alice"))]), "{action}");
     }
-    assert!(!machine.may("s3:PutObject", &attempt("status.json"), &[("ec2:RoleDelivery", Number(1.0))]), "by the first metadata service");
+    assert!(
+        !machine.may("s3:PutObject", &attempt("status.json"), &[("ec2:RoleDelivery", Number(1.0))]),
+        "by the first metadata service"
+    );
 }
 
 #[test]
@@ -197,20 +331,47 @@ fn a_sweeper_reads_records_says_why_and_ends_what_is_ours() {
     let ours = [(OWNER_OF, Text("alice"))];
     for action in ["ec2:TerminateInstances", "ec2:StopInstances"] {
         assert!(sweeper.may(action, &ec2(MACHINE), &ours));
-        assert!(!sweeper.may(action, &ec2(MACHINE), &[(OWNER_OF, Text("bob"))]) && !sweeper.may(action, &ec2(MACHINE), &[]));
+        assert!(
+            !sweeper.may(action, &ec2(MACHINE), &[(OWNER_OF, Text("bob"))])
+                && !sweeper.may(action, &ec2(MACHINE), &[])
+        );
     }
-    assert!(!sweeper.may("ec2:StartInstances", &ec2(MACHINE), &ours) && !sweeper.may("ec2:CreateTags", &ec2(MACHINE), &ours));
+    assert!(
+        !sweeper.may("ec2:StartInstances", &ec2(MACHINE), &ours)
+            && !sweeper.may("ec2:CreateTags", &ec2(MACHINE), &ours)
+    );
     assert!(!sweeper.may("ec2:DeleteVolume", &ec2("volume/vol-1"), &ours));
-    assert!(sweeper.may("s3:GetObject", &object("team/jobs/x-222222/attempts/0001/status.json"), &[]));
-    assert!(sweeper.may("s3:PutObject", &object("team/jobs/x-222222/attempts/0001/ending.json"), &[]));
-    for key in ["jobs/x-222222/attempts/0001/outcome.json", "jobs/x-222222/receipt.json", "jobs/x-222222/spec.json", "agents/x"] {
+    assert!(sweeper.may(
+        "s3:GetObject",
+        &object("team/jobs/x-222222/attempts/0001/status.json"),
+        &[]
+    ));
+    assert!(sweeper.may(
+        "s3:PutObject",
+        &object("team/jobs/x-222222/attempts/0001/ending.json"),
+        &[]
+    ));
+    for key in [
+        "jobs/x-222222/attempts/0001/outcome.json",
+        "jobs/x-222222/receipt.json",
+        "jobs/x-222222/spec.json",
+        "agents/x",
+    ] {
         assert!(!sweeper.may("s3:PutObject", &object(&format!("team/{key}")), &[]), "{key}");
     }
     assert!(!sweeper.may("s3:DeleteObject", &object("team/jobs/x-222222/receipt.json"), &[]));
     let function = |name| {
-        Who::is(PolicyName::SweeperSchedule).may("lambda:InvokeFunction", &format!("arn:aws:lambda:us-east-1:123456789012:function:{name}"), &[])
+        Who::is(PolicyName::SweeperSchedule).may(
+            "lambda:InvokeFunction",
+            &format!("arn:aws:lambda:us-east-1:123456789012:function:{name}"),
+            &[],
+        )
     };
-    assert!(function("lamplighter-sweeper-alice") && !function("lamplighter-sweeper-bob") && !function("payroll"));
+    assert!(
+        function("lamplighter-sweeper-alice")
+            && !function("lamplighter-sweeper-bob")
+            && !function("payroll")
+    );
 }
 
 #[test]
@@ -219,10 +380,21 @@ fn a_shell_is_opened_on_ours_alone() {
     let open = |known: &[(&str, Known)]| session.may("ssm:StartSession", &ec2(MACHINE), known);
     assert!(open(&[("ssm:resourceTag/lamplighter:owner", Text("alice"))]));
     assert!(!open(&[("ssm:resourceTag/lamplighter:owner", Text("bob"))]) && !open(&[]));
-    let own = |id: &str| session.may("ssm:TerminateSession", &format!("arn:aws:ssm:us-east-1:123456789012:session/{id}"), &[]);
+    let own = |id: &str| {
+        session.may(
+            "ssm:TerminateSession",
+            &format!("arn:aws:ssm:us-east-1:123456789012:session/{id}"),
+            &[],
+        )
+    };
     assert!(own("AIDAEXAMPLE:alice-0a1b") && !own("AIDAOTHER:bob-0a1b"));
-    let document = |name: &str| session.may("ssm:StartSession", &format!("arn:aws:ssm:us-east-1::document/{name}"), &[]);
-    assert!(document("SSM-SessionManagerRunShell") && !document("AWS-StartPortForwardingSessionToRemoteHost"));
+    let document = |name: &str| {
+        session.may("ssm:StartSession", &format!("arn:aws:ssm:us-east-1::document/{name}"), &[])
+    };
+    assert!(
+        document("SSM-SessionManagerRunShell")
+            && !document("AWS-StartPortForwardingSessionToRemoteHost")
+    );
 }
 
 /// What changes something that is there. What a launch makes has its own test.
@@ -243,7 +415,13 @@ const CHANGES: [&str; 14] = [
     "ec2:UnmonitorInstances",
 ];
 
-const THINGS: [&str; 5] = [MACHINE, "volume/vol-1", "network-interface/eni-1", "elastic-ip/eipalloc-1", "spot-instances-request/sir-1"];
+const THINGS: [&str; 5] = [
+    MACHINE,
+    "volume/vol-1",
+    "network-interface/eni-1",
+    "elastic-ip/eipalloc-1",
+    "spot-instances-request/sir-1",
+];
 
 /// Owners of others, some of which look like ours.
 const OTHERS: [&str; 8] = ["bob", "Alice", "alice ", " alice", "alice*", "alicea", "*", ""];

@@ -1,11 +1,14 @@
-//! How much of what is secret the scan finds, and how often it cries wolf: on two corpora of our own, drawn from one seed.
+//! How much of what is secret the scan finds, and how often it cries wolf: on two corpora of our
+//! own, drawn from one seed.
 //!
-//! The first asks whether each kind that has a rule is found in every place where people write it down. It was made beside the
-//! rules, so that what it says is the recall of the places and not that of the kinds. The second asks what a person may expect:
-//! ways to log in as the documents of services and libraries write them, with or without a rule here. What is missed there is
-//! listed by its name.
+//! The first asks whether each kind that has a rule is found in every place where people write it
+//! down. It was made beside the rules, so that what it says is the recall of the places and not
+//! that of the kinds. The second asks what a person may expect: ways to log in as the documents of
+//! services and libraries write them, with or without a rule here. What is missed there is listed
+//! by its name.
 //!
-//! No key in it is anybody's, and none stands in this file: each is drawn, and its beginning is joined from two halves.
+//! No key in it is anybody's, and none stands in this file: each is drawn, and its beginning is
+//! joined from two halves.
 
 use std::fs;
 
@@ -16,7 +19,8 @@ use lamplighter::adapters::workdir::secret_scan::scan;
 const FOUND_MIN_PERCENT: f64 = 99.0;
 const FALSE_MAX_PERCENT: f64 = 0.5;
 
-/// What has no rule, of the ways to log in that the documents of others name. Whoever adds a rule takes its line away.
+/// What has no rule, of the ways to log in that the documents of others name. Whoever adds a rule
+/// takes its line away.
 const MISSED: &[&str] = &[];
 
 struct Dice(u64);
@@ -60,25 +64,54 @@ fn secrets(dice: &mut Dice) -> Vec<(&'static str, String)> {
         ("GITLAB_TOKEN", with("glp", "at-", dice.text(BASE62, 20))),
         ("OPENAI_API_KEY", with("s", "k-proj-", dice.text(BASE62, 48))),
         ("ANTHROPIC_API_KEY", with("sk", "-ant-api03-", dice.text(BASE62, 90))),
-        ("SLACK_BOT_TOKEN", with("xo", "xb-2", dice.text(b"0123456789", 11) + "-" + &dice.text(BASE62, 24))),
+        (
+            "SLACK_BOT_TOKEN",
+            with("xo", "xb-2", dice.text(b"0123456789", 11) + "-" + &dice.text(BASE62, 24)),
+        ),
         (
             "SLACK_URL",
-            with("https://hooks.sl", "ack.com/services/T0", dice.text(BASE32, 8) + "/B0" + &dice.text(BASE32, 8) + "/" + &dice.text(BASE62, 24)),
+            with(
+                "https://hooks.sl",
+                "ack.com/services/T0",
+                dice.text(BASE32, 8) + "/B0" + &dice.text(BASE32, 8) + "/" + &dice.text(BASE62, 24),
+            ),
         ),
         ("GOOGLE_API_KEY", with("AI", "za", dice.text(BASE62, 35))),
         ("STRIPE_KEY", with("sk_l", "ive_", dice.text(BASE62, 24))),
         ("TWINE_PASSWORD", with("pypi-A", "gE", dice.text(BASE62, 120))),
         ("NPM_TOKEN", with("np", "m_", dice.text(BASE62, 36))),
         ("WANDB_API_KEY", dice.text(HEX, 40)),
-        ("AZURE_STORAGE", with("DefaultEndpointsProtocol=https;AccountName=a;Account", "Key=", dice.text(BASE64, 86) + "==")),
-        ("DATABASE_URL", format!("postgres://trainer:{}@db.internal:5432/runs", dice.text(BASE62, 14))),
-        ("DATABASE_URL", format!("postgres://appuser:{}@db.internal:5432/runs", dice.text(BASE62, 14))),
-        ("SQLALCHEMY_URL", format!("postgresql+psycopg2://trainer:{}@db.internal/runs", dice.text(BASE62, 14))),
-        ("MYSQL_URL", format!("mysql+pymysql://trainer:{}@db.internal:3306/runs", dice.text(BASE62, 14))),
+        (
+            "AZURE_STORAGE",
+            with(
+                "DefaultEndpointsProtocol=https;AccountName=a;Account",
+                "Key=",
+                dice.text(BASE64, 86) + "==",
+            ),
+        ),
+        (
+            "DATABASE_URL",
+            format!("postgres://trainer:{}@db.internal:5432/runs", dice.text(BASE62, 14)),
+        ),
+        (
+            "DATABASE_URL",
+            format!("postgres://appuser:{}@db.internal:5432/runs", dice.text(BASE62, 14)),
+        ),
+        (
+            "SQLALCHEMY_URL",
+            format!("postgresql+psycopg2://trainer:{}@db.internal/runs", dice.text(BASE62, 14)),
+        ),
+        (
+            "MYSQL_URL",
+            format!("mysql+pymysql://trainer:{}@db.internal:3306/runs", dice.text(BASE62, 14)),
+        ),
         ("REDIS_URL", format!("rediss://default:{}@cache.internal:6379/0", dice.text(BASE62, 24))),
         ("CELERY_BROKER", format!("redis://:{}@cache.internal:6379/0", dice.text(BASE62, 24))),
         ("REPO", format!("https://bot:{}@git.internal/team/code.git", dice.text(BASE62, 20))),
-        ("GIT_REMOTE", format!("https://gituser:{}@git.internal/team/code.git", dice.text(BASE62, 20))),
+        (
+            "GIT_REMOTE",
+            format!("https://gituser:{}@git.internal/team/code.git", dice.text(BASE62, 20)),
+        ),
     ]
 }
 
@@ -90,12 +123,20 @@ fn written(name: &str, value: &str) -> Vec<(&'static str, String)> {
         ("prod.env", format!("export {name}=\"{value}\"\n")),
         ("config.json", format!("{{\n  \"epochs\": 3,\n  \"{lower}\": \"{value}\"\n}}\n")),
         ("settings.yaml", format!("train:\n  lr: 0.1\n  {lower}: {value}\n")),
-        ("compose.yaml", format!("services:\n  train:\n    environment:\n      - {name}={value}\n")),
+        (
+            "compose.yaml",
+            format!("services:\n  train:\n    environment:\n      - {name}={value}\n"),
+        ),
         ("conf.toml", format!("[keys]\n{lower} = '{value}'\n")),
         ("train.py", format!("import os\n\n{name} = \"{value}\"\n")),
         ("main.py", format!("import os\nos.environ[\"{name}\"] = \"{value}\"\n")),
         ("client.py", format!("client = connect({lower}='{value}', timeout=3)\n")),
-        ("explore.ipynb", format!("{{\"cells\": [{{\"source\": [\"import os\\n\", \"os.environ[\\\"{name}\\\"] = \\\"{value}\\\"\\n\"]}}]}}\n")),
+        (
+            "explore.ipynb",
+            format!(
+                "{{\"cells\": [{{\"source\": [\"import os\\n\", \"os.environ[\\\"{name}\\\"] = \\\"{value}\\\"\\n\"]}}]}}\n"
+            ),
+        ),
         ("run.ipynb", format!("{{\"cells\": [{{\"source\": [\"%env {name}={value}\\n\"]}}]}}\n")),
         (".bash_history", format!("ls\nexport {name}={value}\npython train.py\n")),
         ("run.sh", format!("#!/bin/sh\n{name}={value} python train.py\n")),
@@ -105,14 +146,20 @@ fn written(name: &str, value: &str) -> Vec<(&'static str, String)> {
         ("NOTES.md", format!("The key for the cluster:\n\n    {name}: {value}\n")),
         ("debug.log", format!("12:00:01 DEBUG starting with {name}={value} LANG=C\n")),
         ("min.json", format!("{{\"a\":1,\"{name}\":\"{value}\"}}\n")),
-        ("dump.json", format!("{{\"losses\":[{}0],\"{name}\":\"{value}\"}}\n", "0.125,".repeat(14_000))),
+        (
+            "dump.json",
+            format!("{{\"losses\":[{}0],\"{name}\":\"{value}\"}}\n", "0.125,".repeat(14_000)),
+        ),
     ]
 }
 
 /// Whole files that are secret, or hold keys of several lines.
 fn files_of_keys(dice: &mut Dice) -> Vec<(&'static str, String)> {
     let kind = dice.pick(&["RSA ", "EC ", "OPENSSH ", ""]);
-    let (begin, end) = ([&format!("-----BEGIN {kind}PRIV"), "ATE KEY-----"].concat(), [&format!("-----END {kind}PRIV"), "ATE KEY-----"].concat());
+    let (begin, end) = (
+        [&format!("-----BEGIN {kind}PRIV"), "ATE KEY-----"].concat(),
+        [&format!("-----END {kind}PRIV"), "ATE KEY-----"].concat(),
+    );
     let lines: Vec<String> = (0..12).map(|_| dice.text(BASE64, 64)).collect();
     let pem = format!("{begin}\n{}\n{end}\n", lines.join("\n"));
     let (secret, access) = (dice.text(BASE64, 40), ["AK", "IA", &dice.text(BASE32, 16)].concat());
@@ -124,12 +171,29 @@ fn files_of_keys(dice: &mut Dice) -> Vec<(&'static str, String)> {
         ("keys/id_ecdsa_sk", pem.clone()),
         ("tunnel.py", format!("KEY = \"\"\"{pem}\"\"\"\n")),
         ("secret.yaml", format!("tls:\n  key: |\n    {}\n", pem.replace('\n', "\n    "))),
-        ("account.json", format!("{{\"type\": \"service_account\", \"private_key\": \"{}\"}}\n", pem.replace('\n', "\\n"))),
+        (
+            "account.json",
+            format!(
+                "{{\"type\": \"service_account\", \"private_key\": \"{}\"}}\n",
+                pem.replace('\n', "\\n")
+            ),
+        ),
         ("keys.json", format!("{{\"private_{}\": \"{}\"}}\n", "key_id", dice.text(HEX, 40))),
-        ("cell.ipynb", format!("{{\"source\": [\n  \"key = '''{begin}\\n\",\n  \"{}\\n\"\n]}}\n", lines[0])),
-        (".aws/credentials", format!("[default]\naws_access_key_id = {access}\naws_secret_access_key = {secret}\n")),
+        (
+            "cell.ipynb",
+            format!("{{\"source\": [\n  \"key = '''{begin}\\n\",\n  \"{}\\n\"\n]}}\n", lines[0]),
+        ),
+        (
+            ".aws/credentials",
+            format!("[default]\naws_access_key_id = {access}\naws_secret_access_key = {secret}\n"),
+        ),
         ("aws-copy.ini", format!("[default]\naws_secret_access_key = {secret}\n")),
-        ("sts.json", format!("{{\"Credentials\": {{\"SecretAccessKey\": \"{secret}\", \"Expiration\": \"x\"}}}}\n")),
+        (
+            "sts.json",
+            format!(
+                "{{\"Credentials\": {{\"SecretAccessKey\": \"{secret}\", \"Expiration\": \"x\"}}}}\n"
+            ),
+        ),
         ("setup.sh", format!("aws configure set aws_secret_access_key {secret}\n")),
         (".netrc", format!("machine api.wandb.ai\n  login user\n  password {wandb}\n")),
         ("_netrc", format!("machine api.wandb.ai\n  login user\n  password {wandb}\n")),
@@ -141,34 +205,69 @@ fn files_of_keys(dice: &mut Dice) -> Vec<(&'static str, String)> {
         ("huggingface/token", ["h", "f_", &dice.text(BASE62, 34)].concat()),
         (".npmrc", format!("//registry.npmjs.org/:_auth{}={}\n", "Token", dice.uuid())),
         (".git-credentials", format!("https://someone:{}@example.org\n", dice.text(BASE62, 20))),
-        (".docker/config.json", format!("{{\"auths\": {{\"r.io\": {{\"auth\": \"{}\"}}}}}}\n", dice.text(BASE64, 24))),
+        (
+            ".docker/config.json",
+            format!("{{\"auths\": {{\"r.io\": {{\"auth\": \"{}\"}}}}}}\n", dice.text(BASE64, 24)),
+        ),
         (
             "application_default_credentials.json",
-            format!("{{\"type\": \"authorized_user\", \"refresh_token\": \"1//0{}\"}}\n", dice.text(BASE62, 60)),
+            format!(
+                "{{\"type\": \"authorized_user\", \"refresh_token\": \"1//0{}\"}}\n",
+                dice.text(BASE62, 60)
+            ),
         ),
         ("store.p12", dice.text(BASE64, 200)),
     ]
 }
 
-/// Ways to log in, one each, as the documents of the service or library write them; with the name under which one that is not
-/// found stands in [`MISSED`]. Written down from those documents and not from the rules: half of them have none.
+/// Ways to log in, one each, as the documents of the service or library write them; with the name
+/// under which one that is not found stands in [`MISSED`]. Written down from those documents and
+/// not from the rules: half of them have none.
 fn as_documented(dice: &mut Dice) -> Vec<(&'static str, String)> {
     let pw = dice.text(BASE62, 16);
     let with = |first: &str, second: &str, rest: String| [first, second, &rest].concat();
     vec![
-        ("SQLAlchemy, psycopg", format!("create_engine('postgresql+psycopg://scott:{pw}@db.corp:5432/test')")),
-        ("SQLAlchemy, MariaDB", format!("create_engine('mariadb+mariadbconnector://scott:{pw}@127.0.0.1:3307/company')")),
+        (
+            "SQLAlchemy, psycopg",
+            format!("create_engine('postgresql+psycopg://scott:{pw}@db.corp:5432/test')"),
+        ),
+        (
+            "SQLAlchemy, MariaDB",
+            format!(
+                "create_engine('mariadb+mariadbconnector://scott:{pw}@127.0.0.1:3307/company')"
+            ),
+        ),
         ("SQLAlchemy, ODBC", format!("create_engine('mssql+pyodbc://scott:{pw}@mydsn')")),
-        ("SQLAlchemy, Oracle", format!("create_engine('oracle+oracledb://scott:{pw}@db.corp:1521/?service_name=x')")),
-        ("SQLAlchemy, a quoted password", format!("create_engine('postgresql+pg8000://dbuser:kx%40{pw}%2F@pghost10/appdb')")),
-        ("SQLAlchemy, by parts", format!("URL.create('postgresql', username='scott', password='{pw}', host='db')")),
+        (
+            "SQLAlchemy, Oracle",
+            format!("create_engine('oracle+oracledb://scott:{pw}@db.corp:1521/?service_name=x')"),
+        ),
+        (
+            "SQLAlchemy, a quoted password",
+            format!("create_engine('postgresql+pg8000://dbuser:kx%40{pw}%2F@pghost10/appdb')"),
+        ),
+        (
+            "SQLAlchemy, by parts",
+            format!("URL.create('postgresql', username='scott', password='{pw}', host='db')"),
+        ),
         ("Snowflake", format!("snowflake://trainer:{pw}@xy12345.eu-central-1/db/schema")),
         ("ClickHouse", format!("clickhouse+native://default:{pw}@ch.corp/default")),
-        ("MongoDB", format!("mongodb+srv://trainer:{pw}@cluster0.ab1cd.mongodb.net/?retryWrites=true")),
+        (
+            "MongoDB",
+            format!("mongodb+srv://trainer:{pw}@cluster0.ab1cd.mongodb.net/?retryWrites=true"),
+        ),
         ("redis-py", format!("redis.from_url('rediss://:{pw}@cache.corp:6380/0')")),
         ("Celery, RabbitMQ", format!("broker_url = 'amqp://worker:{pw}@mq.corp:5672/vhost'")),
-        ("Django", format!("DATABASES = {{'default': {{'ENGINE': 'postgresql', 'USER': 'django', 'PASSWORD': '{pw}'}}}}")),
-        ("libpq, words", format!("psycopg.connect(\"host=db.corp dbname=runs user=trainer password={pw}\")")),
+        (
+            "Django",
+            format!(
+                "DATABASES = {{'default': {{'ENGINE': 'postgresql', 'USER': 'django', 'PASSWORD': '{pw}'}}}}"
+            ),
+        ),
+        (
+            "libpq, words",
+            format!("psycopg.connect(\"host=db.corp dbname=runs user=trainer password={pw}\")"),
+        ),
         ("libpq, PGPASSWORD", format!("PGPASSWORD={pw} psql -h db.corp -U trainer runs")),
         ("MySQL's client", format!("mysql -h db.corp -u trainer -p{pw} runs")),
         ("JDBC", format!("jdbc:postgresql://db.corp/runs?user=trainer&password={pw}")),
@@ -182,29 +281,82 @@ fn as_documented(dice: &mut Dice) -> Vec<(&'static str, String)> {
         ("curl", format!("curl -u trainer:{pw} https://api.corp/v1/runs")),
         ("sshpass", format!("sshpass -p {pw} ssh trainer@gpu.corp")),
         ("a bearer", format!("headers = {{'Authorization': 'Bearer {}'}}", dice.text(BASE62, 40))),
-        ("a JSON web token", format!("eyJhbGciOiJIUzI1NiJ9.{}.{}", dice.text(BASE62, 60), dice.text(BASE62, 43))),
-        ("Hugging Face", format!("huggingface-cli login --token {}", with("h", "f_", dice.text(BASE62, 34)))),
-        ("Weights & Biases, in a machine's netrc", format!("wandb login --relogin {}", dice.text(HEX, 40))),
+        (
+            "a JSON web token",
+            format!("eyJhbGciOiJIUzI1NiJ9.{}.{}", dice.text(BASE62, 60), dice.text(BASE62, 43)),
+        ),
+        (
+            "Hugging Face",
+            format!("huggingface-cli login --token {}", with("h", "f_", dice.text(BASE62, 34))),
+        ),
+        (
+            "Weights & Biases, in a machine's netrc",
+            format!("wandb login --relogin {}", dice.text(HEX, 40)),
+        ),
         ("Comet", format!("comet_ml.init(api_key='{}')", dice.text(BASE62, 25))),
         ("Databricks", format!("token = {}", with("da", "pi", dice.text(HEX, 32)))),
         ("Replicate", format!("REPLICATE_API_TOKEN={}", with("r", "8_", dice.text(BASE62, 37)))),
-        ("OpenAI", format!("client = OpenAI(api_key='{}')", with("s", "k-proj-", dice.text(BASE62, 120)))),
-        ("GitHub, of an app", format!("git clone https://x-access-token:{}@github.com/a/b", with("gh", "s_", dice.text(BASE62, 36)))),
-        ("Docker Hub", format!("docker login -u a -p {}", with("dckr", "_pat_", dice.text(BASE62, 27)))),
-        ("Azure storage", format!("AccountName=a;Account{}{}==;EndpointSuffix=core.windows.net", "Key=", dice.text(BASE64, 86))),
-        ("Azure, shared access", format!("https://a.blob.core.windows.net/c?sv=2024-11-04&sig={}%3D", dice.text(BASE62, 43))),
+        (
+            "OpenAI",
+            format!("client = OpenAI(api_key='{}')", with("s", "k-proj-", dice.text(BASE62, 120))),
+        ),
+        (
+            "GitHub, of an app",
+            format!(
+                "git clone https://x-access-token:{}@github.com/a/b",
+                with("gh", "s_", dice.text(BASE62, 36))
+            ),
+        ),
+        (
+            "Docker Hub",
+            format!("docker login -u a -p {}", with("dckr", "_pat_", dice.text(BASE62, 27))),
+        ),
+        (
+            "Azure storage",
+            format!(
+                "AccountName=a;Account{}{}==;EndpointSuffix=core.windows.net",
+                "Key=",
+                dice.text(BASE64, 86)
+            ),
+        ),
+        (
+            "Azure, shared access",
+            format!(
+                "https://a.blob.core.windows.net/c?sv=2024-11-04&sig={}%3D",
+                dice.text(BASE62, 43)
+            ),
+        ),
         ("DigitalOcean", with("dop", "_v1_", dice.text(HEX, 64))),
         ("SendGrid", with("S", "G.", dice.text(BASE62, 22) + "." + &dice.text(BASE62, 43))),
         ("Vault", format!("VAULT_TOKEN={}", with("hv", "s.", dice.text(BASE62, 90)))),
-        ("Telegram", format!("https://api.telegram.org/bot{}:AA{}/sendMessage", dice.text(b"123456789", 10), dice.text(BASE62, 33))),
-        ("Discord's webhook", format!("https://discord.com/api/webhooks/{}/{}", dice.text(b"123456789", 18), dice.text(BASE62, 68))),
+        (
+            "Telegram",
+            format!(
+                "https://api.telegram.org/bot{}:AA{}/sendMessage",
+                dice.text(b"123456789", 10),
+                dice.text(BASE62, 33)
+            ),
+        ),
+        (
+            "Discord's webhook",
+            format!(
+                "https://discord.com/api/webhooks/{}/{}",
+                dice.text(b"123456789", 18),
+                dice.text(BASE62, 68)
+            ),
+        ),
     ]
 }
 
 /// What is no secret, and looks like one to whoever is careless.
 fn harmless(dice: &mut Dice) -> Vec<(&'static str, String)> {
-    let (sha, commit, uuid, image) = (dice.text(HEX, 64), dice.text(HEX, 40), dice.uuid(), dice.text(BASE64, 4000));
-    let words = dice.pick(&["sk-learn-pipeline-of-many-words-and-more-of-them", "task-learning-rate-0123456789-0123456789-0123", "risk-of-rain"]);
+    let (sha, commit, uuid, image) =
+        (dice.text(HEX, 64), dice.text(HEX, 40), dice.uuid(), dice.text(BASE64, 4000));
+    let words = dice.pick(&[
+        "sk-learn-pipeline-of-many-words-and-more-of-them",
+        "task-learning-rate-0123456789-0123456789-0123",
+        "risk-of-rain",
+    ]);
     let integrity = dice.text(BASE64, 86);
     let access = ["AK", "IAIOSFODNN7EXAMPLE"].concat();
     vec![
@@ -270,11 +422,17 @@ fn put(root: &std::path::Path, number: usize, (path, text): &(&str, String)) -> 
 /// How many of these files the scan names, and which it does not.
 fn named(files: &[(&'static str, String)]) -> (usize, Vec<String>) {
     let place = tempfile::tempdir().expect("a folder");
-    let folders: Vec<String> = files.iter().enumerate().map(|(number, file)| put(place.path(), number, file)).collect();
+    let folders: Vec<String> =
+        files.iter().enumerate().map(|(number, file)| put(place.path(), number, file)).collect();
     let surveyed = survey(place.path(), &[], 1 << 30);
     let found = scan(&surveyed).expect("it can be read");
-    let told: std::collections::BTreeSet<&str> = found.iter().filter_map(|secret| secret.path.split('/').next()).collect();
-    let unnamed = folders.iter().zip(files).filter(|(folder, _)| !told.contains(folder.as_str())).map(|(_, (path, text))| format!("{path}: {text}"));
+    let told: std::collections::BTreeSet<&str> =
+        found.iter().filter_map(|secret| secret.path.split('/').next()).collect();
+    let unnamed = folders
+        .iter()
+        .zip(files)
+        .filter(|(folder, _)| !told.contains(folder.as_str()))
+        .map(|(_, (path, text))| format!("{path}: {text}"));
     (told.len(), unnamed.collect())
 }
 
@@ -304,19 +462,35 @@ fn of_what_is_secret_it_finds_nearly_all_and_of_what_is_not_nearly_nothing() {
         other.len(),
         percent(wrong, other.len())
     );
-    assert!(percent(found, secret.len()) >= FOUND_MIN_PERCENT, "{found} of {}; missed: {missed:#?}", secret.len());
-    let told: Vec<&String> = other.iter().filter(|(path, text)| !quiet.contains(&format!("{path}: {text}"))).map(|(_, text)| text).collect();
-    assert!(percent(wrong, other.len()) <= FALSE_MAX_PERCENT, "{wrong} of {}: {told:#?}", other.len());
+    assert!(
+        percent(found, secret.len()) >= FOUND_MIN_PERCENT,
+        "{found} of {}; missed: {missed:#?}",
+        secret.len()
+    );
+    let told: Vec<&String> = other
+        .iter()
+        .filter(|(path, text)| !quiet.contains(&format!("{path}: {text}")))
+        .map(|(_, text)| text)
+        .collect();
+    assert!(
+        percent(wrong, other.len()) <= FALSE_MAX_PERCENT,
+        "{wrong} of {}: {told:#?}",
+        other.len()
+    );
 }
 
 #[test]
 fn of_the_ways_to_log_in_that_documents_of_others_name_it_misses_those_that_are_listed_here() {
     let mut dice = Dice(0x0dd5_eed0_1234_5677);
     let forms = as_documented(&mut dice);
-    let files: Vec<(&'static str, String)> = forms.iter().map(|(_, text)| ("notes.txt", format!("some words before\n{text}\n"))).collect();
+    let files: Vec<(&'static str, String)> = forms
+        .iter()
+        .map(|(_, text)| ("notes.txt", format!("some words before\n{text}\n")))
+        .collect();
     let (found, unnamed) = named(&files);
     let is_missed = |text: &str| unnamed.iter().any(|file| file.contains(text));
-    let missed: Vec<&str> = forms.iter().filter(|(_, text)| is_missed(text)).map(|(name, _)| *name).collect();
+    let missed: Vec<&str> =
+        forms.iter().filter(|(_, text)| is_missed(text)).map(|(name, _)| *name).collect();
     println!("found {found} of {} ways to log in; missed: {missed:#?}", forms.len());
     assert_eq!(missed, MISSED, "found {found} of {}", forms.len());
 }

@@ -1,6 +1,8 @@
-//! Formats of secrets as services and programs of today write them, one each, and what only resembles them.
+//! Formats of secrets as services and programs of today write them, one each, and what only
+//! resembles them.
 //!
-//! Each sample is joined here from parts, so that no scanner of a forge takes this file for a leak. No key is anybody's.
+//! Each sample is joined here from parts, so that no scanner of a forge takes this file for a leak.
+//! No key is anybody's.
 
 use std::fs;
 use std::path::Path;
@@ -120,7 +122,11 @@ fn keys() -> Vec<Sample> {
         ("Azure, client secret", ["aB3", "8Q~"], a(34)),
         ("a JSON web token", ["eyJhbGciOiJIUzI1NiJ9", ".eyJ"], a(60) + "." + &a(43)),
     ];
-    keys.into_iter().map(|(what, [one, other], rest)| (what, "app.py", format!("client = Client(\"{one}{other}{rest}\")\n").into_bytes())).collect()
+    keys.into_iter()
+        .map(|(what, [one, other], rest)| {
+            (what, "app.py", format!("client = Client(\"{one}{other}{rest}\")\n").into_bytes())
+        })
+        .collect()
 }
 
 /// Settings, commands and whole files.
@@ -130,7 +136,12 @@ fn files() -> Vec<Sample> {
     let line = |length: usize, seed: u64| drawn(BASE64, length, seed);
     let key = |kind: &str, gap: &str, end: &str| {
         let body: Vec<String> = (0..6).map(|seed| line(64, seed + 40)).collect();
-        format!("-----BEGIN {kind}{}{gap}\n{}\n-----END {kind}{end}", ["PRIVATE", " KEY"].concat() + end, body.join("\n"), end = end)
+        format!(
+            "-----BEGIN {kind}{}{gap}\n{}\n-----END {kind}{end}",
+            ["PRIVATE", " KEY"].concat() + end,
+            body.join("\n"),
+            end = end
+        )
     };
     let pgp = key("PGP ", "\n", " BLOCK-----");
     let word = ["pass", "word"].concat();
@@ -140,17 +151,61 @@ fn files() -> Vec<Sample> {
         ("PGP, with a comment", "key.txt", key("PGP ", "\nComment: build key", " BLOCK-----")),
         ("OpenSSH", "deploy", key("OPENSSH ", "", "-----")),
         ("PKCS 8, encrypted", "tls.txt", key("ENCRYPTED ", "", "-----")),
-        ("PuTTY", "key.txt", format!("PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\n{}-Lines: 1\n{}\n", "Private", line(44, 3))),
+        (
+            "PuTTY",
+            "key.txt",
+            format!(
+                "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\n{}-Lines: 1\n{}\n",
+                "Private",
+                line(44, 3)
+            ),
+        ),
         ("WireGuard", "wg0.conf", format!("[Interface]\n{}Key = {}=\n", "Private", line(43, 4))),
         (".envrc", ".envrc", format!("export DB_{}={}\n", "PASSWORD", a(12))),
-        (".pypirc", ".pypirc", format!("[distutils]\nindex-servers = corp\n[corp]\nusername: me\n{word}: {}\n", a(14))),
+        (
+            ".pypirc",
+            ".pypirc",
+            format!("[distutils]\nindex-servers = corp\n[corp]\nusername: me\n{word}: {}\n", a(14)),
+        ),
         (".netrc", ".netrc", format!("machine api.wandb.ai\n  login user\n  {word} {}\n", h(40))),
-        ("netrc, moved", "docker/netrc.txt", format!("machine api.wandb.ai\n  login user\n  {word} {}\n", h(40))),
-        ("netrc, in one line", "setup.sh", format!("echo \"machine x.org login me {word} {}\" > f\n", a(20)).replace('"', "")),
-        ("docker, moved", "ci/registry.json", format!("{{\"auths\": {{\"r.io\": {{\"auth\": \"{}\"}}}}}}\n", line(24, 5))),
-        ("docker, of old", "dockercfg.json", format!("{{\"https://index.docker.io/v1/\": {{\"auth\": \"{}\"}}}}\n", line(24, 6))),
-        ("kube, moved", "cluster.yaml", format!("clusters: []\nusers:\n- user:\n    client-key-{}: {}\ncurrent-context: x\n", "data", line(120, 7))),
-        ("kube, token", "k8s/conf.yml", format!("clusters: []\ncurrent-context: x\nusers:\n- user:\n    tok{}: {}\n", "en", a(40))),
+        (
+            "netrc, moved",
+            "docker/netrc.txt",
+            format!("machine api.wandb.ai\n  login user\n  {word} {}\n", h(40)),
+        ),
+        (
+            "netrc, in one line",
+            "setup.sh",
+            format!("echo \"machine x.org login me {word} {}\" > f\n", a(20)).replace('"', ""),
+        ),
+        (
+            "docker, moved",
+            "ci/registry.json",
+            format!("{{\"auths\": {{\"r.io\": {{\"auth\": \"{}\"}}}}}}\n", line(24, 5)),
+        ),
+        (
+            "docker, of old",
+            "dockercfg.json",
+            format!("{{\"https://index.docker.io/v1/\": {{\"auth\": \"{}\"}}}}\n", line(24, 6)),
+        ),
+        (
+            "kube, moved",
+            "cluster.yaml",
+            format!(
+                "clusters: []\nusers:\n- user:\n    client-key-{}: {}\ncurrent-context: x\n",
+                "data",
+                line(120, 7)
+            ),
+        ),
+        (
+            "kube, token",
+            "k8s/conf.yml",
+            format!(
+                "clusters: []\ncurrent-context: x\nusers:\n- user:\n    tok{}: {}\n",
+                "en",
+                a(40)
+            ),
+        ),
         ("MySQL", "my.cnf", format!("[client]\nuser=me\n{word}={}\n", a(14))),
         ("Vault, file", ".vault-token", a(26)),
         ("Streamlit", ".streamlit/secrets.toml", format!("db = '{}'\n", a(12))),
@@ -159,31 +214,92 @@ fn files() -> Vec<Sample> {
         ("Java", "store.jks", a(64)),
         ("W&B, netrc of old", "train.sh", format!("wandb login {}\n", h(40))),
         ("AWS, secret", "conf.ini", format!("aws_secret_{}_key = {}\n", "access", line(40, 8))),
-        ("Azure, storage", "conn.txt", format!("AccountName=a;Account{}={}==\n", "Key", line(86, 9))),
-        ("Azure, service bus", "bus.txt", format!("Endpoint=sb://x/;SharedAccessKeyName=r;SharedAccess{}={}=\n", "Key", line(43, 10))),
-        ("Azure, shared access", "blob.txt", format!("https://a.blob.core.windows.net/c?sv=2024-11-04&s{}={}%3D\n", "ig", a(43))),
-        ("Discord", "hook.txt", format!("https://discord.com/api/{}/{}/{}\n", "webhooks", drawn(DIGITS, 18, 3), a(68))),
-        ("Slack, webhook", "hook.txt", format!("https://hooks.{}.com/services/T0AB12CD3/B0AB12CD3/{}\n", "slack", a(24))),
+        (
+            "Azure, storage",
+            "conn.txt",
+            format!("AccountName=a;Account{}={}==\n", "Key", line(86, 9)),
+        ),
+        (
+            "Azure, service bus",
+            "bus.txt",
+            format!(
+                "Endpoint=sb://x/;SharedAccessKeyName=r;SharedAccess{}={}=\n",
+                "Key",
+                line(43, 10)
+            ),
+        ),
+        (
+            "Azure, shared access",
+            "blob.txt",
+            format!("https://a.blob.core.windows.net/c?sv=2024-11-04&s{}={}%3D\n", "ig", a(43)),
+        ),
+        (
+            "Discord",
+            "hook.txt",
+            format!("https://discord.com/api/{}/{}/{}\n", "webhooks", drawn(DIGITS, 18, 3), a(68)),
+        ),
+        (
+            "Slack, webhook",
+            "hook.txt",
+            format!("https://hooks.{}.com/services/T0AB12CD3/B0AB12CD3/{}\n", "slack", a(24)),
+        ),
         ("PostgreSQL", "run.sh", format!("PG{}={} psql -h db\n", "PASSWORD", a(16))),
         ("sshpass", "run.sh", format!("ssh{} -p {} ssh me@x\n", "pass", a(16))),
         ("MySQL's client", "run.sh", format!("mysql -h db -u me -{}{} runs\n", "p", a(16))),
         ("curl", "run.sh", format!("curl -{} me:{} https://api.corp\n", "u", a(16))),
         ("docker login", "run.sh", format!("docker login -u me -{} {}\n", "p", a(20))),
-        ("libpq, words", "db.py", format!("psycopg.connect(\"host=db user=me {word}={}\")\n", a(16))),
+        (
+            "libpq, words",
+            "db.py",
+            format!("psycopg.connect(\"host=db user=me {word}={}\")\n", a(16)),
+        ),
         ("JDBC", "app.conf", format!("jdbc:postgresql://db/runs?user=me&{word}={}\n", a(16))),
         ("ODBC", "app.conf", format!("Server=db;Uid=me;P{}={};\n", "wd", a(16))),
-        ("SQLAlchemy, by parts", "db.py", format!("URL.create('postgresql', username='me', {word}='{}')\n", a(16))),
-        ("Django", "settings.py", format!("D = {{'ENGINE': 'x', 'PASS{}': '{}'}}\n", "WORD", a(16))),
+        (
+            "SQLAlchemy, by parts",
+            "db.py",
+            format!("URL.create('postgresql', username='me', {word}='{}')\n", a(16)),
+        ),
+        (
+            "Django",
+            "settings.py",
+            format!("D = {{'ENGINE': 'x', 'PASS{}': '{}'}}\n", "WORD", a(16)),
+        ),
         ("URL", "app.conf", format!("redis://:{}@cache.corp:6379/0\n", a(20))),
-        ("a bearer", "call.py", format!("headers = {{'Authorization': 'Bear{} {}'}}\n", "er", a(40))),
+        (
+            "a bearer",
+            "call.py",
+            format!("headers = {{'Authorization': 'Bear{} {}'}}\n", "er", a(40)),
+        ),
         ("Cohere, by name", "app.py", format!("COHERE_API_{} = '{}'\n", "KEY", a(40))),
         ("Mistral, by name", ".bash_history", format!("export MISTRAL_API_{}={}\n", "KEY", a(32))),
         ("Comet, by name", "app.py", format!("comet_ml.init(api_{}='{}')\n", "key", a(25))),
-        ("ClearML", "clearml.conf", format!("api {{ credentials {{ \"secret_{}\" = \"x\", \"api_secret\": \"{}\" }} }}\n", "key", a(48))),
+        (
+            "ClearML",
+            "clearml.conf",
+            format!(
+                "api {{ credentials {{ \"secret_{}\" = \"x\", \"api_secret\": \"{}\" }} }}\n",
+                "key",
+                a(48)
+            ),
+        ),
         ("Azure OpenAI, by name", "app.yaml", format!("azure_openai_api_{}: {}\n", "key", h(32))),
-        ("OAuth client, by name", "web.json", format!("{{\"client_{}\": \"{}\"}}\n", "secret", a(32))),
+        (
+            "OAuth client, by name",
+            "web.json",
+            format!("{{\"client_{}\": \"{}\"}}\n", "secret", a(32)),
+        ),
     ];
-    samples.push(("a log, at its end", "train.log", format!("step 1\n{}\nexport GH_TOKEN={}{}\n", "x".repeat(100), ["gh", "p_"].concat(), a(36))));
+    samples.push((
+        "a log, at its end",
+        "train.log",
+        format!(
+            "step 1\n{}\nexport GH_TOKEN={}{}\n",
+            "x".repeat(100),
+            ["gh", "p_"].concat(),
+            a(36)
+        ),
+    ));
     samples.into_iter().map(|(what, path, text)| (what, path, text.into_bytes())).collect()
 }
 
@@ -200,7 +316,11 @@ fn codings() -> Vec<Sample> {
         ("UTF-16, little", "run.ps1", wide(u16::to_le_bytes, true)),
         ("UTF-16, big", "run.ps1", wide(u16::to_be_bytes, true)),
         ("UTF-16, without a mark", "run.txt", wide(u16::to_le_bytes, false)),
-        ("UTF-8, with a mark", ".env", format!("\u{feff}DB_{}={}\n", "PASSWORD", drawn(BASE62, 12, 4)).into_bytes()),
+        (
+            "UTF-8, with a mark",
+            ".env",
+            format!("\u{feff}DB_{}={}\n", "PASSWORD", drawn(BASE62, 12, 4)).into_bytes(),
+        ),
         ("large, at its beginning", "data.txt", format!("{token}\n{filler}").into_bytes()),
         ("large, at its end", "data.txt", format!("{filler}{token}\n").into_bytes()),
     ]
@@ -280,9 +400,14 @@ fn harmless() -> Vec<Sample> {
         ("time stamps", "log.txt", "2026-11-28T13:58:08Z 1234567890:AAbb request_id=0a1b2c3d sig=ok\n".into()),
         ("a plain large file", "big.csv", "0.125,0.250,0.500,1.000\n".repeat((11 << 20) / 24)),
     ];
-    let mut samples: Vec<Sample> = samples.into_iter().map(|(what, path, text)| (what, path, text.into_bytes())).collect();
+    let mut samples: Vec<Sample> =
+        samples.into_iter().map(|(what, path, text)| (what, path, text.into_bytes())).collect();
     samples.push(("weights", "model.bin", (0..40_000_u32).flat_map(u32::to_le_bytes).collect()));
-    samples.push(("UTF-16 without secrets", "notes.txt", "some notes, and no key\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect()));
+    samples.push((
+        "UTF-16 without secrets",
+        "notes.txt",
+        "some notes, and no key\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect(),
+    ));
     samples
 }
 
@@ -296,7 +421,8 @@ fn told(samples: &[Sample]) -> Vec<Vec<String>> {
     }
     let found = scan(&survey(place.path(), &[], 1 << 30)).expect("it can be read");
     let of = |number: usize| {
-        let here = found.iter().filter(|secret| Path::new(&secret.path).starts_with(format!("f{number}")));
+        let here =
+            found.iter().filter(|secret| Path::new(&secret.path).starts_with(format!("f{number}")));
         here.map(|secret| format!("{}:{}", secret.rule, secret.line)).collect()
     };
     (0..samples.len()).map(of).collect()
@@ -306,7 +432,12 @@ fn told(samples: &[Sample]) -> Vec<Vec<String>> {
 fn formats_of_today_are_found() {
     let samples: Vec<Sample> = keys().into_iter().chain(files()).chain(codings()).collect();
     let told = told(&samples);
-    let missed: Vec<&str> = samples.iter().zip(&told).filter(|(_, told)| told.is_empty()).map(|((what, ..), _)| *what).collect();
+    let missed: Vec<&str> = samples
+        .iter()
+        .zip(&told)
+        .filter(|(_, told)| told.is_empty())
+        .map(|((what, ..), _)| *what)
+        .collect();
     println!("found {} of {}", samples.len() - missed.len(), samples.len());
     assert!(samples.len() >= 127, "{} formats", samples.len());
     assert_eq!(missed, Vec::<&str>::new(), "of {}", samples.len());
@@ -316,6 +447,11 @@ fn formats_of_today_are_found() {
 fn what_resembles_a_secret_is_not_told() {
     let samples = harmless();
     let told = told(&samples);
-    let wrong: Vec<_> = samples.iter().zip(&told).filter(|(_, told)| !told.is_empty()).map(|((what, ..), told)| (*what, told)).collect();
+    let wrong: Vec<_> = samples
+        .iter()
+        .zip(&told)
+        .filter(|(_, told)| !told.is_empty())
+        .map(|((what, ..), told)| (*what, told))
+        .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -1,8 +1,9 @@
 //! Which systemd understands our units: of each setting the release that brought it.
 //!
-//! A unit file with a setting that systemd does not know still runs, without it, and the journal says so. `systemd-run` refuses
-//! one that it does not know. Images: Amazon Linux 2 has 219, Ubuntu 20.04 has 245, Debian 11 has 247, Ubuntu 22.04 has 249,
-//! Amazon Linux 2023 and Debian 12 have 252.
+//! A unit file with a setting that systemd does not know still runs, without it, and the journal
+//! says so. `systemd-run` refuses one that it does not know. Images: Amazon Linux 2 has 219, Ubuntu
+//! 20.04 has 245, Debian 11 has 247, Ubuntu 22.04 has 249, Amazon Linux 2023 and Debian 12 have
+//! 252.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +15,8 @@ const OLDEST: u16 = 219;
 /// Amazon Linux 2023.
 const AMAZON: u16 = 252;
 
-/// By the manual's notes and the release news of systemd. A setting with a value of its own stands first.
+/// By the manual's notes and the release news of systemd. A setting with a value of its own stands
+/// first.
 const SINCE: [(u16, &[&str]); 19] = [
     (247, &["ProtectProc"]),
     (245, &["ProtectClock"]),
@@ -40,7 +42,17 @@ const SINCE: [(u16, &[&str]); 19] = [
         ],
     ),
     (233, &["RestrictNamespaces"]),
-    (232, &["CPUWeight", "ProtectControlGroups", "ProtectKernelModules", "ProtectKernelTunables", "ProtectSystem=strict", "RemoveIPC"]),
+    (
+        232,
+        &[
+            "CPUWeight",
+            "ProtectControlGroups",
+            "ProtectKernelModules",
+            "ProtectKernelTunables",
+            "ProtectSystem=strict",
+            "RemoveIPC",
+        ],
+    ),
     (231, &["MemoryDenyWriteExecute", "ReadWritePaths", "RestrictRealtime", "SystemCallFilter"]),
     (230, &["IOAccounting", "StartLimitIntervalSec"]),
     (227, &["TasksAccounting", "TasksMax"]),
@@ -92,12 +104,16 @@ const SINCE: [(u16, &[&str]); 19] = [
     ),
 ];
 
-/// Settings of the agent that an image with the oldest systemd that we take may lack: it is shut in a little less there.
+/// Settings of the agent that an image with the oldest systemd that we take may lack: it is shut in
+/// a little less there.
 const MAY_LACK: [&str; 3] = ["ProtectProc", "ProtectClock", "ProtectKernelLogs"];
 
 /// Each setting of a unit, `name=value`.
 fn settings(name: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name)).expect("a unit").replace("\\\n", " ");
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name))
+            .expect("a unit")
+            .replace("\\\n", " ");
     let own = |line: &&str| !line.starts_with(['#', '[']) && line.contains('=');
     text.lines().filter(own).map(str::to_owned).collect()
 }
@@ -106,7 +122,9 @@ fn since(setting: &str) -> u16 {
     let is_it = |known: &str| {
         setting == known || (!known.contains('=') && setting.split('=').next() == Some(known)) || {
             // A list that begins with what is new.
-            known.contains('=') && setting.starts_with(known) && setting[known.len()..].starts_with(' ')
+            known.contains('=')
+                && setting.starts_with(known)
+                && setting[known.len()..].starts_with(' ')
         }
     };
     let found = SINCE.iter().find(|(_, names)| names.iter().any(|name| is_it(name)));
@@ -120,19 +138,28 @@ fn name(setting: &str) -> &str {
 /// systemd-run hands each of them over, and fails for one that it does not know.
 #[test]
 fn the_workloads_unit_is_what_decides_how_old_systemd_may_be() {
-    let newest = settings("lamp-workload.service").iter().map(|setting| since(setting)).chain([since("--collect")]).max();
+    let newest = settings("lamp-workload.service")
+        .iter()
+        .map(|setting| since(setting))
+        .chain([since("--collect")])
+        .max();
     assert_eq!(newest, Some(SYSTEMD_MIN));
 }
 
 #[test]
 fn what_the_agents_unit_says_is_known_where_it_runs_but_for_three_walls() {
     let all = settings("lamp-agent.service");
-    let lacking: BTreeSet<&str> = all.iter().filter(|setting| since(setting) > SYSTEMD_MIN).map(|setting| name(setting)).collect();
+    let lacking: BTreeSet<&str> = all
+        .iter()
+        .filter(|setting| since(setting) > SYSTEMD_MIN)
+        .map(|setting| name(setting))
+        .collect();
     assert_eq!(lacking, MAY_LACK.into());
     assert!(all.iter().all(|setting| since(setting) <= AMAZON));
 }
 
-/// An image that is too old is put out by user data; should that fail as well, the switch must hold even there.
+/// An image that is too old is put out by user data; should that fail as well, the switch must hold
+/// even there.
 #[test]
 fn the_dead_mans_switch_is_understood_by_any_systemd() {
     for unit in ["lamp-deadman.service", "lamp-deadman.timer", "lamp-boot.service"] {

@@ -38,20 +38,35 @@ impl Tree {
     }
 
     fn ships(&self) -> Vec<String> {
-        let files = self.survey().entries.into_iter().filter(|entry| !self.root().join(&entry.path).is_dir());
+        let files = self
+            .survey()
+            .entries
+            .into_iter()
+            .filter(|entry| !self.root().join(&entry.path).is_dir());
         files.map(|entry| entry.path.display().to_string()).collect()
     }
 }
 
 fn errors(survey: &Survey) -> Vec<String> {
-    survey.findings.iter().filter(|finding| finding.severity == Severity::Error).map(|finding| finding.message.clone()).collect()
+    survey
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .map(|finding| finding.message.clone())
+        .collect()
 }
 
 fn warnings(survey: &Survey) -> Vec<String> {
-    survey.findings.iter().filter(|finding| finding.severity == Severity::Warning).map(|finding| finding.message.clone()).collect()
+    survey
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Warning)
+        .map(|finding| finding.message.clone())
+        .collect()
 }
 
-/// skypilot#446: what somebody has added with `git add -f` is a part of the code, whatever `.gitignore` says.
+/// skypilot#446: what somebody has added with `git add -f` is a part of the code, whatever
+/// `.gitignore` says.
 #[test]
 fn what_git_tracks_ships_and_lampignore_stands_over_it() {
     let tree = Tree::new()
@@ -66,26 +81,52 @@ fn what_git_tracks_ships_and_lampignore_stands_over_it() {
         .with("gone.bin", "");
     let git = |words: &[&str]| {
         let mut git = std::process::Command::new("git");
-        git.arg("-C").arg(tree.root()).args(words).env("GIT_CONFIG_GLOBAL", "/dev/null").stdout(std::process::Stdio::null());
+        git.arg("-C")
+            .arg(tree.root())
+            .args(words)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .stdout(std::process::Stdio::null());
         git.status().is_ok_and(|status| status.success())
     };
     if !git(&["init", "-q"]) {
         return crate::skipped::skipped("git", "there is no git on this machine");
     }
-    let forced = [".gitignore", "data/config.json", "data/deep/er/x.txt", "model.bin", "__pycache__/a.pyc", "checkpoints/old.bin", "gone.bin"];
+    let forced = [
+        ".gitignore",
+        "data/config.json",
+        "data/deep/er/x.txt",
+        "model.bin",
+        "__pycache__/a.pyc",
+        "checkpoints/old.bin",
+        "gone.bin",
+    ];
     assert!(git(&[&["add", "-f"], &forced[..]].concat()));
     fs::remove_file(tree.root().join("gone.bin")).expect("there");
     let survey = |tree: &Tree| survey(&tree.root(), &[PathBuf::from("checkpoints")], PLENTY);
-    let names = |found: &Survey| found.entries.iter().map(|entry| entry.path.display().to_string()).collect::<Vec<_>>();
+    let names = |found: &Survey| {
+        found.entries.iter().map(|entry| entry.path.display().to_string()).collect::<Vec<_>>()
+    };
     let found = survey(&tree);
     assert_eq!(
         names(&found),
-        [".gitignore", "a.py", "data", "data/config.json", "data/deep", "data/deep/er", "data/deep/er/x.txt", "model.bin"],
+        [
+            ".gitignore",
+            "a.py",
+            "data",
+            "data/config.json",
+            "data/deep",
+            "data/deep/er",
+            "data/deep/er/x.txt",
+            "model.bin"
+        ],
         "{:?}",
         found.findings
     );
     let tree = tree.with(".lampignore", "model.bin\ndata/deep/\n");
-    assert_eq!(names(&survey(&tree)), [".gitignore", ".lampignore", "a.py", "data", "data/config.json"]);
+    assert_eq!(
+        names(&survey(&tree)),
+        [".gitignore", ".lampignore", "a.py", "data", "data/config.json"]
+    );
 }
 
 #[test]
@@ -104,7 +145,18 @@ fn ignore_files_count_outside_git_too_and_git_never_ships() {
         .with("vendored/c.py", "")
         .with("src/__pycache__/b.pyc", "")
         .with(".hidden", "");
-    assert_eq!(tree.ships(), [".gitignore", ".hidden", "a.py", "keep.log", "src/.gitignore", "src/b.py", "vendored/c.py"]);
+    assert_eq!(
+        tree.ships(),
+        [
+            ".gitignore",
+            ".hidden",
+            "a.py",
+            "keep.log",
+            "src/.gitignore",
+            "src/b.py",
+            "vendored/c.py"
+        ]
+    );
 }
 
 #[test]
@@ -120,11 +172,21 @@ fn lampignore_hides_more_and_brings_back() {
 
 #[test]
 fn what_lampignore_cannot_bring_back_is_told() {
-    let tree =
-        |lampignore| Tree::new().with(".gitignore", "data/\n").with(".lampignore", lampignore).with("data/small.csv", "").with("data/big.csv", "");
+    let tree = |lampignore| {
+        Tree::new()
+            .with(".gitignore", "data/\n")
+            .with(".lampignore", lampignore)
+            .with("data/small.csv", "")
+            .with("data/big.csv", "")
+    };
     let told = tree("!data/small.csv\n");
     assert_eq!(told.ships(), [".gitignore", ".lampignore"]);
-    assert_eq!(warnings(&told.survey()), ["`data/small.csv` does not ship: .lampignore brings it back, but a folder above it is ignored"]);
+    assert_eq!(
+        warnings(&told.survey()),
+        [
+            "`data/small.csv` does not ship: .lampignore brings it back, but a folder above it is ignored"
+        ]
+    );
     let hinted = tree("!data/\ndata/*\n!data/small.csv\n");
     assert_eq!(hinted.ships(), [".gitignore", ".lampignore", "data/small.csv"], "as the hint says");
     assert_eq!(warnings(&hinted.survey()), [""; 0]);
@@ -134,13 +196,18 @@ fn what_lampignore_cannot_bring_back_is_told() {
 fn an_ignore_file_above_the_workdir_counts_only_inside_the_same_repository() {
     let tree = Tree::new().with("a.py", "").with("b.log", "");
     fs::write(tree.0.path().join(".gitignore"), "*\n").expect("writable");
-    assert_eq!(tree.ships(), ["a.py", "b.log"], "a home folder that hides all hides nothing of a project");
+    assert_eq!(
+        tree.ships(),
+        ["a.py", "b.log"],
+        "a home folder that hides all hides nothing of a project"
+    );
     fs::write(tree.0.path().join(".gitignore"), "*.log\n").expect("writable");
     fs::create_dir(tree.0.path().join(".git")).expect("writable");
     assert_eq!(tree.ships(), ["a.py"]);
 }
 
-/// A cloned repository may bring a link to a device as its ignore file, and its end would never come.
+/// A cloned repository may bring a link to a device as its ignore file, and its end would never
+/// come.
 #[test]
 fn ignore_file_that_never_ends_is_refused_unread() {
     let refused = |name: &str, make: &dyn Fn(&Path)| {
@@ -148,12 +215,17 @@ fn ignore_file_that_never_ends_is_refused_unread() {
         let _ = fs::remove_file(tree.root().join(name));
         make(&tree.root().join(name));
         let found = tree.survey().findings;
-        let told = found.iter().any(|finding| finding.severity == Severity::Error && finding.message.starts_with(&format!("`{name}`")));
+        let told = found.iter().any(|finding| {
+            finding.severity == Severity::Error && finding.message.starts_with(&format!("`{name}`"))
+        });
         assert!(told, "{name}: {found:?}");
     };
     let device = |path: &Path| symlink("/dev/zero", path).expect("writable");
-    let pipe = |path: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).expect("writable");
-    let huge = |path: &Path| fs::File::create(path).expect("writable").set_len(1 << 40).expect("sparse");
+    let pipe = |path: &Path| {
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).expect("writable")
+    };
+    let huge =
+        |path: &Path| fs::File::create(path).expect("writable").set_len(1 << 40).expect("sparse");
     for name in [".gitignore", ".lampignore", "sub/.gitignore", "sub/.lampignore"] {
         refused(name, &device);
         refused(name, &pipe);
@@ -185,7 +257,12 @@ fn links_inside_ship_as_links_and_links_outside_are_refused() {
 
 #[test]
 fn what_cannot_work_elsewhere_stays_and_is_told() {
-    let tree = Tree::new().with("a.py", "").with("env/pyvenv.cfg", "").with("env/bin/python", "").with("checkpoints/step-9", "").with("empty/.x", "");
+    let tree = Tree::new()
+        .with("a.py", "")
+        .with("env/pyvenv.cfg", "")
+        .with("env/bin/python", "")
+        .with("checkpoints/step-9", "")
+        .with("empty/.x", "");
     let _socket = UnixListener::bind(tree.root().join("s.sock")).expect("a socket can be made");
     let survey = survey(&tree.root(), &[PathBuf::from("checkpoints")], PLENTY);
     assert_eq!(survey.files, 2);
@@ -197,12 +274,18 @@ fn what_cannot_work_elsewhere_stays_and_is_told() {
             "`env` does not ship: a virtual environment works only where it was made",
         ]
     );
-    assert_eq!(warnings(&Tree::new().with(".git/x", "").survey()), ["holds no files that ship: all are ignored, or there are none"]);
+    assert_eq!(
+        warnings(&Tree::new().with(".git/x", "").survey()),
+        ["holds no files that ship: all are ignored, or there are none"]
+    );
 }
 
 #[test]
 fn a_tree_comes_out_as_it_went_in() {
-    let tree = Tree::new().with("run.sh", "#!/bin/sh\n").with("sub/deep/er/x.txt", "text").with("empty-file", "");
+    let tree = Tree::new()
+        .with("run.sh", "#!/bin/sh\n")
+        .with("sub/deep/er/x.txt", "text")
+        .with("empty-file", "");
     let root = tree.root();
     fs::create_dir(root.join("empty-folder")).expect("writable");
     fs::set_permissions(root.join("run.sh"), fs::Permissions::from_mode(0o750)).expect("writable");
@@ -221,11 +304,22 @@ fn a_tree_comes_out_as_it_went_in() {
     let unpacked = unpack(&out, &into, ArchiveLimits::of(&code)).expect("it unpacks");
     assert_eq!((unpacked.files, unpacked.bytes), (5, 21));
     assert_eq!(survey(&into, &[], PLENTY).entries, surveyed.entries);
-    assert_eq!(fs::read_to_string(into.join("link/er/x.txt")).expect("the link leads there"), "text");
-    assert_eq!(fs::metadata(into.join("run.sh")).expect("it is there").permissions().mode() & 0o777, 0o750);
-    let modified = |path: PathBuf| fs::metadata(path).expect("it is there").modified().expect("the disk keeps times");
+    assert_eq!(
+        fs::read_to_string(into.join("link/er/x.txt")).expect("the link leads there"),
+        "text"
+    );
+    assert_eq!(
+        fs::metadata(into.join("run.sh")).expect("it is there").permissions().mode() & 0o777,
+        0o750
+    );
+    let modified = |path: PathBuf| {
+        fs::metadata(path).expect("it is there").modified().expect("the disk keeps times")
+    };
     let (before, after) = (modified(root.join("run.sh")), modified(into.join("run.sh")));
-    assert!(before.duration_since(after).expect("whole seconds, cut").as_secs() == 0, "{before:?} {after:?}");
+    assert!(
+        before.duration_since(after).expect("whole seconds, cut").as_secs() == 0,
+        "{before:?} {after:?}"
+    );
 }
 
 #[test]
@@ -236,7 +330,10 @@ fn the_same_tree_gives_the_same_bytes() {
     assert_eq!(first, second);
     assert_eq!(first.sha256.len(), 64);
     let tree = tree.with("a.py", "A");
-    assert_ne!(pack(&tree.survey(), &tree.0.path().join("3")).expect("it packs").sha256, first.sha256);
+    assert_ne!(
+        pack(&tree.survey(), &tree.0.path().join("3")).expect("it packs").sha256,
+        first.sha256
+    );
 }
 
 #[test]
@@ -258,8 +355,12 @@ fn a_file_that_shrinks_under_the_pack_is_an_error_and_not_a_torn_archive() {
     let tree = Tree::new().with("log.txt", "one, two");
     let surveyed = tree.survey();
     let tree = tree.with("log.txt", "one");
-    let error = pack(&surveyed, &tree.0.path().join("out")).expect_err("the promised bytes are not there");
-    assert!(matches!(&error, PackError::Changed { path } if path == Path::new("log.txt")), "{error:?}");
+    let error =
+        pack(&surveyed, &tree.0.path().join("out")).expect_err("the promised bytes are not there");
+    assert!(
+        matches!(&error, PackError::Changed { path } if path == Path::new("log.txt")),
+        "{error:?}"
+    );
     fs::remove_file(tree.root().join("log.txt")).expect("writable");
     symlink("/etc/hostname", tree.root().join("log.txt")).expect("writable");
     let error = pack(&surveyed, &tree.0.path().join("out")).expect_err("it is a link now");
@@ -288,7 +389,10 @@ fn archive_of(entries: &[Entry<'_>]) -> tempfile::NamedTempFile {
     file
 }
 
-fn unpack_of(entries: &[Entry<'_>], limits: ArchiveLimits) -> (tempfile::TempDir, Result<(), ArchiveError>) {
+fn unpack_of(
+    entries: &[Entry<'_>],
+    limits: ArchiveLimits,
+) -> (tempfile::TempDir, Result<(), ArchiveError>) {
     let place = tempfile::tempdir().expect("a temporary folder can be made");
     let result = unpack(archive_of(entries).path(), &place.path().join("in"), limits).map(|_| ());
     (place, result)
@@ -316,18 +420,26 @@ fn an_archive_that_means_harm_is_refused_and_writes_nothing_outside() {
     for case in cases {
         let (place, result) = unpack_of(case, LIMITS);
         assert!(matches!(result, Err(ArchiveError::Refused { .. })), "{case:?}: {result:?}");
-        let outside: Vec<_> =
-            fs::read_dir(place.path()).expect("readable").filter(|entry| entry.as_ref().expect("readable").file_name() != "in").collect();
+        let outside: Vec<_> = fs::read_dir(place.path())
+            .expect("readable")
+            .filter(|entry| entry.as_ref().expect("readable").file_name() != "in")
+            .collect();
         assert!(outside.is_empty(), "{case:?}: {outside:?}");
     }
 }
 
 #[test]
 fn nothing_is_written_through_a_link_and_nothing_over_what_is_there() {
-    let (place, result) = unpack_of(&[(b"l", EntryType::Symlink, "sub", b""), (b"l/x", EntryType::Regular, "", b"x")], LIMITS);
+    let (place, result) = unpack_of(
+        &[(b"l", EntryType::Symlink, "sub", b""), (b"l/x", EntryType::Regular, "", b"x")],
+        LIMITS,
+    );
     assert!(matches!(result, Err(ArchiveError::Write { .. })), "{result:?}");
     assert!(!place.path().join("in/sub").exists());
-    let (_, result) = unpack_of(&[(b"x", EntryType::Regular, "", b"1"), (b"x", EntryType::Regular, "", b"2")], LIMITS);
+    let (_, result) = unpack_of(
+        &[(b"x", EntryType::Regular, "", b"1"), (b"x", EntryType::Regular, "", b"2")],
+        LIMITS,
+    );
     assert!(matches!(result, Err(ArchiveError::Write { .. })), "{result:?}");
 }
 
@@ -335,18 +447,31 @@ fn nothing_is_written_through_a_link_and_nothing_over_what_is_there() {
 fn special_permission_bits_do_not_come_along() {
     let (place, result) = unpack_of(&[(b"x", EntryType::Regular, "", b"1")], LIMITS);
     assert!(result.is_ok(), "{result:?}");
-    assert_eq!(fs::metadata(place.path().join("in/x")).expect("it is there").permissions().mode() & 0o7000, 0);
+    assert_eq!(
+        fs::metadata(place.path().join("in/x")).expect("it is there").permissions().mode() & 0o7000,
+        0
+    );
 }
 
 #[test]
 fn more_than_was_said_is_refused() {
     let big = vec![7_u8; 600];
-    let (_, result) = unpack_of(&[(b"a", EntryType::Regular, "", &big), (b"b", EntryType::Regular, "", &big)], LIMITS);
-    assert_eq!(result.expect_err("1200 bytes are more than 1000").to_string(), "the archive was refused: with `b` it holds more than 1000 bytes");
+    let (_, result) = unpack_of(
+        &[(b"a", EntryType::Regular, "", &big), (b"b", EntryType::Regular, "", &big)],
+        LIMITS,
+    );
+    assert_eq!(
+        result.expect_err("1200 bytes are more than 1000").to_string(),
+        "the archive was refused: with `b` it holds more than 1000 bytes"
+    );
     let many: Vec<Vec<u8>> = (0..11).map(|n| format!("f{n}").into_bytes()).collect();
-    let entries: Vec<Entry<'_>> = many.iter().map(|name| (&name[..], EntryType::Regular, "", &b""[..])).collect();
+    let entries: Vec<Entry<'_>> =
+        many.iter().map(|name| (&name[..], EntryType::Regular, "", &b""[..])).collect();
     let (_, result) = unpack_of(&entries, LIMITS);
-    assert_eq!(result.expect_err("11 entries are more than 10").to_string(), "the archive was refused: with `f10` it holds more than 10 entries");
+    assert_eq!(
+        result.expect_err("11 entries are more than 10").to_string(),
+        "the archive was refused: with `f10` it holds more than 10 entries"
+    );
 }
 
 #[test]
@@ -356,7 +481,11 @@ fn a_torn_archive_is_an_error() {
     for cut in [0, 1, bytes.len() / 2, bytes.len() - 1] {
         fs::write(whole.path(), &bytes[..cut]).expect("writable");
         let place = tempfile::tempdir().expect("a temporary folder can be made");
-        assert!(unpack(whole.path(), place.path(), LIMITS).is_err(), "cut at {cut} of {}", bytes.len());
+        assert!(
+            unpack(whole.path(), place.path(), LIMITS).is_err(),
+            "cut at {cut} of {}",
+            bytes.len()
+        );
     }
 }
 

@@ -1,7 +1,7 @@
 //! A bench for real workloads behind real holders: the fixture that the `workload_*` tests share.
 //!
-//! Whatever a test does, its processes are gone afterwards: [`Bench`] kills by the mark that each start leaves in the
-//! environment of everything it starts.
+//! Whatever a test does, its processes are gone afterwards: [`Bench`] kills by the mark that each
+//! start leaves in the environment of everything it starts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,12 @@ impl Bench {
             echo: false,
             terminal: true,
         };
-        let program = HolderProgram { exe: env!("CARGO_BIN_EXE_lamp-agent").into(), leading: vec![], machine_pid: None, environment: None };
+        let program = HolderProgram {
+            exe: env!("CARGO_BIN_EXE_lamp-agent").into(),
+            leading: vec![],
+            machine_pid: None,
+            environment: None,
+        };
         Bench { folder, launch, program }
     }
 
@@ -56,7 +61,11 @@ impl Bench {
     }
 
     pub async fn attach(&self) -> Box<dyn Workload> {
-        self.workloads().attach(&self.launch.dir).await.expect("it can be read").expect("it was started")
+        self.workloads()
+            .attach(&self.launch.dir)
+            .await
+            .expect("it can be read")
+            .expect("it was started")
     }
 
     pub fn dir(&self) -> &Path {
@@ -76,11 +85,16 @@ impl Bench {
     pub fn alive(&self) -> Vec<ProcessRef> {
         let Ok(mark) = fs::canonicalize(self.dir()) else { return Vec::new() };
         let mark = mark.to_str().expect("a plain path").to_owned();
-        with_environment("LAMP_WORKLOAD", &mark).into_iter().filter(|process| process.alive()).collect()
+        with_environment("LAMP_WORKLOAD", &mark)
+            .into_iter()
+            .filter(|process| process.alive())
+            .collect()
     }
 
     pub fn holder(&self) -> ProcessRef {
-        let started: serde_json::Value = serde_json::from_slice(&fs::read(self.dir().join("started.json")).expect("started")).expect("json");
+        let started: serde_json::Value =
+            serde_json::from_slice(&fs::read(self.dir().join("started.json")).expect("started"))
+                .expect("json");
         serde_json::from_value(started["holder"].clone()).expect("a process")
     }
 
@@ -111,7 +125,12 @@ impl Drop for Bench {
 
 /// The log segments of a state folder, oldest first.
 pub fn segments(dir: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = fs::read_dir(dir.join("log")).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut found: Vec<PathBuf> = fs::read_dir(dir.join("log"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     found.sort();
     found
 }
@@ -126,5 +145,7 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// A future that must not take for ever.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LONG, future).await.unwrap_or_else(|_| panic!("not within {LONG:?}: {what}"))
+    tokio::time::timeout(LONG, future)
+        .await
+        .unwrap_or_else(|_| panic!("not within {LONG:?}: {what}"))
 }

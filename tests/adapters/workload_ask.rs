@@ -4,7 +4,8 @@ use lamplighter::ports::Signal;
 
 use crate::workload::{Bench, soon};
 
-/// A trainer with a handler, its child that inherited the handler, behind a pipe into a program without one.
+/// A trainer with a handler, its child that inherited the handler, behind a pipe into a program
+/// without one.
 const PIPELINE: &str = r#"python3 -c '
 import os, signal, time
 def answer(*_):
@@ -25,7 +26,10 @@ async fn only_the_topmost_process_with_a_handler_is_asked() {
     let before = bench.alive().len();
     assert_eq!(workload.ask(Signal::Usr1).expect("it can be asked"), 1);
     bench.until_file("asked-trainer").await;
-    assert!(!bench.file("asked-child").exists(), "its child inherited the handler and is left alone");
+    assert!(
+        !bench.file("asked-child").exists(),
+        "its child inherited the handler and is left alone"
+    );
     assert_eq!(bench.alive().len(), before, "the shell and `tee` know no such signal and live");
     soon("the tree dies", workload.kill_tree()).await.expect("nothing is stuck");
 }
@@ -40,7 +44,8 @@ async fn a_workload_that_would_not_understand_is_not_asked_and_lives() {
     soon("the tree dies", workload.kill_tree()).await.expect("nothing is stuck");
 }
 
-/// A trainer that leaves a file when it is asked. `SIGTERM` ends it, half a second later, with a second file.
+/// A trainer that leaves a file when it is asked. `SIGTERM` ends it, half a second later, with a
+/// second file.
 const TRAINER: &str = r#"
 import os, signal, sys, time
 name = os.environ.get("NAME", "trainer")
@@ -88,8 +93,7 @@ async fn behind_a_launcher_that_swallows_the_signal_the_trainer_is_asked() {
 #[tokio::test]
 async fn node_is_passed_over_where_something_below_it_hears_the_signal() {
     let bench = bench("exec node wrap.js python3 train.py");
-    let wrap =
-        r#"require("child_process").spawn(process.argv[2], process.argv.slice(3), { stdio: "inherit" }).on("exit", (code) => process.exit(code))"#;
+    let wrap = r#"require("child_process").spawn(process.argv[2], process.argv.slice(3), { stdio: "inherit" }).on("exit", (code) => process.exit(code))"#;
     std::fs::write(bench.file("wrap.js"), wrap).expect("written");
     if std::process::Command::new("node").arg("--version").output().is_err() {
         return;
@@ -132,14 +136,19 @@ async fn all_ranks_are_asked_however_they_were_started() {
         let workload = bench.start().await;
         bench.until_file("ready-0").await;
         bench.until_file("ready-1").await;
-        assert_eq!(workload.ask(Signal::Usr1).expect("it can be asked"), at_once, "{context}: a fork may only load data, and is asked later");
+        assert_eq!(
+            workload.ask(Signal::Usr1).expect("it can be asked"),
+            at_once,
+            "{context}: a fork may only load data, and is asked later"
+        );
         bench.until_file("out/saved-0").await;
         bench.until_file("out/saved-1").await;
         soon("the tree dies", workload.kill_tree()).await.expect("nothing is stuck");
     }
 }
 
-/// A trainer whose data come from processes that die of SIGTERM; it saves when its next batch is there.
+/// A trainer whose data come from processes that die of SIGTERM; it saves when its next batch is
+/// there.
 const LOADERS: &str = r#"
 import multiprocessing, os, signal, sys, time
 want = False
@@ -187,7 +196,11 @@ async fn one_that_is_within_its_save_is_not_told_again() {
     workload.tell_rest();
     bench.until_file("saved-trainer").await;
     soon("it ends", workload.ended()).await;
-    assert_eq!(std::fs::read_to_string(bench.file("saved-trainer")).expect("there"), "x", "its handler ran once");
+    assert_eq!(
+        std::fs::read_to_string(bench.file("saved-trainer")).expect("there"),
+        "x",
+        "its handler ran once"
+    );
 }
 
 #[tokio::test]

@@ -39,12 +39,20 @@ async fn a_command_that_is_not_there_is_told_apart() {
         matches!(&refused, WorkloadError::CannotExecute { program, cause } if program == "no-such-program" && cause.kind() == std::io::ErrorKind::NotFound),
         "{refused:?}"
     );
-    let attached = bench.workloads().attach(bench.dir()).await.err().expect("an agent that restarts hears the same");
+    let attached = bench
+        .workloads()
+        .attach(bench.dir())
+        .await
+        .err()
+        .expect("an agent that restarts hears the same");
     assert!(matches!(attached, WorkloadError::CannotExecute { .. }), "{attached:?}");
 
     let bench = Bench::of(&["/etc/passwd"]);
     let refused = bench.workloads().start(&bench.launch).await.err().expect("not executable");
-    assert!(matches!(&refused, WorkloadError::CannotExecute { cause, .. } if cause.kind() == std::io::ErrorKind::PermissionDenied), "{refused:?}");
+    assert!(
+        matches!(&refused, WorkloadError::CannotExecute { cause, .. } if cause.kind() == std::io::ErrorKind::PermissionDenied),
+        "{refused:?}"
+    );
 
     let bench = Bench::of(&[]);
     let refused = bench.workloads().start(&bench.launch).await.err().expect("nothing at all");
@@ -69,7 +77,10 @@ async fn the_environment_is_the_agents_and_what_was_asked_for_and_a_mark() {
     let has = |line: &str| output.lines().any(|found| found == line);
     assert!(has("GREETING=hello world"), "{output}");
     assert!(output.contains(&format!("LAMP_WORKLOAD={}", bench.dir().display())), "{output}");
-    assert!(has(concat!("CARGO_MANIFEST_DIR=", env!("CARGO_MANIFEST_DIR"))), "the agent's own: {output}");
+    assert!(
+        has(concat!("CARGO_MANIFEST_DIR=", env!("CARGO_MANIFEST_DIR"))),
+        "the agent's own: {output}"
+    );
     // What a service manager told the agent about the agent is not the workload's.
     for manager in ["NOTIFY_SOCKET=", "WATCHDOG_USEC=", "INVOCATION_ID=", "JOURNAL_STREAM="] {
         assert!(!output.lines().any(|line| line.starts_with(manager)), "{output}");
@@ -78,7 +89,9 @@ async fn the_environment_is_the_agents_and_what_was_asked_for_and_a_mark() {
 
 #[tokio::test]
 async fn it_gets_a_signal_in_its_own_group_and_session() {
-    let bench = Bench::of_script("trap 'echo saved > saved; exit 9' USR1; touch ready; while :; do sleep 0.01; done");
+    let bench = Bench::of_script(
+        "trap 'echo saved > saved; exit 9' USR1; touch ready; while :; do sleep 0.01; done",
+    );
     let workload = bench.start().await;
     bench.until_file("ready").await;
     workload.signal(Signal::Usr1).expect("it may");
@@ -120,8 +133,14 @@ async fn a_holder_that_is_run_again_starts_nothing() {
     let bench = Bench::of_script("echo once; exit 3");
     soon("it ends", bench.start().await.ended()).await;
     until("the first holder is gone", || !bench.holder().alive()).await;
-    let again = std::process::Command::new(&bench.program.exe).args(bench.program.arguments(bench.dir())).output().expect("it runs");
-    assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("had its start"), "{again:?}");
+    let again = std::process::Command::new(&bench.program.exe)
+        .args(bench.program.arguments(bench.dir()))
+        .output()
+        .expect("it runs");
+    assert!(
+        !again.status.success() && String::from_utf8_lossy(&again.stderr).contains("had its start"),
+        "{again:?}"
+    );
     assert_eq!(bench.output(), b"once\n");
     assert_eq!(bench.attach().await.ended().await.exit, code(3), "the record stays");
 }
@@ -129,8 +148,10 @@ async fn a_holder_that_is_run_again_starts_nothing() {
 /// `systemctl stop` sends SIGTERM to the whole unit, the holder with it.
 #[tokio::test]
 async fn an_end_that_the_service_manager_asked_for_says_so() {
-    for (script, with_a_record) in [("trap 'exit 0' TERM; touch ready; while :; do sleep 0.01; done", true), ("touch ready; exec sleep 1000", false)]
-    {
+    for (script, with_a_record) in [
+        ("trap 'exit 0' TERM; touch ready; while :; do sleep 0.01; done", true),
+        ("touch ready; exec sleep 1000", false),
+    ] {
         let bench = Bench::of_script(script);
         let workload = bench.start().await;
         bench.until_file("ready").await;
@@ -162,17 +183,21 @@ async fn what_outlives_a_command_for_a_moment_only_is_not_left_behind() {
     }
 }
 
-/// `docker exec` and `kubectl exec` start a program in a PID namespace that its session does not belong to.
+/// `docker exec` and `kubectl exec` start a program in a PID namespace that its session does not
+/// belong to.
 #[tokio::test]
 async fn the_end_is_recorded_where_the_session_has_no_number() {
     let bench = Bench::of_script("sleep 1000 & setsid sleep 1000 & exit 0");
     fs::create_dir_all(bench.dir()).expect("a folder");
-    fs::write(bench.dir().join("launch.json"), serde_json::to_vec(&bench.launch).expect("json")).expect("written");
+    fs::write(bench.dir().join("launch.json"), serde_json::to_vec(&bench.launch).expect("json"))
+        .expect("written");
     // With `-m` bash makes the holder the leader of a group, which cannot leave its session.
     let program = bench.program.exe.display();
     let script = format!("set -m; {program} holder {} & wait", bench.dir().display());
     let mut namespace = std::process::Command::new("unshare");
-    namespace.args(["--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", &script]).stdout(std::process::Stdio::null());
+    namespace
+        .args(["--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", &script])
+        .stdout(std::process::Stdio::null());
     let mut namespace = namespace.spawn().expect("unshare is part of every system");
     let mut ended = None;
     until("the end is on record, or no namespace can be made", || {
@@ -185,9 +210,15 @@ async fn the_end_is_recorded_where_the_session_has_no_number() {
     }
     namespace.kill().expect("it is ours");
     namespace.wait().expect("it is dead");
-    let record: serde_json::Value = serde_json::from_slice(&fs::read(bench.dir().join("exit.json")).expect("an end")).expect("json");
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.dir().join("exit.json")).expect("an end"))
+            .expect("json");
     let end = &record["end"]["ended"];
-    assert_eq!((&end["exit"]["code"], &end["orphans"], &end["behind"]), (&0.into(), &2.into(), &1.into()), "{record}");
+    assert_eq!(
+        (&end["exit"]["code"], &end["orphans"], &end["behind"]),
+        (&0.into(), &2.into(), &1.into()),
+        "{record}"
+    );
 }
 
 #[tokio::test]
@@ -202,5 +233,8 @@ async fn a_kept_environment_is_what_the_command_inherits() {
     let has = |line: &str| output.lines().any(|found| found == line);
     assert!(has("KEPT=as it was") && has("RANK=7"), "{output}");
     assert!(!output.contains("CARGO_MANIFEST_DIR"), "nothing of whoever drives the job: {output}");
-    assert!(!output.contains("LOCAL_RANK") && !output.contains("SLURM_"), "no launcher started it: {output}");
+    assert!(
+        !output.contains("LOCAL_RANK") && !output.contains("SLURM_"),
+        "no launcher started it: {output}"
+    );
 }

@@ -1,4 +1,5 @@
-//! A workload that the kernel kills for want of memory is told apart from one that somebody else killed.
+//! A workload that the kernel kills for want of memory is told apart from one that somebody else
+//! killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,10 @@ impl SmallGroup {
     /// `None`, with a word, where one may not make any.
     fn make() -> Option<Self> {
         let name = format!("lamp-test-{}", std::process::id());
-        let places =
-            [("/sys/fs/cgroup", "memory.max", "memory.swap.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes")];
+        let places = [
+            ("/sys/fs/cgroup", "memory.max", "memory.swap.max"),
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+        ];
         for (root, limit, with_swap) in places {
             let group = SmallGroup(Path::new(root).join(&name));
             if !Path::new(root).join("cgroup.procs").exists() || fs::create_dir(&group.0).is_err() {
@@ -34,7 +37,11 @@ impl SmallGroup {
     /// Runs the holder of a start in the group.
     fn hold(&self, bench: &Bench) -> Child {
         fs::create_dir_all(bench.dir()).expect("a folder");
-        fs::write(bench.dir().join("launch.json"), serde_json::to_vec(&bench.launch).expect("json")).expect("written");
+        fs::write(
+            bench.dir().join("launch.json"),
+            serde_json::to_vec(&bench.launch).expect("json"),
+        )
+        .expect("written");
         let script = format!("echo $$ > '{}/cgroup.procs' && exec \"$@\"", self.0.display());
         let mut holder = Command::new("/bin/sh");
         holder.args(["-c", &script, "sh"]).arg(&bench.program.exe).arg("holder").arg(bench.dir());
@@ -57,8 +64,15 @@ async fn the_kernels_kill_is_told_from_somebodys() {
         fs::write(bench.file("kill.sh"), "kill -KILL $$").expect("written");
         let mut holder = group.hold(&bench);
         until("the end is on record", || bench.has_exit_record()).await;
-        until("its holder ends", || holder.try_wait().expect("it was started here").is_some()).await;
-        let record: serde_json::Value = serde_json::from_slice(&fs::read(bench.dir().join("exit.json")).expect("there")).expect("json");
-        assert_eq!(record["end"]["ended"]["exit"], serde_json::json!({"code": null, "signal": 9, "oom": oom}), "{argv:?}");
+        until("its holder ends", || holder.try_wait().expect("it was started here").is_some())
+            .await;
+        let record: serde_json::Value =
+            serde_json::from_slice(&fs::read(bench.dir().join("exit.json")).expect("there"))
+                .expect("json");
+        assert_eq!(
+            record["end"]["ended"]["exit"],
+            serde_json::json!({"code": null, "signal": 9, "oom": oom}),
+            "{argv:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Who lives and who dies: the workload outlives the agent, and nothing outlives `kill_tree` or the machine.
+//! Who lives and who dies: the workload outlives the agent, and nothing outlives `kill_tree` or the
+//! machine.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -12,14 +13,17 @@ use rustix::process::{Pid, kill_process_group};
 use crate::workload::{Bench, LONG, soon, until};
 
 /// Forks away twice into a session of its own, as a daemon does, and says so in `away`.
-const FORK_AWAY: &str = "(setsid sh -c 'echo $$ > away.part; mv away.part away; while :; do sleep 0.01; done' &)";
+const FORK_AWAY: &str =
+    "(setsid sh -c 'echo $$ > away.part; mv away.part away; while :; do sleep 0.01; done' &)";
 
 /// A process of somebody else's, ended with the test.
 struct Bystander(Child);
 
 impl Bystander {
     fn new() -> Self {
-        Bystander(Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().expect("sleep exists"))
+        Bystander(
+            Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().expect("sleep exists"),
+        )
     }
     fn process(&self) -> ProcessRef {
         ProcessRef::of(self.0.id()).expect("it runs")
@@ -35,11 +39,15 @@ impl Drop for Bystander {
 
 #[tokio::test]
 async fn what_forked_away_is_counted_and_killed() {
-    let bench = Bench::of_script(&format!("{FORK_AWAY}; while [ ! -e away ]; do sleep 0.01; done; exit 4"));
+    let bench =
+        Bench::of_script(&format!("{FORK_AWAY}; while [ ! -e away ]; do sleep 0.01; done; exit 4"));
     let workload = bench.start().await;
     let ended = soon("the main process ends", workload.ended()).await;
     assert_eq!((ended.exit.code, ended.orphans >= 1), (Some(4), true), "{ended:?}");
-    assert!(!bench.alive().is_empty() && bench.holder().alive(), "the holder stays with the orphan");
+    assert!(
+        !bench.alive().is_empty() && bench.holder().alive(),
+        "the holder stays with the orphan"
+    );
     soon("the tree dies", workload.kill_tree()).await.expect("nothing is stuck");
     assert_eq!(bench.alive(), []);
     assert!(!bench.holder().alive(), "nothing is left to hold");
@@ -48,21 +56,36 @@ async fn what_forked_away_is_counted_and_killed() {
 
 #[tokio::test]
 async fn a_running_tree_is_killed_whole() {
-    let bench = Bench::of_script(&format!("trap '' TERM; {FORK_AWAY}; sleep 600 & sleep 600 & wait"));
+    let bench =
+        Bench::of_script(&format!("trap '' TERM; {FORK_AWAY}; sleep 600 & sleep 600 & wait"));
     let workload = bench.start().await;
     bench.until_file("away").await;
     soon("the tree dies", workload.kill_tree()).await.expect("nothing is stuck");
     assert_eq!(bench.alive(), []);
-    assert_eq!(soon("its end is known", workload.ended()).await.exit, ExitStatus { code: None, signal: Some(9), oom: false });
+    assert_eq!(
+        soon("its end is known", workload.ended()).await.exit,
+        ExitStatus { code: None, signal: Some(9), oom: false }
+    );
 }
 
 #[tokio::test]
 async fn it_outlives_the_agent_and_is_found_again() {
-    let bench = Bench::of_script("echo before; touch ready; while [ ! -e go ]; do sleep 0.01; done; echo after; exit 5");
+    let bench = Bench::of_script(
+        "echo before; touch ready; while [ ! -e go ]; do sleep 0.01; done; echo after; exit 5",
+    );
     let test = std::env::current_exe().expect("this test");
     let mut agent = Command::new(test);
-    agent.args(["--exact", "workload_tree::an_agent_that_will_be_killed", "--ignored", "--nocapture"]).process_group(0);
-    agent.env("LAMP_TEST_LAUNCH", serde_json::to_string(&bench.launch).expect("json")).stdout(Stdio::null());
+    agent
+        .args([
+            "--exact",
+            "workload_tree::an_agent_that_will_be_killed",
+            "--ignored",
+            "--nocapture",
+        ])
+        .process_group(0);
+    agent
+        .env("LAMP_TEST_LAUNCH", serde_json::to_string(&bench.launch).expect("json"))
+        .stdout(Stdio::null());
     let mut agent = Bystander(agent.spawn().expect("this program runs"));
     bench.until_file("ready").await;
     // A Ctrl-C at the terminal of the agent goes to its whole group, and so does this.
@@ -71,12 +94,21 @@ async fn it_outlives_the_agent_and_is_found_again() {
     agent.0.wait().expect("it is dead");
 
     let workload = bench.attach().await;
-    assert!(workload.scope().root_pid.is_some_and(|pid| bench.alive().iter().any(|process| process.pid == pid)), "untouched");
+    assert!(
+        workload
+            .scope()
+            .root_pid
+            .is_some_and(|pid| bench.alive().iter().any(|process| process.pid == pid)),
+        "untouched"
+    );
     assert_eq!(workload.scope().workdir, bench.launch.cwd);
     fs::write(bench.file("go"), "").expect("written");
     assert_eq!(soon("it ends", workload.ended()).await.exit.code, Some(5));
     assert_eq!(bench.output(), b"before\nafter\n");
-    assert_eq!(soon("an end is found again, too", bench.attach().await.ended()).await.exit.code, Some(5));
+    assert_eq!(
+        soon("an end is found again, too", bench.attach().await.ended()).await.exit.code,
+        Some(5)
+    );
 }
 
 /// The other process of the test above.
@@ -85,7 +117,11 @@ async fn it_outlives_the_agent_and_is_found_again() {
 async fn an_agent_that_will_be_killed() {
     let Ok(launch) = std::env::var("LAMP_TEST_LAUNCH") else { return };
     let bench = Bench::of_script("true");
-    let workload = bench.workloads().start(&serde_json::from_str(&launch).expect("a launch")).await.expect("it starts");
+    let workload = bench
+        .workloads()
+        .start(&serde_json::from_str(&launch).expect("a launch"))
+        .await
+        .expect("it starts");
     workload.ended().await;
 }
 
@@ -94,7 +130,9 @@ async fn sigterm_to_the_holder_changes_nothing() {
     let bench = Bench::of_script("touch ready; while [ ! -e go ]; do sleep 0.01; done; exit 6");
     let workload = bench.start().await;
     bench.until_file("ready").await;
-    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT, rustix::process::Signal::HUP] {
+    for signal in
+        [rustix::process::Signal::TERM, rustix::process::Signal::INT, rustix::process::Signal::HUP]
+    {
         assert!(bench.holder().signal(signal).expect("it is ours"));
     }
     fs::write(bench.file("go"), "").expect("written");
@@ -103,7 +141,8 @@ async fn sigterm_to_the_holder_changes_nothing() {
 
 #[tokio::test]
 async fn a_killed_holder_leaves_an_unknown_end_and_no_process() {
-    let bench = Bench::of_script(&format!("trap '' PIPE; {FORK_AWAY}; while :; do sleep 0.01; done"));
+    let bench =
+        Bench::of_script(&format!("trap '' PIPE; {FORK_AWAY}; while :; do sleep 0.01; done"));
     let workload = bench.start().await;
     bench.until_file("away").await;
     bench.holder().signal(rustix::process::Signal::KILL).expect("it is ours");
@@ -117,7 +156,8 @@ async fn a_killed_holder_leaves_an_unknown_end_and_no_process() {
 #[tokio::test]
 async fn the_power_cut_of_a_machine_kills_the_tree_and_writes_nothing() {
     let mut machine = Bystander::new();
-    let mut bench = Bench::of_script(&format!("trap '' TERM HUP; {FORK_AWAY}; while :; do sleep 0.01; done"));
+    let mut bench =
+        Bench::of_script(&format!("trap '' TERM HUP; {FORK_AWAY}; while :; do sleep 0.01; done"));
     bench.program.machine_pid = Some(machine.0.id());
     let _workload = bench.start().await;
     bench.until_file("away").await;
@@ -135,7 +175,8 @@ async fn on_a_machine_that_is_off_nothing_starts() {
     machine.0.wait().expect("it is dead");
     let mut bench = Bench::of_script("touch ran");
     bench.program.machine_pid = Some(pid);
-    let refused = soon("an answer", bench.workloads().start(&bench.launch)).await.err().expect("no power");
+    let refused =
+        soon("an answer", bench.workloads().start(&bench.launch)).await.err().expect("no power");
     assert_eq!(refused.to_string(), "cannot start the workload");
     assert!(!bench.file("ran").exists());
 }
@@ -147,8 +188,10 @@ async fn a_recycled_number_is_never_touched() {
     soon("it ends", bench.start().await.ended()).await;
     // The record of a workload and a holder that once had the number that the bystander has now.
     let path = bench.dir().join("started.json");
-    let mut started: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("started")).expect("json");
-    let earlier = ProcessRef { start_ticks: bystander.process().start_ticks - 1, ..bystander.process() };
+    let mut started: serde_json::Value =
+        serde_json::from_slice(&fs::read(&path).expect("started")).expect("json");
+    let earlier =
+        ProcessRef { start_ticks: bystander.process().start_ticks - 1, ..bystander.process() };
     started["workload"] = serde_json::to_value(earlier).expect("json");
     started["holder"] = started["workload"].clone();
     fs::write(&path, started.to_string()).expect("written");
@@ -182,7 +225,10 @@ async fn two_holders_of_one_folder_make_one_workload() {
     bench.until_file("ready").await;
     let mut second = Command::new(&bench.program.exe);
     second.arg("holder").arg(bench.dir()).stderr(Stdio::null());
-    let status = soon("it gives up", async { tokio::process::Command::from(second).status().await.expect("it runs") }).await;
+    let status = soon("it gives up", async {
+        tokio::process::Command::from(second).status().await.expect("it runs")
+    })
+    .await;
     assert!(!status.success());
     assert_eq!(fs::read_to_string(bench.file("runs")).expect("written"), "once\n");
     assert!(bench.holder().alive(), "within {LONG:?}");

@@ -1,4 +1,5 @@
-//! A start of which nothing was heard: its agent was killed between asking for a holder and hearing of it.
+//! A start of which nothing was heard: its agent was killed between asking for a holder and hearing
+//! of it.
 
 use std::fs::{self, File};
 use std::process::{Child, Command};
@@ -21,7 +22,8 @@ impl Drop for Stray {
 fn asked_for() -> Bench {
     let bench = Bench::of_script("touch ran");
     fs::create_dir_all(bench.dir()).expect("a folder");
-    fs::write(bench.dir().join("launch.json"), serde_json::to_vec(&bench.launch).expect("json")).expect("written");
+    fs::write(bench.dir().join("launch.json"), serde_json::to_vec(&bench.launch).expect("json"))
+        .expect("written");
     bench
 }
 
@@ -41,7 +43,9 @@ async fn what_was_given_up_never_starts() {
     assert!(bench.workloads().attach(bench.dir()).await.expect("nobody holds it").is_none());
     let mut late = Command::new(&bench.program.exe);
     late.arg("holder").arg(bench.dir());
-    let late = soon("it gives up", tokio::process::Command::from(late).output()).await.expect("this program runs");
+    let late = soon("it gives up", tokio::process::Command::from(late).output())
+        .await
+        .expect("this program runs");
     assert_eq!(late.status.code(), Some(70), "{late:?}");
     assert!(!bench.file("ran").exists());
 }
@@ -50,7 +54,13 @@ async fn what_was_given_up_never_starts() {
 async fn a_workload_whose_holder_died_before_its_first_word_is_ended_first() {
     let bench = asked_for();
     let mark = fs::canonicalize(bench.dir()).expect("it is there");
-    let mut stray = Stray(Command::new("/bin/sleep").arg("1000").env("LAMP_WORKLOAD", &mark).spawn().expect("it runs"));
+    let mut stray = Stray(
+        Command::new("/bin/sleep")
+            .arg("1000")
+            .env("LAMP_WORKLOAD", &mark)
+            .spawn()
+            .expect("it runs"),
+    );
     let error = bench.workloads().attach(bench.dir()).await.err().expect("it is still there");
     assert!(!error.is_final(), "{error:?}");
     let ended = soon("the stray is killed", async {

@@ -1,4 +1,5 @@
-//! The agent without a controller, by the words that people type, on a machine that does as it is told.
+//! The agent without a controller, by the words that people type, on a machine that does as it is
+//! told.
 
 use std::sync::Arc;
 
@@ -22,10 +23,22 @@ async fn watch(rig: &Rig, played: &Played, words: &[&str]) -> Finish {
     let resolved = standalone::resolved(&call, rig.clock.now(), [0; 6]);
     let state = rig.path("state");
     let dir = JobDir::new(rig.store.clone(), resolved.job.clone());
-    let outbox = Outbox { dir, attempt: AttemptNo::FIRST, clock: rig.clock.clone(), files: rig.files.clone(), state };
+    let outbox = Outbox {
+        dir,
+        attempt: AttemptNo::FIRST,
+        clock: rig.clock.clone(),
+        files: rig.files.clone(),
+        state,
+    };
     standalone::record(&outbox, &resolved).await.expect("it can be recorded");
     let memory = boot::remember(&outbox);
-    let attempt = standalone::attempt(&resolved, memory.started, &rig.path("work"), &outbox.state, &rig.path("cache"));
+    let attempt = standalone::attempt(
+        &resolved,
+        memory.started,
+        &rig.path("work"),
+        &outbox.state,
+        &rig.path("cache"),
+    );
     let world = World {
         sensors: Box::new(played.clone()),
         workloads: Arc::new(WholeMachine),
@@ -49,11 +62,12 @@ fn a_watched_machine_that_falls_quiet_is_idle_once_the_window_is_over() {
     simulate(async |clock: Arc<VirtualClock>| {
         let rig = Rig::new(clock.clone());
         let played = Played::new(&rig);
-        let (finish, ()) = tokio::join!(watch(&rig, &played, &["--idle", "10m", "--max-runtime", "12h"]), async {
-            clock.sleep(secs(1800)).await;
-            assert!(!played.is_off(), "it works");
-            played.show(|now| now.works = false);
-        });
+        let (finish, ()) =
+            tokio::join!(watch(&rig, &played, &["--idle", "10m", "--max-runtime", "12h"]), async {
+                clock.sleep(secs(1800)).await;
+                assert!(!played.is_off(), "it works");
+                played.show(|now| now.works = false);
+            });
         assert_eq!(finish.because, EndedBecause::Idle, "{finish:?}");
         assert_eq!((finish.reason.policy.as_str(), standalone::exit_code(&finish)), ("idle", 124));
         assert!(finish.reason.numbers["quiet_secs"] >= 600.0, "{:?}", finish.reason);

@@ -26,7 +26,9 @@ fn used(rig: &Rig) -> Played {
 /// What its terminals were told, and how many minutes before it went off.
 fn told(rig: &Rig, machine: &Played) -> (Vec<u64>, Vec<String>) {
     let (off, told) = (rig.clock.mono(), machine.told.lock().expect("nobody panics with it"));
-    told.iter().map(|(when, text)| (off.saturating_sub(*when).as_secs().div_ceil(60), text.clone())).unzip()
+    told.iter()
+        .map(|(when, text)| (off.saturating_sub(*when).as_secs().div_ceil(60), text.clone()))
+        .unzip()
 }
 
 #[test]
@@ -43,23 +45,35 @@ fn whoever_types_there_has_half_an_hour_and_is_told_three_times() {
         assert_eq!((finish.because, machine.is_off()), (EndedBecause::Succeeded, true));
         let (before, told) = told(&rig, &machine);
         assert_eq!(before, [30, 10, 1], "{told:?}");
-        assert_eq!(told[0], "digits-222222 is over, and this machine goes in 30m, with its disk. More time: lamp extend digits-222222 1h");
+        assert_eq!(
+            told[0],
+            "digits-222222 is over, and this machine goes in 30m, with its disk. More time: lamp extend digits-222222 1h"
+        );
         let outcome = rig.outcome().await;
         let why = outcome.reasons.last().map(|reason| reason.text.clone()).unwrap_or_default();
-        assert_eq!(why, "the workload ended with exit code 0; somebody typed on the machine 2m ago, so it is kept for 30m");
+        assert_eq!(
+            why,
+            "the workload ended with exit code 0; somebody typed on the machine 2m ago, so it is kept for 30m"
+        );
     });
 }
 
 #[test]
 fn who_wants_more_gets_it_and_who_wants_none_ends_it() {
-    for (wish, minutes) in [(Wish::Extend { time: Some(Span::from_secs(3600)), budget: None, fallback_cost: None }, 91), (Wish::Stop, 10)] {
+    for (wish, minutes) in [
+        (Wish::Extend { time: Some(Span::from_secs(3600)), budget: None, fallback_cost: None }, 91),
+        (Wish::Stop, 10),
+    ] {
         simulate(async |clock| {
             let rig = Rig::new(clock.clone());
             let machine = used(&rig);
             let begun = rig.clock.mono();
             let asks = async {
                 rig.clock.sleep(secs(600)).await;
-                rig.dir().add_request(wish, "me@here", rig.clock.now()).await.expect("the store takes it");
+                rig.dir()
+                    .add_request(wish, "me@here", rig.clock.now())
+                    .await
+                    .expect("the store takes it");
             };
             let (finish, ()) = tokio::join!(machine.agent(&rig, "{}").run(), asks);
             let took = rig.clock.mono().saturating_sub(begun).as_secs();
@@ -79,7 +93,8 @@ fn a_limit_within_the_half_hour_is_what_is_told_and_what_holds() {
             let until = rig.status().await.held_until.expect("it says until when");
             until.duration_since(rig.clock.now()).as_secs()
         };
-        let (_, left) = tokio::join!(machine.agent(&rig, r#"{"limits": {"max_runtime": "20m"}}"#).run(), look);
+        let (_, left) =
+            tokio::join!(machine.agent(&rig, r#"{"limits": {"max_runtime": "20m"}}"#).run(), look);
         assert!((15 * 60..18 * 60 + 5).contains(&left), "{left} s");
         let (before, told) = told(&rig, &machine);
         assert!(matches!(before.as_slice(), [16..=19, 10, 1]), "{told:?}");

@@ -1,4 +1,5 @@
-//! What an hour of an agent costs in requests to the store. `cargo test --test agent calls -- --nocapture` shows the table.
+//! What an hour of an agent costs in requests to the store.
+//! `cargo test --test agent calls -- --nocapture` shows the table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +27,8 @@ async fn train(rig: &Rig, printed: &AtomicU64, secs: u64) {
         std::fs::write(log.join("00000001.log"), text).expect("the folder is there");
         if second % 600 == 300 {
             for name in ["model", "optimizer", "state"] {
-                std::fs::write(rig.path(&format!("work/ckpt/{name}")), second.to_string()).expect("the folder is there");
+                std::fs::write(rig.path(&format!("work/ckpt/{name}")), second.to_string())
+                    .expect("the folder is there");
             }
         }
         rig.clock.sleep(Duration::from_secs(1)).await;
@@ -54,11 +56,18 @@ fn an_hour_of_an_agent_costs_a_cent_in_requests() {
         };
         // S3: $5 a million for writes and listings, $0.40 for reads.
         let (writes, lists, reads) = (sum(&calls, "put"), sum(&calls, "list"), sum(&calls, "get"));
-        println!("{writes} writes, {lists} listings, {reads} reads: ${:.4}", f64::from(writes + lists) * 5e-6 + f64::from(reads) * 4e-7);
+        println!(
+            "{writes} writes, {lists} listings, {reads} reads: ${:.4}",
+            f64::from(writes + lists) * 5e-6 + f64::from(reads) * 4e-7
+        );
         assert!(writes > 200, "it works: {writes}");
-        // One every three seconds, which `lamp logs -f` needs to show a line within five; a little sooner beside a loop that
-        // looks every five.
-        let pieces = calls.iter().filter(|((_, record), _)| record == "attempts/log").map(|(_, times)| times).sum::<u32>();
+        // One every three seconds, which `lamp logs -f` needs to show a line within five; a little
+        // sooner beside a loop that looks every five.
+        let pieces = calls
+            .iter()
+            .filter(|((_, record), _)| record == "attempts/log")
+            .map(|(_, times)| times)
+            .sum::<u32>();
         assert!((1190..=1270).contains(&pieces), "{pieces} pieces of the log");
         assert!(writes + lists <= 2500 && reads <= 100, "{calls:?}");
     });

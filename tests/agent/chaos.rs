@@ -22,12 +22,14 @@ struct Dice(u64);
 impl Dice {
     /// In `0..below`.
     fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % below
     }
 
     fn fault(&mut self) -> Fault {
-        [Fault::Down, Fault::LostReply, Fault::Hang, Fault::Denied, Fault::Slow(secs(7))][self.roll(5) as usize]
+        [Fault::Down, Fault::LostReply, Fault::Hang, Fault::Denied, Fault::Slow(secs(7))]
+            [self.roll(5) as usize]
     }
 }
 
@@ -35,7 +37,11 @@ impl Dice {
 fn weather(rig: &Rig, dice: &mut Dice, keys: &[&str]) {
     match dice.roll(6) {
         0 | 1 => {
-            let (key, fault, times) = (keys[dice.roll(keys.len() as u64) as usize], dice.fault(), dice.roll(6) as u32 + 1);
+            let (key, fault, times) = (
+                keys[dice.roll(keys.len() as u64) as usize],
+                dice.fault(),
+                dice.roll(6) as u32 + 1,
+            );
             rig.store.fault(key, fault, times);
         }
         2 => rig.store.mend(),
@@ -43,7 +49,8 @@ fn weather(rig: &Rig, dice: &mut Dice, keys: &[&str]) {
     }
 }
 
-/// One version of a checkpoint: every file says which, and each is replaced by renaming, some seconds apart.
+/// One version of a checkpoint: every file says which, and each is replaced by renaming, some
+/// seconds apart.
 async fn save(rig: &Rig, dice: &mut Dice, version: u64) {
     let folder = rig.path("ckpt");
     std::fs::create_dir_all(folder.join("shards")).unwrap();
@@ -60,7 +67,10 @@ async fn save(rig: &Rig, dice: &mut Dice, version: u64) {
 /// The versions that the files of a manifest hold, by what is in the store.
 fn versions(rig: &Rig, manifest: &Manifest) -> Vec<String> {
     let version = |key: &str| {
-        let body = rig.store.object(&format!("jobs/digits-222222/{key}")).expect("every file of a manifest is there");
+        let body = rig
+            .store
+            .object(&format!("jobs/digits-222222/{key}"))
+            .expect("every file of a manifest is there");
         String::from_utf8(body.to_vec()).unwrap().split(' ').next().unwrap().to_owned()
     };
     let mut found: Vec<String> = manifest.files.iter().map(|file| version(&file.key)).collect();
@@ -74,7 +84,12 @@ fn a_manifest_never_mixes_two_saves() {
     for seed in 0..SEEDS {
         complete += simulate(async |clock| {
             let (rig, mut dice) = (Rig::new(clock.clone()), Dice(seed));
-            let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(5), signal: None, grace: Span::from_secs(30) };
+            let spec = CheckpointSpec {
+                path: "ckpt".into(),
+                interval: Span::from_secs(5),
+                signal: None,
+                grace: Span::from_secs(30),
+            };
             let start = || {
                 let (journal, board) = (Journal::start(rig.outbox()), Board::default());
                 Checkpoints::start(rig.outbox(), journal, board, &spec, rig.path("ckpt"), false)
@@ -100,13 +115,34 @@ fn a_manifest_never_mixes_two_saves() {
                 complete += 1;
             }
             // Whatever the weather was, the newest is the last save.
-            let newest = rig.dir().newest_checkpoint().await.unwrap().unwrap_or_else(|| panic!("seed {seed}: {saved:?}"));
+            let newest = rig
+                .dir()
+                .newest_checkpoint()
+                .await
+                .unwrap()
+                .unwrap_or_else(|| panic!("seed {seed}: {saved:?}"));
             assert_eq!(versions(&rig, &newest), ["12"], "seed {seed}: {saved:?}");
             let outbox = rig.outbox_of(AttemptNo::new(2));
             let journal = Journal::start(outbox.clone());
-            let restored = restore(&outbox, None, &journal, (&rig.path("second"), false), &Fetching::new(clock.clone())).await.unwrap();
-            assert_eq!(restored.map(|manifest| manifest.number), Some(newest.number), "seed {seed}");
-            assert!(std::fs::read_to_string(rig.path("second/shards/0.txt")).unwrap().starts_with("12 "));
+            let restored = restore(
+                &outbox,
+                None,
+                &journal,
+                (&rig.path("second"), false),
+                &Fetching::new(clock.clone()),
+            )
+            .await
+            .unwrap();
+            assert_eq!(
+                restored.map(|manifest| manifest.number),
+                Some(newest.number),
+                "seed {seed}"
+            );
+            assert!(
+                std::fs::read_to_string(rig.path("second/shards/0.txt"))
+                    .unwrap()
+                    .starts_with("12 ")
+            );
             complete
         });
     }
@@ -118,9 +154,19 @@ fn the_log_is_whole_whatever_happens_to_the_agent_and_the_store() {
     for seed in 0..SEEDS {
         simulate(async |clock| {
             let (rig, mut dice) = (Rig::new(clock.clone()), Dice(seed));
-            let settings = || LogSettings { bytes_max: BYTES_MAX_DEFAULT, pattern: Some("x".into()), done_line: None, pace: LogPace::Followed };
+            let settings = || LogSettings {
+                bytes_max: BYTES_MAX_DEFAULT,
+                pattern: Some("x".into()),
+                done_line: None,
+                pace: LogPace::Followed,
+            };
             let open = |start: u32| {
-                let ship = LogShip::start(rig.outbox(), Journal::start(rig.outbox()), Board::default(), settings());
+                let ship = LogShip::start(
+                    rig.outbox(),
+                    Journal::start(rig.outbox()),
+                    Board::default(),
+                    settings(),
+                );
                 ship.follow(start, &rig.path(&format!("start-{start}")));
                 ship
             };
@@ -158,13 +204,17 @@ fn the_log_is_whole_whatever_happens_to_the_agent_and_the_store() {
             ship.ended(start);
             let losses = ship.finish(secs(300)).await;
             assert!(losses.is_empty(), "seed {seed}: {losses:?}");
-            let frames = rig.store.keys("/log/").into_iter().map(|key| rig.store.object(&key).unwrap());
-            let log: Vec<u8> = frames.flat_map(|frame| zstd::decode_all(&frame[..]).unwrap()).collect();
+            let frames =
+                rig.store.keys("/log/").into_iter().map(|key| rig.store.object(&key).unwrap());
+            let log: Vec<u8> =
+                frames.flat_map(|frame| zstd::decode_all(&frame[..]).unwrap()).collect();
             // Without the lines of our own between the starts.
             let log = String::from_utf8(log).unwrap();
             let ours = |line: &&str| !line.starts_with("[lamp: start ") && !line.is_empty();
             let kept: String = log.lines().filter(ours).map(|line| format!("{line}\n")).collect();
-            let short = |text: &str| text.lines().map(|line| line.chars().take(12).collect()).collect::<Vec<String>>();
+            let short = |text: &str| {
+                text.lines().map(|line| line.chars().take(12).collect()).collect::<Vec<String>>()
+            };
             assert_eq!(short(&kept), short(std::str::from_utf8(&expected).unwrap()), "seed {seed}");
             assert!(kept.as_bytes() == expected, "seed {seed}");
             assert_eq!(log.matches("[lamp: start ").count() as u32, printing - 1, "seed {seed}");
@@ -180,8 +230,11 @@ fn events_are_numbered_without_gaps_and_none_is_lost_in_a_crash() {
             let mut journal = Journal::start(rig.outbox());
             for number in 1..=80 {
                 weather(&rig, &mut dice, &["/events/"]);
-                let what =
-                    if dice.roll(2) == 0 { What::Phase { phase: AttemptPhase::Running } } else { What::Attention { text: number.to_string() } };
+                let what = if dice.roll(2) == 0 {
+                    What::Phase { phase: AttemptPhase::Running }
+                } else {
+                    What::Attention { text: number.to_string() }
+                };
                 assert_eq!(journal.record(what), Some(number));
                 clock.sleep(std::time::Duration::from_millis(dice.roll(5000))).await;
                 if dice.roll(10) == 0 {
@@ -196,7 +249,10 @@ fn events_are_numbered_without_gaps_and_none_is_lost_in_a_crash() {
             // A batch that was written twice was written with the same bytes.
             let writes = rig.store.writes("/events/");
             for (key, body) in &writes {
-                assert!(writes.iter().all(|(other, again)| other != key || again == body), "seed {seed}: {key}");
+                assert!(
+                    writes.iter().all(|(other, again)| other != key || again == body),
+                    "seed {seed}: {key}"
+                );
             }
         });
     }

@@ -1,4 +1,5 @@
-//! What is half is never kept: a process that was killed, a mark of before, a save in the middle of another.
+//! What is half is never kept: a process that was killed, a mark of before, a save in the middle of
+//! another.
 
 use std::sync::atomic::Ordering;
 
@@ -43,8 +44,12 @@ fn half_a_save_is_not_kept_after_a_reboot_and_whoever_ends_then_is_told_at_once(
         clock.sleep(secs(900)).await;
         assert_eq!(watched.checkpoints.count(), 1, "half of it");
         let asked = clock.mono();
-        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(600)).await;
-        assert!(matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")), "{saved:?}");
+        let saved =
+            watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(600)).await;
+        assert!(
+            matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")),
+            "{saved:?}"
+        );
         assert!(clock.mono() - asked < secs(5));
         watched.write("model.pt", "step 2, the whole");
         let manifest = watched.complete(2).await;
@@ -52,8 +57,9 @@ fn half_a_save_is_not_kept_after_a_reboot_and_whoever_ends_then_is_told_at_once(
     });
 }
 
-/// Seeds 1317 and 1438 of pairs: the newest of a series was written when the workload was killed, an older one had been cleared away,
-/// and what was left of the series was kept once more: that was the answer, and nobody was told of the loss.
+/// Seeds 1317 and 1438 of pairs: the newest of a series was written when the workload was killed,
+/// an older one had been cleared away, and what was left of the series was kept once more: that was
+/// the answer, and nobody was told of the loss.
 #[test]
 fn the_rest_of_a_series_is_no_answer_where_its_newest_may_be_half() {
     simulate(async |clock| {
@@ -68,15 +74,21 @@ fn the_rest_of_a_series_is_no_answer_where_its_newest_may_be_half() {
         std::fs::remove_file(watched.rig.path("ckpt/step-100.pt")).unwrap();
         clock.sleep(secs(1)).await;
         watched.checkpoints.workload_ended(KILLED);
-        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(600)).await;
-        assert!(matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")), "{saved:?}");
+        let saved =
+            watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(600)).await;
+        assert!(
+            matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")),
+            "{saved:?}"
+        );
     });
 }
 
-/// Seeds 92003063 and 92003332 of 24 h: the disk was full, so that no agent after it knew of the newest checkpoint. Its newest save was
-/// doubted, the rest was kept once more, and the next machine went on from that.
+/// Seeds 92003063 and 92003332 of 24 h: the disk was full, so that no agent after it knew of the
+/// newest checkpoint. Its newest save was doubted, the rest was kept once more, and the next
+/// machine went on from that.
 #[test]
-fn what_is_kept_is_not_kept_once_more_without_its_newest_save_by_an_agent_that_does_not_know_of_it() {
+fn what_is_kept_is_not_kept_once_more_without_its_newest_save_by_an_agent_that_does_not_know_of_it()
+{
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         for step in [100, 200] {
@@ -92,15 +104,24 @@ fn what_is_kept_is_not_kept_once_more_without_its_newest_save_by_an_agent_that_d
         drop(checkpoints);
         let watched = Watched::again(rig);
         watched.checkpoints.workload_ended(KILLED);
-        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(60)).await;
-        assert!(matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")), "it cannot know: {saved:?}");
+        let saved =
+            watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(60)).await;
+        assert!(
+            matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")),
+            "it cannot know: {saved:?}"
+        );
         let numbers = watched.rig.dir().checkpoint_numbers().await.unwrap();
-        assert_eq!(numbers.last(), Some(&newest.number), "nothing is kept that is older than what is: {saved:?}");
+        assert_eq!(
+            numbers.last(),
+            Some(&newest.number),
+            "nothing is kept that is older than what is: {saved:?}"
+        );
         assert_eq!(watched.checkpoints.last(), Some(newest.summary()));
     });
 }
 
-/// The answer of one save is none to another: the final checkpoint of a series was lost, and nobody was told.
+/// The answer of one save is none to another: the final checkpoint of a series was lost, and nobody
+/// was told.
 #[test]
 fn a_save_that_comes_while_another_is_uploaded_has_an_answer_of_its_own() {
     simulate(async |clock| {
@@ -118,7 +139,8 @@ fn a_save_that_comes_while_another_is_uploaded_has_an_answer_of_its_own() {
         clock.sleep(secs(20)).await;
         watched.write("step-400.pt", "step 400");
         watched.checkpoints.workload_ended(EXIT);
-        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(300)).await;
+        let saved =
+            watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(300)).await;
         let Saved::Complete(last) = saved else { panic!("{saved:?}") };
         let manifest = watched.rig.dir().manifest(last.number).await.unwrap().unwrap();
         assert_eq!(watched.read(&manifest, "step-400.pt"), "step 400");
@@ -135,20 +157,30 @@ fn a_save_whose_time_was_up_goes_on_without_waiting_for_the_interval() {
         let ask = watched.checkpoints.ask().await;
         watched.write("a.pt", "one");
         let saved = watched.checkpoints.save(ask, "notice", secs(40)).await;
-        assert!(matches!(&saved, Saved::Failed(why) if why.contains("when the time was up")), "{saved:?}");
+        assert!(
+            matches!(&saved, Saved::Failed(why) if why.contains("when the time was up")),
+            "{saved:?}"
+        );
         until(&clock, "the next try", secs(200), || watched.checkpoints.last().is_some()).await;
     });
 }
 
-/// Seed 33000455 of 24 h of the false world: the next save began with the line that followed the mark, at the same time by the clock of
-/// the file system, whose tick is some milliseconds.
+/// Seed 33000455 of 24 h of the false world: the next save began with the line that followed the
+/// mark, at the same time by the clock of the file system, whose tick is some milliseconds.
 #[test]
 fn a_save_that_begins_with_the_line_after_the_mark_is_none_of_what_was_marked() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         let (rig, board) = (&watched.rig, watched.board.clone());
         let progress = rig.path("progress.jsonl");
-        let tail = ProgressTail::new(rig.files.clone(), clock.clone(), board, watched.journal.clone(), progress.clone(), None);
+        let tail = ProgressTail::new(
+            rig.files.clone(),
+            clock.clone(),
+            board,
+            watched.journal.clone(),
+            progress.clone(),
+            None,
+        );
         let at = |path: &std::path::Path, secs| {
             let file = std::fs::File::options().append(true).open(path).unwrap();
             file.set_modified(std::time::UNIX_EPOCH + super::secs(secs)).unwrap();
@@ -159,7 +191,8 @@ fn a_save_that_begins_with_the_line_after_the_mark_is_none_of_what_was_marked() 
             watched.write(name, name);
             at(&rig.path("ckpt").join(name), secs);
         }
-        std::fs::write(&progress, "{\"step\": 1}\n{\"checkpoint\": \"one\"}\n{\"step\": 2}\n").unwrap();
+        std::fs::write(&progress, "{\"step\": 1}\n{\"checkpoint\": \"one\"}\n{\"step\": 2}\n")
+            .unwrap();
         at(&progress, 12);
         tail.poll();
         let manifest = watched.complete(1).await;
@@ -168,15 +201,22 @@ fn a_save_that_begins_with_the_line_after_the_mark_is_none_of_what_was_marked() 
     });
 }
 
-/// Found by seed 28001301 of the false world: a mark that was made while nobody looked was taken for one of what was being written when
-/// the store answered again.
+/// Found by seed 28001301 of the false world: a mark that was made while nobody looked was taken
+/// for one of what was being written when the store answered again.
 #[test]
 fn a_mark_from_before_is_none_of_what_is_being_written_when_a_store_that_was_down_answers_again() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         let (rig, board) = (&watched.rig, watched.board.clone());
         let progress = rig.path("progress.jsonl");
-        let tail = ProgressTail::new(rig.files.clone(), clock.clone(), board, watched.journal.clone(), progress.clone(), None);
+        let tail = ProgressTail::new(
+            rig.files.clone(),
+            clock.clone(),
+            board,
+            watched.journal.clone(),
+            progress.clone(),
+            None,
+        );
         rig.store.fault("", Fault::Down, None);
         let mut said = String::new();
         for step in 1..=3 {
@@ -199,29 +239,49 @@ fn a_mark_from_before_is_none_of_what_is_being_written_when_a_store_that_was_dow
         std::fs::write(&progress, &said).unwrap();
         tail.poll();
         until(&clock, "the whole of it", secs(30), || watched.checkpoints.last().is_some()).await;
-        let manifest = rig.dir().manifest(watched.checkpoints.last().unwrap().number).await.unwrap().unwrap();
+        let manifest =
+            rig.dir().manifest(watched.checkpoints.last().unwrap().number).await.unwrap().unwrap();
         assert_eq!(manifest.step, Some(4.0));
-        assert_eq!(["model.pt", "optimizer.pt"].map(|part| watched.read(&manifest, part)), ["step 4", "step 4"]);
+        assert_eq!(
+            ["model.pt", "optimizer.pt"].map(|part| watched.read(&manifest, part)),
+            ["step 4", "step 4"]
+        );
     });
 }
 
-/// A progress file of hours takes a new agent several looks to read, and the marks in it are of before, however late they are read.
+/// A progress file of hours takes a new agent several looks to read, and the marks in it are of
+/// before, however late they are read.
 #[test]
 fn the_marks_of_a_long_progress_file_are_old_ones_for_an_agent_that_was_started_anew() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         let (rig, progress) = (&watched.rig, watched.rig.path("progress.jsonl"));
-        let line = |step: u64| format!("{{\"step\": {step}, \"checkpoint\": \"step-{step}\", \"message\": \"{}\"}}\n", "x".repeat(60));
+        let line = |step: u64| {
+            format!(
+                "{{\"step\": {step}, \"checkpoint\": \"step-{step}\", \"message\": \"{}\"}}\n",
+                "x".repeat(60)
+            )
+        };
         let mut said: String = (1..=30_000).map(line).collect();
         assert!(said.len() > 3 << 20);
         std::fs::write(&progress, &said).unwrap();
-        let tail = ProgressTail::new(rig.files.clone(), clock.clone(), watched.board.clone(), watched.journal.clone(), progress.clone(), None);
+        let tail = ProgressTail::new(
+            rig.files.clone(),
+            clock.clone(),
+            watched.board.clone(),
+            watched.journal.clone(),
+            progress.clone(),
+            None,
+        );
         for second in 0..20 {
             watched.write("model.pt", &"x".repeat(100 + second));
             tail.poll();
             clock.sleep(secs(1)).await;
         }
-        assert_eq!((watched.checkpoints.last(), watched.board.progress().step), (None, Some(30_000.0)));
+        assert_eq!(
+            (watched.checkpoints.last(), watched.board.progress().step),
+            (None, Some(30_000.0))
+        );
         said += &line(30_001);
         std::fs::write(&progress, &said).unwrap();
         tail.poll();
@@ -247,7 +307,8 @@ fn time_that_runs_out_is_said_with_numbers_and_leaves_no_manifest() {
     });
 }
 
-/// A script clears its oldest save away, gathers for some seconds what it has to save, and writes it.
+/// A script clears its oldest save away, gathers for some seconds what it has to save, and writes
+/// it.
 #[test]
 fn what_is_left_of_a_kept_save_holds_the_next_one_up_for_no_interval() {
     simulate(async |clock| {

@@ -6,7 +6,8 @@ use super::checkpoints::{restored, second, two_checkpoints, write};
 use super::support::virtual_clock::{simulate, until};
 use super::{Rig, secs};
 
-/// Seed 42000565 of 24 h: an agent died between a manifest and its own note of it, and the list was half a minute old.
+/// Seed 42000565 of 24 h: an agent died between a manifest and its own note of it, and the list was
+/// half a minute old.
 #[test]
 fn a_number_that_an_old_list_does_not_show_is_not_used_again() {
     simulate(async |clock| {
@@ -17,7 +18,10 @@ fn a_number_that_an_old_list_does_not_show_is_not_used_again() {
         let before = rig.store.object("jobs/digits-222222/checkpoints/0002/files/a.pt");
         let checkpoints = second(&rig, folder);
         write(&rig, "second/ckpt", "a.pt", "three");
-        until(&clock, "the next number", secs(10), || checkpoints.last().unwrap().number == CheckpointNo::new(3)).await;
+        until(&clock, "the next number", secs(10), || {
+            checkpoints.last().unwrap().number == CheckpointNo::new(3)
+        })
+        .await;
         assert_eq!(rig.store.object("jobs/digits-222222/checkpoints/0002/files/a.pt"), before);
     });
 }

@@ -47,8 +47,20 @@ impl Watched {
 
     fn with(rig: Rig, attempt: AttemptNo, unseen_end: bool) -> Self {
         let (journal, board) = (Journal::start(rig.outbox_of(attempt)), Board::default());
-        let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(600), signal: Some("SIGUSR1".into()), grace: Span::from_secs(30) };
-        let checkpoints = Checkpoints::start(rig.outbox_of(attempt), journal.clone(), board.clone(), &spec, rig.path("ckpt"), unseen_end);
+        let spec = CheckpointSpec {
+            path: "ckpt".into(),
+            interval: Span::from_secs(600),
+            signal: Some("SIGUSR1".into()),
+            grace: Span::from_secs(30),
+        };
+        let checkpoints = Checkpoints::start(
+            rig.outbox_of(attempt),
+            journal.clone(),
+            board.clone(),
+            &spec,
+            rig.path("ckpt"),
+            unseen_end,
+        );
         Watched { rig, journal, board, checkpoints }
     }
 
@@ -59,14 +71,23 @@ impl Watched {
     /// Waits until a checkpoint with this number is complete.
     pub async fn complete(&self, number: u32) -> Manifest {
         let number = CheckpointNo::new(number);
-        until(&self.rig.clock, &format!("checkpoint {number}"), secs(1300), || self.checkpoints.last().is_some_and(|last| last.number == number))
-            .await;
-        self.rig.dir().manifest(number).await.unwrap().expect("the manifest of a complete checkpoint")
+        until(&self.rig.clock, &format!("checkpoint {number}"), secs(1300), || {
+            self.checkpoints.last().is_some_and(|last| last.number == number)
+        })
+        .await;
+        self.rig
+            .dir()
+            .manifest(number)
+            .await
+            .unwrap()
+            .expect("the manifest of a complete checkpoint")
     }
 
     pub fn read(&self, manifest: &Manifest, path: &str) -> String {
-        let file = manifest.files.iter().find(|file| file.path == path).expect("a file of the checkpoint");
-        let body = self.rig.store.object(&format!("jobs/digits-222222/{}", file.key)).expect("its object");
+        let file =
+            manifest.files.iter().find(|file| file.path == path).expect("a file of the checkpoint");
+        let body =
+            self.rig.store.object(&format!("jobs/digits-222222/{}", file.key)).expect("its object");
         String::from_utf8(body.to_vec()).unwrap()
     }
 }
@@ -89,7 +110,10 @@ fn a_quiet_folder_is_uploaded_once_an_interval_and_unchanged_files_are_not_sent_
         watched.write("step.txt", "100");
         watched.write("model.tmp", "half");
         let first = watched.complete(1).await;
-        assert_eq!(first.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["base.bin", "step.txt"]);
+        assert_eq!(
+            first.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
+            ["base.bin", "step.txt"]
+        );
         let begun = clock.mono();
         std::fs::remove_file(watched.rig.path("ckpt/step.txt")).unwrap();
         watched.write("step-200.txt", "200");
@@ -109,12 +133,20 @@ fn a_mark_needs_no_quiet_time_and_a_symlink_counts_as_its_file() {
         let watched = Watched::new(Rig::new(clock.clone()));
         let rig = &watched.rig;
         let progress = rig.path("progress.jsonl");
-        let tail = ProgressTail::new(rig.files.clone(), clock.clone(), watched.board.clone(), watched.journal.clone(), progress.clone(), None);
+        let tail = ProgressTail::new(
+            rig.files.clone(),
+            clock.clone(),
+            watched.board.clone(),
+            watched.journal.clone(),
+            progress.clone(),
+            None,
+        );
         tail.poll();
         watched.write("step-3.pt", "three");
         std::os::unix::fs::symlink("step-3.pt", rig.path("ckpt/latest")).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", rig.path("ckpt/outside")).unwrap();
-        std::fs::write(&progress, "{\"step\": 3}\n{\"checkpoint\": \"step-3\"}\n{\"step\": 4}\n").unwrap();
+        std::fs::write(&progress, "{\"step\": 3}\n{\"checkpoint\": \"step-3\"}\n{\"step\": 4}\n")
+            .unwrap();
         tail.poll();
         until(&clock, "complete at once", secs(2), || watched.checkpoints.last().is_some()).await;
         let manifest = watched.complete(1).await;
@@ -122,7 +154,12 @@ fn a_mark_needs_no_quiet_time_and_a_symlink_counts_as_its_file() {
         assert_eq!(watched.read(&manifest, "latest"), "three");
         assert_eq!(rig.store.keys("/files/").len(), 1, "one content, one object");
         watched.journal.flush(secs(5)).await;
-        assert!(rig.attention().await.iter().any(|text| text.contains("outside: a link that leads outside")));
+        assert!(
+            rig.attention()
+                .await
+                .iter()
+                .any(|text| text.contains("outside: a link that leads outside"))
+        );
     });
 }
 
@@ -135,10 +172,20 @@ fn a_link_to_the_folder_of_the_newest_checkpoint_comes_back_as_a_link() {
         watched.write("step-4/model.pt", "four");
         std::os::unix::fs::symlink("step-4", watched.rig.path("ckpt/latest")).unwrap();
         let manifest = watched.complete(1).await;
-        assert_eq!(manifest.links.iter().map(|link| (link.path.as_str(), link.target.as_str())).collect::<Vec<_>>(), [("latest", "step-4")]);
+        assert_eq!(
+            manifest
+                .links
+                .iter()
+                .map(|link| (link.path.as_str(), link.target.as_str()))
+                .collect::<Vec<_>>(),
+            [("latest", "step-4")]
+        );
         let (restored, folder) = restored(&watched.rig).await;
         assert!(restored.expect("whole").is_some());
-        assert_eq!(std::fs::read_link(folder.join("latest")).expect("a link"), PathBuf::from("step-4"));
+        assert_eq!(
+            std::fs::read_link(folder.join("latest")).expect("a link"),
+            PathBuf::from("step-4")
+        );
         assert_eq!(std::fs::read_to_string(folder.join("latest/model.pt")).expect("there"), "four");
     });
 }
@@ -161,7 +208,10 @@ fn a_save_waits_for_what_is_written_after_the_asking() {
         let Saved::Complete(summary) = saved else { panic!("{saved:?}") };
         assert_eq!(summary.number, CheckpointNo::new(2));
         let manifest = watched.complete(2).await;
-        assert_eq!((watched.read(&manifest, "a.pt").as_str(), watched.read(&manifest, "b.pt").as_str()), ("after!!", "more"));
+        assert_eq!(
+            (watched.read(&manifest, "a.pt").as_str(), watched.read(&manifest, "b.pt").as_str()),
+            ("after!!", "more")
+        );
         assert_eq!(manifest.asked_by.as_deref(), Some("interruption notice"));
         assert!((5.0..8.0).contains(&manifest.save_secs), "{}", manifest.save_secs);
         watched.journal.flush(secs(5)).await;
@@ -207,10 +257,15 @@ fn an_exit_completes_what_was_written_and_a_killing_does_not() {
             watched.checkpoints.workload_ended(exit);
             let saved = watched.checkpoints.save(ask, "notice", secs(60)).await;
             match saved {
-                Saved::Complete(summary) => assert!(complete && summary.number == CheckpointNo::new(2)),
+                Saved::Complete(summary) => {
+                    assert!(complete && summary.number == CheckpointNo::new(2))
+                }
                 Saved::Failed(why) => {
                     assert!(!complete);
-                    assert_eq!(why, "the workload was ended within two seconds of its last write there, so it may be half of a checkpoint");
+                    assert_eq!(
+                        why,
+                        "the workload was ended within two seconds of its last write there, so it may be half of a checkpoint"
+                    );
                     assert!(watched.rig.store.keys("checkpoints/0002/manifest").is_empty());
                 }
                 other => panic!("{other:?}"),
@@ -226,9 +281,13 @@ fn as_is_keeps_what_is_there_or_says_that_nothing_changed() {
         write(&rig, "ckpt", "pretrained.pt", "not ours");
         let watched = Watched::new(rig);
         watched.checkpoints.workload_ended(EXIT);
-        assert_eq!(watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(60)).await, Saved::NoChange(None));
+        assert_eq!(
+            watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(60)).await,
+            Saved::NoChange(None)
+        );
         watched.write("final.pt", "done");
-        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(60)).await;
+        let saved =
+            watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(60)).await;
         assert!(matches!(saved, Saved::Complete(_)), "{saved:?}");
         assert_eq!(watched.complete(1).await.files.len(), 2);
     });
@@ -303,9 +362,18 @@ fn file_that_cannot_be_sent_is_left_out_at_once() {
         let begun = clock.mono();
         let manifest = watched.complete(1).await;
         assert!(clock.mono() - begun < secs(20), "{:?}", clock.mono() - begun);
-        assert_eq!(manifest.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["model.pt"]);
-        assert_eq!(watched.checkpoints.left_out(), ["`optimizer.pt` of the checkpoints is not kept: injected"]);
-        assert_eq!(watched.checkpoints.troubles(), ["`optimizer.pt` of the checkpoints is not kept, for it cannot be sent: injected"]);
+        assert_eq!(
+            manifest.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
+            ["model.pt"]
+        );
+        assert_eq!(
+            watched.checkpoints.left_out(),
+            ["`optimizer.pt` of the checkpoints is not kept: injected"]
+        );
+        assert_eq!(
+            watched.checkpoints.troubles(),
+            ["`optimizer.pt` of the checkpoints is not kept, for it cannot be sent: injected"]
+        );
         watched.journal.flush(secs(5)).await;
         assert_eq!(watched.rig.attention().await.len(), 1, "{:?}", watched.rig.attention().await);
 
@@ -313,7 +381,10 @@ fn file_that_cannot_be_sent_is_left_out_at_once() {
         watched.write("optimizer.pt", "two, which can be read");
         watched.complete(2).await;
         clock.sleep(secs(2)).await;
-        assert!(watched.checkpoints.left_out().is_empty() && watched.checkpoints.troubles().is_empty(), "it is taken back");
+        assert!(
+            watched.checkpoints.left_out().is_empty() && watched.checkpoints.troubles().is_empty(),
+            "it is taken back"
+        );
     });
 }
 
@@ -330,7 +401,10 @@ fn save_of_which_no_file_can_be_sent_is_answered_at_once() {
         assert!(!matches!(saved, Saved::Complete(_)), "{saved:?}");
         assert!(clock.mono() - begun < secs(10), "{:?}", clock.mono() - begun);
         assert_eq!(watched.checkpoints.left_out().len(), 1);
-        assert!(watched.rig.store.keys("manifest.json").is_empty(), "a checkpoint without a file is none");
+        assert!(
+            watched.rig.store.keys("manifest.json").is_empty(),
+            "a checkpoint without a file is none"
+        );
     });
 }
 
@@ -343,7 +417,11 @@ fn job_root_that_takes_nothing_stands_in_status_until_it_does() {
         watched.write("a.pt", "one");
         clock.sleep(secs(60)).await;
         let troubles = watched.checkpoints.troubles();
-        assert!(troubles.len() == 1 && troubles[0].starts_with("nothing is saved, and it is tried again: "), "{troubles:?}");
+        assert!(
+            troubles.len() == 1
+                && troubles[0].starts_with("nothing is saved, and it is tried again: "),
+            "{troubles:?}"
+        );
         watched.rig.store.mend();
         watched.complete(1).await;
         clock.sleep(secs(2)).await;
@@ -351,7 +429,8 @@ fn job_root_that_takes_nothing_stands_in_status_until_it_does() {
     });
 }
 
-/// The restore accepts all that the agent kept: odd names, and links that leave the folder by their words and come back.
+/// The restore accepts all that the agent kept: odd names, and links that leave the folder by their
+/// words and come back.
 #[test]
 fn checkpoint_with_odd_names_and_links_comes_back() {
     simulate(async |clock| {
@@ -405,7 +484,10 @@ pub async fn restored(rig: &Rig) -> (Result<Option<Manifest>, RestoreError>, Pat
     (manifest.expect("an answer"), folder)
 }
 
-pub(super) async fn restored_within(rig: &Rig, limit: u64) -> (Option<Result<Option<Manifest>, RestoreError>>, PathBuf) {
+pub(super) async fn restored_within(
+    rig: &Rig,
+    limit: u64,
+) -> (Option<Result<Option<Manifest>, RestoreError>>, PathBuf) {
     let folder = rig.path("second/ckpt");
     let outbox = rig.outbox_of(AttemptNo::new(2));
     let journal = Journal::start(outbox.clone());
@@ -421,7 +503,12 @@ pub(super) async fn restored_within(rig: &Rig, limit: u64) -> (Option<Result<Opt
 /// Of the next attempt.
 pub fn second(rig: &Rig, folder: PathBuf) -> Checkpoints {
     let outbox = || rig.outbox_of(AttemptNo::new(2));
-    let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(600), signal: None, grace: Span::from_secs(30) };
+    let spec = CheckpointSpec {
+        path: "ckpt".into(),
+        interval: Span::from_secs(600),
+        signal: None,
+        grace: Span::from_secs(30),
+    };
     Checkpoints::start(outbox(), Journal::start(outbox()), Board::default(), &spec, folder, false)
 }
 
@@ -430,18 +517,28 @@ fn the_newest_complete_checkpoint_comes_back_and_numbers_go_on() {
     simulate(async |clock| {
         let rig = two_checkpoints(Rig::new(clock.clone())).await;
         // A third was begun and never finished.
-        rig.store.put("jobs/digits-222222/checkpoints/0007/files/a.pt", "torn".into()).await.unwrap();
+        rig.store
+            .put("jobs/digits-222222/checkpoints/0007/files/a.pt", "torn".into())
+            .await
+            .unwrap();
         let (manifest, folder) = restored(&rig).await;
         assert_eq!(manifest.unwrap().unwrap().number, CheckpointNo::new(2));
         assert_eq!(read(&rig, "second/ckpt", "a.pt").as_deref(), Some("two!"));
         assert_eq!(read(&rig, "second/ckpt", "sub/b.pt").as_deref(), Some("same"));
-        assert_eq!(std::fs::read_dir(folder.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(
+            std::fs::read_dir(folder.parent().unwrap()).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
 
         let checkpoints = second(&rig, folder);
         assert_eq!(checkpoints.last().unwrap().number, CheckpointNo::new(2));
         assert_eq!(checkpoints.count(), 0);
         write(&rig, "second/ckpt", "a.pt", "three");
-        until(&clock, "the next number", secs(10), || checkpoints.last().unwrap().number == CheckpointNo::new(8)).await;
+        until(&clock, "the next number", secs(10), || {
+            checkpoints.last().unwrap().number == CheckpointNo::new(8)
+        })
+        .await;
         let manifest = rig.dir().manifest(CheckpointNo::new(8)).await.unwrap().unwrap();
         assert_eq!(rig.store.writes("sub/b.pt").len(), 1, "what was restored is not sent again");
         assert_eq!(manifest.attempt, AttemptNo::new(2));
@@ -470,7 +567,12 @@ fn damage_falls_back_to_the_older_one_and_says_so() {
             assert_eq!(read(&rig, "second/ckpt", "a.pt").as_deref(), Some("one"));
             assert!(!rig.path("evil").exists());
             let events = rig.dir().events(AttemptNo::new(2)).await.unwrap();
-            assert!(events.iter().any(|event| matches!(&event.what, What::Attention { text } if text.contains(said))), "{events:?}");
+            assert!(
+                events.iter().any(
+                    |event| matches!(&event.what, What::Attention { text } if text.contains(said))
+                ),
+                "{events:?}"
+            );
         });
     }
 }
@@ -486,7 +588,11 @@ fn a_store_that_does_not_answer_is_not_an_empty_one() {
             assert!(restored_within(&rig, 300).await.0.is_none(), "{fault:?}: nobody knows");
             rig.store.mend();
             rig.store.fault("checkpoints", fault, 3);
-            assert_eq!(restored(&rig).await.0.unwrap().unwrap().number, CheckpointNo::new(2), "{fault:?}");
+            assert_eq!(
+                restored(&rig).await.0.unwrap().unwrap().number,
+                CheckpointNo::new(2),
+                "{fault:?}"
+            );
         }
     });
 }

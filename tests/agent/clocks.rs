@@ -1,5 +1,5 @@
-//! A wall clock that is set, and a machine that is started again: what was to happen after so long happens after so long,
-//! and what was to happen at a time happens at that time.
+//! A wall clock that is set, and a machine that is started again: what was to happen after so long
+//! happens after so long, and what was to happen at a time happens at that time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,14 +24,21 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 const STEPS: u64 = 20_000;
 
 async fn outcome(stage: &Stage) -> Outcome {
-    stage.rig.dir().outcome(AttemptNo::FIRST).await.expect("the store answers").expect("there is an outcome")
+    stage
+        .rig
+        .dir()
+        .outcome(AttemptNo::FIRST)
+        .await
+        .expect("the store answers")
+        .expect("there is an outcome")
 }
 
 #[test]
 fn the_last_save_before_a_limit_has_its_time_whatever_the_clock_was_set_to() {
     for set in [SignedDuration::ZERO, DAY, -DAY] {
         simulate(async |clock: Arc<VirtualClock>| {
-            let stage = Stage::limited(clock.clone(), STEPS, json!({"max_runtime": "200s"}), None).await;
+            let stage =
+                Stage::limited(clock.clone(), STEPS, json!({"max_runtime": "200s"}), None).await;
             let (died, ()) = tokio::join!(stage.live(Process::new(None)), async {
                 clock.sleep(secs(60)).await;
                 clock.set(set);
@@ -40,23 +47,38 @@ fn the_last_save_before_a_limit_has_its_time_whatever_the_clock_was_set_to() {
             let mono = clock.mono();
             assert!((secs(180)..=secs(200)).contains(&mono), "{set:#}: over after {mono:?}");
             let outcome = outcome(&stage).await;
-            assert_eq!((outcome.because, &outcome.losses), (EndedBecause::MaxRuntime, &vec![]), "{set:#}");
-            assert_eq!(outcome.exit, Some(ExitStatus { code: Some(143), ..ExitStatus::default() }), "{set:#}: asked, not killed");
+            assert_eq!(
+                (outcome.because, &outcome.losses),
+                (EndedBecause::MaxRuntime, &vec![]),
+                "{set:#}"
+            );
+            assert_eq!(
+                outcome.exit,
+                Some(ExitStatus { code: Some(143), ..ExitStatus::default() }),
+                "{set:#}: asked, not killed"
+            );
             // It trains on until it is told to end: a step at most.
-            let (saved, done) = (outcome.last_checkpoint.unwrap().step.unwrap(), outcome.progress.unwrap().step.unwrap());
+            let (saved, done) = (
+                outcome.last_checkpoint.unwrap().step.unwrap(),
+                outcome.progress.unwrap().step.unwrap(),
+            );
             assert!(done >= 150.0 && done - saved <= 1.0, "{set:#}: {saved} of {done}");
         });
     }
 }
 
-/// After a reboot the steady clock says little of the one before: by chance it may stand beyond where that one began.
+/// After a reboot the steady clock says little of the one before: by chance it may stand beyond
+/// where that one began.
 #[test]
 fn what_a_reboot_took_counts_and_the_hard_end_stays_where_it_was() {
     simulate(async |clock: Arc<VirtualClock>| {
         let hard_end = clock.now() + SignedDuration::from_hours(5);
         let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(hard_end)).await;
         let deadline = || -> Timestamp {
-            let text = std::fs::read_to_string(&stage.switch_files.as_ref().expect("it has a switch").deadline).expect("it was told");
+            let text = std::fs::read_to_string(
+                &stage.switch_files.as_ref().expect("it has a switch").deadline,
+            )
+            .expect("it was told");
             Timestamp::from_second(text.trim().parse().expect("seconds")).expect("a time")
         };
         for hours in [2, 1] {
@@ -80,7 +102,8 @@ fn what_a_reboot_took_counts_and_the_hard_end_stays_where_it_was() {
     });
 }
 
-/// Its metadata came late, and its store does not answer: a boot has a quarter of an hour, and what follows may take minutes.
+/// Its metadata came late, and its store does not answer: a boot has a quarter of an hour, and what
+/// follows may take minutes.
 #[test]
 fn an_agent_that_comes_up_late_after_a_reboot_tells_its_switch_at_once() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -95,11 +118,15 @@ fn an_agent_that_comes_up_late_after_a_reboot_tells_its_switch_at_once() {
         live(secs(60)).await;
         clock.reboot(secs(45));
         let file = stage.switch_files.clone().expect("it has a switch").deadline;
-        std::fs::write(&file, format!("{}\n", (clock.now() + secs(60)).as_second())).expect("its folder is there");
+        std::fs::write(&file, format!("{}\n", (clock.now() + secs(60)).as_second()))
+            .expect("its folder is there");
         stage.rig.store.fault("", Fault::Hang, None);
         // Before the second in which it says that it lives, whatever it waits for.
         live(Duration::from_millis(500)).await;
-        assert_eq!(std::fs::read_to_string(&file).expect("it is there").trim(), hard_end.as_second().to_string());
+        assert_eq!(
+            std::fs::read_to_string(&file).expect("it is there").trim(),
+            hard_end.as_second().to_string()
+        );
     });
 }
 
@@ -126,7 +153,8 @@ fn a_clock_that_was_set_back_gives_no_more_time_at_each_reboot() {
     });
 }
 
-/// Nor does one that was fast when the agent began take any from it, once it is right: only lengths of time are carried over.
+/// Nor does one that was fast when the agent began take any from it, once it is right: only lengths
+/// of time are carried over.
 #[test]
 fn a_clock_that_was_fast_and_is_put_right_costs_no_time_after_a_reboot() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -147,12 +175,14 @@ fn a_clock_that_was_fast_and_is_put_right_costs_no_time_after_a_reboot() {
     });
 }
 
-/// A machine whose clock was fast when its agent began, and was put right since: what the cloud says by the right time is
-/// no old news.
+/// A machine whose clock was fast when its agent began, and was put right since: what the cloud
+/// says by the right time is no old news.
 #[test]
 fn a_notice_counts_also_when_the_clock_was_wrong_at_the_beginning() {
     let fast = SignedDuration::from_mins(10);
-    for (at_first, set) in [(SignedDuration::ZERO, SignedDuration::ZERO), (fast, -fast), (-fast, fast)] {
+    for (at_first, set) in
+        [(SignedDuration::ZERO, SignedDuration::ZERO), (fast, -fast), (-fast, fast)]
+    {
         simulate(async |clock: Arc<VirtualClock>| {
             let rig = Rig::new(clock.clone());
             let played = Played::new(&rig);
@@ -166,14 +196,18 @@ fn a_notice_counts_also_when_the_clock_was_wrong_at_the_beginning() {
                 clock.sleep(secs(30)).await;
                 let at = clock.now() + secs(120);
                 played.notice(NoticeKind::Interruption, at);
-                until(&clock, "the workload is told to end", secs(120), || played.has_ended()).await;
+                until(&clock, "the workload is told to end", secs(120), || played.has_ended())
+                    .await;
                 let left = at.duration_since(clock.now());
                 assert!((10..=40).contains(&left.as_secs()), "{at_first:#}: with {left:#} left");
                 // The waiting for the end, too, is counted in steady time.
                 clock.set(DAY);
                 clock.sleep(Duration::try_from(left).unwrap() + secs(170)).await;
                 assert_eq!(played.starts(), 1, "{at_first:#}: it may still be taken");
-                until(&clock, "it was not taken, and the work goes on", secs(30), || played.starts() == 2).await;
+                until(&clock, "it was not taken, and the work goes on", secs(30), || {
+                    played.starts() == 2
+                })
+                .await;
             };
             tokio::select! {
                 finish = agent.run() => panic!("it ends: {finish:?}"),
@@ -207,7 +241,15 @@ impl Clock for TrueTime {
 #[test]
 fn a_notice_counts_whatever_the_clock_is_set_to_once_the_store_has_said_what_time_it_is() {
     let [none, little, hour] = [0, 4, 60].map(SignedDuration::from_mins);
-    for (at_first, set) in [(none, hour), (none, -hour), (little, none), (hour, none), (-hour, none), (hour, -hour), (-little, hour)] {
+    for (at_first, set) in [
+        (none, hour),
+        (none, -hour),
+        (little, none),
+        (hour, none),
+        (-hour, none),
+        (hour, -hour),
+        (-little, hour),
+    ] {
         simulate(async |clock: Arc<VirtualClock>| {
             let true_time = Arc::new(TrueTime(clock.clone()));
             let rig = Rig { store: FaultyStore::new(true_time.clone()), ..Rig::new(clock.clone()) };
@@ -220,9 +262,13 @@ fn a_notice_counts_whatever_the_clock_is_set_to_once_the_store_has_said_what_tim
                 clock.sleep(secs(30)).await;
                 let at = true_time.now() + secs(120);
                 played.notice(NoticeKind::Interruption, at);
-                until(&clock, "the workload is told to end", secs(120), || played.has_ended()).await;
+                until(&clock, "the workload is told to end", secs(120), || played.has_ended())
+                    .await;
                 let left = at.duration_since(true_time.now());
-                assert!((10..=40).contains(&left.as_secs()), "{at_first:#} and {set:#}: with {left:#} left");
+                assert!(
+                    (10..=40).contains(&left.as_secs()),
+                    "{at_first:#} and {set:#}: with {left:#} left"
+                );
             };
             tokio::select! {
                 finish = agent.run() => panic!("it ends: {finish:?}"),
@@ -232,7 +278,8 @@ fn a_notice_counts_whatever_the_clock_is_set_to_once_the_store_has_said_what_tim
     }
 }
 
-/// A first boot by a clock that is an hour ahead: whoever fetches the work for longer than a second looks at its limits meanwhile.
+/// A first boot by a clock that is an hour ahead: whoever fetches the work for longer than a second
+/// looks at its limits meanwhile.
 #[test]
 fn a_clock_that_is_ahead_ends_no_attempt_before_the_store_has_said_what_time_it_is() {
     simulate(async |clock: Arc<VirtualClock>| {

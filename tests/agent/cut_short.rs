@@ -1,4 +1,5 @@
-//! What shortens an end while it takes its time: a notice of the cloud, and the hard end of the machine.
+//! What shortens an end while it takes its time: a notice of the cloud, and the hard end of the
+//! machine.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +33,8 @@ async fn works(rig: &Rig) {
     std::fs::write(rig.path("work").join("model.pt"), "weights").expect("writable");
 }
 
-/// A machine whose outputs do not arrive, until its power goes in the middle of it; what is told of its attempt then.
+/// A machine whose outputs do not arrive, until its power goes in the middle of it; what is told of
+/// its attempt then.
 async fn cut(rig: &Rig, machine: &Played, spec: &str, world: impl AsyncFnOnce()) -> Outcome {
     rig.store.fault("outputs/", Fault::Hang, None);
     tokio::select! {
@@ -63,7 +65,11 @@ fn work_that_is_done_keeps_its_outcome_when_notice_comes_during_its_uploads() {
         })
         .await;
         assert_eq!((outcome.because, outcome.exit), (EndedBecause::Succeeded, Some(exit(0))));
-        assert!(outcome.losses.iter().any(|loss| loss == "output `model.pt` was not kept"), "{:?}", outcome.losses);
+        assert!(
+            outcome.losses.iter().any(|loss| loss == "output `model.pt` was not kept"),
+            "{:?}",
+            outcome.losses
+        );
     });
 }
 
@@ -84,7 +90,11 @@ fn work_that_ends_after_a_notice_keeps_its_outcome_whatever_it_is() {
             })
             .await;
             assert_eq!((outcome.because, outcome.exit), (because, Some(exit(code))));
-            assert!(outcome.losses.iter().any(|loss| loss == "output `model.pt` was not kept"), "{:?}", outcome.losses);
+            assert!(
+                outcome.losses.iter().any(|loss| loss == "output `model.pt` was not kept"),
+                "{:?}",
+                outcome.losses
+            );
         });
     }
 }
@@ -102,7 +112,11 @@ fn work_that_is_done_before_the_hard_end_keeps_its_outcome_and_says_what_is_lost
         })
         .await;
         assert_eq!(outcome.because, EndedBecause::Succeeded);
-        assert!(outcome.losses.iter().any(|loss| loss == "output `model.pt` was not kept"), "{:?}", outcome.losses);
+        assert!(
+            outcome.losses.iter().any(|loss| loss == "output `model.pt` was not kept"),
+            "{:?}",
+            outcome.losses
+        );
     });
 }
 
@@ -116,14 +130,21 @@ fn a_stop_whose_last_save_is_cut_short_by_a_notice_keeps_its_outcome() {
         let spec = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "10m", "signal": "SIGUSR1"}, "watch": {"term_grace": "10m"}}"#;
         let outcome = cut(&rig, &machine, spec, async || {
             works(&rig).await;
-            rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.expect("the store takes it");
+            rig.dir()
+                .add_request(Wish::Stop, "somebody", clock.now())
+                .await
+                .expect("the store takes it");
             clock.sleep(secs(30)).await;
             says(&machine, vec![notice(NoticeKind::Interruption, clock.now() + secs(120))]);
             clock.sleep(secs(120)).await;
         })
         .await;
         assert_eq!(outcome.because, EndedBecause::UserStopped);
-        assert!(outcome.losses.iter().any(|loss| loss.starts_with("the last checkpoint is not kept")), "{:?}", outcome.losses);
+        assert!(
+            outcome.losses.iter().any(|loss| loss.starts_with("the last checkpoint is not kept")),
+            "{:?}",
+            outcome.losses
+        );
     });
 }
 
@@ -145,7 +166,10 @@ fn an_event_that_is_called_off_cuts_no_uploads() {
             rig.store.mend();
         };
         let (finish, ()) = tokio::join!(machine.agent(&rig, OUTPUTS).run(), world);
-        assert_eq!((finish.because, rig.store.keys("outputs/").len()), (EndedBecause::Succeeded, 1));
+        assert_eq!(
+            (finish.because, rig.store.keys("outputs/").len()),
+            (EndedBecause::Succeeded, 1)
+        );
         assert_eq!(rig.outcome().await.losses, [""; 0]);
     });
 }

@@ -50,8 +50,14 @@ fn at(secs: i64) -> Timestamp {
 impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (files, clock) = (Arc::new(InlineFiles::default()), Arc::new(HandClock(Mutex::new((at(0), Duration::ZERO)))));
-        let paths = SwitchFiles { deadline: folder.path().join("lamplighter/deadline"), alive: folder.path().join("run/alive") };
+        let (files, clock) = (
+            Arc::new(InlineFiles::default()),
+            Arc::new(HandClock(Mutex::new((at(0), Duration::ZERO)))),
+        );
+        let paths = SwitchFiles {
+            deadline: folder.path().join("lamplighter/deadline"),
+            alive: folder.path().join("run/alive"),
+        };
         let deadman = Deadman::new(paths, Duration::from_secs(1800), files.clone(), clock.clone());
         Bench { folder, files, clock, deadman }
     }
@@ -60,14 +66,16 @@ impl Bench {
         self.folder.path().join("lamplighter/deadline")
     }
 
-    /// When the agent last said that it is alive, in seconds after the start, and how long a silence may last.
+    /// When the agent last said that it is alive, in seconds after the start, and how long a
+    /// silence may last.
     fn alive(&self) -> (i64, i64) {
         let text = std::fs::read_to_string(self.folder.path().join("run/alive")).unwrap();
         let (said, lease) = text.strip_suffix('\n').unwrap().split_once(' ').unwrap();
         (said.parse::<i64>().unwrap() - START, lease.parse().unwrap())
     }
 
-    /// Lets so many seconds pass, each with its tick, and gives the deadline after them, in seconds after the start.
+    /// Lets so many seconds pass, each with its tick, and gives the deadline after them, in seconds
+    /// after the start.
     fn pass(&self, secs: i64, hard_end: Option<i64>) -> Option<i64> {
         for _ in 0..secs.max(1) {
             if secs > 0 {
@@ -95,9 +103,17 @@ fn it_is_the_machines_hard_end_and_follows_when_that_is_raised() {
     assert_eq!(bench.pass(0, Some(7200)), Some(7200), "at the first tick");
     let first = std::fs::metadata(bench.file()).unwrap().modified().unwrap();
     assert_eq!(bench.pass(3600, Some(7200)), Some(7200));
-    assert_eq!(std::fs::metadata(bench.file()).unwrap().modified().unwrap(), first, "not written anew for nothing");
+    assert_eq!(
+        std::fs::metadata(bench.file()).unwrap().modified().unwrap(),
+        first,
+        "not written anew for nothing"
+    );
     assert_eq!(bench.pass(1, Some(9000)), Some(9000), "it was raised");
-    assert_eq!(bench.pass(1, Some(3000)), Some(3601 + 1), "it has passed: now, and not in the past");
+    assert_eq!(
+        bench.pass(1, Some(3000)),
+        Some(3601 + 1),
+        "it has passed: now, and not in the past"
+    );
 }
 
 /// A wall clock that is set by a day must not fire the switch, which knows nothing else.

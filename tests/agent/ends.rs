@@ -1,4 +1,5 @@
-//! Ends that no work stands behind: a store that is gone for good, somebody else's lease, a machine without its GPUs.
+//! Ends that no work stands behind: a store that is gone for good, somebody else's lease, a machine
+//! without its GPUs.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +33,10 @@ fn a_store_that_is_gone_for_good_keeps_an_ended_machine_lit_for_half_an_hour_and
             let agent = machine.agent(&rig, r#"{"outputs": ["*.pt"]}"#);
             let (finish, ended) = tokio::join!(agent.run(), ends);
             let lit = clock.mono() - ended;
-            assert!(machine.is_off() && finish.because == EndedBecause::Succeeded, "{named}: {finish:?}");
+            assert!(
+                machine.is_off() && finish.because == EndedBecause::Succeeded,
+                "{named}: {finish:?}"
+            );
             assert!(lit >= secs(20 * 60), "{named}: it tried for {lit:?}");
             assert!(lit <= secs(32 * 60), "{named}: it bills for {lit:?}");
         });
@@ -61,19 +65,34 @@ fn one_call_that_hangs_does_not_cost_the_outcome() {
 fn who_finds_another_machines_lease_runs_nothing_and_puts_itself_out() {
     simulate(async |clock| {
         let stage = Stage::limited(clock.clone(), 12, serde_json::json!({}), None).await;
-        let theirs = Lease { format: RECORD_FORMAT, instance: "i-2".into(), nonce: "theirs".into(), taken: clock.now() };
+        let theirs = Lease {
+            format: RECORD_FORMAT,
+            instance: "i-2".into(),
+            nonce: "theirs".into(),
+            taken: clock.now(),
+        };
         stage.rig.dir().take_lease(AttemptNo::FIRST, &theirs).await.expect("it is free");
         let begun = clock.mono();
         assert!(!stage.live(Process::new(None)).await, "it ends by itself");
-        assert!(stage.machine.is_dark() && clock.mono() - begun <= secs(15), "{:?}", clock.mono() - begun);
+        assert!(
+            stage.machine.is_dark() && clock.mono() - begun <= secs(15),
+            "{:?}",
+            clock.mono() - begun
+        );
         assert_eq!((stage.machine.setups(), stage.machine.trainings()), (0, 0));
-        let lease = stage.rig.dir().lease(AttemptNo::FIRST).await.expect("the store answers").expect("it stands");
+        let lease = stage
+            .rig
+            .dir()
+            .lease(AttemptNo::FIRST)
+            .await
+            .expect("the store answers")
+            .expect("it stands");
         assert_eq!((lease.instance.as_str(), lease.nonce.as_str()), ("i-2", "theirs"));
     });
 }
 
-/// A workload that has written its mark and hangs: its loggers have five minutes, `term_grace` is for what ignores SIGTERM, and
-/// what it did is a success.
+/// A workload that has written its mark and hangs: its loggers have five minutes, `term_grace` is
+/// for what ignores SIGTERM, and what it did is a success.
 #[test]
 fn a_workload_that_is_done_and_hangs_is_a_success_within_seven_minutes() {
     for stubborn in [false, true] {
@@ -93,10 +112,19 @@ fn a_workload_that_is_done_and_hangs_is_a_success_within_seven_minutes() {
             let agent = machine.agent(&rig, r#"{"watch": {"done_marker": "finished"}}"#);
             let (finish, marked) = tokio::join!(agent.run(), marks);
             let took = clock.mono() - marked;
-            assert!(machine.is_off() && machine.has_ended() && finish.because == EndedBecause::Succeeded, "{finish:?}");
+            assert!(
+                machine.is_off()
+                    && machine.has_ended()
+                    && finish.because == EndedBecause::Succeeded,
+                "{finish:?}"
+            );
             assert_eq!(rig.outcome().await.because, EndedBecause::Succeeded);
             assert!((secs(300)..=secs(7 * 60)).contains(&took), "out {took:?} after its mark");
-            assert_eq!(took >= secs(330), stubborn, "half a minute of grace for what ignores SIGTERM: {took:?}");
+            assert_eq!(
+                took >= secs(330),
+                stubborn,
+                "half a minute of grace for what ignores SIGTERM: {took:?}"
+            );
         });
     }
 }
@@ -108,11 +136,19 @@ fn a_machine_without_the_gpus_that_were_bought_is_out_before_anything_is_started
         let machine = Played::new(&rig);
         machine.show(|now| now.gpus = Reading::Known(Vec::new()));
         let begun = clock.mono();
-        let finish = machine.agent(&rig, r#"{"machine": {"gpus": "A10G:1"}, "setup": "install"}"#).run().await;
+        let finish = machine
+            .agent(&rig, r#"{"machine": {"gpus": "A10G:1"}, "setup": "install"}"#)
+            .run()
+            .await;
         assert_eq!((finish.because, machine.starts()), (EndedBecause::PreflightFailed, 0));
         let lit = clock.mono() - begun;
         assert!(machine.is_off() && lit <= secs(5 * 60), "{lit:?}");
         let reasons = rig.outcome().await.reasons;
-        assert!(reasons.iter().any(|reason| reason.text.contains("the job asks for A10G:1, and this machine has none")), "{reasons:?}");
+        assert!(
+            reasons.iter().any(|reason| reason
+                .text
+                .contains("the job asks for A10G:1, and this machine has none")),
+            "{reasons:?}"
+        );
     });
 }

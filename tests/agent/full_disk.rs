@@ -35,7 +35,14 @@ fn a_start_waits_until_it_can_be_written_down() {
         assert!(!died && stage.machine.is_dark());
         assert_eq!((started, stage.machine.trainings()), (0, 1));
         assert_eq!(stage.rig.outcome().await.because, EndedBecause::Succeeded);
-        assert!(stage.rig.attention().await.iter().any(|line| line.starts_with("a start cannot be written down on this machine")));
+        assert!(
+            stage
+                .rig
+                .attention()
+                .await
+                .iter()
+                .any(|line| line.starts_with("a start cannot be written down on this machine"))
+        );
     });
 }
 
@@ -48,12 +55,20 @@ fn a_disk_that_stays_full_ends_the_attempt() {
             clock.mono()
         };
         let (died, since) = tokio::join!(stage.live(Process::new(None)), full);
-        assert!(!died && stage.machine.is_dark() && clock.mono() - since <= secs(15 * 60), "{:?}", clock.mono() - since);
-        assert_eq!((stage.machine.trainings(), stage.rig.outcome().await.because), (0, EndedBecause::Failed));
+        assert!(
+            !died && stage.machine.is_dark() && clock.mono() - since <= secs(15 * 60),
+            "{:?}",
+            clock.mono() - since
+        );
+        assert_eq!(
+            (stage.machine.trainings(), stage.rig.outcome().await.because),
+            (0, EndedBecause::Failed)
+        );
     });
 }
 
-/// Nothing on the disk says that the attempt was being ended, and its workload is gone: only the store knows.
+/// Nothing on the disk says that the attempt was being ended, and its workload is gone: only the
+/// store knows.
 #[test]
 fn an_attempt_whose_outcome_is_written_is_not_started_again() {
     simulate(async |clock| {
@@ -63,23 +78,37 @@ fn an_attempt_whose_outcome_is_written_is_not_started_again() {
             () = clock.sleep(secs(20)) => {}
         }
         stage.machine.vanish();
-        let record = std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/outcome.json")).expect("a record of ours");
+        let record = std::fs::read(
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/outcome.json"),
+        )
+        .expect("a record of ours");
         let outcome: Outcome = serde_json::from_slice(&record).expect("an outcome");
-        let outcome = Outcome { attempt: AttemptNo::FIRST, because: EndedBecause::UserStopped, ..outcome };
+        let outcome =
+            Outcome { attempt: AttemptNo::FIRST, because: EndedBecause::UserStopped, ..outcome };
         let _ = stage.rig.dir().create_outcome(&outcome).await.expect("the store works");
         assert!(!stage.live(Process::new(None)).await && stage.machine.is_dark());
-        assert_eq!((stage.machine.trainings(), stage.rig.outcome().await.because), (1, EndedBecause::UserStopped));
+        assert_eq!(
+            (stage.machine.trainings(), stage.rig.outcome().await.because),
+            (1, EndedBecause::UserStopped)
+        );
     });
 }
 
-/// Before anything is lost, and without a word on that disk: within a minute it is in the heartbeat, once, and it goes when there
-/// is room again.
+/// Before anything is lost, and without a word on that disk: within a minute it is in the
+/// heartbeat, once, and it goes when there is room again.
 #[test]
 fn a_disk_that_fills_up_is_told_within_a_minute_and_taken_back() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
-        let told = async || rig.status().await.attention.into_iter().filter(|line| line.contains("the disk of this machine is full")).count();
+        let told = async || {
+            rig.status()
+                .await
+                .attention
+                .into_iter()
+                .filter(|line| line.contains("the disk of this machine is full"))
+                .count()
+        };
         let world = async {
             clock.sleep(secs(60)).await;
             assert_eq!(told().await, 0);
@@ -96,6 +125,10 @@ fn a_disk_that_fills_up_is_told_within_a_minute_and_taken_back() {
             () = world => {}
         }
         let events = rig.attention().await;
-        assert_eq!(events.iter().filter(|text| text.contains("the disk of this machine")).count(), 1, "{events:?}");
+        assert_eq!(
+            events.iter().filter(|text| text.contains("the disk of this machine")).count(),
+            1,
+            "{events:?}"
+        );
     });
 }

@@ -11,11 +11,13 @@ use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
 
-const SPEC: &str = r#"{"checkpoint": {"path": "out", "interval": "2s", "grace": "60s", "signal": null}}"#;
+const SPEC: &str =
+    r#"{"checkpoint": {"path": "out", "interval": "2s", "grace": "60s", "signal": null}}"#;
 const FAILED: ExitStatus = ExitStatus { code: Some(1), signal: None, oom: false };
 const SUCCESS: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
 
-/// An earlier machine has left so many checkpoints, each with its own folder; each keeps the two newest, as a well known trainer does.
+/// An earlier machine has left so many checkpoints, each with its own folder; each keeps the two
+/// newest, as a well known trainer does.
 async fn left(rig: &Rig, many: u64) {
     let machine = Played::new(rig);
     let out = rig.path("work").join("out");
@@ -43,14 +45,17 @@ fn save(out: &Path, number: u64) {
     std::fs::create_dir_all(&folder).expect("writable");
     std::fs::write(folder.join("model.safetensors"), format!("{number}")).expect("writable");
     if number > 2 {
-        std::fs::remove_dir_all(out.join(format!("checkpoint-{}", number - 2))).expect("it was saved");
+        std::fs::remove_dir_all(out.join(format!("checkpoint-{}", number - 2)))
+            .expect("it was saved");
     }
 }
 
 /// The folders that a script finds, with what each holds.
 fn found(rig: &Rig) -> Vec<String> {
     let mut names: Vec<String> = match std::fs::read_dir(rig.path("work").join("out")) {
-        Ok(entries) => entries.map(|entry| entry.expect("readable").file_name().into_string().expect("text")).collect(),
+        Ok(entries) => entries
+            .map(|entry| entry.expect("readable").file_name().into_string().expect("text"))
+            .collect(),
         Err(_) => Vec::new(),
     };
     names.sort_unstable();
@@ -63,7 +68,8 @@ async fn until_start(rig: &Rig, machine: &Played, start: u32) {
     }
 }
 
-/// It dies at its start, and for twenty seconds the store does not answer whoever looks for an older checkpoint.
+/// It dies at its start, and for twenty seconds the store does not answer whoever looks for an
+/// older checkpoint.
 async fn dies_without_a_store(rig: &Rig, machine: &Played) {
     dies(rig, machine, 1, 3, FAILED).await;
     rig.store.fault("checkpoints", Fault::Down, None);
@@ -71,18 +77,31 @@ async fn dies_without_a_store(rig: &Rig, machine: &Played) {
 }
 
 /// Waits for the next start, lives for some seconds and ends so. What the start found.
-async fn dies(rig: &Rig, machine: &Played, start: u32, lived: u64, exit: ExitStatus) -> Vec<String> {
+async fn dies(
+    rig: &Rig,
+    machine: &Played,
+    start: u32,
+    lived: u64,
+    exit: ExitStatus,
+) -> Vec<String> {
     until_start(rig, machine, start).await;
     let names = found(rig);
     // A script that begins writes something at once.
-    std::fs::write(rig.path("work").join("out/run.log"), format!("start {start}")).expect("writable");
+    std::fs::write(rig.path("work").join("out/run.log"), format!("start {start}"))
+        .expect("writable");
     rig.clock.sleep(secs(lived)).await;
     machine.end(exit);
     names
 }
 
 async fn numbers(rig: &Rig) -> Vec<u32> {
-    rig.dir().checkpoint_numbers().await.expect("the store answers").into_iter().map(CheckpointNo::number).collect()
+    rig.dir()
+        .checkpoint_numbers()
+        .await
+        .expect("the store answers")
+        .into_iter()
+        .map(CheckpointNo::number)
+        .collect()
 }
 
 #[test]
@@ -96,34 +115,56 @@ fn a_command_that_dies_of_its_checkpoint_begins_from_the_one_before() {
             assert_eq!(first, ["checkpoint-2", "checkpoint-3"]);
             // It gets on with the older one, and saves.
             until_start(&rig, &machine, 2).await;
-            assert_eq!(found(&rig), ["checkpoint-1", "checkpoint-2"], "and nothing else: the highest number is taken");
+            assert_eq!(
+                found(&rig),
+                ["checkpoint-1", "checkpoint-2"],
+                "and nothing else: the highest number is taken"
+            );
             clock.sleep(secs(10)).await;
             let out = rig.path("work").join("out");
             save(&out, 3);
-            std::fs::write(out.join("checkpoint-3/model.safetensors"), "3, by another way").expect("writable");
+            std::fs::write(out.join("checkpoint-3/model.safetensors"), "3, by another way")
+                .expect("writable");
             clock.sleep(secs(10)).await;
             let status = rig.status().await;
-            assert!(status.attention.iter().any(|text| text.starts_with("began from checkpoint 2, because the command ended within ")), "{status:?}");
+            assert!(
+                status.attention.iter().any(|text| text
+                    .starts_with("began from checkpoint 2, because the command ended within ")),
+                "{status:?}"
+            );
             machine.end(SUCCESS);
         };
         let (finish, ()) = tokio::join!(machine.agent(&rig, SPEC).run(), world);
         assert_eq!((finish.because, machine.starts()), (EndedBecause::Succeeded, 2));
         let outcome = rig.outcome().await;
         assert_eq!(outcome.resumed_from.map(|from| from.number.number()), Some(2));
-        assert!(outcome.went_back.is_some_and(|why| why.contains("of its start from checkpoint 3")));
-        assert!(outcome.last_checkpoint.is_some_and(|last| last.number.number() > 3), "what it saves is the newest");
-        let resumed = rig.events().await.into_iter().filter(|event| matches!(event.what, What::Resumed { went_back: Some(_), .. })).count();
+        assert!(
+            outcome.went_back.is_some_and(|why| why.contains("of its start from checkpoint 3"))
+        );
+        assert!(
+            outcome.last_checkpoint.is_some_and(|last| last.number.number() > 3),
+            "what it saves is the newest"
+        );
+        let resumed = rig
+            .events()
+            .await
+            .into_iter()
+            .filter(|event| matches!(event.what, What::Resumed { went_back: Some(_), .. }))
+            .count();
         assert_eq!(resumed, 1);
     });
 }
 
-/// Nothing that a start leaves which dies as well becomes the newest checkpoint: whoever mends the script goes on from that.
+/// Nothing that a start leaves which dies as well becomes the newest checkpoint: whoever mends the
+/// script goes on from that.
 #[test]
 fn twice_at_most_and_then_it_has_failed_with_its_newest_checkpoint_untouched() {
     simulate(async |clock| {
-        for (many, starts, text) in
-            [(4, 3, "from 2 newer checkpoints"), (2, 2, "from 1 newer checkpoint"), (1, 1, "there is no older checkpoint to begin from")]
-        {
+        for (many, starts, text) in [
+            (4, 3, "from 2 newer checkpoints"),
+            (2, 2, "from 1 newer checkpoint"),
+            (1, 1, "there is no older checkpoint to begin from"),
+        ] {
             let rig = Rig::new(clock.clone());
             left(&rig, many).await;
             let machine = Played::new(&rig);
@@ -133,24 +174,40 @@ fn twice_at_most_and_then_it_has_failed_with_its_newest_checkpoint_untouched() {
                 }
             };
             let (finish, ()) = tokio::join!(machine.agent(&rig, SPEC).run(), world);
-            assert_eq!((finish.because, machine.starts(), finish.exit), (EndedBecause::Failed, starts, Some(FAILED)), "{many}");
+            assert_eq!(
+                (finish.because, machine.starts(), finish.exit),
+                (EndedBecause::Failed, starts, Some(FAILED)),
+                "{many}"
+            );
             assert!(finish.reason.text.ends_with(text), "{:?}", finish.reason);
             let newest = numbers(&rig).await.pop().expect("there are some");
-            let manifest = rig.dir().manifest(format!("{newest:04}").parse().unwrap()).await.expect("the store answers").expect("whole");
+            let manifest = rig
+                .dir()
+                .manifest(format!("{newest:04}").parse().unwrap())
+                .await
+                .expect("the store answers")
+                .expect("whole");
             let name = format!("checkpoint-{many}/model.safetensors");
             assert!(manifest.files.iter().any(|file| file.path == name), "{many}: {manifest:?}");
             if many > 1 {
-                assert!(u64::from(newest) <= many + 1, "at most the log of the first start came to it: {newest}");
+                assert!(
+                    u64::from(newest) <= many + 1,
+                    "at most the log of the first start came to it: {newest}"
+                );
             }
         }
     });
 }
 
-/// It told a step, or worked for long: its end says nothing against its checkpoint. Nor does that of a start that somebody ended.
+/// It told a step, or worked for long: its end says nothing against its checkpoint. Nor does that
+/// of a start that somebody ended.
 #[test]
 fn a_start_that_got_going_is_not_put_down_to_its_checkpoint() {
     simulate(async |clock| {
-        let steps = |rig: &Rig| std::fs::write(rig.path("state").join("progress.jsonl"), "{\"step\": 12}\n").expect("writable");
+        let steps = |rig: &Rig| {
+            std::fs::write(rig.path("state").join("progress.jsonl"), "{\"step\": 12}\n")
+                .expect("writable")
+        };
         let killed = ExitStatus { signal: Some(9), code: None, oom: false };
         for (told, lived, exit) in [(true, 5, FAILED), (false, 700, FAILED), (false, 5, killed)] {
             let rig = Rig::new(clock.clone());
@@ -166,12 +223,17 @@ fn a_start_that_got_going_is_not_put_down_to_its_checkpoint() {
                 machine.end(exit);
             };
             let (finish, ()) = tokio::join!(machine.agent(&rig, SPEC).run(), world);
-            assert_eq!((finish.because, machine.starts()), (EndedBecause::Failed, 1), "{told} {lived} {exit}");
+            assert_eq!(
+                (finish.because, machine.starts()),
+                (EndedBecause::Failed, 1),
+                "{told} {lived} {exit}"
+            );
         }
     });
 }
 
-/// A start within the attempt begins from the folder as it was; half a save in it is not in any checkpoint, so the newest itself is tried.
+/// A start within the attempt begins from the folder as it was; half a save in it is not in any
+/// checkpoint, so the newest itself is tried.
 #[test]
 fn a_restart_that_dies_of_what_is_beside_its_checkpoint_begins_from_that_alone() {
     simulate(async |clock| {
@@ -225,7 +287,8 @@ fn an_agent_that_dies_over_it_is_followed_by_one_that_goes_on_with_it() {
     });
 }
 
-/// The store is down while an older one is looked for: a person's word ends it all the same, and what the folder holds is kept by nobody.
+/// The store is down while an older one is looked for: a person's word ends it all the same, and
+/// what the folder holds is kept by nobody.
 #[test]
 fn a_stop_while_an_older_checkpoint_is_fetched_is_obeyed() {
     simulate(async |clock| {
@@ -234,7 +297,10 @@ fn a_stop_while_an_older_checkpoint_is_fetched_is_obeyed() {
         let machine = Played::new(&rig);
         let world = async {
             dies_without_a_store(&rig, &machine).await;
-            rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.expect("the store takes it");
+            rig.dir()
+                .add_request(Wish::Stop, "somebody", clock.now())
+                .await
+                .expect("the store takes it");
         };
         let (finish, ()) = tokio::join!(machine.agent(&rig, SPEC).run(), world);
         assert_eq!((finish.because, machine.starts()), (EndedBecause::UserStopped, 1));

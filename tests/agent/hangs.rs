@@ -1,4 +1,5 @@
-//! What never answers on the way to the power switch: the agent says its word to the watchdog all the while, and the machine goes out.
+//! What never answers on the way to the power switch: the agent says its word to the watchdog all
+//! the while, and the machine goes out.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,8 @@ use super::{Rig, secs};
 const SUCCESS: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
 const CHECKPOINTS: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "100s", "signal": "SIGUSR1"}, "outputs": ["*.pt"]}"#;
 
-/// A network disk that is gone for good: one grace and a minute are spent on it, and what else there is is kept.
+/// A network disk that is gone for good: one grace and a minute are spent on it, and what else
+/// there is is kept.
 #[test]
 fn a_checkpoint_folder_that_hangs_costs_its_checkpoint_and_keeps_no_machine_lit() {
     simulate(async |clock| {
@@ -24,9 +26,13 @@ fn a_checkpoint_folder_that_hangs_costs_its_checkpoint_and_keeps_no_machine_lit(
         let ends = async {
             clock.sleep(secs(60)).await;
             std::fs::write(rig.path("work").join("model.pt"), "weights").expect("writable");
-            *rig.files.hangs.lock().expect("nobody panics with it") = Some(rig.path("work").join("ckpt"));
+            *rig.files.hangs.lock().expect("nobody panics with it") =
+                Some(rig.path("work").join("ckpt"));
             clock.sleep(secs(60)).await;
-            rig.dir().add_request(Wish::Stop, "somebody", rig.clock.now()).await.expect("the store takes it");
+            rig.dir()
+                .add_request(Wish::Stop, "somebody", rig.clock.now())
+                .await
+                .expect("the store takes it");
             clock.mono()
         };
         let life = async { tokio::join!(machine.watched(machine.agent(&rig, CHECKPOINTS)), ends) };
@@ -38,8 +44,13 @@ fn a_checkpoint_folder_that_hangs_costs_its_checkpoint_and_keeps_no_machine_lit(
         let lit = (clock.mono() - stopped).as_secs();
         assert!(machine.is_off() && lit < 240, "{lit} s");
         let losses = rig.outcome().await.losses;
-        assert!(losses[0].starts_with("no last checkpoint: the checkpoint folder did not answer within"), "{losses:?}");
-        let rest = "what the checkpoint folder held at the end is not kept: it did not answer within 1m";
+        assert!(
+            losses[0]
+                .starts_with("no last checkpoint: the checkpoint folder did not answer within"),
+            "{losses:?}"
+        );
+        let rest =
+            "what the checkpoint folder held at the end is not kept: it did not answer within 1m";
         assert_eq!(losses[1..], [rest], "and nothing else is lost");
         assert_eq!(rig.store.keys("outputs/").len(), 1);
     });
@@ -49,7 +60,10 @@ fn a_checkpoint_folder_that_hangs_costs_its_checkpoint_and_keeps_no_machine_lit(
 #[test]
 fn a_checkpoint_folder_that_cannot_be_looked_at_is_told_and_holds_up_no_end() {
     let looks: [(Look, &str); 2] = [
-        (|| Err(std::io::Error::other("Input/output error")), "cannot look at the checkpoint folder: Input/output error"),
+        (
+            || Err(std::io::Error::other("Input/output error")),
+            "cannot look at the checkpoint folder: Input/output error",
+        ),
         (
             || Ok(Tree { truncated: true, ..Tree::default() }),
             "cannot look at the checkpoint folder: it holds more than 200000 files, which is the limit",
@@ -69,7 +83,8 @@ fn a_checkpoint_folder_that_cannot_be_looked_at_is_told_and_holds_up_no_end() {
                 machine.end(SUCCESS);
                 clock.mono()
             };
-            let life = async { tokio::join!(machine.watched(machine.agent(&rig, CHECKPOINTS)), ends) };
+            let life =
+                async { tokio::join!(machine.watched(machine.agent(&rig, CHECKPOINTS)), ends) };
             let (finish, ended) = tokio::select! {
                 lived = life => lived,
                 () = clock.sleep(secs(7200)) => panic!("two hours later the machine still runs"),
@@ -77,15 +92,24 @@ fn a_checkpoint_folder_that_cannot_be_looked_at_is_told_and_holds_up_no_end() {
             assert_eq!(finish.expect("it was never silent").because, EndedBecause::Succeeded);
             let lit = (clock.mono() - ended).as_secs();
             assert!(machine.is_off() && lit < 240, "{lit} s");
-            assert!(rig.attention().await.iter().any(|text| text.starts_with(why)), "{:?}", rig.attention().await);
+            assert!(
+                rig.attention().await.iter().any(|text| text.starts_with(why)),
+                "{:?}",
+                rig.attention().await
+            );
             let losses = rig.outcome().await.losses;
             assert!(losses.iter().any(|loss| loss.contains(why)), "{losses:?}");
-            assert_eq!(rig.store.keys("/manifest.json"), Vec::<String>::new(), "the agent keeps only what it has seen whole");
+            assert_eq!(
+                rig.store.keys("/manifest.json"),
+                Vec::<String>::new(),
+                "the agent keeps only what it has seen whole"
+            );
         });
     }
 }
 
-/// Whatever it is that agents die of in their end: after three of them the outcome is all that is still sent.
+/// Whatever it is that agents die of in their end: after three of them the outcome is all that is
+/// still sent.
 #[test]
 fn after_three_agents_that_died_in_its_end_a_machine_goes_out_without_a_last_upload() {
     simulate(async |clock| {
@@ -106,17 +130,21 @@ fn after_three_agents_that_died_in_its_end_a_machine_goes_out_without_a_last_upl
             clock.sleep(secs(2)).await;
         }
         let begun = clock.mono();
-        let finish = machine.watched(machine.agent(&rig, CHECKPOINTS)).await.expect("it was never silent");
+        let finish =
+            machine.watched(machine.agent(&rig, CHECKPOINTS)).await.expect("it was never silent");
         assert!(machine.is_off() && clock.mono() - begun < secs(30), "{:?}", clock.mono() - begun);
         assert_eq!((finish.because, finish.exit), (EndedBecause::Succeeded, Some(SUCCESS)));
         let outcome = rig.outcome().await;
         assert_eq!((outcome.because, outcome.exit), (EndedBecause::Succeeded, Some(SUCCESS)));
-        assert_eq!(outcome.losses, ["3 agents died while they ended this attempt: what was not kept by then is lost"]);
+        assert_eq!(
+            outcome.losses,
+            ["3 agents died while they ended this attempt: what was not kept by then is lost"]
+        );
     });
 }
 
-/// Seed 23000332 of 24 h of the false world: whoever waits for the job ends with its exit code, and after a reboot no last word of a failure
-/// is believed.
+/// Seed 23000332 of 24 h of the false world: whoever waits for the job ends with its exit code, and
+/// after a reboot no last word of a failure is believed.
 #[test]
 fn an_end_that_a_reboot_cuts_short_keeps_the_exit_code() {
     for spec in ["{}", r#"{"on": {"failure": {"keep": "10m"}}}"#] {
@@ -135,10 +163,19 @@ fn an_end_that_a_reboot_cuts_short_keeps_the_exit_code() {
             }
             machine.rebooted.store(true, Ordering::Relaxed);
             rig.store.mend();
-            let finish = machine.watched(machine.agent(&rig, spec)).await.expect("it was never silent");
-            assert_eq!((finish.because, finish.exit), (EndedBecause::Failed, Some(failed)), "{spec}");
+            let finish =
+                machine.watched(machine.agent(&rig, spec)).await.expect("it was never silent");
+            assert_eq!(
+                (finish.because, finish.exit),
+                (EndedBecause::Failed, Some(failed)),
+                "{spec}"
+            );
             let outcome = rig.outcome().await;
-            assert_eq!((outcome.because, outcome.exit), (EndedBecause::Failed, Some(failed)), "{spec}");
+            assert_eq!(
+                (outcome.because, outcome.exit),
+                (EndedBecause::Failed, Some(failed)),
+                "{spec}"
+            );
         });
     }
 }
@@ -197,7 +234,8 @@ fn a_start_that_never_comes_ends_the_attempt() {
     });
 }
 
-/// What a process in the kernel's hands waits for may not be readable: it is restarted all the same.
+/// What a process in the kernel's hands waits for may not be readable: it is restarted all the
+/// same.
 #[test]
 fn a_stalled_workload_whose_stacks_cannot_be_read_is_restarted() {
     simulate(async |clock| {
@@ -222,18 +260,23 @@ fn a_stalled_workload_whose_stacks_cannot_be_read_is_restarted() {
         let waited = Span::from_duration(restarted - secs(1800));
         assert!(waited < Span::from_secs(3600), "{waited}");
         let attention = rig.attention().await;
-        assert!(attention.iter().any(|text| text.ends_with("it could not be read within 15 s")), "{attention:?}");
+        assert!(
+            attention.iter().any(|text| text.ends_with("it could not be read within 15 s")),
+            "{attention:?}"
+        );
     });
 }
 
-/// A hang at full power looks like work until it is known for one: then what came after the last sign is no useful time.
+/// A hang at full power looks like work until it is known for one: then what came after the last
+/// sign is no useful time.
 #[test]
 fn the_time_of_a_hang_is_not_called_useful() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
         machine.show(|now| now.works = true);
-        let spec = r#"{"watch": {"idle": {"window": null}, "stall": {"window": "5m", "restarts": 0}}}"#;
+        let spec =
+            r#"{"watch": {"idle": {"window": null}, "stall": {"window": "5m", "restarts": 0}}}"#;
         let prints = async {
             for _ in 0..60 {
                 clock.sleep(secs(10)).await;
@@ -248,7 +291,8 @@ fn the_time_of_a_hang_is_not_called_useful() {
         };
         assert_eq!(finish.because, EndedBecause::Stalled);
         let outcome = rig.outcome().await;
-        let (useful, idle) = (outcome.useful.duration().as_secs(), outcome.idle.duration().as_secs());
+        let (useful, idle) =
+            (outcome.useful.duration().as_secs(), outcome.idle.duration().as_secs());
         assert!((590..=610).contains(&useful) && idle >= 300, "useful {useful} s, idle {idle} s");
     });
 }

@@ -10,7 +10,8 @@ use super::world::Played;
 use super::{Rig, secs};
 
 fn gpu(xids: &[u64], lost: bool) -> Reading<Vec<GpuSample>> {
-    let known = |value: f64| if lost { Reading::unknown("GPU is lost") } else { Reading::Known(value) };
+    let known =
+        |value: f64| if lost { Reading::unknown("GPU is lost") } else { Reading::Known(value) };
     Reading::Known(vec![GpuSample {
         index: 0,
         uuid: String::new(),
@@ -52,7 +53,11 @@ fn a_workload_that_hangs_on_a_lost_gpu_is_saved_and_ended_within_ten_minutes() {
             What::Asked { by, signal, .. } => Some((by, signal)),
             _ => None,
         });
-        assert_eq!(asked, Some(("hardware_lost".to_owned(), "SIGUSR1".to_owned())), "it was asked to save first");
+        assert_eq!(
+            asked,
+            Some(("hardware_lost".to_owned(), "SIGUSR1".to_owned())),
+            "it was asked to save first"
+        );
         assert!(rig.attention().await.contains(&"GPU 0: GPU is lost (Xid 79)".to_owned()));
     });
 }
@@ -73,8 +78,8 @@ fn a_restarted_agent_has_not_forgotten_an_xid_that_the_driver_told_once() {
     });
 }
 
-/// Seed 16000692 of 24 h: the driver did not answer when the machine came up, and later showed no GPU. Its work, which was to be done
-/// on one, was called idle.
+/// Seed 16000692 of 24 h: the driver did not answer when the machine came up, and later showed no
+/// GPU. Its work, which was to be done on one, was called idle.
 #[test]
 fn a_machine_that_turns_out_to_have_no_gpu_is_given_up_and_not_called_idle() {
     simulate(async |clock| {
@@ -84,7 +89,9 @@ fn a_machine_that_turns_out_to_have_no_gpu_is_given_up_and_not_called_idle() {
             now.gpus = Reading::unknown("driver and library do not match");
             now.works = false;
         });
-        let agent = machine.agent(&rig, r#"{"machine": {"gpus": "A10G:1"}, "watch": {"idle": {"window": "15m"}}}"#).run();
+        let agent = machine
+            .agent(&rig, r#"{"machine": {"gpus": "A10G:1"}, "watch": {"idle": {"window": "15m"}}}"#)
+            .run();
         tokio::pin!(agent);
         tokio::select! {
             finish = &mut agent => panic!("nobody knows yet: {finish:?}"),
@@ -106,7 +113,11 @@ fn work_on_gpus_whose_use_cannot_be_read_is_not_called_idle() {
             let machine = Played::new(&rig);
             machine.show(|now| {
                 now.gpus = gpu(&[], false).map(|gpus| {
-                    let mute = |gpu| GpuSample { util_percent: Reading::Absent, memory_util_percent: Reading::Absent, ..gpu };
+                    let mute = |gpu| GpuSample {
+                        util_percent: Reading::Absent,
+                        memory_util_percent: Reading::Absent,
+                        ..gpu
+                    };
                     gpus.into_iter().map(mute).collect()
                 });
                 now.works = false;

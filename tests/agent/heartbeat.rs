@@ -64,7 +64,11 @@ fn a_change_is_written_at_once_but_not_more_often_than_each_second() {
         let rig = Rig::new(clock.clone());
         let heartbeat = Heartbeat::start(rig.outbox(), true);
         for number in 0..100 {
-            heartbeat.update(status(AttemptPhase::Running, if number % 2 == 0 { "busy" } else { "idle" }, &*clock));
+            heartbeat.update(status(
+                AttemptPhase::Running,
+                if number % 2 == 0 { "busy" } else { "idle" },
+                &*clock,
+            ));
             clock.sleep(std::time::Duration::from_millis(100)).await;
         }
         let beats = rig.store.writes("status.json").len();
@@ -79,7 +83,11 @@ fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
         let heartbeat = Heartbeat::start(rig.outbox(), true);
         rig.store.fault("status.json", Fault::Down, None);
         for number in 0..1200 {
-            heartbeat.update(status(AttemptPhase::Running, if number % 2 == 0 { "busy" } else { "idle" }, &*clock));
+            heartbeat.update(status(
+                AttemptPhase::Running,
+                if number % 2 == 0 { "busy" } else { "idle" },
+                &*clock,
+            ));
             clock.sleep(secs(1)).await;
         }
         assert_eq!(heartbeat.written_at(), None);
@@ -99,8 +107,9 @@ fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
     });
 }
 
-/// Seed 7007445 of 24 h of the false world: a store was down for longer than a lease. Who swept after that looked twice, a minute
-/// apart, and ended useful work, because its agent was still waiting to try again.
+/// Seed 7007445 of 24 h of the false world: a store was down for longer than a lease. Who swept
+/// after that looked twice, a minute apart, and ended useful work, because its agent was still
+/// waiting to try again.
 #[test]
 fn after_an_outage_longer_than_a_lease_it_beats_before_anybody_looks_twice() {
     for fault in [Fault::Down, Fault::Hang, Fault::Denied] {
@@ -133,7 +142,11 @@ fn numbers_that_a_full_disk_did_not_keep_are_not_used_again() {
         let heartbeat = Heartbeat::start(rig.outbox(), true);
         for number in 0..250 {
             rig.files.full.store(number > 50, std::sync::atomic::Ordering::Relaxed);
-            heartbeat.update(status(AttemptPhase::Running, if number % 2 == 0 { "busy" } else { "idle" }, &*clock));
+            heartbeat.update(status(
+                AttemptPhase::Running,
+                if number % 2 == 0 { "busy" } else { "idle" },
+                &*clock,
+            ));
             clock.sleep(secs(1)).await;
         }
         drop(heartbeat);
@@ -147,7 +160,12 @@ fn numbers_that_a_full_disk_did_not_keep_are_not_used_again() {
             heartbeat.update(status(AttemptPhase::Ended, "busy", &*clock));
             assert!(heartbeat.flush(secs(5)).await);
             let second = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
-            assert!(second.sequence > first.sequence, "{} after {}", second.sequence, first.sequence);
+            assert!(
+                second.sequence > first.sequence,
+                "{} after {}",
+                second.sequence,
+                first.sequence
+            );
             drop(heartbeat);
         }
     });
@@ -178,7 +196,11 @@ fn what_a_controller_acts_on_is_in_the_news_and_nothing_else() {
             }
         };
         tell(AttemptPhase::Running, ["busy", "idle"]).await;
-        assert_eq!(rig.store.writes("0001-phase").len(), 1, "what the verdict is makes nobody read it");
+        assert_eq!(
+            rig.store.writes("0001-phase").len(),
+            1,
+            "what the verdict is makes nobody read it"
+        );
         assert!((5..=6).contains(&rig.store.writes("0001-beat").len()), "one a minute");
         tell(AttemptPhase::Draining, ["busy", "busy"]).await;
         assert_eq!(rig.store.writes("0001-phase").len(), 2);

@@ -15,12 +15,19 @@ const MANIFEST: &str = "jobs/digits-222222/checkpoints/0001/manifest.json";
 
 #[test]
 fn what_has_reported_on_another_machine_is_started_again_after_an_hour_also_where_its_agent_was() {
-    for (silent, crashes, starts) in [(Some(40.0), false, 2), (Some(40.0), true, 2), (Some(2100.0), false, 1), (None, false, 1)] {
+    for (silent, crashes, starts) in
+        [(Some(40.0), false, 2), (Some(40.0), true, 2), (Some(2100.0), false, 1), (None, false, 1)]
+    {
         simulate(async |clock| {
             let (rig, machine) = stage(clock.clone()).await;
-            let mut manifest: Value = serde_json::from_slice(&rig.store.object(MANIFEST).expect("it is there")).expect("JSON");
+            let mut manifest: Value =
+                serde_json::from_slice(&rig.store.object(MANIFEST).expect("it is there"))
+                    .expect("JSON");
             manifest["silent_secs"] = json!(silent);
-            rig.store.put(MANIFEST, manifest.to_string().into_bytes().into()).await.expect("the store takes it");
+            rig.store
+                .put(MANIFEST, manifest.to_string().into_bytes().into())
+                .await
+                .expect("the store takes it");
             if crashes {
                 tokio::select! {
                     finish = machine.agent(&rig, SPEC).run() => panic!("nothing ends it: {finish:?}"),
@@ -37,7 +44,8 @@ fn what_has_reported_on_another_machine_is_started_again_after_an_hour_also_wher
     }
 }
 
-/// Seed 46018305 of 24 h: the last checkpoint is made by an agent that came up in the end of the attempt, and has seen nothing.
+/// Seed 46018305 of 24 h: the last checkpoint is made by an agent that came up in the end of the
+/// attempt, and has seen nothing.
 #[test]
 fn the_checkpoint_of_an_agent_that_came_up_in_the_end_knows_that_the_work_has_reported() {
     simulate(async |clock| {
@@ -46,7 +54,8 @@ fn the_checkpoint_of_an_agent_that_came_up_in_the_end_knows_that_the_work_has_re
         let works = async {
             for step in 1..=60 {
                 clock.sleep(secs(5)).await;
-                let said: String = (1..=step).map(|step| format!("{{\"step\": {step}}}\n")).collect();
+                let said: String =
+                    (1..=step).map(|step| format!("{{\"step\": {step}}}\n")).collect();
                 std::fs::write(rig.path("state/progress.jsonl"), said).expect("it can be written");
             }
             write(&rig, "work/ckpt", "model", "weights");
@@ -61,7 +70,8 @@ fn the_checkpoint_of_an_agent_that_came_up_in_the_end_knows_that_the_work_has_re
         rig.store.mend();
         machine.agent(&rig, SPEC).run().await;
         let last = rig.outcome().await.last_checkpoint.expect("it was sent");
-        let manifest = rig.dir().manifest(last.number).await.expect("the store works").expect("it is there");
+        let manifest =
+            rig.dir().manifest(last.number).await.expect("the store works").expect("it is there");
         assert!(manifest.silent_secs.is_some_and(|secs| secs < 60.0), "{manifest:?}");
     });
 }

@@ -16,7 +16,14 @@ fn phase() -> What {
 }
 
 fn verdict(number: usize) -> What {
-    What::Verdict { reason: Reason::new("2026-01-01T00:00:00Z".parse().unwrap(), "idle", "busy", format!("verdict {number}")) }
+    What::Verdict {
+        reason: Reason::new(
+            "2026-01-01T00:00:00Z".parse().unwrap(),
+            "idle",
+            "busy",
+            format!("verdict {number}"),
+        ),
+    }
 }
 
 #[test]
@@ -30,7 +37,8 @@ fn important_events_go_at_once_and_others_gather_for_two_seconds() {
         for number in 0..5 {
             journal.record(verdict(number));
         }
-        until(&clock, "the verdicts are sent", secs(3), || rig.store.keys("/events/").len() == 2).await;
+        until(&clock, "the verdicts are sent", secs(3), || rig.store.keys("/events/").len() == 2)
+            .await;
         assert!(clock.mono() - before >= secs(2));
         let seqs: Vec<u64> = rig.events().await.iter().map(|event| event.seq).collect();
         assert_eq!(seqs, [1, 2, 3, 4, 5, 6]);
@@ -118,7 +126,10 @@ fn what_does_not_fit_is_counted_and_said_and_the_important_still_fits() {
         assert_eq!(journal.record(phase()), Some(2001));
         rig.store.mend();
         assert!(journal.flush(secs(120)).await);
-        assert_eq!(rig.attention().await, ["100 events were not recorded: the store did not take them in time"]);
+        assert_eq!(
+            rig.attention().await,
+            ["100 events were not recorded: the store did not take them in time"]
+        );
         let events = rig.events().await;
         assert!(events.windows(2).all(|pair| pair[0].seq + 1 == pair[1].seq), "no gaps");
         assert_eq!(events.len(), 2002);

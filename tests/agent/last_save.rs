@@ -10,10 +10,12 @@ use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
 
-const SPEC: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "100s", "signal": "SIGUSR1"}}"#;
+const SPEC: &str =
+    r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "100s", "signal": "SIGUSR1"}}"#;
 
-/// A machine is to be taken in two minutes. The workload begins to write so many seconds after it was asked, and takes so
-/// many over it, the first time; how often it was asked until the machine goes, and how many checkpoints are complete then.
+/// A machine is to be taken in two minutes. The workload begins to write so many seconds after it
+/// was asked, and takes so many over it, the first time; how often it was asked until the machine
+/// goes, and how many checkpoints are complete then.
 async fn interrupted(rig: &Rig, thinks: u64, writes: u64) -> (u64, u32) {
     let machine = Played::new(rig);
     let folder = rig.path("work").join("ckpt");
@@ -29,7 +31,8 @@ async fn interrupted(rig: &Rig, thinks: u64, writes: u64) -> (u64, u32) {
         }
         rig.clock.sleep(secs(thinks)).await;
         for second in 0..writes {
-            std::fs::write(folder.join("model.pt"), vec![7; 1000 + second as usize]).expect("writable");
+            std::fs::write(folder.join("model.pt"), vec![7; 1000 + second as usize])
+                .expect("writable");
             rig.clock.sleep(secs(1)).await;
         }
         rig.clock.sleep(gone.saturating_sub(rig.clock.mono())).await;
@@ -52,9 +55,15 @@ fn whoever_is_saving_is_not_asked_to_save_again() {
     });
 }
 
-/// What a machine is told while its workload writes for forty seconds what it was asked for: how often it was asked within two minutes,
-/// and how many checkpoints are complete by then.
-async fn asked_meanwhile(rig: &Rig, machine: &Played, first: impl AsyncFnOnce(), second: impl AsyncFnOnce(), spec: &str) -> (u64, usize) {
+/// What a machine is told while its workload writes for forty seconds what it was asked for: how
+/// often it was asked within two minutes, and how many checkpoints are complete by then.
+async fn asked_meanwhile(
+    rig: &Rig,
+    machine: &Played,
+    first: impl AsyncFnOnce(),
+    second: impl AsyncFnOnce(),
+    spec: &str,
+) -> (u64, usize) {
     let folder = rig.path("work").join("ckpt");
     std::fs::create_dir_all(&folder).expect("writable");
     let asked = || machine.asked.load(Ordering::Relaxed);
@@ -69,9 +78,16 @@ async fn asked_meanwhile(rig: &Rig, machine: &Played, first: impl AsyncFnOnce(),
             let mut saved = 0;
             while rig.clock.mono() < begun + secs(100) {
                 for second in 0..40 {
-                    std::fs::write(folder.join("model.pt"), vec![7; 1000 * asked() as usize + second]).expect("writable");
+                    std::fs::write(
+                        folder.join("model.pt"),
+                        vec![7; 1000 * asked() as usize + second],
+                    )
+                    .expect("writable");
                     rig.clock.sleep(secs(1)).await;
-                    assert!(second == 39 || asked() == saved + 1, "its handler was entered a second time after {second} s");
+                    assert!(
+                        second == 39 || asked() == saved + 1,
+                        "its handler was entered a second time after {second} s"
+                    );
                 }
                 saved += 1;
                 while asked() == saved && rig.clock.mono() < begun + secs(100) {
@@ -100,10 +116,20 @@ fn a_notice_while_a_save_is_under_way_asks_for_no_other() {
         let machine = Played::new(&rig);
         let says = |kind, left| machine.notice(kind, clock.now() + secs(left));
         let first = async || says(NoticeKind::Rebalance, 0);
-        let found = asked_meanwhile(&rig, &machine, first, async || says(NoticeKind::Interruption, 120), SPEC).await;
+        let found = asked_meanwhile(
+            &rig,
+            &machine,
+            first,
+            async || says(NoticeKind::Interruption, 120),
+            SPEC,
+        )
+        .await;
         assert_eq!(found, (1, 1), "and the last save is still to come");
         let alarms = rig.attention().await;
-        assert!(!alarms.iter().any(|text| text.contains("no complete checkpoint came")), "{alarms:?}");
+        assert!(
+            !alarms.iter().any(|text| text.contains("no complete checkpoint came")),
+            "{alarms:?}"
+        );
     });
 }
 
@@ -114,7 +140,10 @@ fn a_checkpoint_that_is_wished_for_while_another_is_made_is_made_after_it() {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
         let wishes = async || {
-            rig.dir().add_request(Wish::Checkpoint, "somebody", clock.now()).await.expect("the store takes it");
+            rig.dir()
+                .add_request(Wish::Checkpoint, "somebody", clock.now())
+                .await
+                .expect("the store takes it");
         };
         assert_eq!(asked_meanwhile(&rig, &machine, wishes, wishes, SPEC).await, (2, 2));
         assert_eq!(rig.attention().await, [""; 0]);
@@ -136,7 +165,11 @@ fn a_notice_asks_itself_where_nothing_came_of_the_save_that_was_under_way() {
             clock.sleep(secs(10)).await;
             assert_eq!(machine.asked.load(Ordering::Relaxed), 1);
             clock.sleep(secs(20)).await;
-            assert_eq!(machine.asked.load(Ordering::Relaxed), 2, "thirty seconds of grace are over");
+            assert_eq!(
+                machine.asked.load(Ordering::Relaxed),
+                2,
+                "thirty seconds of grace are over"
+            );
         };
         let spec = SPEC.replace("100s", "30s");
         tokio::select! {
@@ -146,8 +179,9 @@ fn a_notice_asks_itself_where_nothing_came_of_the_save_that_was_under_way() {
     });
 }
 
-/// Somebody stops the job while a save that was asked for earlier is being written: what a job can cost at most has room for one
-/// grace, and not for what is left of the first and a second whole one.
+/// Somebody stops the job while a save that was asked for earlier is being written: what a job can
+/// cost at most has room for one grace, and not for what is left of the first and a second whole
+/// one.
 #[test]
 fn a_stop_while_a_save_is_under_way_takes_one_grace_in_all() {
     simulate(async |clock| {
@@ -158,7 +192,11 @@ fn a_stop_while_a_save_is_under_way_takes_one_grace_in_all() {
         let agent = machine.agent(&rig, SPEC).run();
         let world = async {
             rig.clock.sleep(secs(60)).await;
-            let notice = Notice { kind: NoticeKind::Rebalance, at: rig.clock.now(), detail: "rebalance".into() };
+            let notice = Notice {
+                kind: NoticeKind::Rebalance,
+                at: rig.clock.now(),
+                detail: "rebalance".into(),
+            };
             machine.notices.lock().expect("nobody panics with it").push(notice);
             while machine.asked.load(Ordering::Relaxed) == 0 {
                 rig.clock.sleep(secs(1)).await;
@@ -166,7 +204,10 @@ fn a_stop_while_a_save_is_under_way_takes_one_grace_in_all() {
             let mut stopped_at = None;
             for second in 0..90 {
                 if second == 50 {
-                    rig.dir().add_request(Wish::Stop, "somebody", rig.clock.now()).await.expect("the store takes it");
+                    rig.dir()
+                        .add_request(Wish::Stop, "somebody", rig.clock.now())
+                        .await
+                        .expect("the store takes it");
                     stopped_at = Some(rig.clock.mono());
                 }
                 std::fs::write(folder.join("model.pt"), vec![7; 1000 + second]).expect("writable");
@@ -182,12 +223,17 @@ fn a_stop_while_a_save_is_under_way_takes_one_grace_in_all() {
         assert_eq!(finish.because, lamplighter::job::EndedBecause::UserStopped);
         let took = at.saturating_sub(stopped).as_secs();
         assert!((40..125).contains(&took), "one grace is 100 s: {took} s");
-        assert_eq!(rig.dir().checkpoint_numbers().await.expect("the store answers").len(), 1, "what was under way is whole");
+        assert_eq!(
+            rig.dir().checkpoint_numbers().await.expect("the store answers").len(),
+            1,
+            "what was under way is whole"
+        );
     });
 }
 
-/// A reboot or a retirement that the cloud has scheduled, in half an hour: an early save, then work, and the last save ten minutes
-/// before. What is called off is forgotten, and the work goes on.
+/// A reboot or a retirement that the cloud has scheduled, in half an hour: an early save, then
+/// work, and the last save ten minutes before. What is called off is forgotten, and the work goes
+/// on.
 #[test]
 fn a_scheduled_event_is_saved_for_twice_and_the_second_time_ten_minutes_before() {
     simulate(async |clock| {
@@ -196,15 +242,22 @@ fn a_scheduled_event_is_saved_for_twice_and_the_second_time_ten_minutes_before()
         let folder = rig.path("work").join("ckpt");
         std::fs::create_dir_all(&folder).expect("writable");
         let asked = || machine.asked.load(Ordering::Relaxed);
-        let event = |minutes: u64| Notice { kind: NoticeKind::Maintenance, at: clock.now() + secs(60 * minutes), detail: "instance-reboot".into() };
-        let says = |notices: Vec<Notice>| *machine.notices.lock().expect("nobody panics with it") = notices;
+        let event = |minutes: u64| Notice {
+            kind: NoticeKind::Maintenance,
+            at: clock.now() + secs(60 * minutes),
+            detail: "instance-reboot".into(),
+        };
+        let says = |notices: Vec<Notice>| {
+            *machine.notices.lock().expect("nobody panics with it") = notices
+        };
         // Writes a checkpoint each time it is asked; gives when that was.
         let saves = async {
             let mut saved = Vec::new();
             loop {
                 if asked() > saved.len() as u64 {
                     saved.push(clock.mono());
-                    std::fs::write(folder.join("model.pt"), vec![7; 1000 + saved.len()]).expect("writable");
+                    std::fs::write(folder.join("model.pt"), vec![7; 1000 + saved.len()])
+                        .expect("writable");
                 }
                 if machine.has_ended() {
                     break saved;
@@ -233,11 +286,16 @@ fn a_scheduled_event_is_saved_for_twice_and_the_second_time_ten_minutes_before()
             finish = machine.agent(&rig, SPEC).run() => panic!("it ends with the power: {finish:?}"),
             found = world => found,
         };
-        let left: Vec<u64> = saved.iter().map(|saved| at.saturating_sub(*saved).as_secs()).collect();
+        let left: Vec<u64> =
+            saved.iter().map(|saved| at.saturating_sub(*saved).as_secs()).collect();
         assert_eq!(saved.len(), 3, "{left:?} s before the event");
         assert!((1790..=1800).contains(&left[1]), "at once: {left:?}");
         // Seen a second after the asking.
         assert!((595..=605).contains(&left[2]), "and ten minutes before: {left:?}");
-        assert_eq!(rig.dir().checkpoint_numbers().await.expect("the store answers").len(), 3, "all of them whole");
+        assert_eq!(
+            rig.dir().checkpoint_numbers().await.expect("the store answers").len(),
+            3,
+            "all of them whole"
+        );
     });
 }

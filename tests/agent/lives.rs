@@ -1,5 +1,6 @@
-//! Whole attempts of the shipped agent, from boot to the power switch, with agents that die on the way: behind each port one
-//! dies at its n-th call, before or after its effect, and a new one boots a second later. The workload lives on meanwhile.
+//! Whole attempts of the shipped agent, from boot to the power switch, with agents that die on the
+//! way: behind each port one dies at its n-th call, before or after its effect, and a new one boots
+//! a second later. The workload lives on meanwhile.
 
 use std::sync::Arc;
 
@@ -7,7 +8,9 @@ use jiff::Timestamp;
 use lamplighter::agent::shutdown::deadman::SwitchFiles;
 use lamplighter::agent::startup::boot::{BootPorts, boot};
 use lamplighter::agent::{Agent, Folders, World};
-use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish};
+use lamplighter::job::{
+    AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish,
+};
 use lamplighter::jobdir::What;
 use lamplighter::market::Market;
 use lamplighter::ports::{Clock, Files, Metadata, Power, Store, Workloads};
@@ -50,7 +53,12 @@ impl Stage {
     }
 
     /// With limits, as the job file says them, and a hard end of the machine.
-    pub async fn limited(clock: Arc<VirtualClock>, steps: u64, limits: Value, kill_at: Option<Timestamp>) -> Stage {
+    pub async fn limited(
+        clock: Arc<VirtualClock>,
+        steps: u64,
+        limits: Value,
+        kill_at: Option<Timestamp>,
+    ) -> Stage {
         let rig = Rig::new(clock.clone());
         let resolved: ResolvedSpec = serde_json::from_value(json!({
             "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {},
@@ -62,13 +70,17 @@ impl Stage {
         }))
         .expect("a spec");
         let plan: Plan = serde_json::from_slice(
-            &std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/plan.json")).expect("a record of ours"),
+            &std::fs::read(
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/plan.json"),
+            )
+            .expect("a record of ours"),
         )
         .expect("a plan");
         let plan = Plan { job: resolved.job.clone(), attempt: AttemptNo::FIRST, kill_at, ..plan };
         let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
         let _ = rig.dir().create_plan(&plan).await.expect("the store works");
-        let switch_files = kill_at.map(|_| SwitchFiles { deadline: rig.path("deadline"), alive: rig.path("alive") });
+        let switch_files = kill_at
+            .map(|_| SwitchFiles { deadline: rig.path("deadline"), alive: rig.path("alive") });
         Stage { machine: Machine::new(clock, steps), rig, switch_files }
     }
 
@@ -90,8 +102,20 @@ impl Stage {
         let power: Arc<dyn Power> = Through::<dyn Power>::new(life, machine());
         let workloads: Arc<dyn Workloads> = Through::<dyn Workloads>::new(life, machine());
         let calm = Played::new(&self.rig);
-        let ports = BootPorts { clock, files, store, metadata, power, service: Arc::new(calm.clone()), nonce: "n".into() };
-        let folders = Folders { work: self.rig.path("work"), state: self.rig.path("state"), cache: self.rig.path("cache") };
+        let ports = BootPorts {
+            clock,
+            files,
+            store,
+            metadata,
+            power,
+            service: Arc::new(calm.clone()),
+            nonce: "n".into(),
+        };
+        let folders = Folders {
+            work: self.rig.path("work"),
+            state: self.rig.path("state"),
+            cache: self.rig.path("cache"),
+        };
         let Ok((attempt, outbox, memory)) = boot(&ports, folders).await else { return };
         let world = World {
             sensors: Box::new(SensesThrough(Arc::clone(life), Box::new(calm.clone()))),
@@ -115,7 +139,9 @@ impl Stage {
     async fn live_on(&self, deaths: &[u64], after: bool) -> bool {
         let mut died = false;
         for calls in deaths {
-            if !self.machine.is_dark() && self.live(Process::mortal(None, Some((*calls + 1, after)))).await {
+            if !self.machine.is_dark()
+                && self.live(Process::mortal(None, Some((*calls + 1, after)))).await
+            {
                 died = true;
                 // The service manager waits a second.
                 self.rig.clock.sleep(secs(1)).await;
@@ -131,10 +157,20 @@ impl Stage {
     async fn story(&self, what: &str) -> Story {
         assert!(self.machine.is_dark(), "{what}: the machine is out");
         assert_eq!(self.machine.complaints(), Vec::<String>::new(), "{what}");
-        assert_eq!((self.machine.setups(), self.machine.trainings()), (1, 1), "{what}: each was started once");
+        assert_eq!(
+            (self.machine.setups(), self.machine.trainings()),
+            (1, 1),
+            "{what}: each was started once"
+        );
         self.check_events(what).await;
         let manifests = self.check_checkpoints(what).await;
-        let outcome: Outcome = self.rig.dir().outcome(AttemptNo::FIRST).await.unwrap().unwrap_or_else(|| panic!("{what}: no outcome"));
+        let outcome: Outcome = self
+            .rig
+            .dir()
+            .outcome(AttemptNo::FIRST)
+            .await
+            .unwrap()
+            .unwrap_or_else(|| panic!("{what}: no outcome"));
         let last = manifests.last().map(Manifest::summary);
         assert_eq!(outcome.last_checkpoint, last, "{what}");
         Story {
@@ -152,12 +188,22 @@ impl Stage {
         let events = self.rig.events().await;
         let numbers: Vec<u64> = events.iter().map(|event| event.seq).collect();
         assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "{what}");
-        let ended: Vec<u32> =
-            events.iter().filter_map(|event| if let What::WorkloadEnded { start, .. } = event.what { Some(start) } else { None }).collect();
+        let ended: Vec<u32> = events
+            .iter()
+            .filter_map(|event| {
+                if let What::WorkloadEnded { start, .. } = event.what { Some(start) } else { None }
+            })
+            .collect();
         assert!(!ended.is_empty() && ended.is_sorted(), "{what}: {ended:?}");
         let kept: Vec<u32> = events
             .iter()
-            .filter_map(|event| if let What::Checkpoint { checkpoint, .. } = &event.what { Some(checkpoint.number.number()) } else { None })
+            .filter_map(|event| {
+                if let What::Checkpoint { checkpoint, .. } = &event.what {
+                    Some(checkpoint.number.number())
+                } else {
+                    None
+                }
+            })
             .collect();
         assert!(kept.is_sorted(), "{what}: {kept:?}");
     }
@@ -169,9 +215,22 @@ impl Stage {
             manifests.extend(self.rig.dir().manifest(number).await.unwrap());
         }
         let step = |manifest: &Manifest| {
-            let file = manifest.files.iter().find(|file| file.path == "model").unwrap_or_else(|| panic!("{what}: {manifest:?}"));
-            let body = self.rig.store.object(&format!("jobs/digits-222222/{}", file.key)).unwrap_or_else(|| panic!("{what}: {file:?}"));
-            String::from_utf8(body.to_vec()).unwrap().strip_prefix("step ").unwrap().parse::<u64>().unwrap()
+            let file = manifest
+                .files
+                .iter()
+                .find(|file| file.path == "model")
+                .unwrap_or_else(|| panic!("{what}: {manifest:?}"));
+            let body = self
+                .rig
+                .store
+                .object(&format!("jobs/digits-222222/{}", file.key))
+                .unwrap_or_else(|| panic!("{what}: {file:?}"));
+            String::from_utf8(body.to_vec())
+                .unwrap()
+                .strip_prefix("step ")
+                .unwrap()
+                .parse::<u64>()
+                .unwrap()
         };
         let steps: Vec<u64> = manifests.iter().map(step).collect();
         assert!(!steps.is_empty() && steps.is_sorted(), "{what}: {steps:?}");
@@ -179,11 +238,19 @@ impl Stage {
     }
 
     fn log(&self) -> String {
-        let frames = self.rig.store.keys("/log/").into_iter().map(|key| self.rig.store.object(&key).unwrap());
+        let frames = self
+            .rig
+            .store
+            .keys("/log/")
+            .into_iter()
+            .map(|key| self.rig.store.object(&key).unwrap());
         let log: Vec<u8> = frames.flat_map(|frame| zstd::decode_all(&frame[..]).unwrap()).collect();
         let text = String::from_utf8(log).unwrap();
         // Without the lines of our own between the starts.
-        text.lines().filter(|line| !line.is_empty() && !line.starts_with("[lamp: start ")).map(|line| format!("{line}\n")).collect()
+        text.lines()
+            .filter(|line| !line.is_empty() && !line.starts_with("[lamp: start "))
+            .map(|line| format!("{line}\n"))
+            .collect()
     }
 }
 
@@ -198,7 +265,9 @@ fn death_at_every_call_changes_nothing() {
         (undisturbed.because, undisturbed.step, undisturbed.last_checkpoint_step),
         (EndedBecause::Succeeded, Some(STEPS as f64), Some(STEPS as f64))
     );
-    let deaths = die_everywhere(false, async |stage, what| assert_eq!(stage.story(what).await, undisturbed, "{what}"));
+    let deaths = die_everywhere(false, async |stage, what| {
+        assert_eq!(stage.story(what).await, undisturbed, "{what}")
+    });
     assert!(deaths > 200, "{deaths}");
 }
 
@@ -207,17 +276,22 @@ fn death_at_every_call_of_an_attempt_that_is_stopped_saves_and_ends_it() {
     let deaths = die_everywhere(true, async |stage, what| {
         let story = stage.story(what).await;
         assert_eq!((story.because, story.losses), (EndedBecause::UserStopped, vec![]), "{what}");
-        assert_eq!(story.exit, Some(ExitStatus { code: Some(143), ..ExitStatus::default() }), "{what}");
-        // It goes on from the save to the end; what it did before the save is kept. All that happens here is of one tick of the file
-        // system, and what has the time of the line after its mark is given two seconds.
+        assert_eq!(
+            story.exit,
+            Some(ExitStatus { code: Some(143), ..ExitStatus::default() }),
+            "{what}"
+        );
+        // It goes on from the save to the end; what it did before the save is kept. All that
+        // happens here is of one tick of the file system, and what has the time of the line after
+        // its mark is given two seconds.
         let lost = story.step.zip(story.last_checkpoint_step).map(|(step, saved)| step - saved);
         assert!(lost.is_some_and(|lost| lost <= 3.0), "{what}: {lost:?}");
     });
     assert!(deaths > 200, "{deaths}");
 }
 
-/// Plays an attempt for each call at which an agent can die, before and after the effect of that call; the one that comes
-/// after it dies too, somewhere. Gives the number of calls.
+/// Plays an attempt for each call at which an agent can die, before and after the effect of that
+/// call; the one that comes after it dies too, somewhere. Gives the number of calls.
 fn die_everywhere(stopped: bool, check: impl AsyncFn(&Stage, &str)) -> u64 {
     let mut deaths = 0;
     for after in [false, true] {
@@ -228,11 +302,20 @@ fn die_everywhere(stopped: bool, check: impl AsyncFn(&Stage, &str)) -> u64 {
                 let stop = async {
                     if stopped {
                         clock.sleep(secs(STOP_AFTER)).await;
-                        stage.rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.unwrap();
+                        stage
+                            .rig
+                            .dir()
+                            .add_request(Wish::Stop, "somebody", clock.now())
+                            .await
+                            .unwrap();
                     }
                 };
                 let (died, ()) = tokio::join!(stage.live_on(&lives, after), stop);
-                check(&stage, &format!("died after {lives:?} calls, after the effect of the last: {after}")).await;
+                check(
+                    &stage,
+                    &format!("died after {lives:?} calls, after the effect of the last: {after}"),
+                )
+                .await;
                 died
             });
             if !died {
@@ -255,10 +338,15 @@ fn as_long_as_nobody_can_tell_whether_the_workload_runs_no_second_one_is_started
         assert_eq!(stage.machine.trainings(), 1);
         stage.machine.fail_attach(3);
         stage.live_on(&[], false).await;
-        assert_eq!(stage.story("a disk that did not answer").await.because, EndedBecause::Succeeded);
+        assert_eq!(
+            stage.story("a disk that did not answer").await.because,
+            EndedBecause::Succeeded
+        );
         let told = stage.rig.attention().await;
         assert!(
-            told.iter().any(|line| line.starts_with("nobody can tell whether start 1 of the workload still runs, so none is started: ")),
+            told.iter().any(|line| line.starts_with(
+                "nobody can tell whether start 1 of the workload still runs, so none is started: "
+            )),
             "{told:?}"
         );
     });
@@ -301,7 +389,11 @@ fn a_controller_that_wants_another_market_gets_a_checkpoint_and_a_dark_machine()
         assert!(!died && stage.machine.is_dark());
         let outcome = stage.rig.dir().outcome(AttemptNo::FIRST).await.unwrap().unwrap();
         assert_eq!(outcome.because, EndedBecause::Moved);
-        assert!(outcome.reasons.last().unwrap().text.contains("moves the job to spot"), "{:?}", outcome.reasons);
+        assert!(
+            outcome.reasons.last().unwrap().text.contains("moves the job to spot"),
+            "{:?}",
+            outcome.reasons
+        );
         let last = outcome.last_checkpoint.expect("it saved");
         // It trains on until it is told to end: a step at most.
         let (saved, done) = (last.step.unwrap(), outcome.progress.unwrap().step.unwrap());

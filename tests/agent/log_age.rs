@@ -1,4 +1,5 @@
-//! How old a line is when `lamp logs -f` shows it: a whole agent that ships its log to a bucket, and whoever follows it there.
+//! How old a line is when `lamp logs -f` shows it: a whole agent that ships its log to a bucket,
+//! and whoever follows it there.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -32,7 +33,8 @@ const BUSY: Duration = Duration::from_secs(11 * 60);
 /// What `lamp logs -f` promises.
 const AGE_MAX: Duration = Duration::from_secs(5);
 
-/// A bucket that takes its time, and notes what was read of the log: whoever follows prints it in the same breath.
+/// A bucket that takes its time, and notes what was read of the log: whoever follows prints it in
+/// the same breath.
 struct Bucket {
     store: Arc<FaultyStore>,
     clock: Arc<VirtualClock>,
@@ -102,8 +104,17 @@ async fn under_way(rig: &Rig) {
     };
     let (dir, no) = (rig.dir(), AttemptNo::FIRST);
     rig.store.put(&layout::spec(dir.job()), record("spec.json").into()).await.expect("written");
-    rig.store.put(&layout::plan(dir.job(), no), record("plan.json").replace("\"attempt\": 2", "\"attempt\": 1").into()).await.expect("written");
-    rig.store.put(&layout::lease(dir.job(), no), record("lease.json").into()).await.expect("written");
+    rig.store
+        .put(
+            &layout::plan(dir.job(), no),
+            record("plan.json").replace("\"attempt\": 2", "\"attempt\": 1").into(),
+        )
+        .await
+        .expect("written");
+    rig.store
+        .put(&layout::lease(dir.job(), no), record("lease.json").into())
+        .await
+        .expect("written");
 }
 
 /// What the workload has printed: when each byte of it.
@@ -114,13 +125,20 @@ struct Printed(Vec<Duration>);
 const LINE: usize = 120;
 
 impl Printed {
-    /// One byte more, as the holder writes it: to whoever ships and shows it a line is nothing else.
+    /// One byte more, as the holder writes it: to whoever ships and shows it a line is nothing
+    /// else.
     fn print(&mut self, rig: &Rig, played: &Played) {
         let log = rig.path("state/starts/0001/log");
         std::fs::create_dir_all(&log).expect("a folder");
-        let mut segment = OpenOptions::new().append(true).create(true).open(log.join("00000001.log")).expect("the folder is there");
+        let mut segment = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(log.join("00000001.log"))
+            .expect("the folder is there");
         self.0.push(rig.clock.mono());
-        segment.write_all(if self.0.len().is_multiple_of(LINE) { b"\n" } else { b"." }).expect("the folder is there");
+        segment
+            .write_all(if self.0.len().is_multiple_of(LINE) { b"\n" } else { b"." })
+            .expect("the folder is there");
         played.printed.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -131,13 +149,18 @@ fn ages(printed: &Printed, shown: &[(Duration, usize)]) -> Vec<Duration> {
     each.zip(&printed.0).map(|(at, printed)| at - *printed).collect()
 }
 
-/// A job whose log is followed from so much later on, in ages: while output goes on, and after a silence. Beside a workload that has long
-/// been busy the agent looks less often, so half of it is then.
+/// A job whose log is followed from so much later on, in ages: while output goes on, and after a
+/// silence. Beside a workload that has long been busy the agent looks less often, so half of it is
+/// then.
 fn lives(late: Duration) -> [Vec<Duration>; 2] {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         under_way(&rig).await;
-        let bucket = Arc::new(Bucket { store: rig.store.clone(), clock: clock.clone(), read: Mutex::default() });
+        let bucket = Arc::new(Bucket {
+            store: rig.store.clone(),
+            clock: clock.clone(),
+            read: Mutex::default(),
+        });
         let played = Played::new(&rig);
         let dir = JobDir::new(bucket.clone(), rig.dir().job().clone());
         let context = looking::context(bucket.url(), clock.clone());
@@ -173,7 +196,13 @@ fn lives(late: Duration) -> [Vec<Duration>; 2] {
         }
         let ages = ages(&printed, &bucket.read.lock().expect("nobody panics with it"));
         assert_eq!(ages.len(), is_silent.len(), "each byte is shown, and once");
-        let of = |silent: bool| ages.iter().zip(&is_silent).filter(|(_, is)| **is == silent).map(|(age, _)| *age).collect();
+        let of = |silent: bool| {
+            ages.iter()
+                .zip(&is_silent)
+                .filter(|(_, is)| **is == silent)
+                .map(|(age, _)| *age)
+                .collect()
+        };
         [of(false), of(true)]
     })
 }
@@ -187,7 +216,10 @@ fn logs_f_shows_a_line_within_five_seconds_while_output_goes_on_and_after_a_sile
     }
     for (what, ages) in ["output that goes on", "output after a silence"].into_iter().zip(all) {
         let oldest = ages.iter().max().expect("there are some");
-        println!("\n{what}: {oldest:?} old at most, {:?} on the mean", ages.iter().sum::<Duration>() / ages.len() as u32);
+        println!(
+            "\n{what}: {oldest:?} old at most, {:?} on the mean",
+            ages.iter().sum::<Duration>() / ages.len() as u32
+        );
         assert!(*oldest <= AGE_MAX, "{what}: {oldest:?} old");
     }
 }

@@ -40,7 +40,13 @@ impl<'a> Printer<'a> {
             }
             let part = &bytes[..bytes.len().min(SEGMENT - at.1)];
             let path = self.dir().join("log").join(format!("{:08}.log", at.0));
-            std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap().write_all(part).unwrap();
+            std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(path)
+                .unwrap()
+                .write_all(part)
+                .unwrap();
             at.1 += part.len();
             bytes = &bytes[part.len()..];
         }
@@ -56,7 +62,12 @@ fn start(rig: &Rig, board: &Board, settings: LogSettings) -> LogShip {
 }
 
 fn plain() -> LogSettings {
-    LogSettings { bytes_max: BYTES_MAX_DEFAULT, pattern: None, done_line: None, pace: LogPace::Followed }
+    LogSettings {
+        bytes_max: BYTES_MAX_DEFAULT,
+        pattern: None,
+        done_line: None,
+        pace: LogPace::Followed,
+    }
 }
 
 /// The log as a reader puts it together.
@@ -119,7 +130,11 @@ fn a_store_that_is_down_loses_nothing_and_does_not_hide_progress() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let (board, printer) = (Board::default(), Printer::new(&rig, 1));
-        let settings = LogSettings { pattern: Some(r"step (\d+)".into()), done_line: Some("finished".into()), ..plain() };
+        let settings = LogSettings {
+            pattern: Some(r"step (\d+)".into()),
+            done_line: Some("finished".into()),
+            ..plain()
+        };
         let ship = start(&rig, &board, settings);
         ship.follow(1, &printer.dir());
         rig.store.fault("/log/", Fault::Hang, 1);
@@ -139,10 +154,15 @@ fn a_store_that_is_down_loses_nothing_and_does_not_hide_progress() {
         rig.store.mend();
         ship.ended(1);
         assert!(ship.finish(secs(30)).await.is_empty());
-        let expected: String = (0..1200).map(|step| format!("step {step} loss 0.1\n")).collect::<String>() + "finished\n";
+        let expected: String =
+            (0..1200).map(|step| format!("step {step} loss 0.1\n")).collect::<String>()
+                + "finished\n";
         assert_eq!(String::from_utf8(shipped(&rig)).unwrap(), expected);
         let first = rig.store.writes("/log/00000001.zst");
-        assert!(first.len() >= 3 && first.iter().all(|(_, body)| *body == first[0].1), "the same bytes under the same key");
+        assert!(
+            first.len() >= 3 && first.iter().all(|(_, body)| *body == first[0].1),
+            "the same bytes under the same key"
+        );
     });
 }
 
@@ -194,7 +214,12 @@ fn beyond_the_bound_the_head_and_the_end_are_kept_and_the_gap_is_told() {
         let (head, tail) = (8 << 20, 4 << 20);
         let left_out = all.len() - head - tail;
         let line = format!("\n[lamp: {left_out} bytes of output were left out here]\n");
-        assert_eq!(losses, [format!("{left_out} bytes in the middle of the log were left out: it is longer than its bound")]);
+        assert_eq!(
+            losses,
+            [format!(
+                "{left_out} bytes in the middle of the log were left out: it is longer than its bound"
+            )]
+        );
         assert!(log[..head] == all[..head]);
         assert_eq!(&log[head..head + line.len()], line.as_bytes());
         assert!(log[head + line.len()..] == all[all.len() - tail..]);
@@ -216,7 +241,10 @@ fn several_starts_are_one_log_with_a_line_between() {
         }
         assert!(ship.finish(secs(10)).await.is_empty());
         let log = String::from_utf8(shipped(&rig)).unwrap();
-        assert_eq!(log, "output 1\n\n[lamp: start 2 of the workload]\noutput 2\n\n[lamp: start 3 of the workload]\noutput 3\n");
+        assert_eq!(
+            log,
+            "output 1\n\n[lamp: start 2 of the workload]\noutput 2\n\n[lamp: start 3 of the workload]\noutput 3\n"
+        );
     });
 }
 
@@ -229,11 +257,15 @@ fn a_flood_is_shipped_at_a_bounded_rate() {
         for _ in 0..30 {
             printer.print(&text);
         }
-        let ship = start(&rig, &board, LogSettings { pattern: Some(r"^step (\d+)".into()), ..plain() });
+        let ship =
+            start(&rig, &board, LogSettings { pattern: Some(r"^step (\d+)".into()), ..plain() });
         ship.follow(1, &printer.dir());
         let begun = clock.mono();
         let bytes = text.len() as u64 * 30;
-        until(&clock, "the flood is shipped", secs(30), || board.marks().log_bytes == bytes && printer.segments() == 1).await;
+        until(&clock, "the flood is shipped", secs(30), || {
+            board.marks().log_bytes == bytes && printer.segments() == 1
+        })
+        .await;
         let rate = bytes as f64 / (clock.mono() - begun).as_secs_f64() / 1e6;
         assert!(rate < 40.0, "{rate} MB/s");
     });
@@ -252,7 +284,12 @@ fn a_finish_ends_at_its_deadline_and_says_what_is_missing() {
         let begun = clock.mono();
         let losses = ship.finish(secs(5)).await;
         assert_eq!(clock.mono() - begun, secs(5));
-        assert_eq!(losses, ["the end of the log was not kept, about 5242880 bytes: the store did not take it in time"]);
+        assert_eq!(
+            losses,
+            [
+                "the end of the log was not kept, about 5242880 bytes: the store did not take it in time"
+            ]
+        );
         // Nothing was printed at all: nothing to wait for.
         let empty = start(&Rig::new(clock.clone()), &Board::default(), plain());
         assert!(empty.finish(secs(5)).await.is_empty());
@@ -261,5 +298,9 @@ fn a_finish_ends_at_its_deadline_and_says_what_is_missing() {
 
 fn append(path: &std::path::Path, bytes: &[u8]) {
     use std::io::Write as _;
-    std::fs::OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(bytes)).expect("the state is there");
+    std::fs::OpenOptions::new()
+        .append(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(bytes))
+        .expect("the state is there");
 }

@@ -10,7 +10,8 @@ use lamplighter::instance::{Notice, Tags};
 use lamplighter::job::{AttemptNo, ExitStatus};
 use lamplighter::market::Span;
 use lamplighter::ports::{
-    Clock, Ended, Identity, Launch, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Signal, Workload, WorkloadError, Workloads,
+    Clock, Ended, Identity, Launch, Metadata, MetadataError, Power, PowerError, PowerOff, Scope,
+    Signal, Workload, WorkloadError, Workloads,
 };
 use tokio::sync::{Notify, watch};
 
@@ -84,7 +85,11 @@ impl Machine {
 
     fn find(&self, dir: &Path) -> Option<Arc<Run>> {
         let state = self.state.lock().unwrap();
-        state.starts.iter().find(|(there, _)| there == dir && !state.vanished).map(|(_, run)| Arc::clone(run))
+        state
+            .starts
+            .iter()
+            .find(|(there, _)| there == dir && !state.vanished)
+            .map(|(_, run)| Arc::clone(run))
     }
 }
 
@@ -99,7 +104,10 @@ impl Run {
 
     fn end(&self, code: i32) {
         let exit = ExitStatus { code: Some(code), ..ExitStatus::default() };
-        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0, ..Default::default() }).is_none());
+        self.ended.send_if_modified(|ended| {
+            ended.is_none()
+                && ended.replace(Ended { exit, orphans: 0, ..Default::default() }).is_none()
+        });
     }
 
     async fn live(&self, clock: &VirtualClock, steps: u64) {
@@ -108,7 +116,8 @@ impl Run {
             clock.sleep(secs(2)).await;
             return self.end(0);
         }
-        let resume: u64 = self.launch.env.get("LAMP_RESUME_STEP").map_or(0, |step| step.parse().expect("a step"));
+        let resume: u64 =
+            self.launch.env.get("LAMP_RESUME_STEP").map_or(0, |step| step.parse().expect("a step"));
         for step in resume + 1..=steps {
             let next = clock.mono() + secs(1);
             loop {
@@ -151,7 +160,11 @@ impl Run {
 
 fn append(path: &Path, line: &str) {
     use std::io::Write as _;
-    let mut file = std::fs::File::options().create(true).append(true).open(path).expect("a file of the workload");
+    let mut file = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(path)
+        .expect("a file of the workload");
     writeln!(file, "{line}").expect("room");
 }
 
@@ -162,7 +175,13 @@ pub struct Ports(pub Arc<Machine>);
 impl Workloads for Ports {
     async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
         let (ended, _) = watch::channel(None);
-        let run = Arc::new(Run { launch: launch.clone(), ended, told: Notify::new(), asked: Notify::new(), printed: AtomicU64::new(0) });
+        let run = Arc::new(Run {
+            launch: launch.clone(),
+            ended,
+            told: Notify::new(),
+            asked: Notify::new(),
+            printed: AtomicU64::new(0),
+        });
         {
             let mut state = self.0.state.lock().unwrap();
             if state.starts.iter().any(|(_, run)| !run.is_over()) {
@@ -183,7 +202,10 @@ impl Workloads for Ports {
             let mut state = self.0.state.lock().unwrap();
             if state.attach_faults > 0 {
                 state.attach_faults -= 1;
-                return Err(WorkloadError::Failed { act: "find", cause: std::io::Error::other("the disk does not answer") });
+                return Err(WorkloadError::Failed {
+                    act: "find",
+                    cause: std::io::Error::other("the disk does not answer"),
+                });
             }
         }
         Ok(self.0.find(dir).map(|run| Box::new(Handle(run)) as Box<dyn Workload>))
@@ -230,8 +252,14 @@ impl Workload for Handle {
 impl Metadata for Ports {
     async fn identity(&self) -> Result<Identity, MetadataError> {
         let job = "digits-222222".parse().expect("a job id");
-        let tags =
-            Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: lamplighter::job::BOOT, kill_at: None };
+        let tags = Tags {
+            owner: "me".into(),
+            job,
+            attempt: AttemptNo::FIRST,
+            lease: Span::from_secs(1800),
+            boot: lamplighter::job::BOOT,
+            kill_at: None,
+        };
         Ok(Identity { instance: "i-1".into(), tags: tags.to_map(), launched: self.0.launched })
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
@@ -243,8 +271,15 @@ impl Metadata for Ports {
 impl Power for Ports {
     async fn off(&self, how: PowerOff, _: &str) -> Result<(), PowerError> {
         let mut state = self.0.state.lock().unwrap();
-        let running: Vec<String> = state.starts.iter().filter(|(_, run)| !run.is_over()).map(|(_, run)| run.launch.name.clone()).collect();
-        state.complaints.extend(running.into_iter().map(|name| format!("the power went off under {name}")));
+        let running: Vec<String> = state
+            .starts
+            .iter()
+            .filter(|(_, run)| !run.is_over())
+            .map(|(_, run)| run.launch.name.clone())
+            .collect();
+        state
+            .complaints
+            .extend(running.into_iter().map(|name| format!("the power went off under {name}")));
         state.dark.push(how);
         Ok(())
     }

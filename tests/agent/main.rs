@@ -1,6 +1,10 @@
-//! What the agent sends away and what warns it, with real files, a store that fails, and virtual time.
+//! What the agent sends away and what warns it, with real files, a store that fails, and virtual
+//! time.
 
-#![expect(clippy::disallowed_methods, reason = "tests play the workload: they write the files that the agent reads")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests play the workload: they write the files that the agent reads"
+)]
 
 mod alone;
 mod at_work;
@@ -80,7 +84,13 @@ impl Rig {
     /// Of another attempt, on another machine: with a state folder of its own.
     fn outbox_of(&self, attempt: AttemptNo) -> Outbox {
         let state = self.folder.path().join(format!("state-{attempt}"));
-        Outbox { dir: self.dir(), attempt, clock: self.clock.clone(), files: self.files.clone(), state }
+        Outbox {
+            dir: self.dir(),
+            attempt,
+            clock: self.clock.clone(),
+            files: self.files.clone(),
+            state,
+        }
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {

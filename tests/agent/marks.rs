@@ -11,13 +11,24 @@ use super::support::virtual_clock::simulate;
 use super::{Rig, secs};
 
 fn append(rig: &Rig, text: impl AsRef<[u8]>) {
-    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(rig.path("progress.jsonl")).unwrap();
+    let mut file = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(rig.path("progress.jsonl"))
+        .unwrap();
     file.write_all(text.as_ref()).unwrap();
 }
 
 fn tail(rig: &Rig, board: &Board, journal: &Journal) -> ProgressTail {
     let (path, done) = (rig.path("progress.jsonl"), rig.path("done"));
-    ProgressTail::new(rig.files.clone(), rig.clock.clone(), board.clone(), journal.clone(), path, Some(done))
+    ProgressTail::new(
+        rig.files.clone(),
+        rig.clock.clone(),
+        board.clone(),
+        journal.clone(),
+        path,
+        Some(done),
+    )
 }
 
 #[test]
@@ -33,7 +44,10 @@ fn steps_give_a_pace_and_the_median_outvotes_a_pause() {
             clock.sleep(secs(if step == 10 { 600 } else { 3 })).await;
         }
         let progress = board.progress();
-        assert_eq!((progress.step, progress.total, progress.secs_per_step), (Some(20.0), Some(100.0), Some(3.0)));
+        assert_eq!(
+            (progress.step, progress.total, progress.secs_per_step),
+            (Some(20.0), Some(100.0), Some(3.0))
+        );
         assert_eq!(board.marks().progress, 20);
     });
 }
@@ -47,7 +61,11 @@ fn broken_lines_are_signs_of_life_and_said_once() {
         tail.poll();
         append(&rig, b"step 3\n\n{\"step\": \"x\"}\n\xff\xfe\n{\"step\": 4");
         tail.poll();
-        assert_eq!((board.marks().progress, board.progress().step), (3, None), "half a line waits for its end");
+        assert_eq!(
+            (board.marks().progress, board.progress().step),
+            (3, None),
+            "half a line waits for its end"
+        );
         append(&rig, "}\n");
         append(&rig, vec![b'x'; 10 << 20]);
         for _ in 0..12 {
@@ -60,7 +78,10 @@ fn broken_lines_are_signs_of_life_and_said_once() {
         assert!(journal.flush(secs(5)).await);
         let said = rig.attention().await;
         assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].contains("`step 3`") && said[1].contains("cannot be taken: `step: \"x\"`"), "{said:?}");
+        assert!(
+            said[0].contains("`step 3`") && said[1].contains("cannot be taken: `step: \"x\"`"),
+            "{said:?}"
+        );
     });
 }
 

@@ -35,7 +35,8 @@ impl Meter for TestMeter {
     }
 }
 
-/// Five minutes of an agent; what its meter heard, and the number of heartbeats in the store by then.
+/// Five minutes of an agent; what its meter heard, and the number of heartbeats in the store by
+/// then.
 fn five_minutes(mood: Mood, spec: &str) -> (Vec<(Duration, String, Vec<Datum>)>, u64) {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
@@ -59,12 +60,19 @@ fn one_batch_a_minute_with_a_heartbeat_and_what_is_known() {
     assert!(secs[0] <= 1 && secs.windows(2).all(|pair| pair[1] - pair[0] == 60), "{secs:?}");
     assert!(heard.iter().all(|(_, instance, _)| instance == "i-1"));
     let (.., first) = &heard[0];
-    assert_eq!(first.iter().map(|datum| datum.name).collect::<Vec<_>>(), ["Heartbeat"], "before anything is measured");
+    assert_eq!(
+        first.iter().map(|datum| datum.name).collect::<Vec<_>>(),
+        ["Heartbeat"],
+        "before anything is measured"
+    );
     let (.., batch) = &heard[3];
     let stat = |name: &str| batch.iter().find(|datum| datum.name == name).map(|datum| datum.stat);
     assert_eq!(stat("Heartbeat"), Some(Stat::one(1.0)));
     let cpu = stat("WorkloadCPU").expect("a whole core");
-    assert!((55.0..=65.0).contains(&cpu.count) && (cpu.sum / cpu.count - 100.0).abs() < 1.0, "{cpu:?}");
+    assert!(
+        (55.0..=65.0).contains(&cpu.count) && (cpu.sum / cpu.count - 100.0).abs() < 1.0,
+        "{cpu:?}"
+    );
     assert!(stat("IdleSeconds").is_some());
     assert_eq!(stat("GPUUtilization"), None, "this machine has none");
 }
@@ -76,7 +84,10 @@ fn a_meter_that_fails_or_hangs_delays_nothing() {
     for mood in [Mood::Refuses, Mood::Hangs] {
         let (heard, others) = five_minutes(mood, "{}");
         assert_eq!(heard.len(), 6, "one try for each minute");
-        assert!(others.abs_diff(beats) <= 1, "{others} heartbeats in the store, and {beats} with a meter that listens");
+        assert!(
+            others.abs_diff(beats) <= 1,
+            "{others} heartbeats in the store, and {beats} with a meter that listens"
+        );
     }
 }
 
@@ -94,11 +105,16 @@ struct OutFor {
 #[async_trait]
 impl Meter for OutFor {
     async fn publish(&self, _instance: &str, _data: &[Datum]) -> Result<(), MeterError> {
-        if self.out.contains(&self.clock.mono().as_secs()) { Err(MeterError("no".into())) } else { Ok(()) }
+        if self.out.contains(&self.clock.mono().as_secs()) {
+            Err(MeterError("no".into()))
+        } else {
+            Ok(())
+        }
     }
 }
 
-/// Whoever drives the job goes by it: the alarm that misses the measurements would end a machine that works.
+/// Whoever drives the job goes by it: the alarm that misses the measurements would end a machine
+/// that works.
 #[test]
 fn that_nobody_takes_its_measurements_stands_in_its_heartbeat_until_somebody_does() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -111,7 +127,11 @@ fn that_nobody_takes_its_measurements_stands_in_its_heartbeat_until_somebody_doe
             for secs in [280, 345, 395, 560, 640] {
                 clock.sleep(Duration::from_secs(secs).saturating_sub(clock.mono())).await;
                 let status = rig.status().await;
-                seen.push((secs, status.unmeasured, status.attention.iter().any(|line| line.contains("do not reach CloudWatch"))));
+                seen.push((
+                    secs,
+                    status.unmeasured,
+                    status.attention.iter().any(|line| line.contains("do not reach CloudWatch")),
+                ));
             }
             seen
         };
@@ -119,6 +139,15 @@ fn that_nobody_takes_its_measurements_stands_in_its_heartbeat_until_somebody_doe
             finish = played.agent(&rig, "{}").run() => panic!("nothing ends it: {finish:?}"),
             seen = look => seen,
         };
-        assert_eq!(seen, [(280, false, false), (345, false, false), (395, true, true), (560, true, true), (640, false, false)]);
+        assert_eq!(
+            seen,
+            [
+                (280, false, false),
+                (345, false, false),
+                (395, true, true),
+                (560, true, true),
+                (640, false, false)
+            ]
+        );
     });
 }

@@ -34,8 +34,19 @@ impl Machine {
 impl Metadata for Machine {
     async fn identity(&self) -> Result<Identity, MetadataError> {
         let (kill_at, job) = (self.1.lock().unwrap().to_owned(), "digits-222222".parse().unwrap());
-        let tags = Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: lamplighter::job::BOOT, kill_at };
-        Ok(Identity { instance: "i-1".into(), tags: tags.to_map(), launched: Timestamp::UNIX_EPOCH })
+        let tags = Tags {
+            owner: "me".into(),
+            job,
+            attempt: AttemptNo::FIRST,
+            lease: Span::from_secs(1800),
+            boot: lamplighter::job::BOOT,
+            kill_at,
+        };
+        Ok(Identity {
+            instance: "i-1".into(),
+            tags: tags.to_map(),
+            launched: Timestamp::UNIX_EPOCH,
+        })
     }
 
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
@@ -46,7 +57,9 @@ impl Metadata for Machine {
         };
         match service {
             Service::Says(notices) => Ok(notices),
-            Service::Fails => Err(MetadataError::Unavailable { what: "notices".into(), cause: "503".into() }),
+            Service::Fails => {
+                Err(MetadataError::Unavailable { what: "notices".into(), cause: "503".into() })
+            }
             Service::Hangs => std::future::pending().await,
         }
     }
@@ -57,10 +70,19 @@ fn machine() -> Arc<Machine> {
 }
 
 fn notice() -> Notice {
-    Notice { kind: NoticeKind::Interruption, at: "2026-01-01T00:02:00Z".parse().unwrap(), detail: "terminate".into() }
+    Notice {
+        kind: NoticeKind::Interruption,
+        at: "2026-01-01T00:02:00Z".parse().unwrap(),
+        detail: "terminate".into(),
+    }
 }
 
-async fn facts(clock: &VirtualClock, watch: &NoticeWatch, what: &str, wanted: impl Fn(&NoticeFacts) -> bool) -> NoticeFacts {
+async fn facts(
+    clock: &VirtualClock,
+    watch: &NoticeWatch,
+    what: &str,
+    wanted: impl Fn(&NoticeFacts) -> bool,
+) -> NoticeFacts {
     let facts = watch.subscribe();
     until(clock, what, secs(31), || wanted(&facts.borrow())).await;
     facts.borrow().clone()
@@ -83,7 +105,10 @@ fn a_notice_is_known_within_a_second_and_wakes_the_loop_once() {
         assert_eq!(news.borrow_and_update().notices, [notice()]);
         clock.sleep(secs(10)).await;
         assert!(!news.has_changed().unwrap());
-        assert!(news.borrow().answered.unwrap() >= clock.mono() - secs(1), "the newest answer is told all the same");
+        assert!(
+            news.borrow().answered.unwrap() >= clock.mono() - secs(1),
+            "the newest answer is told all the same"
+        );
     });
 }
 
@@ -98,7 +123,10 @@ fn what_was_known_stands_while_nobody_answers() {
             machine.set(silence);
             let still = facts(&clock, &watch, "failures", |facts| facts.failures >= 2).await;
             assert_eq!(still.notices, [notice()]);
-            assert!(still.answered.unwrap() < clock.mono() - secs(1) && still.answered >= known.answered);
+            assert!(
+                still.answered.unwrap() < clock.mono() - secs(1)
+                    && still.answered >= known.answered
+            );
             machine.set(Service::Says(vec![notice()]));
             facts(&clock, &watch, "an answer", |facts| facts.failures == 0).await;
         }
@@ -124,14 +152,22 @@ fn a_raised_hard_cap_is_seen_in_the_tags() {
     });
 }
 
-/// Through a whole agent: nobody is told of a blip, somebody of a minute of it, once, and it is taken back.
+/// Through a whole agent: nobody is told of a blip, somebody of a minute of it, once, and it is
+/// taken back.
 #[test]
 fn a_metadata_service_that_errs_for_a_minute_is_told_once_and_taken_back() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
         let deaf = |deaf: bool| machine.deaf.store(deaf, Ordering::Relaxed);
-        let told = async || rig.status().await.attention.into_iter().filter(|line| line.contains("the metadata service does not answer")).count();
+        let told = async || {
+            rig.status()
+                .await
+                .attention
+                .into_iter()
+                .filter(|line| line.contains("the metadata service does not answer"))
+                .count()
+        };
         let world = async {
             clock.sleep(secs(60)).await;
             for (silent, expected) in [(30, 0), (60, 1), (600, 1)] {
@@ -151,6 +187,10 @@ fn a_metadata_service_that_errs_for_a_minute_is_told_once_and_taken_back() {
             () = world => {}
         }
         let events = rig.attention().await;
-        assert_eq!(events.iter().filter(|text| text.contains("the metadata service")).count(), 2, "once for each time: {events:?}");
+        assert_eq!(
+            events.iter().filter(|text| text.contains("the metadata service")).count(),
+            2,
+            "once for each time: {events:?}"
+        );
     });
 }

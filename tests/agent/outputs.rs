@@ -17,7 +17,15 @@ fn write(rig: &Rig, name: &str, content: &str) {
 fn paths_folders_and_globs_are_kept_and_what_is_missing_is_said() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        for name in ["model.pt", "out/a.json", "out/deep/b.json", "runs/1/m.csv", "runs/2/m.csv", "runs/2/big.bin", "other.txt"] {
+        for name in [
+            "model.pt",
+            "out/a.json",
+            "out/deep/b.json",
+            "runs/1/m.csv",
+            "runs/2/m.csv",
+            "runs/2/big.bin",
+            "other.txt",
+        ] {
             write(&rig, name, name);
         }
         std::os::unix::fs::symlink("/etc", rig.path("work/out/etc")).unwrap();
@@ -25,10 +33,21 @@ fn paths_folders_and_globs_are_kept_and_what_is_missing_is_said() {
         rig.store.fault("model.pt", Fault::Down, 2);
         let wanted = Wanted { named: &globs, if_any: &["lamp-output/**", "runs/2/m.csv"] };
         let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(60))).await;
-        let keys: Vec<String> = rig.store.keys("").iter().map(|key| key.replace("jobs/digits-222222/outputs/", "")).collect();
-        assert_eq!(keys, ["model.pt", "out/a.json", "out/deep/b.json", "runs/1/m.csv", "runs/2/m.csv"]);
+        let keys: Vec<String> = rig
+            .store
+            .keys("")
+            .iter()
+            .map(|key| key.replace("jobs/digits-222222/outputs/", ""))
+            .collect();
+        assert_eq!(
+            keys,
+            ["model.pt", "out/a.json", "out/deep/b.json", "runs/1/m.csv", "runs/2/m.csv"]
+        );
         assert_eq!((kept.files, kept.bytes), (5, 8 + 10 + 15 + 12 + 12));
-        assert_eq!(kept.losses, ["output out/etc: a link that leads outside", "output `absent/*.x` was not there"]);
+        assert_eq!(
+            kept.losses,
+            ["output out/etc: a link that leads outside", "output `absent/*.x` was not there"]
+        );
     });
 }
 
@@ -49,7 +68,11 @@ fn a_pipe_a_socket_and_loops_hold_nothing_up_and_odd_names_are_kept() {
         let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(60))).await;
         assert_eq!((kept.files, (clock.mono() - begun).as_secs()), (3, 0), "{:?}", kept.losses);
         for name in ["pipe", "socket", "loop", "dangling"] {
-            assert!(kept.losses.iter().any(|loss| loss.contains(&format!("out/{name}:"))), "{name} in {:?}", kept.losses);
+            assert!(
+                kept.losses.iter().any(|loss| loss.contains(&format!("out/{name}:"))),
+                "{name} in {:?}",
+                kept.losses
+            );
         }
     });
 }
@@ -58,12 +81,25 @@ fn a_pipe_a_socket_and_loops_hold_nothing_up_and_odd_names_are_kept() {
 fn brackets_and_braces_find_what_they_name_and_a_file_of_that_very_name() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        for name in ["model_1.pt", "model_x.pt", "a.csv", "a.json", "a.txt", "run[1].txt", "sub/b.csv"] {
+        for name in
+            ["model_1.pt", "model_x.pt", "a.csv", "a.json", "a.txt", "run[1].txt", "sub/b.csv"]
+        {
             write(&rig, name, name);
         }
         let globs = ["model_[0-9].pt", "*.{csv,json}", "run[1].txt"].map(str::to_owned);
-        let kept = upload(&rig.outbox(), &rig.path("work"), Wanted { named: &globs, if_any: &[] }, clock.sleep(secs(60))).await;
-        let keys: Vec<String> = rig.store.keys("").iter().map(|key| key.replace("jobs/digits-222222/outputs/", "")).collect();
+        let kept = upload(
+            &rig.outbox(),
+            &rig.path("work"),
+            Wanted { named: &globs, if_any: &[] },
+            clock.sleep(secs(60)),
+        )
+        .await;
+        let keys: Vec<String> = rig
+            .store
+            .keys("")
+            .iter()
+            .map(|key| key.replace("jobs/digits-222222/outputs/", ""))
+            .collect();
         assert_eq!(keys, ["a.csv", "a.json", "model_1.pt", "run[1].txt"]);
         assert_eq!(kept.losses, [""; 0]);
     });

@@ -25,7 +25,8 @@ fn a_restarted_agent_has_not_forgotten_the_rhythm() {
         let machine = Played::new(&rig);
         let spec = r#"{"watch": {"idle": {"window": "5m", "grace": "1m"}}}"#;
         let first = async {
-            // An hour of work with one pause of four minutes in it: the job is known to rest so long.
+            // An hour of work with one pause of four minutes in it: the job is known to rest so
+            // long.
             spell(&rig, &machine, true, 1800).await;
             spell(&rig, &machine, false, 240).await;
             spell(&rig, &machine, true, 1800).await;
@@ -42,10 +43,16 @@ fn a_restarted_agent_has_not_forgotten_the_rhythm() {
         let second = async {
             rig.clock.sleep(secs(600)).await;
             let after = rig.status().await.reason.expect("a verdict has numbers");
-            assert_eq!(after.verdict, "busy", "ten minutes are within three times its own pause: {after:?}");
+            assert_eq!(
+                after.verdict, "busy",
+                "ten minutes are within three times its own pause: {after:?}"
+            );
             assert!((230.0..=245.0).contains(&after.numbers["longest_pause_secs"]), "{after:?}");
             assert!(after.numbers["worked_secs"] >= 3500.0, "{after:?}");
-            assert!(after.numbers["quiet_secs"] <= 601.0, "the time of the dead agent does not count: {after:?}");
+            assert!(
+                after.numbers["quiet_secs"] <= 601.0,
+                "the time of the dead agent does not count: {after:?}"
+            );
         };
         let agent = machine.agent(&rig, spec).run();
         tokio::pin!(agent);
@@ -84,7 +91,10 @@ fn useful_and_unknown_time_survive_restart_of_agent() {
         let outcome = rig.outcome().await;
         let secs = |span: Span| span.duration().as_secs();
         let (useful, unknown) = (secs(outcome.useful), secs(outcome.unknown));
-        assert!((1250..=1350).contains(&useful) && (1100..=1200).contains(&unknown), "useful {useful} s, unknown {unknown} s");
+        assert!(
+            (1250..=1350).contains(&useful) && (1100..=1200).contains(&unknown),
+            "useful {useful} s, unknown {unknown} s"
+        );
     });
 }
 
@@ -110,7 +120,11 @@ fn a_machine_kept_for_a_look_is_kept_as_long_as_promised_over_a_crash_of_the_age
         let look = async {
             rig.clock.sleep(secs(60)).await;
             let status = rig.status().await;
-            assert_eq!((status.phase, status.held_until), (AttemptPhase::Held, Some(until)), "the promise stands");
+            assert_eq!(
+                (status.phase, status.held_until),
+                (AttemptPhase::Held, Some(until)),
+                "the promise stands"
+            );
             assert_eq!(status.exit, Some(SUCCESS));
         };
         let agent = machine.agent(&rig, spec).run();
@@ -136,8 +150,15 @@ fn time_that_was_granted_stays_granted_when_the_agent_crashes_and_the_store_is_d
         let spec = r#"{"limits": {"max_runtime": "1h"}}"#;
         let extended = async {
             rig.clock.sleep(secs(600)).await;
-            let more = Wish::Extend { time: Some(Span::from_secs(3600)), budget: None, fallback_cost: None };
-            rig.dir().add_request(more, "me@here", rig.clock.now()).await.expect("the store takes it");
+            let more = Wish::Extend {
+                time: Some(Span::from_secs(3600)),
+                budget: None,
+                fallback_cost: None,
+            };
+            rig.dir()
+                .add_request(more, "me@here", rig.clock.now())
+                .await
+                .expect("the store takes it");
             rig.clock.sleep(secs(600)).await;
         };
         tokio::select! {
@@ -156,7 +177,8 @@ fn time_that_was_granted_stays_granted_when_the_agent_crashes_and_the_store_is_d
     });
 }
 
-/// Time that was granted for the work is not granted once more for the look, where nobody answers when that begins.
+/// Time that was granted for the work is not granted once more for the look, where nobody answers
+/// when that begins.
 #[test]
 fn a_look_that_begins_while_the_store_is_down_is_as_long_as_was_promised() {
     simulate(async |clock| {
@@ -165,7 +187,11 @@ fn a_look_that_begins_while_the_store_is_down_is_as_long_as_was_promised() {
         let spec = r#"{"on": {"success": {"keep": "1h"}}}"#;
         let ends = async {
             clock.sleep(secs(60)).await;
-            let more = Wish::Extend { time: Some(Span::from_secs(2 * 3600)), budget: None, fallback_cost: None };
+            let more = Wish::Extend {
+                time: Some(Span::from_secs(2 * 3600)),
+                budget: None,
+                fallback_cost: None,
+            };
             rig.dir().add_request(more, "me@here", clock.now()).await.expect("the store takes it");
             clock.sleep(secs(60)).await;
             // Its outcome cannot be written yet: the agent dies in the drain.
@@ -191,17 +217,25 @@ fn a_look_that_begins_while_the_store_is_down_is_as_long_as_was_promised() {
     });
 }
 
-/// Seed 18000253 of 24 h: a machine came up that was launched with what had been added to a limit, and judged the limit before it
-/// had read of that.
+/// Seed 18000253 of 24 h: a machine came up that was launched with what had been added to a limit,
+/// and judged the limit before it had read of that.
 #[test]
 fn a_limit_waits_until_what_was_added_to_it_is_read() {
     simulate(async |clock| {
         for is_down in [false, true] {
             let rig = Rig::new(clock.clone());
             let machine = Played::new(&rig);
-            let spec = format!(r#"{{"limits": {{"deadline": "{}"}}}}"#, rig.clock.now() + secs(3600));
-            let more = Wish::Extend { time: Some(Span::from_secs(4 * 3600)), budget: None, fallback_cost: None };
-            rig.dir().add_request(more, "me@here", rig.clock.now()).await.expect("the store takes it");
+            let spec =
+                format!(r#"{{"limits": {{"deadline": "{}"}}}}"#, rig.clock.now() + secs(3600));
+            let more = Wish::Extend {
+                time: Some(Span::from_secs(4 * 3600)),
+                budget: None,
+                fallback_cost: None,
+            };
+            rig.dir()
+                .add_request(more, "me@here", rig.clock.now())
+                .await
+                .expect("the store takes it");
             // Its time would be over by now.
             rig.clock.sleep(secs(2 * 3600)).await;
             if is_down {
@@ -220,7 +254,8 @@ fn a_limit_waits_until_what_was_added_to_it_is_read() {
     });
 }
 
-/// Nothing runs while a retry is waited for, so that nothing is saved or stopped: but it is paid for.
+/// Nothing runs while a retry is waited for, so that nothing is saved or stopped: but it is paid
+/// for.
 #[test]
 fn the_wait_before_a_retry_ends_at_a_limit_and_at_a_wish() {
     for is_stopped in [false, true] {
@@ -232,12 +267,20 @@ fn the_wait_before_a_retry_ends_at_a_limit_and_at_a_wish() {
                 machine.end(ExitStatus { code: Some(3), signal: None, oom: false });
                 if is_stopped {
                     clock.sleep(secs(120)).await;
-                    rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.expect("the store works");
+                    rig.dir()
+                        .add_request(Wish::Stop, "somebody", clock.now())
+                        .await
+                        .expect("the store works");
                 }
             };
-            let spec = r#"{"retries": {"max": 1, "delay": "2h"}, "limits": {"max_runtime": "10m"}}"#;
+            let spec =
+                r#"{"retries": {"max": 1, "delay": "2h"}, "limits": {"max_runtime": "10m"}}"#;
             let (finish, ()) = tokio::join!(machine.agent(&rig, spec).run(), fails);
-            let (because, within) = if is_stopped { (EndedBecause::UserStopped, secs(240)) } else { (EndedBecause::MaxRuntime, secs(600)) };
+            let (because, within) = if is_stopped {
+                (EndedBecause::UserStopped, secs(240))
+            } else {
+                (EndedBecause::MaxRuntime, secs(600))
+            };
             assert_eq!((finish.because, machine.starts()), (because, 1), "{finish:?}");
             assert!(machine.is_off() && clock.mono() <= within, "{:?}", clock.mono());
         });
@@ -260,7 +303,13 @@ fn a_retry_comes_after_its_delay_and_not_before() {
             assert_eq!(machine.starts(), 2);
             machine.end(failed);
         };
-        let (finish, ()) = tokio::join!(machine.agent(&rig, r#"{"retries": {"max": 1, "delay": "30m"}}"#).run(), fails);
-        assert_eq!((finish.because, finish.exit, machine.starts()), (EndedBecause::Failed, Some(failed), 2));
+        let (finish, ()) = tokio::join!(
+            machine.agent(&rig, r#"{"retries": {"max": 1, "delay": "30m"}}"#).run(),
+            fails
+        );
+        assert_eq!(
+            (finish.because, finish.exit, machine.starts()),
+            (EndedBecause::Failed, Some(failed), 2)
+        );
     });
 }

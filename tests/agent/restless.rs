@@ -1,4 +1,5 @@
-//! Checkpoint folders that are always being written: what has rested is kept, and where nothing can be, a person is told.
+//! Checkpoint folders that are always being written: what has rested is kept, and where nothing can
+//! be, a person is told.
 
 use lamplighter::agent::checkpoint::handle::Saved;
 use lamplighter::job::Manifest;
@@ -9,7 +10,8 @@ use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
 use super::{Rig, secs};
 
-/// What today's trainers leave: numbered folders next to each other, a log beside them, and never a quiet moment.
+/// What today's trainers leave: numbered folders next to each other, a log beside them, and never a
+/// quiet moment.
 #[test]
 fn a_folder_that_never_rests_keeps_its_rested_checkpoints_and_a_log_tears_nothing() {
     simulate(async |clock| {
@@ -18,7 +20,10 @@ fn a_folder_that_never_rests_keeps_its_rested_checkpoints_and_a_log_tears_nothin
         let train = async {
             for second in 0..100u64 {
                 watched.write("train.log", &format!("line {second}"));
-                let (folder, file) = (format!("checkpoint-{}", (second / 10 + 1) * 100), if second % 10 < 5 { "model.bin" } else { "optimizer.bin" });
+                let (folder, file) = (
+                    format!("checkpoint-{}", (second / 10 + 1) * 100),
+                    if second % 10 < 5 { "model.bin" } else { "optimizer.bin" },
+                );
                 // Two seconds of rest would be a moment for the folder as it is.
                 watched.write(&format!("{folder}/{file}"), &format!("{second}"));
                 clock.sleep(secs(1)).await;
@@ -27,8 +32,14 @@ fn a_folder_that_never_rests_keeps_its_rested_checkpoints_and_a_log_tears_nothin
         train.await;
         // The store is slow and does not hold files, so that the log has torn the first try.
         let manifest = watched.complete(2).await;
-        let names = |manifest: &Manifest| manifest.files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&manifest), ["checkpoint-100/model.bin", "checkpoint-100/optimizer.bin"], "the second was being written");
+        let names = |manifest: &Manifest| {
+            manifest.files.iter().map(|file| file.path.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(&manifest),
+            ["checkpoint-100/model.bin", "checkpoint-100/optimizer.bin"],
+            "the second was being written"
+        );
         assert_eq!(watched.read(&manifest, "checkpoint-100/optimizer.bin"), "9");
         let manifest = watched.complete(3).await;
         assert_eq!(names(&manifest).len(), 2 * 10 + 1, "all ten, and the log that rests");
@@ -42,13 +53,17 @@ fn a_pair_that_is_written_all_the_time_is_not_kept_and_a_person_is_told() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         for second in 0..90 {
-            watched.write(if second % 6 < 3 { "model.pt" } else { "optimizer.pt" }, &format!("{second}"));
+            watched.write(
+                if second % 6 < 3 { "model.pt" } else { "optimizer.pt" },
+                &format!("{second}"),
+            );
             clock.sleep(secs(1)).await;
         }
         assert_eq!(watched.checkpoints.last(), None);
         watched.journal.flush(secs(5)).await;
         assert_eq!(watched.rig.attention().await, [lamplighter::job::NEVER_RESTS]);
-        let saved = watched.checkpoints.save(watched.checkpoints.ask().await, "notice", secs(10)).await;
+        let saved =
+            watched.checkpoints.save(watched.checkpoints.ask().await, "notice", secs(10)).await;
         assert!(!matches!(saved, Saved::Complete(_)), "{saved:?}");
     });
 }
@@ -59,7 +74,10 @@ fn the_step_is_in_the_files_where_nobody_tells_it() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.write("checkpoint-50/model.safetensors", "weights");
-        watched.write("checkpoint-50/trainer_state.json", "{\"epoch\": 1.0, \"global_step\": 50, \"log_history\": []}");
+        watched.write(
+            "checkpoint-50/trainer_state.json",
+            "{\"epoch\": 1.0, \"global_step\": 50, \"log_history\": []}",
+        );
         assert_eq!(watched.complete(1).await.step, Some(50.0));
     });
 }

@@ -25,7 +25,8 @@ fn an_agent_asks_for_nothing_that_its_role_does_not_allow() {
             rig.clock.sleep(Duration::from_secs(60)).await;
             for name in ["ckpt", "out"] {
                 std::fs::create_dir_all(rig.path(&format!("work/{name}"))).expect("a folder");
-                std::fs::write(rig.path(&format!("work/{name}/model")), name).expect("the folder is there");
+                std::fs::write(rig.path(&format!("work/{name}/model")), name)
+                    .expect("the folder is there");
             }
             rig.clock.sleep(Duration::from_secs(1800)).await;
             played.end(ExitStatus { code: Some(0), ..ExitStatus::default() });
@@ -37,7 +38,10 @@ fn an_agent_asks_for_nothing_that_its_role_does_not_allow() {
         }
         let asked = store.keys();
         for record in ["/status.json", "/outcome.json", "/checkpoints/", "/outputs/", "/events/"] {
-            assert!(asked.iter().any(|(act, key)| *act == "put" && key.contains(record)), "{record}: {asked:?}");
+            assert!(
+                asked.iter().any(|(act, key)| *act == "put" && key.contains(record)),
+                "{record}: {asked:?}"
+            );
         }
         for (act, key) in asked {
             let action = match act {
@@ -51,11 +55,15 @@ fn an_agent_asks_for_nothing_that_its_role_does_not_allow() {
     });
 }
 
-/// Every process on a machine may do what its role may: it writes what an agent writes, and nothing that a controller, a
-/// daemon or a sweep goes by.
+/// Every process on a machine may do what its role may: it writes what an agent writes, and nothing
+/// that a controller, a daemon or a sweep goes by.
 #[test]
 fn a_machine_writes_what_an_agent_writes_and_reads_jobs() {
-    let (job, no, check) = ("toy-222222".parse::<JobId>().expect("an id"), AttemptNo::FIRST, "0001".parse::<CheckpointNo>().expect("a number"));
+    let (job, no, check) = (
+        "toy-222222".parse::<JobId>().expect("an id"),
+        AttemptNo::FIRST,
+        "0001".parse::<CheckpointNo>().expect("a number"),
+    );
     let sum = "0a".repeat(32);
     let due = "2026-11-20T21:00:00Z".parse().expect("a time");
     let of_agent = [
@@ -100,13 +108,23 @@ fn a_machine_writes_what_an_agent_writes_and_reads_jobs() {
     for prefix in ["", "team/"] {
         let may = |action: &str, key: &str| box_may(prefix, action, &format!("{prefix}{key}"));
         for key in &of_agent {
-            assert!(may("s3:PutObject", key) && may("s3:AbortMultipartUpload", key) && may("s3:GetObject", key), "{key}");
+            assert!(
+                may("s3:PutObject", key)
+                    && may("s3:AbortMultipartUpload", key)
+                    && may("s3:GetObject", key),
+                "{key}"
+            );
         }
         for key in &of_others {
             assert!(!may("s3:PutObject", key) && may("s3:GetObject", key), "{key}");
         }
         for key in &elsewhere {
-            assert!(!may("s3:PutObject", key) && !may("s3:GetObject", key) && !may("s3:ListBucket", key), "{key}");
+            assert!(
+                !may("s3:PutObject", key)
+                    && !may("s3:GetObject", key)
+                    && !may("s3:ListBucket", key),
+                "{key}"
+            );
         }
         assert!(may("s3:PutObject", &format!("{}0001-beat", news(&job))));
         for listed in [attempts(&job), requests(&job), checkpoints(&job), events(&job, no)] {
@@ -114,12 +132,16 @@ fn a_machine_writes_what_an_agent_writes_and_reads_jobs() {
         }
         // What another owner of the bucket has there.
         for key in ["paper.pdf", "other/jobs/toy-222222/outputs/x", "backup/news/x"] {
-            assert!(!box_may(prefix, "s3:PutObject", key) && !box_may(prefix, "s3:GetObject", key), "{key}");
+            assert!(
+                !box_may(prefix, "s3:PutObject", key) && !box_may(prefix, "s3:GetObject", key),
+                "{key}"
+            );
         }
     }
 }
 
-/// Whether the policy of the machines allows it, by the resources, and the prefix of a listing, that it names.
+/// Whether the policy of the machines allows it, by the resources, and the prefix of a listing,
+/// that it names.
 fn box_may(prefix: &str, action: &str, key: &str) -> bool {
     let text = |text: &str| text.to_owned();
     let permissions = Permissions {
@@ -134,13 +156,25 @@ fn box_may(prefix: &str, action: &str, key: &str) -> bool {
     };
     let policy = permissions.policy(PolicyName::Box);
     let words = |value: &serde_json::Value| match value {
-        serde_json::Value::Array(many) => many.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect(),
+        serde_json::Value::Array(many) => {
+            many.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect()
+        }
         one => one.as_str().map(str::to_owned).into_iter().collect::<Vec<String>>(),
     };
-    let statements = policy["Statement"].as_array().expect("statements").iter().filter(|statement| statement["Effect"] == "Allow");
-    let mut patterns = statements.filter(|statement| words(&statement["Action"]).iter().any(|one| one == action)).flat_map(|statement| {
-        if action == "s3:ListBucket" { words(&statement["Condition"]["StringLike"]["s3:prefix"]) } else { words(&statement["Resource"]) }
-    });
+    let statements = policy["Statement"]
+        .as_array()
+        .expect("statements")
+        .iter()
+        .filter(|statement| statement["Effect"] == "Allow");
+    let mut patterns = statements
+        .filter(|statement| words(&statement["Action"]).iter().any(|one| one == action))
+        .flat_map(|statement| {
+            if action == "s3:ListBucket" {
+                words(&statement["Condition"]["StringLike"]["s3:prefix"])
+            } else {
+                words(&statement["Resource"])
+            }
+        });
     patterns.any(|pattern| {
         let pattern = pattern.strip_prefix("arn:aws:s3:::jobs/").unwrap_or(&pattern);
         let pattern = regex_lite::escape(pattern).replace(r"\*", ".*");

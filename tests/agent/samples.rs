@@ -23,10 +23,18 @@ fn rates(secs: u64) -> Rates {
 
 /// The times of all rows in the store, in order.
 fn rows(rig: &Rig) -> Vec<u64> {
-    let batches = rig.store.keys("/samples/").into_iter().map(|key| zstd::decode_all(&rig.store.object(&key).unwrap()[..]).unwrap());
+    let batches = rig
+        .store
+        .keys("/samples/")
+        .into_iter()
+        .map(|key| zstd::decode_all(&rig.store.object(&key).unwrap()[..]).unwrap());
     batches
         .flat_map(|text| {
-            String::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str::<Rates>(line).unwrap().t_secs as u64).collect::<Vec<_>>()
+            String::from_utf8(text)
+                .unwrap()
+                .lines()
+                .map(|line| serde_json::from_str::<Rates>(line).unwrap().t_secs as u64)
+                .collect::<Vec<_>>()
         })
         .collect()
 }
@@ -63,7 +71,8 @@ fn twenty_minutes_down_lose_nothing_and_a_day_loses_the_oldest() {
             clock.sleep(secs(1)).await;
         }
         rig.store.mend();
-        until(&clock, "all minutes are sent", secs(70), || rig.store.keys("/samples/").len() == 19).await;
+        until(&clock, "all minutes are sent", secs(70), || rig.store.keys("/samples/").len() == 19)
+            .await;
         rig.store.fault("", Fault::Full, None);
         for second in 1200..86_400 {
             samples.push(&rates(second));

@@ -37,7 +37,10 @@ fn what_cannot_be_read_is_given_up_before_the_watchdog_would_bite() {
         assert_eq!(collect(&rig.outbox(), &journal, &Unreadable, &Scope::default()).await, None);
         assert_eq!(clock.mono(), secs(15));
         assert!(journal.flush(secs(5)).await);
-        assert_eq!(rig.attention().await, ["what the processes were waiting for was not kept: it could not be read within 15 s"]);
+        assert_eq!(
+            rig.attention().await,
+            ["what the processes were waiting for was not kept: it could not be read within 15 s"]
+        );
     });
 }
 
@@ -48,9 +51,14 @@ fn it_is_kept_and_recorded_and_a_store_that_hangs_does_not_hold_up_the_restart()
         let (outbox, journal) = (rig.outbox(), Journal::start(rig.outbox()));
         let mut keys = Vec::new();
         for _ in 0..2 {
-            keys.push(collect(&outbox, &journal, &Stuck, &Scope::default()).await.expect("it is kept"));
+            keys.push(
+                collect(&outbox, &journal, &Stuck, &Scope::default()).await.expect("it is kept"),
+            );
         }
-        assert!(keys[0].ends_with("stacks/0001.txt") && keys[1].ends_with("stacks/0002.txt"), "{keys:?}");
+        assert!(
+            keys[0].ends_with("stacks/0001.txt") && keys[1].ends_with("stacks/0002.txt"),
+            "{keys:?}"
+        );
         assert!(rig.store.object(&keys[1]).unwrap().starts_with(b"process 7"));
         rig.store.fault("/stacks/", Fault::Hang, None);
         let begun = clock.mono();
@@ -59,6 +67,9 @@ fn it_is_kept_and_recorded_and_a_store_that_hangs_does_not_hold_up_the_restart()
         assert!(journal.flush(secs(5)).await);
         let kept = |what: &What| matches!(what, What::Stacks { key } if *key == keys[0]);
         assert!(rig.events().await.iter().any(|event| kept(&event.what)));
-        assert_eq!(rig.attention().await, ["what the processes were waiting for was not kept: the store does not answer"]);
+        assert_eq!(
+            rig.attention().await,
+            ["what the processes were waiting for was not kept: the store does not answer"]
+        );
     });
 }

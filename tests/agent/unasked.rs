@@ -1,4 +1,5 @@
-//! Scripts as people have them: no signal asks them to save. A notice is time in which they work, and what is whole is kept.
+//! Scripts as people have them: no signal asks them to save. A notice is time in which they work,
+//! and what is whole is kept.
 
 use std::path::Path;
 
@@ -12,7 +13,8 @@ use super::world::Played;
 use super::{Rig, secs};
 
 /// An interval that is longer than all of it: what is kept is kept because of the notice.
-const SPEC: &str = r#"{"checkpoint": {"path": "out", "interval": "1h", "grace": "60s", "signal": null}}"#;
+const SPEC: &str =
+    r#"{"checkpoint": {"path": "out", "interval": "1h", "grace": "60s", "signal": null}}"#;
 
 /// The layout of a well known trainer: numbered folders, of which the two newest stay.
 fn save(out: &Path, number: u64) {
@@ -22,25 +24,33 @@ fn save(out: &Path, number: u64) {
         std::fs::write(folder.join(part), format!("{number}")).expect("writable");
     }
     if number > 2 {
-        std::fs::remove_dir_all(out.join(format!("checkpoint-{}", number - 2))).expect("it was saved");
+        std::fs::remove_dir_all(out.join(format!("checkpoint-{}", number - 2)))
+            .expect("it was saved");
     }
 }
 
 async fn newest(rig: &Rig) -> Option<Manifest> {
-    let number = rig.dir().checkpoint_numbers().await.expect("the store answers").into_iter().next_back()?;
+    let number =
+        rig.dir().checkpoint_numbers().await.expect("the store answers").into_iter().next_back()?;
     rig.dir().manifest(number).await.expect("the store answers")
 }
 
 /// The newest number of which all three files are in it.
 fn whole(manifest: &Manifest) -> u64 {
-    let number = |path: &str| path.strip_prefix("checkpoint-").and_then(|rest| rest.split('/').next()?.parse::<u64>().ok());
+    let number = |path: &str| {
+        path.strip_prefix("checkpoint-")
+            .and_then(|rest| rest.split('/').next()?.parse::<u64>().ok())
+    };
     let numbers = manifest.files.iter().filter_map(|file| number(&file.path));
-    let all = |wanted: &u64| manifest.files.iter().filter(|file| number(&file.path) == Some(*wanted)).count() == 3;
+    let all = |wanted: &u64| {
+        manifest.files.iter().filter(|file| number(&file.path) == Some(*wanted)).count() == 3
+    };
     numbers.filter(all).max().expect("one of them is whole")
 }
 
-/// A script saves each so many seconds and is given two minutes. How many seconds before its time it was ended, the newest that it had
-/// saved by then, and the newest that is kept when the machine goes.
+/// A script saves each so many seconds and is given two minutes. How many seconds before its time
+/// it was ended, the newest that it had saved by then, and the newest that is kept when the machine
+/// goes.
 async fn taken(rig: &Rig, every: u64, upload: u64) -> (u64, u64, u64) {
     let machine = Played::new(rig);
     let out = rig.path("work").join("out");
@@ -77,7 +87,8 @@ async fn taken(rig: &Rig, every: u64, upload: u64) -> (u64, u64, u64) {
     (ended, saved, whole(&newest(rig).await.expect("something is kept")))
 }
 
-/// Tried with Hugging Face's Trainer and `save_steps=50`: it was ended 0 s after a notice of two minutes, and nothing was kept.
+/// Tried with Hugging Face's Trainer and `save_steps=50`: it was ended 0 s after a notice of two
+/// minutes, and nothing was kept.
 #[test]
 fn a_script_that_saves_every_three_seconds_works_on_and_loses_one_save_at_most() {
     simulate(async |clock| {
@@ -123,7 +134,11 @@ fn what_is_whole_does_not_wait_for_the_interval_once_there_is_a_notice() {
                 save(&out, number);
             }
             clock.sleep(secs(60)).await;
-            assert_eq!(whole(&newest(&rig).await.expect("the first is kept")), 1, "the second waits for its interval");
+            assert_eq!(
+                whole(&newest(&rig).await.expect("the first is kept")),
+                1,
+                "the second waits for its interval"
+            );
             machine.notice(NoticeKind::Interruption, clock.now() + secs(120));
             clock.sleep(secs(5)).await;
             let kept = newest(&rig).await.expect("it is kept");
@@ -137,7 +152,8 @@ fn what_is_whole_does_not_wait_for_the_interval_once_there_is_a_notice() {
     });
 }
 
-/// Its end tears what it is writing, and it does not end for a SIGTERM: the save before that one counts.
+/// Its end tears what it is writing, and it does not end for a SIGTERM: the save before that one
+/// counts.
 #[test]
 fn a_save_that_the_end_tears_costs_that_save_alone() {
     simulate(async |clock| {
@@ -162,7 +178,8 @@ fn a_save_that_the_end_tears_costs_that_save_alone() {
                 while clock.mono() < gone {
                     if !machine.has_ended() {
                         wrote += 1;
-                        std::fs::write(half.join("model.safetensors"), vec![7; wrote]).expect("writable");
+                        std::fs::write(half.join("model.safetensors"), vec![7; wrote])
+                            .expect("writable");
                     }
                     clock.sleep(secs(1)).await;
                 }

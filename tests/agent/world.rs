@@ -16,8 +16,9 @@ use lamplighter::job::{AttemptNo, ExitStatus, Outcome, ResolvedSpec};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Usd, UsdPerHour};
 use lamplighter::ports::{
-    Clock, Ended, Identity, Launch, Metadata, MetadataError, Meter, People, Power, PowerError, PowerOff, Scope, SensorFeed, Service, Signal, Stacks,
-    Store, Workload, WorkloadError, Workloads,
+    Clock, Ended, Identity, Launch, Metadata, MetadataError, Meter, People, Power, PowerError,
+    PowerOff, Scope, SensorFeed, Service, Signal, Stacks, Store, Workload, WorkloadError,
+    Workloads,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -89,7 +90,11 @@ pub struct Now {
 impl Played {
     /// The cloud says so from now on, beside what it has said.
     pub fn notice(&self, kind: NoticeKind, at: Timestamp) {
-        self.notices.lock().expect("nobody panics with it").push(Notice { kind, at, detail: "terminate".into() });
+        self.notices.lock().expect("nobody panics with it").push(Notice {
+            kind,
+            at,
+            detail: "terminate".into(),
+        });
     }
 
     pub fn new(rig: &Rig) -> Self {
@@ -102,7 +107,8 @@ impl Played {
             rest: Duration::ZERO,
             at: Duration::ZERO,
         };
-        let (now, started, powered_off) = (Arc::new(Mutex::new(now)), Arc::default(), Arc::default());
+        let (now, started, powered_off) =
+            (Arc::new(Mutex::new(now)), Arc::default(), Arc::default());
         Played {
             clock: rig.clock.clone(),
             ended: watch::Sender::new(None),
@@ -144,7 +150,13 @@ impl Played {
         .expect("a spec");
         let state = rig.path("state");
         let dir = JobDir::new(store, resolved.job.clone());
-        let outbox = Outbox { dir, attempt: AttemptNo::FIRST, clock: rig.clock.clone(), files: rig.files.clone(), state: state.clone() };
+        let outbox = Outbox {
+            dir,
+            attempt: AttemptNo::FIRST,
+            clock: rig.clock.clone(),
+            files: rig.files.clone(),
+            state: state.clone(),
+        };
         let attempt = Attempt {
             resolved,
             no: AttemptNo::FIRST,
@@ -177,7 +189,8 @@ impl Played {
         Agent::new(attempt, world, outbox, memory)
     }
 
-    /// One life of an agent as systemd keeps it; `None`: it said nothing for so long that it was ended.
+    /// One life of an agent as systemd keeps it; `None`: it said nothing for so long that it was
+    /// ended.
     pub async fn watched(&self, agent: Agent) -> Option<Finish> {
         let begun = self.clock.mono();
         let silence = async {
@@ -223,11 +236,19 @@ impl Played {
 
 impl Rig {
     pub async fn status(&self) -> Status {
-        self.dir().status(AttemptNo::FIRST).await.expect("the store answers").expect("there is a heartbeat")
+        self.dir()
+            .status(AttemptNo::FIRST)
+            .await
+            .expect("the store answers")
+            .expect("there is a heartbeat")
     }
 
     pub async fn outcome(&self) -> Outcome {
-        self.dir().outcome(AttemptNo::FIRST).await.expect("the store answers").expect("there is an outcome")
+        self.dir()
+            .outcome(AttemptNo::FIRST)
+            .await
+            .expect("the store answers")
+            .expect("there is an outcome")
     }
 }
 
@@ -278,7 +299,8 @@ impl Workloads for Played {
         Ok(Box::new(self.clone()))
     }
     async fn attach(&self, _: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
-        Ok((self.starts() > 0 && !self.rebooted.load(Ordering::Relaxed)).then(|| Box::new(self.clone()) as Box<dyn Workload>))
+        Ok((self.starts() > 0 && !self.rebooted.load(Ordering::Relaxed))
+            .then(|| Box::new(self.clone()) as Box<dyn Workload>))
     }
 }
 
@@ -296,7 +318,9 @@ impl Workload for Played {
         if signal != Signal::Kill && self.stubborn.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.ended.send_if_modified(|ended| ended.is_none() && ended.insert(Ended::default()).orphans == 0);
+        self.ended.send_if_modified(|ended| {
+            ended.is_none() && ended.insert(Ended::default()).orphans == 0
+        });
         Ok(())
     }
     fn ask(&self, _: Signal) -> Result<u32, WorkloadError> {
@@ -355,7 +379,10 @@ impl Service for Played {
         let before = self.said.lock().expect("nobody panics with it").replace(now).unwrap_or(now);
         let mut silent = self.silent.lock().expect("nobody panics with it");
         *silent = now.saturating_sub(before).max(*silent);
-        assert!(*silent < WATCHDOG, "the agent said nothing for {silent:?}: systemd would have ended it");
+        assert!(
+            *silent < WATCHDOG,
+            "the agent said nothing for {silent:?}: systemd would have ended it"
+        );
     }
     fn status(&self, _: &str) {}
     fn stopping(&self) {}

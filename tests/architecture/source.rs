@@ -1,6 +1,8 @@
-//! Reads Rust source closely enough to find its paths: comments, strings and test modules do not count.
+//! Reads Rust source closely enough to find its paths: comments, strings and test modules do not
+//! count.
 //!
-//! Not a parser: it blanks what is no code, keeps every line where it is, and looks at the words that are left.
+//! Not a parser: it blanks what is no code, keeps every line where it is, and looks at the words
+//! that are left.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,8 @@ pub struct Source {
     /// Relative to the package, `src/job/spec/spec.rs`.
     pub path: PathBuf,
     pub text: String,
-    /// The text with comments, strings and `#[cfg(test)]` items blanked, byte for byte as long as it.
+    /// The text with comments, strings and `#[cfg(test)]` items blanked, byte for byte as long as
+    /// it.
     pub code: String,
 }
 
@@ -32,10 +35,17 @@ impl Source {
     /// The first part of the module path: the layer. `lib` for the crate root.
     pub fn layer(&self) -> String {
         let inner = self.path.strip_prefix("src").unwrap_or(&self.path);
-        inner.components().next().map(|part| Path::new(part.as_os_str()).with_extension("").to_string_lossy().into_owned()).unwrap_or_default()
+        inner
+            .components()
+            .next()
+            .map(|part| {
+                Path::new(part.as_os_str()).with_extension("").to_string_lossy().into_owned()
+            })
+            .unwrap_or_default()
     }
 
-    /// How many modules deep the file is: `src/wire.rs` and `src/job/mod.rs` are 1, `src/job/spec/spec.rs` is 2, `lib.rs` 0.
+    /// How many modules deep the file is: `src/wire.rs` and `src/job/mod.rs` are 1,
+    /// `src/job/spec/spec.rs` is 2, `lib.rs` 0.
     fn depth(&self) -> usize {
         let inner = self.path.strip_prefix("src").unwrap_or(&self.path);
         let own = usize::from(!["mod.rs", "lib.rs"].iter().any(|name| inner.ends_with(name)));
@@ -46,7 +56,8 @@ impl Source {
         self.code[..at].bytes().filter(|byte| *byte == b'\n').count() + 1
     }
 
-    /// The layers of this crate that the code names, through `crate::`, `lamplighter::` or `super::`.
+    /// The layers of this crate that the code names, through `crate::`, `lamplighter::` or
+    /// `super::`.
     pub fn layers_named(&self) -> Vec<Named> {
         let inline = inline_modules(&self.code);
         let is_bin = self.layer() == "bin";
@@ -54,16 +65,20 @@ impl Source {
         for (at, word) in path_starts(&self.code) {
             let root = word == "crate" || (word == "lamplighter" && is_bin);
             let mut rest = at + word.len();
-            let depth = self.depth() + inline.iter().filter(|(from, to)| (*from..*to).contains(&at)).count();
+            let depth = self.depth()
+                + inline.iter().filter(|(from, to)| (*from..*to).contains(&at)).count();
             let mut left = depth;
             if word == "super" {
                 left = left.saturating_sub(1);
-                while let Some(next) = after_colons(&self.code, rest).filter(|next| word_at(&self.code, *next) == "super") {
+                while let Some(next) = after_colons(&self.code, rest)
+                    .filter(|next| word_at(&self.code, *next) == "super")
+                {
                     left = left.saturating_sub(1);
                     rest = next + "super".len();
                 }
             }
-            if (root || (word == "super" && left == 0)) && after_colons(&self.code, rest).is_some() {
+            if (root || (word == "super" && left == 0)) && after_colons(&self.code, rest).is_some()
+            {
                 found.extend(self.firsts(rest, "crate"));
             }
         }
@@ -76,7 +91,8 @@ impl Source {
         starts
             .flat_map(|(at, word)| {
                 let firsts = self.firsts(at + word.len(), word);
-                let alone = Named { line: self.line_of(at), root: word.to_owned(), first: String::new() };
+                let alone =
+                    Named { line: self.line_of(at), root: word.to_owned(), first: String::new() };
                 if firsts.is_empty() { vec![alone] } else { firsts }
             })
             .collect()
@@ -85,14 +101,20 @@ impl Source {
     /// What follows `::` at `at`: one word, or the first word of each branch of a group.
     fn firsts(&self, at: usize, root: &str) -> Vec<Named> {
         let Some(next) = after_colons(&self.code, at) else { return Vec::new() };
-        let named = |at: usize, first: &str| Named { line: self.line_of(at), root: root.to_owned(), first: first.to_owned() };
+        let named = |at: usize, first: &str| Named {
+            line: self.line_of(at),
+            root: root.to_owned(),
+            first: first.to_owned(),
+        };
         if !self.code[next..].starts_with('{') {
             let word = word_at(&self.code, next);
             return if word.is_empty() { Vec::new() } else { vec![named(next, word)] };
         }
         let mut found = Vec::new();
         let (mut nesting, mut fresh) = (0, false);
-        for (at, letter) in self.code[next..].char_indices().map(|(offset, letter)| (next + offset, letter)) {
+        for (at, letter) in
+            self.code[next..].char_indices().map(|(offset, letter)| (next + offset, letter))
+        {
             match letter {
                 '{' => (nesting, fresh) = (nesting + 1, nesting == 0),
                 '}' => nesting -= 1,
@@ -178,7 +200,9 @@ fn without_tests(code: &str) -> String {
     while let Some(at) = MARKS.iter().filter_map(|mark| code.find(mark)).min() {
         let item = at + 1 + matching_brace(&code[at + 1..]);
         let end = match code[item..].find(['{', ';']) {
-            Some(offset) if code[item + offset..].starts_with('{') => item + offset + matching_brace(&code[item + offset..]),
+            Some(offset) if code[item + offset..].starts_with('{') => {
+                item + offset + matching_brace(&code[item + offset..])
+            }
             Some(offset) => item + offset + 1,
             None => code.len(),
         };
@@ -225,12 +249,16 @@ fn literal_or_comment(rest: &str, before: Option<char>) -> Option<usize> {
         return Some(quoted(rest, '"'));
     }
     let in_word = before.is_some_and(is_word);
-    if let Some(raw) = rest.strip_prefix('r').or_else(|| rest.strip_prefix("br")).filter(|_| !in_word) {
+    if let Some(raw) =
+        rest.strip_prefix('r').or_else(|| rest.strip_prefix("br")).filter(|_| !in_word)
+    {
         let hashes = raw.len() - raw.trim_start_matches('#').len();
         if raw[hashes..].starts_with('"') {
             let close = format!("\"{}", "#".repeat(hashes));
             let start = rest.len() - raw.len() + hashes + 1;
-            return Some(rest[start..].find(&close).map_or(rest.len(), |end| start + end + close.len()));
+            return Some(
+                rest[start..].find(&close).map_or(rest.len(), |end| start + end + close.len()),
+            );
         }
     }
     // 'a' is a literal and 'a a lifetime.
@@ -260,12 +288,15 @@ pub fn all(root: &Path, folder: &str) -> Vec<Source> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.join(folder)];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display())) {
+        for entry in std::fs::read_dir(&folder)
+            .unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()))
+        {
             let path = entry.expect("a listed entry can be read").path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+                let text = std::fs::read_to_string(&path)
+                    .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
                 let relative = path.strip_prefix(root).expect("listed below the root").to_owned();
                 found.insert(relative.clone(), Source::new(relative, &text));
             }

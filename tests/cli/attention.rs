@@ -26,13 +26,27 @@ fn what_stands_in_the_way_is_seen_in_the_list_and_of_the_job() {
     let sandbox = place(&attention.to_string());
     let list = sandbox.lamp(&["status"]);
     assert_eq!(list.code, 0, "{list:?}");
-    assert!(list.out.contains("digits-7f3k2q") && list.err.contains(&format!("warning: digits-7f3k2q: {text}")), "{list:?}");
+    assert!(
+        list.out.contains("digits-7f3k2q")
+            && list.err.contains(&format!("warning: digits-7f3k2q: {text}")),
+        "{list:?}"
+    );
     let one = sandbox.lamp(&["status", "digits"]);
-    let line = one.out.lines().find(|line| line.starts_with("attention ")).unwrap_or_else(|| panic!("{one:?}"));
+    let line = one
+        .out
+        .lines()
+        .find(|line| line.starts_with("attention "))
+        .unwrap_or_else(|| panic!("{one:?}"));
     assert!(line.ends_with(text), "{line}");
-    let document: Value = serde_json::from_str(&sandbox.lamp(&["status", "-o", "json"]).out).expect("JSON");
+    let document: Value =
+        serde_json::from_str(&sandbox.lamp(&["status", "-o", "json"]).out).expect("JSON");
     assert_eq!(document["jobs"][0]["trouble"], text, "{document:#}");
-    assert!(document["jobs"][0]["attention"].as_array().is_some_and(|all| all.iter().any(|one| one == text)), "{document:#}");
+    assert!(
+        document["jobs"][0]["attention"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one == text)),
+        "{document:#}"
+    );
 }
 
 /// Its agent says it in its status, and takes it back there.
@@ -46,13 +60,17 @@ fn that_nothing_is_saved_is_seen_in_the_list() {
     (status["attention"], status["phase"]) = (serde_json::json!([text]), "running".into());
     sandbox.write(&format!("{JOB}/attempts/0002/status.json"), status.to_string());
     let list = sandbox.lamp(&["status"]);
-    assert!(list.code == 0 && list.err.contains(&format!("warning: digits-7f3k2q: {text}")), "{list:?}");
+    assert!(
+        list.code == 0 && list.err.contains(&format!("warning: digits-7f3k2q: {text}")),
+        "{list:?}"
+    );
     status["attention"] = serde_json::json!([]);
     sandbox.write(&format!("{JOB}/attempts/0002/status.json"), status.to_string());
     assert!(!sandbox.lamp(&["status"]).err.contains("nothing is saved"), "it is over");
 }
 
-/// Held back by a cap of its own: whoever else looks is told whose it is, and not that nobody drives it.
+/// Held back by a cap of its own: whoever else looks is told whose it is, and not that nobody
+/// drives it.
 #[test]
 fn a_job_of_another_owner_that_waits_says_whose_it_is() {
     let sandbox = Sandbox::new();
@@ -60,7 +78,11 @@ fn a_job_of_another_owner_that_waits_says_whose_it_is() {
     (spec["applied"], spec["owner"]) = (Value::Null, "bob".into());
     sandbox.write(&format!("{JOB}/spec.json"), spec.to_string());
     let list = sandbox.lamp(&["status"]);
-    assert!(list.code == 0 && list.err.contains("digits-7f3k2q waits for its owner `bob`, who buys its machine"), "{list:?}");
+    assert!(
+        list.code == 0
+            && list.err.contains("digits-7f3k2q waits for its owner `bob`, who buys its machine"),
+        "{list:?}"
+    );
     assert!(!list.err.contains("nobody on this workstation drives"), "{list:?}");
     let mut waiting: Value = serde_json::from_str(&record("waiting.json")).expect("JSON");
     waiting["at"] = "2026-11-20T23:00:00Z".into();
@@ -68,8 +90,16 @@ fn a_job_of_another_owner_that_waits_says_whose_it_is() {
     let (_, document) = sandbox.json(&["status", "-o", "json"]);
     let job = &document["jobs"][0];
     let why = waiting["why"].as_str().expect("a sentence");
-    assert_eq!(job["waiting"], format!("its owner `bob`, who buys its machine, and there for {why}"), "{document:#}");
-    assert_eq!((&job["driven_here"], job["attention"].as_array().map(Vec::len)), (&Value::Null, Some(1)), "{document:#}");
+    assert_eq!(
+        job["waiting"],
+        format!("its owner `bob`, who buys its machine, and there for {why}"),
+        "{document:#}"
+    );
+    assert_eq!(
+        (&job["driven_here"], job["attention"].as_array().map(Vec::len)),
+        (&Value::Null, Some(1)),
+        "{document:#}"
+    );
     let refused = sandbox.lamp(&["cancel", "digits"]);
     assert!(refused.code == 102 && refused.err.contains("is of the owner `bob`"), "{refused:?}");
 }
@@ -81,7 +111,10 @@ fn what_is_over_is_not_shown_and_a_torn_record_hides_no_job() {
     for written in [over.to_string(), "{ torn".to_owned()] {
         let sandbox = place(&written);
         let list = sandbox.lamp(&["status"]);
-        assert!(list.code == 0 && list.out.contains("digits-7f3k2q") && !list.err.contains("warning"), "{list:?}");
+        assert!(
+            list.code == 0 && list.out.contains("digits-7f3k2q") && !list.err.contains("warning"),
+            "{list:?}"
+        );
         let one = sandbox.lamp(&["status", "digits"]);
         assert!(one.code == 0 && one.out.contains("state"), "{one:?}");
     }

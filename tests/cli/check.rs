@@ -15,7 +15,10 @@ pub fn findings(lines: &str) -> (i32, String) {
         "",
     );
     assert_eq!(said, "", "findings are data and go to stdout");
-    assert!(said.len() == ended.err.len() || lines.contains("[checkpoint]"), "of a checkpoint alone there is more to try: {lines}");
+    assert!(
+        said.len() == ended.err.len() || lines.contains("[checkpoint]"),
+        "of a checkpoint alone there is more to try: {lines}"
+    );
     (ended.code, ended.out)
 }
 
@@ -27,7 +30,10 @@ fn a_good_file_has_no_findings() {
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!(ended.code, 0);
-    assert_eq!(ended.out, format!("job.toml: no findings\nships 2 files, 45 B, from [DIR]\n{KEPT}"));
+    assert_eq!(
+        ended.out,
+        format!("job.toml: no findings\nships 2 files, 45 B, from [DIR]\n{KEPT}")
+    );
     assert_eq!(ended.err, "");
 }
 
@@ -68,14 +74,20 @@ fn a_mistake_of_each_kind_has_its_own_sentence() {
         ("[machine]\ncloud = 'gcp'", "`gcp` is not a cloud, write one of `local`, `aws`"),
         ("[machine]\nmax_price = 'cheap'", "`cheap` is not a price, write 0.65"),
         ("[machine]\nusd_per_hour = -1", "is less than nothing"),
-        ("[machine]\ncloud = 'aws'\ndisk = '900TiB'", "`machine.disk`: is more than 65536 GiB: no disk is so large"),
+        (
+            "[machine]\ncloud = 'aws'\ndisk = '900TiB'",
+            "`machine.disk`: is more than 65536 GiB: no disk is so large",
+        ),
         ("[limits]\nbudget = 'five'", "`five` is not an amount of dollars"),
         ("[limits]\nlease = '90s'", "is `1m 30s`: it may be from 2m to 1d"),
         ("[limits]\nboot = '2h'", "is `2h`: it may be from 2m to 1h"),
         ("[limits]\nbudget = 0", "is not more than zero"),
         ("[limits]\ndeadline = 'tomorrow'", "`tomorrow` is not a date and time"),
         ("[limits]\ndeadline = '2001-01-01T00:00:00Z'", "`2001-01-01T00:00:00Z` is in the past"),
-        ("[watch]\nstall = true", "is boolean `true`, expected a length of time with its unit, like \"15m\", or \"off\""),
+        (
+            "[watch]\nstall = true",
+            "is boolean `true`, expected a length of time with its unit, like \"15m\", or \"off\"",
+        ),
         ("[watch]\nidle_io = 'fast'", "`fast` is not a rate"),
         ("[watch]\nidle_io = '5'", "`5` has no unit, write `5kB/s` or `5MB/s`"),
         ("[watch]\ndone_marker = ' '", "`watch.done_marker`: is empty"),
@@ -91,7 +103,10 @@ fn a_mistake_of_each_kind_has_its_own_sentence() {
         ("[checkpoint]\npath = 'train.py'", "`train.py` is a file"),
         ("[checkpoint]\npath = 'c'\nsignal = 'USR1'", "`USR1` is not one of SIGUSR1"),
         ("[retries]\nmax = -1", "`retries.max`: is `-1`, expected a whole number from 0 on"),
-        ("[interruptions]\nmax = 'often'", "`often` is not a whole number from 0 on, or \"unlimited\""),
+        (
+            "[interruptions]\nmax = 'often'",
+            "`often` is not a whole number from 0 on, or \"unlimited\"",
+        ),
         ("[on]\nfailure = 'explode'", "`explode` is not something to do"),
         ("workdir = 'nowhere'", "`[DIR]/nowhere` is not there"),
         ("workdir = 'train.py'", "`[DIR]/train.py` is not a folder"),
@@ -108,15 +123,24 @@ fn what_is_doubtful_is_a_warning_and_not_an_error() {
     for (lines, expected) in [
         ("env.LAMP_JOB = 'x'", "is set by the agent"),
         ("[machine]\nmarket = 'spot'", "without `[checkpoint]` an interruption loses all work"),
-        ("[machine]\ninstance_types = ['g5.xlarge']", "`machine.instance_types`: changes nothing with `cloud = \"local\"`"),
+        (
+            "[machine]\ninstance_types = ['g5.xlarge']",
+            "`machine.instance_types`: changes nothing with `cloud = \"local\"`",
+        ),
         ("[machine]\nregions = ['us-east-1']", "`machine.regions`: changes nothing"),
         ("[machine]\nimage = 'ami-0123456789abcdef0'", "`machine.image`: changes nothing"),
         ("[machine]\ndisk = '50GiB'", "`machine.disk`: changes nothing"),
         ("[machine]\nmax_price = 0.5", "`machine.max_price`: changes nothing"),
         ("[limits]\nlease = '10m'", "`limits.lease`: changes nothing"),
         ("[watch]\nalarm = 'off'", "`watch.alarm`: changes nothing"),
-        ("[limits]\nbudget = 5\n[machine]\ncloud = 'aws'\nmax_price = 0.1", "`machine.max_price`: changes nothing with `market = \"on-demand\"`"),
-        ("[limits]\nbudget = 5\n[machine]\ncloud = 'aws'\nusd_per_hour = 0.1", "`machine.usd_per_hour`: changes nothing"),
+        (
+            "[limits]\nbudget = 5\n[machine]\ncloud = 'aws'\nmax_price = 0.1",
+            "`machine.max_price`: changes nothing with `market = \"on-demand\"`",
+        ),
+        (
+            "[limits]\nbudget = 5\n[machine]\ncloud = 'aws'\nusd_per_hour = 0.1",
+            "`machine.usd_per_hour`: changes nothing",
+        ),
         ("[machine]\ngpus = 'H100:64'", "`machine.gpus`: is `H100:64`, but this machine shows"),
     ] {
         let (code, out) = findings(lines);
@@ -132,12 +156,19 @@ fn what_is_wrong_with_the_file_and_with_the_workdir_is_told_together() {
     sandbox.write("job.toml", "nmae = 'x'\ncommand = ['sh', 'train.py']\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!(ended.code, 100);
-    assert!(ended.out.contains("`nmae`: is not a key") && ended.out.contains(".env:1: error: looks like"), "{ended:?}");
+    assert!(
+        ended.out.contains("`nmae`: is not a key")
+            && ended.out.contains(".env:1: error: looks like"),
+        "{ended:?}"
+    );
     assert!(ended.out.contains("2 errors"), "{ended:?}");
     // Where the folder itself is not what was meant, each of its files would be a finding.
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n[checkpont]\npath = 'x'\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
-    assert!(ended.out.contains("did you mean `checkpoint`?") && ended.out.contains("1 error"), "{ended:?}");
+    assert!(
+        ended.out.contains("did you mean `checkpoint`?") && ended.out.contains("1 error"),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -145,7 +176,11 @@ fn what_all_jobs_of_a_user_say_is_no_news_in_a_job_that_has_no_use_for_it() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
     sandbox.write("config.toml", "[machine]\nregions = ['us-east-1']\n");
-    let ended = sandbox.end(sandbox.command(&["check", "job.toml"]).env("LAMP_CONFIG", sandbox.path().join("config.toml")));
+    let ended = sandbox.end(
+        sandbox
+            .command(&["check", "job.toml"])
+            .env("LAMP_CONFIG", sandbox.path().join("config.toml")),
+    );
     assert!(ended.out.starts_with("job.toml: no findings"), "{ended:?}");
 }
 
@@ -156,10 +191,17 @@ fn a_script_that_may_not_be_executed_and_a_command_without_dashes_have_their_way
     sandbox.write("job.toml", "command = ['./run.sh']\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!(ended.code, 100);
-    assert!(ended.out.contains("`./run.sh` may not be executed") && ended.out.contains("chmod +x ./run.sh"), "{ended:?}");
+    assert!(
+        ended.out.contains("`./run.sh` may not be executed")
+            && ended.out.contains("chmod +x ./run.sh"),
+        "{ended:?}"
+    );
     let ended = sandbox.lamp(&["run", "python3", "train.py"]);
     assert_eq!(ended.code, 2);
-    assert!(ended.err.contains("a command stands after two dashes: `lamp run -- python3 train.py`"), "{ended:?}");
+    assert!(
+        ended.err.contains("a command stands after two dashes: `lamp run -- python3 train.py`"),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -192,12 +234,19 @@ fn a_command_that_cannot_start_is_found() {
         ("['python3 train.py']", "is one word with blanks in it"),
         ("[]", "`command`: is empty"),
         ("''", "`command`: is empty"),
-        ("3", "is `3`, expected a command, like [\"python\", \"train.py\"], or a string for the shell"),
+        (
+            "3",
+            "is `3`, expected a command, like [\"python\", \"train.py\"], or a string for the shell",
+        ),
     ] {
         sandbox.write("job.toml", format!("command = {command}\n"));
         let ended = sandbox.lamp(&["check", "job.toml"]);
         assert_eq!(ended.code, 100, "{command}: {ended:?}");
-        assert!(ended.out.contains(expected), "{command}\n  expected: {expected}\n  got: {}", ended.out);
+        assert!(
+            ended.out.contains(expected),
+            "{command}\n  expected: {expected}\n  got: {}",
+            ended.out
+        );
     }
     sandbox.write("job.toml", "setup = 'pip install x'\ncommand = ['no-such-program-here']\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
@@ -226,7 +275,10 @@ fn a_missing_file_says_what_to_do() {
     let ended = sandbox.lamp(&["check", "nope.toml"]);
     assert_eq!(ended.code, 101);
     assert_eq!(ended.out, "");
-    assert_eq!(ended.err, "error: no job file `nope.toml`\nhint: `lamp init` writes one, and `lamp run -- python train.py` needs none\n");
+    assert_eq!(
+        ended.err,
+        "error: no job file `nope.toml`\nhint: `lamp init` writes one, and `lamp run -- python train.py` needs none\n"
+    );
 }
 
 /// By the job files of its folder; and whoever would have started one hears that nothing bills.
@@ -241,16 +293,28 @@ fn a_mistyped_file_or_folder_says_which_was_meant() {
         let ended = sandbox.lamp(&[verb, "lampp.toml"]);
         assert_eq!((ended.code, ended.err.as_str()), (101, said), "{verb}");
     }
-    assert_eq!(sandbox.lamp(&["check", "lampp.toml"]).err, said.replace("nothing was started, and nothing bills\n", ""));
+    assert_eq!(
+        sandbox.lamp(&["check", "lampp.toml"]).err,
+        said.replace("nothing was started, and nothing bills\n", "")
+    );
     let other = sandbox.lamp(&["run", "digits.toml"]);
     assert!(other.err.ends_with("hint: beside it there is `lamp.toml`\n"), "{other:?}");
-    for (typed, hint) in [("nodir", "hint: `lamp apply` takes a folder"), ("job", "hint: did you mean `jobs`? `lamp apply` takes a folder")] {
+    for (typed, hint) in [
+        ("nodir", "hint: `lamp apply` takes a folder"),
+        ("job", "hint: did you mean `jobs`? `lamp apply` takes a folder"),
+    ] {
         let ended = sandbox.lamp(&["apply", typed]);
-        let said = format!("error: no folder `{typed}`\nnothing was changed: what runs goes on\n{hint}");
+        let said =
+            format!("error: no folder `{typed}`\nnothing was changed: what runs goes on\n{hint}");
         assert!(ended.code == 101 && ended.err.starts_with(&said), "{ended:?}");
     }
     let file = sandbox.lamp(&["apply", "lampp.toml"]);
-    assert!(file.code == 101 && file.err.contains("no job file `lampp.toml`") && file.err.contains("did you mean `lamp.toml`?"), "{file:?}");
+    assert!(
+        file.code == 101
+            && file.err.contains("no job file `lampp.toml`")
+            && file.err.contains("did you mean `lamp.toml`?"),
+        "{file:?}"
+    );
 }
 
 #[test]
@@ -264,7 +328,10 @@ fn a_bare_check_takes_lamp_toml() {
 fn json_is_one_document_with_the_whole_spec_and_where_it_came_from() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n[limits]\nbudget = '$5'\n");
-    sandbox.write("home/.config/lamplighter/config.toml", "[limits]\nmax_runtime = '1h'\nbudget = 9\n");
+    sandbox.write(
+        "home/.config/lamplighter/config.toml",
+        "[limits]\nmax_runtime = '1h'\nbudget = 9\n",
+    );
     let (code, document) = sandbox.json(&["check", "job.toml", "-o", "json", "--idle", "30m"]);
     assert_eq!(code, 0);
     assert_eq!(document["ok"], true);
@@ -295,18 +362,38 @@ fn json_findings_have_a_path_a_line_and_a_hint() {
     // What could not be read is null, and every field is there.
     sandbox.write("job.toml", "command = 'x\n");
     let (code, document) = sandbox.json(&["check", "job.toml", "-o", "json"]);
-    let fields = ["file", "ok", "errors", "warnings", "findings", "workdir", "spec", "origins", "schedule"];
+    let fields =
+        ["file", "ok", "errors", "warnings", "findings", "workdir", "spec", "origins", "schedule"];
     assert!(code == 100 && fields.iter().all(|field| document.get(field).is_some()), "{document}");
 }
 
 #[test]
 fn a_job_on_the_command_line_alone_and_everything_after_the_dashes_is_the_programs() {
     let sandbox = Sandbox::with_script();
-    let args =
-        ["check", "-o", "json", "-n", "first", "--spot", "--max-price", "0.65", "--env", "SEED=1", "--", "sh", "train.py", "--idle", "-o", "x"];
+    let args = [
+        "check",
+        "-o",
+        "json",
+        "-n",
+        "first",
+        "--spot",
+        "--max-price",
+        "0.65",
+        "--env",
+        "SEED=1",
+        "--",
+        "sh",
+        "train.py",
+        "--idle",
+        "-o",
+        "x",
+    ];
     let (code, document) = sandbox.json(&args);
     assert_eq!(code, 0, "{document}");
-    assert_eq!(document["spec"]["command"], json!({"args": ["sh", "train.py", "--idle", "-o", "x"]}));
+    assert_eq!(
+        document["spec"]["command"],
+        json!({"args": ["sh", "train.py", "--idle", "-o", "x"]})
+    );
     assert_eq!(document["spec"]["machine"]["market"], "spot");
     assert_eq!(document["spec"]["env"], json!({"SEED": "1"}));
     assert_eq!(document["origins"]["machine.max_price"], "flag");
@@ -319,7 +406,10 @@ fn the_same_job_in_json_is_the_same_spec() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\nwatch.idle = '30m'\nmachine.gpus = 'A10G:1'\nlimits.budget = 5\n");
     sandbox.write("job.json", r#"{"command": ["sh", "train.py"], "watch": {"idle": "30m"}, "machine": {"gpus": "A10G:1"}, "limits": {"budget": 5}}"#);
-    assert_eq!(sandbox.json(&["check", "job.toml", "-o", "json"]).1["spec"], sandbox.json(&["check", "job.json", "-o", "json"]).1["spec"]);
+    assert_eq!(
+        sandbox.json(&["check", "job.toml", "-o", "json"]).1["spec"],
+        sandbox.json(&["check", "job.json", "-o", "json"]).1["spec"]
+    );
 }
 
 #[test]
@@ -328,9 +418,17 @@ fn mistakes_in_the_user_configuration_are_told_before_any_verb_runs() {
     sandbox.write("home/.config/lamplighter/config.toml", "ownr = 'me'\n[limits]\nbudget = 'x'\n");
     let ended = sandbox.lamp(&["check", "--", "sh", "train.py"]);
     assert_eq!(ended.code, 100);
-    assert!(ended.err.contains("config.toml:1: error: `ownr`: is not a key of this file\n  hint: did you mean `owner`?"), "{ended:?}");
+    assert!(
+        ended.err.contains(
+            "config.toml:1: error: `ownr`: is not a key of this file\n  hint: did you mean `owner`?"
+        ),
+        "{ended:?}"
+    );
     assert!(ended.err.contains("config.toml:3: error: `limits.budget`"), "{ended:?}");
-    assert!(ended.err.contains("`[DIR]/home/.config/lamplighter/config.toml` has 2 errors"), "{ended:?}");
+    assert!(
+        ended.err.contains("`[DIR]/home/.config/lamplighter/config.toml` has 2 errors"),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -342,8 +440,7 @@ fn too_large_a_workdir_names_its_largest_files() {
     sandbox.write("job.toml", "command = ['sh', 'train.py']\nworkdir_max = '100KiB'\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!(ended.code, 100);
-    let expected =
-        "holds 291.1 KiB in 5 files, more than 100.0 KiB; the largest are big.bin (200.0 KiB), data/middle.bin (90.0 KiB), small.bin (1.0 KiB)";
+    let expected = "holds 291.1 KiB in 5 files, more than 100.0 KiB; the largest are big.bin (200.0 KiB), data/middle.bin (90.0 KiB), small.bin (1.0 KiB)";
     assert!(ended.out.contains(expected), "{ended:?}");
     sandbox.write(".lampignore", "*.bin\n");
     assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 0);
@@ -355,25 +452,52 @@ fn a_script_that_is_not_there_is_found_before_anything_runs() {
     sandbox.write("lamp.toml", "command = ['python3', 'trian.py']\n");
     sandbox.write("train.py", "");
     let missing = sandbox.lamp(&["check"]);
-    assert_eq!((missing.code, missing.out.contains("`trian.py` is not in the workdir")), (100, true), "{}", missing.out);
+    assert_eq!(
+        (missing.code, missing.out.contains("`trian.py` is not in the workdir")),
+        (100, true),
+        "{}",
+        missing.out
+    );
     assert!(missing.out.contains("did you mean `train.py`?"), "{}", missing.out);
-    sandbox.write("lamp.toml", "command = ['python3', 'trian.py']\nsetup = 'cp train.py trian.py'\n");
+    sandbox
+        .write("lamp.toml", "command = ['python3', 'trian.py']\nsetup = 'cp train.py trian.py'\n");
     let brought = sandbox.lamp(&["check"]);
-    assert_eq!((brought.code, brought.out.contains("`setup` has to bring it")), (0, true), "{}", brought.out);
+    assert_eq!(
+        (brought.code, brought.out.contains("`setup` has to bring it")),
+        (0, true),
+        "{}",
+        brought.out
+    );
     sandbox.write("lamp.toml", "command = ['python3', 'train.py']\n");
     sandbox.write(".lampignore", "train.py\n");
     let ignored = sandbox.lamp(&["check"]);
-    assert_eq!((ignored.code, ignored.out.contains("is in the workdir but does not ship")), (100, true), "{}", ignored.out);
+    assert_eq!(
+        (ignored.code, ignored.out.contains("is in the workdir but does not ship")),
+        (100, true),
+        "{}",
+        ignored.out
+    );
     assert!(ignored.out.contains("an ignore file"), "{}", ignored.out);
     sandbox.write("lamp.toml", "command = ['tools/bin/train']\n");
     sandbox.write("tools/bin/train", "");
     sandbox.write(".lampignore", "tools\n");
     let no_environment = sandbox.lamp(&["check"]);
-    assert!(no_environment.out.contains("an ignore file keeps it at home"), "{}", no_environment.out);
-    sandbox.write("lamp.toml", "command = ['.venv/bin/python', 'tools/bin/train']\nsetup = 'python3 -m venv .venv'\n");
+    assert!(
+        no_environment.out.contains("an ignore file keeps it at home"),
+        "{}",
+        no_environment.out
+    );
+    sandbox.write(
+        "lamp.toml",
+        "command = ['.venv/bin/python', 'tools/bin/train']\nsetup = 'python3 -m venv .venv'\n",
+    );
     sandbox.write(".venv/bin/python", "");
     let script = sandbox.lamp(&["check"]);
-    assert!(script.out.contains("`tools/bin/train` is in the workdir but does not ship"), "{}", script.out);
+    assert!(
+        script.out.contains("`tools/bin/train` is in the workdir but does not ship"),
+        "{}",
+        script.out
+    );
     sandbox.write("env/pyvenv.cfg", "");
     sandbox.write("env/bin/python", "");
     let warns = |setup: &str| {
@@ -394,19 +518,32 @@ fn a_field_of_cron_that_is_out_of_range_is_named_with_its_range() {
 fn a_plan_for_this_workstation_warns_of_a_gpu_that_nobody_knows() {
     let sandbox = Sandbox::with_script();
     let ended = sandbox.lamp(&["plan", "--gpus", "H1000", "--", "python3", "train.py"]);
-    assert!(ended.code == 0 && ended.err.contains("`H1000` is the name of no GPU") && ended.err.contains("did you mean H100?"), "{ended:?}");
+    assert!(
+        ended.code == 0
+            && ended.err.contains("`H1000` is the name of no GPU")
+            && ended.err.contains("did you mean H100?"),
+        "{ended:?}"
+    );
 }
 
 /// The daemon lets what is due outside of its hours wait for them, so that is the time to name.
 #[test]
 fn a_schedule_that_is_never_due_in_its_hours_is_told_and_its_next_run_is_one_that_happens() {
     let sandbox = Sandbox::new();
-    let schedule = "schedule = { cron = '0 12 * * *', timezone = 'UTC', only_between = ['22:00', '06:00'] }\n";
+    let schedule =
+        "schedule = { cron = '0 12 * * *', timezone = 'UTC', only_between = ['22:00', '06:00'] }\n";
     sandbox.write("lamp.toml", format!("command = 'true'\nmachine.cloud = 'local'\n{schedule}"));
     let checked = sandbox.lamp(&["check"]);
-    assert!(checked.code == 0 && checked.out.contains("`schedule.only_between`: is never when `cron` is due"), "{checked:?}");
+    assert!(
+        checked.code == 0
+            && checked.out.contains("`schedule.only_between`: is never when `cron` is due"),
+        "{checked:?}"
+    );
     let plan = sandbox.lamp(&["plan"]);
-    assert!(plan.out.contains("the next run would be at") && plan.out.contains(" 22:00:00 UTC"), "{plan:?}");
+    assert!(
+        plan.out.contains("the next run would be at") && plan.out.contains(" 22:00:00 UTC"),
+        "{plan:?}"
+    );
     assert_eq!(sandbox.lamp(&["apply", "lamp.toml"]).code, 0);
     let shown = sandbox.lamp(&["schedules"]);
     assert!(shown.out.contains(" 22:00:00 UTC") && !shown.out.contains(" 12:00:00"), "{shown:?}");
@@ -417,5 +554,9 @@ fn a_schedule_that_is_never_due_in_its_hours_is_told_and_its_next_run_is_one_tha
 fn a_pattern_of_outputs_that_is_not_well_formed_is_an_error() {
     let (code, out) = findings("outputs = ['model_[0-9].pt', '*.{pt,json}', '[a']");
     assert_eq!((code, out.matches("is no pattern").count()), (100, 1), "{out}");
-    assert!(out.contains("`outputs`: `[a` is no pattern: unclosed character class") && out.contains("a backslash before"), "{out}");
+    assert!(
+        out.contains("`outputs`: `[a` is no pattern: unclosed character class")
+            && out.contains("a backslash before"),
+        "{out}"
+    );
 }

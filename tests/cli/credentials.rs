@@ -1,4 +1,5 @@
-//! Credentials that a program hands out and that end: how often it is run, and what is signed with the last of them.
+//! Credentials that a program hands out and that end: how often it is run, and what is signed with
+//! the last of them.
 
 use std::process::Command;
 
@@ -20,7 +21,10 @@ impl<'a> Session<'a> {
             path = path.display()
         );
         user.sandbox.write("who.sh", script);
-        let profile = format!("[profile research]\nregion = us-east-1\ncredential_process = /bin/sh {}/who.sh\n", path.display());
+        let profile = format!(
+            "[profile research]\nregion = us-east-1\ncredential_process = /bin/sh {}/who.sh\n",
+            path.display()
+        );
         user.sandbox.write("aws-config", profile);
         user.sandbox.write("asked", "");
         Session(user)
@@ -28,8 +32,13 @@ impl<'a> Session<'a> {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = self.0.sandbox.command(args);
-        command.envs(self.0.ec2.env()).env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
-        command.env("AWS_CONFIG_FILE", self.0.sandbox.path().join("aws-config")).env("AWS_PROFILE", "research");
+        command
+            .envs(self.0.ec2.env())
+            .env_remove("AWS_ACCESS_KEY_ID")
+            .env_remove("AWS_SECRET_ACCESS_KEY");
+        command
+            .env("AWS_CONFIG_FILE", self.0.sandbox.path().join("aws-config"))
+            .env("AWS_PROFILE", "research");
         // It is never fetched.
         command.env("LAMP_AGENT_BINARY", small_agent(&self.0.sandbox.path()));
         command
@@ -61,14 +70,30 @@ fn the_program_that_says_who_we_are_is_run_once_for_a_command() {
         let mut spec = spec.clone();
         spec["job"] = job.into();
         let root = user.sandbox.read("home/.config/lamplighter/config.toml");
-        let root = root.lines().find_map(|line| line.split_once("s3://")).expect("init wrote it").1.trim_matches(['"', '\'']);
-        let (status, _) = user.ec2.s3("PUT", &format!("/{root}/jobs/{job}/spec.json"), spec.to_string().as_bytes());
+        let root = root
+            .lines()
+            .find_map(|line| line.split_once("s3://"))
+            .expect("init wrote it")
+            .1
+            .trim_matches(['"', '\'']);
+        let (status, _) = user.ec2.s3(
+            "PUT",
+            &format!("/{root}/jobs/{job}/spec.json"),
+            spec.to_string().as_bytes(),
+        );
         assert_eq!(status, 200, "{root}");
     }
     let session = Session::lasting(&user, 3600);
     let status = session.lamp(&["status", "-o", "json"]);
-    assert!(status.code == 0 && status.out.contains("one-222222") && status.out.contains("two-222222"), "{status:?}");
-    assert_eq!(session.asked(), 1, "every request to the bucket and to EC2 is signed with the same");
+    assert!(
+        status.code == 0 && status.out.contains("one-222222") && status.out.contains("two-222222"),
+        "{status:?}"
+    );
+    assert_eq!(
+        session.asked(),
+        1,
+        "every request to the bucket and to EC2 is signed with the same"
+    );
     // With less than a minute of life they are no reason to ask for every object either.
     let session = Session::lasting(&user, 55);
     assert_eq!(session.lamp(&["status", "-o", "json"]).code, 0);
@@ -79,15 +104,24 @@ fn the_program_that_says_who_we_are_is_run_once_for_a_command() {
 fn a_session_that_ends_before_a_machine_has_booted_buys_none() {
     let Some(user) = ready() else { return };
     let session = Session::lasting(&user, 40);
-    let job = ["--cloud", "aws", "--instance-type", "t3.micro", "--max-runtime", "1h", "--", "true"];
+    let job =
+        ["--cloud", "aws", "--instance-type", "t3.micro", "--max-runtime", "1h", "--", "true"];
     let run = session.lamp(&[&["run", "--detach", "--unproven"], &job[..]].concat());
     assert_eq!(run.code, 104, "{run:?}");
-    for words in ["the AWS credentials end in ", "17m are needed", "nothing was started, and nothing bills", "`aws sso login`"] {
+    for words in [
+        "the AWS credentials end in ",
+        "17m are needed",
+        "nothing was started, and nothing bills",
+        "`aws sso login`",
+    ] {
         assert!(run.err.contains(words), "{words} in {run:?}");
     }
     assert!(user.ec2.calls_of("RunInstances").is_empty() && user.ec2.instances().is_empty());
     let plan = session.lamp(&[&["plan"], &job[..]].concat());
-    assert!(plan.err.contains("the machine could not run its agent: the AWS credentials end in "), "{plan:?}");
+    assert!(
+        plan.err.contains("the machine could not run its agent: the AWS credentials end in "),
+        "{plan:?}"
+    );
     let session = Session::lasting(&user, 3600);
     let plan = session.lamp(&[&["plan"], &job[..]].concat());
     assert!(plan.code == 0 && !plan.err.contains("credentials end"), "{plan:?}");

@@ -6,7 +6,8 @@ use super::place::{Place, end, signal, wait_until};
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
 
 /// A job of a machine that costs something.
-const PAID: &str = "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n[machine]\nusd_per_hour = 1\n";
+const PAID: &str =
+    "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n[machine]\nusd_per_hour = 1\n";
 
 #[test]
 fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
@@ -18,7 +19,10 @@ fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
     place.until("first", "running");
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1.5\n");
     let held = run("second");
-    assert!(held.code == 0 && held.err.contains("it waits for the cap of $1.50 an hour"), "{held:?}");
+    assert!(
+        held.code == 0 && held.err.contains("it waits for the cap of $1.50 an hour"),
+        "{held:?}"
+    );
     words.until("not launched: the cap of $1.50 an hour");
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 5\n");
     place.until("second", "running");
@@ -40,17 +44,23 @@ fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
     signal(idle.id(), "TERM");
     let rest = words.rest();
     assert!(wait_until("it ends", || idle.try_wait().expect("it was started here")).success());
-    assert!(!rest.iter().any(|line| line.contains("nobody on this workstation")), "there is no job: {rest:?}");
+    assert!(
+        !rest.iter().any(|line| line.contains("nobody on this workstation")),
+        "there is no job: {rest:?}"
+    );
     let (mut daemon, words) = place.driving(&["daemon"]);
-    let run = place.0.lamp(&["run", "-d", "-q", "--name", "left", "--idle", "off", "--", "sh", "job.sh"]);
+    let run =
+        place.0.lamp(&["run", "-d", "-q", "--name", "left", "--idle", "off", "--", "sh", "job.sh"]);
     assert_eq!(run.code, 0, "{run:?}");
     let job = run.out.trim().to_owned();
     place.until(&job, "running");
     signal(daemon.id(), "INT");
-    let said =
-        format!("1 job is under way that nobody on this workstation drives now: {job}; `lamp daemon --job {job} --until-done` drives that one");
+    let said = format!(
+        "1 job is under way that nobody on this workstation drives now: {job}; `lamp daemon --job {job} --until-done` drives that one"
+    );
     assert!(wait_until("it ends", || daemon.try_wait().expect("it was started here")).success());
-    // Its machine has inherited where the daemon speaks to: that is heard to its end once the machine is gone.
+    // Its machine has inherited where the daemon speaks to: that is heard to its end once the
+    // machine is gone.
     place.0.write("go", "");
     let rest = words.rest();
     assert!(rest.iter().any(|line| line.starts_with(&said)), "{rest:?}");
@@ -64,11 +74,15 @@ fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
 fn a_daemon_of_several_job_roots_says_which_one_a_warning_is_of() {
     let place = Place::new("true");
     let roots = ["one", "other"].map(|name| place.0.path().join(name).display().to_string());
-    let (daemon, words) = place.driving(&["--job-root", &roots[0], "--job-root", &roots[1], "daemon"]);
+    let (daemon, words) =
+        place.driving(&["--job-root", &roots[0], "--job-root", &roots[1], "daemon"]);
     // A job that no version of this program has written.
     place.0.write("other/jobs/odd-222222/spec.json", "{ \"format\": 99 }");
     let warned = words.until("WARN");
-    assert!(warned.contains("odd-222222") && warned.contains(&format!("job_root=file://{}", roots[1])), "{warned}");
+    assert!(
+        warned.contains("odd-222222") && warned.contains(&format!("job_root=file://{}", roots[1])),
+        "{warned}"
+    );
     signal(daemon.id(), "TERM");
     drop(words);
     assert_eq!(end(daemon).0, 0, "a daemon that is ended ends well");

@@ -1,4 +1,5 @@
-//! `lamp daemon` as systemd's service (systemd/lamp-controller.service): what its manager hears of it, and ends it for not hearing.
+//! `lamp daemon` as systemd's service (systemd/lamp-controller.service): what its manager hears of
+//! it, and ends it for not hearing.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
@@ -12,7 +13,10 @@ struct Manager(UnixDatagram);
 impl Manager {
     fn hears(&self) -> String {
         let mut message = [0; 512];
-        let length = self.0.recv(&mut message).expect("a message, long before a manager would end the service");
+        let length = self
+            .0
+            .recv(&mut message)
+            .expect("a message, long before a manager would end the service");
         String::from_utf8_lossy(&message[..length]).trim().to_owned()
     }
 
@@ -26,7 +30,8 @@ impl Manager {
     }
 }
 
-/// Without READY a unit of `Type=notify` never begins, without WATCHDOG it is killed every five minutes.
+/// Without READY a unit of `Type=notify` never begins, without WATCHDOG it is killed every five
+/// minutes.
 #[test]
 fn a_daemon_tells_its_manager_that_it_is_ready_that_it_lives_and_that_it_ends() {
     let place = Place::new("true");
@@ -34,13 +39,24 @@ fn a_daemon_tells_its_manager_that_it_is_ready_that_it_lives_and_that_it_ends() 
     let manager = Manager(UnixDatagram::bind(&path).expect("a socket"));
     manager.0.set_read_timeout(Some(Duration::from_secs(60))).expect("it can");
     let second = place.0.path().join("second");
-    let mut daemon = place.0.command(&["--job-root", &place.0.path().join("first").display().to_string(), "--job-root"]);
+    let mut daemon = place.0.command(&[
+        "--job-root",
+        &place.0.path().join("first").display().to_string(),
+        "--job-root",
+    ]);
     daemon.arg(&second).arg("daemon").env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000000");
-    let daemon = daemon.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test");
+    let daemon = daemon
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("lamp was built for this test");
     let pid = daemon.id();
     assert_eq!(manager.hears(), "READY=1", "before anything else");
     let begins = manager.until("WATCHDOG=1");
-    assert!(begins.iter().all(|word| word.starts_with("STATUS=") || word == "WATCHDOG=1"), "{begins:?}");
+    assert!(
+        begins.iter().all(|word| word.starts_with("STATUS=") || word == "WATCHDOG=1"),
+        "{begins:?}"
+    );
     // At rest it goes on saying so.
     let goes_on = [begins, manager.until("WATCHDOG=1"), manager.until("WATCHDOG=1")].concat();
     assert!(goes_on.contains(&"STATUS=0 jobs under way".to_owned()), "{goes_on:?}");

@@ -1,8 +1,12 @@
-//! Documents that repeat what the program knows: schemas, the reference of keys, the list of exit codes, the examples.
+//! Documents that repeat what the program knows: schemas, the reference of keys, the list of exit
+//! codes, the examples.
 //!
 //! `LAMP_UPDATE=1 cargo test --test cli` rewrites the generated ones.
 
-#![expect(clippy::disallowed_methods, reason = "a test reads and rewrites the documents of the repository")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test reads and rewrites the documents of the repository"
+)]
 
 use std::fmt::Write;
 
@@ -17,7 +21,10 @@ fn must_be(path: &str, expected: &str) {
         std::fs::write(&file, expected).expect("the repository is writable");
     }
     let found = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(found == expected, "`{path}` is not what the program says; `LAMP_UPDATE=1 cargo test --test cli documents` writes it anew");
+    assert!(
+        found == expected,
+        "`{path}` is not what the program says; `LAMP_UPDATE=1 cargo test --test cli documents` writes it anew"
+    );
 }
 
 fn schema(of: &str) -> Value {
@@ -59,7 +66,8 @@ fn section(name: &str, table: &Value, text: &mut String) {
     if name.is_empty() {
         text.push_str("\n### At the top\n");
     } else {
-        writeln!(text, "\n### `[{name}]`\n\n{}", described(table)).expect("a String takes everything");
+        writeln!(text, "\n### `[{name}]`\n\n{}", described(table))
+            .expect("a String takes everything");
     }
     text.push_str("\n| Key | Meaning | Default | Example |\n|---|---|---|---|\n");
     for (key, about) in table["properties"].as_object().expect("a section is a table") {
@@ -68,8 +76,12 @@ fn section(name: &str, table: &Value, text: &mut String) {
             continue;
         }
         let default = about.get("default").map(as_toml).unwrap_or_default();
-        let examples = about["examples"].as_array().map(|all| all.iter().map(as_toml).collect::<Vec<_>>().join(", ")).unwrap_or_default();
-        writeln!(text, "| `{key}` | {} | {default} | {examples} |", described(about)).expect("a String takes everything");
+        let examples = about["examples"]
+            .as_array()
+            .map(|all| all.iter().map(as_toml).collect::<Vec<_>>().join(", "))
+            .unwrap_or_default();
+        writeln!(text, "| `{key}` | {} | {default} | {examples} |", described(about))
+            .expect("a String takes everything");
     }
 }
 
@@ -79,7 +91,13 @@ fn described(about: &Value) -> String {
 
 fn as_toml(value: &Value) -> String {
     let text = match value {
-        Value::Object(map) => format!("{{ {} }}", map.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")),
+        Value::Object(map) => format!(
+            "{{ {} }}",
+            map.iter()
+                .map(|(name, value)| format!("{name} = {value}"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
         other => other.to_string(),
     };
     format!("`{}`", text.replace(',', ", ").replace(",  ", ", ").replace('|', "\\|"))
@@ -91,7 +109,8 @@ fn keys() -> Vec<(String, String, Value)> {
     let job = schema("job");
     for (name, about) in job["properties"].as_object().expect("a job file is a table") {
         match about.get("properties").and_then(Value::as_object) {
-            Some(keys) => all.extend(keys.iter().map(|(key, about)| (name.clone(), key.clone(), about.clone()))),
+            Some(keys) => all
+                .extend(keys.iter().map(|(key, about)| (name.clone(), key.clone(), about.clone()))),
             None => all.push((String::new(), name.clone(), about.clone())),
         }
     }
@@ -150,10 +169,18 @@ fn every_documented_example_is_accepted() {
             let (_, document) = sandbox.json(&["check", "job.json", "-o", "json"]);
             // An example moment passes; that it is one is what is asked here.
             // Nor has this environment the secrets of an example.
-            let passes = |text: &str| text.contains("is in the past") || text.contains("the environment of `lamp` has no");
-            let is_error = |finding: &&Value| finding["severity"] == "error" && !passes(&finding["message"].to_string());
-            let errors: Vec<_> = document["findings"].as_array().into_iter().flatten().filter(is_error).collect();
-            assert!(errors.is_empty() || is_of_another_folder, "{table}.{key} = {example}: {errors:?}");
+            let passes = |text: &str| {
+                text.contains("is in the past") || text.contains("the environment of `lamp` has no")
+            };
+            let is_error = |finding: &&Value| {
+                finding["severity"] == "error" && !passes(&finding["message"].to_string())
+            };
+            let errors: Vec<_> =
+                document["findings"].as_array().into_iter().flatten().filter(is_error).collect();
+            assert!(
+                errors.is_empty() || is_of_another_folder,
+                "{table}.{key} = {example}: {errors:?}"
+            );
             tried += 1;
         }
     }
@@ -162,7 +189,8 @@ fn every_documented_example_is_accepted() {
 
 #[test]
 fn the_exit_codes_are_documented_and_none_besides() {
-    let text = std::fs::read_to_string(repository().join("docs/exit-codes.md")).expect("the list is there");
+    let text = std::fs::read_to_string(repository().join("docs/exit-codes.md"))
+        .expect("the list is there");
     let rows: Vec<(String, String)> = text
         .lines()
         .filter_map(|line| {
@@ -172,7 +200,10 @@ fn the_exit_codes_are_documented_and_none_besides() {
             Some((number, cells.next()?.trim_matches('`').to_owned()))
         })
         .collect();
-    let known: Vec<_> = ExitCode::ALL.iter().map(|(code, name)| (code.number().to_string(), (*name).to_owned())).collect();
+    let known: Vec<_> = ExitCode::ALL
+        .iter()
+        .map(|(code, name)| (code.number().to_string(), (*name).to_owned()))
+        .collect();
     assert_eq!(rows, known);
 }
 
@@ -181,7 +212,11 @@ fn the_shipped_configuration_is_commented_defaults() {
     let text = std::fs::read_to_string(repository().join("config/lamp.toml")).expect("it ships");
     let sandbox = Sandbox::with_script();
     // Once as it is, and once with every setting switched on: both must be understood.
-    let on: String = text.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line)).collect::<Vec<_>>().join("\n");
+    let on: String = text
+        .lines()
+        .map(|line| line.strip_prefix("#: ").unwrap_or(line))
+        .collect::<Vec<_>>()
+        .join("\n");
     assert_ne!(text.trim_end(), on, "the file has settings behind `#: `");
     for text in [text.as_str(), &on] {
         sandbox.write("home/.config/lamplighter/config.toml", text);
@@ -189,7 +224,12 @@ fn the_shipped_configuration_is_commented_defaults() {
         assert_eq!(ended.err, "", "{text}");
         assert_eq!(ended.code, 0, "{ended:?}");
     }
-    for key in schema("config")["properties"].as_object().expect("it is a table").keys().filter(|key| !key.starts_with('$')) {
+    for key in schema("config")["properties"]
+        .as_object()
+        .expect("it is a table")
+        .keys()
+        .filter(|key| !key.starts_with('$'))
+    {
         assert!(text.contains(key.as_str()), "`{key}` is not explained in config/lamp.toml");
     }
 }

@@ -9,9 +9,16 @@ const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
 
 /// The processes of this place whose words contain all of these.
 fn pids(place: &Place, words: &[&str]) -> Vec<u32> {
-    let said =
-        |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " ")).unwrap_or_default();
-    place.processes().into_iter().filter(|pid| words.iter().all(|word| said(pid).contains(word))).collect()
+    let said = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
+            .unwrap_or_default()
+    };
+    place
+        .processes()
+        .into_iter()
+        .filter(|pid| words.iter().all(|word| said(pid).contains(word)))
+        .collect()
 }
 
 #[test]
@@ -20,7 +27,11 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     let started = place.0.lamp(&["run", "-d", "-q", "--name", "alone", "--", "sh", "job.sh"]);
     assert_eq!(started.code, 0, "{started:?}");
     let job = started.out.trim().to_owned();
-    assert_eq!(place.status(&job)["driven_here"], true, "its driver holds it from its first moment");
+    assert_eq!(
+        place.status(&job)["driven_here"],
+        true,
+        "its driver holds it from its first moment"
+    );
     place.until(&job, "running");
     for pid in pids(&place, &["daemon", "--until-done", &job]) {
         signal(pid, "KILL");
@@ -28,9 +39,19 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     wait_until("the driver is gone", || (place.status(&job)["driven_here"] == false).then_some(()));
     let said = format!("`lamp daemon --job {job} --until-done` drives it");
     let list = place.0.lamp(&["status"]);
-    assert!(list.code == 0 && list.err.contains(&format!("nobody on this workstation drives {job}")) && list.err.contains(&said), "{list:?}");
+    assert!(
+        list.code == 0
+            && list.err.contains(&format!("nobody on this workstation drives {job}"))
+            && list.err.contains(&said),
+        "{list:?}"
+    );
     let one = place.0.lamp(&["status", &job]);
-    assert!(one.out.lines().any(|line| line.starts_with("driven by") && line.contains("nobody on this workstation")), "{one:?}");
+    assert!(
+        one.out.lines().any(
+            |line| line.starts_with("driven by") && line.contains("nobody on this workstation")
+        ),
+        "{one:?}"
+    );
     // What it says to type does it.
     let driver = place.start(&["daemon", "--job", &job, "--until-done"]);
     wait_until("it is driven again", || (place.status(&job)["driven_here"] == true).then_some(()));
@@ -40,27 +61,50 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     let (code, _, err) = end(driver);
     assert_eq!(code, 0, "{err}");
     let ended = place.status(&job);
-    assert_eq!((&ended["state"], &ended["driven_here"]), (&"succeeded".into(), &serde_json::Value::Null), "{ended}");
+    assert_eq!(
+        (&ended["state"], &ended["driven_here"]),
+        (&"succeeded".into(), &serde_json::Value::Null),
+        "{ended}"
+    );
     place.nothing_is_left();
 }
 
-/// skypilot#8860: another shell drives the job later. The second attempt keeps the environment of the submission.
+/// skypilot#8860: another shell drives the job later. The second attempt keeps the environment of
+/// the submission.
 #[test]
 fn a_second_attempt_has_the_environment_of_its_submission() {
-    let place = Place::new("printf '%s\\n' \"$HOLLER $PATH\" >> SEEN; while [ ! -e GO ]; do sleep 0.1; done");
+    let place = Place::new(
+        "printf '%s\\n' \"$HOLLER $PATH\" >> SEEN; while [ ! -e GO ]; do sleep 0.1; done",
+    );
     let seen = place.0.path().join("seen");
     place.0.write("job.sh", place.0.read("job.sh").replace("SEEN", &seen.display().to_string()));
-    let path = format!("{}/tools:{}", place.0.path().display(), std::env::var("PATH").expect("it is set"));
+    let path =
+        format!("{}/tools:{}", place.0.path().display(), std::env::var("PATH").expect("it is set"));
     let mut run = place.0.command(&["run", "-d", "-q", "--name", "env", "--", "sh", "job.sh"]);
     let started = place.0.end(run.env("HOLLER", "yes").env("PATH", &path));
     let job = started.out.trim().to_owned();
-    let lines = || std::fs::read_to_string(&seen).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();
+    let lines = || {
+        std::fs::read_to_string(&seen)
+            .unwrap_or_default()
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     wait_until("it has begun", || (lines().len() == 1).then_some(()));
-    for pid in pids(&place, &["daemon", "--until-done", &job]).into_iter().chain(pids(&place, &["agent", "machine"])) {
+    for pid in pids(&place, &["daemon", "--until-done", &job])
+        .into_iter()
+        .chain(pids(&place, &["agent", "machine"]))
+    {
         signal(pid, "KILL");
     }
     let mut again = place.0.command(&["daemon", "--job", &job, "--until-done"]);
-    let driver = again.env_remove("HOLLER").env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let driver = again
+        .env_remove("HOLLER")
+        .env("PATH", "/usr/bin:/bin")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
     wait_until("it has begun again", || (lines().len() == 2).then_some(()));
     assert_eq!(lines(), [format!("yes {path}"), format!("yes {path}")]);
     place.0.write("go", "");
@@ -69,8 +113,9 @@ fn a_second_attempt_has_the_environment_of_its_submission() {
     place.nothing_is_left();
 }
 
-/// A stop starts a driver, with the credentials that its user has by then, and another one right after it starts none. The one
-/// before does its work well and stays: what it has seen of the machine the newer has yet to see.
+/// A stop starts a driver, with the credentials that its user has by then, and another one right
+/// after it starts none. The one before does its work well and stays: what it has seen of the
+/// machine the newer has yet to see.
 #[test]
 fn a_second_stop_starts_no_second_driver() {
     let place = Place::new("trap '' TERM; while [ ! -e GO ]; do sleep 0.1; done");
@@ -96,11 +141,23 @@ fn a_second_stop_starts_no_second_driver() {
     place.nothing_is_left();
 }
 
-/// The cap in the machine's tags is raised by whoever drives the job: more time that nobody carries out would end it all the same.
+/// The cap in the machine's tags is raised by whoever drives the job: more time that nobody carries
+/// out would end it all the same.
 #[test]
 fn more_time_for_a_job_that_nobody_drives_starts_who_does() {
     let place = Place::new(WAITS);
-    let started = place.0.lamp(&["run", "-d", "-q", "--name", "more", "--max-runtime", "1h", "--", "sh", "job.sh"]);
+    let started = place.0.lamp(&[
+        "run",
+        "-d",
+        "-q",
+        "--name",
+        "more",
+        "--max-runtime",
+        "1h",
+        "--",
+        "sh",
+        "job.sh",
+    ]);
     let job = started.out.trim().to_owned();
     place.until(&job, "running");
     let all = || pids(&place, &["daemon", "--until-done", &job]);
@@ -116,14 +173,25 @@ fn more_time_for_a_job_that_nobody_drives_starts_who_does() {
     place.nothing_is_left();
 }
 
-/// From its first record on a job has a driver, and its user knows of it; before that there is none.
+/// From its first record on a job has a driver, and its user knows of it; before that there is
+/// none.
 #[test]
 fn ctrl_c_at_any_moment_of_a_launch_leaves_no_job_alone() {
     let place = Place::new("");
     place.0.write("w/job.sh", "sleep 1");
-    place.0.write("cut.toml", "name = 'cut'\nworkdir = 'w'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n");
+    place.0.write(
+        "cut.toml",
+        "name = 'cut'\nworkdir = 'w'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n",
+    );
     let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
-    let names = || std::fs::read_dir(&jobs).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect::<Vec<_>>();
+    let names = || {
+        std::fs::read_dir(&jobs)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name())
+            .collect::<Vec<_>>()
+    };
     let mut made = 0;
     for try_no in 0..16_u64 {
         let before = names().len();
@@ -141,19 +209,26 @@ fn ctrl_c_at_any_moment_of_a_launch_leaves_no_job_alone() {
         signal(run.id(), "INT");
         let (code, out, err) = end(run);
         let out = String::from_utf8_lossy(&out).into_owned();
-        let job = names().into_iter().map(|name| name.into_string().unwrap()).find(|name| out.contains(name) || err.contains(name));
+        let job = names()
+            .into_iter()
+            .map(|name| name.into_string().unwrap())
+            .find(|name| out.contains(name) || err.contains(name));
         match job {
             // It may have been through before the signal came.
             Some(job) if code == 130 || code == 0 => {
                 assert!(err.contains("detached; job"), "{err}");
-                // Its driver may end between the two that a look looks at; a job that nobody drives stays so.
+                // Its driver may end between the two that a look looks at; a job that nobody drives
+                // stays so.
                 wait_until(&format!("it is driven, or has ended: {err}"), || {
                     let status = place.status(&job);
                     (status["driven_here"] == true || status["exit_code"].is_number()).then_some(())
                 });
                 made += 1;
             }
-            _ => assert!(code == 130 && err.contains("left before the job was made"), "{try_no}: {code}: {out}{err}"),
+            _ => assert!(
+                code == 130 && err.contains("left before the job was made"),
+                "{try_no}: {code}: {out}{err}"
+            ),
         }
     }
     assert!(made > 0, "none was made");
@@ -173,7 +248,9 @@ fn an_attached_run_and_a_daemon_drive_what_they_see() {
     let _ = end(run);
     assert_eq!(place.status("beside")["driven_here"], false);
     let daemon = place.start(&["daemon"]);
-    wait_until("the daemon drives it", || (place.status("beside")["driven_here"] == true).then_some(()));
+    wait_until("the daemon drives it", || {
+        (place.status("beside")["driven_here"] == true).then_some(())
+    });
     place.0.write("go", "");
     place.until("beside", "succeeded");
     signal(daemon.id(), "TERM");
@@ -184,18 +261,28 @@ fn an_attached_run_and_a_daemon_drive_what_they_see() {
 #[test]
 fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 3");
-    let mut run = place.start(&["run", "--idle", "off", "--max-runtime", "2h", "--", "sh", "job.sh"]);
+    let mut run =
+        place.start(&["run", "--idle", "off", "--max-runtime", "2h", "--", "sh", "job.sh"]);
     let job = place.until("job", "running")["job"].as_str().unwrap().to_owned();
     run.kill().unwrap();
     run.wait().unwrap();
     let mut other = place.0.command(&["daemon", "--job", &job, "--until-done"]);
-    let other = other.env("LAMP_OWNER", "other").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let other = other
+        .env("LAMP_OWNER", "other")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let seen = place.0.end(place.0.command(&["status", &job]).env("LAMP_OWNER", "other"));
-    assert!(seen.out.contains("its machine is of the owner `alice`, and this is `other`"), "{seen:?}");
+    assert!(
+        seen.out.contains("its machine is of the owner `alice`, and this is `other`"),
+        "{seen:?}"
+    );
     assert!(!place.0.lamp(&["status", &job]).out.contains("of the owner"));
     for asks in [&["stop", &job][..], &["cancel", &job], &["extend", &job, "1h"]] {
         let asked = place.0.end(place.0.command(asks).env("LAMP_OWNER", "other"));
-        let told = asked.err.contains("is of the owner `alice`") && asked.err.contains("nobody was there to ask");
+        let told = asked.err.contains("is of the owner `alice`")
+            && asked.err.contains("nobody was there to ask");
         assert!(asked.code == 102 && told, "whose money it is: {asked:?}");
     }
     place.0.write("go", "");
@@ -203,7 +290,10 @@ fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
     assert_eq!(code, 0, "{err}");
     assert_eq!(end(other).0, 0, "what its owner has settled ends it for everybody");
     let receipt = place.receipt(&job);
-    assert_eq!((receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()), (Some(3), 1));
+    assert_eq!(
+        (receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()),
+        (Some(3), 1)
+    );
     place.nothing_is_left();
 }
 
@@ -214,13 +304,18 @@ fn a_cap_lets_one_of_several_drivers_launch() {
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1.5\n");
     place.0.write("paid.toml", "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n[machine]\nusd_per_hour = 1\n");
     let names = ["paid-a", "paid-b", "paid-c", "paid-d", "paid-e"];
-    let starts: Vec<_> = names.iter().map(|name| place.start(&["run", "-d", "-q", "--name", name, "paid.toml"])).collect();
+    let starts: Vec<_> = names
+        .iter()
+        .map(|name| place.start(&["run", "-d", "-q", "--name", name, "paid.toml"]))
+        .collect();
     for started in starts {
         let (code, _, err) = end(started);
         assert_eq!(code, 0, "{err}");
     }
     let list = || place.0.json(&["status", "-o", "json"]).1;
-    let state = |state: &str| list()["jobs"].as_array().unwrap().iter().filter(|job| job["state"] == state).count();
+    let state = |state: &str| {
+        list()["jobs"].as_array().unwrap().iter().filter(|job| job["state"] == state).count()
+    };
     wait_until("one runs", || (state("running") == 1).then_some(()));
     std::thread::sleep(std::time::Duration::from_secs(3));
     let all = list();
@@ -234,7 +329,8 @@ fn a_cap_lets_one_of_several_drivers_launch() {
     place.nothing_is_left();
 }
 
-/// Whoever wrote 0 for "no cap" hears of it before anything waits for ever, and so does whoever reads what the daemon says.
+/// Whoever wrote 0 for "no cap" hears of it before anything waits for ever, and so does whoever
+/// reads what the daemon says.
 #[test]
 fn a_cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
     let place = Place::new("true");
@@ -242,7 +338,12 @@ fn a_cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
     place.0.write("paid.toml", "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n[machine]\nusd_per_hour = 1\n");
     let refused = place.0.lamp(&["run", "paid.toml"]);
     let said = "it would wait for ever for the cap of $0.00 an hour: it lets nothing be launched that costs anything";
-    assert!(refused.code == 102 && refused.err.contains(said) && refused.err.contains("without `usd_per_hour` in [caps]"), "{refused:?}");
+    assert!(
+        refused.code == 102
+            && refused.err.contains(said)
+            && refused.err.contains("without `usd_per_hour` in [caps]"),
+        "{refused:?}"
+    );
     let free = place.0.lamp(&["run", "-q", "--name", "free", "--", "sh", "job.sh"]);
     assert_eq!(free.code, 0, "this workstation costs nothing: {free:?}");
     let mut daemon = place.start(&["daemon"]);
@@ -254,25 +355,37 @@ fn a_cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
     place.nothing_is_left();
 }
 
-/// `--detach` from a job's own script: whatever the workload has started is ended with it, so that it is told before anything is
-/// launched, and said again of what drives the job.
+/// `--detach` from a job's own script: whatever the workload has started is ended with it, so that
+/// it is told before anything is launched, and said again of what drives the job.
 #[test]
 fn a_job_that_is_left_alone_from_within_a_workload_is_told_to_end_with_it() {
     let lamp = env!("CARGO_BIN_EXE_lamp");
     let words = format!("{lamp} run -d --name inner --idle off -- sh -c 'exit 0'");
-    let place = Place::new(&format!("{words} || exit 9\nuntil {lamp} receipt inner > /dev/null 2>&1; do sleep 0.2; done"));
-    let (code, _, err) = end(place.start(&["run", "-q", "--name", "outer", "--idle", "off", "--", "sh", "job.sh"]));
+    let place = Place::new(&format!(
+        "{words} || exit 9\nuntil {lamp} receipt inner > /dev/null 2>&1; do sleep 0.2; done"
+    ));
+    let (code, _, err) =
+        end(place.start(&["run", "-q", "--name", "outer", "--idle", "off", "--", "sh", "job.sh"]));
     assert_eq!(code, 0, "{err}");
     // It prints to a terminal, where sentences are folded.
     let log = place.0.lamp(&["logs", "outer"]).out.replace("\n  ", " ");
     let outer = place.receipt("outer")["job"].as_str().unwrap().to_owned();
     let told =
         log.find(&format!("this runs within the workload of job `{outer}`, and what is started here ends with that, the machine of the new job too"));
-    let (told, left) = (told.unwrap_or_else(|| panic!("{log}")), log.find("detached; job inner-").unwrap_or_else(|| panic!("{log}")));
-    assert!(told < left && log[told..].contains("hint: without --detach `lamp run` waits for it"), "{log}");
+    let (told, left) = (
+        told.unwrap_or_else(|| panic!("{log}")),
+        log.find("detached; job inner-").unwrap_or_else(|| panic!("{log}")),
+    );
+    assert!(
+        told < left && log[told..].contains("hint: without --detach `lamp run` waits for it"),
+        "{log}"
+    );
     assert!(log[left..].contains(&format!(", until the workload of job `{outer}` ends")), "{log}");
     let outside = place.0.lamp(&["run", "-d", "--name", "outside", "--", "sh", "-c", "exit 0"]);
-    assert!(outside.code == 0 && !outside.err.contains("within") && !outside.err.contains(", until "), "{outside:?}");
+    assert!(
+        outside.code == 0 && !outside.err.contains("within") && !outside.err.contains(", until "),
+        "{outside:?}"
+    );
     place.until("outside", "succeeded");
     place.nothing_is_left();
 }

@@ -10,12 +10,20 @@ fn a_script_its_requirements_and_its_checkpoints_are_recognised() {
     let ended = sandbox.lamp(&["init"]);
     assert_eq!((ended.code, ended.out.as_str()), (0, "wrote lamp.toml\n"));
     assert!(ended.err.contains("it runs `train.py`"), "{ended:?}");
-    assert!(ended.err.contains("next: `lamp check lamp.toml`, then `lamp run lamp.toml`"), "{ended:?}");
+    assert!(
+        ended.err.contains("next: `lamp check lamp.toml`, then `lamp run lamp.toml`"),
+        "{ended:?}"
+    );
     let (code, document) = sandbox.json(&["check", "-o", "json"]);
     assert_eq!((code, &document["warnings"]), (0, &0.into()), "{document}");
     assert_eq!(document["spec"]["checkpoint"]["path"], "checkpoints");
     assert_eq!(document["spec"]["checkpoint"]["signal"], "SIGUSR1");
-    assert!(document["spec"]["setup"].as_str().is_some_and(|setup| setup.contains("-r requirements.txt")), "{document}");
+    assert!(
+        document["spec"]["setup"]
+            .as_str()
+            .is_some_and(|setup| setup.contains("-r requirements.txt")),
+        "{document}"
+    );
 }
 
 /// The variable that the job itself gets.
@@ -24,12 +32,21 @@ fn a_script_that_asks_where_to_save_is_recognised() {
     let sandbox = Sandbox::new();
     sandbox.write("train.py", "save(os.environ['LAMP_CHECKPOINT_DIR'])\n");
     assert_eq!(sandbox.lamp(&["init"]).code, 0);
-    assert_eq!(sandbox.json(&["check", "-o", "json"]).1["spec"]["checkpoint"]["path"], "checkpoints");
+    assert_eq!(
+        sandbox.json(&["check", "-o", "json"]).1["spec"]["checkpoint"]["path"],
+        "checkpoints"
+    );
 }
 
 #[test]
 fn every_starter_passes_its_own_check() {
-    for files in [&["main.py"][..], &["train.sh"], &["odd name's.py"], &["src/train.py"], &["train.py", "pyproject.toml"]] {
+    for files in [
+        &["main.py"][..],
+        &["train.sh"],
+        &["odd name's.py"],
+        &["src/train.py"],
+        &["train.py", "pyproject.toml"],
+    ] {
         let sandbox = Sandbox::new();
         for file in files {
             sandbox.write(file, "\n");
@@ -47,10 +64,18 @@ fn a_folder_without_a_script_gets_a_command_that_is_refused() {
         files.iter().for_each(|file| sandbox.write(file, "\n"));
         let ended = sandbox.lamp(&["init"]);
         assert_eq!((ended.code, &*ended.out), (0, "wrote lamp.toml\n"), "{ended:?}");
-        assert!(ended.err.contains("the job is refused until your command is in it"), "{}", ended.err);
+        assert!(
+            ended.err.contains("the job is refused until your command is in it"),
+            "{}",
+            ended.err
+        );
         let checked = sandbox.lamp(&["check"]);
         assert_eq!(checked.code, 100, "{checked:?}");
-        assert!(checked.out.contains("error: `command`: is still the placeholder of `lamp init`"), "{}", checked.out);
+        assert!(
+            checked.out.contains("error: `command`: is still the placeholder of `lamp init`"),
+            "{}",
+            checked.out
+        );
         assert!(checked.out.contains("lamp.toml: 1 error\n"), "{}", checked.out);
         assert_eq!(sandbox.lamp(&["run"]).code, 100, "what nobody filled in is not a success");
     }
@@ -59,17 +84,34 @@ fn a_folder_without_a_script_gets_a_command_that_is_refused() {
 #[test]
 fn what_a_package_installs_and_what_torchrun_runs_is_recognised() {
     let sandbox = Sandbox::new();
-    sandbox.write("pyproject.toml", "[project]\nname = 'x'\n[project.scripts]\ntrain-x = 'x:main'\n");
+    sandbox
+        .write("pyproject.toml", "[project]\nname = 'x'\n[project.scripts]\ntrain-x = 'x:main'\n");
     assert_eq!(sandbox.lamp(&["init"]).code, 0);
     let (code, document) = sandbox.json(&["check", "-o", "json"]);
-    assert_eq!((code, &document["spec"]["command"]["args"]), (0, &serde_json::json!([".venv/bin/train-x"])), "{document}");
-    assert!(document["spec"]["setup"].as_str().is_some_and(|setup| setup.contains("pip\" install --quiet .")), "{document}");
+    assert_eq!(
+        (code, &document["spec"]["command"]["args"]),
+        (0, &serde_json::json!([".venv/bin/train-x"])),
+        "{document}"
+    );
+    assert!(
+        document["spec"]["setup"]
+            .as_str()
+            .is_some_and(|setup| setup.contains("pip\" install --quiet .")),
+        "{document}"
+    );
 
     let sandbox = Sandbox::new();
     sandbox.write("train.py", "dist.init_process_group('nccl')\n");
     assert_eq!(sandbox.lamp(&["init"]).code, 0);
     let (_, document) = sandbox.json(&["check", "-o", "json"]);
-    let expected = ["python3", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=auto", "train.py"];
+    let expected = [
+        "python3",
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=auto",
+        "train.py",
+    ];
     assert_eq!(document["spec"]["command"]["args"], serde_json::json!(expected));
 }
 
@@ -91,12 +133,19 @@ fn the_folder_of_each_frameworks_stock_script_is_found() {
         ("wandb_tensorboard", "exp/run1", "train.py"),
     ] {
         let sandbox = Sandbox::new();
-        sandbox.write("train.py", std::fs::read_to_string(scripts.join(name).join("train.py")).expect("a script of ours"));
+        sandbox.write(
+            "train.py",
+            std::fs::read_to_string(scripts.join(name).join("train.py")).expect("a script of ours"),
+        );
         assert_eq!(sandbox.lamp(&["init"]).code, 0, "{name}");
         let (code, document) = sandbox.json(&["check", "-o", "json"]);
         assert_eq!((code, &document["warnings"]), (0, &0.into()), "{name}: {document}");
         assert_eq!(document["spec"]["checkpoint"]["path"], path, "{name}");
-        assert!(document["spec"]["command"]["args"].to_string().contains(program), "{name}: {}", document["spec"]["command"]);
+        assert!(
+            document["spec"]["command"]["args"].to_string().contains(program),
+            "{name}: {}",
+            document["spec"]["command"]
+        );
     }
 }
 
@@ -106,9 +155,16 @@ fn what_is_not_certain_is_said_in_a_comment() {
     let sandbox = Sandbox::new();
     sandbox.write("train.py", "import torch\nparser.add_argument('--data', required=True)\ntorch.save(a, f'out/ckpt_{e}.pt')\n");
     let ended = sandbox.lamp(&["init"]);
-    assert!(ended.code == 0 && ended.err.contains("not certain: no line was found that loads it again"), "{ended:?}");
+    assert!(
+        ended.code == 0 && ended.err.contains("not certain: no line was found that loads it again"),
+        "{ended:?}"
+    );
     let file = sandbox.read("lamp.toml");
-    assert!(file.contains("# Not certain: no line was found") && file.contains("may need them here: --data"), "{file}");
+    assert!(
+        file.contains("# Not certain: no line was found")
+            && file.contains("may need them here: --data"),
+        "{file}"
+    );
 }
 
 #[test]
@@ -122,8 +178,12 @@ fn a_job_file_that_is_there_stays_as_it_is() {
     assert_eq!(ended.err, said);
     assert_eq!(sandbox.read("lamp.toml"), "# mine\n");
     // What the hint says, works.
-    std::fs::rename(sandbox.path().join("lamp.toml"), sandbox.path().join("old-lamp.toml")).expect("it is there");
-    assert_eq!((sandbox.lamp(&["init"]).code, sandbox.read("old-lamp.toml").as_str()), (0, "# mine\n"));
+    std::fs::rename(sandbox.path().join("lamp.toml"), sandbox.path().join("old-lamp.toml"))
+        .expect("it is there");
+    assert_eq!(
+        (sandbox.lamp(&["init"]).code, sandbox.read("old-lamp.toml").as_str()),
+        (0, "# mine\n")
+    );
 }
 
 #[test]
@@ -134,7 +194,10 @@ fn json_says_what_was_found() {
     assert_eq!(document["file"], "lamp.toml");
     assert_eq!(document["found"]["script"], "train.py");
     let ended = sandbox.lamp(&["init", "nowhere"]);
-    assert!(ended.code == 101 && ended.err.contains("\nhint: `mkdir -p nowhere` makes it; "), "{ended:?}");
+    assert!(
+        ended.code == 101 && ended.err.contains("\nhint: `mkdir -p nowhere` makes it; "),
+        "{ended:?}"
+    );
     assert_eq!(sandbox.lamp(&["init", "--script", "nope.py"]).code, 101);
 }
 

@@ -1,5 +1,5 @@
-//! The check of a real account (tests/support/live.rs) against the false EC2: what it refuses, that it ends what it launched however it
-//! is left, and all of its way but the machine itself.
+//! The check of a real account (tests/support/live.rs) against the false EC2: what it refuses, that
+//! it ends what it launched however it is left, and all of its way but the machine itself.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,12 @@ fn checked<T>(account: &Account, breaks: bool, then: impl FnOnce(&Check<'_>) -> 
     checked_as(account, Asks::Emulator, breaks, then)
 }
 
-fn checked_as<T>(account: &Account, asks: Asks, breaks: bool, then: impl FnOnce(&Check<'_>) -> T) -> T {
+fn checked_as<T>(
+    account: &Account,
+    asks: Asks,
+    breaks: bool,
+    then: impl FnOnce(&Check<'_>) -> T,
+) -> T {
     let lamp = |words: &[&str]| {
         let mut command = account.command(words);
         command.current_dir(account.place.0.path().join("empty"));
@@ -51,10 +56,14 @@ fn without_a_budget_that_somebody_has_said_nothing_is_asked_or_launched() {
 
 #[test]
 fn a_plan_that_may_cost_more_than_the_budget_launches_nothing() {
-    let plan = |name: &str, most: Option<f64>| json!({ "source": { "name": name }, "most_job_usd": most });
+    let plan =
+        |name: &str, most: Option<f64>| json!({ "source": { "name": name }, "most_job_usd": most });
     assert_eq!(within(&plan("ec2", Some(0.01)), 0.01), Ok(0.01));
     for (plan, why) in [
-        (plan("ec2", Some(0.02)), "the plan can cost $0.0200, and LAMP_LIVE_BUDGET is $0.0100: nothing was launched"),
+        (
+            plan("ec2", Some(0.02)),
+            "the plan can cost $0.0200, and LAMP_LIVE_BUDGET is $0.0100: nothing was launched",
+        ),
         (plan("ec2", None), "nothing bounds what the plan can cost"),
         (plan("catalogue", Some(0.001)), "the plan is not AWS's own"),
     ] {
@@ -63,8 +72,19 @@ fn a_plan_that_may_cost_more_than_the_budget_launches_nothing() {
     let Some(account) = Account::new() else { return };
     let refused = checked(&account, false, |check| check.run(Some("0.0001"))).expect_err("refused");
     assert!(refused.contains("and LAMP_LIVE_BUDGET is $0.0001: nothing was launched"), "{refused}");
-    assert!(account.ec2.instances().is_empty() && account.ec2.calls_of("RunInstances").iter().all(|call| call.code == "DryRunOperation"));
-    assert_eq!(account.json(&["status"]).1["jobs"].as_array().map(Vec::len), Some(0), "no job was made");
+    assert!(
+        account.ec2.instances().is_empty()
+            && account
+                .ec2
+                .calls_of("RunInstances")
+                .iter()
+                .all(|call| call.code == "DryRunOperation")
+    );
+    assert_eq!(
+        account.json(&["status"]).1["jobs"].as_array().map(Vec::len),
+        Some(0),
+        "no job was made"
+    );
 }
 
 #[test]
@@ -72,20 +92,30 @@ fn the_whole_way_ends_its_own_machine_and_no_other() {
     let Some(account) = Account::new() else { return };
     let detached = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
     assert_eq!(detached.0, 0, "{detached:?}");
-    let other = wait_until("another job has a machine", || account.ec2.instances().first().map(|seen| seen.id.clone()));
-    let usd = checked(&account, false, |check| check.run(Some("0.10"))).unwrap_or_else(|why| panic!("{why}"));
+    let other = wait_until("another job has a machine", || {
+        account.ec2.instances().first().map(|seen| seen.id.clone())
+    });
+    let usd = checked(&account, false, |check| check.run(Some("0.10")))
+        .unwrap_or_else(|why| panic!("{why}"));
     assert!(usd < 0.01, "{usd}");
     let all = account.ec2.instances();
-    let [own] = all.iter().filter(|seen| seen.id != other).collect::<Vec<_>>()[..] else { panic!("{all:?}") };
+    let [own] = all.iter().filter(|seen| seen.id != other).collect::<Vec<_>>()[..] else {
+        panic!("{all:?}")
+    };
     assert_eq!((own.kind.as_str(), own.spot, own.state), ("t3.micro", false, State::Terminated));
     assert!(own.tags["lamplighter:job"].starts_with("live-check-"), "{own:?}");
-    assert_eq!(account.ec2.instance(&other).state, State::Running, "what is another job's is left alone");
+    assert_eq!(
+        account.ec2.instance(&other).state,
+        State::Running,
+        "what is another job's is left alone"
+    );
 }
 
 #[test]
 fn what_it_launched_is_ended_also_where_it_breaks_off() {
     let Some(account) = Account::new() else { return };
-    let broken = checked(&account, true, |check| catch_unwind(AssertUnwindSafe(|| check.run(Some("0.10")))));
+    let broken =
+        checked(&account, true, |check| catch_unwind(AssertUnwindSafe(|| check.run(Some("0.10")))));
     assert!(broken.is_err(), "it was to break off");
     let all = account.ec2.instances();
     assert!(all.len() == 1 && all[0].state == State::Terminated, "{all:?}");
@@ -97,7 +127,8 @@ fn what_it_launched_is_ended_also_where_it_breaks_off() {
 #[test]
 fn an_account_that_is_not_well_or_in_which_nobody_ends_a_machine_is_refused_before_the_launch() {
     let shows = |checks: &[(&str, &str)]| {
-        let checks: Vec<_> = checks.iter().map(|(check, level)| json!({ "check": check, "level": level })).collect();
+        let checks: Vec<_> =
+            checks.iter().map(|(check, level)| json!({ "check": check, "level": level })).collect();
         is_swept(&json!({ "checks": checks })).is_ok()
     };
     let neither: [&[(&str, &str)]; 4] = [
@@ -109,22 +140,39 @@ fn an_account_that_is_not_well_or_in_which_nobody_ends_a_machine_is_refused_befo
     for checks in neither {
         assert!(!shows(checks), "{checks:?}");
     }
-    assert!(shows(&[("sweeper", "ok"), ("proof, us-east-1", "warning")]) && shows(&[("sweeper", "skipped"), ("proof, us-east-1", "ok")]));
+    assert!(
+        shows(&[("sweeper", "ok"), ("proof, us-east-1", "warning")])
+            && shows(&[("sweeper", "skipped"), ("proof, us-east-1", "ok")])
+    );
 
     let Some(account) = Account::new() else { return };
-    let refused = || checked_as(&account, Asks::Account, false, |check| check.run(Some("0.0001"))).expect_err("refused");
+    let refused = || {
+        checked_as(&account, Asks::Account, false, |check| check.run(Some("0.0001")))
+            .expect_err("refused")
+    };
     let neither = refused();
-    assert!(neither.contains("neither a sweeper that comes nor a proof") && neither.ends_with("nothing was launched"), "{neither}");
+    assert!(
+        neither.contains("neither a sweeper that comes nor a proof")
+            && neither.ends_with("nothing was launched"),
+        "{neither}"
+    );
     account.proven(1, true);
     account.ec2.clock_ahead(SignedDuration::from_mins(9));
     let sick = refused();
-    assert!(sick.contains("`lamp doctor` says \"failure\"") && sick.ends_with("nothing was launched"), "{sick}");
+    assert!(
+        sick.contains("`lamp doctor` says \"failure\"") && sick.ends_with("nothing was launched"),
+        "{sick}"
+    );
     account.ec2.clock_ahead(SignedDuration::ZERO);
     // Past the doctor, to its plan.
     let dear = refused();
     assert!(dear.contains("and LAMP_LIVE_BUDGET is $0.0001"), "{dear}");
     assert!(account.ec2.instances().is_empty());
-    assert_eq!(account.json(&["status"]).1["jobs"].as_array().map(Vec::len), Some(0), "no job was made");
+    assert_eq!(
+        account.json(&["status"]).1["jobs"].as_array().map(Vec::len),
+        Some(0),
+        "no job was made"
+    );
 }
 
 /// It stands for a `lamp run` that was killed while its spec was on its way.
@@ -147,14 +195,25 @@ fn a_job_that_comes_after_its_launcher_was_killed_is_ended_by_its_id() {
             }
         }
         let ends = ["cancel", "stop"].iter().any(|verb| words.contains(verb));
-        assert!(!ends || !words.contains(&name.as_str()), "an end is asked for by the id: {words:?}");
+        assert!(
+            !ends || !words.contains(&name.as_str()),
+            "an end is asked for by the id: {words:?}"
+        );
         account.command(words)
     };
     let check = Check { lamp: &lamp, asks: Asks::Emulator, name: name.clone(), breaks: false };
     assert_eq!(Guard::new(&check, Some(launcher())).end(), None);
     let (_, status) = account.json(&["status"]);
-    assert_eq!((status["jobs"].as_array().map(Vec::len), &status["jobs"][0]["state"]), (Some(1), &"cancelled".into()), "{status:#}");
-    assert!(account.ec2.instances().iter().all(|seen| seen.state.is_gone()), "{:?}", account.ec2.instances());
+    assert_eq!(
+        (status["jobs"].as_array().map(Vec::len), &status["jobs"][0]["state"]),
+        (Some(1), &"cancelled".into()),
+        "{status:#}"
+    );
+    assert!(
+        account.ec2.instances().iter().all(|seen| seen.state.is_gone()),
+        "{:?}",
+        account.ec2.instances()
+    );
 }
 
 #[test]
@@ -165,7 +224,11 @@ fn of_a_job_that_does_not_come_it_is_said_that_it_may_still() {
         guard.comes_within = Duration::from_secs(1);
         guard.end().expect("it is told")
     });
-    for words in ["is not known, and a daemon of this job root would launch it", "`lamp status live-check-", "one whose kernel hangs bills on"] {
+    for words in [
+        "is not known, and a daemon of this job root would launch it",
+        "`lamp status live-check-",
+        "one whose kernel hangs bills on",
+    ] {
         assert!(told.contains(words), "{words}: {told}");
     }
 }

@@ -26,7 +26,9 @@ async fn job(clock: &Arc<VirtualClock>) -> (Arc<FaultyStore>, Arc<CountingStore>
     let store = FaultyStore::new(clock.clone());
     let (job, no) = (JOB.parse().expect("an id"), AttemptNo::FIRST);
     store.put(&layout::spec(&job), record("spec.json")).await.expect("written");
-    let plan = String::from_utf8(record("plan.json").to_vec()).expect("text").replace("\"attempt\": 2", "\"attempt\": 1");
+    let plan = String::from_utf8(record("plan.json").to_vec())
+        .expect("text")
+        .replace("\"attempt\": 2", "\"attempt\": 1");
     store.put(&layout::plan(&job, no), plan.into()).await.expect("written");
     store.put(&layout::lease(&job, no), record("lease.json")).await.expect("written");
     let counting = CountingStore::new(store.clone());
@@ -36,7 +38,10 @@ async fn job(clock: &Arc<VirtualClock>) -> (Arc<FaultyStore>, Arc<CountingStore>
 
 async fn piece(store: &FaultyStore, dir: &JobDir, number: u64, text: &str) {
     let packed = zstd::encode_all(text.as_bytes(), 1).expect("packed in memory");
-    store.put(&layout::log_piece(dir.job(), AttemptNo::FIRST, number), packed.into()).await.expect("written");
+    store
+        .put(&layout::log_piece(dir.job(), AttemptNo::FIRST, number), packed.into())
+        .await
+        .expect("written");
 }
 
 #[test]
@@ -48,7 +53,10 @@ fn a_log_of_a_thousand_pieces_is_listed_twice() {
         }
         let mut tail = LogTail::new(AttemptNo::FIRST);
         for number in 1..=1000 {
-            assert_eq!(tail.next(&dir).await.expect("an answer"), format!("{number}\n").into_bytes());
+            assert_eq!(
+                tail.next(&dir).await.expect("an answer"),
+                format!("{number}\n").into_bytes()
+            );
         }
         assert!(tail.next(&dir).await.expect("an answer").is_empty());
         let calls = counting.take();
@@ -76,8 +84,15 @@ fn an_attached_hour_on_a_bucket_costs_three_cents() {
         }
         let calls = counting.take();
         let (lists, reads) = (sum(&calls, "list"), sum(&calls, "get"));
-        println!("{lists} listings, {reads} reads: ${:.4}", f64::from(lists) * 5e-6 + f64::from(reads) * 4e-7);
-        // 2400 looks: the names of the attempts and of the log, and the job's small records; and twice a minute what was asked of it.
-        assert!((4919..=4924).contains(&lists) && reads <= 2401 * 8 + 1 && sum(&calls, "put") == 0, "{calls:?}");
+        println!(
+            "{lists} listings, {reads} reads: ${:.4}",
+            f64::from(lists) * 5e-6 + f64::from(reads) * 4e-7
+        );
+        // 2400 looks: the names of the attempts and of the log, and the job's small records; and
+        // twice a minute what was asked of it.
+        assert!(
+            (4919..=4924).contains(&lists) && reads <= 2401 * 8 + 1 && sum(&calls, "put") == 0,
+            "{calls:?}"
+        );
     });
 }

@@ -1,19 +1,20 @@
-//! A job root that does what it is asked and whose answers nobody can read: what a verb says then, and who drives what was made.
+//! A job root that does what it is asked and whose answers nobody can read: what a verb says then,
+//! and who drives what was made.
 
 use super::ec2::Fault;
 use super::place::wait_until;
 use super::prove::Account;
 
-/// It is done, and what comes back is no HTTP. An S3 that resets the connection is met in the same way: the client does not ask
-/// again by itself, as it would where the connection just ends.
+/// It is done, and what comes back is no HTTP. An S3 that resets the connection is met in the same
+/// way: the client does not ask again by itself, as it would where the connection just ends.
 pub(super) fn torn(call: &str) -> Fault {
     Fault::code(call, "Torn").status(0).after()
 }
 
 const MAKES_THE_JOB: &str = "PUT /*/spec.json";
 
-/// No plan is made beside a spec that is lost: whoever comes after launches at once, and does not wait until the plan of another is
-/// a minute old.
+/// No plan is made beside a spec that is lost: whoever comes after launches at once, and does not
+/// wait until the plan of another is a minute old.
 pub(super) fn lose_the_spec(account: &Account, tries: u32) {
     account.ec2.fault(torn(MAKES_THE_JOB).times(tries));
     account.ec2.fault(Fault::code("PUT /*/plan.json", "AccessDenied"));
@@ -27,10 +28,16 @@ fn whoever_gets_no_answer_is_told_that_the_job_may_be_there_and_how_to_end_it() 
     let Some(account) = Account::new() else { return };
     lose_the_spec(&account, ALL_TRIES);
     let (code, _, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
-    assert!(code == 103 && err.contains("error: nobody has answered whether job `alone-"), "{code}: {err}");
-    for said in
-        ["whether job `alone-", "was made is not known: if it was, it may be launched, and bill", "hint: `lamp status alone-", "`lamp cancel alone-"]
-    {
+    assert!(
+        code == 103 && err.contains("error: nobody has answered whether job `alone-"),
+        "{code}: {err}"
+    );
+    for said in [
+        "whether job `alone-",
+        "was made is not known: if it was, it may be launched, and bill",
+        "hint: `lamp status alone-",
+        "`lamp cancel alone-",
+    ] {
         assert!(err.contains(said), "{said}: {err}");
     }
     assert!(!err.contains("nothing bills") && !err.contains("no job was made"), "{err}");
@@ -41,7 +48,9 @@ fn whoever_gets_no_answer_is_told_that_the_job_may_be_there_and_how_to_end_it() 
     account.ec2.fault(torn("PUT /*/requests/*").times(ALL_TRIES));
     let (code, _, err) = account.lamp(&["cancel", &job]);
     assert!(
-        code == 103 && err.contains("whether it was written is not known: if it was, it is carried out") && !err.contains("nothing was"),
+        code == 103
+            && err.contains("whether it was written is not known: if it was, it is carried out")
+            && !err.contains("nothing was"),
         "{err}"
     );
     assert!(err.contains(&format!("`lamp status {job}` shows how it stands")), "{err}");
@@ -68,10 +77,14 @@ fn an_answer_that_is_lost_once_is_nothing_that_anybody_sees() {
 #[test]
 fn a_job_that_apply_finds_there_is_driven_to_its_end() {
     let Some(account) = Account::new() else { return };
-    account.place.0.write("jobs/night.toml", account.place.0.read("job.toml").replace("'w'", "'../w'"));
+    account
+        .place
+        .0
+        .write("jobs/night.toml", account.place.0.read("job.toml").replace("'w'", "'../w'"));
     lose_the_spec(&account, ALL_TRIES);
     let (code, _, err) = account.lamp(&["apply", "jobs", "--unproven"]);
-    let is_told = err.contains("is there already; a background process drives it") && !err.contains("another `lamp apply`");
+    let is_told = err.contains("is there already; a background process drives it")
+        && !err.contains("another `lamp apply`");
     assert!(code == 0 && is_told, "{code}: {err}");
     let job = account.machines(1)[0].tags["lamplighter:job"].clone();
     assert_eq!(account.json(&["status", &job]).1["jobs"][0]["driven_here"], true);

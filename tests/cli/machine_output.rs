@@ -33,7 +33,20 @@ const VERBS: [(&str, &[&str]); 28] = [
     ("run", &["run"]),
     ("schedules", &["schedules"]),
     ("schema", &["schema", "job"]),
-    ("simulate", &["simulate", "--work", "1h", "--runs", "10", "--spot-price", "1", "--on-demand-price", "3"]),
+    (
+        "simulate",
+        &[
+            "simulate",
+            "--work",
+            "1h",
+            "--runs",
+            "10",
+            "--spot-price",
+            "1",
+            "--on-demand-price",
+            "3",
+        ],
+    ),
     ("ssh", &["ssh", "walks"]),
     ("start", &["start", "walks"]),
     ("status", &["status"]),
@@ -50,24 +63,49 @@ fn what_every_verb_prints_for_machines_is_json() {
     place.0.write("lamp.toml", "name = 'walks'\ncommand = ['sh', 'job.sh']\n");
     place.0.write("jobs/other.toml", "command = ['sh', 'job.sh']\nworkdir = '..'\n");
     let (code, out, err) = end(place.start(&["run", "-o", "json"]));
-    let receipt: Value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("run: {error}: {err}"));
+    let receipt: Value =
+        serde_json::from_slice(&out).unwrap_or_else(|error| panic!("run: {error}: {err}"));
     let job = receipt["job"].as_str().expect("a receipt has its job").to_owned();
     assert_eq!(code, 0);
     let page = Page::read();
     let mut undescribed = BTreeSet::new();
-    for verb in Cli::command().get_subcommands().map(clap::Command::get_name).filter(|verb| !LEFT_OUT.contains(verb)) {
-        let (_, words) = VERBS.iter().find(|(name, _)| *name == verb).unwrap_or_else(|| panic!("`lamp {verb}` is not walked: add it to VERBS"));
-        let words: Vec<&str> = words.iter().map(|word| if *word == "JOB" { job.as_str() } else { word }).chain(["-o", "json"]).collect();
+    for verb in Cli::command()
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .filter(|verb| !LEFT_OUT.contains(verb))
+    {
+        let (_, words) = VERBS
+            .iter()
+            .find(|(name, _)| *name == verb)
+            .unwrap_or_else(|| panic!("`lamp {verb}` is not walked: add it to VERBS"));
+        let words: Vec<&str> = words
+            .iter()
+            .map(|word| if *word == "JOB" { job.as_str() } else { word })
+            .chain(["-o", "json"])
+            .collect();
         let mut command = place.0.command(&words);
         let ended = place.0.end(command.env("AWS_EC2_METADATA_DISABLED", "true"));
         let is_document = ended.out.is_empty() || serde_json::from_str::<Value>(&ended.out).is_ok();
         assert!(is_document, "lamp {words:?}: {}", ended.out);
         if let Ok(document) = serde_json::from_str(&ended.out) {
-            undescribed.extend(keys(&document).into_iter().filter(|key| !page.describes(verb, key)).map(|key| format!("lamp {verb}: {key}")));
+            undescribed.extend(
+                keys(&document)
+                    .into_iter()
+                    .filter(|key| !page.describes(verb, key))
+                    .map(|key| format!("lamp {verb}: {key}")),
+            );
         }
-        // What failed says so on stderr, in the last line, as an object too; what succeeded has printed its result.
-        let faulty = ended.err.lines().last().is_some_and(|line| serde_json::from_str::<Value>(line).is_ok_and(|line| line["error"].is_object()));
-        assert!(!ended.out.is_empty() || faulty || verb == "daemon", "lamp {words:?}: {} {}", ended.code, ended.err);
+        // What failed says so on stderr, in the last line, as an object too; what succeeded has
+        // printed its result.
+        let faulty = ended.err.lines().last().is_some_and(|line| {
+            serde_json::from_str::<Value>(line).is_ok_and(|line| line["error"].is_object())
+        });
+        assert!(
+            !ended.out.is_empty() || faulty || verb == "daemon",
+            "lamp {words:?}: {} {}",
+            ended.code,
+            ended.err
+        );
     }
     assert!(undescribed.is_empty(), "docs/cli-json.md does not name {undescribed:#?}");
     place.nothing_is_left();
@@ -81,22 +119,36 @@ impl Page {
         Page(std::fs::read_to_string(repository().join("docs/cli-json.md")).expect("it ships"))
     }
 
-    /// Whether a section about the verb names the key. A schema and an IAM policy are somebody else's documents.
+    /// Whether a section about the verb names the key. A schema and an IAM policy are somebody
+    /// else's documents.
     fn describes(&self, verb: &str, key: &str) -> bool {
         if ["schema", "iam"].contains(&verb) {
             return true;
         }
-        let about =
-            |heading: &str| heading.split(',').any(|one| one.trim().strip_prefix("lamp ").is_some_and(|rest| rest.split(' ').next() == Some(verb)));
-        let sections = self.0.split("\n## ").filter(|section| section.lines().next().is_some_and(about));
-        sections.into_iter().any(|section| section.contains(&format!("`{key}`")) || section.contains(&format!("\"{key}\"")))
+        let about = |heading: &str| {
+            heading.split(',').any(|one| {
+                one.trim()
+                    .strip_prefix("lamp ")
+                    .is_some_and(|rest| rest.split(' ').next() == Some(verb))
+            })
+        };
+        let sections =
+            self.0.split("\n## ").filter(|section| section.lines().next().is_some_and(about));
+        sections.into_iter().any(|section| {
+            section.contains(&format!("`{key}`")) || section.contains(&format!("\"{key}\""))
+        })
     }
 }
 
 /// The keys of a document, and of the objects in its lists.
 fn keys(document: &Value) -> BTreeSet<String> {
     let own = document.as_object().into_iter().flatten();
-    let below = own.clone().filter_map(|(_, value)| value.as_array()).flatten().filter_map(Value::as_object).flatten();
+    let below = own
+        .clone()
+        .filter_map(|(_, value)| value.as_array())
+        .flatten()
+        .filter_map(Value::as_object)
+        .flatten();
     own.chain(below).map(|(key, _)| key.clone()).collect()
 }
 
@@ -105,13 +157,26 @@ fn a_log_is_one_document_or_one_object_a_line() {
     let place = Place::new("echo one; echo two");
     assert_eq!(end(place.start(&["run", "-q", "--name", "told", "--", "sh", "job.sh"])).0, 0);
     let (_, whole) = place.0.json(&["logs", "told", "-o", "json"]);
-    let text = |pieces: &[Value]| pieces.iter().map(|piece| piece["log"].as_str().unwrap().to_owned()).collect::<String>();
+    let text = |pieces: &[Value]| {
+        pieces.iter().map(|piece| piece["log"].as_str().unwrap().to_owned()).collect::<String>()
+    };
     assert_eq!(text(whole["pieces"].as_array().unwrap()), "one\ntwo\n");
     for words in [&["logs", "told", "-o", "jsonl"][..], &["logs", "-f", "told", "-o", "json"]] {
-        let lines: Vec<Value> = place.0.lamp(words).out.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+        let lines: Vec<Value> = place
+            .0
+            .lamp(words)
+            .out
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("an object a line"))
+            .collect();
         assert_eq!(text(&lines), "one\ntwo\n", "{words:?}");
     }
     let (code, completions) = place.0.json(&["completions", "bash", "-o", "json"]);
-    assert!(code == 0 && completions["shell"] == "bash" && completions["script"].as_str().unwrap().contains("lamp"), "{completions}");
+    assert!(
+        code == 0
+            && completions["shell"] == "bash"
+            && completions["script"].as_str().unwrap().contains("lamp"),
+        "{completions}"
+    );
     place.nothing_is_left();
 }

@@ -1,4 +1,5 @@
-//! Somebody without AWS credentials: every verb says the same few words, and what to type. And somebody whom nobody answers.
+//! Somebody without AWS credentials: every verb says the same few words, and what to type. And
+//! somebody whom nobody answers.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -19,11 +20,24 @@ const VERBS: &[&[&str]] = &[
 ];
 
 /// What only the authors of a library understand.
-const JARGON: &[&str] = &["dispatch failure", "credential provider", "in chain", "IMDS", "not allowed", "nobody told the time", "because: other"];
+const JARGON: &[&str] = &[
+    "dispatch failure",
+    "credential provider",
+    "in chain",
+    "IMDS",
+    "not allowed",
+    "nobody told the time",
+    "because: other",
+];
 
 fn is_kind(verb: &str, ended: &Ended) {
     let said = format!("{}{}", ended.out, ended.err);
-    assert!(said.contains(FOUND_NONE) && said.contains("`aws configure`") && said.contains("AWS_PROFILE"), "{verb}: {said}");
+    assert!(
+        said.contains(FOUND_NONE)
+            && said.contains("`aws configure`")
+            && said.contains("AWS_PROFILE"),
+        "{verb}: {said}"
+    );
     for word in JARGON {
         assert!(!said.contains(word), "{verb}: {word}: {said}");
     }
@@ -48,14 +62,27 @@ fn whoever_has_no_credentials_is_told_so_in_the_same_words_by_every_verb() {
 #[test]
 fn a_job_of_this_workstation_says_that_its_job_root_is_what_needs_credentials() {
     let sandbox = Sandbox::with_script();
-    sandbox.write("home/.config/lamplighter/config.toml", "job_root = 's3://nothing-of-that-name/jobs'\n");
-    let ended = sandbox.end(sandbox.command(&["run", "--idle", "off", "--", "true"]).env("AWS_EC2_METADATA_DISABLED", "true"));
-    let said = format!("error: the job root is s3://nothing-of-that-name/jobs (from the user config), and {FOUND_NONE}\n");
-    assert!(ended.code == 103 && ended.err.contains(&said) && ended.err.contains("--job-root FOLDER"), "{ended:?}");
+    sandbox.write(
+        "home/.config/lamplighter/config.toml",
+        "job_root = 's3://nothing-of-that-name/jobs'\n",
+    );
+    let ended = sandbox.end(
+        sandbox
+            .command(&["run", "--idle", "off", "--", "true"])
+            .env("AWS_EC2_METADATA_DISABLED", "true"),
+    );
+    let said = format!(
+        "error: the job root is s3://nothing-of-that-name/jobs (from the user config), and {FOUND_NONE}\n"
+    );
+    assert!(
+        ended.code == 103 && ended.err.contains(&said) && ended.err.contains("--job-root FOLDER"),
+        "{ended:?}"
+    );
     assert!(!ended.err.contains("packed"), "before anything is packed: {ended:?}");
 }
 
-/// As `lamp run`, which starts nothing then: it would be launched unasked on the day when somebody signs in.
+/// As `lamp run`, which starts nothing then: it would be launched unasked on the day when somebody
+/// signs in.
 #[test]
 fn no_job_and_no_schedule_is_applied_for_whose_machine_nobody_can_be_asked() {
     let sandbox = Sandbox::with_script();
@@ -68,10 +95,20 @@ fn no_job_and_no_schedule_is_applied_for_whose_machine_nobody_can_be_asked() {
         };
         let ended = apply(&[]);
         let why = "nobody could be asked what `a.toml` would cost";
-        assert!(ended.code == 103 && ended.err.contains(FOUND_NONE) && ended.err.contains(why), "{ended:?}");
-        assert!(sandbox.lamp(&["status"]).out.is_empty() && sandbox.lamp(&["schedules"]).out.is_empty(), "nothing is made");
+        assert!(
+            ended.code == 103 && ended.err.contains(FOUND_NONE) && ended.err.contains(why),
+            "{ended:?}"
+        );
+        assert!(
+            sandbox.lamp(&["status"]).out.is_empty() && sandbox.lamp(&["schedules"]).out.is_empty(),
+            "nothing is made"
+        );
         let dry = apply(&["--dry-run"]);
-        assert!(dry.code == 103 && dry.err.contains("it would be refused: no AWS credentials were found"), "{dry:?}");
+        assert!(
+            dry.code == 103
+                && dry.err.contains("it would be refused: no AWS credentials were found"),
+            "{dry:?}"
+        );
     }
 }
 
@@ -81,12 +118,14 @@ fn a_machine_that_refuses_its_metadata_is_no_news() {
     let sandbox = Sandbox::with_script();
     let endpoint = refusing();
     for words in VERBS {
-        let ended = sandbox.end(sandbox.command(words).env("AWS_EC2_METADATA_SERVICE_ENDPOINT", &endpoint));
+        let ended =
+            sandbox.end(sandbox.command(words).env("AWS_EC2_METADATA_SERVICE_ENDPOINT", &endpoint));
         is_kind(words[0], &ended);
     }
 }
 
-/// Answers 403 to everybody, as a metadata service that was switched off does; gone with the test's process.
+/// Answers 403 to everybody, as a metadata service that was switched off does; gone with the test's
+/// process.
 fn refusing() -> String {
     use std::io::Write as _;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -96,34 +135,63 @@ fn refusing() -> String {
             std::thread::spawn(move || {
                 let mut stream = stream;
                 let Ok(reader) = stream.try_clone() else { return };
-                let _head = BufReader::new(reader).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).count();
-                let _sent = stream.write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                let _head = BufReader::new(reader)
+                    .lines()
+                    .map_while(Result::ok)
+                    .take_while(|line| !line.is_empty())
+                    .count();
+                let _sent = stream.write_all(
+                    b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                );
             });
         }
     });
     format!("http://{at}")
 }
 
-/// It takes connections and answers none: it is given up after two minutes, and somebody waits before the terminal.
+/// It takes connections and answers none: it is given up after two minutes, and somebody waits
+/// before the terminal.
 #[test]
 fn a_job_root_that_is_silent_is_named_long_before_it_is_given_up() {
     let sandbox = Sandbox::with_script();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", silent.local_addr().expect("it has one"));
-    let began = [&["status"][..], &["logs", "digits"], &["logs", "-f", "digits"], &["outputs", "digits"], &["schedules"]].map(|words| {
+    let began = [
+        &["status"][..],
+        &["logs", "digits"],
+        &["logs", "-f", "digits"],
+        &["outputs", "digits"],
+        &["schedules"],
+    ]
+    .map(|words| {
         let mut command = sandbox.command(&[words, &["--job-root", "s3://bucket/jobs"]].concat());
-        command.env("AWS_ENDPOINT_URL", &endpoint).env("AWS_REGION", "us-east-1").env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x");
-        (words, command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test"))
+        command
+            .env("AWS_ENDPOINT_URL", &endpoint)
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ACCESS_KEY_ID", "x")
+            .env("AWS_SECRET_ACCESS_KEY", "x");
+        (
+            words,
+            command
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("lamp was built for this test"),
+        )
     });
     for (words, mut lamp) in began {
         let mut line = String::new();
         let read = BufReader::new(lamp.stderr.take().expect("it is piped")).read_line(&mut line);
         lamp.kill().and_then(|()| lamp.wait()).expect("it is ours");
-        assert!(read.is_ok() && line.starts_with("the job root s3://bucket/jobs has not answered"), "{words:?}: {line}");
+        assert!(
+            read.is_ok() && line.starts_with("the job root s3://bucket/jobs has not answered"),
+            "{words:?}: {line}"
+        );
     }
 }
 
-/// The SDK of AWS looks for no proxy by itself: without it, nothing could be ended behind one, where the job root answers.
+/// The SDK of AWS looks for no proxy by itself: without it, nothing could be ended behind one,
+/// where the job root answers.
 #[test]
 fn what_is_asked_of_aws_goes_through_the_proxy_that_the_environment_names() {
     let sandbox = Sandbox::new();
@@ -131,22 +199,43 @@ fn what_is_asked_of_aws_goes_through_the_proxy_that_the_environment_names() {
         let proxy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = proxy.local_addr().expect("it has one");
         let mut command = sandbox.command(&["sweep", "--dry-run"]);
-        command.env("AWS_REGION", "eu-west-1").env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x").env(name, format!("http://{address}"));
-        let mut lamp = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("lamp was built for this test");
+        command
+            .env("AWS_REGION", "eu-west-1")
+            .env("AWS_ACCESS_KEY_ID", "x")
+            .env("AWS_SECRET_ACCESS_KEY", "x")
+            .env(name, format!("http://{address}"));
+        let mut lamp = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("lamp was built for this test");
         let asked = soon(move || BufReader::new(proxy.accept()?.0).lines().next().transpose());
         lamp.kill().and_then(|()| lamp.wait()).expect("it is ours");
         let line = asked.expect("it asks").expect("a connection").unwrap_or_default();
-        assert!(line.starts_with("CONNECT ") && line.contains(".amazonaws.com:443"), "{name}: {line}");
+        assert!(
+            line.starts_with("CONNECT ") && line.contains(".amazonaws.com:443"),
+            "{name}: {line}"
+        );
     }
 }
 
-/// Nobody was asked, so that nobody is out of reach: a word is missing, as where `lamp iam` lacks one.
+/// Nobody was asked, so that nobody is out of reach: a word is missing, as where `lamp iam` lacks
+/// one.
 #[test]
 fn a_region_that_nobody_names_is_a_word_that_is_missing() {
     let sandbox = Sandbox::new();
-    for words in [&["init", "aws", "--dry-run"][..], &["uninit", "aws", "--dry-run"], &["iam", "controller", "--bucket", "mine"]] {
+    for words in [
+        &["init", "aws", "--dry-run"][..],
+        &["uninit", "aws", "--dry-run"],
+        &["iam", "controller", "--bucket", "mine"],
+    ] {
         let ended = sandbox.end(sandbox.command(words).env("AWS_EC2_METADATA_DISABLED", "true"));
-        assert!(ended.code == 2 && ended.err.contains("region") && ended.err.contains("hint: --region names"), "{words:?}: {ended:?}");
+        assert!(
+            ended.code == 2
+                && ended.err.contains("region")
+                && ended.err.contains("hint: --region names"),
+            "{words:?}: {ended:?}"
+        );
     }
 }
 
@@ -167,19 +256,27 @@ fn a_sign_on_that_is_over_has_a_sentence_of_its_own() {
     );
     for ended in [never, plan()] {
         assert_eq!(ended.code, 103, "{ended:?}");
-        assert!(ended.err.contains("error: the single sign-on of AWS is over, or was not begun\n"), "{ended:?}");
         assert!(
-            ended.err.contains("nothing bills; nor can it be planned") && ended.err.contains("\nhint: `aws sso login` signs in again"),
+            ended.err.contains("error: the single sign-on of AWS is over, or was not begun\n"),
+            "{ended:?}"
+        );
+        assert!(
+            ended.err.contains("nothing bills; nor can it be planned")
+                && ended.err.contains("\nhint: `aws sso login` signs in again"),
             "{ended:?}"
         );
     }
 }
 
-/// The SDK passes over a name that is no profile, and says that it found nothing; or finds something else.
+/// The SDK passes over a name that is no profile, and says that it found nothing; or finds
+/// something else.
 #[test]
 fn a_profile_that_is_none_is_named_with_those_that_there_are() {
     let sandbox = Sandbox::with_script();
-    sandbox.write("home/.aws/config", "[profile account-1]\nregion = us-east-1\n[profile account-2]\nregion = us-east-1\n");
+    sandbox.write(
+        "home/.aws/config",
+        "[profile account-1]\nregion = us-east-1\n[profile account-2]\nregion = us-east-1\n",
+    );
     let command = |words: &[&str], profile: &str| {
         let mut command = sandbox.command(words);
         command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_PROFILE", profile);
@@ -188,15 +285,34 @@ fn a_profile_that_is_none_is_named_with_those_that_there_are() {
     for words in VERBS.iter().filter(|words| words[0] != "status") {
         let ended = sandbox.end(&mut command(words, "acount-1"));
         let said = format!("{}{}", ended.out, ended.err);
-        assert!(said.contains("the AWS profile `acount-1` is in none of AWS's files"), "{words:?}: {said}");
-        assert!(said.contains("did you mean account-1") && said.contains("`aws configure --profile acount-1` makes this one"), "{words:?}: {said}");
+        assert!(
+            said.contains("the AWS profile `acount-1` is in none of AWS's files"),
+            "{words:?}: {said}"
+        );
+        assert!(
+            said.contains("did you mean account-1")
+                && said.contains("`aws configure --profile acount-1` makes this one"),
+            "{words:?}: {said}"
+        );
     }
     let right = sandbox.end(&mut command(VERBS[2], "account-1"));
     assert!(!format!("{}{}", right.out, right.err).contains("AWS's files"), "{right:?}");
     // In whose account would that be? AWS's own command line refuses it too.
-    let mut keyed = command(&["plan", "--cloud", "aws", "--max-runtime", "1h", "--", "true"], "elsewhere");
-    let keyed = sandbox.end(keyed.env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9"));
-    assert!(keyed.code == 103 && keyed.err.contains("`elsewhere` is in none of AWS's files"), "{keyed:?}");
+    let mut keyed =
+        command(&["plan", "--cloud", "aws", "--max-runtime", "1h", "--", "true"], "elsewhere");
+    let keyed = sandbox.end(
+        keyed
+            .env("AWS_ACCESS_KEY_ID", "x")
+            .env("AWS_SECRET_ACCESS_KEY", "x")
+            .env("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
+    );
+    assert!(
+        keyed.code == 103 && keyed.err.contains("`elsewhere` is in none of AWS's files"),
+        "{keyed:?}"
+    );
     let none = sandbox.end(&mut command(VERBS[2], ""));
-    assert!(format!("{}{}", none.out, none.err).contains("AWS_PROFILE is set and names no profile"), "{none:?}");
+    assert!(
+        format!("{}{}", none.out, none.err).contains("AWS_PROFILE is set and names no profile"),
+        "{none:?}"
+    );
 }

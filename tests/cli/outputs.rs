@@ -15,8 +15,14 @@ const ROOT: &str = "home/.local/state/lamplighter/jobs/digits-7f3k2q";
 /// A job that has kept these.
 fn kept(files: &[(&str, &str)]) -> Sandbox {
     let sandbox = Sandbox::new();
-    sandbox.write(&format!("{ROOT}/spec.json"), std::fs::read_to_string(repository().join("tests/data/v1/spec.json")).expect("a record"));
-    sandbox.write(&format!("{ROOT}/receipt.json"), std::fs::read_to_string(repository().join("tests/data/v1/receipt.json")).expect("a record"));
+    sandbox.write(
+        &format!("{ROOT}/spec.json"),
+        std::fs::read_to_string(repository().join("tests/data/v1/spec.json")).expect("a record"),
+    );
+    sandbox.write(
+        &format!("{ROOT}/receipt.json"),
+        std::fs::read_to_string(repository().join("tests/data/v1/receipt.json")).expect("a record"),
+    );
     for (path, text) in files {
         sandbox.write(&format!("{ROOT}/outputs/{path}"), text);
     }
@@ -32,7 +38,11 @@ fn zeros(sandbox: &Sandbox, path: &str, bytes: u64) {
 
 fn states(document: &Value) -> Vec<(&str, &str)> {
     let files = document["files"].as_array().expect("a list").iter();
-    files.map(|file| (file["path"].as_str().expect("a path"), file["state"].as_str().expect("a state"))).collect()
+    files
+        .map(|file| {
+            (file["path"].as_str().expect("a path"), file["state"].as_str().expect("a state"))
+        })
+        .collect()
 }
 
 #[test]
@@ -41,7 +51,11 @@ fn what_a_job_kept_comes_home_once() {
     let listed = sandbox.lamp(&["outputs", "--list"]);
     assert_eq!(listed.code, 0, "{listed:?}");
     assert!(listed.out.contains("metrics/a.json") && listed.out.contains("7 B"), "{}", listed.out);
-    assert!(listed.err.contains(&format!("2 files, 9 B in file://[DIR]/{ROOT}/outputs/")), "{}", listed.err);
+    assert!(
+        listed.err.contains(&format!("2 files, 9 B in file://[DIR]/{ROOT}/outputs/")),
+        "{}",
+        listed.err
+    );
     assert!(!sandbox.path().join("lamp-outputs").exists(), "a list fetches nothing");
 
     let fetched = sandbox.lamp(&["outputs", "digits"]);
@@ -55,13 +69,23 @@ fn what_a_job_kept_comes_home_once() {
     assert!(again.err.ends_with("; all of it was here already\n"), "{}", again.err);
 
     // What was interrupted goes on with what is missing.
-    std::fs::remove_file(sandbox.path().join(format!("lamp-outputs/{JOB}/model.pt"))).expect("it was fetched");
+    std::fs::remove_file(sandbox.path().join(format!("lamp-outputs/{JOB}/model.pt")))
+        .expect("it was fetched");
     let (code, document) = sandbox.json(&["outputs", "-o", "json"]);
-    assert_eq!((code, states(&document)), (0, vec![("metrics/a.json", "already_there"), ("model.pt", "fetched")]));
+    assert_eq!(
+        (code, states(&document)),
+        (0, vec![("metrics/a.json", "already_there"), ("model.pt", "fetched")])
+    );
     assert_eq!(document["job"], JOB);
     assert!(document["folder"].as_str().is_some_and(|folder| folder.ends_with(JOB)), "{document}");
     let receipt = sandbox.lamp(&["receipt"]);
-    assert!(receipt.out.ends_with(&format!("outputs: 2 files, 9 B; `lamp outputs {JOB}` fetches them\n")), "{}", receipt.out);
+    assert!(
+        receipt
+            .out
+            .ends_with(&format!("outputs: 2 files, 9 B; `lamp outputs {JOB}` fetches them\n")),
+        "{}",
+        receipt.out
+    );
 }
 
 #[test]
@@ -73,13 +97,26 @@ fn what_is_different_here_is_left_unless_it_is_forced() {
     let fetched = sandbox.lamp(&["outputs", "--to", "mine"]);
     assert_eq!(fetched.code, 102, "{fetched:?}");
     assert_eq!(fetched.out, "mine/c\nmine/same\n");
-    assert!(fetched.err.contains("`a` is different here and was left as it is") && fetched.err.contains("`b` is different"), "{}", fetched.err);
+    assert!(
+        fetched.err.contains("`a` is different here and was left as it is")
+            && fetched.err.contains("`b` is different"),
+        "{}",
+        fetched.err
+    );
     assert!(fetched.err.contains("`--force` writes over what is here"), "{}", fetched.err);
-    assert_eq!(["a", "b", "c"].map(|name| sandbox.read(&format!("mine/{name}"))), ["mine", "TWO", "three"]);
-    assert_eq!(std::fs::read_dir(sandbox.path().join("mine")).expect("a folder").count(), 4, "what was only compared is gone");
+    assert_eq!(
+        ["a", "b", "c"].map(|name| sandbox.read(&format!("mine/{name}"))),
+        ["mine", "TWO", "three"]
+    );
+    assert_eq!(
+        std::fs::read_dir(sandbox.path().join("mine")).expect("a folder").count(),
+        4,
+        "what was only compared is gone"
+    );
 
     let (code, document) = sandbox.json(&["outputs", "--to", "mine", "--force", "-o", "json"]);
-    let expected = vec![("a", "fetched"), ("b", "fetched"), ("c", "already_there"), ("same", "fetched")];
+    let expected =
+        vec![("a", "fetched"), ("b", "fetched"), ("c", "already_there"), ("same", "fetched")];
     assert_eq!((code, states(&document)), (0, expected));
     assert_eq!(sandbox.read("mine/b"), "two");
 }
@@ -91,8 +128,17 @@ fn one_file_that_cannot_come_does_not_stop_the_others() {
     sandbox.write("mine/d/e", "a folder where a file should be");
     let fetched = sandbox.lamp(&["outputs", "--to", "mine"]);
     assert_eq!((fetched.code, &*fetched.out), (103, "mine/a\n"), "{}", fetched.err);
-    assert!(fetched.err.contains("`b/c` was not fetched") && fetched.err.contains("`d` was not fetched"), "{}", fetched.err);
-    assert!(fetched.err.contains(&format!("`lamp outputs {JOB} --to mine` tries again")), "{}", fetched.err);
+    assert!(
+        fetched.err.contains("`b/c` was not fetched")
+            && fetched.err.contains("`d` was not fetched"),
+        "{}",
+        fetched.err
+    );
+    assert!(
+        fetched.err.contains(&format!("`lamp outputs {JOB} --to mine` tries again")),
+        "{}",
+        fetched.err
+    );
 }
 
 #[test]
@@ -102,7 +148,12 @@ fn a_disk_without_room_is_said_before_anything_comes() {
     zeros(&sandbox, "huge", 8 << 40);
     let fetched = sandbox.lamp(&["outputs"]);
     assert_eq!(fetched.code, 103, "{fetched:?}");
-    assert!(fetched.err.contains("the outputs need 8.0 TiB, and") && fetched.err.contains("--to FOLDER"), "{}", fetched.err);
+    assert!(
+        fetched.err.contains("the outputs need 8.0 TiB, and")
+            && fetched.err.contains("--to FOLDER"),
+        "{}",
+        fetched.err
+    );
     assert!(!sandbox.path().join("lamp-outputs").exists());
 }
 
@@ -110,8 +161,17 @@ fn a_disk_without_room_is_said_before_anything_comes() {
 fn ctrl_c_leaves_no_half_file() {
     let sandbox = kept(&[]);
     zeros(&sandbox, "big", 1 << 30);
-    let fetching = sandbox.command(&["outputs", "--to", "mine"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let names = || std::fs::read_dir(sandbox.path().join("mine")).map(|entries| entries.count()).unwrap_or_default();
+    let fetching = sandbox
+        .command(&["outputs", "--to", "mine"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let names = || {
+        std::fs::read_dir(sandbox.path().join("mine"))
+            .map(|entries| entries.count())
+            .unwrap_or_default()
+    };
     let until = Instant::now() + Duration::from_secs(60);
     while names() == 0 {
         assert!(Instant::now() < until, "it never began");
@@ -132,7 +192,8 @@ fn whoever_kept_nothing_hears_why() {
     assert!(none.err.starts_with(&format!("job `{JOB}` has kept no outputs\n")), "{}", none.err);
     let (code, document) = sandbox.json(&["outputs", "-o", "json"]);
     assert_eq!((code, &document["files"]), (0, &json!([])));
-    std::fs::remove_file(sandbox.path().join(format!("{ROOT}/receipt.json"))).expect("it was written");
+    std::fs::remove_file(sandbox.path().join(format!("{ROOT}/receipt.json")))
+        .expect("it was written");
     assert!(sandbox.lamp(&["outputs"]).err.contains("outputs are kept when an attempt ends"));
     assert_eq!(sandbox.lamp(&["outputs", "nobody"]).code, 101);
 }
@@ -164,17 +225,40 @@ fn what_nothing_keeps_is_said_before_and_after_and_a_checkpoint_comes_home() {
     let place = super::place::Place::new("");
     place.0.write("train.py", LEAVES);
     place.0.write(".lampignore", "home\n");
-    place.0.write("lamp.toml", "name = 'leaves'\ncommand = ['python3', 'train.py']\n[checkpoint]\npath = 'ck'\n");
+    place.0.write(
+        "lamp.toml",
+        "name = 'leaves'\ncommand = ['python3', 'train.py']\n[checkpoint]\npath = 'ck'\n",
+    );
     let check = place.0.lamp(&["check"]);
-    assert!(check.code == 0 && check.out.contains("the script saves `output/model_*.pt`, `model_final.bin`, which nothing keeps"), "{check:?}");
+    assert!(
+        check.code == 0
+            && check.out.contains(
+                "the script saves `output/model_*.pt`, `model_final.bin`, which nothing keeps"
+            ),
+        "{check:?}"
+    );
     assert!(check.out.contains("kept at its end: what the script writes to $LAMP_OUTPUT_DIR, the newest checkpoint of `ck`"), "{check:?}");
     let ran = place.0.lamp(&["run"]);
     let line = r#"`outputs = ["model_final.bin", "output/**"]` in the job file keeps them"#;
-    assert!(ran.code == 0 && ran.err.contains("kept at its end: ") && ran.err.replace("\n  ", " ").contains(line), "{ran:?}");
+    assert!(
+        ran.code == 0
+            && ran.err.contains("kept at its end: ")
+            && ran.err.replace("\n  ", " ").contains(line),
+        "{ran:?}"
+    );
     let fetched = place.0.lamp(&["outputs", "--checkpoints", "--to", "back"]);
-    assert!(fetched.code == 0 && fetched.err.contains("checkpoint 1 of step 7 of leaves-"), "{fetched:?}");
+    assert!(
+        fetched.code == 0 && fetched.err.contains("checkpoint 1 of step 7 of leaves-"),
+        "{fetched:?}"
+    );
     assert_eq!(place.0.read("back/ck/n.pt"), "seven");
-    place.0.write("lamp.toml", place.0.read("lamp.toml").replace("[checkpoint]", "outputs = [\"model_final.bin\", \"output/**\"]\n[checkpoint]"));
+    place.0.write(
+        "lamp.toml",
+        place.0.read("lamp.toml").replace(
+            "[checkpoint]",
+            "outputs = [\"model_final.bin\", \"output/**\"]\n[checkpoint]",
+        ),
+    );
     let kept = place.0.lamp(&["check"]);
     assert!(kept.out.contains("no findings"), "{kept:?}");
     let none = place.0.lamp(&["run", "-q", "--name", "none", "--", "true"]);

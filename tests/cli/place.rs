@@ -16,7 +16,10 @@ impl Place {
     /// `GO` in the script is the path of a file that the test makes when the job may go on.
     pub(super) fn new(script: &str) -> Place {
         let sandbox = Sandbox::new();
-        sandbox.write("job.sh", script.replace("GO", &sandbox.path().join("go").display().to_string()));
+        sandbox.write(
+            "job.sh",
+            script.replace("GO", &sandbox.path().join("go").display().to_string()),
+        );
         Place(sandbox)
     }
 
@@ -25,8 +28,9 @@ impl Place {
         self.0.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// A daemon that has said that it drives, and what it says from then on. A second daemon would not do to ask whether it does: the first
-    /// of them to take the lock drives, and nothing ends it.
+    /// A daemon that has said that it drives, and what it says from then on. A second daemon would
+    /// not do to ask whether it does: the first of them to take the lock drives, and nothing ends
+    /// it.
     pub(super) fn driving(&self, args: &[&str]) -> (Child, Words) {
         let mut daemon = self.start(args);
         let words = Words::of(daemon.stderr.take());
@@ -60,7 +64,12 @@ impl Place {
     pub(super) fn receipt(&self, job: &str) -> Value {
         let (code, receipt) = self.0.json(&["receipt", job, "-o", "json"]);
         assert_eq!(code, 0);
-        let sum: f64 = receipt["attempts"].as_array().unwrap().iter().map(|attempt| attempt["usd"].as_f64().unwrap()).sum();
+        let sum: f64 = receipt["attempts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|attempt| attempt["usd"].as_f64().unwrap())
+            .sum();
         assert!((receipt["total_usd"].as_f64().unwrap() - sum).abs() < 1e-9, "{receipt}");
         receipt
     }
@@ -68,9 +77,14 @@ impl Place {
     /// Every process that was started from this sandbox has it as its home.
     pub(super) fn processes(&self) -> Vec<u32> {
         let home = format!("HOME={}/home", self.0.path().display());
-        let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let pids = std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let ours = |pid: &u32| {
-            std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|entry| entry == home.as_bytes()))
+            std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| {
+                bytes.split(|byte| *byte == 0).any(|entry| entry == home.as_bytes())
+            })
         };
         pids.filter(ours).collect()
     }
@@ -84,7 +98,8 @@ impl Place {
     }
 }
 
-/// The lines that a program says while it runs. They are taken as they come, so that it waits for nobody.
+/// The lines that a program says while it runs. They are taken as they come, so that it waits for
+/// nobody.
 pub(super) struct Words(Receiver<String>);
 
 impl Words {
@@ -109,7 +124,8 @@ impl Words {
 
     /// All that it says from now on, until nobody can say anything there any more.
     pub(super) fn rest(self) -> Vec<String> {
-        crate::sandbox::soon(move || self.0.into_iter().collect()).expect("somebody holds on to its pipe")
+        crate::sandbox::soon(move || self.0.into_iter().collect())
+            .expect("somebody holds on to its pipe")
     }
 }
 
@@ -134,12 +150,19 @@ impl Drop for Place {
 }
 
 pub(super) fn signal(pid: u32, name: &str) {
-    let _ = std::process::Command::new("kill").args([format!("-{name}"), pid.to_string()]).stderr(Stdio::null()).status();
+    let _ = std::process::Command::new("kill")
+        .args([format!("-{name}"), pid.to_string()])
+        .stderr(Stdio::null())
+        .status();
 }
 
 pub(super) fn end(child: Child) -> (i32, Vec<u8>, String) {
     let output = heard(child);
-    (output.status.code().unwrap_or(-1), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        output.status.code().unwrap_or(-1),
+        output.stdout,
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 pub(super) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {

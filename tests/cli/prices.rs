@@ -17,15 +17,38 @@ pub(super) fn offline(args: &[&str]) -> Ended {
 
 #[test]
 fn without_credentials_the_shipped_catalogue_is_shown_with_its_day() {
-    let asked = ["prices", "--gpu", "A10G", "--type", "g5.xlarge", "--type", "g5.2xlarge", "--region", "us-east-1"];
+    let asked = [
+        "prices",
+        "--gpu",
+        "A10G",
+        "--type",
+        "g5.xlarge",
+        "--type",
+        "g5.2xlarge",
+        "--region",
+        "us-east-1",
+    ];
     let once = offline(&asked);
-    let of_each = |kind: &str| once.out.lines().filter(|line| line.starts_with(kind)).collect::<Vec<_>>();
-    assert!(matches!(of_each("g5.xlarge ")[..], [line] if line.contains("use1-az1 +")), "once for the region: {once:?}");
-    assert!(once.err.contains("+1 is one more zone of the region that sells it, for no less: `--zones` shows each"), "{}", once.err);
+    let of_each =
+        |kind: &str| once.out.lines().filter(|line| line.starts_with(kind)).collect::<Vec<_>>();
+    assert!(
+        matches!(of_each("g5.xlarge ")[..], [line] if line.contains("use1-az1 +")),
+        "once for the region: {once:?}"
+    );
+    assert!(
+        once.err.contains(
+            "+1 is one more zone of the region that sells it, for no less: `--zones` shows each"
+        ),
+        "{}",
+        once.err
+    );
     let ended = offline(&[&asked[..], &["--zones"]].concat());
     assert_eq!(ended.code, 0, "{ended:?}");
     let lines: Vec<&str> = ended.out.lines().collect();
-    assert_eq!(lines[0], "TYPE        ZONE      GPUS      VCPUS  ON-DEMAND", "no columns of spot, of which nothing is known");
+    assert_eq!(
+        lines[0], "TYPE        ZONE      GPUS      VCPUS  ON-DEMAND",
+        "no columns of spot, of which nothing is known"
+    );
     assert_eq!(lines[1], "g5.xlarge   use1-az1  1 x A10G      4    $1.0060");
     assert!(ended.err.contains("warning: this is not from EC2: "), "{}", ended.err);
     assert!(
@@ -40,8 +63,10 @@ fn without_credentials_the_shipped_catalogue_is_shown_with_its_day() {
 fn a_region_without_shipped_prices_says_so_and_makes_none_up() {
     let ended = offline(&["prices", "--gpu", "T4", "--region", "eu-west-1"]);
     assert_eq!(ended.code, 103, "{ended:?}");
-    for said in ["error: EC2 gave no answer, and the catalogue that ships with `lamp` has no prices of eu-west-1", "hint: it has those of us-east-1"]
-    {
+    for said in [
+        "error: EC2 gave no answer, and the catalogue that ships with `lamp` has no prices of eu-west-1",
+        "hint: it has those of us-east-1",
+    ] {
         assert!(ended.err.contains(said), "{said}: {}", ended.err);
     }
 }
@@ -51,14 +76,25 @@ fn a_gpu_that_nobody_sells_is_answered_with_those_that_are_sold() {
     let ended = offline(&["prices", "--gpu", "A10", "--region", "us-east-1"]);
     assert_eq!(ended.code, 101, "{ended:?}");
     assert!(
-        ended.err.contains("error: no GPU is called `A10`: there are A100, A10G, ") && ended.err.contains("hint: did you mean `A10G`?"),
+        ended.err.contains("error: no GPU is called `A10`: there are A100, A10G, ")
+            && ended.err.contains("hint: did you mean `A10G`?"),
         "{}",
         ended.err
     );
     let ended = offline(&["prices", "--gpu", "nonsense", "--region", "us-east-1"]);
-    assert!(ended.err.contains("error: no GPU is called `nonsense`: there are ") && !ended.err.contains("did you mean"), "{}", ended.err);
+    assert!(
+        ended.err.contains("error: no GPU is called `nonsense`: there are ")
+            && !ended.err.contains("did you mean"),
+        "{}",
+        ended.err
+    );
     let ended = offline(&["prices", "--gpu", "A10G:64", "--region", "us-east-1"]);
-    assert!(ended.err.contains("nothing with a known price: g5.") && ended.err.contains("the job needs A10G:64"), "{}", ended.err);
+    assert!(
+        ended.err.contains("nothing with a known price: g5.")
+            && ended.err.contains("the job needs A10G:64"),
+        "{}",
+        ended.err
+    );
     assert_eq!(ended.err.matches("the job needs").count(), 1, "{}", ended.err);
 }
 
@@ -67,17 +103,29 @@ fn a_gpu_that_nobody_sells_is_answered_with_those_that_are_sold() {
 fn a_type_that_only_ec2_would_know_is_said_to_be_unknown_and_not_to_lack_gpus() {
     let ended = offline(&["prices", "--type", "t3.micro"]);
     assert_eq!(ended.code, 103, "{ended:?}");
-    assert!(ended.err.contains("EC2 gave no answer, and the shipped catalogue") && ended.err.contains("does not know t3.micro\n"), "{}", ended.err);
+    assert!(
+        ended.err.contains("EC2 gave no answer, and the shipped catalogue")
+            && ended.err.contains("does not know t3.micro\n"),
+        "{}",
+        ended.err
+    );
     assert!(!ended.err.contains("that many GPUs"), "{}", ended.err);
     let slip = offline(&["prices", "--type", "g5.xlrge"]);
     assert!(
-        slip.code == 101 && slip.err.contains("no machine type is called g5.xlrge: ") && slip.err.contains("hint: did you mean g5.xlarge?"),
+        slip.code == 101
+            && slip.err.contains("no machine type is called g5.xlrge: ")
+            && slip.err.contains("hint: did you mean g5.xlarge?"),
         "{slip:?}"
     );
     // A name that is well formed is no slip for being near a machine with GPUs.
     for name in ["m5.large", "m5.xlarge"] {
         let known = offline(&["prices", "--type", name]);
-        assert!(known.code == 103 && !known.err.contains("did you mean") && known.err.contains("`lamp doctor` says what keeps AWS"), "{known:?}");
+        assert!(
+            known.code == 103
+                && !known.err.contains("did you mean")
+                && known.err.contains("`lamp doctor` says what keeps AWS"),
+            "{known:?}"
+        );
     }
     let near = offline(&["prices", "--type", "g5.24xlage"]);
     assert!(near.err.contains("did you mean g5.24xlarge?"), "{near:?}");
@@ -88,11 +136,35 @@ fn a_type_that_only_ec2_would_know_is_said_to_be_unknown_and_not_to_lack_gpus() 
 
 #[test]
 fn what_is_bought_is_compared_with_what_is_rented() {
-    let ended = offline(&["prices", "--type", "g5.xlarge", "--region", "us-east-1", "--buy", "$10000", "--hours-per-week", "40"]);
+    let ended = offline(&[
+        "prices",
+        "--type",
+        "g5.xlarge",
+        "--region",
+        "us-east-1",
+        "--buy",
+        "$10000",
+        "--hours-per-week",
+        "40",
+    ]);
     // 1.006 an hour, 40 hours a week, 4.348 weeks a month: 174.97 a month.
     assert!(ended.out.contains("bought for $10000.00, with 40 hours of work a week and no electricity:\n  has paid for itself after 57 months (4.8 years) against g5.xlarge on-demand at $1.0060/h"), "{}", ended.out);
-    let dear = ["prices", "--type", "g5.xlarge", "--region", "us-east-1", "--buy", "9000", "--watts", "700", "--usd-per-kwh", "2"];
-    assert!(offline(&dear).out.contains("never pays for itself against g5.xlarge on-demand at $1.0060/h: its electricity costs more"));
+    let dear = [
+        "prices",
+        "--type",
+        "g5.xlarge",
+        "--region",
+        "us-east-1",
+        "--buy",
+        "9000",
+        "--watts",
+        "700",
+        "--usd-per-kwh",
+        "2",
+    ];
+    assert!(offline(&dear).out.contains(
+        "never pays for itself against g5.xlarge on-demand at $1.0060/h: its electricity costs more"
+    ));
 }
 
 #[test]
@@ -122,7 +194,11 @@ pub(crate) mod asked {
         let ec2 = FalseEc2::start(Options::default())?;
         let hours = SignedDuration::from_hours;
         ec2.spot_prices("g5.xlarge", "us-east-1a", &[(hours(24 * 20), 0.40)]);
-        ec2.spot_prices("g5.xlarge", "us-east-1b", &[(hours(24 * 20), 0.36), (hours(24 * 6), 0.60), (hours(24 * 4), 0.36)]);
+        ec2.spot_prices(
+            "g5.xlarge",
+            "us-east-1b",
+            &[(hours(24 * 20), 0.36), (hours(24 * 6), 0.60), (hours(24 * 4), 0.36)],
+        );
         Some(ec2)
     }
 
@@ -134,19 +210,59 @@ pub(crate) mod asked {
     #[test]
     fn the_table_names_prices_ratio_bid_and_how_often_it_was_exceeded() {
         let Some(ec2) = market() else { return };
-        let ended = asked(&ec2, &["prices", "--gpu", "A10G", "--type", "g5.xlarge", "--days", "10", "--backtest"]);
+        let ended = asked(
+            &ec2,
+            &["prices", "--gpu", "A10G", "--type", "g5.xlarge", "--days", "10", "--backtest"],
+        );
         assert_eq!(ended.code, 0, "{ended:?}");
         let lines: Vec<&str> = ended.out.lines().collect();
-        assert_eq!(lines[0], "TYPE       ZONE        GPUS      VCPUS  ON-DEMAND     SPOT  RATIO      BID  EXCEEDED");
+        assert_eq!(
+            lines[0],
+            "TYPE       ZONE        GPUS      VCPUS  ON-DEMAND     SPOT  RATIO      BID  EXCEEDED"
+        );
         // 15% above the price now; two days of ten the price was above it.
-        assert_eq!(lines[1], "g5.xlarge  us-east-1b  1 x A10G      4    $1.0060  $0.3600    36%  $0.4140  20.0% 1x");
-        assert_eq!(lines[2], "g5.xlarge  us-east-1a  1 x A10G      4    $1.0060  $0.4000    40%  $0.4600   0.0% 0x");
-        assert!(ended.out.contains("what `auto` would have done, asked every six hours and followed for a day:"), "{}", ended.out);
+        assert_eq!(
+            lines[1],
+            "g5.xlarge  us-east-1b  1 x A10G      4    $1.0060  $0.3600    36%  $0.4140  20.0% 1x"
+        );
+        assert_eq!(
+            lines[2],
+            "g5.xlarge  us-east-1a  1 x A10G      4    $1.0060  $0.4000    40%  $0.4600   0.0% 0x"
+        );
+        assert!(
+            ended.out.contains(
+                "what `auto` would have done, asked every six hours and followed for a day:"
+            ),
+            "{}",
+            ended.out
+        );
         // Four of the 37 moments were within a day before the rise.
-        assert!(ended.out.contains("g5.xlarge  us-east-1b       37      100.0%                10.8%         1.15"), "{}", ended.out);
-        assert!(ended.out.contains("g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4140\n"), "{}", ended.out);
-        assert!(ended.out.contains("10 days ago") && ended.out.contains("⡤⠤⠤⠤⠤⠤") && ended.out.contains(" $0.630\n"), "{}", ended.out);
-        assert!(ended.err.contains("most interruptions come from capacity, not from price"), "{}", ended.err);
+        assert!(
+            ended.out.contains(
+                "g5.xlarge  us-east-1b       37      100.0%                10.8%         1.15"
+            ),
+            "{}",
+            ended.out
+        );
+        assert!(
+            ended.out.contains(
+                "g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4140\n"
+            ),
+            "{}",
+            ended.out
+        );
+        assert!(
+            ended.out.contains("10 days ago")
+                && ended.out.contains("⡤⠤⠤⠤⠤⠤")
+                && ended.out.contains(" $0.630\n"),
+            "{}",
+            ended.out
+        );
+        assert!(
+            ended.err.contains("most interruptions come from capacity, not from price"),
+            "{}",
+            ended.err
+        );
         let legend = "the cheapest on spot first, then what has no spot price; RATIO is spot over on-demand; BID is what `auto` gives, EXCEEDED for which \
                       share of the last 10 days the spot price was above that bid, and how many times it rose above it\n";
         assert!(ended.err.contains(legend), "{}", ended.err);
@@ -157,26 +273,51 @@ pub(crate) mod asked {
         let Some(ec2) = market() else { return };
         let args = ["prices", "--type", "g5.xlarge", "--days", "10", "--bid", "p95 of 14d"];
         let ended = asked(&ec2, &[&args[..], &["-o", "json", "--buy", "1000"]].concat());
-        let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        let document: Value =
+            serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
         assert_eq!(document["source"]["name"], "ec2");
         let row = &document["rows"][0];
         // Two days of fourteen at 0.6 are more than a twentieth.
-        assert_eq!((&row["zone"], &row["bid"], &row["share_above"]), (&"us-east-1b".into(), &0.6.into(), &0.0.into()));
+        assert_eq!(
+            (&row["zone"], &row["bid"], &row["share_above"]),
+            (&"us-east-1b".into(), &0.6.into(), &0.0.into())
+        );
         assert_eq!(document["buy"]["against"][1]["market"], "spot");
         let ended = asked(&ec2, &[&args[..], &["-o", "jsonl"]].concat());
-        assert_eq!(ended.out.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count(), ended.out.lines().count());
+        assert_eq!(
+            ended.out.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count(),
+            ended.out.lines().count()
+        );
         let ended = asked(&ec2, &[&args[..], &["--csv"]].concat());
-        assert!(ended.out.starts_with("instance_type,region,zone,gpus,gpu_model,"), "{}", ended.out);
-        assert!(ended.out.contains("\ng5.xlarge,us-east-1,us-east-1b,1,A10G,22888,4,1.006,0.36,0.3579,0.6,0.0000,0"), "{}", ended.out);
+        assert!(
+            ended.out.starts_with("instance_type,region,zone,gpus,gpu_model,"),
+            "{}",
+            ended.out
+        );
+        assert!(
+            ended.out.contains(
+                "\ng5.xlarge,us-east-1,us-east-1b,1,A10G,22888,4,1.006,0.36,0.3579,0.6,0.0000,0"
+            ),
+            "{}",
+            ended.out
+        );
     }
 
     /// The points of a pool in a document, as prices.
     fn course(document: &Value, zone: &str) -> Vec<f64> {
         let histories = document["histories"].as_array().expect("a list");
-        let of = histories.iter().find(|history| history["zone"] == zone).unwrap_or_else(|| panic!("{document}"));
+        let of = histories
+            .iter()
+            .find(|history| history["zone"] == zone)
+            .unwrap_or_else(|| panic!("{document}"));
         assert_eq!(of["instance_type"], "g5.xlarge");
         let points = of["points"].as_array().expect("a list");
-        assert!(points.iter().all(|point| point["at"].as_str().is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok())), "{of}");
+        assert!(
+            points.iter().all(|point| point["at"]
+                .as_str()
+                .is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok())),
+            "{of}"
+        );
         points.iter().map(|point| point["price"].as_f64().expect("a price")).collect()
     }
 
@@ -189,19 +330,43 @@ pub(crate) mod asked {
             serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
         };
         let all = json(&["--days", "10"]);
-        assert_eq!((course(&all, "us-east-1a"), course(&all, "us-east-1b")), (vec![0.4], vec![0.36, 0.6, 0.36]));
+        assert_eq!(
+            (course(&all, "us-east-1a"), course(&all, "us-east-1b")),
+            (vec![0.4], vec![0.36, 0.6, 0.36])
+        );
         let five = json(&["--days", "5", "--zone", "us-east-1b"]);
-        assert_eq!(course(&five, "us-east-1b"), [0.6, 0.36], "what held when the window began, and its changes");
+        assert_eq!(
+            course(&five, "us-east-1b"),
+            [0.6, 0.36],
+            "what held when the window began, and its changes"
+        );
         assert_eq!(five["histories"].as_array().map(Vec::len), Some(1), "{five}");
 
         let csv = asked(&ec2, &[&args[..], &["--history", "-o", "csv"]].concat()).out;
         let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
         assert_eq!(rows[0], ["instance_type", "region", "zone", "at", "price"]);
         let points: Vec<(&str, &str)> = rows[1..].iter().map(|row| (row[2], row[4])).collect();
-        assert_eq!(points[..4], [("us-east-1b", "0.36"), ("us-east-1b", "0.6"), ("us-east-1b", "0.36"), ("us-east-1a", "0.4")], "the cheapest first");
-        assert!(rows[1..].iter().all(|row| row.len() == 5 && row[3].parse::<jiff::Timestamp>().is_ok()), "{csv}");
-        let lines = asked(&ec2, &[&args[..], &["--history", "-o", "jsonl", "--zone", "us-east-1a"]].concat()).out;
-        let point: Value = serde_json::from_str(lines.trim()).unwrap_or_else(|error| panic!("{error}: {lines}"));
+        assert_eq!(
+            points[..4],
+            [
+                ("us-east-1b", "0.36"),
+                ("us-east-1b", "0.6"),
+                ("us-east-1b", "0.36"),
+                ("us-east-1a", "0.4")
+            ],
+            "the cheapest first"
+        );
+        assert!(
+            rows[1..].iter().all(|row| row.len() == 5 && row[3].parse::<jiff::Timestamp>().is_ok()),
+            "{csv}"
+        );
+        let lines = asked(
+            &ec2,
+            &[&args[..], &["--history", "-o", "jsonl", "--zone", "us-east-1a"]].concat(),
+        )
+        .out;
+        let point: Value =
+            serde_json::from_str(lines.trim()).unwrap_or_else(|error| panic!("{error}: {lines}"));
         assert_eq!((&point["zone"], &point["price"]), (&"us-east-1a".into(), &0.4.into()));
     }
 
@@ -210,7 +375,9 @@ pub(crate) mod asked {
         let Some(ec2) = market() else { return };
         let args = ["prices", "--type", "g5.xlarge", "--days", "10"];
         let plotted = |more: &[&str]| asked(&ec2, &[&args[..], more].concat());
-        assert!(plotted(&[]).out.contains("g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4140\n"));
+        assert!(plotted(&[]).out.contains(
+            "g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4140\n"
+        ));
         let named = plotted(&["--zone", "us-east-1a"]);
         assert!(
             named.code == 0 && named.out.contains("g5.xlarge in us-east-1a, dollars an hour; the line across is the bid of $0.4600\n"),
@@ -219,7 +386,8 @@ pub(crate) mod asked {
         let nowhere = plotted(&["--zone", "us-east-1z"]);
         assert_eq!(nowhere.code, 101, "{nowhere:?}");
         assert!(
-            nowhere.err.contains("no spot price of what was asked for in us-east-1z") && nowhere.err.contains("us-east-1a, us-east-1b"),
+            nowhere.err.contains("no spot price of what was asked for in us-east-1z")
+                && nowhere.err.contains("us-east-1a, us-east-1b"),
             "{nowhere:?}"
         );
     }
@@ -237,7 +405,12 @@ pub(crate) mod asked {
         let again = sandbox.end(&mut command);
         assert_eq!(first.out.lines().count(), again.out.lines().count());
         // S3 is another test's, whose daemon has not noticed that its port is ours now.
-        let asked: Vec<String> = ec2.take_calls().into_iter().filter(|call| call.service != "s3").map(|call| call.action).collect();
+        let asked: Vec<String> = ec2
+            .take_calls()
+            .into_iter()
+            .filter(|call| call.service != "s3")
+            .map(|call| call.action)
+            .collect();
         assert!(asked.is_empty(), "it is remembered in the cache folder: {asked:?}");
     }
 }
@@ -280,12 +453,21 @@ fn what_a_form_cannot_say_and_what_makes_no_sense_is_refused() {
         assert_eq!(ended.out, "", "{more:?}");
     }
     let untold = offline(&[&row[..], &["--csv", "--history"]].concat());
-    assert!(untold.code == 103 && untold.err.contains("no course of spot prices is known: EC2 gave no answer"), "{untold:?}");
+    assert!(
+        untold.code == 103
+            && untold.err.contains("no course of spot prices is known: EC2 gave no answer"),
+        "{untold:?}"
+    );
     let unsaid = offline(&["prices", "--buy"]);
     assert!(
-        unsaid.code == 2 && unsaid.err.contains("hint: `--buy` needs what such a machine costs in a shop, in dollars: `lamp prices"),
+        unsaid.code == 2
+            && unsaid.err.contains(
+                "hint: `--buy` needs what such a machine costs in a shop, in dollars: `lamp prices"
+            ),
         "{unsaid:?}"
     );
-    let bought = offline(&[&row[..], &["--buy", "5000", "--hours-per-week", "40", "--watts", "300"]].concat());
+    let bought = offline(
+        &[&row[..], &["--buy", "5000", "--hours-per-week", "40", "--watts", "300"]].concat(),
+    );
     assert!(bought.code == 0 && bought.out.contains("has paid for itself after"), "{bought:?}");
 }

@@ -1,4 +1,5 @@
-//! `lamp doctor --prove` beside a sweeper that is installed and does not come: nobody calls it behind the false AWS.
+//! `lamp doctor --prove` beside a sweeper that is installed and does not come: nobody calls it
+//! behind the false AWS.
 
 use serde_json::Value;
 
@@ -13,13 +14,19 @@ fn with_sweeper(account: &Account) {
     program[18] = 62;
     account.place.0.write("lamp-small", program);
     let mut command = account.command(&["init", "aws", "--sweeper", "--yes"]);
-    let made = account.place.0.end(command.env("LAMP_SWEEPER_BINARY", account.place.0.path().join("lamp-small")));
+    let made = account
+        .place
+        .0
+        .end(command.env("LAMP_SWEEPER_BINARY", account.place.0.path().join("lamp-small")));
     assert_eq!(made.code, 0, "{made:?}");
 }
 
 /// The machine with the unit alone, and the one that is left to a sweep.
 fn both(account: &Account) -> (Seen, Seen) {
-    let (mut left, mut armed): (Vec<Seen>, Vec<Seen>) = account.machines(2).into_iter().partition(|seen| !user_data(seen).contains("boot_secs='2'"));
+    let (mut left, mut armed): (Vec<Seen>, Vec<Seen>) = account
+        .machines(2)
+        .into_iter()
+        .partition(|seen| !user_data(seen).contains("boot_secs='2'"));
     (armed.remove(0), left.remove(0))
 }
 
@@ -43,7 +50,12 @@ fn a_sweeper_that_is_installed_and_does_not_come_makes_the_proof_fail() {
     with_sweeper(&account);
     let (code, _, err) = account.lamp(&["doctor", "--prove"]);
     assert!(code == 102 && err.contains("this buys 2 machines"), "{code}: {err}");
-    assert!(err.contains("lamplighter-sweeper-alice is installed, and has not come yet: it is tried all the same"), "{err}");
+    assert!(
+        err.contains(
+            "lamplighter-sweeper-alice is installed, and has not come yet: it is tried all the same"
+        ),
+        "{err}"
+    );
     let proving = account.prove("2s", NEVER);
     let (armed, left) = both(&account);
     until_older(&armed, 3);
@@ -51,12 +63,21 @@ fn a_sweeper_that_is_installed_and_does_not_come_makes_the_proof_fail() {
     // Its own last resort: nobody else comes for it.
     account.ec2.powered_off(&left.id);
     let (code, proof, err) = document(end(proving));
-    assert_eq!((code, &proof["passed"], &proof["sweeper_unknown"]), (109, &false.into(), &Value::Null), "{proof:#}\n{err}");
-    assert_eq!(trials(&proof), [("deadline-unit", "itself", true), ("sweep", "itself", false)], "{proof:#}");
+    assert_eq!(
+        (code, &proof["passed"], &proof["sweeper_unknown"]),
+        (109, &false.into(), &Value::Null),
+        "{proof:#}\n{err}"
+    );
+    assert_eq!(
+        trials(&proof),
+        [("deadline-unit", "itself", true), ("sweep", "itself", false)],
+        "{proof:#}"
+    );
     refused(&account);
 }
 
-/// It is there while its workstation is on: what the sweeper would do is hidden by it for as long as the proof holds.
+/// It is there while its workstation is on: what the sweeper would do is hidden by it for as long
+/// as the proof holds.
 #[test]
 fn a_sweep_by_hand_does_not_stand_in_for_a_sweeper_that_does_not_come() {
     let Some(account) = Account::new() else { return };
@@ -65,13 +86,18 @@ fn a_sweep_by_hand_does_not_stand_in_for_a_sweeper_that_does_not_come() {
     let (armed, left) = both(&account);
     until_older(&armed, 3);
     account.ec2.powered_off(&armed.id);
-    // On a busy computer the second machine is launched that much later, and one that boots is no orphan.
+    // On a busy computer the second machine is launched that much later, and one that boots is no
+    // orphan.
     until_older(&left, 3);
     let swept = account.lamp(&["sweep", "--yes"]);
     assert_eq!((swept.0, swept.2.contains(&left.id)), (0, true), "{swept:?}");
     let (code, proof, err) = document(end(proving));
     assert_eq!((code, &proof["passed"]), (109, &false.into()), "{proof:#}\n{err}");
-    assert_eq!(trials(&proof), [("deadline-unit", "itself", true), ("sweep", "sweep", false)], "{proof:#}");
+    assert_eq!(
+        trials(&proof),
+        [("deadline-unit", "itself", true), ("sweep", "sweep", false)],
+        "{proof:#}"
+    );
     let said = proof["trials"][1]["said"].as_str().expect("words");
     assert!(said.contains("while that workstation is off; but lamplighter-sweeper-alice is installed, and has not come yet"), "{said}");
     refused(&account);
@@ -80,18 +106,36 @@ fn a_sweep_by_hand_does_not_stand_in_for_a_sweeper_that_does_not_come() {
 #[test]
 fn where_it_cannot_be_read_whether_there_is_a_sweeper_that_is_said_and_recorded() {
     let Some(account) = Account::new() else { return };
-    account.ec2.fault(Fault::code("GET /2015-03-31/functions/*", "AccessDeniedException").saying("you may not look").always());
+    account.ec2.fault(
+        Fault::code("GET /2015-03-31/functions/*", "AccessDeniedException")
+            .saying("you may not look")
+            .always(),
+    );
     let (code, _, err) = account.lamp(&["doctor", "--prove"]);
     assert!(code == 102 && err.contains("this buys 1 machine in"), "{code}: {err}");
-    assert!(err.contains("whether a sweeper of yours is installed cannot be read") && err.contains("you may not look"), "{err}");
+    assert!(
+        err.contains("whether a sweeper of yours is installed cannot be read")
+            && err.contains("you may not look"),
+        "{err}"
+    );
     let proving = account.prove("2s", NEVER);
     let machine = account.machines(1).remove(0);
     until_older(&machine, 3);
     account.ec2.powered_off(&machine.id);
     let (code, proof, err) = document(end(proving));
-    assert_eq!((code, trials(&proof)), (0, vec![("deadline-unit", "itself", true)]), "{proof:#}\n{err}");
+    assert_eq!(
+        (code, trials(&proof)),
+        (0, vec![("deadline-unit", "itself", true)]),
+        "{proof:#}\n{err}"
+    );
     let kept = account.object(&account.proof_key()).expect("it is recorded");
-    assert!(kept["sweeper_unknown"].as_str().is_some_and(|why| why.contains("you may not look")), "{kept:#}");
+    assert!(
+        kept["sweeper_unknown"].as_str().is_some_and(|why| why.contains("you may not look")),
+        "{kept:#}"
+    );
     let detached = account.lamp(&["run", "--detach", "job.toml"]);
-    assert!(detached.0 == 0 && detached.2.contains("nor is it known whether a sweeper is installed"), "{detached:?}");
+    assert!(
+        detached.0 == 0 && detached.2.contains("nor is it known whether a sweeper is installed"),
+        "{detached:?}"
+    );
 }

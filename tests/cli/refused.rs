@@ -1,4 +1,5 @@
-//! What never becomes a job: `lamp run` and `lamp plan` refuse before anything is written or started.
+//! What never becomes a job: `lamp run` and `lamp plan` refuse before anything is written or
+//! started.
 
 use super::sandbox::Sandbox;
 use super::setup::User;
@@ -51,7 +52,8 @@ fn with_json_the_refusal_carries_its_findings() {
     let sandbox = with_job("comand = 'x'\n");
     let ended = sandbox.lamp(&["run", "job.toml", "--job-root", "root", "-o", "json"]);
     assert_eq!((ended.code, ended.out.as_str()), (100, ""), "{ended:?}");
-    let document: serde_json::Value = serde_json::from_str(&ended.err).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    let document: serde_json::Value =
+        serde_json::from_str(&ended.err).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
     assert_eq!(document["error"]["code"], 100);
     assert_eq!(document["error"]["file"], "job.toml");
     assert_eq!(document["error"]["findings"][0]["path"], "comand");
@@ -77,7 +79,9 @@ fn a_job_root_that_cannot_be_written_says_so() {
     assert!(ended.err.contains("error: ") && ended.err.contains("hint: "), "{ended:?}");
     assert_eq!(sandbox.read("root"), "this is a file");
     // A file is not a place without jobs, and neither is what would be below it.
-    for (words, root) in [(["status"].as_slice(), "root"), (&["logs"], "root"), (&["status"], "root/below")] {
+    for (words, root) in
+        [(["status"].as_slice(), "root"), (&["logs"], "root"), (&["status"], "root/below")]
+    {
         let ended = sandbox.lamp(&[words, &["--job-root", root]].concat());
         assert_eq!((ended.code, ended.out.as_str()), (103, ""), "{ended:?}");
         assert!(ended.err.contains("cannot be the job root"), "{ended:?}");
@@ -91,13 +95,20 @@ fn without_a_home_folder_the_sentence_says_what_is_missing() {
     let sandbox = Sandbox::new();
     let ended = sandbox.end(sandbox.command(&["status"]).env_remove("HOME"));
     assert_eq!(ended.code, 100, "{ended:?}");
-    assert!(ended.err.starts_with("error: nothing says where the home folder is, and so where jobs are kept\n"), "{ended:?}");
+    assert!(
+        ended.err.starts_with(
+            "error: nothing says where the home folder is, and so where jobs are kept\n"
+        ),
+        "{ended:?}"
+    );
     assert!(ended.err.contains("hint: set HOME"), "{ended:?}");
 }
 
 #[test]
 fn a_plan_starts_nothing() {
-    let sandbox = with_job("command = ['sh', 'train.py']\nmachine.usd_per_hour = 0.5\nlimits.max_runtime = '2h'\n");
+    let sandbox = with_job(
+        "command = ['sh', 'train.py']\nmachine.usd_per_hour = 0.5\nlimits.max_runtime = '2h'\n",
+    );
     let (code, document) = sandbox.json(&["plan", "job.toml", "--job-root", "root", "-o", "json"]);
     assert_eq!(code, 0, "{document}");
     let cpus = std::thread::available_parallelism().unwrap().get();
@@ -112,9 +123,23 @@ fn no_job_is_applied_that_the_account_is_not_ready_for() {
     user.sandbox.write("jobs/a.toml", "command = 'true'\nmachine = { cloud = 'aws', instance_types = ['t3.micro'] }\nlimits.budget = '$2'\n");
     let applied = user.lamp(&["apply", "jobs", "--unproven"]);
     let lacks = "the account is not ready for machines";
-    assert!(applied.code == 102 && applied.err.contains(lacks) && applied.err.contains("`a.toml` asks for one"), "{applied:?}");
-    assert!(applied.out.contains("$2.00") && applied.err.contains("nothing was changed"), "{applied:?}");
+    assert!(
+        applied.code == 102
+            && applied.err.contains(lacks)
+            && applied.err.contains("`a.toml` asks for one"),
+        "{applied:?}"
+    );
+    assert!(
+        applied.out.contains("$2.00") && applied.err.contains("nothing was changed"),
+        "{applied:?}"
+    );
     let dry = user.lamp(&["apply", "jobs", "--unproven", "--dry-run"]);
-    assert!(dry.code == 102 && dry.err.contains(&format!("it would be refused: {lacks}")), "{dry:?}");
-    assert!(user.lamp(&["status"]).out.is_empty() && user.ec2.instances().is_empty(), "nothing is bought");
+    assert!(
+        dry.code == 102 && dry.err.contains(&format!("it would be refused: {lacks}")),
+        "{dry:?}"
+    );
+    assert!(
+        user.lamp(&["status"]).out.is_empty() && user.ec2.instances().is_empty(),
+        "nothing is bought"
+    );
 }

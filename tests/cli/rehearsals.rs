@@ -16,7 +16,8 @@ fn rehearse_what_tells_nothing(resumes: &str) -> (i32, Value) {
     let place = Place::new("");
     place.0.write("train.py", TELLS_NOTHING.replace("RESUMES", resumes));
     place.0.write("lamp.toml", "name = \"r\"\ncommand = [\"python3\", \"train.py\"]\n[checkpoint]\npath = \"ckpt\"\ninterval = \"1s\"\n");
-    let report = place.0.json(&["rehearse", "--interrupt-after", "8s", "--notice", "0s", "-o", "json"]);
+    let report =
+        place.0.json(&["rehearse", "--interrupt-after", "8s", "--notice", "0s", "-o", "json"]);
     place.nothing_is_left();
     report
 }
@@ -35,35 +36,75 @@ fn a_rehearsal_of_a_script_that_tells_no_step_concludes_from_what_it_reads() {
     assert!(report.to_string().contains("read no file of its checkpoint"), "{report:#}");
 }
 
-/// As `lamp init` writes it: a requirements.txt, and a command of its own environment. The one that people have stands beside the script.
+/// As `lamp init` writes it: a requirements.txt, and a command of its own environment. The one that
+/// people have stands beside the script.
 #[test]
 fn rehearsal_uses_the_environment_that_is_here_and_leaves_nothing() {
     let place = Place::new("");
-    place.0.write("train.py", TELLS_NOTHING.replace("RESUMES", "True").replacen("import os", "import mine, os", 1));
-    let made = std::process::Command::new("python3").args(["-m", "venv", "--without-pip", ".venv"]).current_dir(place.0.path()).output();
+    place.0.write(
+        "train.py",
+        TELLS_NOTHING.replace("RESUMES", "True").replacen("import os", "import mine, os", 1),
+    );
+    let made = std::process::Command::new("python3")
+        .args(["-m", "venv", "--without-pip", ".venv"])
+        .current_dir(place.0.path())
+        .output();
     assert!(made.expect("python3").status.success());
-    let site = std::fs::read_dir(place.0.path().join(".venv/lib")).expect("lib").next().expect("a python").expect("read").path();
-    std::fs::write(site.join("site-packages/mine.py"), "").expect("a package that is in that environment alone");
+    let site = std::fs::read_dir(place.0.path().join(".venv/lib"))
+        .expect("lib")
+        .next()
+        .expect("a python")
+        .expect("read")
+        .path();
+    std::fs::write(site.join("site-packages/mine.py"), "")
+        .expect("a package that is in that environment alone");
     let setup = r#"['venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME', 'test -x "$venv/bin/pip" || python3 -m venv "$venv"', 'ln -sfn "$venv" .venv', 'touch set-up']"#;
     place.0.write(
         "lamp.toml",
         format!("name = \"r\"\ncommand = [\".venv/bin/python\", \"train.py\"]\nsetup = {setup}\n[checkpoint]\npath = \"ckpt\"\ninterval = \"1s\"\n"),
     );
     let ended = place.0.lamp(&["rehearse", "--interrupt-after", "8s", "--notice", "0s"]);
-    assert!(ended.err.contains("uses the Python environment") && ended.err.contains("/.venv and installs nothing"), "{ended:?}");
+    assert!(
+        ended.err.contains("uses the Python environment")
+            && ended.err.contains("/.venv and installs nothing"),
+        "{ended:?}"
+    );
     // Some file systems do not note reads, and the rehearsal then cannot conclude.
     let concluded = !ended.out.contains("did not say at which step");
     assert_eq!(ended.code, if concluded { 0 } else { 109 }, "{ended:?}");
-    let of = |path: &str| std::fs::read_dir(place.0.path().join("home").join(path)).into_iter().flatten().flatten().count();
+    let of = |path: &str| {
+        std::fs::read_dir(place.0.path().join("home").join(path))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .count()
+    };
     assert_eq!(of(".cache/lamplighter"), 0, "no second environment");
     assert_eq!(stored(&place), Vec::<PathBuf>::new(), "its records alone stay");
     place.nothing_is_left();
 
     // A simulation counts the save that the rehearsal measured.
-    let prices = ["simulate", "--quick", "--work", "10h", "--runs", "10", "--spot-price", "1", "--on-demand-price", "3", "-o", "json"];
+    let prices = [
+        "simulate",
+        "--quick",
+        "--work",
+        "10h",
+        "--runs",
+        "10",
+        "--spot-price",
+        "1",
+        "--on-demand-price",
+        "3",
+        "-o",
+        "json",
+    ];
     let found = place.0.json(&prices);
     let job = &found.1["job"];
-    assert!(job["save_seconds"].as_f64().is_some_and(|secs| (0.0..60.0).contains(&secs)) && job["work_hours"] == 10.0, "{found:?}");
+    assert!(
+        job["save_seconds"].as_f64().is_some_and(|secs| (0.0..60.0).contains(&secs))
+            && job["work_hours"] == 10.0,
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -72,7 +113,12 @@ fn rehearsal_that_is_broken_off_leaves_its_records_alone() {
     place.0.write("train.py", TELLS_NOTHING.replace("RESUMES", "True"));
     place.0.write("lamp.toml", "name = \"r\"\ncommand = [\"python3\", \"train.py\"]\n[checkpoint]\npath = \"ckpt\"\ninterval = \"1s\"\n");
     let rehearsal = place.start(&["rehearse", "--interrupt-after", "10m"]);
-    wait_until("a checkpoint is stored", || stored(&place).iter().any(|path| path.to_string_lossy().contains("/checkpoints/")).then_some(()));
+    wait_until("a checkpoint is stored", || {
+        stored(&place)
+            .iter()
+            .any(|path| path.to_string_lossy().contains("/checkpoints/"))
+            .then_some(())
+    });
     signal(rehearsal.id(), "INT");
     let (code, _, err) = end(rehearsal);
     assert_eq!((code, stored(&place)), (130, Vec::new()), "{err}");
@@ -82,11 +128,18 @@ fn rehearsal_that_is_broken_off_leaves_its_records_alone() {
 /// The files that the one rehearsal has stored beside its records.
 fn stored(place: &Place) -> Vec<PathBuf> {
     let root = place.0.path().join("home/.local/state/lamplighter/jobs");
-    let job = std::fs::read_dir(root).into_iter().flatten().flatten().next().map(|job| job.path()).unwrap_or_default();
+    let job = std::fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .next()
+        .map(|job| job.path())
+        .unwrap_or_default();
     ["checkpoints", "outputs", "code"].iter().flat_map(|name| walk(&job.join(name))).collect()
 }
 
 fn walk(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }

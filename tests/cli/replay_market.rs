@@ -10,11 +10,20 @@ const FIRST: &str = r#"{"run":"","tick":0,"elapsed":0,"tick_seconds":600,"has_sp
 fn answers(options: &[&str], questions: &str) -> (i32, String, String) {
     let sandbox = Sandbox::new();
     let mut command = sandbox.command(&[&["replay", "market", "--stdio"], options].concat());
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     // One that ended at a broken line does not read the rest.
     let _ = child.stdin.take().unwrap().write_all(questions.as_bytes());
     let ended = heard(child);
-    (ended.status.code().unwrap(), String::from_utf8(ended.stdout).unwrap(), String::from_utf8(ended.stderr).unwrap())
+    (
+        ended.status.code().unwrap(),
+        String::from_utf8(ended.stdout).unwrap(),
+        String::from_utf8(ended.stderr).unwrap(),
+    )
 }
 
 #[test]
@@ -30,7 +39,10 @@ fn each_question_has_one_word() {
 fn the_verdict_with_its_numbers() {
     let (code, out, _) = answers(&["-o", "jsonl"], FIRST);
     let verdict: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &verdict["step"], &verdict["because"]), (0, &"spot".into(), &"cheapest".into()));
+    assert_eq!(
+        (code, &verdict["step"], &verdict["because"]),
+        (0, &"spot".into(), &"cheapest".into())
+    );
     assert!(verdict["spot_usd"].as_f64().unwrap() < verdict["on_demand_usd"].as_f64().unwrap());
 }
 
@@ -65,9 +77,14 @@ fn the_help_says_what_a_question_is() {
     let to = from + help[from..].find('}').expect("the end of the example") + 1;
     let (code, out, err) = answers(&[], &help[from..to].replace('\n', " "));
     assert_eq!((code, out.as_str(), err.as_str()), (0, "spot\n", ""), "{help}");
-    for field in
-        FIRST.split('"').filter(|word| word.contains('_') && !["tick_seconds"].contains(word)).chain(["unsaved", "begins_anew", "tick_seconds"])
+    for field in FIRST
+        .split('"')
+        .filter(|word| word.contains('_') && !["tick_seconds"].contains(word))
+        .chain(["unsaved", "begins_anew", "tick_seconds"])
     {
-        assert!(help.contains(&format!("`{field}`")) || help.contains(&format!("\"{field}\"")), "{field}: {help}");
+        assert!(
+            help.contains(&format!("`{field}`")) || help.contains(&format!("\"{field}\"")),
+            "{field}: {help}"
+        );
     }
 }

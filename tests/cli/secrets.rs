@@ -29,14 +29,23 @@ fn a_token_is_refused_with_file_line_and_rule_and_never_shown() {
     assert!(!ended.out.contains(&github_token()[4..]), "{ended:?}");
     let (_, document) = sandbox.json(&["check", "job.toml", "-o", "json"]);
     let finding = &document["findings"][0];
-    assert_eq!((&finding["file"], &finding["line"], &finding["rule"]), (&"lib/hub.py".into(), &2.into(), &"github-token".into()));
+    assert_eq!(
+        (&finding["file"], &finding["line"], &finding["rule"]),
+        (&"lib/hub.py".into(), &2.into(), &"github-token".into())
+    );
 }
 
 #[test]
 fn acknowledged_by_flag_or_in_the_file_it_ships() {
     let sandbox = with_secret();
-    assert_eq!(sandbox.lamp(&["check", "job.toml", "--allow-secret", "lib/hub.py:github-token"]).code, 0);
-    assert_eq!(sandbox.lamp(&["check", "job.toml", "--allow-secret", "lib/hub.py:aws-access-key"]).code, 100);
+    assert_eq!(
+        sandbox.lamp(&["check", "job.toml", "--allow-secret", "lib/hub.py:github-token"]).code,
+        0
+    );
+    assert_eq!(
+        sandbox.lamp(&["check", "job.toml", "--allow-secret", "lib/hub.py:aws-access-key"]).code,
+        100
+    );
     sandbox.write("job.toml", "command = ['sh', 'train.py']\nsecrets_allowed = ['lib/']\n");
     assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 0);
 }
@@ -46,14 +55,30 @@ fn a_token_in_the_environment_setup_or_command_is_refused_and_never_shown() {
     let token = github_token();
     for (args, place) in [
         (["--env", &format!("GH={token}"), "--setup", "true", "--", "sh", "train.py"], "env.GH"),
-        (["--env", "A=b", "--setup", &format!("git clone https://{token}@github.com/a/b"), "--", "sh", "train.py"], "setup"),
+        (
+            [
+                "--env",
+                "A=b",
+                "--setup",
+                &format!("git clone https://{token}@github.com/a/b"),
+                "--",
+                "sh",
+                "train.py",
+            ],
+            "setup",
+        ),
         (["--env", "A=b", "--setup", "true", "--", "sh", &format!("--token={token}")], "command"),
     ] {
         let sandbox = Sandbox::with_script();
         let run = |before: &[&str]| sandbox.lamp(&[before, &args[..]].concat());
         let ended = run(&["run", "--dry-run", "--job-root", "root"]);
         assert_eq!((ended.code, ended.out.as_str()), (102, ""), "{ended:?}");
-        assert!(ended.err.contains(&format!("`{place}`: looks like a GitHub token (rule github-token)")), "{ended:?}");
+        assert!(
+            ended
+                .err
+                .contains(&format!("`{place}`: looks like a GitHub token (rule github-token)")),
+            "{ended:?}"
+        );
         assert!(!ended.err.contains(&token[4..]), "{ended:?}");
         let allowed = run(&["check", "--allow-secret", &format!("{place}:github-token")]);
         assert_eq!(allowed.code, 0, "{allowed:?}");
@@ -63,15 +88,37 @@ fn a_token_in_the_environment_setup_or_command_is_refused_and_never_shown() {
 /// As SQLAlchemy, Redis and Git write them, in `env` and in a file alike.
 #[test]
 fn a_password_in_a_url_is_refused_whoever_logs_in_by_it() {
-    for login in ["postgres://appuser:", "postgresql+psycopg2://trainer:", "rediss://default:", "redis://:", "https://gituser:"] {
+    for login in [
+        "postgres://appuser:",
+        "postgresql+psycopg2://trainer:",
+        "rediss://default:",
+        "redis://:",
+        "https://gituser:",
+    ] {
         let url = format!("{login}{}@db.corp:5432/runs", "kX29vTq7Lm");
         let sandbox = Sandbox::with_script();
-        let ended = sandbox.lamp(&["check", "--env", &format!("DATABASE_URL={url}"), "--", "sh", "train.py"]);
+        let ended = sandbox.lamp(&[
+            "check",
+            "--env",
+            &format!("DATABASE_URL={url}"),
+            "--",
+            "sh",
+            "train.py",
+        ]);
         assert_eq!(ended.code, 100, "{login}: {ended:?}");
-        assert!(ended.out.contains("`env.DATABASE_URL`: looks like a password in a URL (rule url-password)"), "{login}: {ended:?}");
+        assert!(
+            ended
+                .out
+                .contains("`env.DATABASE_URL`: looks like a password in a URL (rule url-password)"),
+            "{login}: {ended:?}"
+        );
         sandbox.write("conf.py", format!("URL = '{url}'\n"));
         let ended = sandbox.lamp(&["check", "--", "sh", "train.py"]);
-        assert!(ended.code == 100 && ended.out.starts_with("conf.py:1: error: looks like a password in a URL"), "{login}: {ended:?}");
+        assert!(
+            ended.code == 100
+                && ended.out.starts_with("conf.py:1: error: looks like a password in a URL"),
+            "{login}: {ended:?}"
+        );
         assert!(!ended.out.contains("kX29"), "{ended:?}");
     }
 }
@@ -82,8 +129,15 @@ fn what_only_sounds_like_a_secret_is_a_warning_that_can_be_answered() {
     sandbox.write("job.toml", "command = ['sh', 'train.py']\nenv = { DB_PASSWORD = 'correct-horse', TOKENIZERS_PARALLELISM = 'false' }\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!(ended.code, 0);
-    assert!(ended.out.starts_with("job.toml: warning: `env.DB_PASSWORD`: sounds like a secret"), "{ended:?}");
-    assert!(ended.out.contains("1 warning\n") && ended.out.contains("name it in [secrets]: DB_PASSWORD = \"env\""), "{ended:?}");
+    assert!(
+        ended.out.starts_with("job.toml: warning: `env.DB_PASSWORD`: sounds like a secret"),
+        "{ended:?}"
+    );
+    assert!(
+        ended.out.contains("1 warning\n")
+            && ended.out.contains("name it in [secrets]: DB_PASSWORD = \"env\""),
+        "{ended:?}"
+    );
     let answered = sandbox.lamp(&["check", "job.toml", "--allow-secret", "env.DB_PASSWORD"]);
     assert!(answered.out.contains("no findings"), "{answered:?}");
 }
@@ -91,10 +145,16 @@ fn what_only_sounds_like_a_secret_is_a_warning_that_can_be_answered() {
 #[test]
 fn a_token_in_the_job_file_is_told_once() {
     let sandbox = Sandbox::with_script();
-    sandbox.write("job.toml", format!("command = ['sh', 'train.py']\nenv = {{ GH = '{}' }}\n", github_token()));
+    sandbox.write(
+        "job.toml",
+        format!("command = ['sh', 'train.py']\nenv = {{ GH = '{}' }}\n", github_token()),
+    );
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!((ended.code, ended.out.matches("error: ").count()), (100, 1), "{ended:?}");
-    assert_eq!(sandbox.lamp(&["check", "job.toml", "--allow-secret", "job.toml:github-token"]).code, 0);
+    assert_eq!(
+        sandbox.lamp(&["check", "job.toml", "--allow-secret", "job.toml:github-token"]).code,
+        0
+    );
 }
 
 #[test]
@@ -114,13 +174,19 @@ fn environment_files_and_key_files_are_known_by_name() {
         ("keys/id_ed25519.pub", "ssh-ed25519 AAAAC3Nz alice", None),
         (".aws/credentials", "[default]\n", Some("aws-credentials-file")),
         (".netrc", "machine x\n", Some("credentials-file")),
-        ("cert.pem", "-----BEGIN CERTIFICATE-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA\n", None),
+        (
+            "cert.pem",
+            "-----BEGIN CERTIFICATE-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA\n",
+            None,
+        ),
     ] {
         let sandbox = Sandbox::with_script();
         sandbox.write(path, text);
         let ended = sandbox.lamp(&["check", "--", "sh", "train.py"]);
         match rule {
-            Some(rule) => assert!(ended.out.contains(&format!("(rule {rule})")), "{path}: {ended:?}"),
+            Some(rule) => {
+                assert!(ended.out.contains(&format!("(rule {rule})")), "{path}: {ended:?}")
+            }
             None => assert_eq!(ended.code, 0, "{path}: {ended:?}"),
         }
     }
@@ -135,7 +201,10 @@ fn a_private_key_is_its_body_and_not_the_word() {
     sandbox.write("reader.py", format!("if text.startswith('{header}'):\n    raise ValueError\n"));
     let ended = sandbox.lamp(&["check", "--", "sh", "train.py"]);
     assert_eq!(ended.code, 100);
-    assert!(ended.out.starts_with("deploy.pem:1: error: looks like a private key (rule private-key)"), "{ended:?}");
+    assert!(
+        ended.out.starts_with("deploy.pem:1: error: looks like a private key (rule private-key)"),
+        "{ended:?}"
+    );
     assert!(!ended.out.contains("reader.py"), "{ended:?}");
 }
 
@@ -153,10 +222,17 @@ fn binary_and_large_files_are_not_read_as_text() {
 fn a_secret_in_the_environment_is_told_beside_a_key_that_nobody_knows() {
     let sandbox = Sandbox::with_script();
     let env = format!("[env]\nHUB = '{}'\n", github_token());
-    sandbox.write("job.toml", format!("command = ['python3', 'train.py']\n{env}[checkpont]\npath = 'ckpt'\n"));
+    sandbox.write(
+        "job.toml",
+        format!("command = ['python3', 'train.py']\n{env}[checkpont]\npath = 'ckpt'\n"),
+    );
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!(ended.code, 100, "{ended:?}");
-    assert!(ended.out.contains("`checkpont`") && ended.out.contains("`env.HUB`: looks like a GitHub token"), "{ended:?}");
+    assert!(
+        ended.out.contains("`checkpont`")
+            && ended.out.contains("`env.HUB`: looks like a GitHub token"),
+        "{ended:?}"
+    );
     assert!(!ended.out.contains(&github_token()[4..]), "{ended:?}");
 }
 
@@ -178,7 +254,9 @@ fn holding(folder: &std::path::Path, text: &str) -> Vec<String> {
 
 #[test]
 fn secrets_of_the_environment_and_of_a_file_reach_the_command_and_no_record() {
-    let place = super::place::Place::new("echo ${#HF_TOKEN} ${#WANDB_API_KEY} ${#RENAMED}; while [ ! -e GO ]; do sleep 0.1; done");
+    let place = super::place::Place::new(
+        "echo ${#HF_TOKEN} ${#WANDB_API_KEY} ${#RENAMED}; while [ ! -e GO ]; do sleep 0.1; done",
+    );
     place.0.write(
         "lamp.toml",
         "name = 'trains'\ncommand = ['sh', 'job.sh']\n[secrets]\nHF_TOKEN = 'env'\nWANDB_API_KEY = 'file:~/wandb'\nRENAMED = 'env:OTHER'\n",
@@ -189,16 +267,26 @@ fn secrets_of_the_environment_and_of_a_file_reach_the_command_and_no_record() {
     let ran = place.0.end(run.env("HF_TOKEN", "canary-of-the-env").env("OTHER", "canary-other"));
     assert_eq!(ran.code, 0, "{ran:?}");
     let job = ran.out.trim().to_owned();
-    super::place::wait_until("it prints", || place.0.lamp(&["logs", &job]).out.contains("17 16 12").then_some(()));
+    super::place::wait_until("it prints", || {
+        place.0.lamp(&["logs", &job]).out.contains("17 16 12").then_some(())
+    });
     let state = place.0.path().join("home/.local");
     let kept = holding(&state, "canary-");
-    assert!(kept.iter().all(|file| file.contains("/local/environments/")), "the job's own environment alone holds them: {kept:?}");
+    assert!(
+        kept.iter().all(|file| file.contains("/local/environments/")),
+        "the job's own environment alone holds them: {kept:?}"
+    );
     assert!(!ran.err.contains("canary-"), "{ran:?}");
-    let shown = ["status", "explain", "receipt"].map(|verb| place.0.lamp(&[verb, &job, "-o", "json"]));
+    let shown =
+        ["status", "explain", "receipt"].map(|verb| place.0.lamp(&[verb, &job, "-o", "json"]));
     assert!(shown.iter().all(|shown| !shown.out.contains("canary-")), "{shown:?}");
     place.0.write("go", "");
-    super::place::wait_until("it ends", || (place.status(&job)["state"] == "succeeded").then_some(()));
-    super::place::wait_until("its environment goes", || holding(&state, "canary-").is_empty().then_some(()));
+    super::place::wait_until("it ends", || {
+        (place.status(&job)["state"] == "succeeded").then_some(())
+    });
+    super::place::wait_until("its environment goes", || {
+        holding(&state, "canary-").is_empty().then_some(())
+    });
     place.nothing_is_left();
 }
 
@@ -208,19 +296,55 @@ fn a_secret_that_is_not_there_is_an_error_before_anything_starts() {
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n[secrets]\nHF_TOKEN = 'env'\nWANDB_API_KEY = 'file:nowhere'\n");
     let here = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!((here.code, here.out.matches("error: ").count()), (100, 2), "{here:?}");
-    assert!(here.out.contains("has no HF_TOKEN") && here.out.contains("cannot be read from `nowhere`"), "{here:?}");
-    let aws =
-        |flags: &[&str]| sandbox.lamp(&[&["check", "job.toml", "--cloud", "aws", "--budget", "5", "--region", "us-east-2"][..], flags].concat());
+    assert!(
+        here.out.contains("has no HF_TOKEN") && here.out.contains("cannot be read from `nowhere`"),
+        "{here:?}"
+    );
+    let aws = |flags: &[&str]| {
+        sandbox.lamp(
+            &[
+                &["check", "job.toml", "--cloud", "aws", "--budget", "5", "--region", "us-east-2"]
+                    [..],
+                flags,
+            ]
+            .concat(),
+        )
+    };
     let refused = aws(&[]);
-    assert!(refused.code == 100 && refused.out.contains("aws ssm put-parameter --type SecureString --name /secrets/HF_TOKEN"), "{refused:?}");
-    let named = ["--secret", "HF_TOKEN=ssm:/secrets/hf", "--secret", "WANDB_API_KEY=secretsmanager:wandb#key"];
+    assert!(
+        refused.code == 100
+            && refused
+                .out
+                .contains("aws ssm put-parameter --type SecureString --name /secrets/HF_TOKEN"),
+        "{refused:?}"
+    );
+    let named = [
+        "--secret",
+        "HF_TOKEN=ssm:/secrets/hf",
+        "--secret",
+        "WANDB_API_KEY=secretsmanager:wandb#key",
+    ];
     let not_allowed = aws(&named);
-    assert!(not_allowed.code == 100 && not_allowed.out.contains("the role of the machines may not read"), "{not_allowed:?}");
-    sandbox.write("home/.config/lamplighter/config.toml", "[aws]\nsecrets = ['ssm:/secrets/hf', 'secretsmanager:wandb']\n");
+    assert!(
+        not_allowed.code == 100
+            && not_allowed.out.contains("the role of the machines may not read"),
+        "{not_allowed:?}"
+    );
+    sandbox.write(
+        "home/.config/lamplighter/config.toml",
+        "[aws]\nsecrets = ['ssm:/secrets/hf', 'secretsmanager:wandb']\n",
+    );
     let allowed = aws(&named);
     assert_eq!(allowed.code, 0, "{allowed:?}");
     let policy = sandbox.lamp(&["iam", "box", "--bucket", "jobs", "--region", "us-east-2"]);
-    assert!(policy.out.contains("arn:aws:ssm:*:*:parameter/secrets/hf") && policy.out.contains(":secret:wandb-??????"), "{policy:?}");
+    assert!(
+        policy.out.contains("arn:aws:ssm:*:*:parameter/secrets/hf")
+            && policy.out.contains(":secret:wandb-??????"),
+        "{policy:?}"
+    );
     let typed = sandbox.lamp(&["check", "--secret", "HF_TOKEN=hf_abc", "--", "true"]);
-    assert!(typed.code == 2 && typed.err.contains("the secret itself does not belong in the job file"), "{typed:?}");
+    assert!(
+        typed.code == 2 && typed.err.contains("the secret itself does not belong in the job file"),
+        "{typed:?}"
+    );
 }

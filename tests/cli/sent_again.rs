@@ -27,30 +27,50 @@ fn ready() -> Option<User> {
     Some(user)
 }
 
-const RUN: [&str; 10] = ["run", "--name", "big", "--workdir", "work", "--idle", "off", "--", "sh", "train.sh"];
+const RUN: [&str; 10] =
+    ["run", "--name", "big", "--workdir", "work", "--idle", "off", "--", "sh", "train.sh"];
 
 /// The parts of files that came by since the last time.
 fn parts(user: &User) -> Vec<String> {
     let is_part = |call: &Call| call.action.starts_with("PUT ") && call.action.contains("/code/");
-    let mut parts: Vec<String> =
-        user.ec2.take_calls().iter().filter(|call| is_part(call)).filter_map(|call| call.params.get("partNumber").cloned()).collect();
+    let mut parts: Vec<String> = user
+        .ec2
+        .take_calls()
+        .iter()
+        .filter(|call| is_part(call))
+        .filter_map(|call| call.params.get("partNumber").cloned())
+        .collect();
     parts.sort();
     parts
 }
 
 /// Begins, and is ended by this signal once two of the parts are there.
 fn is_cut_off(user: &User, by: &str) -> (i32, String) {
-    user.ec2.fault(Fault::slow("PUT /*/code/*", Duration::from_secs(3600)).when("partNumber", "3").always());
+    user.ec2.fault(
+        Fault::slow("PUT /*/code/*", Duration::from_secs(3600)).when("partNumber", "3").always(),
+    );
     let mut command = user.sandbox.command(&RUN);
-    let mut run = command.envs(user.ec2.env()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test");
+    let mut run = command
+        .envs(user.ec2.env())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("lamp was built for this test");
     let words = Words::of(run.stderr.take());
     let run = Running(run);
-    assert!(words.until("sending the code, ").contains(" of 20.0 MiB"), "whoever waits sees how far it is");
+    assert!(
+        words.until("sending the code, ").contains(" of 20.0 MiB"),
+        "whoever waits sees how far it is"
+    );
     let folder = user.sandbox.path().join("home/.local/state/lamplighter/uploads");
     let arrived = || {
         let folders = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-        let records = folders.flat_map(|folder| std::fs::read_dir(folder.path()).into_iter().flatten().flatten());
-        records.filter_map(|record| std::fs::read_to_string(record.path()).ok()).map(|text| text.lines().count().saturating_sub(1)).sum::<usize>()
+        let records = folders
+            .flat_map(|folder| std::fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        records
+            .filter_map(|record| std::fs::read_to_string(record.path()).ok())
+            .map(|text| text.lines().count().saturating_sub(1))
+            .sum::<usize>()
     };
     wait_until("two parts have arrived", || (arrived() >= 2).then_some(()));
     signal(run.0.id(), by);
@@ -65,7 +85,8 @@ fn is_cut_off(user: &User, by: &str) -> (i32, String) {
 fn run(user: &User) -> (String, String, Vec<String>) {
     let ran = user.lamp(&RUN);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let job = ran.err.lines().find_map(|line| line.strip_prefix("job ")?.split_once("; Ctrl-C detaches"));
+    let job =
+        ran.err.lines().find_map(|line| line.strip_prefix("job ")?.split_once("; Ctrl-C detaches"));
     (job.unwrap_or_else(|| panic!("{ran:?}")).0.to_owned(), ran.err, parts(user))
 }
 
@@ -74,12 +95,22 @@ fn a_run_that_is_ended_while_it_sends_leaves_what_has_arrived_to_the_next() {
     let Some(user) = ready() else { return };
     let (code, err) = is_cut_off(&user, "INT");
     assert_eq!(code, 130, "{err}");
-    assert!(err.contains("the next `lamp run` of this name sends what has not arrived of the same folder"), "{err}");
+    assert!(
+        err.contains(
+            "the next `lamp run` of this name sends what has not arrived of the same folder"
+        ),
+        "{err}"
+    );
     // Once more, by who says nothing.
     is_cut_off(&user, "KILL");
     let (job, err, sent) = run(&user);
     assert_eq!(sent, ["3"], "{err}");
-    assert!(err.contains(&format!("cut off while it sent the code of {job}: what has arrived is not sent again")), "{err}");
+    assert!(
+        err.contains(&format!(
+            "cut off while it sent the code of {job}: what has arrived is not sent again"
+        )),
+        "{err}"
+    );
     // What was made is no other's.
     let (next, err, sent) = run(&user);
     assert_eq!((next != job, sent.len()), (true, 3), "{err}");
@@ -90,7 +121,9 @@ fn a_run_that_is_ended_while_it_sends_leaves_what_has_arrived_to_the_next() {
 fn an_id_that_was_taken_all_the_same_and_a_folder_that_has_changed_are_no_hindrance() {
     let Some(user) = ready() else { return };
     is_cut_off(&user, "KILL");
-    let only = |folder: &Path| std::fs::read_dir(folder).unwrap().next().expect("there is one").unwrap().path();
+    let only = |folder: &Path| {
+        std::fs::read_dir(folder).unwrap().next().expect("there is one").unwrap().path()
+    };
     let left = only(&only(&user.sandbox.path().join("home/.local/state/lamplighter/unsent")));
     let text = std::fs::read_to_string(&left).unwrap();
     let job = text.split_once(' ').expect("the id, and what is on its way").0.to_owned();
@@ -101,7 +134,10 @@ fn an_id_that_was_taken_all_the_same_and_a_folder_that_has_changed_are_no_hindra
     assert!(err.contains("a file has changed since: all of it is sent"), "{err}");
     let open = user.ec2.s3("GET", &format!("/{}?uploads", user.ec2.name("jobs")), b"");
     let open = String::from_utf8_lossy(&open.1).into_owned();
-    assert!(open.contains("ListMultipartUploadsResult") && !open.contains("<UploadId>"), "nothing is left behind: {open}");
+    assert!(
+        open.contains("ListMultipartUploadsResult") && !open.contains("<UploadId>"),
+        "nothing is left behind: {open}"
+    );
     // As after a crash between the making of the job and the word that it is made.
     std::fs::write(&left, &text).unwrap();
     let (third, err, _) = run(&user);
@@ -131,6 +167,9 @@ fn a_job_that_was_never_made_is_not_called_no_jobs() {
     let code = format!("/{}/root/jobs/big-222222/code/{:064}.tar.zst", user.ec2.name("jobs"), 0);
     assert_eq!(user.ec2.s3("PUT", &code, b"code").0, 200);
     let status = user.lamp(&["status", "big-222222"]);
-    assert!(status.code == 101 && status.err.contains("job `big-222222` was never made"), "{status:?}");
+    assert!(
+        status.code == 101 && status.err.contains("job `big-222222` was never made"),
+        "{status:?}"
+    );
     assert_eq!(user.lamp(&["status"]).code, 0);
 }

@@ -1,5 +1,5 @@
-//! `lamp init aws` and `lamp uninit aws` against a false AWS: what is shown, what is made, and that a second time changes
-//! nothing.
+//! `lamp init aws` and `lamp uninit aws` against a false AWS: what is shown, what is made, and that
+//! a second time changes nothing.
 
 #![cfg(feature = "aws")]
 
@@ -27,7 +27,10 @@ impl User {
 
     pub fn json(&self, args: &[&str]) -> (i32, Value) {
         let ended = self.lamp(&[args, &["-o", "json"]].concat());
-        (ended.code, serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}")))
+        (
+            ended.code,
+            serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}")),
+        )
     }
 
     pub fn bucket(&self) -> String {
@@ -36,8 +39,15 @@ impl User {
 
     /// What was changed in the cloud: the calls that are neither questions nor the false EC2's own.
     pub fn changes(&self) -> Vec<String> {
-        let asks = |action: &str| ["Describe", "Get", "List", "HEAD", "GET"].iter().any(|verb| action.starts_with(verb));
-        self.ec2.take_calls().into_iter().map(|call| call.action).filter(|action| !asks(action)).collect()
+        let asks = |action: &str| {
+            ["Describe", "Get", "List", "HEAD", "GET"].iter().any(|verb| action.starts_with(verb))
+        };
+        self.ec2
+            .take_calls()
+            .into_iter()
+            .map(|call| call.action)
+            .filter(|action| !asks(action))
+            .collect()
     }
 }
 
@@ -49,7 +59,11 @@ fn an_account_is_made_ready_once() {
     user.sandbox.write(CONFIG, "# mine\n[watch]\nidle = \"10m\"\n");
     let dry = user.lamp(&["init", "aws", "--dry-run"]);
     assert_eq!(dry.code, 0, "{dry:?}");
-    for words in ["create, tag as ours, keep versions, block public access, encrypt by default", "role lamplighter-box", "THING"] {
+    for words in [
+        "create, tag as ours, keep versions, block public access, encrypt by default",
+        "role lamplighter-box",
+        "THING",
+    ] {
         assert!(dry.out.contains(words), "{words}: {}", dry.out);
     }
     assert_eq!(user.changes(), Vec::<String>::new(), "--dry-run only looks");
@@ -62,20 +76,34 @@ fn an_account_is_made_ready_once() {
     let made = user.lamp(&["init", "aws", "--yes"]);
     assert_eq!(made.code, 0, "{made:?}");
     let changes = user.changes();
-    for action in
-        ["CreateRole", "PutRolePolicy", "CreateInstanceProfile", "AddRoleToInstanceProfile", "CreateSecurityGroup", "CreateServiceLinkedRole"]
-    {
+    for action in [
+        "CreateRole",
+        "PutRolePolicy",
+        "CreateInstanceProfile",
+        "AddRoleToInstanceProfile",
+        "CreateSecurityGroup",
+        "CreateServiceLinkedRole",
+    ] {
         assert!(changes.iter().any(|change| change == action), "{action} in {changes:?}");
     }
     let config = user.sandbox.read(CONFIG);
-    for line in ["# mine", "idle = \"10m\"", &format!("job_root = \"s3://{}\"", user.bucket()), "security_group = \"lamplighter\""] {
+    for line in [
+        "# mine",
+        "idle = \"10m\"",
+        &format!("job_root = \"s3://{}\"", user.bucket()),
+        "security_group = \"lamplighter\"",
+    ] {
         assert!(config.contains(line), "{line} in\n{config}");
     }
 
     let (code, again) = user.json(&["init", "aws", "--yes"]);
     assert_eq!((code, again["done"].as_bool()), (0, Some(true)));
     for line in again["lines"].as_array().expect("lines") {
-        assert_eq!((line["steps"].as_array().map(Vec::len), &line["remark"]), (Some(0), &Value::Null), "{line}");
+        assert_eq!(
+            (line["steps"].as_array().map(Vec::len), &line["remark"]),
+            (Some(0), &Value::Null),
+            "{line}"
+        );
     }
     assert_eq!(user.changes(), Vec::<String>::new(), "a second time changes nothing");
     assert_eq!(user.sandbox.read(CONFIG), config);
@@ -85,34 +113,54 @@ fn an_account_is_made_ready_once() {
 #[test]
 fn what_was_broken_off_is_finished() {
     let Some(user) = User::new() else { return };
-    user.ec2.fault(Fault::code("CreateInstanceProfile", "AccessDenied").saying("you may not").always());
+    user.ec2
+        .fault(Fault::code("CreateInstanceProfile", "AccessDenied").saying("you may not").always());
     let ended = user.lamp(&["init", "aws", "--yes"]);
     assert_eq!(ended.code, 103, "{ended:?}");
-    assert!(ended.err.contains("cannot create the instance profile: AccessDenied: you may not") && ended.err.contains("goes on"), "{ended:?}");
+    assert!(
+        ended.err.contains("cannot create the instance profile: AccessDenied: you may not")
+            && ended.err.contains("goes on"),
+        "{ended:?}"
+    );
     user.ec2.mend();
     let ended = user.lamp(&["init", "aws", "--yes"]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(ended.out.contains("there, versioned, private, encrypted, with a lifecycle"), "{}", ended.out);
+    assert!(
+        ended.out.contains("there, versioned, private, encrypted, with a lifecycle"),
+        "{}",
+        ended.out
+    );
 }
 
-/// Shells cost permissions: they are let in where that is asked for, and taken back with all the rest.
+/// Shells cost permissions: they are let in where that is asked for, and taken back with all the
+/// rest.
 #[test]
 fn shells_are_let_in_when_asked_for() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     assert_eq!(user.changes().iter().filter(|change| *change == "PutRolePolicy").count(), 1);
     let made = user.lamp(&["init", "aws", "--yes", "--session-manager"]);
-    assert!(made.code == 0 && made.out.contains("let shells in through Session Manager"), "{made:?}");
+    assert!(
+        made.code == 0 && made.out.contains("let shells in through Session Manager"),
+        "{made:?}"
+    );
     assert_eq!(user.changes(), ["PutRolePolicy"]);
     // Both ways of asking find nothing to do now.
     for args in [&["init", "aws", "--yes", "--session-manager"][..], &["init", "aws", "--yes"]] {
         let again = user.lamp(args);
-        assert!(again.code == 0 && again.out.contains("there, allows what a machine needs, and shells"), "{again:?}");
+        assert!(
+            again.code == 0 && again.out.contains("there, allows what a machine needs, and shells"),
+            "{again:?}"
+        );
         assert_eq!(user.changes(), Vec::<String>::new());
     }
     assert_eq!(user.lamp(&["uninit", "aws", "--yes"]).code, 0);
     let removed = user.changes();
-    assert_eq!(removed.iter().filter(|change| *change == "DeleteRolePolicy").count(), 2, "{removed:?}");
+    assert_eq!(
+        removed.iter().filter(|change| *change == "DeleteRolePolicy").count(),
+        2,
+        "{removed:?}"
+    );
     assert!(removed.iter().any(|change| change == "DeleteRole"), "{removed:?}");
 }
 
@@ -123,7 +171,10 @@ fn what_cannot_be_seen_is_not_made() {
     user.ec2.fault(Fault::code("GetRole", "AccessDenied").saying("you may not look").always());
     let ended = user.lamp(&["init", "aws", "--yes"]);
     assert_eq!(ended.code, 102, "{ended:?}");
-    assert!(ended.err.contains("you may not look") && ended.err.contains("nothing was changed"), "{ended:?}");
+    assert!(
+        ended.err.contains("you may not look") && ended.err.contains("nothing was changed"),
+        "{ended:?}"
+    );
     assert_eq!(user.changes(), Vec::<String>::new());
 }
 
@@ -132,7 +183,10 @@ fn without_credentials_or_region_it_says_what_to_do() {
     let sandbox = Sandbox::new();
     let without = |more: &[(&str, &str)]| {
         let mut command = sandbox.command(&["init", "aws", "--dry-run"]);
-        command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
+        command
+            .env("AWS_EC2_METADATA_DISABLED", "true")
+            .env("AWS_CONFIG_FILE", "/dev/null")
+            .env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
         sandbox.end(command.envs(more.iter().copied()))
     };
     // What was typed is not enough, and nobody was asked.
@@ -141,7 +195,11 @@ fn without_credentials_or_region_it_says_what_to_do() {
     assert!(ended.err.contains("nothing names one") && ended.err.contains("--region"), "{ended:?}");
     let ended = without(&[("AWS_REGION", "us-east-2")]);
     assert_eq!(ended.code, 103, "{ended:?}");
-    assert!(ended.err.contains("no AWS credentials were found") && ended.err.contains("hint: `aws configure`"), "{ended:?}");
+    assert!(
+        ended.err.contains("no AWS credentials were found")
+            && ended.err.contains("hint: `aws configure`"),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -149,7 +207,12 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     // Somebody else of the same account has nothing to take away.
-    let other = user.sandbox.end(user.sandbox.command(&["uninit", "aws", "--yes"]).envs(user.ec2.env()).env("LAMP_OWNER", "bob"));
+    let other = user.sandbox.end(
+        user.sandbox
+            .command(&["uninit", "aws", "--yes"])
+            .envs(user.ec2.env())
+            .env("LAMP_OWNER", "bob"),
+    );
     assert_eq!(other.code, 0, "{other:?}");
     assert!(other.err.contains("there is nothing of ours to take away"), "{other:?}");
 
@@ -157,7 +220,11 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
     user.ec2.s3("PUT", &format!("/{}/jobs/digits-222222/spec.json", user.bucket()), b"{ }");
     user.ec2.take_calls();
     let (code, dry) = user.json(&["uninit", "aws", "--dry-run", "--delete-jobs"]);
-    assert_eq!((code, &dry["in_use"]["jobs"], &dry["in_use"]["objects"]), (0, &1.into(), &2.into()), "{dry}");
+    assert_eq!(
+        (code, &dry["in_use"]["jobs"], &dry["in_use"]["objects"]),
+        (0, &1.into(), &2.into()),
+        "{dry}"
+    );
     assert_eq!(user.changes(), Vec::<String>::new());
     // `--yes` is not enough for jobs, and a wrong number is none.
     for (count, code) in [(&[][..], 102), (&["--count", "2"], 102)] {
@@ -170,7 +237,11 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
     user.ec2.s3("PUT", &format!("/{}/schedules/jobs/nightly.json", user.bucket()), b"{}");
     let kept = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(kept.code, 0, "{kept:?}");
-    assert!(kept.err.contains("left in the job root, where a daemon goes on with them: 1 schedule") && kept.err.contains("jobs/nightly"), "{kept:?}");
+    assert!(
+        kept.err.contains("left in the job root, where a daemon goes on with them: 1 schedule")
+            && kept.err.contains("jobs/nightly"),
+        "{kept:?}"
+    );
     assert!(kept.err.contains("it holds jobs, and stays"), "{kept:?}");
     let config = user.sandbox.read(CONFIG);
     assert!(config.contains("job_root") && !config.contains("instance_profile"), "{config}");
@@ -182,12 +253,16 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
     assert_eq!(made, [6, 2, 2, 1, 0, 0], "all is gone but what the whole account has: {after}");
 }
 
-/// A look writes the clock; a bucket in which nothing else is holds no job, and one with a file of somebody's is not emptied.
+/// A look writes the clock; a bucket in which nothing else is holds no job, and one with a file of
+/// somebody's is not emptied.
 #[test]
 fn a_bucket_with_lamps_own_records_alone_goes_and_one_with_somebodys_file_stays() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
-    let put = |keys: &[&str]| keys.iter().for_each(|key| drop(user.ec2.s3("PUT", &format!("/{}/{key}", user.bucket()), b"{}")));
+    let put = |keys: &[&str]| {
+        keys.iter()
+            .for_each(|key| drop(user.ec2.s3("PUT", &format!("/{}/{key}", user.bucket()), b"{}")))
+    };
     put(&["clock", "clock", "news/digits-222222/made", "market/us-east-1a/g5.xlarge.json"]);
     let gone = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(gone.code, 0, "{gone:?}");
@@ -197,27 +272,57 @@ fn a_bucket_with_lamps_own_records_alone_goes_and_one_with_somebodys_file_stays(
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     put(&["clock", "market/prices.parquet"]);
     let (_, dry) = user.json(&["uninit", "aws", "--dry-run"]);
-    assert_eq!((&dry["in_use"]["objects"], &dry["in_use"]["other_objects"]), (&1.into(), &1.into()), "{dry}");
+    assert_eq!(
+        (&dry["in_use"]["objects"], &dry["in_use"]["other_objects"]),
+        (&1.into(), &1.into()),
+        "{dry}"
+    );
     let kept = user.lamp(&["uninit", "aws", "--yes"]);
-    assert!(kept.code == 0 && kept.err.contains("stays, and keeps it: 1 object (market/)"), "{kept:?}");
+    assert!(
+        kept.code == 0 && kept.err.contains("stays, and keeps it: 1 object (market/)"),
+        "{kept:?}"
+    );
     let config = user.sandbox.read(CONFIG);
-    assert!(config.contains("job_root") && config.contains("regions"), "what stays is read by these: {config}");
+    assert!(
+        config.contains("job_root") && config.contains("regions"),
+        "what stays is read by these: {config}"
+    );
 }
 
 #[test]
 fn a_machine_that_runs_keeps_its_role() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
-    let params = [("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
-    let id = user.ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
-    let whole = [("owner", "alice"), ("job", "digits-222222"), ("attempt", "1"), ("lease-s", "1800")];
-    let tags = |words: &[(&str, &str)]| words.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect();
+    let params = [
+        ("ImageId", "ami-0d15ea5e000000022"),
+        ("InstanceType", "t3.micro"),
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+    ];
+    let id =
+        user.ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+    let whole =
+        [("owner", "alice"), ("job", "digits-222222"), ("attempt", "1"), ("lease-s", "1800")];
+    let tags = |words: &[(&str, &str)]| {
+        words
+            .iter()
+            .map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned()))
+            .collect()
+    };
     user.ec2.tag(&id, &tags(&whole));
     user.ec2.take_calls();
     let ended = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(ended.code, 102, "{ended:?}");
-    assert!(ended.err.contains(&format!("{id} and what else runs")) && ended.err.contains("lamp stop"), "{ended:?}");
-    assert!(ended.err.contains("nothing is taken away as long as this is so: 1 machine: not terminated"), "{ended:?}");
+    assert!(
+        ended.err.contains(&format!("{id} and what else runs")) && ended.err.contains("lamp stop"),
+        "{ended:?}"
+    );
+    assert!(
+        ended
+            .err
+            .contains("nothing is taken away as long as this is so: 1 machine: not terminated"),
+        "{ended:?}"
+    );
     assert_eq!(user.changes(), Vec::<String>::new());
 }
 
@@ -226,28 +331,71 @@ fn a_machine_that_runs_keeps_its_role() {
 fn a_machine_in_a_region_that_nobody_named_keeps_its_role_too() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
-    let params = [("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
-    let id = user.ec2.ask_in("us-east-2", "RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
-    let whole = [("owner", "alice"), ("job", "digits-222222"), ("attempt", "1"), ("lease-s", "1800")];
-    user.ec2.tag(&id, &whole.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect());
+    let params = [
+        ("ImageId", "ami-0d15ea5e000000022"),
+        ("InstanceType", "t3.micro"),
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+    ];
+    let id =
+        user.ec2.ask_in("us-east-2", "RunInstances", &params).expect("launched").all("instanceId")
+            [0]
+        .text
+        .clone();
+    let whole =
+        [("owner", "alice"), ("job", "digits-222222"), ("attempt", "1"), ("lease-s", "1800")];
+    user.ec2.tag(
+        &id,
+        &whole
+            .iter()
+            .map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned()))
+            .collect(),
+    );
     user.ec2.take_calls();
     let ended = user.lamp(&["uninit", "aws", "--yes"]);
-    assert!(ended.code == 102 && ended.err.contains(&format!("{id} and what else runs")), "{ended:?}");
+    assert!(
+        ended.code == 102 && ended.err.contains(&format!("{id} and what else runs")),
+        "{ended:?}"
+    );
     assert_eq!(user.changes(), Vec::<String>::new());
 }
 
-/// S3 says of a bucket that is elsewhere no more than that, and of a name that it does not allow nothing that helps.
+/// S3 says of a bucket that is elsewhere no more than that, and of a name that it does not allow
+/// nothing that helps.
 #[test]
 fn a_bucket_of_another_region_and_one_that_cannot_be_are_told_in_words() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     user.ec2.take_calls();
-    let elsewhere = user.lamp(&["uninit", "aws", "--region", "us-west-2", "--dry-run", "--bucket", &user.bucket()]);
-    assert!(elsewhere.code == 102 && elsewhere.err.contains("is in us-east-1, which is not the first region"), "{elsewhere:?}");
-    assert!(elsewhere.err.contains("`lamp uninit aws --region us-east-1,us-west-2 --bucket"), "{elsewhere:?}");
-    for (name, why) in [("My Bucket", "capitals, blanks"), ("ab", "fewer than 3"), ("-jobs", "begins or ends"), ("10.0.0.1", "an address")] {
+    let elsewhere = user.lamp(&[
+        "uninit",
+        "aws",
+        "--region",
+        "us-west-2",
+        "--dry-run",
+        "--bucket",
+        &user.bucket(),
+    ]);
+    assert!(
+        elsewhere.code == 102
+            && elsewhere.err.contains("is in us-east-1, which is not the first region"),
+        "{elsewhere:?}"
+    );
+    assert!(
+        elsewhere.err.contains("`lamp uninit aws --region us-east-1,us-west-2 --bucket"),
+        "{elsewhere:?}"
+    );
+    for (name, why) in [
+        ("My Bucket", "capitals, blanks"),
+        ("ab", "fewer than 3"),
+        ("-jobs", "begins or ends"),
+        ("10.0.0.1", "an address"),
+    ] {
         let refused = user.lamp(&["init", "aws", "--dry-run", &format!("--bucket={name}")]);
-        assert!(refused.code == 2 && refused.err.contains(why) && !refused.out.contains("create"), "{name}: {refused:?}");
+        assert!(
+            refused.code == 2 && refused.err.contains(why) && !refused.out.contains("create"),
+            "{name}: {refused:?}"
+        );
     }
     assert_eq!(user.changes(), Vec::<String>::new());
 }
@@ -257,17 +405,34 @@ fn a_bucket_of_another_region_and_one_that_cannot_be_are_told_in_words() {
 fn a_machine_with_our_owner_tag_alone_is_named_apart() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
-    let params = [("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
-    let id = user.ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+    let params = [
+        ("ImageId", "ami-0d15ea5e000000022"),
+        ("InstanceType", "t3.micro"),
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+    ];
+    let id =
+        user.ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
     user.ec2.tag(&id, &[("lamplighter:owner".to_owned(), "alice".to_owned())].into());
     user.ec2.take_calls();
     let ended = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(ended.code, 102, "{ended:?}");
-    assert!(ended.err.contains(&format!("{id} in us-east-1 (tag `lamplighter:job` is missing)")), "{ended:?}");
-    assert!(ended.err.contains("in the console, or take the tag off it") && !ended.err.contains("lamp stop"), "{ended:?}");
+    assert!(
+        ended.err.contains(&format!("{id} in us-east-1 (tag `lamplighter:job` is missing)")),
+        "{ended:?}"
+    );
+    assert!(
+        ended.err.contains("in the console, or take the tag off it")
+            && !ended.err.contains("lamp stop"),
+        "{ended:?}"
+    );
     assert_eq!(user.changes(), Vec::<String>::new());
     let (_, dry) = user.json(&["uninit", "aws", "--dry-run"]);
-    assert_eq!((&dry["in_use"]["machines"], dry["in_use"]["odd_machines"].as_array().map(Vec::len)), (&serde_json::json!([]), Some(1)), "{dry}");
+    assert_eq!(
+        (&dry["in_use"]["machines"], dry["in_use"]["odd_machines"].as_array().map(Vec::len)),
+        (&serde_json::json!([]), Some(1)),
+        "{dry}"
+    );
 }
 
 /// A second region is used as soon as it is ready, and those that were there stay.
@@ -286,7 +451,9 @@ fn a_region_that_is_made_ready_later_is_added_to_the_configuration() {
 #[test]
 fn the_flag_alone_names_the_region() {
     let Some(user) = User::new() else { return };
-    let lamp = |args: &[&str]| user.sandbox.end(user.sandbox.command(args).envs(user.ec2.env()).env_remove("AWS_REGION"));
+    let lamp = |args: &[&str]| {
+        user.sandbox.end(user.sandbox.command(args).envs(user.ec2.env()).env_remove("AWS_REGION"))
+    };
     let made = lamp(&["init", "aws", "--yes", "--region", "us-east-2"]);
     assert_eq!(made.code, 0, "{made:?}");
     // The configuration, then nothing at all, names the region for those that look.
@@ -310,19 +477,39 @@ fn another_bucket_is_taken_in_both_places_or_in_none() {
     user.changes();
     let refused = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket]);
     assert_eq!(refused.code, 102, "{refused:?}");
-    assert!(refused.err.contains(&format!("`lamp init aws --bucket {bucket} --instead` changes both")), "{refused:?}");
+    assert!(
+        refused.err.contains(&format!("`lamp init aws --bucket {bucket} --instead` changes both")),
+        "{refused:?}"
+    );
     assert_eq!((user.changes(), user.sandbox.read(CONFIG)), (vec![], config.clone()));
     // Another workstation has no configuration yet: the role says whose it is.
     user.sandbox.write(CONFIG, "");
     let refused = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket]);
-    assert!(refused.code == 102 && refused.err.contains("is asked for: machines of jobs there would reach nothing"), "{refused:?}");
+    assert!(
+        refused.code == 102
+            && refused.err.contains("is asked for: machines of jobs there would reach nothing"),
+        "{refused:?}"
+    );
     assert_eq!(user.changes(), Vec::<String>::new());
 
     user.sandbox.write(CONFIG, &config);
-    let params = [("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
-    let id = user.ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
-    let whole = [("owner", "alice"), ("job", "digits-222222"), ("attempt", "1"), ("lease-s", "1800")];
-    user.ec2.tag(&id, &whole.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect());
+    let params = [
+        ("ImageId", "ami-0d15ea5e000000022"),
+        ("InstanceType", "t3.micro"),
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+    ];
+    let id =
+        user.ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+    let whole =
+        [("owner", "alice"), ("job", "digits-222222"), ("attempt", "1"), ("lease-s", "1800")];
+    user.ec2.tag(
+        &id,
+        &whole
+            .iter()
+            .map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned()))
+            .collect(),
+    );
     user.changes();
     let runs = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket, "--instead"]);
     assert!(runs.code == 102 && runs.err.contains(&format!("{id} is not terminated")), "{runs:?}");
@@ -337,12 +524,20 @@ fn another_bucket_is_taken_in_both_places_or_in_none() {
     user.changes();
     let moved = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket, "--instead"]);
     assert_eq!(moved.code, 0, "{moved:?}");
-    assert!(moved.err.contains(&format!("the configuration will say job_root = \"s3://{bucket}\"")), "{moved:?}");
+    assert!(
+        moved.err.contains(&format!("the configuration will say job_root = \"s3://{bucket}\"")),
+        "{moved:?}"
+    );
     assert_eq!(user.changes(), ["PutRolePolicy"]);
     assert!(user.sandbox.read(CONFIG).contains(&format!("job_root = \"s3://{bucket}\"")));
     // What is ready but for a warning is not called so.
     let again = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket]);
-    assert!(again.code == 0 && again.err.contains("stays as it is") && !again.err.contains("everything is ready"), "{again:?}");
+    assert!(
+        again.code == 0
+            && again.err.contains("stays as it is")
+            && !again.err.contains("everything is ready"),
+        "{again:?}"
+    );
 }
 
 #[test]
@@ -352,7 +547,10 @@ fn a_bucket_of_somebodys_own_is_used_as_it_is() {
     let made = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket, "--prefix", "team/a"]);
     assert_eq!(made.code, 0, "{made:?}");
     assert!(made.err.contains("stays as it is; it is not versioned, not private"), "{made:?}");
-    assert!(user.changes().iter().all(|change| !change.starts_with("PUT")), "its settings are not ours to change");
+    assert!(
+        user.changes().iter().all(|change| !change.starts_with("PUT")),
+        "its settings are not ours to change"
+    );
     assert!(user.sandbox.read(CONFIG).contains(&format!("job_root = \"s3://{bucket}/team/a\"")));
     // What the machines may touch is below the prefix, and nothing else.
     let policy = user.lamp(&["iam", "box"]);
@@ -361,19 +559,38 @@ fn a_bucket_of_somebodys_own_is_used_as_it_is() {
     assert_eq!(user.ec2.s3("HEAD", &format!("/{bucket}"), b"").0, 200, "it stays");
 }
 
-/// A slip is told before anything is asked, and a further region without the first says the line that works.
+/// A slip is told before anything is asked, and a further region without the first says the line
+/// that works.
 #[test]
 fn a_region_that_is_none_or_comes_alone_says_what_to_type() {
     let Some(user) = User::new() else { return };
     let slip = user.lamp(&["init", "aws", "--dry-run", "--region", "us-eats-2"]);
-    assert!(slip.err.contains("`us-eats-2` is no region that this version knows (did you mean `us-east-2`?)"), "{slip:?}");
+    assert!(
+        slip.err.contains(
+            "`us-eats-2` is no region that this version knows (did you mean `us-east-2`?)"
+        ),
+        "{slip:?}"
+    );
     assert!(!slip.err.contains("what a disk costs"), "that is said once: {slip:?}");
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let alone = user.lamp(&["init", "aws", "--yes", "--region", "us-west-2"]);
-    assert!(alone.code == 102 && alone.err.contains("`lamp init aws --region us-east-1 --region us-west-2` makes what machines need"), "{alone:?}");
-    let both = user.lamp(&["init", "aws", "--yes", "--region", "us-east-1", "--region", "us-west-2"]);
-    assert!(both.code == 0 && both.err.contains("written into ") && both.err.contains("us-west-2"), "{both:?}");
+    assert!(
+        alone.code == 102
+            && alone.err.contains(
+                "`lamp init aws --region us-east-1 --region us-west-2` makes what machines need"
+            ),
+        "{alone:?}"
+    );
+    let both =
+        user.lamp(&["init", "aws", "--yes", "--region", "us-east-1", "--region", "us-west-2"]);
+    assert!(
+        both.code == 0 && both.err.contains("written into ") && both.err.contains("us-west-2"),
+        "{both:?}"
+    );
     let gone = user.lamp(&["uninit", "aws", "--yes"]);
-    assert!(gone.code == 0 && gone.err.contains("taken out of ") && !gone.err.contains("written into"), "{gone:?}");
+    assert!(
+        gone.code == 0 && gone.err.contains("taken out of ") && !gone.err.contains("written into"),
+        "{gone:?}"
+    );
     assert!(gone.err.contains("the configuration will no longer say "), "{gone:?}");
 }

@@ -1,4 +1,5 @@
-//! Two who make one account ready at the same moment: what the second one does when its look was of before the first one's calls.
+//! Two who make one account ready at the same moment: what the second one does when its look was of
+//! before the first one's calls.
 
 #![cfg(feature = "aws")]
 
@@ -9,12 +10,14 @@ const CONFIG: &str = "home/.config/lamplighter/config.toml";
 
 /// The looks of this many calls are of before the role, and the instance profile, were made.
 fn looked_too_early(user: &User, profiles: u32) {
-    user.ec2.fault(Fault::code("GetRole", "NoSuchEntity").status(404).when("RoleName", "lamplighter-box"));
+    user.ec2.fault(
+        Fault::code("GetRole", "NoSuchEntity").status(404).when("RoleName", "lamplighter-box"),
+    );
     user.ec2.fault(Fault::code("GetInstanceProfile", "NoSuchEntity").status(404).times(profiles));
 }
 
-/// Who makes the role says which job root it is for. The second one's policy over it would take the jobs of the first away from
-/// his machines, and nobody would have been told.
+/// Who makes the role says which job root it is for. The second one's policy over it would take the
+/// jobs of the first away from his machines, and nobody would have been told.
 #[test]
 fn of_two_that_begin_at_once_the_one_that_made_the_role_decides_its_job_root() {
     let Some(user) = User::new() else { return };
@@ -27,11 +30,28 @@ fn of_two_that_begin_at_once_the_one_that_made_the_role_decides_its_job_root() {
         looked_too_early(&user, 1);
         let second = user.lamp(&[&["init", "aws", "--yes"], instead].concat());
         assert_eq!(second.code, 102, "{second:?}");
-        assert!(second.err.contains("role lamplighter-box: somebody else has just made it"), "{second:?}");
-        assert!(second.err.contains(&format!("it is for the job root s3://{other}, and s3://{} is asked for", user.bucket())), "{second:?}");
-        assert!(second.err.contains("what this one made before stays") && second.err.contains("`lamp init aws --dry-run`"), "{second:?}");
+        assert!(
+            second.err.contains("role lamplighter-box: somebody else has just made it"),
+            "{second:?}"
+        );
+        assert!(
+            second.err.contains(&format!(
+                "it is for the job root s3://{other}, and s3://{} is asked for",
+                user.bucket()
+            )),
+            "{second:?}"
+        );
+        assert!(
+            second.err.contains("what this one made before stays")
+                && second.err.contains("`lamp init aws --dry-run`"),
+            "{second:?}"
+        );
         let changes = user.changes();
-        assert!(changes.iter().any(|change| change == "CreateRole") && !changes.iter().any(|change| change == "PutRolePolicy"), "{changes:?}");
+        assert!(
+            changes.iter().any(|change| change == "CreateRole")
+                && !changes.iter().any(|change| change == "PutRolePolicy"),
+            "{changes:?}"
+        );
         assert_eq!(user.sandbox.read(CONFIG), "");
         user.ec2.mend();
     }
@@ -51,7 +71,10 @@ fn two_that_make_the_same_account_ready_at_once_both_end_well() {
     for action in ["CreateRole", "CreateInstanceProfile", "AddRoleToInstanceProfile"] {
         assert!(changes.iter().any(|change| change == action), "{action} in {changes:?}");
     }
-    assert!(!changes.iter().any(|change| change == "PutRolePolicy"), "it is as it should be: {changes:?}");
+    assert!(
+        !changes.iter().any(|change| change == "PutRolePolicy"),
+        "it is as it should be: {changes:?}"
+    );
     assert!(user.sandbox.read(CONFIG).contains(&format!("job_root = \"s3://{}\"", user.bucket())));
     let third = user.lamp(&["init", "aws", "--yes"]);
     assert!(third.code == 0 && third.err.contains("everything is ready"), "{third:?}");
@@ -61,14 +84,23 @@ fn two_that_make_the_same_account_ready_at_once_both_end_well() {
 #[test]
 fn a_bucket_that_another_owner_has_just_made_stays_his() {
     let Some(user) = User::new() else { return };
-    let bob = user.sandbox.end(user.sandbox.command(&["init", "aws", "--yes"]).envs(user.ec2.env()).env("LAMP_OWNER", "bob"));
+    let bob = user.sandbox.end(
+        user.sandbox
+            .command(&["init", "aws", "--yes"])
+            .envs(user.ec2.env())
+            .env("LAMP_OWNER", "bob"),
+    );
     assert_eq!(bob.code, 0, "{bob:?}");
     user.sandbox.write(CONFIG, "");
     user.changes();
     user.ec2.fault(Fault::code(&format!("HEAD /{}*", user.bucket()), "NotFound").status(404));
     let alice = user.lamp(&["init", "aws", "--yes"]);
     assert_eq!(alice.code, 0, "{alice:?}");
-    assert!(alice.err.contains("somebody else has just made it") && alice.err.contains("it is bob's and stays as it is"), "{alice:?}");
+    assert!(
+        alice.err.contains("somebody else has just made it")
+            && alice.err.contains("it is bob's and stays as it is"),
+        "{alice:?}"
+    );
     let tags = user.ec2.s3("GET", &format!("/{}?tagging", user.bucket()), b"");
     assert!(String::from_utf8_lossy(&tags.1).contains("<Value>bob</Value>"), "{tags:?}");
 }

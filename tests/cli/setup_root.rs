@@ -16,7 +16,10 @@ fn jobs_of_the_job_root_of_before_are_named_at_the_question_and_at_the_end() {
     // And whoever looks in the new one alone finds them.
     let empty = user.lamp(&["status"]);
     let lies = "1 job lies in file://[DIR]/home/.local/state/lamplighter, where jobs are kept unless a job root is said";
-    assert!(empty.code == 0 && empty.err.contains("no jobs in s3://") && empty.err.contains(lies), "{empty:?}");
+    assert!(
+        empty.code == 0 && empty.err.contains("no jobs in s3://") && empty.err.contains(lies),
+        "{empty:?}"
+    );
 }
 
 #[test]
@@ -26,8 +29,11 @@ fn a_bucket_that_is_not_there_is_said_alike_by_a_run_and_by_a_look() {
     let root = ["--job-root", "s3://nosuch-bucket-x"];
     for words in [&["run", "--detach", "--idle", "off", "--", "sh", "job.sh"][..], &["status"]] {
         let ended = user.lamp(&[&root[..], words].concat());
-        let said = ended.err.lines().any(|line| line == "error: there is no bucket `nosuch-bucket-x`");
-        let hinted = ended.err.contains("init aws` makes a bucket") && !ended.err.contains("<Error>") && !ended.err.contains("packed");
+        let said =
+            ended.err.lines().any(|line| line == "error: there is no bucket `nosuch-bucket-x`");
+        let hinted = ended.err.contains("init aws` makes a bucket")
+            && !ended.err.contains("<Error>")
+            && !ended.err.contains("packed");
         assert!(ended.code == 103 && said && hinted, "{words:?}: {ended:?}");
     }
 }

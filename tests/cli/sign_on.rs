@@ -1,4 +1,5 @@
-//! `aws sso login` was typed: the token that it left holds, and the portal makes a session of the role of it.
+//! `aws sso login` was typed: the token that it left holds, and the portal makes a session of the
+//! role of it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -13,10 +14,16 @@ fn portal() -> (String, Receiver<(String, String)>) {
     let (tell, told) = channel();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut lines = BufReader::new(stream.try_clone().expect("a handle")).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+            let mut lines = BufReader::new(stream.try_clone().expect("a handle"))
+                .lines()
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty());
             let asked = lines.next().unwrap_or_default();
-            let token = lines.find_map(|line| line.strip_prefix("x-amz-sso_bearer_token: ").map(str::to_owned)).unwrap_or_default();
-            let ends = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1)).as_millisecond();
+            let token = lines
+                .find_map(|line| line.strip_prefix("x-amz-sso_bearer_token: ").map(str::to_owned))
+                .unwrap_or_default();
+            let ends =
+                (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1)).as_millisecond();
             let session = serde_json::json!({ "accessKeyId": "ASIAONE", "secretAccessKey": "s", "sessionToken": "t", "expiration": ends });
             let body = serde_json::json!({ "roleCredentials": session }).to_string();
             // Before the answer: whoever has that may ask what was heard.
@@ -47,15 +54,28 @@ fn a_sign_on_that_holds_is_all_that_a_command_needs() {
     );
     user.ec2.take_calls();
     let mut doctor = user.sandbox.command(&["doctor"]);
-    doctor.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_ENDPOINT_URL", user.ec2.url()).env("AWS_ENDPOINT_URL_SSO", portal);
+    doctor
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .env("AWS_ENDPOINT_URL", user.ec2.url())
+        .env("AWS_ENDPOINT_URL_SSO", portal);
     let ended = user.sandbox.end(&mut doctor);
-    let line = ended.out.lines().find(|line| line.contains(" credentials ")).unwrap_or_else(|| panic!("{ended:?}"));
+    let line = ended
+        .out
+        .lines()
+        .find(|line| line.contains(" credentials "))
+        .unwrap_or_else(|| panic!("{ended:?}"));
     assert!(line.starts_with("ok "), "{ended:?}");
     assert_eq!(
         told.try_recv().expect("it was asked"),
-        ("GET /federation/credentials?role_name=train&account_id=123456789012 HTTP/1.1".into(), "a-token".into())
+        (
+            "GET /federation/credentials?role_name=train&account_id=123456789012 HTTP/1.1".into(),
+            "a-token".into()
+        )
     );
     assert!(told.try_recv().is_err(), "once for a command");
     let calls = user.ec2.take_calls();
-    assert!(!calls.is_empty() && calls.iter().all(|call| call.key == "ASIAONE"), "all is signed with the session: {calls:?}");
+    assert!(
+        !calls.is_empty() && calls.iter().all(|call| call.key == "ASIAONE"),
+        "all is signed with the session: {calls:?}"
+    );
 }

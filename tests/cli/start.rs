@@ -1,4 +1,5 @@
-//! `lamp start` on this workstation: on the kept disk, from the checkpoint, once, and refused in words.
+//! `lamp start` on this workstation: on the kept disk, from the checkpoint, once, and refused in
+//! words.
 
 use serde_json::Value;
 
@@ -15,7 +16,10 @@ trap 'exit 5' TERM; while :; do sleep 0.1; done"#;
 
 fn stops_on_failure(more: &str) -> Place {
     let place = Place::new("");
-    place.0.write("job.sh", COUNTS.replace("CODE", &place.0.path().join("code").display().to_string()));
+    place.0.write(
+        "job.sh",
+        COUNTS.replace("CODE", &place.0.path().join("code").display().to_string()),
+    );
     place.0.write("code", "3");
     place.0.write(".lampignore", "code\nhome\n");
     place.0.write("lamp.toml", format!("name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n[machine]\nusd_per_hour = 36\n{more}"));
@@ -25,7 +29,12 @@ fn stops_on_failure(more: &str) -> Place {
 pub(super) fn jobs(place: &Place) -> Vec<String> {
     let (code, status) = place.0.json(&["status", "-o", "json"]);
     assert_eq!(code, 0);
-    status["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap().to_owned()).collect()
+    status["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["job"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -35,15 +44,31 @@ fn a_job_goes_on_on_the_disk_that_was_kept() {
     let first = place.receipt("kept");
     place.0.write("code", "0");
     let (code, plan) = place.0.json(&["start", "--dry-run", "-o", "json"]);
-    let (machine, spent) = (&first["attempts"][0]["instance"], first["total_usd"].as_f64().unwrap());
-    assert_eq!((code, &plan["instance"], &plan["continues"]), (0, machine, &first["job"]), "{plan}");
-    assert!((plan["limits"]["budget"].as_f64().unwrap() - (1.0 - spent)).abs() < 1e-9, "what is left: {plan}");
+    let (machine, spent) =
+        (&first["attempts"][0]["instance"], first["total_usd"].as_f64().unwrap());
+    assert_eq!(
+        (code, &plan["instance"], &plan["continues"]),
+        (0, machine, &first["job"]),
+        "{plan}"
+    );
+    assert!(
+        (plan["limits"]["budget"].as_f64().unwrap() - (1.0 - spent)).abs() < 1e-9,
+        "what is left: {plan}"
+    );
     assert_eq!(jobs(&place).len(), 1, "a dry run makes nothing");
     let (code, out, err) = end(place.start(&["start"]));
-    assert_eq!((code, String::from_utf8_lossy(&out).lines().next()), (0, Some("2")), "its file is still there: {err}");
+    assert_eq!(
+        (code, String::from_utf8_lossy(&out).lines().next()),
+        (0, Some("2")),
+        "its file is still there: {err}"
+    );
     assert!(err.contains("costs at most $") && err.contains("on the kept disk of"), "{err}");
     let second = place.receipt(plan["job"].as_str().unwrap());
-    assert_eq!((&second["outcome"], &second["attempts"][0]["instance"]), (&Value::from("succeeded"), machine), "{second}");
+    assert_eq!(
+        (&second["outcome"], &second["attempts"][0]["instance"]),
+        (&Value::from("succeeded"), machine),
+        "{second}"
+    );
     // The second run is the second receipt's, and no word of the first has changed.
     assert!(second["attempts"][0]["started"].as_str() > first["attempts"][0]["ended"].as_str());
     let old = first["job"].as_str().unwrap();
@@ -65,10 +90,18 @@ fn what_a_cap_could_never_let_through_is_not_started_either() {
     let why = "it would wait for ever for the cap of $0.0100 an hour: no machine runs, and this one costs up to $36.00/h, more than the cap allows";
     for words in [&["start"][..], &["start", "--detach"], &["start", "--dry-run"]] {
         let refused = place.0.lamp(words);
-        assert!(refused.code == 102 && refused.err.contains(why) && refused.err.contains("hint: a higher cap in [caps]"), "{words:?}: {refused:?}");
+        assert!(
+            refused.code == 102
+                && refused.err.contains(why)
+                && refused.err.contains("hint: a higher cap in [caps]"),
+            "{words:?}: {refused:?}"
+        );
     }
     let (code, dry) = place.0.json(&["start", "--dry-run", "-o", "json"]);
-    assert!(code == 102 && dry["refusal"].as_str().is_some_and(|refused| refused.contains(why)), "{dry}");
+    assert!(
+        code == 102 && dry["refusal"].as_str().is_some_and(|refused| refused.contains(why)),
+        "{dry}"
+    );
     assert_eq!(jobs(&place).len(), 1, "none was made");
     // And what it would have started is kept for when it may.
     place.0.write("home/.config/lamplighter/config.toml", "");
@@ -101,7 +134,12 @@ fn what_was_stopped_goes_on_from_its_checkpoint() {
     let saved = || place.status("saves")["checkpoints"].as_u64();
     super::place::wait_until("it saves", || (saved() == Some(1)).then_some(()));
     let under_way = place.0.lamp(&["start", "saves"]);
-    assert_eq!((under_way.code, under_way.err.contains("is under way")), (102, true), "{}", under_way.err);
+    assert_eq!(
+        (under_way.code, under_way.err.contains("is under way")),
+        (102, true),
+        "{}",
+        under_way.err
+    );
     let stopped = place.0.lamp(&["stop", "--wait", "saves"]);
     assert!(stopped.code == 0 && stopped.err.contains("`lamp start saves-"), "{}", stopped.err);
     let old = jobs(&place).remove(0);
@@ -111,10 +149,16 @@ fn what_was_stopped_goes_on_from_its_checkpoint() {
     let again = place.0.lamp(&["start", "-d", &old]);
     assert_eq!((again.code, again.out.trim()), (0, next.as_str()), "the same job: {}", again.err);
     place.until(&next, "running");
-    super::place::wait_until("it saves again", || (place.status(&next)["checkpoints"].as_u64() == Some(1)).then_some(()));
+    super::place::wait_until("it saves again", || {
+        (place.status(&next)["checkpoints"].as_u64() == Some(1)).then_some(())
+    });
     assert_eq!(place.0.lamp(&["stop", "--wait", &next]).code, 0);
     let receipt = place.receipt(&next);
-    assert_eq!((&receipt["attempts"][0]["resumed_from"]["number"], &receipt["last_checkpoint"]["number"]), (&1.into(), &2.into()), "{receipt}");
+    assert_eq!(
+        (&receipt["attempts"][0]["resumed_from"]["number"], &receipt["last_checkpoint"]["number"]),
+        (&1.into(), &2.into()),
+        "{receipt}"
+    );
     assert!(place.0.lamp(&["logs", &next]).out.starts_with("from 1\n"));
     place.nothing_is_left();
 }
@@ -125,7 +169,11 @@ fn where_nothing_is_kept_it_is_said_what_to_type() {
     assert_eq!(end(place.start(&["run", "-q", "--name", "gone", "--", "sh", "job.sh"])).0, 3);
     let refused = place.0.lamp(&["start", "gone"]);
     assert_eq!(
-        (refused.code, refused.err.contains("nothing is kept of job `gone-"), refused.err.contains("`lamp run")),
+        (
+            refused.code,
+            refused.err.contains("nothing is kept of job `gone-"),
+            refused.err.contains("`lamp run")
+        ),
         (102, true, true),
         "{}",
         refused.err
@@ -149,7 +197,10 @@ fn tells(on: &str) -> Place {
     let place = Place::new(TELLS);
     place.0.write("version", "one");
     place.0.write(".lampignore", "home\n");
-    place.0.write("lamp.toml", format!("name = 'tells'\ncommand = ['sh', 'job.sh', 'a']\n[checkpoint]\npath = 'ck'\n{on}"));
+    place.0.write(
+        "lamp.toml",
+        format!("name = 'tells'\ncommand = ['sh', 'job.sh', 'a']\n[checkpoint]\npath = 'ck'\n{on}"),
+    );
     place
 }
 
@@ -166,19 +217,35 @@ fn start_with_changed_code_asks_which_code_is_meant() {
     place.0.write("version", "one");
     place.0.write("empty/.gitignore", "*");
     let untouched = place.0.lamp(&["start", "--dry-run"]);
-    assert!(untouched.code == 0 && !untouched.err.contains("has changed"), "a date and a folder are no change: {}", untouched.err);
+    assert!(
+        untouched.code == 0 && !untouched.err.contains("has changed"),
+        "a date and a folder are no change: {}",
+        untouched.err
+    );
     place.0.write("version", "two");
     let refused = place.0.lamp(&["start"]);
     assert_eq!(refused.code, 102, "{}", refused.err);
-    assert!(refused.err.contains("has changed since job `tells-") && refused.err.contains("(version)"), "{}", refused.err);
-    assert!(refused.err.contains("--code` goes on") && refused.err.contains("`--same-code`"), "{}", refused.err);
+    assert!(
+        refused.err.contains("has changed since job `tells-") && refused.err.contains("(version)"),
+        "{}",
+        refused.err
+    );
+    assert!(
+        refused.err.contains("--code` goes on") && refused.err.contains("`--same-code`"),
+        "{}",
+        refused.err
+    );
     let dry = place.0.lamp(&["start", "--dry-run"]);
     assert!(dry.code == 0 && dry.err.contains("has changed since"), "{}", dry.err);
     assert_eq!(jobs(&place).len(), 1, "none was made");
     let same = printed(&place, &["start", "-q", "--same-code"]);
     assert_eq!((same.0, same.1.as_str()), (3, "one a from 1, left: one"), "{}", same.2);
     let unchanged = place.0.lamp(&["start", "--dry-run"]);
-    assert!(unchanged.err.contains("has changed since"), "it is compared with what ran: {}", unchanged.err);
+    assert!(
+        unchanged.err.contains("has changed since"),
+        "it is compared with what ran: {}",
+        unchanged.err
+    );
     place.nothing_is_left();
 }
 
@@ -190,7 +257,12 @@ fn start_with_code_lays_it_over_the_kept_disk() {
     place.0.write("version", "two");
     place.0.write("lamp.toml", place.0.read("lamp.toml").replace("'a'", "'b'"));
     let new = printed(&place, &["start", "-q", "--code"]);
-    assert_eq!((new.0, new.1.as_str()), (3, "two b from 1, left: one"), "mended code and words, and the disk as it was left: {}", new.2);
+    assert_eq!(
+        (new.0, new.1.as_str()),
+        (3, "two b from 1, left: one"),
+        "mended code and words, and the disk as it was left: {}",
+        new.2
+    );
     let late = place.0.lamp(&["start", &first, "--code"]);
     assert!(late.code == 102 && late.err.contains("which has ended"), "{}", late.err);
     let other = printed(&place, &["start", "-q", "--", "sh", "job.sh", "c"]);
@@ -204,7 +276,12 @@ fn run_from_begins_other_words_from_the_newest_checkpoint() {
     assert_eq!(end(place.start(&["run", "-q"])).0, 3);
     place.0.write("version", "two");
     let next = printed(&place, &["run", "-q", "--from", "tells", "--", "sh", "job.sh", "b"]);
-    assert_eq!((next.0, next.1.as_str()), (3, "two b from 1, left: nothing"), "the job file of before, a new machine: {}", next.2);
+    assert_eq!(
+        (next.0, next.1.as_str()),
+        (3, "two b from 1, left: nothing"),
+        "the job file of before, a new machine: {}",
+        next.2
+    );
     let dry = place.0.lamp(&["run", "--from", "tells", "--dry-run"]);
     assert!(dry.code == 0 && dry.err.contains("begins from checkpoint 2 (step 2)"), "{}", dry.err);
     let bare = place.0.lamp(&["run", "-q", "--name", "bare", "--", "true"]);

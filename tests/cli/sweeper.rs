@@ -1,4 +1,5 @@
-//! The sweeper in the cloud as AWS Lambda runs it: the real program, without a word, asked by a runtime API of our own.
+//! The sweeper in the cloud as AWS Lambda runs it: the real program, without a word, asked by a
+//! runtime API of our own.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -18,7 +19,8 @@ use super::ec2::{FalseEc2, Fault, Options, State};
 use super::place::{Running, wait_until};
 use super::sandbox::{Sandbox, repository};
 
-/// A visit asks seventeen regions and reads a dozen objects: two seconds, and a minute where everything is slow.
+/// A visit asks seventeen regions and reads a dozen objects: two seconds, and a minute where
+/// everything is slow.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Too little for a second look in the same visit.
@@ -47,8 +49,16 @@ impl Lambda {
                 }
             }
         });
-        let function = command.env("AWS_LAMBDA_RUNTIME_API", &address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-        Lambda { calls: Some(calls), said, function: Running(function.spawn().expect("lamp was built for this test")) }
+        let function = command
+            .env("AWS_LAMBDA_RUNTIME_API", &address)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit());
+        Lambda {
+            calls: Some(calls),
+            said,
+            function: Running(function.spawn().expect("lamp was built for this test")),
+        }
     }
 
     /// A call with so much time.
@@ -66,7 +76,12 @@ impl Lambda {
 }
 
 /// One request a connection. `Err`: there is nothing more to do.
-fn serve(stream: TcpStream, number: usize, calls: &Receiver<SignedDuration>, tell: &Sender<Said>) -> std::io::Result<()> {
+fn serve(
+    stream: TcpStream,
+    number: usize,
+    calls: &Receiver<SignedDuration>,
+    tell: &Sender<Said>,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first)?;
@@ -75,7 +90,9 @@ fn serve(stream: TcpStream, number: usize, calls: &Receiver<SignedDuration>, tel
         if reader.read_line(&mut line)? == 0 || line.trim().is_empty() {
             break;
         }
-        if let Some((_, value)) = line.split_once(':').filter(|(key, _)| key.eq_ignore_ascii_case("content-length")) {
+        if let Some((_, value)) =
+            line.split_once(':').filter(|(key, _)| key.eq_ignore_ascii_case("content-length"))
+        {
             length = value.trim().parse().unwrap_or(0);
         }
     }
@@ -87,8 +104,13 @@ fn serve(stream: TcpStream, number: usize, calls: &Receiver<SignedDuration>, tel
     if path == "invocation/next" {
         let Ok(time) = calls.recv() else { return Err(std::io::ErrorKind::BrokenPipe.into()) };
         let until = (Timestamp::now() + time).as_millisecond();
-        let head = format!("Lambda-Runtime-Aws-Request-Id: call-{number}\r\nLambda-Runtime-Deadline-Ms: {until}\r\n");
-        return write!(stream, "HTTP/1.1 200 OK\r\n{head}Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}");
+        let head = format!(
+            "Lambda-Runtime-Aws-Request-Id: call-{number}\r\nLambda-Runtime-Deadline-Ms: {until}\r\n"
+        );
+        return write!(
+            stream,
+            "HTTP/1.1 200 OK\r\n{head}Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}"
+        );
     }
     write!(stream, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
     let kind = path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -105,7 +127,11 @@ struct Account {
 
 impl Account {
     fn new() -> Option<Self> {
-        let ec2 = FalseEc2::start(Options { pending: Duration::ZERO, stopping: Duration::ZERO, ..Options::default() })?;
+        let ec2 = FalseEc2::start(Options {
+            pending: Duration::ZERO,
+            stopping: Duration::ZERO,
+            ..Options::default()
+        })?;
         let bucket = ec2.bucket("jobs");
         Some(Account { sandbox: Sandbox::new(), bucket, ec2 })
     }
@@ -124,16 +150,30 @@ impl Account {
 
     /// The records of a job under way, whose agent has said a word just now.
     fn job(&self) {
-        let record = |name: &str| std::fs::read(repository().join("tests/data/v1").join(name)).expect("it is there");
-        for (name, key) in [("spec.json", "spec.json"), ("status.json", "attempts/0001/status.json")] {
-            let (status, _) = self.ec2.s3("PUT", &self.key(&format!("jobs/{JOB}/{key}")), &record(name));
+        let record = |name: &str| {
+            std::fs::read(repository().join("tests/data/v1").join(name)).expect("it is there")
+        };
+        for (name, key) in
+            [("spec.json", "spec.json"), ("status.json", "attempts/0001/status.json")]
+        {
+            let (status, _) =
+                self.ec2.s3("PUT", &self.key(&format!("jobs/{JOB}/{key}")), &record(name));
             assert_eq!(status, 200);
         }
     }
 
     fn launch(&self, region: &str, tags: &BTreeMap<String, String>) -> String {
-        let params = [("ImageId", IMAGE), ("InstanceType", "g5.xlarge"), ("MinCount", "1"), ("MaxCount", "1")];
-        let id = self.ec2.ask_in(region, "RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+        let params = [
+            ("ImageId", IMAGE),
+            ("InstanceType", "g5.xlarge"),
+            ("MinCount", "1"),
+            ("MaxCount", "1"),
+        ];
+        let id =
+            self.ec2.ask_in(region, "RunInstances", &params).expect("launched").all("instanceId")
+                [0]
+            .text
+            .clone();
         self.ec2.tag(&id, tags);
         id
     }
@@ -152,11 +192,24 @@ const JOB: &str = "digits-7f3k2q";
 fn tags(owner: &str, lease_secs: u64, cap_hours: i64) -> BTreeMap<String, String> {
     let kill_at = Some(Timestamp::now() + SignedDuration::from_hours(cap_hours));
     let job = JOB.parse().expect("an id");
-    Tags { owner: owner.into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(lease_secs), boot: BOOT, kill_at }.to_map()
+    Tags {
+        owner: owner.into(),
+        job,
+        attempt: AttemptNo::FIRST,
+        lease: Span::from_secs(lease_secs),
+        boot: BOOT,
+        kill_at,
+    }
+    .to_map()
 }
 
 fn ended(visit: &Value) -> Vec<&str> {
-    visit["ended"].as_array().expect("a list").iter().filter_map(|one| one["machine"]["id"].as_str()).collect()
+    visit["ended"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["machine"]["id"].as_str())
+        .collect()
 }
 
 /// And whatever looks like one of ours and is none is not touched.
@@ -182,15 +235,23 @@ fn an_orphan_is_marked_by_one_call_and_ended_by_the_next() {
         }
         assert!(Instant::now() < until, "never marked: {visit}");
     };
-    assert_eq!((&marked["suspects"][0]["machine"]["id"], &marked["machines"]), (&orphan.as_str().into(), &2.into()), "{marked}");
+    assert_eq!(
+        (&marked["suspects"][0]["machine"]["id"], &marked["machines"]),
+        (&orphan.as_str().into(), &2.into()),
+        "{marked}"
+    );
     assert!(account.lives(&orphan));
 
     // A minute later.
     let (_, kept) = account.ec2.s3("GET", &account.sweepers("suspects.json"), b"");
     let mut kept: Value = serde_json::from_slice(&kept).expect("a record");
-    let since: Timestamp = kept["suspects"][0]["since"].as_str().expect("a time").parse().expect("a time");
+    let since: Timestamp =
+        kept["suspects"][0]["since"].as_str().expect("a time").parse().expect("a time");
     kept["suspects"][0]["since"] = (since - SignedDuration::from_secs(61)).to_string().into();
-    assert_eq!(account.ec2.s3("PUT", &account.sweepers("suspects.json"), kept.to_string().as_bytes()).0, 200);
+    assert_eq!(
+        account.ec2.s3("PUT", &account.sweepers("suspects.json"), kept.to_string().as_bytes()).0,
+        200
+    );
     let visit = lambda.visit(SHORT);
     assert_eq!(ended(&visit), [orphan.as_str()], "{visit}");
     assert!([&healthy, &foreign, &half].into_iter().all(|id| account.lives(id)), "{visit}");
@@ -227,7 +288,9 @@ fn a_bucket_that_cannot_be_read_ends_nobody_but_whoever_is_past_the_hard_cap() {
 fn a_sweeper_that_sees_nothing_or_cannot_end_an_orphan_fails_its_call() {
     let Some(account) = Account::new() else { return };
     let past = account.launch("us-east-1", &tags(OWNER, 3600, -5));
-    account.ec2.fault(Fault::code("TerminateInstances", "UnauthorizedOperation").saying("you may not").always());
+    account.ec2.fault(
+        Fault::code("TerminateInstances", "UnauthorizedOperation").saying("you may not").always(),
+    );
     let lambda = account.function();
     let (kind, said) = lambda.call(SHORT);
     assert_eq!((kind.as_str(), &said["errorType"]), ("error", &"Sick".into()), "{said}");
@@ -235,7 +298,9 @@ fn a_sweeper_that_sees_nothing_or_cannot_end_an_orphan_fails_its_call() {
     assert!(why.contains(&past) && why.contains("may still run and bill"), "{why}");
     account.ec2.mend();
     assert_eq!(ended(&lambda.visit(SHORT)), [past.as_str()], "and it tries again");
-    account.ec2.fault(Fault::code("Describe*", "UnauthorizedOperation").saying("you may not look").always());
+    account.ec2.fault(
+        Fault::code("Describe*", "UnauthorizedOperation").saying("you may not look").always(),
+    );
     let (kind, said) = lambda.call(SHORT);
     assert!(kind == "error" && said.to_string().contains("you may not look"), "{said}");
 }
@@ -247,6 +312,7 @@ fn without_its_settings_it_says_so_and_ends() {
     let (kind, said) = lambda.said.recv_timeout(PATIENCE).expect("the function says why");
     assert!(kind == "error" && said.to_string().contains("LAMP_JOB_ROOT"), "{kind}: {said}");
     lambda.calls = None;
-    let ended = wait_until("it ends", || lambda.function.0.try_wait().expect("it was started here"));
+    let ended =
+        wait_until("it ends", || lambda.function.0.try_wait().expect("it was started here"));
     assert_eq!(ended.code(), Some(103));
 }

@@ -19,9 +19,19 @@ impl Terminal {
     pub(super) fn of(place: &Place, verb: &[&str]) -> Terminal {
         let lamp = place.0.command(&[]);
         let mut script = Command::new("script");
-        script.args(["-qfec", &format!("{} {}", lamp.get_program().to_string_lossy(), verb.join(" ")), "screen"]).current_dir(place.0.path());
-        script.env_clear().envs(lamp.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("SHELL", "/bin/sh");
-        let child = script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it is there");
+        script
+            .args([
+                "-qfec",
+                &format!("{} {}", lamp.get_program().to_string_lossy(), verb.join(" ")),
+                "screen",
+            ])
+            .current_dir(place.0.path());
+        script
+            .env_clear()
+            .envs(lamp.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .env("SHELL", "/bin/sh");
+        let child =
+            script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it is there");
         Terminal { child, screen: place.0.path().join("screen") }
     }
 
@@ -34,7 +44,12 @@ impl Terminal {
     }
 
     pub(super) fn types(&mut self, keys: &str) {
-        self.child.stdin.as_mut().expect("it is piped").write_all(keys.as_bytes()).expect("it listens");
+        self.child
+            .stdin
+            .as_mut()
+            .expect("it is piped")
+            .write_all(keys.as_bytes())
+            .expect("it listens");
     }
 
     /// The exit code of the verb.

@@ -1,4 +1,5 @@
-//! `lamp uninit aws` of one job root: another one in its bucket stays, and who drives it here is told of.
+//! `lamp uninit aws` of one job root: another one in its bucket stays, and who drives it here is
+//! told of.
 
 use std::process::Stdio;
 
@@ -11,23 +12,39 @@ fn a_daemon_of_this_workstation_is_ended_before_its_job_root_goes() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let mut command = user.sandbox.command(&["daemon"]);
-    let daemon = Running(command.envs(user.ec2.env()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("lamp was built for this test"));
-    wait_until("the daemon is seen", || user.lamp(&["uninit", "aws", "--dry-run"]).err.contains("daemon").then_some(()));
+    let daemon = Running(
+        command
+            .envs(user.ec2.env())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("lamp was built for this test"),
+    );
+    wait_until("the daemon is seen", || {
+        user.lamp(&["uninit", "aws", "--dry-run"]).err.contains("daemon").then_some(())
+    });
     let refused = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(refused.code, 102, "{refused:?}");
-    for said in
-        ["error: daemon on this workstation: the job root would go from under it", "`systemctl --user stop lamp-controller`", "nothing was changed"]
-    {
+    for said in [
+        "error: daemon on this workstation: the job root would go from under it",
+        "`systemctl --user stop lamp-controller`",
+        "nothing was changed",
+    ] {
         assert!(refused.err.contains(said), "{said}: {refused:?}");
     }
     let (code, dry) = user.json(&["uninit", "aws", "--dry-run"]);
-    assert_eq!((code, &dry["lines"][0]["blocks"], &dry["done"]), (102, &true.into(), &false.into()), "{dry}");
+    assert_eq!(
+        (code, &dry["lines"][0]["blocks"], &dry["done"]),
+        (102, &true.into(), &false.into()),
+        "{dry}"
+    );
     drop(daemon);
     let gone = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(gone.code, 0, "{gone:?}");
 }
 
-/// A prefix is a job root of its own, perhaps a colleague's: it is in no number that is typed, and stays.
+/// A prefix is a job root of its own, perhaps a colleague's: it is in no number that is typed, and
+/// stays.
 #[test]
 fn of_two_job_roots_in_a_bucket_the_other_stays_with_all_that_is_in_it() {
     let Some(user) = User::new() else { return };
@@ -37,7 +54,9 @@ fn of_two_job_roots_in_a_bucket_the_other_stays_with_all_that_is_in_it() {
         String::from_utf8_lossy(&listed).matches("<Key>").count()
     };
     for (prefix, more) in [("a", &[][..]), ("b", &["--instead"])] {
-        let made = user.lamp(&[&["init", "aws", "--yes", "--bucket", &bucket, "--prefix", prefix], more].concat());
+        let made = user.lamp(
+            &[&["init", "aws", "--yes", "--bucket", &bucket, "--prefix", prefix], more].concat(),
+        );
         assert_eq!(made.code, 0, "{made:?}");
     }
     for (key, body) in [
@@ -57,14 +76,35 @@ fn of_two_job_roots_in_a_bucket_the_other_stays_with_all_that_is_in_it() {
     }
     let others = keys("a/");
     let (code, dry) = user.json(&["uninit", "aws", "--dry-run", "--delete-jobs"]);
-    assert_eq!((code, &dry["in_use"]["jobs"], &dry["in_use"]["other_objects"]), (0, &2.into(), &7.into()), "{dry}");
+    assert_eq!(
+        (code, &dry["in_use"]["jobs"], &dry["in_use"]["other_objects"]),
+        (0, &2.into(), &7.into()),
+        "{dry}"
+    );
     assert_eq!(dry["in_use"]["others"], serde_json::json!(["a/", "b/jobs/", "notes.txt"]), "{dry}");
     let all = user.lamp(&["uninit", "aws", "--yes", "--delete-jobs", "--count", "4"]);
-    assert!(all.code == 102 && all.err.contains(&format!("there are 2 jobs with 4 objects in s3://{bucket}/b, not 4")), "{all:?}");
+    assert!(
+        all.code == 102
+            && all
+                .err
+                .contains(&format!("there are 2 jobs with 4 objects in s3://{bucket}/b, not 4")),
+        "{all:?}"
+    );
     let gone = user.lamp(&["uninit", "aws", "--yes", "--delete-jobs", "--count", "2"]);
     assert_eq!(gone.code, 0, "{gone:?}");
-    let said = format!("what is not of s3://{bucket}/b stays, and keeps it: 7 objects (a/, b/jobs/, notes.txt)");
-    assert!(gone.err.contains(&said) && gone.out.contains("delete all jobs of the job root"), "{gone:?}");
-    assert_eq!((keys("a/"), keys("b/jobs/digits"), keys("b/jobs/jobs/"), keys("notes.txt")), (others, 0, 1, 1));
-    assert!(!user.sandbox.read("home/.config/lamplighter/config.toml").contains("job_root"), "nothing is read there any more");
+    let said = format!(
+        "what is not of s3://{bucket}/b stays, and keeps it: 7 objects (a/, b/jobs/, notes.txt)"
+    );
+    assert!(
+        gone.err.contains(&said) && gone.out.contains("delete all jobs of the job root"),
+        "{gone:?}"
+    );
+    assert_eq!(
+        (keys("a/"), keys("b/jobs/digits"), keys("b/jobs/jobs/"), keys("notes.txt")),
+        (others, 0, 1, 1)
+    );
+    assert!(
+        !user.sandbox.read("home/.config/lamplighter/config.toml").contains("job_root"),
+        "nothing is read there any more"
+    );
 }

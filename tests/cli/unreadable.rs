@@ -22,12 +22,21 @@ fn one_unreadable_job_is_named_with_its_owner_and_hides_no_other() {
         std::fs::create_dir_all(folder.join(record).join("x")).unwrap();
     }
     let status = place.0.lamp(&["status", "--all"]);
-    assert!(status.code == 0 && status.out.contains("two-") && !status.out.contains("one-"), "{status:?}");
-    assert!(status.err.contains(&format!("left out: job `{bad}` (its folder belongs to `")), "{status:?}");
+    assert!(
+        status.code == 0 && status.out.contains("two-") && !status.out.contains("one-"),
+        "{status:?}"
+    );
+    assert!(
+        status.err.contains(&format!("left out: job `{bad}` (its folder belongs to `")),
+        "{status:?}"
+    );
     let (code, document) = place.0.json(&["status", "-o", "json"]);
     assert_eq!((code, &document["left_out"][0]["job"]), (0, &bad.as_str().into()), "{document}");
     let discard = place.0.lamp(&["discard", "--older", "1s", "--dry-run"]);
-    assert!(discard.code == 0 && discard.err.contains(&format!("left out: job `{bad}`")), "{discard:?}");
+    assert!(
+        discard.code == 0 && discard.err.contains(&format!("left out: job `{bad}`")),
+        "{discard:?}"
+    );
     place.0.write("jobs/k.toml", "command = ['sh', 'job.sh']\nworkdir = '..'\n");
     let apply = place.0.lamp(&["apply", "jobs", "--dry-run"]);
     assert!(apply.code == 0 && apply.out.contains("k.toml"), "{apply:?}");
@@ -39,8 +48,12 @@ fn a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for() {
         let sandbox = Sandbox::with_script();
         sandbox.write("sub/x.py", "");
         pipe(&sandbox, name);
-        let ended = soon(move || sandbox.lamp(&["check", "--", "sh", "train.py"])).expect("it does not wait");
-        assert!(ended.code == 100 && ended.out.contains(&format!("`{name}` is no regular file")), "{ended:?}");
+        let ended = soon(move || sandbox.lamp(&["check", "--", "sh", "train.py"]))
+            .expect("it does not wait");
+        assert!(
+            ended.code == 100 && ended.out.contains(&format!("`{name}` is no regular file")),
+            "{ended:?}"
+        );
     }
     for config in ["pipe", "/dev/zero"] {
         let sandbox = Sandbox::with_script();
@@ -58,5 +71,8 @@ fn doctor_tells_a_job_root_that_cannot_be_made() {
     let doctor = sandbox.lamp(&["--job-root", "/proc/nowhere/jobs", "doctor"]);
     assert!(doctor.out.contains("is not there and cannot be made"), "{doctor:?}");
     let fine = sandbox.lamp(&["--job-root", "new/jobs", "doctor"]);
-    assert!(fine.out.contains("0 jobs") && !sandbox.path().join("new").exists(), "it leaves nothing: {fine:?}");
+    assert!(
+        fine.out.contains("0 jobs") && !sandbox.path().join("new").exists(),
+        "it leaves nothing: {fine:?}"
+    );
 }

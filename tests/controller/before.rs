@@ -1,8 +1,10 @@
-//! Whoever stands before the false cloud: a few calls are their own, the others they name and pass on.
+//! Whoever stands before the false cloud: a few calls are their own, the others they name and pass
+//! on.
 //!
 //! What is neither named nor written is the port's default, as it is for a cloud that cannot do it.
 
-/// `before_the_cloud!(Type passes on [names] { its own methods })`; the cloud behind it is its field `inner`.
+/// `before_the_cloud!(Type passes on [names] { its own methods })`; the cloud behind it is its
+/// field `inner`.
 macro_rules! before_the_cloud {
     ($type:ident passes on [$($name:ident)*] { $($own:tt)* }) => {
         before_the_cloud!(@ $type { $($own)* } { } $($name)*);

@@ -28,11 +28,15 @@ fn a_new_job_is_launched_without_a_look() {
         assert_eq!(world.cloud.launches(), 1, "before anybody looked at it");
         let receipt = controller.drive_on(world.job(), memory).await.unwrap();
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 1, 1));
+        assert_eq!(
+            (receipt.outcome, receipt.attempts.len(), world.cloud.launches()),
+            (JobOutcome::Succeeded, 1, 1)
+        );
     });
 }
 
-/// `lamp run --detach`: another process drives it, and cannot know that nothing was launched before the refusal.
+/// `lamp run --detach`: another process drives it, and cannot know that nothing was launched before
+/// the refusal.
 #[test]
 fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
     simulate(async |clock| {
@@ -48,7 +52,8 @@ fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
     });
 }
 
-/// Every place has refused for a quota. The records say "tried again in 10m", and the controller waits for that moment too.
+/// Every place has refused for a quota. The records say "tried again in 10m", and the controller
+/// waits for that moment too.
 #[test]
 fn while_every_place_has_refused_the_job_waits_and_nothing_fails() {
     simulate(async |clock| {
@@ -63,16 +68,24 @@ fn while_every_place_has_refused_the_job_waits_and_nothing_fails() {
         while clock.mono() - began < Duration::from_secs(9 * 60) {
             let answers = controller.describe(memory.places()).await;
             let ticked = controller.tick(world.job(), &mut memory, answers).await.unwrap();
-            assert!(matches!(ticked, Ticked::Active), "after {:?}: {ticked:?}", clock.mono() - began);
+            assert!(
+                matches!(ticked, Ticked::Active),
+                "after {:?}: {ticked:?}",
+                clock.mono() - began
+            );
             clock.sleep(Duration::from_secs(2)).await;
         }
         assert_eq!(world.dir.attempts().await.unwrap().len(), 1);
         let receipt = controller.drive_on(world.job(), memory).await.unwrap();
-        assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 2, 1));
+        assert_eq!(
+            (receipt.outcome, receipt.attempts.len(), world.cloud.launches()),
+            (JobOutcome::Succeeded, 2, 1)
+        );
     });
 }
 
-/// Seven zones in a row have nothing, and the eighth has a machine: no minute is lost, and no refusal is this process's alone.
+/// Seven zones in a row have nothing, and the eighth has a machine: no minute is lost, and no
+/// refusal is this process's alone.
 #[test]
 fn many_refusals_in_a_row_are_settled_and_followed_by_the_next_place_at_once() {
     simulate(async |clock| {
@@ -86,17 +99,26 @@ fn many_refusals_in_a_row_are_settled_and_followed_by_the_next_place_at_once() {
             let planned = controller.first_plan(&world.spec).await.unwrap();
             let (_, begun) = controller.begin(&world.dir, &world.spec, planned).await.unwrap();
             begun.unwrap();
-            assert_eq!((world.cloud.launches(), clock.mono() - began), (launched, Duration::ZERO), "{refusals} refusals");
+            assert_eq!(
+                (world.cloud.launches(), clock.mono() - began),
+                (launched, Duration::ZERO),
+                "{refusals} refusals"
+            );
             let attempts = world.dir.attempts().await.unwrap();
             assert_eq!(attempts.len(), refusals + launched);
             for attempt in &attempts[..refusals] {
                 let settled = world.dir.settled(*attempt).await.unwrap().expect("settled");
                 assert_eq!((settled.because, settled.instance), (EndedBecause::LaunchFailed, None));
             }
-            // Another process: what it does not know costs it nothing but the time that a refusal is remembered.
+            // Another process: what it does not know costs it nothing but the time that a refusal
+            // is remembered.
             let receipt = world.drive().await;
             assert_eq!((receipt.outcome, world.cloud.launches()), (JobOutcome::Succeeded, 1));
-            assert!(clock.mono() - began < Duration::from_secs(4 * 60), "{refusals} refusals: {:?}", clock.mono() - began);
+            assert!(
+                clock.mono() - began < Duration::from_secs(4 * 60),
+                "{refusals} refusals: {:?}",
+                clock.mono() - began
+            );
         }
     });
 }
@@ -142,7 +164,8 @@ fn whoever_dies_while_beginning_leaves_a_whole_job_or_none() {
     assert!(whole >= 3 && none >= 1, "{whole} whole, {none} none");
 }
 
-/// A lid is closed between the choice of an offer and the launch: somebody may have cancelled meanwhile, and prices moved.
+/// A lid is closed between the choice of an offer and the launch: somebody may have cancelled
+/// meanwhile, and prices moved.
 #[test]
 fn whoever_sleeps_over_the_beginning_of_a_job_looks_once_more_before_the_launch() {
     simulate(async |clock| {
@@ -159,11 +182,17 @@ fn whoever_sleeps_over_the_beginning_of_a_job_looks_once_more_before_the_launch(
         begun.unwrap();
         assert_eq!(world.cloud.launches(), 0, "the decision is an hour old");
         let receipt = controller.drive_on(world.job(), memory).await.unwrap();
-        assert_eq!((receipt.outcome, world.cloud.launches()), (JobOutcome::Cancelled, 0), "{}", receipt.reason);
+        assert_eq!(
+            (receipt.outcome, world.cloud.launches()),
+            (JobOutcome::Cancelled, 0),
+            "{}",
+            receipt.reason
+        );
     });
 }
 
-/// The plan takes ten seconds on its way, and the job is there: somebody cancels it, and whoever drives beside it writes the receipt.
+/// The plan takes ten seconds on its way, and the job is there: somebody cancels it, and whoever
+/// drives beside it writes the receipt.
 #[test]
 fn what_has_ended_while_its_plan_was_written_is_not_launched() {
     simulate(async |clock| {
@@ -176,9 +205,15 @@ fn what_has_ended_while_its_plan_was_written_is_not_launched() {
             world.dir.add_request(Wish::Cancel, "somebody", clock.now()).await.unwrap();
             world.drive().await
         };
-        let (begun, receipt) = tokio::join!(controller.begin(&world.dir, &world.spec, planned), cancels);
+        let (begun, receipt) =
+            tokio::join!(controller.begin(&world.dir, &world.spec, planned), cancels);
         begun.unwrap().1.unwrap();
-        assert_eq!((receipt.outcome, world.cloud.launches()), (JobOutcome::Cancelled, 0), "{}", receipt.reason);
+        assert_eq!(
+            (receipt.outcome, world.cloud.launches()),
+            (JobOutcome::Cancelled, 0),
+            "{}",
+            receipt.reason
+        );
         world.check(&receipt).await;
     });
 }

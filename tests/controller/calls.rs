@@ -1,4 +1,5 @@
-//! What a controller asks of the store. `cargo test --test controller calls -- --nocapture` shows the table.
+//! What a controller asks of the store. `cargo test --test controller calls -- --nocapture` shows
+//! the table.
 
 use std::sync::Arc;
 
@@ -17,12 +18,19 @@ fn a_finished_job_costs_nothing_and_a_running_one_a_few_reads_a_tick() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         let store = CountingStore::new(world.store.clone());
-        let receipt = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/receipt.json")).unwrap();
+        let receipt = std::fs::read_to_string(
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/receipt.json"),
+        )
+        .unwrap();
         for number in 0..FINISHED {
             let mut spec = spec(clock.now());
             spec.job = format!("done-{number:06}").parse().unwrap();
             let dir = submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
-            world.store.put(&format!("jobs/{}/receipt.json", dir.job()), receipt.clone().into()).await.unwrap();
+            world
+                .store
+                .put(&format!("jobs/{}/receipt.json", dir.job()), receipt.clone().into())
+                .await
+                .unwrap();
         }
         let controller = world.controller_on(store.clone(), world.port());
         let daemon = tokio::spawn(async move { controller.drive_all(&[], |_| {}).await });
@@ -41,8 +49,12 @@ fn a_finished_job_costs_nothing_and_a_running_one_a_few_reads_a_tick() {
         let rest = store.take();
         daemon.abort();
         let (lists, reads) = (sum(&calls, "list"), sum(&calls, "get"));
-        println!("running: {lists} listings and {reads} reads in ten minutes; at rest: {} listings an hour", sum(&rest, "list"));
-        // A tick every fifteen seconds; the schedules once a minute, the names of all jobs every five.
+        println!(
+            "running: {lists} listings and {reads} reads in ten minutes; at rest: {} listings an hour",
+            sum(&rest, "list")
+        );
+        // A tick every fifteen seconds; the schedules once a minute, the names of all jobs every
+        // five.
         assert!(lists <= 3 * 41 + 11 + 3 && reads <= 5 * 41, "{calls:?}");
         assert!(sum(&rest, "list") <= 241 + 61 + 13 && sum(&rest, "get") == 0, "{rest:?}");
     });

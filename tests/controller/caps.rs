@@ -47,13 +47,21 @@ fn a_launch_waits_until_the_others_leave_room_and_says_why() {
             later.waiting().await.unwrap().or(world.dir.waiting().await.unwrap()).unwrap()
         };
         let ((), waiting) = tokio::join!(driven, looked);
-        assert_eq!(waiting.why, "the cap of $2.00 an hour: 1 machine runs at $1.23/h, and this one costs up to $1.23/h");
-        let (first, second) = (world.dir.receipt().await.unwrap().unwrap(), later.receipt().await.unwrap().unwrap());
+        assert_eq!(
+            waiting.why,
+            "the cap of $2.00 an hour: 1 machine runs at $1.23/h, and this one costs up to $1.23/h"
+        );
+        let (first, second) =
+            (world.dir.receipt().await.unwrap().unwrap(), later.receipt().await.unwrap().unwrap());
         assert_eq!((first.outcome, second.outcome), (JobOutcome::Succeeded, JobOutcome::Succeeded));
         let began = |receipt: &lamplighter::job::Receipt| receipt.attempts[0].started.unwrap();
-        let (one, other) = if began(&first) < began(&second) { (&first, &second) } else { (&second, &first) };
+        let (one, other) =
+            if began(&first) < began(&second) { (&first, &second) } else { (&second, &first) };
         let pause = began(other).duration_since(one.ended);
-        assert!(!pause.is_negative() && pause <= Duration::from_secs(60).try_into().unwrap(), "soon after the first has ended: {pause}");
+        assert!(
+            !pause.is_negative() && pause <= Duration::from_secs(60).try_into().unwrap(),
+            "soon after the first has ended: {pause}"
+        );
     });
 }
 
@@ -67,7 +75,8 @@ fn two_dozen_jobs_that_come_at_once_pass_a_cap_one_after_the_other() {
             spec.job = format!("{name}-222222").parse().unwrap();
             submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
         }
-        // As a bucket is: between the look at what is spent and the plan that is written down, the others look too.
+        // As a bucket is: between the look at what is spent and the plan that is written down, the
+        // others look too.
         world.store.fault("", Fault::Slow(Duration::from_millis(40)), None);
         let daemon = world.controller().capped(per_hour("2.5"));
         let driven = async {
@@ -94,7 +103,8 @@ fn two_dozen_jobs_that_come_at_once_pass_a_cap_one_after_the_other() {
 fn a_day_that_is_spent_holds_back_until_it_has_rolled_on() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[HALF_AN_HOUR]).await;
-        // Half an hour is $0.62, and one hour more is counted ahead: the first fits, the second does not.
+        // Half an hour is $0.62, and one hour more is counted ahead: the first fits, the second
+        // does not.
         let caps = Caps { usd_per_hour: None, usd_per_day: Some("1.5".parse().unwrap()) };
         let first = world.controller().capped(caps).drive(world.job()).await.unwrap();
         assert_eq!(first.outcome, JobOutcome::Succeeded);
@@ -106,7 +116,10 @@ fn a_day_that_is_spent_holds_back_until_it_has_rolled_on() {
             later.waiting().await.unwrap().unwrap().why
         };
         let (ended, why) = tokio::join!(driven, looked);
-        assert_eq!(why, "the cap of $1.50 a day: $0.62 were spent in 24 hours, no machine runs, and this one costs up to $1.23/h");
+        assert_eq!(
+            why,
+            "the cap of $1.50 a day: $0.62 were spent in 24 hours, no machine runs, and this one costs up to $1.23/h"
+        );
         let pause = ended.unwrap().attempts[0].started.unwrap().duration_since(first.ended);
         let hours = pause.as_secs() as f64 / 3600.0;
         // What is left of the first half hour must leave $1.23 of the $1.50.
@@ -117,7 +130,10 @@ fn a_day_that_is_spent_holds_back_until_it_has_rolled_on() {
 #[test]
 fn what_costs_nothing_and_what_is_anothers_is_not_counted() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::with(clock.clone(), &[Life::Ends { secs: 5, code: 0 }], |spec| spec.machine.usd_per_hour = UsdPerHour::ZERO).await;
+        let world = World::with(clock.clone(), &[Life::Ends { secs: 5, code: 0 }], |spec| {
+            spec.machine.usd_per_hour = UsdPerHour::ZERO
+        })
+        .await;
         let receipt = world.controller().capped(per_hour("0.01")).drive(world.job()).await.unwrap();
         assert_eq!(receipt.outcome, JobOutcome::Succeeded);
     });
@@ -130,8 +146,8 @@ fn what_costs_nothing_and_what_is_anothers_is_not_counted() {
     });
 }
 
-/// Whoever launches under a cap reads no job that ended before the cap's day: one process finds out which those are, and those
-/// that follow are told.
+/// Whoever launches under a cap reads no job that ended before the cap's day: one process finds out
+/// which those are, and those that follow are told.
 #[test]
 fn jobs_that_ended_long_ago_are_read_once_for_all_processes() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -142,13 +158,26 @@ fn jobs_that_ended_long_ago_are_read_once_for_all_processes() {
             spec.job = format!("old{number}-222222").parse().unwrap();
             let dir = submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
             let end = (EndedBecause::UserStopped, "stopped".to_owned());
-            let receipt = Receipt::build(spec.job.clone(), "old".into(), two_days_ago, two_days_ago, end, &[]);
+            let receipt = Receipt::build(
+                spec.job.clone(),
+                "old".into(),
+                two_days_ago,
+                two_days_ago,
+                end,
+                &[],
+            );
             assert_eq!(dir.create_receipt(&receipt).await.unwrap(), Created::New);
         }
         let counting = CountingStore::new(world.store.clone());
         let process = || world.controller_on(counting.clone(), world.port()).capped(per_hour("2"));
-        let receipts =
-            || counting.take().iter().filter(|((act, record), _)| *act == "get" && record == "receipt.json").map(|(_, count)| *count).sum::<u32>();
+        let receipts = || {
+            counting
+                .take()
+                .iter()
+                .filter(|((act, record), _)| *act == "get" && record == "receipt.json")
+                .map(|(_, count)| *count)
+                .sum::<u32>()
+        };
         assert_eq!(process().spending().await.unwrap(), process().spending().await.unwrap());
         assert_eq!(receipts(), 2 * 41, "who only looks leaves no word");
         process().drive(world.job()).await.unwrap();
@@ -172,7 +201,14 @@ fn word_of_ended_jobs_that_a_newer_version_left_is_neither_trusted_nor_touched()
             let mut spec = spec(world.clock.now());
             spec.job = format!("{name}-222222").parse().unwrap();
             let dir = submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
-            let receipt = Receipt::build(spec.job.clone(), "old".into(), spec.created, spec.created, (EndedBecause::Succeeded, "done".into()), &[]);
+            let receipt = Receipt::build(
+                spec.job.clone(),
+                "old".into(),
+                spec.created,
+                spec.created,
+                (EndedBecause::Succeeded, "done".into()),
+                &[],
+            );
             assert_eq!(dir.create_receipt(&receipt).await.unwrap(), Created::New);
         }
         clock.sleep(Duration::from_secs(2 * 86_400)).await;
@@ -180,7 +216,10 @@ fn word_of_ended_jobs_that_a_newer_version_left_is_neither_trusted_nor_touched()
         world.store.put("jobs-over.json", newer.into()).await.unwrap();
         let receipt = world.controller().capped(per_hour("2")).drive(world.job()).await.unwrap();
         assert_eq!(receipt.outcome, JobOutcome::Succeeded);
-        assert_eq!(world.store.get("jobs-over.json").await.unwrap().as_deref(), Some(newer.as_bytes()));
+        assert_eq!(
+            world.store.get("jobs-over.json").await.unwrap().as_deref(),
+            Some(newer.as_bytes())
+        );
     });
 }
 
@@ -198,6 +237,9 @@ fn a_spot_machine_that_runs_counts_at_its_bid() {
         // At the prices of now, $1.23 each, both would fit.
         let next = Plan { bid: None, ..plan };
         let reason = world.controller().capped(per_hour("3")).cap_on(&next).await.unwrap().unwrap();
-        assert_eq!(reason.text, "the cap of $3.00 an hour: 1 machine runs at $1.90/h, and this one costs up to $1.23/h");
+        assert_eq!(
+            reason.text,
+            "the cap of $3.00 an hour: 1 machine runs at $1.90/h, and this one costs up to $1.23/h"
+        );
     });
 }

@@ -26,7 +26,9 @@ fn a_cap_that_is_written_while_a_daemon_runs_holds_at_the_next_launch() {
         let world = World::new(clock.clone(), &[AN_HOUR]).await;
         let says = Arc::new(Mutex::new(Ok(Caps::default())));
         let read = Arc::clone(&says);
-        let in_force = CapsInForce::read_by(Caps::default(), move || read.lock().expect("nobody panics with it").clone());
+        let in_force = CapsInForce::read_by(Caps::default(), move || {
+            read.lock().expect("nobody panics with it").clone()
+        });
         let daemon = world.controller().capped_by(Arc::new(in_force));
         let say = |said: Result<Caps, String>| *says.lock().expect("nobody panics with it") = said;
         let driven = async {
@@ -41,10 +43,15 @@ fn a_cap_that_is_written_while_a_daemon_runs_holds_at_the_next_launch() {
             say(Ok(per_hour("2")));
             let mut spec = spec(world.clock.now());
             spec.job = "later-222222".parse().expect("an id");
-            let later = submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.expect("the store answers");
+            let later = submit(&(world.store.clone() as Arc<dyn Store>), &spec, None)
+                .await
+                .expect("the store answers");
             clock.sleep(Duration::from_secs(300)).await;
             let why = later.waiting().await.expect("the store answers").expect("it waits").why;
-            assert_eq!(why, "the cap of $2.00 an hour: 1 machine runs at $1.23/h, and this one costs up to $1.23/h");
+            assert_eq!(
+                why,
+                "the cap of $2.00 an hour: 1 machine runs at $1.23/h, and this one costs up to $1.23/h"
+            );
             say(Err("it is half written".into()));
             clock.sleep(Duration::from_secs(300)).await;
             assert_eq!(world.cloud.running().len(), 1, "what was read last holds");
@@ -54,7 +61,10 @@ fn a_cap_that_is_written_while_a_daemon_runs_holds_at_the_next_launch() {
             later
         };
         let ((), later) = tokio::join!(driven, looked);
-        assert_eq!(later.receipt().await.expect("the store answers").expect("it has ended").outcome, JobOutcome::Succeeded);
+        assert_eq!(
+            later.receipt().await.expect("the store answers").expect("it has ended").outcome,
+            JobOutcome::Succeeded
+        );
     });
 }
 
@@ -72,7 +82,9 @@ impl Turns for Alone {
 #[test]
 fn a_launch_reads_the_caps_once_and_once_more_after_its_turn() {
     simulate(async |clock: Arc<VirtualClock>| {
-        for (caps, takes_turns, reads) in [(Caps::default(), true, 1), (per_hour("9"), false, 1), (per_hour("9"), true, 2)] {
+        for (caps, takes_turns, reads) in
+            [(Caps::default(), true, 1), (per_hour("9"), false, 1), (per_hour("9"), true, 2)]
+        {
             let world = World::unmade(clock.clone(), &[AN_HOUR]).await;
             let read = Arc::new(Mutex::new(0));
             let counted = Arc::clone(&read);
@@ -86,10 +98,19 @@ fn a_launch_reads_the_caps_once_and_once_more_after_its_turn() {
             }
             let planned = controller.first_plan(&world.spec).await.expect("a plan");
             assert_eq!(controller.cap_on(&planned.plan).await.expect("the store answers"), None);
-            assert_eq!(*read.lock().expect("nobody panics with it"), 0, "the process has just begun");
-            let (_, begun) = controller.begin(&world.dir, &world.spec, planned).await.expect("made");
+            assert_eq!(
+                *read.lock().expect("nobody panics with it"),
+                0,
+                "the process has just begun"
+            );
+            let (_, begun) =
+                controller.begin(&world.dir, &world.spec, planned).await.expect("made");
             begun.expect("launched");
-            assert_eq!((world.cloud.launches(), *read.lock().expect("nobody panics with it")), (1, reads), "{caps:?} {takes_turns}");
+            assert_eq!(
+                (world.cloud.launches(), *read.lock().expect("nobody panics with it")),
+                (1, reads),
+                "{caps:?} {takes_turns}"
+            );
         }
     });
 }

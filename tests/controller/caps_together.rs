@@ -1,4 +1,5 @@
-//! One daemon that drives several job roots holds what all of them spend against the caps of its user.
+//! One daemon that drives several job roots holds what all of them spend against the caps of its
+//! user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,8 @@ impl Turns for Here {
 
 /// The two desks of one daemon.
 fn desks(one: &World, other: &World) -> [Controller; 2] {
-    let mut desks = [one, other].map(|world| world.controller().capped(caps()).taking_turns(Arc::new(Here::default())));
+    let mut desks = [one, other]
+        .map(|world| world.controller().capped(caps()).taking_turns(Arc::new(Here::default())));
     let [first, second] = &mut desks;
     Controller::count_together(&mut [first, second]);
     desks
@@ -53,8 +55,12 @@ async fn drive(desks: &[Controller; 2], clock: &VirtualClock, time: Duration) {
 #[test]
 fn two_job_roots_of_one_daemon_spend_a_cap_once() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let (one, other) = (World::new(clock.clone(), &[HALF_AN_HOUR]).await, World::new(clock.clone(), &[HALF_AN_HOUR]).await);
-        // As a bucket is: between the look at what is spent and the plan that is written down, the other looks too.
+        let (one, other) = (
+            World::new(clock.clone(), &[HALF_AN_HOUR]).await,
+            World::new(clock.clone(), &[HALF_AN_HOUR]).await,
+        );
+        // As a bucket is: between the look at what is spent and the plan that is written down, the
+        // other looks too.
         for world in [&one, &other] {
             world.store.fault("", Fault::Slow(Duration::from_millis(40)), None);
         }
@@ -64,15 +70,26 @@ fn two_job_roots_of_one_daemon_spend_a_cap_once() {
             for _ in 0..200 {
                 clock.sleep(Duration::from_secs(30)).await;
                 most = most.max(one.cloud.running().len() + other.cloud.running().len());
-                said = said.or(one.dir.waiting().await.unwrap()).or(other.dir.waiting().await.unwrap());
+                said = said.or(one.dir.waiting().await.unwrap()).or(other
+                    .dir
+                    .waiting()
+                    .await
+                    .unwrap());
             }
             (most, said.unwrap().why)
         };
-        let ((), (most, why)) = tokio::join!(drive(&desks, &clock, Duration::from_secs(2 * 3600)), looked);
+        let ((), (most, why)) =
+            tokio::join!(drive(&desks, &clock, Duration::from_secs(2 * 3600)), looked);
         assert_eq!(most, 1, "two machines cost more than the cap");
-        assert_eq!(why, "the cap of $2.00 an hour: 1 machine runs at $1.23/h, and this one costs up to $1.23/h (2 job roots are counted)");
+        assert_eq!(
+            why,
+            "the cap of $2.00 an hour: 1 machine runs at $1.23/h, and this one costs up to $1.23/h (2 job roots are counted)"
+        );
         for world in [&one, &other] {
-            assert_eq!(world.dir.receipt().await.unwrap().expect("each has its turn").outcome, JobOutcome::Succeeded);
+            assert_eq!(
+                world.dir.receipt().await.unwrap().expect("each has its turn").outcome,
+                JobOutcome::Succeeded
+            );
         }
     });
 }
@@ -81,18 +98,29 @@ fn two_job_roots_of_one_daemon_spend_a_cap_once() {
 #[test]
 fn nothing_is_launched_while_a_job_root_beside_it_has_never_answered() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let (one, other) = (World::new(clock.clone(), &[HALF_AN_HOUR]).await, World::unmade(clock.clone(), &[]).await);
+        let (one, other) = (
+            World::new(clock.clone(), &[HALF_AN_HOUR]).await,
+            World::unmade(clock.clone(), &[]).await,
+        );
         other.store.fault("", Fault::Down, None);
         let desks = desks(&one, &other);
         let looked = async {
             clock.sleep(Duration::from_secs(1200)).await;
             assert_eq!(one.cloud.launches(), 0);
             let why = one.dir.waiting().await.unwrap().unwrap().why;
-            assert!(why.starts_with("memory:/// to answer, whose spending counts under the same caps: "), "{why}");
+            assert!(
+                why.starts_with(
+                    "memory:/// to answer, whose spending counts under the same caps: "
+                ),
+                "{why}"
+            );
             other.store.mend();
         };
         tokio::join!(drive(&desks, &clock, Duration::from_secs(2 * 3600)), looked);
-        assert_eq!(one.dir.receipt().await.unwrap().expect("it answers again").outcome, JobOutcome::Succeeded);
+        assert_eq!(
+            one.dir.receipt().await.unwrap().expect("it answers again").outcome,
+            JobOutcome::Succeeded
+        );
     });
 }
 
@@ -100,7 +128,10 @@ fn nothing_is_launched_while_a_job_root_beside_it_has_never_answered() {
 #[test]
 fn a_job_root_that_is_silent_counts_as_it_was_last_known() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let (one, other) = (World::unmade(clock.clone(), &[HALF_AN_HOUR]).await, World::new(clock.clone(), &[HALF_AN_HOUR]).await);
+        let (one, other) = (
+            World::unmade(clock.clone(), &[HALF_AN_HOUR]).await,
+            World::new(clock.clone(), &[HALF_AN_HOUR]).await,
+        );
         let desks = desks(&one, &other);
         let looked = async {
             clock.sleep(Duration::from_secs(300)).await;
@@ -116,7 +147,10 @@ fn a_job_root_that_is_silent_counts_as_it_was_last_known() {
         };
         tokio::join!(drive(&desks, &clock, Duration::from_secs(2 * 3600)), looked);
         for world in [&one, &other] {
-            assert_eq!(world.dir.receipt().await.unwrap().expect("it answers again").outcome, JobOutcome::Succeeded);
+            assert_eq!(
+                world.dir.receipt().await.unwrap().expect("it answers again").outcome,
+                JobOutcome::Succeeded
+            );
         }
     });
 }

@@ -39,11 +39,22 @@ impl Clock for Beside {
 pub(super) fn controller(world: &World, clock: &Arc<Beside>) -> Controller {
     let clouds = [(market::Cloud::Local, world.port()), (market::Cloud::Aws, world.port())].into();
     let clock: Arc<dyn Clock> = Arc::clone(clock) as Arc<dyn Clock>;
-    Controller::new(world.store.clone(), clouds, clock, OWNER.into(), "test".into(), Zone::new("ws-test"))
+    Controller::new(
+        world.store.clone(),
+        clouds,
+        clock,
+        OWNER.into(),
+        "test".into(),
+        Zone::new("ws-test"),
+    )
 }
 
 /// The job is driven for so long, and does not end.
-async fn goes_on<T: Debug>(drive: &mut (impl Future<Output = T> + Unpin), clock: &VirtualClock, secs: u64) {
+async fn goes_on<T: Debug>(
+    drive: &mut (impl Future<Output = T> + Unpin),
+    clock: &VirtualClock,
+    secs: u64,
+) {
     tokio::select! {
         biased;
         receipt = drive => panic!("{receipt:?}"),
@@ -74,8 +85,18 @@ fn nothing_is_launched_by_a_clock_that_is_a_day_off_and_somebody_is_told() {
             tokio::pin!(drive);
             goes_on(&mut drive, &clock, 1800).await;
             assert_eq!(world.store.keys("plan.json"), Vec::<String>::new(), "{off}");
-            let told = world.dir.attention().await.unwrap().and_then(|attention| attention.text).unwrap_or_default();
-            assert!(told.contains(said) && told.contains("nothing is launched until one of them is right"), "{told}");
+            let told = world
+                .dir
+                .attention()
+                .await
+                .unwrap()
+                .and_then(|attention| attention.text)
+                .unwrap_or_default();
+            assert!(
+                told.contains(said)
+                    && told.contains("nothing is launched until one of them is right"),
+                "{told}"
+            );
             beside.1.store(0, Ordering::Relaxed);
             let receipt = drive.await.unwrap();
             assert_eq!(receipt.outcome, JobOutcome::Succeeded);
@@ -84,8 +105,8 @@ fn nothing_is_launched_by_a_clock_that_is_a_day_off_and_somebody_is_told() {
     }
 }
 
-/// Seed 4004436 of the false world: a store that lost its answers did not say what time it was, and a workstation that was a day ahead
-/// launched a machine whose hard end was a day late.
+/// Seed 4004436 of the false world: a store that lost its answers did not say what time it was, and
+/// a workstation that was a day ahead launched a machine whose hard end was a day late.
 #[test]
 fn a_clock_that_nobody_could_check_plans_nothing_until_the_store_says_what_time_it_is() {
     simulate(async |clock| {
@@ -105,8 +126,9 @@ fn a_clock_that_nobody_could_check_plans_nothing_until_the_store_says_what_time_
     });
 }
 
-/// Seed 28000341 of the false world: between the question and the plan the clock was set a day back, and the machine was launched beyond
-/// its own hard end: the job was over, and had done nothing.
+/// Seed 28000341 of the false world: between the question and the plan the clock was set a day
+/// back, and the machine was launched beyond its own hard end: the job was over, and had done
+/// nothing.
 #[test]
 fn a_clock_that_is_set_after_it_was_seen_to_be_right_launches_nothing() {
     simulate(async |clock| {
@@ -160,24 +182,34 @@ fn a_laptop_that_slept_while_it_asked_for_the_time_is_not_told_that_its_clock_is
         let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(0)));
         let controller = controller(&world, &beside);
         let sleeps = async {
-            // It asked at once, is answered with the time of its question after four seconds, and it is eight hours later.
+            // It asked at once, is answered with the time of its question after four seconds, and
+            // it is eight hours later.
             clock.sleep(Duration::from_secs(1)).await;
             beside.1.store(8 * 3600, Ordering::Relaxed);
             clock.sleep(Duration::from_secs(4)).await;
             beside.1.store(0, Ordering::Relaxed);
             // A clock that has gone so far beside the steady one is asked about again.
             clock.sleep(Duration::from_secs(8)).await;
-            assert_eq!(world.store.keys("plan.json").len(), 1, "it was planned by one of its answers");
-            assert_eq!(world.dir.attention().await.unwrap().and_then(|attention| attention.text), None);
+            assert_eq!(
+                world.store.keys("plan.json").len(),
+                1,
+                "it was planned by one of its answers"
+            );
+            assert_eq!(
+                world.dir.attention().await.unwrap().and_then(|attention| attention.text),
+                None
+            );
         };
         let (receipt, ()) = tokio::join!(controller.drive(world.job()), sleeps);
         assert_eq!(receipt.unwrap().outcome, JobOutcome::Succeeded);
     });
 }
 
-/// By a clock that is ahead, the plan that another controller has just made looks old, and nobody seems to be about to launch it:
-/// were it launched here and refused there, a machine would run that no record knows. Nor is it too old for its token by a clock that is
-/// a day ahead (seed 23002818 of 24 h: settled, while its maker was throttled for seven minutes, and launched it then).
+/// By a clock that is ahead, the plan that another controller has just made looks old, and nobody
+/// seems to be about to launch it: were it launched here and refused there, a machine would run
+/// that no record knows. Nor is it too old for its token by a clock that is a day ahead (seed
+/// 23002818 of 24 h: settled, while its maker was throttled for seven minutes, and launched it
+/// then).
 #[test]
 fn the_fresh_plan_of_another_is_left_to_it_also_where_the_clock_is_hours_ahead() {
     for ahead in [301, 3600, 19 * 3600, 24 * 3600] {
@@ -192,25 +224,40 @@ fn the_fresh_plan_of_another_is_left_to_it_also_where_the_clock_is_hours_ahead()
             let (receipt, ()) = tokio::join!(controller.drive(world.job()), looks);
             // Whoever made it is gone, and nobody is waited for longer than that.
             let receipt = receipt.unwrap();
-            assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 1, 1), "{ahead} s ahead");
+            assert_eq!(
+                (receipt.outcome, receipt.attempts.len(), world.cloud.launches()),
+                (JobOutcome::Succeeded, 1, 1),
+                "{ahead} s ahead"
+            );
         });
     }
 }
 
-/// Seed 7010096 of 24 h of the false world: another controller's machine had just said its first word, the cloud did not show it yet,
-/// and a workstation a day ahead settled it as gone and bought another.
+/// Seed 7010096 of 24 h of the false world: another controller's machine had just said its first
+/// word, the cloud did not show it yet, and a workstation a day ahead settled it as gone and bought
+/// another.
 #[test]
-fn a_machine_that_has_just_come_up_and_is_not_shown_yet_is_not_gone_by_a_clock_that_is_a_day_ahead() {
+fn a_machine_that_has_just_come_up_and_is_not_shown_yet_is_not_gone_by_a_clock_that_is_a_day_ahead()
+{
     simulate(async |clock| {
         let world = planned_by_another(&clock).await;
         let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(86_400)));
         let controller = controller(&world, &beside);
         let mut drive = Box::pin(controller.drive(world.job()));
         goes_on(&mut drive, &clock, 62).await;
-        let lease = Lease { format: RECORD_FORMAT, instance: "i-theirs".into(), nonce: "theirs".into(), taken: clock.now() };
+        let lease = Lease {
+            format: RECORD_FORMAT,
+            instance: "i-theirs".into(),
+            nonce: "theirs".into(),
+            taken: clock.now(),
+        };
         world.dir.take_lease(AttemptNo::FIRST, &lease).await.unwrap();
         goes_on(&mut drive, &clock, 120).await;
-        assert_eq!(world.store.keys("settled.json"), Vec::<String>::new(), "it was asked for three minutes ago at the most");
+        assert_eq!(
+            world.store.keys("settled.json"),
+            Vec::<String>::new(),
+            "it was asked for three minutes ago at the most"
+        );
         assert_eq!(world.cloud.launches(), 0);
     });
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
-use lamplighter::job::{AttemptPhase, CheckpointNo, EndedBecause, ExitStatus, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Reason};
+use lamplighter::job::{
+    AttemptPhase, CheckpointNo, EndedBecause, ExitStatus, JobId, Lease, Manifest, Outcome, Plan,
+    RECORD_FORMAT, Reason,
+};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Market, Span, Usd, UsdPerHour};
 use lamplighter::ports::Clock;
@@ -92,7 +95,13 @@ impl FakeCloud {
 
     /// The machines and how they stand.
     pub fn states(&self) -> Vec<(String, InstanceState)> {
-        self.state.lock().unwrap().machines.iter().map(|machine| (machine.view.id.clone(), machine.view.state)).collect()
+        self.state
+            .lock()
+            .unwrap()
+            .machines
+            .iter()
+            .map(|machine| (machine.view.id.clone(), machine.view.state))
+            .collect()
     }
 
     pub fn fail_describes(&self, times: usize) {
@@ -127,7 +136,14 @@ impl FakeCloud {
     }
 
     pub fn running(&self) -> Vec<String> {
-        self.state.lock().unwrap().machines.iter().filter(|machine| machine.view.state.bills()).map(|machine| machine.view.id.clone()).collect()
+        self.state
+            .lock()
+            .unwrap()
+            .machines
+            .iter()
+            .filter(|machine| machine.view.state.bills())
+            .map(|machine| machine.view.id.clone())
+            .collect()
     }
 
     pub fn kill_at(&self) -> Option<Timestamp> {
@@ -143,7 +159,10 @@ impl FakeCloud {
         let mut state = self.state.lock().unwrap();
         let mut tags = tags_of(&self.dir);
         tags.owner = "somebody else".into();
-        state.machines.push(Machine::new(view("i-foreign", tags, "foreign", self.clock.now()), UsdPerHour::ZERO));
+        state.machines.push(Machine::new(
+            view("i-foreign", tags, "foreign", self.clock.now()),
+            UsdPerHour::ZERO,
+        ));
     }
 
     /// What becomes of machines from now on.
@@ -156,7 +175,11 @@ impl FakeCloud {
         let mut tags = tags_of(&self.dir);
         (tags.owner, tags.job) = ("me".into(), job.clone());
         let mut state = self.state.lock().unwrap();
-        let token = state.machines.iter().find(|machine| machine.view.tags.job == *job).and_then(|machine| machine.view.client_token.clone());
+        let token = state
+            .machines
+            .iter()
+            .find(|machine| machine.view.tags.job == *job)
+            .and_then(|machine| machine.view.client_token.clone());
         let late = view("i-late", tags, token.as_deref().unwrap_or("late"), self.clock.now());
         state.machines.push(Machine::new(late, UsdPerHour::ZERO));
         "i-late".into()
@@ -166,13 +189,31 @@ impl FakeCloud {
     pub fn bill(&self) -> Usd {
         let state = self.state.lock().unwrap();
         let cost = |machine: &Machine| {
-            let (from, ended) = (machine.view.launched, machine.dark.filter(|_| !machine.view.state.bills()).unwrap_or_else(|| self.clock.now()));
+            let (from, ended) = (
+                machine.view.launched,
+                machine
+                    .dark
+                    .filter(|_| !machine.view.state.bills())
+                    .unwrap_or_else(|| self.clock.now()),
+            );
             let ran = Duration::try_from(ended.duration_since(from)).unwrap();
-            let taken = machine.view.state_reason.as_deref().is_some_and(|reason| reason.starts_with("Server.Spot"));
+            let taken = machine
+                .view
+                .state_reason
+                .as_deref()
+                .is_some_and(|reason| reason.starts_with("Server.Spot"));
             // As EC2: what it takes back within the first hour is free.
             let is_ec2 = *self.kind.lock().unwrap() == market::Cloud::Aws;
-            let free = is_ec2 && taken && machine.view.market == Market::Spot && ran < Duration::from_secs(3600);
-            machine.before + if free { Usd::ZERO } else { self.price_moved(from, ended).unwrap_or_else(|| machine.price.cost_of(ran)) }
+            let free = is_ec2
+                && taken
+                && machine.view.market == Market::Spot
+                && ran < Duration::from_secs(3600);
+            machine.before
+                + if free {
+                    Usd::ZERO
+                } else {
+                    self.price_moved(from, ended).unwrap_or_else(|| machine.price.cost_of(ran))
+                }
         };
         state.machines.iter().map(cost).sum()
     }
@@ -180,19 +221,29 @@ impl FakeCloud {
     pub(super) fn buy(self: &Arc<Self>, plan: &Plan) -> String {
         let mut state = self.state.lock().unwrap();
         state.launches += 1;
-        if let Some(there) = state.machines.iter().find(|machine| machine.view.client_token.as_deref() == Some(&plan.client_token)) {
+        if let Some(there) = state
+            .machines
+            .iter()
+            .find(|machine| machine.view.client_token.as_deref() == Some(&plan.client_token))
+        {
             return there.view.id.clone();
         }
         let tags = Tags::from_map(&plan.tags).unwrap();
-        if state
-            .machines
-            .iter()
-            .any(|machine| machine.view.state.bills() && machine.view.tags.job == tags.job && machine.view.tags.owner == tags.owner)
-        {
-            state.complaints.push(format!("attempt {} was launched while another machine of the job runs", plan.attempt));
+        if state.machines.iter().any(|machine| {
+            machine.view.state.bills()
+                && machine.view.tags.job == tags.job
+                && machine.view.tags.owner == tags.owner
+        }) {
+            state.complaints.push(format!(
+                "attempt {} was launched while another machine of the job runs",
+                plan.attempt
+            ));
         }
         let id = format!("i-{}", state.machines.len() + 1);
-        let bought = InstanceView { market: plan.offer.market, ..view(&id, tags, &plan.client_token, self.clock.now()) };
+        let bought = InstanceView {
+            market: plan.offer.market,
+            ..view(&id, tags, &plan.client_token, self.clock.now())
+        };
         state.machines.push(Machine::new(bought, plan.offer.price));
         let number = plan.attempt.number() as usize - 1;
         let life = {
@@ -209,13 +260,17 @@ impl FakeCloud {
         let mut state = self.state.lock().unwrap();
         let now = self.clock.now();
         let tags = Tags::from_map(&plan.tags).unwrap();
-        let Some(machine) = state.machines.iter_mut().find(|machine| machine.view.id == instance) else { return };
+        let Some(machine) = state.machines.iter_mut().find(|machine| machine.view.id == instance)
+        else {
+            return;
+        };
         machine.view.tags = tags;
         if machine.view.state != InstanceState::Stopped {
             return;
         }
         let (launched, ended) = (machine.view.launched, machine.dark.take().unwrap());
-        machine.before += machine.price.cost_of(Duration::try_from(ended.duration_since(launched)).unwrap());
+        machine.before +=
+            machine.price.cost_of(Duration::try_from(ended.duration_since(launched)).unwrap());
         (machine.view.state, machine.view.launched) = (InstanceState::Running, now);
         (machine.view.ended, machine.view.state_reason) = (None, None);
         let life = *self.second_life.lock().unwrap();
@@ -234,23 +289,34 @@ impl FakeCloud {
             return;
         }
         sleep(1).await;
-        let lease = Lease { format: RECORD_FORMAT, instance: instance.into(), nonce: "n".into(), taken: self.clock.now() };
+        let lease = Lease {
+            format: RECORD_FORMAT,
+            instance: instance.into(),
+            nonce: "n".into(),
+            taken: self.clock.now(),
+        };
         dir_of(&self.dir, plan).take_lease(plan.attempt, &lease).await.unwrap();
         let started = self.clock.now();
         self.beat(plan, instance, started, 1).await;
         match life {
             Life::Ends { secs, code } => {
                 self.works(plan, instance, started, secs).await;
-                let because = if code == 0 { EndedBecause::Succeeded } else { EndedBecause::Failed };
+                let because =
+                    if code == 0 { EndedBecause::Succeeded } else { EndedBecause::Failed };
                 self.outcome(plan, instance, started, because, Some(code)).await;
                 self.end(instance, "Client.InstanceInitiatedShutdown: done");
             }
             Life::Stops { secs, code } => {
                 sleep(secs).await;
                 self.save(plan).await;
-                let because = if code == 0 { EndedBecause::Succeeded } else { EndedBecause::Failed };
+                let because =
+                    if code == 0 { EndedBecause::Succeeded } else { EndedBecause::Failed };
                 self.outcome(plan, instance, started, because, Some(code)).await;
-                self.leave(instance, InstanceState::Stopped, "Client.InstanceInitiatedShutdown: done");
+                self.leave(
+                    instance,
+                    InstanceState::Stopped,
+                    "Client.InstanceInitiatedShutdown: done",
+                );
             }
             Life::Taken { secs } => {
                 self.save(plan).await;
@@ -265,7 +331,9 @@ impl FakeCloud {
                 sleep(5).await;
                 self.outcome(plan, instance, started, EndedBecause::Succeeded, Some(0)).await;
             }
-            Life::Unmeasured { secs, falls_silent } => self.is_unmeasured(plan, instance, started, (secs, falls_silent)).await,
+            Life::Unmeasured { secs, falls_silent } => {
+                self.is_unmeasured(plan, instance, started, (secs, falls_silent)).await
+            }
             Life::FallsSilent | Life::TakenYoung { .. } | Life::NeverSpeaks => {}
             Life::Deaf => self.goes_on(plan, instance, started).await,
             Life::Endless => self.until_told(plan, instance, started, None).await,
@@ -274,13 +342,20 @@ impl FakeCloud {
         }
     }
 
-    async fn until_told(&self, plan: &Plan, instance: &str, started: Timestamp, saves: Option<u64>) {
+    async fn until_told(
+        &self,
+        plan: &Plan,
+        instance: &str,
+        started: Timestamp,
+        saves: Option<u64>,
+    ) {
         for beat in 2.. {
             self.clock.sleep(Duration::from_secs(30)).await;
             if !self.running().iter().any(|id| id == instance) {
                 return;
             }
-            let wishes = lamplighter::policy::Wishes::of(&dir_of(&self.dir, plan).requests().await.unwrap());
+            let wishes =
+                lamplighter::policy::Wishes::of(&dir_of(&self.dir, plan).requests().await.unwrap());
             if let Some(wish) = wishes.end {
                 if let Some(secs) = saves {
                     self.state.lock().unwrap().saving = Some(instance.to_owned());
@@ -299,7 +374,13 @@ impl FakeCloud {
         }
     }
 
-    pub(super) async fn beat(&self, plan: &Plan, instance: &str, started: Timestamp, sequence: u64) {
+    pub(super) async fn beat(
+        &self,
+        plan: &Plan,
+        instance: &str,
+        started: Timestamp,
+        sequence: u64,
+    ) {
         let status = self.status(instance, started, sequence);
         dir_of(&self.dir, plan).put_status(plan.attempt, &status, false).await.unwrap();
     }
@@ -351,12 +432,26 @@ impl FakeCloud {
         let _ = dir_of(&self.dir, plan).create_manifest(&manifest).await.unwrap();
     }
 
-    pub(super) async fn outcome(&self, plan: &Plan, instance: &str, started: Timestamp, because: EndedBecause, code: Option<i32>) {
+    pub(super) async fn outcome(
+        &self,
+        plan: &Plan,
+        instance: &str,
+        started: Timestamp,
+        because: EndedBecause,
+        code: Option<i32>,
+    ) {
         let outcome = self.outcome_of(plan, instance, started, because, code);
         let _ = dir_of(&self.dir, plan).create_outcome(&outcome).await.unwrap();
     }
 
-    pub(super) fn outcome_of(&self, plan: &Plan, instance: &str, started: Timestamp, because: EndedBecause, code: Option<i32>) -> Outcome {
+    pub(super) fn outcome_of(
+        &self,
+        plan: &Plan,
+        instance: &str,
+        started: Timestamp,
+        because: EndedBecause,
+        code: Option<i32>,
+    ) -> Outcome {
         Outcome {
             format: RECORD_FORMAT,
             job: plan.job.clone(),
@@ -389,11 +484,14 @@ impl FakeCloud {
     pub(super) fn leave(&self, instance: &str, to: InstanceState, reason: &str) {
         let now = self.clock.now();
         let mut state = self.state.lock().unwrap();
-        let machine = state.machines.iter_mut().find(|machine| machine.view.id == instance).unwrap();
+        let machine =
+            state.machines.iter_mut().find(|machine| machine.view.id == instance).unwrap();
         if machine.view.state.bills() {
             machine.dark = Some(now);
         }
-        if machine.view.state.bills() || (to, machine.view.state) == (InstanceState::Terminated, InstanceState::Stopped) {
+        if machine.view.state.bills()
+            || (to, machine.view.state) == (InstanceState::Terminated, InstanceState::Stopped)
+        {
             (machine.view.state, machine.view.ended) = (to, Some(now));
             machine.view.state_reason = Some(reason.into());
         }

@@ -6,7 +6,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Tags};
 use lamplighter::job::{MachineSpec, MarketChoice, Plan, Refusal};
-use lamplighter::market::{self, Arch, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone};
+use lamplighter::market::{
+    self, Arch, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour,
+    Zone,
+};
 use lamplighter::ports::{Clock, Cloud, CloudError, NoCredentials};
 
 use super::cloud::{CloudFault, FakeCloud, Machine};
@@ -48,12 +51,24 @@ impl Cloud for FakeCloudPort {
         };
         let mut offers = vec![offer];
         if machine.market == MarketChoice::Auto {
-            offers.push(Offer { market: Market::OnDemand, price: self.0.on_demand(&offers[0]), ..offers[0].clone() });
+            offers.push(Offer {
+                market: Market::OnDemand,
+                price: self.0.on_demand(&offers[0]),
+                ..offers[0].clone()
+            });
             offers[0].on_demand = Some(offers[1].price);
         }
         let more_zones = self.0.market.lock().unwrap().more_zones;
-        offers.extend((0..more_zones).map(|zone| Offer { zone: Zone::new(format!("zone-{zone}")), ..offers[0].clone() }).collect::<Vec<_>>());
-        Ok(Supply { offers, quotas: if kind == market::Cloud::Aws { vec![quota] } else { vec![] }, ..Supply::default() })
+        offers.extend(
+            (0..more_zones)
+                .map(|zone| Offer { zone: Zone::new(format!("zone-{zone}")), ..offers[0].clone() })
+                .collect::<Vec<_>>(),
+        );
+        Ok(Supply {
+            offers,
+            quotas: if kind == market::Cloud::Aws { vec![quota] } else { vec![] },
+            ..Supply::default()
+        })
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
@@ -69,47 +84,89 @@ impl Cloud for FakeCloudPort {
                 self.0.buy(plan);
                 Err(lost())
             }
-            Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
+            Some(CloudFault::NoCapacity) => {
+                Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity })
+            }
             Some(CloudFault::Throttled) => Err(CloudError::Throttled),
             Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
-            Some(CloudFault::Quota) => Err(CloudError::NoCapacity { what: "VcpuLimitExceeded".into(), refusal: Refusal::Quota }),
-            Some(CloudFault::Verifying) => Err(CloudError::NoCapacity { what: "PendingVerification".into(), refusal: Refusal::Verification }),
-            Some(CloudFault::Disks) => Err(CloudError::NoCapacity { what: "VolumeLimitExceeded".into(), refusal: Refusal::Disks }),
-            Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "UnauthorizedOperation".into() }),
-            Some(CloudFault::SignedOut) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: Box::new(signed_out()) }),
+            Some(CloudFault::Quota) => Err(CloudError::NoCapacity {
+                what: "VcpuLimitExceeded".into(),
+                refusal: Refusal::Quota,
+            }),
+            Some(CloudFault::Verifying) => Err(CloudError::NoCapacity {
+                what: "PendingVerification".into(),
+                refusal: Refusal::Verification,
+            }),
+            Some(CloudFault::Disks) => Err(CloudError::NoCapacity {
+                what: "VolumeLimitExceeded".into(),
+                refusal: Refusal::Disks,
+            }),
+            Some(CloudFault::Denied) => Err(CloudError::Denied {
+                act: "launch a t in ws-test".into(),
+                cause: "UnauthorizedOperation".into(),
+            }),
+            Some(CloudFault::SignedOut) => Err(CloudError::Denied {
+                act: "launch a t in ws-test".into(),
+                cause: Box::new(signed_out()),
+            }),
             Some(CloudFault::Mismatch { shown }) => {
                 let machine = Some(self.0.buy(plan)).filter(|_| shown);
-                Err(CloudError::Mismatch { machine, what: "IdempotentParameterMismatch: injected".into() })
+                Err(CloudError::Mismatch {
+                    machine,
+                    what: "IdempotentParameterMismatch: injected".into(),
+                })
             }
-            None if self.0.is_gone(plan) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
+            None if self.0.is_gone(plan) => {
+                Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity })
+            }
             None => Ok(self.0.buy(plan)),
         }
     }
 
-    async fn describe(&self, _owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+    async fn describe(
+        &self,
+        _owner: &str,
+        _region: &Region,
+    ) -> Result<Vec<InstanceView>, CloudError> {
         let now = self.0.clock.now();
         let mut state = self.0.state.lock().unwrap();
         state.described = Some(now);
         if state.denied_looks > 0 {
             state.denied_looks -= 1;
-            return Err(CloudError::Denied { act: "look at the machines in local".into(), cause: "ExpiredToken".into() });
+            return Err(CloudError::Denied {
+                act: "look at the machines in local".into(),
+                cause: "ExpiredToken".into(),
+            });
         }
         if state.describe_faults > 0 {
             state.describe_faults -= 1;
             return Err(CloudError::Throttled);
         }
-        let visible = |machine: &&Machine| !state.unreadable && now.duration_since(machine.view.launched) >= state.invisible.try_into().unwrap();
+        let visible = |machine: &&Machine| {
+            !state.unreadable
+                && now.duration_since(machine.view.launched) >= state.invisible.try_into().unwrap()
+        };
         let kept = |machine: &&Machine| match (machine.view.ended, state.forgets_after) {
             (Some(ended), Some(time)) => now.duration_since(ended) < time.try_into().unwrap(),
             _ => true,
         };
         // As nasty as can be: it also shows what is not ours.
-        Ok(state.machines.iter().filter(visible).filter(kept).map(|machine| machine.view.clone()).collect())
+        Ok(state
+            .machines
+            .iter()
+            .filter(visible)
+            .filter(kept)
+            .map(|machine| machine.view.clone())
+            .collect())
     }
 
     async fn confirm_missing(&self, _plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
         let unreadable = self.0.state.lock().unwrap().unreadable;
-        if unreadable { Err(CloudError::Ambiguous { act: "read the machine".into(), cause: "injected".into() }) } else { Ok(None) }
+        if unreadable {
+            Err(CloudError::Ambiguous { act: "read the machine".into(), cause: "injected".into() })
+        } else {
+            Ok(None)
+        }
     }
 
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
@@ -118,29 +175,49 @@ impl Cloud for FakeCloudPort {
         {
             let mut state = self.0.state.lock().unwrap();
             if state.described.is_none_or(|at| now.duration_since(at).as_secs() > 360) {
-                state.complaints.push(format!("{instance} was terminated by what was shown long ago"));
+                state
+                    .complaints
+                    .push(format!("{instance} was terminated by what was shown long ago"));
             }
         }
         {
             let mut state = self.0.state.lock().unwrap();
             if state.denied_ends > 0 {
                 state.denied_ends -= 1;
-                let cause = format!("UnauthorizedOperation: encoded message: {:060}", state.denied_ends);
-                return Err(CloudError::Denied { act: format!("terminate {instance}"), cause: cause.into() });
+                let cause =
+                    format!("UnauthorizedOperation: encoded message: {:060}", state.denied_ends);
+                return Err(CloudError::Denied {
+                    act: format!("terminate {instance}"),
+                    cause: cause.into(),
+                });
             }
         }
         if self.0.state.lock().unwrap().saving.as_deref() == Some(instance) {
-            self.0.state.lock().unwrap().complaints.push(format!("{instance} was terminated while it saved"));
+            self.0
+                .state
+                .lock()
+                .unwrap()
+                .complaints
+                .push(format!("{instance} was terminated while it saved"));
         }
         if instance == "i-foreign" {
-            self.0.state.lock().unwrap().complaints.push("somebody else's machine was terminated".into());
+            self.0
+                .state
+                .lock()
+                .unwrap()
+                .complaints
+                .push("somebody else's machine was terminated".into());
         }
         self.0.end(instance, "Client.UserInitiatedShutdown: User initiated");
         Ok(())
     }
 
     async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        self.0.leave(&machine.id, InstanceState::Stopped, "Client.UserInitiatedShutdown: User initiated");
+        self.0.leave(
+            &machine.id,
+            InstanceState::Stopped,
+            "Client.UserInitiatedShutdown: User initiated",
+        );
         Ok(())
     }
 
@@ -160,10 +237,16 @@ impl Cloud for FakeCloudPort {
                 // As EC2's: its tags were set before the start was asked for.
                 let tags = Tags::from_map(&plan.tags).unwrap();
                 let mut state = self.0.state.lock().unwrap();
-                state.machines.iter_mut().filter(|known| known.view.id == machine.id).for_each(|known| known.view.tags = tags.clone());
+                state
+                    .machines
+                    .iter_mut()
+                    .filter(|known| known.view.id == machine.id)
+                    .for_each(|known| known.view.tags = tags.clone());
                 Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity })
             }
-            Some(CloudFault::SignedOut) => Err(CloudError::Denied { act: "start".into(), cause: Box::new(signed_out()) }),
+            Some(CloudFault::SignedOut) => {
+                Err(CloudError::Denied { act: "start".into(), cause: Box::new(signed_out()) })
+            }
             Some(CloudFault::Throttled) => Err(CloudError::Throttled),
             Some(
                 CloudFault::Invalid
@@ -189,14 +272,22 @@ impl Cloud for FakeCloudPort {
         Ok(())
     }
 
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+    async fn raise_kill_at(
+        &self,
+        machine: &MachineRef,
+        kill_at: Timestamp,
+    ) -> Result<(), CloudError> {
         let mut state = self.0.state.lock().unwrap();
         let machine = state.machines.iter_mut().find(|known| known.view.id == machine.id).unwrap();
         machine.view.tags.kill_at = machine.view.tags.kill_at.max(Some(kill_at));
         Ok(())
     }
 
-    async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+    async fn spot_prices(
+        &self,
+        offer: &Offer,
+        from: Timestamp,
+    ) -> Result<PriceHistory, CloudError> {
         let (history, prices) = {
             let market = self.0.market.lock().unwrap();
             (market.history, market.prices.clone())
@@ -205,9 +296,17 @@ impl Cloud for FakeCloudPort {
         match history {
             History::Told => {
                 let points = prices.into_iter().map(|(at, price)| PricePoint { at, price });
-                Ok(PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points.collect()))
+                Ok(PriceHistory::new(
+                    offer.region.clone(),
+                    offer.zone.clone(),
+                    &offer.instance_type,
+                    points.collect(),
+                ))
             }
-            History::Denied => Err(CloudError::Denied { act: "read the spot prices".into(), cause: "injected".into() }),
+            History::Denied => Err(CloudError::Denied {
+                act: "read the spot prices".into(),
+                cause: "injected".into(),
+            }),
             History::Silent => std::future::pending().await,
         }
     }
@@ -218,7 +317,10 @@ impl Cloud for FakeCloudPort {
 }
 
 fn signed_out() -> NoCredentials {
-    NoCredentials { what: "the AWS session is over (ExpiredToken)".into(), fix: "`aws sso login` signs in again".into() }
+    NoCredentials {
+        what: "the AWS session is over (ExpiredToken)".into(),
+        fix: "`aws sso login` signs in again".into(),
+    }
 }
 
 /// The cloud as the controller sees it.

@@ -1,11 +1,14 @@
-//! A job that has ended goes on: on its kept machine, or from its checkpoint; and the controller dies at any call of it.
+//! A job that has ended goes on: on its kept machine, or from its checkpoint; and the controller
+//! dies at any call of it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::controller::{Controller, Kept, continuation_of, submit};
 use lamplighter::instance::InstanceState;
-use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, LimitsSpec, Reaction, Receipt, ResolvedSpec, Wish};
+use lamplighter::job::{
+    AttemptNo, EndedBecause, JobOutcome, LimitsSpec, Reaction, Receipt, ResolvedSpec, Wish,
+};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::Market;
 use lamplighter::ports::{Clock, Cloud, Store};
@@ -22,7 +25,10 @@ pub(super) async fn stopped(clock: Arc<VirtualClock>, life: Life) -> (World, Rec
     // By a deadline, which a plan that waits comes no nearer to than a new one would.
     let deadline = clock.now() + Duration::from_secs(7 * 24 * 3600);
     let limits = LimitsSpec { deadline: Some(deadline), ..LimitsSpec::default() };
-    let world = World::with(clock, &[life], |spec| (spec.on.failure, spec.limits) = (Reaction::Stop, limits)).await;
+    let world = World::with(clock, &[life], |spec| {
+        (spec.on.failure, spec.limits) = (Reaction::Stop, limits)
+    })
+    .await;
     let receipt = world.drive().await;
     assert_eq!(receipt.outcome, JobOutcome::Failed);
     (world, receipt)
@@ -40,7 +46,11 @@ pub(super) async fn go_on(world: &World, kept: &Kept) -> (JobDir, ResolvedSpec) 
 }
 
 /// Drives the job to its end, beside what happens meanwhile.
-async fn driven_beside(world: &World, dir: &JobDir, meanwhile: impl Future<Output = ()>) -> Receipt {
+async fn driven_beside(
+    world: &World,
+    dir: &JobDir,
+    meanwhile: impl Future<Output = ()>,
+) -> Receipt {
     let controller = world.controller();
     tokio::join!(async { controller.drive(dir.job()).await.unwrap() }, meanwhile).0
 }
@@ -52,7 +62,11 @@ fn becauses(receipt: &Receipt) -> Vec<EndedBecause> {
 fn adds_up(world: &World, receipts: &[&Receipt]) {
     assert_eq!(world.cloud.complaints(), Vec::<String>::new());
     assert_eq!(world.cloud.running(), Vec::<String>::new(), "nothing is left running");
-    assert_eq!(receipts.iter().map(|receipt| receipt.total_usd).sum::<lamplighter::market::Usd>(), world.cloud.bill(), "two receipts, one ledger");
+    assert_eq!(
+        receipts.iter().map(|receipt| receipt.total_usd).sum::<lamplighter::market::Usd>(),
+        world.cloud.bill(),
+        "two receipts, one ledger"
+    );
 }
 
 #[test]
@@ -74,13 +88,24 @@ fn a_kept_machine_is_started_again_by_a_controller_that_dies_at_any_call() {
                     _ = mortal.drive(next.job()) => false,
                 };
                 let second = world.controller().drive(next.job()).await.unwrap();
-                assert_eq!((second.outcome, becauses(&second)), (JobOutcome::Succeeded, vec![EndedBecause::Succeeded]), "{what}");
-                assert_eq!(second.attempts[0].instance, first.attempts[0].instance, "the same machine: {what}");
+                assert_eq!(
+                    (second.outcome, becauses(&second)),
+                    (JobOutcome::Succeeded, vec![EndedBecause::Succeeded]),
+                    "{what}"
+                );
+                assert_eq!(
+                    second.attempts[0].instance, first.attempts[0].instance,
+                    "the same machine: {what}"
+                );
                 assert_eq!(world.cloud.launches(), 1, "nothing was bought: {what}");
                 let plan = next.plan(AttemptNo::FIRST).await.unwrap().unwrap();
                 assert_eq!(plan.resume_from.map(|number| number.number()), Some(1), "{what}");
                 adds_up(&world, &[&first, &second]);
-                assert_eq!(world.dir.receipt().await.unwrap().as_ref(), Some(&first), "what has ended stays as it was: {what}");
+                assert_eq!(
+                    world.dir.receipt().await.unwrap().as_ref(),
+                    Some(&first),
+                    "what has ended stays as it was: {what}"
+                );
                 died
             });
             if !died {
@@ -100,7 +125,11 @@ fn a_start_whose_answer_is_lost_is_one_start() {
             let (next, _) = go_on(&world, &kept(&world).await).await;
             world.cloud.fail_starts(faults);
             let second = world.controller().drive(next.job()).await.unwrap();
-            assert_eq!((becauses(&second), world.cloud.launches()), (vec![EndedBecause::Succeeded], 1), "{faults:?}");
+            assert_eq!(
+                (becauses(&second), world.cloud.launches()),
+                (vec![EndedBecause::Succeeded], 1),
+                "{faults:?}"
+            );
             adds_up(&world, &[&first, &second]);
         });
     }
@@ -116,16 +145,33 @@ fn where_there_is_no_room_for_it_the_job_goes_on_from_its_checkpoint_elsewhere()
         let second = world.controller().drive(next.job()).await.unwrap();
         // The life of the second attempt is that of every machine of this world: it fails again.
         assert_eq!(becauses(&second), [EndedBecause::LaunchFailed, EndedBecause::Failed]);
-        assert_eq!((second.attempts[0].instance.as_ref(), second.attempts[0].usd.micros()), (None, 0), "it never ran for this job");
+        assert_eq!(
+            (second.attempts[0].instance.as_ref(), second.attempts[0].usd.micros()),
+            (None, 0),
+            "it never ran for this job"
+        );
         assert_eq!(world.cloud.launches(), 2);
         adds_up(&world, &[&first, &second]);
-        // The disk that it could not go on with still stands, and carries its name: who cancels that job gives it up.
+        // The disk that it could not go on with still stands, and carries its name: who cancels
+        // that job gives it up.
         let controller = world.controller();
-        assert_eq!(controller.kept_machine(&world.dir).await.unwrap().map(|view| view.id), None, "no more the first one's");
+        assert_eq!(
+            controller.kept_machine(&world.dir).await.unwrap().map(|view| view.id),
+            None,
+            "no more the first one's"
+        );
         let mine = controller.kept_machine(&next).await.unwrap().expect("it is there");
-        assert_eq!((mine.id.as_str(), mine.state), ("i-2", InstanceState::Stopped), "the one that it ran on, first");
+        assert_eq!(
+            (mine.id.as_str(), mine.state),
+            ("i-2", InstanceState::Stopped),
+            "the one that it ran on, first"
+        );
         controller.give_up(&next, &mine.machine()).await.unwrap();
-        let other = controller.kept_machine(&next).await.unwrap().expect("and the one that it was to start");
+        let other = controller
+            .kept_machine(&next)
+            .await
+            .unwrap()
+            .expect("and the one that it was to start");
         assert_eq!((other.id.as_str(), other.state), ("i-1", InstanceState::Stopped));
         assert!(controller.give_up(&next, &other.machine()).await.unwrap().is_gone);
         assert_eq!(controller.kept_machine(&next).await.unwrap().map(|view| view.id), None);
@@ -146,12 +192,18 @@ fn a_start_that_nobody_could_ask_for_is_asked_for_again() {
             world.cloud.fail_starts(&[]);
         };
         let second = driven_beside(&world, &next, back).await;
-        assert_eq!((second.outcome, becauses(&second)), (JobOutcome::Succeeded, vec![EndedBecause::Succeeded]), "{}", second.reason);
+        assert_eq!(
+            (second.outcome, becauses(&second)),
+            (JobOutcome::Succeeded, vec![EndedBecause::Succeeded]),
+            "{}",
+            second.reason
+        );
         adds_up(&world, &[&first, &second]);
     });
 }
 
-/// Two jobs in a row that could not start it: it still carries the first one's name, and the third finds it and can be cancelled.
+/// Two jobs in a row that could not start it: it still carries the first one's name, and the third
+/// finds it and can be cancelled.
 #[test]
 fn a_machine_that_carries_an_earlier_jobs_name_is_found() {
     simulate(async |clock| {
@@ -162,7 +214,10 @@ fn a_machine_that_carries_an_earlier_jobs_name_is_found() {
         world.cloud.fail_starts(&[CloudFault::Invalid]);
         world.controller().drive(next.job()).await.unwrap();
         let mut again = world.controller().kept(&next).await.unwrap().expect("it has ended");
-        assert_eq!(again.continues.machine.as_ref().map(|machine| machine.instance.as_str()), Some("i-1"));
+        assert_eq!(
+            again.continues.machine.as_ref().map(|machine| machine.instance.as_str()),
+            Some("i-1")
+        );
         again.continues.checkpoint = None;
         let job = continuation_of(next.job(), "digits");
         let spec = ResolvedSpec { job, continues: Some(again.continues.clone()), ..spec };
@@ -187,7 +242,10 @@ fn without_a_checkpoint_its_own_disk_is_waited_for() {
         let (next, _) = go_on(&world, &kept).await;
         world.cloud.fail_starts(&[CloudFault::NoCapacity, CloudFault::NoCapacity]);
         let second = world.controller().drive(next.job()).await.unwrap();
-        assert_eq!(becauses(&second), [EndedBecause::LaunchFailed, EndedBecause::LaunchFailed, EndedBecause::Succeeded]);
+        assert_eq!(
+            becauses(&second),
+            [EndedBecause::LaunchFailed, EndedBecause::LaunchFailed, EndedBecause::Succeeded]
+        );
         assert_eq!(world.cloud.launches(), 1, "never another machine");
         adds_up(&world, &[&first, &second]);
     });
@@ -200,7 +258,10 @@ fn a_machine_that_can_never_be_started_fails_the_job_and_nothing_else_is_bought(
         let (next, _) = go_on(&world, &kept(&world).await).await;
         world.cloud.fail_starts(&[CloudFault::Invalid]);
         let second = world.controller().drive(next.job()).await.unwrap();
-        assert_eq!((second.outcome, becauses(&second)), (JobOutcome::Failed, vec![EndedBecause::LaunchFailed]));
+        assert_eq!(
+            (second.outcome, becauses(&second)),
+            (JobOutcome::Failed, vec![EndedBecause::LaunchFailed])
+        );
         assert_eq!(second.reason, "cannot be started");
         assert_eq!(world.cloud.states()[0].1, InstanceState::Stopped, "its disk is still there");
         adds_up(&world, &[&first, &second]);
@@ -213,12 +274,20 @@ fn a_kept_machine_that_somebody_has_ended_meanwhile_is_not_replaced() {
         let (world, first) = stopped(clock, STOPS).await;
         let mut kept = kept(&world).await;
         kept.continues.checkpoint = None;
-        let view = world.port().describe("me", &lamplighter::market::Region::new("local")).await.unwrap().remove(0);
+        let view = world
+            .port()
+            .describe("me", &lamplighter::market::Region::new("local"))
+            .await
+            .unwrap()
+            .remove(0);
         world.port().terminate(&view.machine()).await.unwrap();
         world.cloud.fail_starts(&[CloudFault::Down]);
         let (next, _) = go_on(&world, &kept).await;
         let second = world.controller().drive(next.job()).await.unwrap();
-        assert_eq!((second.outcome, becauses(&second)), (JobOutcome::Failed, vec![EndedBecause::LaunchFailed]));
+        assert_eq!(
+            (second.outcome, becauses(&second)),
+            (JobOutcome::Failed, vec![EndedBecause::LaunchFailed])
+        );
         assert_eq!(second.reason, "the kept machine is terminated");
         adds_up(&world, &[&first, &second]);
     });
@@ -242,7 +311,10 @@ fn what_is_kept_is_seen() {
     simulate(async |clock| {
         let (world, first) = stopped(clock.clone(), STOPS).await;
         let kept = kept(&world).await;
-        assert_eq!(kept.continues.machine.as_ref().map(|machine| &machine.instance), first.attempts[0].instance.as_ref());
+        assert_eq!(
+            kept.continues.machine.as_ref().map(|machine| &machine.instance),
+            first.attempts[0].instance.as_ref()
+        );
         assert_eq!(kept.continues.checkpoint.as_ref().map(|from| &from.job), Some(world.job()));
         assert_eq!(kept.continues.machine.unwrap().offer.market, Market::Spot, "of the plan");
         // A machine that is gone leaves the checkpoint.
@@ -252,7 +324,8 @@ fn what_is_kept_is_seen() {
     });
 }
 
-/// One was throttled for longer than a boot may take, and another has started the machine meanwhile.
+/// One was throttled for longer than a boot may take, and another has started the machine
+/// meanwhile.
 #[test]
 fn a_kept_machine_that_another_has_just_started_was_not_silent_before_its_start() {
     simulate(async |clock: Arc<VirtualClock>| {

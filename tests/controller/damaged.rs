@@ -15,7 +15,11 @@ use super::support::virtual_clock::{VirtualClock, simulate};
 #[test]
 fn a_torn_heartbeat_and_a_torn_journal_do_not_make_a_job_immortal() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::Taken { secs: 100 }, Life::Ends { secs: 5, code: 0 }]).await;
+        let world = World::new(
+            clock.clone(),
+            &[Life::Taken { secs: 100 }, Life::Ends { secs: 5, code: 0 }],
+        )
+        .await;
         let (controller, first) = (world.controller(), AttemptNo::FIRST);
         let torn = async {
             clock.sleep(Duration::from_secs(50)).await;
@@ -31,18 +35,23 @@ fn a_torn_heartbeat_and_a_torn_journal_do_not_make_a_job_immortal() {
             () = torn => panic!("the job never ends"),
         };
         world.check(&receipt).await;
-        let becauses: Vec<EndedBecause> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
+        let becauses: Vec<EndedBecause> =
+            receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
         assert_eq!(becauses, [EndedBecause::Interrupted, EndedBecause::Succeeded]);
         assert_eq!(world.dir.events(first).await.unwrap().len(), 1, "the whole line is still told");
     });
 }
 
-/// Seed 6003105 of 24 h: an agent that died every few seconds for hours left 6,000 batches, and the end of its job waited 13 minutes
-/// for them.
+/// Seed 6003105 of 24 h: an agent that died every few seconds for hours left 6,000 batches, and the
+/// end of its job waited 13 minutes for them.
 #[test]
 fn a_journal_of_thousands_of_batches_does_not_hold_up_the_end() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::Taken { secs: 100 }, Life::Ends { secs: 5, code: 0 }]).await;
+        let world = World::new(
+            clock.clone(),
+            &[Life::Taken { secs: 100 }, Life::Ends { secs: 5, code: 0 }],
+        )
+        .await;
         for batch in 1..=6000 {
             let line = b"{\"seq\": 1, \"at\": \"2026-01-01T00:00:00Z\", \"kind\": \"loss\", \"text\": \"again\"}";
             world.store.set(&layout::event_batch(world.job(), AttemptNo::FIRST, batch), Some(line));
@@ -57,7 +66,8 @@ fn a_journal_of_thousands_of_batches_does_not_hold_up_the_end() {
 }
 
 /// As power cuts and other programs leave them.
-const DAMAGED: [&[u8]; 4] = [b"", b"{\"format\": 1, \"instance\": \"i-", b"\0\0\0\0\0\0\0\0", b"[\"not\", \"ours\"]"];
+const DAMAGED: [&[u8]; 4] =
+    [b"", b"{\"format\": 1, \"instance\": \"i-", b"\0\0\0\0\0\0\0\0", b"[\"not\", \"ours\"]"];
 
 const FIRST_OUTCOME: &str = "attempts/0001/outcome.json";
 const FIRST_LEASE: &str = "attempts/0001/lease.json";
@@ -71,12 +81,30 @@ fn an_outcome_that_cannot_be_read_is_settled_when_its_machine_is_gone_and_the_re
             let receipt = world.drive().await;
             world.check(&receipt).await;
             // Whether it succeeded nobody can say, so it goes on from its checkpoint.
-            let becauses: Vec<EndedBecause> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
+            let becauses: Vec<EndedBecause> =
+                receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
             assert_eq!(becauses, [EndedBecause::Lost, EndedBecause::Succeeded]);
-            assert!(receipt.losses[0].starts_with("the outcome of attempt 1 could not be read"), "{:?}", receipt.losses);
-            assert_eq!((receipt.attempts[0].billed_seconds, receipt.checkpoints), (61.0, 1), "the heartbeat's part is told");
+            assert!(
+                receipt.losses[0].starts_with("the outcome of attempt 1 could not be read"),
+                "{:?}",
+                receipt.losses
+            );
+            assert_eq!(
+                (receipt.attempts[0].billed_seconds, receipt.checkpoints),
+                (61.0, 1),
+                "the heartbeat's part is told"
+            );
             let settled = world.dir.settled(AttemptNo::FIRST).await.unwrap().unwrap();
-            assert!(settled.outcome.unwrap().reasons.last().unwrap().text.contains("the outcome that its agent left could not be read"));
+            assert!(
+                settled
+                    .outcome
+                    .unwrap()
+                    .reasons
+                    .last()
+                    .unwrap()
+                    .text
+                    .contains("the outcome that its agent left could not be read")
+            );
         });
     }
 }
@@ -84,14 +112,21 @@ fn an_outcome_that_cannot_be_read_is_settled_when_its_machine_is_gone_and_the_re
 #[test]
 fn with_lease_heartbeat_and_outcome_damaged_the_receipt_still_comes() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::with(clock, &[Life::Ends { secs: 60, code: 0 }], |spec| spec.interruptions.max = 0).await;
+        let world = World::with(clock, &[Life::Ends { secs: 60, code: 0 }], |spec| {
+            spec.interruptions.max = 0
+        })
+        .await;
         for part in [FIRST_LEASE, FIRST_OUTCOME, "attempts/0001/status.json"] {
             world.store.tear(part, b"");
         }
         let receipt = world.drive().await;
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Failed, 1));
-        assert!(receipt.reason.contains("the outcome that its agent left could not be read"), "{}", receipt.reason);
+        assert!(
+            receipt.reason.contains("the outcome that its agent left could not be read"),
+            "{}",
+            receipt.reason
+        );
         assert_eq!(receipt.losses.len(), 1);
     });
 }
@@ -119,7 +154,9 @@ fn a_damaged_outcome_ends_no_machine_that_lives() {
 fn a_damaged_lease_is_a_machine_that_came_up_and_not_one_to_buy_again() {
     for damage in DAMAGED {
         simulate(async |clock: Arc<VirtualClock>| {
-            let world = World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
+            let world =
+                World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }])
+                    .await;
             world.store.tear(FIRST_LEASE, damage);
             let receipt = world.drive().await;
             world.check(&receipt).await;

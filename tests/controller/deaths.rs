@@ -1,5 +1,6 @@
-//! Death of the controller at any call, over every act it has: plan, launch, settle and receipt; resume after an
-//! interruption; a rehearsed notice; a machine that must be ended; a hard cap that is raised; a wish to stop.
+//! Death of the controller at any call, over every act it has: plan, launch, settle and receipt;
+//! resume after an interruption; a rehearsed notice; a machine that must be ended; a hard cap that
+//! is raised; a wish to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,8 @@ struct Story {
     spec: fn(&mut Spec),
     /// Left in the job directory two seconds after the first launch could have been.
     wish: Option<Wish>,
-    /// Between two calls at which it dies: the long stories are mostly the same look again and again.
+    /// Between two calls at which it dies: the long stories are mostly the same look again and
+    /// again.
     apart: usize,
     becauses: &'static [EndedBecause],
 }
@@ -33,7 +35,8 @@ impl Story {
         World::with(clock, self.lives, self.spec).await
     }
 
-    /// Plays it with a controller that dies at a call, and another that comes after it; whether the first died.
+    /// Plays it with a controller that dies at a call, and another that comes after it; whether the
+    /// first died.
     async fn play(&self, world: &World, life: &Arc<Process>) -> (bool, Receipt) {
         let store: Arc<dyn Store> = mortal::store(life, world.store.clone());
         let cloud: Arc<dyn Cloud> = mortal::cloud(life, world.port());
@@ -65,7 +68,8 @@ impl Story {
                     let (died, receipt) = self.play(&world, &mortal::dying(calls, after)).await;
                     let what = format!("died at call {calls}, after its effect: {after}");
                     world.check(&receipt).await;
-                    let becauses: Vec<EndedBecause> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
+                    let becauses: Vec<EndedBecause> =
+                        receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
                     assert_eq!(becauses, self.becauses, "{what}");
                     check(&world, &what).await;
                     died
@@ -110,19 +114,37 @@ fn a_rehearsed_interruption_is_served_to_the_attempt_it_was_meant_for() {
 
 #[test]
 fn a_machine_that_stays_lit_is_ended() {
-    let story = Story { lives: &[Life::NeverDark], spec: |_| {}, wish: None, apart: 17, becauses: &[EndedBecause::Succeeded] };
+    let story = Story {
+        lives: &[Life::NeverDark],
+        spec: |_| {},
+        wish: None,
+        apart: 17,
+        becauses: &[EndedBecause::Succeeded],
+    };
     assert!(story.die_everywhere(async |_, _| {}) > 10);
 }
 
 #[test]
 fn a_stop_is_never_lost() {
-    let story = Story { lives: &[Life::Endless], spec: |_| {}, wish: Some(Wish::Stop), apart: 11, becauses: &[EndedBecause::UserStopped] };
+    let story = Story {
+        lives: &[Life::Endless],
+        spec: |_| {},
+        wish: Some(Wish::Stop),
+        apart: 11,
+        becauses: &[EndedBecause::UserStopped],
+    };
     assert!(story.die_everywhere(async |_, _| {}) > 10);
 }
 
 #[test]
 fn a_cancel_is_never_lost() {
-    let story = Story { lives: &[Life::Endless], spec: |_| {}, wish: Some(Wish::Cancel), apart: 3, becauses: &[EndedBecause::UserCancelled] };
+    let story = Story {
+        lives: &[Life::Endless],
+        spec: |_| {},
+        wish: Some(Wish::Cancel),
+        apart: 3,
+        becauses: &[EndedBecause::UserCancelled],
+    };
     assert!(story.die_everywhere(async |_, _| {}) > 30);
 }
 
@@ -131,7 +153,11 @@ fn a_raised_cap_is_raised_once_and_stays() {
     let story = Story {
         lives: &[Life::Ends { secs: 20, code: 0 }],
         spec: |spec| spec.limits.max_runtime = Some(Span::from_secs(3600)),
-        wish: Some(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None }),
+        wish: Some(Wish::Extend {
+            time: Some(Span::from_secs(7200)),
+            budget: None,
+            fallback_cost: None,
+        }),
         apart: 1,
         becauses: &[EndedBecause::Succeeded],
     };
@@ -142,10 +168,16 @@ fn a_raised_cap_is_raised_once_and_stays() {
     assert!(deaths > 100, "{deaths}");
 }
 
-/// Also when it dies between recording why it ends the machine, ending it, and settling what it was.
+/// Also when it dies between recording why it ends the machine, ending it, and settling what it
+/// was.
 #[test]
 fn what_we_end_is_never_taken_for_the_users_stop() {
-    let story =
-        Story { lives: &[Life::NeverSpeaks, ENDS], spec: |_| {}, wish: None, apart: 61, becauses: &[EndedBecause::Lost, EndedBecause::Succeeded] };
+    let story = Story {
+        lives: &[Life::NeverSpeaks, ENDS],
+        spec: |_| {},
+        wish: None,
+        apart: 61,
+        becauses: &[EndedBecause::Lost, EndedBecause::Succeeded],
+    };
     assert!(story.die_everywhere(async |_, _| {}) > 10);
 }

@@ -13,8 +13,8 @@ use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
-/// Before the false cloud: the machine that it has, one at 1.5 times its price, and one at 5.6 times. There is capacity for the
-/// last one alone.
+/// Before the false cloud: the machine that it has, one at 1.5 times its price, and one at 5.6
+/// times. There is capacity for the last one alone.
 struct Scarce {
     inner: Arc<dyn Cloud>,
     is_scarce: AtomicBool,
@@ -23,7 +23,11 @@ struct Scarce {
 
 fn scarce(world: &World) -> Arc<Scarce> {
     *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
-    Arc::new(Scarce { inner: world.port(), is_scarce: AtomicBool::new(true), asked: Mutex::default() })
+    Arc::new(Scarce {
+        inner: world.port(),
+        is_scarce: AtomicBool::new(true),
+        asked: Mutex::default(),
+    })
 }
 
 impl Scarce {
@@ -86,13 +90,30 @@ fn a_job_waits_for_a_word_before_it_buys_what_is_many_times_as_dear() {
             );
             clock.sleep(Duration::from_secs(3600)).await;
             assert_eq!(cloud.asked_for("large"), 0, "an hour without a machine buys no dear one");
-            assert!(cloud.asked_for("t") > 3 && cloud.asked_for("middle") > 3, "what was shown is asked for again and again");
-            world.wish(Wish::Extend { time: None, budget: None, fallback_cost: Some(FallbackCost::Times(5.6)) }).await;
+            assert!(
+                cloud.asked_for("t") > 3 && cloud.asked_for("middle") > 3,
+                "what was shown is asked for again and again"
+            );
+            world
+                .wish(Wish::Extend {
+                    time: None,
+                    budget: None,
+                    fallback_cost: Some(FallbackCost::Times(5.6)),
+                })
+                .await;
         });
         let receipt = receipt.unwrap();
-        assert_eq!((receipt.outcome, cloud.asked_for("large")), (JobOutcome::Succeeded, 1), "{receipt:?}");
-        let had = receipt.attempts.iter().find(|attempt| attempt.instance.is_some()).expect("a machine");
-        assert_eq!((had.instance_type.as_str(), had.ended_because), ("large", EndedBecause::Succeeded));
+        assert_eq!(
+            (receipt.outcome, cloud.asked_for("large")),
+            (JobOutcome::Succeeded, 1),
+            "{receipt:?}"
+        );
+        let had =
+            receipt.attempts.iter().find(|attempt| attempt.instance.is_some()).expect("a machine");
+        assert_eq!(
+            (had.instance_type.as_str(), had.ended_because),
+            ("large", EndedBecause::Succeeded)
+        );
     });
 }
 
@@ -106,8 +127,15 @@ fn capacity_that_comes_back_where_it_was_shown_ends_the_wait() {
             comes(&world, "--fallback-cost").await;
             cloud.is_scarce.store(false, Ordering::Relaxed);
         });
-        assert_eq!((receipt.unwrap().outcome, cloud.asked_for("large")), (JobOutcome::Succeeded, 0));
-        assert!(clock.mono() < Duration::from_secs(900), "a refusal is forgotten within minutes: {:?}", clock.mono());
+        assert_eq!(
+            (receipt.unwrap().outcome, cloud.asked_for("large")),
+            (JobOutcome::Succeeded, 0)
+        );
+        assert!(
+            clock.mono() < Duration::from_secs(900),
+            "a refusal is forgotten within minutes: {:?}",
+            clock.mono()
+        );
     });
 }
 
@@ -115,14 +143,16 @@ fn capacity_that_comes_back_where_it_was_shown_ends_the_wait() {
 #[test]
 fn a_job_file_that_allows_whatever_fits_gets_it_at_once() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let any = |spec: &mut lamplighter::job::Spec| spec.machine.fallback_cost = FallbackCost::Any;
+        let any =
+            |spec: &mut lamplighter::job::Spec| spec.machine.fallback_cost = FallbackCost::Any;
         let world = World::with(clock.clone(), &[Life::Ends { secs: 60, code: 0 }], any).await;
         let cloud = scarce(&world);
         let controller = world.controller_on(world.store.clone(), cloud.clone());
         let planned = controller.first_plan(&world.spec).await.unwrap();
         assert_eq!(planned.fallbacks.len(), 2);
         let receipt = controller.drive(world.job()).await.unwrap();
-        let kinds: Vec<&str> = receipt.attempts.iter().map(|attempt| attempt.instance_type.as_str()).collect();
+        let kinds: Vec<&str> =
+            receipt.attempts.iter().map(|attempt| attempt.instance_type.as_str()).collect();
         assert_eq!((receipt.outcome, kinds), (JobOutcome::Succeeded, vec!["t", "middle", "large"]));
         assert!(clock.mono() < Duration::from_secs(300), "{:?}", clock.mono());
     });

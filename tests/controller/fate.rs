@@ -40,11 +40,19 @@ impl FakeCloud {
         }
     }
 
-    /// Beats, and says for so long that its measurements arrive nowhere; then for five minutes that they do, or nothing.
-    pub(super) async fn is_unmeasured(&self, plan: &Plan, instance: &str, started: Timestamp, (secs, falls_silent): (u64, bool)) {
+    /// Beats, and says for so long that its measurements arrive nowhere; then for five minutes that
+    /// they do, or nothing.
+    pub(super) async fn is_unmeasured(
+        &self,
+        plan: &Plan,
+        instance: &str,
+        started: Timestamp,
+        (secs, falls_silent): (u64, bool),
+    ) {
         for beat in 1..=(UNMEASURED_AFTER + secs + if falls_silent { 0 } else { 300 }) / BEAT_SECS {
             self.clock.sleep(Duration::from_secs(BEAT_SECS)).await;
-            let unmeasured = (UNMEASURED_AFTER..UNMEASURED_AFTER + secs).contains(&(beat * BEAT_SECS));
+            let unmeasured =
+                (UNMEASURED_AFTER..UNMEASURED_AFTER + secs).contains(&(beat * BEAT_SECS));
             let status = Status { unmeasured, ..self.status(instance, started, 1 + beat) };
             dir_of(&self.dir, plan).put_status(plan.attempt, &status, false).await.unwrap();
         }
@@ -56,7 +64,8 @@ impl FakeCloud {
 
     /// Says that it is at its end.
     pub(super) async fn drains(&self, plan: &Plan, instance: &str, started: Timestamp, beat: u64) {
-        let status = Status { phase: AttemptPhase::Draining, ..self.status(instance, started, beat) };
+        let status =
+            Status { phase: AttemptPhase::Draining, ..self.status(instance, started, beat) };
         dir_of(&self.dir, plan).put_status(plan.attempt, &status, false).await.unwrap();
     }
 }
@@ -72,8 +81,8 @@ pub enum Life {
     Taken { secs: u64 },
     /// The power is cut before the agent has said anything.
     TakenYoung { secs: u64 },
-    /// After five minutes its measurements arrive nowhere, for so many seconds; then they do again and it ends well, or its agent has
-    /// fallen silent.
+    /// After five minutes its measurements arrive nowhere, for so many seconds; then they do again
+    /// and it ends well, or its agent has fallen silent.
     Unmeasured { secs: u64, falls_silent: bool },
     /// It runs, and no agent ever says a word.
     NeverSpeaks,
@@ -87,8 +96,8 @@ pub enum Life {
     Endless,
     /// It trains and beats, and is told of nothing.
     Deaf,
-    /// It starts for so long, then works at what all machines of the job work at together, saving every ten minutes; on the
-    /// spot market it is taken when there is no capacity.
+    /// It starts for so long, then works at what all machines of the job work at together, saving
+    /// every ten minutes; on the spot market it is taken when there is no capacity.
     Works { start_secs: u64 },
     /// As [`Life::Endless`]; then it saves for so many seconds, and its power-off does not work.
     SavesLong { secs: u64 },
@@ -111,7 +120,8 @@ pub enum CloudFault {
     Disks,
     /// Nothing is done, for there were too many calls.
     Throttled,
-    /// It is done by another request of the same token; and whether the cloud shows its machine already.
+    /// It is done by another request of the same token; and whether the cloud shows its machine
+    /// already.
     Mismatch {
         shown: bool,
     },
@@ -119,7 +129,14 @@ pub enum CloudFault {
 
 pub fn tags_of(dir: &JobDir) -> Tags {
     let (lease, boot) = (Span::from_secs(1800), lamplighter::job::BOOT);
-    Tags { owner: "me".into(), job: dir.job().clone(), attempt: lamplighter::job::AttemptNo::FIRST, lease, boot, kill_at: None }
+    Tags {
+        owner: "me".into(),
+        job: dir.job().clone(),
+        attempt: lamplighter::job::AttemptNo::FIRST,
+        lease,
+        boot,
+        kill_at: None,
+    }
 }
 
 /// A machine that was launched just now.

@@ -19,12 +19,17 @@ const TWO_ATTEMPTS: [Life; 2] = [Life::Taken { secs: 3 }, Life::Ends { secs: 2, 
 
 /// What must not depend on faults: the moments may move, the story may not.
 fn story(receipt: &Receipt) -> (JobOutcome, Option<i32>, Vec<EndedBecause>) {
-    (receipt.outcome, receipt.exit_code, receipt.attempts.iter().map(|attempt| attempt.ended_because).collect())
+    (
+        receipt.outcome,
+        receipt.exit_code,
+        receipt.attempts.iter().map(|attempt| attempt.ended_because).collect(),
+    )
 }
 
 #[test]
 fn death_at_every_call_changes_nothing() {
-    let undisturbed = simulate(async |clock| story(&World::new(clock, &TWO_ATTEMPTS).await.drive().await));
+    let undisturbed =
+        simulate(async |clock| story(&World::new(clock, &TWO_ATTEMPTS).await.drive().await));
     assert_eq!(undisturbed.2, [EndedBecause::Interrupted, EndedBecause::Succeeded]);
     let mut deaths = 0;
     for after in [false, true] {
@@ -46,7 +51,11 @@ fn death_at_every_call_changes_nothing() {
                 drop(first);
                 let receipt = world.drive().await;
                 world.check(&receipt).await;
-                assert_eq!(story(&receipt), undisturbed, "died at call {calls}, after its effect: {after}");
+                assert_eq!(
+                    story(&receipt),
+                    undisturbed,
+                    "died at call {calls}, after its effect: {after}"
+                );
                 died
             });
             if !died {
@@ -78,7 +87,11 @@ fn two_controllers_do_no_harm() {
 fn a_lost_launch_reply_buys_one_machine() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Ends { secs: 60, code: 0 }]).await;
-        world.cloud.fail_launches(&[CloudFault::Down, CloudFault::LostReply, CloudFault::LostReply]);
+        world.cloud.fail_launches(&[
+            CloudFault::Down,
+            CloudFault::LostReply,
+            CloudFault::LostReply,
+        ]);
         let receipt = world.drive().await;
         world.check(&receipt).await;
         assert_eq!(story(&receipt).2, [EndedBecause::Succeeded]);
@@ -97,7 +110,8 @@ fn a_launch_that_can_never_work_ends_the_job() {
     });
 }
 
-/// The repeat never came to the point where EC2 would have known its token: it says nothing of the first.
+/// The repeat never came to the point where EC2 would have known its token: it says nothing of the
+/// first.
 #[test]
 fn a_refusal_after_a_lost_reply_settles_nothing_that_runs() {
     for refusal in [CloudFault::Invalid, CloudFault::Denied, CloudFault::NoCapacity] {
@@ -108,13 +122,18 @@ fn a_refusal_after_a_lost_reply_settles_nothing_that_runs() {
                 world.cloud.invisible_for(Duration::from_secs(299));
                 world.cloud.fail_launches(&[CloudFault::LostReply, refusal]);
                 if dies {
-                    // It had made the plan, and knew that the answer was lost; the one that comes after it does not.
+                    // It had made the plan, and knew that the answer was lost; the one that comes
+                    // after it does not.
                     world.controller().look(world.job()).await.unwrap();
                     assert_eq!(world.cloud.launches(), 1);
                 }
                 let receipt = world.drive().await;
                 world.check(&receipt).await;
-                assert_eq!(story(&receipt), (JobOutcome::Succeeded, Some(0), vec![EndedBecause::Succeeded]), "{refusal:?}, dies: {dies}");
+                assert_eq!(
+                    story(&receipt),
+                    (JobOutcome::Succeeded, Some(0), vec![EndedBecause::Succeeded]),
+                    "{refusal:?}, dies: {dies}"
+                );
             });
         }
     }
@@ -125,19 +144,23 @@ fn a_refusal_after_silence_ends_the_job_once_the_machine_is_surely_not_there() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
-        // Asked once more at the end, since others may have asked meanwhile, and settled by that answer.
+        // Asked once more at the end, since others may have asked meanwhile, and settled by that
+        // answer.
         world.cloud.fail_launches(&[CloudFault::Down, CloudFault::NoCapacity, CloudFault::Denied]);
         let receipt = world.drive().await;
         world.check(&receipt).await;
         assert_eq!(story(&receipt), (JobOutcome::Failed, None, vec![EndedBecause::LaunchFailed]));
-        assert_eq!((receipt.reason.as_str(), receipt.total_usd.micros()), ("not allowed to launch a t in ws-test: UnauthorizedOperation", 0));
+        assert_eq!(
+            (receipt.reason.as_str(), receipt.total_usd.micros()),
+            ("not allowed to launch a t in ws-test: UnauthorizedOperation", 0)
+        );
         let took = clock.mono().as_secs();
         assert!((300..330).contains(&took), "five minutes, two looks: {took} s");
     });
 }
 
-/// Who is refused after silence asks once more before it gives the attempt up: another controller may have been given what was
-/// refused, and then the token answers with that machine.
+/// Who is refused after silence asks once more before it gives the attempt up: another controller
+/// may have been given what was refused, and then the token answers with that machine.
 #[test]
 fn what_was_refused_after_silence_and_is_to_be_had_by_then_is_had() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -146,7 +169,11 @@ fn what_was_refused_after_silence_and_is_to_be_had_by_then_is_had() {
         world.cloud.fail_launches(&[CloudFault::Down, CloudFault::NoCapacity]);
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!(story(&receipt).2, [EndedBecause::Succeeded], "the attempt that was refused is the one that ran");
+        assert_eq!(
+            story(&receipt).2,
+            [EndedBecause::Succeeded],
+            "the attempt that was refused is the one that ran"
+        );
     });
 }
 
@@ -157,27 +184,46 @@ fn without_capacity_the_next_attempt_waits() {
         world.cloud.fail_launches(&[CloudFault::NoCapacity, CloudFault::NoCapacity]);
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!(story(&receipt).2, [EndedBecause::LaunchFailed, EndedBecause::LaunchFailed, EndedBecause::Succeeded]);
+        assert_eq!(
+            story(&receipt).2,
+            [EndedBecause::LaunchFailed, EndedBecause::LaunchFailed, EndedBecause::Succeeded]
+        );
         assert!(clock.mono() >= Duration::from_secs(120));
     });
 }
 
-/// Nowhere, and for ever: it waits as long as the job may take, and not longer, and pays nothing for that.
+/// Nowhere, and for ever: it waits as long as the job may take, and not longer, and pays nothing
+/// for that.
 #[test]
 fn capacity_that_never_comes_ends_the_job_at_its_limit_and_costs_nothing() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (began, hour) = (clock.mono(), Duration::from_secs(3600));
         let deadline = clock.now() + hour;
-        let world = World::with(clock.clone(), &[], |spec| spec.limits.deadline = Some(deadline)).await;
+        let world =
+            World::with(clock.clone(), &[], |spec| spec.limits.deadline = Some(deadline)).await;
         world.cloud.fail_launches(&[CloudFault::NoCapacity; 10_000]);
         let receipt = world.drive().await;
         world.check(&receipt).await;
         let took = clock.mono() - began;
-        assert_eq!((receipt.outcome, receipt.because), (JobOutcome::Failed, Some(EndedBecause::Deadline)));
+        assert_eq!(
+            (receipt.outcome, receipt.because),
+            (JobOutcome::Failed, Some(EndedBecause::Deadline))
+        );
         assert_eq!((receipt.total_usd, world.cloud.launches()), (Usd::ZERO, 0));
-        assert!(receipt.attempts.iter().all(|attempt| attempt.ended_because == EndedBecause::LaunchFailed), "{:?}", story(&receipt));
+        assert!(
+            receipt
+                .attempts
+                .iter()
+                .all(|attempt| attempt.ended_because == EndedBecause::LaunchFailed),
+            "{:?}",
+            story(&receipt)
+        );
         // A look each minute, and the last one before the end.
-        assert!((50..=62).contains(&receipt.attempts.len()) && world.cloud.states().is_empty(), "{} looks", receipt.attempts.len());
+        assert!(
+            (50..=62).contains(&receipt.attempts.len()) && world.cloud.states().is_empty(),
+            "{} looks",
+            receipt.attempts.len()
+        );
         assert!(took > hour - Duration::from_secs(120) && took <= hour, "settled after {took:?}");
     });
 }
@@ -185,7 +231,9 @@ fn capacity_that_never_comes_ends_the_job_at_its_limit_and_costs_nothing() {
 #[test]
 fn a_silent_cloud_means_unknown_and_nothing_is_done() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::Taken { secs: 5 }, Life::Ends { secs: 5, code: 0 }]).await;
+        let world =
+            World::new(clock.clone(), &[Life::Taken { secs: 5 }, Life::Ends { secs: 5, code: 0 }])
+                .await;
         let controller = world.controller();
         let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
             clock.sleep(Duration::from_secs(3)).await;
@@ -193,7 +241,11 @@ fn a_silent_cloud_means_unknown_and_nothing_is_done() {
             clock.sleep(Duration::from_secs(120)).await;
             assert_eq!(world.cloud.launches(), 1, "nothing is launched while nobody knows");
             assert_eq!(world.store.keys("settled.json"), Vec::<String>::new());
-            assert_eq!(world.store.keys("ending.json"), Vec::<String>::new(), "nothing is ended either");
+            assert_eq!(
+                world.store.keys("ending.json"),
+                Vec::<String>::new(),
+                "nothing is ended either"
+            );
         });
         world.check(&receipt.unwrap()).await;
     });
@@ -212,7 +264,10 @@ fn a_daemon_says_that_it_lives_through_an_outage() {
         }
         let lived = lived.into_inner();
         let longest = lived.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-        assert!(lived.len() > 25 && longest <= Duration::from_secs(60), "the watchdog waits 300 s: {longest:?}");
+        assert!(
+            lived.len() > 25 && longest <= Duration::from_secs(60),
+            "the watchdog waits 300 s: {longest:?}"
+        );
     });
 }
 
@@ -225,7 +280,11 @@ fn a_machine_that_cannot_be_read_is_not_gone() {
             clock.sleep(Duration::from_secs(60)).await;
             world.cloud.unreadable(true);
             clock.sleep(Duration::from_secs(600)).await;
-            assert_eq!((world.cloud.launches(), world.store.keys("settled.json")), (1, vec![]), "nobody knows");
+            assert_eq!(
+                (world.cloud.launches(), world.store.keys("settled.json")),
+                (1, vec![]),
+                "nobody knows"
+            );
             world.cloud.unreadable(false);
         });
         let receipt = receipt.unwrap();
@@ -239,9 +298,12 @@ fn a_store_that_fails_delays_and_breaks_nothing() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &TWO_ATTEMPTS).await;
         // Of the controller's keys only: the agents of this test do not bear it.
-        for (part, fault) in
-            [("plan.json", Fault::LostReply), ("plan.json", Fault::Down), ("settled.json", Fault::LostReply), ("receipt.json", Fault::Down)]
-        {
+        for (part, fault) in [
+            ("plan.json", Fault::LostReply),
+            ("plan.json", Fault::Down),
+            ("settled.json", Fault::LostReply),
+            ("receipt.json", Fault::Down),
+        ] {
             world.store.fault(part, fault, 2);
         }
         let receipt = world.drive().await;
@@ -275,7 +337,8 @@ fn nothing_of_anybody_elses_is_touched() {
     });
 }
 
-/// One plans its first machine for ten seconds; meanwhile somebody cancels, and whoever drives beside it writes the receipt.
+/// One plans its first machine for ten seconds; meanwhile somebody cancels, and whoever drives
+/// beside it writes the receipt.
 #[test]
 fn nothing_is_launched_for_a_job_that_has_its_receipt_by_then() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -288,13 +351,17 @@ fn nothing_is_launched_for_a_job_that_has_its_receipt_by_then() {
         };
         let controller = world.controller();
         let (driven, cancelled) = tokio::join!(controller.drive(world.job()), cancels);
-        assert_eq!((driven.unwrap(), cancelled.outcome), (cancelled.clone(), JobOutcome::Cancelled));
+        assert_eq!(
+            (driven.unwrap(), cancelled.outcome),
+            (cancelled.clone(), JobOutcome::Cancelled)
+        );
         world.check(&cancelled).await;
         assert_eq!(world.cloud.launches(), 0);
     });
 }
 
-/// Its driver slept while somebody cancelled the job, read its receipt and deleted its records, as docs/aws.md says: it bought a machine.
+/// Its driver slept while somebody cancelled the job, read its receipt and deleted its records, as
+/// docs/aws.md says: it bought a machine.
 #[test]
 fn nothing_is_launched_for_a_job_whose_records_were_deleted_by_then() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -307,7 +374,14 @@ fn nothing_is_launched_for_a_job_whose_records_were_deleted_by_then() {
         let controller = world.controller();
         let (driven, ()) = tokio::join!(controller.drive(world.job()), deletes);
         assert!(matches!(driven, Err(DriveError::NoJob { .. })), "{driven:?}");
-        assert_eq!((world.cloud.launches(), world.store.keys("plan.json"), world.store.keys("receipt.json")), (0, vec![], vec![]));
+        assert_eq!(
+            (
+                world.cloud.launches(),
+                world.store.keys("plan.json"),
+                world.store.keys("receipt.json")
+            ),
+            (0, vec![], vec![])
+        );
     });
 }
 
@@ -324,6 +398,10 @@ fn no_receipt_is_written_for_a_job_whose_records_were_deleted_by_then() {
         let controller = world.controller();
         let (driven, ()) = tokio::join!(controller.drive(world.job()), deletes);
         assert!(matches!(driven, Err(DriveError::NoJob { .. })), "{driven:?}");
-        assert_eq!((world.cloud.launches(), world.store.keys("receipt.json")), (1, vec![]), "its machine is ended all the same");
+        assert_eq!(
+            (world.cloud.launches(), world.store.keys("receipt.json")),
+            (1, vec![]),
+            "its machine is ended all the same"
+        );
     });
 }

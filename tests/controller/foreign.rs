@@ -1,14 +1,18 @@
-//! A thousand machines of others and a hundred thousand decisions of the shipped code: not one of theirs is touched.
+//! A thousand machines of others and a hundred thousand decisions of the shipped code: not one of
+//! theirs is touched.
 //!
-//! The account, the job root and every draw come from one seed. Ours are there too, and are ended: a sweep that does nothing
-//! would pass everything else.
+//! The account, the job root and every draw come from one seed. Ours are there too, and are ended:
+//! a sweep that does nothing would pass everything else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lamplighter::account::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames};
+use lamplighter::account::setup::{
+    BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound,
+    SetupNames,
+};
 use lamplighter::controller::{Controller, Judged};
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
 use lamplighter::job::{AttemptNo, BOOT, JobId, Plan, RECORD_FORMAT, Wish};
@@ -26,12 +30,29 @@ use super::town::{Dice, Town, disk};
 const FOREIGN: usize = 1000;
 const OURS: usize = 100;
 const REGIONS: usize = 400;
-/// Of a hundred, 67 concern machines, which makes 100,000; 15 clear what is left over, and 18 take a set-up away.
+/// Of a hundred, 67 concern machines, which makes 100,000; 15 clear what is left over, and 18 take
+/// a set-up away.
 const OPERATIONS: usize = 150_000;
 
 /// Names of owners that are nearly ours.
-const OTHERS: &[&str] =
-    &["Me", "ME", "mE", "me ", " me", "me\u{200b}", "m\u{435}", "m", "mee", "m*", "m?", "*", "", "me,you", "me@111122223333", "you"];
+const OTHERS: &[&str] = &[
+    "Me",
+    "ME",
+    "mE",
+    "me ",
+    " me",
+    "me\u{200b}",
+    "m\u{435}",
+    "m",
+    "mee",
+    "m*",
+    "m?",
+    "*",
+    "",
+    "me,you",
+    "me@111122223333",
+    "you",
+];
 
 fn region(number: usize) -> Region {
     Region::new(format!("region-{number}"))
@@ -39,12 +60,20 @@ fn region(number: usize) -> Region {
 
 fn job(number: usize) -> JobId {
     let letters = b"23456789bcdfghjkmnpqrstvwxz";
-    let (tens, ones) = (letters[number / letters.len()] as char, letters[number % letters.len()] as char);
+    let (tens, ones) =
+        (letters[number / letters.len()] as char, letters[number % letters.len()] as char);
     format!("digits-2222{tens}{ones}").parse().unwrap()
 }
 
 fn tags(owner: &str, number: usize, kill_at: Option<Timestamp>) -> Tags {
-    Tags { owner: owner.into(), job: job(number), attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: BOOT, kill_at }
+    Tags {
+        owner: owner.into(),
+        job: job(number),
+        attempt: AttemptNo::FIRST,
+        lease: Span::from_secs(1800),
+        boot: BOOT,
+        kill_at,
+    }
 }
 
 type TagMap = BTreeMap<String, String>;
@@ -56,16 +85,17 @@ fn look_alike(dice: &mut Dice, ours: &TagMap) -> TagMap {
     match dice.below(6) {
         0 => drop(map.insert(key("owner"), (*dice.pick(OTHERS)).to_owned())),
         1 => drop(map.remove(&key(dice.pick::<&str>(&["owner", "job", "attempt", "lease-s"])))),
-        2 => {
-            drop(map.insert(
-                key(dice.pick::<&str>(&["job", "attempt", "lease-s", "kill-at"])),
-                (*dice.pick(&["", "x y", "-1", "1e9 s", "Soon"])).to_owned(),
-            ))
-        }
+        2 => drop(map.insert(
+            key(dice.pick::<&str>(&["job", "attempt", "lease-s", "kill-at"])),
+            (*dice.pick(&["", "x y", "-1", "1e9 s", "Soon"])).to_owned(),
+        )),
         // The same words under other keys: upper case, another prefix, none.
         3 => {
-            let change =
-                *dice.pick(&[(|key| key.to_uppercase()) as fn(&str) -> String, |key| key.replace("lamplighter:", ""), |key| format!("{key} ")]);
+            let change = *dice.pick(&[
+                (|key| key.to_uppercase()) as fn(&str) -> String,
+                |key| key.replace("lamplighter:", ""),
+                |key| format!("{key} "),
+            ]);
             map = map.iter().map(|(key, value)| (change(key), value.clone())).collect();
         }
         4 => map = BTreeMap::from([("Name".to_owned(), map[&key("job")].clone())]),
@@ -119,10 +149,15 @@ fn plan(number: usize, at: Region, created: Timestamp, kill_at: Option<Timestamp
     }
 }
 
-/// Jobs of ours with their machines, and the thousand around them: each has our job's name, our launch's token and our age.
+/// Jobs of ours with their machines, and the thousand around them: each has our job's name, our
+/// launch's token and our age.
 async fn build(clock: &Arc<VirtualClock>, store: &Arc<FaultyStore>, dice: &mut Dice, town: &Town) {
     let launched = clock.now();
-    let caps: Vec<Option<Timestamp>> = vec![None, Some(launched + Duration::from_secs(3600)), Some(launched + Duration::from_secs(90 * 86_400))];
+    let caps: Vec<Option<Timestamp>> = vec![
+        None,
+        Some(launched + Duration::from_secs(3600)),
+        Some(launched + Duration::from_secs(90 * 86_400)),
+    ];
     for number in 0..OURS {
         let (at, cap) = (region(dice.below(REGIONS)), caps[number % caps.len()]);
         let mut spec = super::spec(launched);
@@ -135,14 +170,35 @@ async fn build(clock: &Arc<VirtualClock>, store: &Arc<FaultyStore>, dice: &mut D
             let _new = dir.create_plan(&plan).await.unwrap();
         }
         if number % 4 == 0 {
-            dir.add_request(if number % 8 == 0 { Wish::Cancel } else { Wish::Stop }, "somebody", launched).await.unwrap();
+            dir.add_request(
+                if number % 8 == 0 { Wish::Cancel } else { Wish::Stop },
+                "somebody",
+                launched,
+            )
+            .await
+            .unwrap();
         }
         if number % 4 == 1 {
-            dir.add_request(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None }, "somebody", launched)
-                .await
-                .unwrap();
+            dir.add_request(
+                Wish::Extend {
+                    time: Some(Span::from_secs(7200)),
+                    budget: None,
+                    fallback_cost: None,
+                },
+                "somebody",
+                launched,
+            )
+            .await
+            .unwrap();
         }
-        town.settle(format!("i-ours-{number}"), at.clone(), plan.tags.clone(), Some(plan.tags.clone()), launched, Some(plan.client_token.clone()));
+        town.settle(
+            format!("i-ours-{number}"),
+            at.clone(),
+            plan.tags.clone(),
+            Some(plan.tags.clone()),
+            launched,
+            Some(plan.client_token.clone()),
+        );
         town.leave(disk(&format!("vol-ours-{number}"), &at, true, Some(job(number))), true);
     }
     for number in 0..FOREIGN {
@@ -223,7 +279,11 @@ async fn operate(controller: &Controller, town: &Town, dice: &mut Dice, ids: &[S
         50..65 => {
             let places = [(market::Cloud::Aws, region(dice.below(REGIONS)))].into();
             let found = controller.look_for_orphans(&places).await;
-            for judged in found.machines.iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })) {
+            for judged in found
+                .machines
+                .iter()
+                .filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. }))
+            {
                 drop(controller.end_orphan(judged).await);
             }
         }
@@ -254,13 +314,22 @@ fn of_a_thousand_machines_of_others_not_one_is_touched_by_a_hundred_thousand_dec
         clock.sleep(Duration::from_secs(6 * 3600)).await;
         let controller = || {
             let cloud: Arc<dyn Cloud> = town.clone();
-            Controller::new(store.clone(), [(market::Cloud::Aws, cloud)].into(), clock.clone(), OWNER.into(), "test".into(), Zone::new("ws"))
+            Controller::new(
+                store.clone(),
+                [(market::Cloud::Aws, cloud)].into(),
+                clock.clone(),
+                OWNER.into(),
+                "test".into(),
+                Zone::new("ws"),
+            )
         };
         let one = controller();
         for number in 0..OPERATIONS {
             // The sweeper in the cloud looks at everything.
             if number % 10_000 == 5000 {
-                let visit = controller().visit("lamplighter-sweeper-me", "test", Duration::from_secs(235)).await;
+                let visit = controller()
+                    .visit("lamplighter-sweeper-me", "test", Duration::from_secs(235))
+                    .await;
                 assert!(visit.regions as usize > REGIONS / 2, "{visit:?}");
             }
             operate(&one, &town, &mut dice, &ids).await;
@@ -270,7 +339,11 @@ fn of_a_thousand_machines_of_others_not_one_is_touched_by_a_hundred_thousand_dec
         let ledger = town.ledger.lock().unwrap();
         let ours = ledger.ended.iter().filter(|id| id.starts_with("i-ours")).count();
         assert!(ours > OURS / 2, "those of ours that nobody needs are ended: {ours}");
-        assert!(ledger.refused > 100, "and some changed hands between the look and the act: {}", ledger.refused);
+        assert!(
+            ledger.refused > 100,
+            "and some changed hands between the look and the act: {}",
+            ledger.refused
+        );
         assert!(ledger.cleared > 500, "{}", ledger.cleared);
     });
 }

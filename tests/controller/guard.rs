@@ -1,11 +1,14 @@
-//! What a launch needs, and what watches a machine from outside: asked of a cloud that is not always willing.
+//! What a launch needs, and what watches a machine from outside: asked of a cloud that is not
+//! always willing.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use lamplighter::instance::MachineRef;
-use lamplighter::job::{AlarmRule, AttemptNo, EndedBecause, JobOutcome, LaunchRequest, MachineSpec, Plan, Refusal, Spec};
+use lamplighter::job::{
+    AlarmRule, AttemptNo, EndedBecause, JobOutcome, LaunchRequest, MachineSpec, Plan, Refusal, Spec,
+};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Offer, Supply, UsdPerHour};
 use lamplighter::ports::{Clock, Cloud, CloudError};
@@ -16,7 +19,8 @@ use super::cloud::Life;
 use super::fate::UNMEASURED_AFTER;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
-/// Before the false cloud: sells one more type that cannot be launched, and arms an alarm after some refusals.
+/// Before the false cloud: sells one more type that cannot be launched, and arms an alarm after
+/// some refusals.
 struct Watchman {
     inner: Arc<dyn Cloud>,
     clock: Arc<VirtualClock>,
@@ -27,7 +31,8 @@ struct Watchman {
     taken_off: Mutex<Vec<Duration>>,
     /// So many answers to that are lost, after it was done.
     lost: Mutex<u32>,
-    /// Where the job stands; and what a person was told there, each time that it was asked to guard.
+    /// Where the job stands; and what a person was told there, each time that it was asked to
+    /// guard.
     dir: JobDir,
     told: Mutex<Vec<Option<String>>>,
     /// What it says of its alarms once their machines have ended.
@@ -96,7 +101,12 @@ before_the_cloud!(Watchman passes on [regions launch describe terminate interrup
     }
 });
 
-fn watchman(world: &World, clock: Arc<VirtualClock>, refusals: u32, (rings, rule): (Option<bool>, AlarmRule)) -> Arc<Watchman> {
+fn watchman(
+    world: &World,
+    clock: Arc<VirtualClock>,
+    refusals: u32,
+    (rings, rule): (Option<bool>, AlarmRule),
+) -> Arc<Watchman> {
     let (refusals, dir) = (Mutex::new(refusals), world.dir.clone());
     Arc::new(Watchman {
         inner: world.port(),
@@ -112,7 +122,11 @@ fn watchman(world: &World, clock: Arc<VirtualClock>, refusals: u32, (rings, rule
     })
 }
 
-async fn watched(clock: Arc<VirtualClock>, lives: &[Life], refusals: u32) -> (World, Arc<Watchman>) {
+async fn watched(
+    clock: Arc<VirtualClock>,
+    lives: &[Life],
+    refusals: u32,
+) -> (World, Arc<Watchman>) {
     let world = World::new(clock.clone(), lives).await;
     let watchman = watchman(&world, clock, refusals, (Some(false), AlarmRule::default()));
     (world, watchman)
@@ -122,24 +136,35 @@ async fn watched(clock: Arc<VirtualClock>, lives: &[Life], refusals: u32) -> (Wo
 fn an_alarm_that_cannot_be_armed_is_tried_again_and_stops_nothing() {
     for refusals in [0, 3, u32::MAX] {
         simulate(async |clock: Arc<VirtualClock>| {
-            let (world, watchman) = watched(clock, &[Life::Ends { secs: 1800, code: 0 }], refusals).await;
-            let receipt = world.controller_on(world.store.clone(), watchman.clone()).drive(world.job()).await.unwrap();
+            let (world, watchman) =
+                watched(clock, &[Life::Ends { secs: 1800, code: 0 }], refusals).await;
+            let receipt = world
+                .controller_on(world.store.clone(), watchman.clone())
+                .drive(world.job())
+                .await
+                .unwrap();
             assert_eq!(receipt.outcome, JobOutcome::Succeeded, "{receipt:?}");
             world.check(&receipt).await;
             let asked = watchman.asked.lock().unwrap().clone();
-            let pauses: Vec<u64> = asked.windows(2).map(|two| (two[1].0 - two[0].0).as_secs()).collect();
+            let pauses: Vec<u64> =
+                asked.windows(2).map(|two| (two[1].0 - two[0].0).as_secs()).collect();
             match refusals {
                 0 | 3 => assert_eq!(asked.len() as u32, refusals + 1, "{pauses:?}"),
                 // Half an hour of refusals: ten seconds, twenty, thirty, ...
                 _ => assert!((16..=20).contains(&asked.len()), "{pauses:?}"),
             }
             assert!(pauses.iter().all(|pause| *pause >= 10) && pauses.is_sorted(), "{pauses:?}");
-            // Not in the log alone: whoever looks at the job sees it, until it is armed or its machine is gone.
+            // Not in the log alone: whoever looks at the job sees it, until it is armed or its
+            // machine is gone.
             let told = watchman.told.lock().unwrap().clone();
-            let is_told =
-                |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains("no alarm ends its machine") && text.contains("injected"));
+            let is_told = |text: &Option<String>| {
+                text.as_ref().is_some_and(|text| {
+                    text.contains("no alarm ends its machine") && text.contains("injected")
+                })
+            };
             assert!(told[0].is_none() && told[1..].iter().all(is_told), "{told:?}");
-            let at_the_end = world.dir.attention().await.unwrap().and_then(|attention| attention.text);
+            let at_the_end =
+                world.dir.attention().await.unwrap().and_then(|attention| attention.text);
             // Where it never is, the receipt ends the matter: nobody is told of a job that has one.
             assert!(at_the_end.is_none() || refusals == u32::MAX, "{refusals}: {at_the_end:?}");
         });
@@ -151,81 +176,137 @@ fn each_machine_is_guarded_and_an_offer_that_cannot_be_launched_costs_no_attempt
     simulate(async |clock: Arc<VirtualClock>| {
         let lives = [Life::Taken { secs: 300 }, Life::Ends { secs: 300, code: 0 }];
         let (world, watchman) = watched(clock, &lives, 0).await;
-        let receipt = world.controller_on(world.store.clone(), watchman.clone()).drive(world.job()).await.unwrap();
+        let receipt = world
+            .controller_on(world.store.clone(), watchman.clone())
+            .drive(world.job())
+            .await
+            .unwrap();
         assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 2));
         let asked = watchman.asked.lock().unwrap().clone();
         assert!(asked.len() == 2 && asked[0].1 != asked[1].1, "{asked:?}");
         let plan = world.dir.plan(AttemptNo::FIRST).await.unwrap().unwrap();
         assert_eq!(plan.offer.instance_type, "t");
-        let stranded: Vec<&str> = plan.rejected.iter().filter(|no| no.offer.instance_type == "stranded").map(|no| no.because.as_str()).collect();
+        let stranded: Vec<&str> = plan
+            .rejected
+            .iter()
+            .filter(|no| no.offer.instance_type == "stranded")
+            .map(|no| no.because.as_str())
+            .collect();
         assert_eq!(stranded, ["no subnet there"]);
     });
 }
 
-/// To the cloud both are a user's stop. Who asked the alarm and got no answer takes it for a person's: the agent was heard.
+/// To the cloud both are a user's stop. Who asked the alarm and got no answer takes it for a
+/// person's: the agent was heard.
 #[test]
 fn what_the_alarm_ends_goes_on_elsewhere_and_what_a_person_ends_does_not() {
-    for (rings, expected) in [(Some(true), JobOutcome::Succeeded), (Some(false), JobOutcome::Stopped), (None, JobOutcome::Stopped)] {
+    for (rings, expected) in [
+        (Some(true), JobOutcome::Succeeded),
+        (Some(false), JobOutcome::Stopped),
+        (None, JobOutcome::Stopped),
+    ] {
         simulate(async |clock: Arc<VirtualClock>| {
             let lives = [Life::EndedByHand { secs: 60 }, Life::Ends { secs: 300, code: 0 }];
             let world = World::new(clock.clone(), &lives).await;
             let watchman = watchman(&world, clock, 0, (rings, AlarmRule::default()));
-            let receipt = world.controller_on(world.store.clone(), watchman).drive(world.job()).await.unwrap();
+            let receipt = world
+                .controller_on(world.store.clone(), watchman)
+                .drive(world.job())
+                .await
+                .unwrap();
             assert_eq!(receipt.outcome, expected, "{rings:?}: {receipt:?}");
         });
     }
 }
 
-/// The classic alarm is the job file's own rule for an idle machine. It ends the job as idle: another machine would idle like
-/// this one, and be ended like it, for ever.
+/// The classic alarm is the job file's own rule for an idle machine. It ends the job as idle:
+/// another machine would idle like this one, and be ended like it, for ever.
 #[test]
 fn what_the_cpu_alarm_ends_is_idle_and_is_not_launched_again() {
     simulate(async |clock: Arc<VirtualClock>| {
         let lives = [Life::EndedByHand { secs: 60 }];
         let world = World::new(clock.clone(), &lives).await;
         let watchman = watchman(&world, clock, 0, (Some(true), "cpu<=0.3 for 5m".parse().unwrap()));
-        let receipt = world.controller_on(world.store.clone(), watchman).drive(world.job()).await.unwrap();
+        let receipt =
+            world.controller_on(world.store.clone(), watchman).drive(world.job()).await.unwrap();
         world.check(&receipt).await;
-        assert_eq!((receipt.because, receipt.attempts.len()), (Some(EndedBecause::Idle), 1), "{receipt:?}");
+        assert_eq!(
+            (receipt.because, receipt.attempts.len()),
+            (Some(EndedBecause::Idle), 1),
+            "{receipt:?}"
+        );
         assert!(receipt.reason.contains("CPU alarm rang"), "{}", receipt.reason);
         assert_eq!(world.cloud.launches(), 1);
     });
 }
 
-/// What an alarm would take for a dead machine: its metrics alone are lost, and whoever drives the job is told so by its heartbeat.
+/// What an alarm would take for a dead machine: its metrics alone are lost, and whoever drives the
+/// job is told so by its heartbeat.
 #[test]
 fn the_alarm_of_a_machine_whose_metrics_alone_are_lost_is_taken_off_until_they_arrive_again() {
     for (rule, taken) in [("heartbeat", 1), ("heartbeat for 5m", 1), ("cpu<=0.3 for 5m", 0)] {
         simulate(async |clock: Arc<VirtualClock>| {
-            let world = World::new(clock.clone(), &[Life::Unmeasured { secs: 3000, falls_silent: false }]).await;
+            let world =
+                World::new(clock.clone(), &[Life::Unmeasured { secs: 3000, falls_silent: false }])
+                    .await;
             let watchman = watchman(&world, clock, 0, (Some(false), rule.parse().unwrap()));
-            let receipt = world.controller_on(world.store.clone(), watchman.clone()).drive(world.job()).await.unwrap();
-            assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 1), "{receipt:?}");
-            let armed: Vec<u64> = watchman.asked.lock().unwrap().iter().map(|(at, _)| at.as_secs()).collect();
-            let taken_off: Vec<u64> = watchman.taken_off.lock().unwrap().iter().map(|at| at.as_secs()).collect();
-            assert_eq!((armed.len(), taken_off.len()), (1 + taken, taken), "{rule}: armed at {armed:?}, taken off at {taken_off:?}");
+            let receipt = world
+                .controller_on(world.store.clone(), watchman.clone())
+                .drive(world.job())
+                .await
+                .unwrap();
+            assert_eq!(
+                (receipt.outcome, receipt.attempts.len()),
+                (JobOutcome::Succeeded, 1),
+                "{receipt:?}"
+            );
+            let armed: Vec<u64> =
+                watchman.asked.lock().unwrap().iter().map(|(at, _)| at.as_secs()).collect();
+            let taken_off: Vec<u64> =
+                watchman.taken_off.lock().unwrap().iter().map(|at| at.as_secs()).collect();
+            assert_eq!(
+                (armed.len(), taken_off.len()),
+                (1 + taken, taken),
+                "{rule}: armed at {armed:?}, taken off at {taken_off:?}"
+            );
             if taken > 0 {
                 // The shortest alarm rings after five minutes, of which two are gone by then.
                 let lost = armed[0] + UNMEASURED_AFTER;
-                assert!((lost - 30..lost + 60).contains(&taken_off[0]), "armed at {armed:?}, taken off at {taken_off:?}");
-                assert!((taken_off[0] + 2970..taken_off[0] + 3060).contains(&armed[1]), "armed at {armed:?}, taken off at {taken_off:?}");
+                assert!(
+                    (lost - 30..lost + 60).contains(&taken_off[0]),
+                    "armed at {armed:?}, taken off at {taken_off:?}"
+                );
+                assert!(
+                    (taken_off[0] + 2970..taken_off[0] + 3060).contains(&armed[1]),
+                    "armed at {armed:?}, taken off at {taken_off:?}"
+                );
             }
         });
     }
 }
 
-/// The alarm went, and nobody was told: it is armed again all the same, and not believed to be there.
+/// The alarm went, and nobody was told: it is armed again all the same, and not believed to be
+/// there.
 #[test]
 fn an_alarm_whose_taking_off_was_not_answered_is_armed_again() {
     simulate(async |clock: Arc<VirtualClock>| {
         // The measurements are back within the pause that follows the lost answer.
-        let world = World::new(clock.clone(), &[Life::Unmeasured { secs: 45, falls_silent: false }]).await;
+        let world =
+            World::new(clock.clone(), &[Life::Unmeasured { secs: 45, falls_silent: false }]).await;
         let watchman = watchman(&world, clock, 0, (Some(false), AlarmRule::default()));
         *watchman.lost.lock().unwrap() = u32::MAX;
-        let receipt = world.controller_on(world.store.clone(), watchman.clone()).drive(world.job()).await.unwrap();
+        let receipt = world
+            .controller_on(world.store.clone(), watchman.clone())
+            .drive(world.job())
+            .await
+            .unwrap();
         assert_eq!(receipt.outcome, JobOutcome::Succeeded, "{receipt:?}");
-        let (asked, taken_off) = (watchman.asked.lock().unwrap().clone(), watchman.taken_off.lock().unwrap().clone());
-        assert!(asked.len() == 2 && taken_off.last().is_some_and(|last| *last < asked[1].0), "armed at {asked:?}, taken off at {taken_off:?}");
+        let (asked, taken_off) =
+            (watchman.asked.lock().unwrap().clone(), watchman.taken_off.lock().unwrap().clone());
+        assert!(
+            asked.len() == 2 && taken_off.last().is_some_and(|last| *last < asked[1].0),
+            "armed at {asked:?}, taken off at {taken_off:?}"
+        );
     });
 }
 
@@ -248,12 +329,16 @@ fn who_slept_arms_the_alarm_once_more() {
     });
 }
 
-/// The last word of an agent that is dead is no reason to take the alarm off: not for the controller that heard it long ago, and not
-/// for one that comes later.
+/// The last word of an agent that is dead is no reason to take the alarm off: not for the
+/// controller that heard it long ago, and not for one that comes later.
 #[test]
 fn the_alarm_of_a_machine_that_is_silent_stays_whatever_was_its_last_word() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::Unmeasured { secs: 300, falls_silent: true }, Life::Ends { secs: 5, code: 0 }]).await;
+        let world = World::new(
+            clock.clone(),
+            &[Life::Unmeasured { secs: 300, falls_silent: true }, Life::Ends { secs: 5, code: 0 }],
+        )
+        .await;
         let first = watchman(&world, clock.clone(), 0, (Some(false), AlarmRule::default()));
         let driver = world.controller_on(world.store.clone(), first.clone());
         tokio::select! {
@@ -262,8 +347,16 @@ fn the_alarm_of_a_machine_that_is_silent_stays_whatever_was_its_last_word() {
         }
         assert_eq!(first.taken_off.lock().unwrap().len(), 1, "while it lived");
         let second = watchman(&world, clock, 0, (Some(false), AlarmRule::default()));
-        let receipt = world.controller_on(world.store.clone(), second.clone()).drive(world.job()).await.unwrap();
-        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 2), "its lease has ended it: {receipt:?}");
+        let receipt = world
+            .controller_on(world.store.clone(), second.clone())
+            .drive(world.job())
+            .await
+            .unwrap();
+        assert_eq!(
+            (receipt.outcome, receipt.attempts.len()),
+            (JobOutcome::Succeeded, 2),
+            "its lease has ended it: {receipt:?}"
+        );
         assert_eq!(second.taken_off.lock().unwrap().len(), 0);
     });
 }

@@ -42,10 +42,20 @@ before_the_cloud!(Hosts passes on [regions supply launch describe terminate inte
 });
 
 /// How long its first machine billed, and how often the cloud was asked about hosts.
-async fn life(clock: Arc<VirtualClock>, first: Life, checks: Checks) -> (Vec<EndedBecause>, f64, u32) {
+async fn life(
+    clock: Arc<VirtualClock>,
+    first: Life,
+    checks: Checks,
+) -> (Vec<EndedBecause>, f64, u32) {
     let world = World::new(clock, &[first, Life::Ends { secs: 5, code: 0 }]).await;
-    let cloud = Arc::new(Hosts { inner: world.port(), world: world.cloud.clone(), checks, asked: AtomicU32::new(0) });
-    let receipt = world.controller_on(world.store.clone(), cloud.clone()).drive(world.job()).await.unwrap();
+    let cloud = Arc::new(Hosts {
+        inner: world.port(),
+        world: world.cloud.clone(),
+        checks,
+        asked: AtomicU32::new(0),
+    });
+    let receipt =
+        world.controller_on(world.store.clone(), cloud.clone()).drive(world.job()).await.unwrap();
     world.check(&receipt).await;
     let because = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
     (because, receipt.attempts[0].billed_seconds, cloud.asked.load(Ordering::Relaxed))
@@ -65,7 +75,10 @@ fn a_machine_on_a_dead_host_is_given_up_within_a_quarter_of_an_hour_and_its_job_
         simulate(async |clock: Arc<VirtualClock>| {
             let (because, billed, _) = life(clock, Life::FallsSilent, checks).await;
             assert_eq!(because, lost);
-            assert!((1800.0..1900.0).contains(&billed), "{checks:?}: unknown is not dead: {billed}");
+            assert!(
+                (1800.0..1900.0).contains(&billed),
+                "{checks:?}: unknown is not dead: {billed}"
+            );
         });
     }
 }

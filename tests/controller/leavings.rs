@@ -51,28 +51,60 @@ fn left(id: &str, job: Option<&JobId>) -> Residue {
 fn what_a_job_left_is_asked_for_once_and_only_its_own_is_removed() {
     for deaf in [false, true] {
         simulate(async |clock| {
-            let world = World::new(clock, &[Life::Taken { secs: 300 }, Life::Ends { secs: 600, code: 0 }]).await;
+            let world =
+                World::new(clock, &[Life::Taken { secs: 300 }, Life::Ends { secs: 600, code: 0 }])
+                    .await;
             let (job, other) = (world.job().clone(), "other-222222".parse().unwrap());
             let kept = Residue { kept: true, ..left("vol-kept", Some(&job)) };
             let foreign = Residue { ours: false, ..left("vol-foreign", Some(&job)) };
-            let all = vec![left("vol-mine", Some(&job)), left("vol-other", Some(&other)), left("vol-nobodys", None), kept, foreign];
-            let attic = Arc::new(Attic { inner: world.port(), left: all, deaf, asked: Mutex::default(), cleared: Mutex::default() });
-            let receipt = world.controller_on(world.store.clone(), attic.clone()).drive(world.job()).await.unwrap();
-            assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 2), "also where nobody answers");
+            let all = vec![
+                left("vol-mine", Some(&job)),
+                left("vol-other", Some(&other)),
+                left("vol-nobodys", None),
+                kept,
+                foreign,
+            ];
+            let attic = Arc::new(Attic {
+                inner: world.port(),
+                left: all,
+                deaf,
+                asked: Mutex::default(),
+                cleared: Mutex::default(),
+            });
+            let receipt = world
+                .controller_on(world.store.clone(), attic.clone())
+                .drive(world.job())
+                .await
+                .unwrap();
+            assert_eq!(
+                (receipt.outcome, receipt.attempts.len()),
+                (JobOutcome::Succeeded, 2),
+                "also where nobody answers"
+            );
             assert_eq!(*attic.asked.lock().unwrap(), 1, "once, not at every tick");
             let cleared = attic.cleared.lock().unwrap().clone();
             assert_eq!(cleared, if deaf { vec![] } else { vec!["vol-mine".to_owned()] });
-            // And the receipt says it: what is gone, what is kept on purpose, what is still there; or that nobody answered.
-            let fates: Vec<(&str, LeavingFate)> = receipt.left.iter().map(|left| (left.id.as_str(), left.fate)).collect();
-            let told = [("vol-mine", LeavingFate::Removed), ("vol-kept", LeavingFate::Kept), ("vol-foreign", LeavingFate::Left)];
+            // And the receipt says it: what is gone, what is kept on purpose, what is still there;
+            // or that nobody answered.
+            let fates: Vec<(&str, LeavingFate)> =
+                receipt.left.iter().map(|left| (left.id.as_str(), left.fate)).collect();
+            let told = [
+                ("vol-mine", LeavingFate::Removed),
+                ("vol-kept", LeavingFate::Kept),
+                ("vol-foreign", LeavingFate::Left),
+            ];
             assert_eq!(fates, if deaf { &[][..] } else { &told });
-            assert_eq!(receipt.left_unasked, if deaf { vec![Region::new("local")] } else { vec![] });
+            assert_eq!(
+                receipt.left_unasked,
+                if deaf { vec![Region::new("local")] } else { vec![] }
+            );
             assert_eq!(world.dir.receipt().await.unwrap(), Some(receipt));
         });
     }
 }
 
-/// Its start was refused for good, and it carries the job's name: no machine of the job ever ran there.
+/// Its start was refused for good, and it carries the job's name: no machine of the job ever ran
+/// there.
 #[test]
 fn a_kept_disk_that_could_not_be_started_is_named() {
     simulate(async |clock| {
@@ -80,10 +112,25 @@ fn a_kept_disk_that_could_not_be_started_is_named() {
         let kept = continuation::kept(&world).await;
         let (next, _) = continuation::go_on(&world, &kept).await;
         let disk = Residue { kept: true, ..left("vol-kept", Some(next.job())) };
-        let attic = Arc::new(Attic { inner: world.port(), left: vec![disk], deaf: false, asked: Mutex::default(), cleared: Mutex::default() });
-        let receipt = world.controller_on(world.store.clone(), attic.clone()).drive(next.job()).await.unwrap();
-        assert_eq!((receipt.outcome, receipt.attempts[0].instance.as_ref()), (JobOutcome::Failed, None), "{receipt:?}");
-        let fates: Vec<(&str, LeavingFate)> = receipt.left.iter().map(|left| (left.id.as_str(), left.fate)).collect();
+        let attic = Arc::new(Attic {
+            inner: world.port(),
+            left: vec![disk],
+            deaf: false,
+            asked: Mutex::default(),
+            cleared: Mutex::default(),
+        });
+        let receipt = world
+            .controller_on(world.store.clone(), attic.clone())
+            .drive(next.job())
+            .await
+            .unwrap();
+        assert_eq!(
+            (receipt.outcome, receipt.attempts[0].instance.as_ref()),
+            (JobOutcome::Failed, None),
+            "{receipt:?}"
+        );
+        let fates: Vec<(&str, LeavingFate)> =
+            receipt.left.iter().map(|left| (left.id.as_str(), left.fate)).collect();
         assert_eq!(fates, [("vol-kept", LeavingFate::Kept)]);
     });
 }

@@ -23,7 +23,10 @@ fn a_job_runs_and_its_receipt_adds_up() {
         let world = World::new(clock, &[Life::Ends { secs: 601, code: 0 }]).await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, receipt.exit_code, receipt.reason.as_str()), (JobOutcome::Succeeded, Some(0), "it ended"));
+        assert_eq!(
+            (receipt.outcome, receipt.exit_code, receipt.reason.as_str()),
+            (JobOutcome::Succeeded, Some(0), "it ended")
+        );
         assert_eq!((receipt.attempts.len(), world.cloud.launches()), (1, 1));
         assert_eq!(receipt.attempts[0].billed_seconds, 602.0);
     });
@@ -35,30 +38,50 @@ fn the_workloads_failure_is_the_jobs_and_is_not_run_again() {
         let world = World::new(clock, &[Life::Ends { secs: 5, code: 7 }]).await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, receipt.exit_code, becauses(&receipt)), (JobOutcome::Failed, Some(7), vec![EndedBecause::Failed]));
+        assert_eq!(
+            (receipt.outcome, receipt.exit_code, becauses(&receipt)),
+            (JobOutcome::Failed, Some(7), vec![EndedBecause::Failed])
+        );
     });
 }
 
 #[test]
 fn an_interrupted_job_goes_on_and_the_last_words_are_kept() {
     simulate(async |clock| {
-        let world = World::new(clock, &[Life::Taken { secs: 100 }, Life::Taken { secs: 50 }, Life::Ends { secs: 5, code: 0 }]).await;
+        let world = World::new(
+            clock,
+            &[Life::Taken { secs: 100 }, Life::Taken { secs: 50 }, Life::Ends { secs: 5, code: 0 }],
+        )
+        .await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!(becauses(&receipt), [EndedBecause::Interrupted, EndedBecause::Interrupted, EndedBecause::Succeeded]);
-        // Of the first two only the heartbeat says anything: 3 s useful, 1 s idle, one checkpoint each.
-        assert_eq!((receipt.useful_seconds, receipt.idle_seconds, receipt.checkpoints), (16.0, 2.0, 2));
+        assert_eq!(
+            becauses(&receipt),
+            [EndedBecause::Interrupted, EndedBecause::Interrupted, EndedBecause::Succeeded]
+        );
+        // Of the first two only the heartbeat says anything: 3 s useful, 1 s idle, one checkpoint
+        // each.
+        assert_eq!(
+            (receipt.useful_seconds, receipt.idle_seconds, receipt.checkpoints),
+            (16.0, 2.0, 2)
+        );
     });
 }
 
 #[test]
 fn no_more_than_the_interruptions_that_were_allowed() {
     simulate(async |clock| {
-        let world = World::with(clock, &[Life::Taken { secs: 100 }], |spec| spec.interruptions.max = 2).await;
+        let world =
+            World::with(clock, &[Life::Taken { secs: 100 }], |spec| spec.interruptions.max = 2)
+                .await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Failed, 3));
-        assert!(receipt.reason.ends_with("interrupted 3 times, and `interruptions.max` is 2"), "{}", receipt.reason);
+        assert!(
+            receipt.reason.ends_with("interrupted 3 times, and `interruptions.max` is 2"),
+            "{}",
+            receipt.reason
+        );
     });
 }
 
@@ -66,12 +89,21 @@ fn no_more_than_the_interruptions_that_were_allowed() {
 fn a_limit_that_is_over_between_two_attempts_is_why_the_job_ended() {
     simulate(async |clock: Arc<VirtualClock>| {
         let deadline = clock.now() + Duration::from_secs(50);
-        let world = World::with(clock.clone(), &[Life::Taken { secs: 100 }], |spec| spec.limits.deadline = Some(deadline)).await;
+        let world = World::with(clock.clone(), &[Life::Taken { secs: 100 }], |spec| {
+            spec.limits.deadline = Some(deadline)
+        })
+        .await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!((receipt.because, becauses(&receipt)), (Some(EndedBecause::Deadline), vec![EndedBecause::Interrupted]));
+        assert_eq!(
+            (receipt.because, becauses(&receipt)),
+            (Some(EndedBecause::Deadline), vec![EndedBecause::Interrupted])
+        );
 
-        let world = World::with(clock, &[Life::Taken { secs: 100 }], |spec| spec.limits.budget = Some(Usd::ZERO)).await;
+        let world = World::with(clock, &[Life::Taken { secs: 100 }], |spec| {
+            spec.limits.budget = Some(Usd::ZERO)
+        })
+        .await;
         let receipt = world.drive().await;
         assert_eq!((receipt.because, becauses(&receipt)), (Some(EndedBecause::Budget), vec![]));
     });
@@ -91,7 +123,8 @@ fn machines_that_die_young_are_held_back_and_then_given_up() {
 #[test]
 fn a_machine_that_is_silent_for_its_lease_is_ended_and_its_job_goes_on() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
+        let world =
+            World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
         assert_eq!(becauses(&receipt), [EndedBecause::Lost, EndedBecause::Succeeded]);
@@ -103,13 +136,21 @@ fn a_machine_that_is_silent_for_its_lease_is_ended_and_its_job_goes_on() {
 #[test]
 fn a_machine_whose_agent_never_says_a_word_is_ended_and_its_job_goes_on() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::NeverSpeaks, Life::Ends { secs: 5, code: 0 }]).await;
+        let world =
+            World::new(clock.clone(), &[Life::NeverSpeaks, Life::Ends { secs: 5, code: 0 }]).await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Succeeded, vec![EndedBecause::Lost, EndedBecause::Succeeded]));
+        assert_eq!(
+            (receipt.outcome, becauses(&receipt)),
+            (JobOutcome::Succeeded, vec![EndedBecause::Lost, EndedBecause::Succeeded])
+        );
         let second = world.dir.plan(lamplighter::job::AttemptNo::new(2)).await.unwrap().unwrap();
         let why = &second.reasons[0];
-        assert!(why.starts_with("test ended the machine: no word of its agent for 9") && why.ends_with(" s, and 900 s is the most"), "{why}");
+        assert!(
+            why.starts_with("test ended the machine: no word of its agent for 9")
+                && why.ends_with(" s, and 900 s is the most"),
+            "{why}"
+        );
     });
 }
 
@@ -130,11 +171,15 @@ fn what_somebody_ends_by_hand_is_not_launched_again() {
         let world = World::new(clock, &[Life::EndedByHand { secs: 60 }]).await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Stopped, vec![EndedBecause::UserStopped]));
+        assert_eq!(
+            (receipt.outcome, becauses(&receipt)),
+            (JobOutcome::Stopped, vec![EndedBecause::UserStopped])
+        );
     });
 }
 
-/// Seed 604 of the false world: a laptop slept for forty minutes over its choice of an offer, and bought the machine on waking.
+/// Seed 604 of the false world: a laptop slept for forty minutes over its choice of an offer, and
+/// bought the machine on waking.
 #[test]
 fn who_slept_looks_for_a_cancel_before_the_launch() {
     let (mut asleep_over, mut bought) = (0, Vec::new());
@@ -142,7 +187,10 @@ fn who_slept_looks_for_a_cancel_before_the_launch() {
         let late = simulate(async |clock: Arc<VirtualClock>| {
             let world = World::new(clock.clone(), &[Life::Endless]).await;
             let life = mortal::pausing(calls, false, &clock, Duration::from_secs(600));
-            let controller = world.controller_on(mortal::store(&life, world.store.clone()), mortal::cloud(&life, world.port()));
+            let controller = world.controller_on(
+                mortal::store(&life, world.store.clone()),
+                mortal::cloud(&life, world.port()),
+            );
             let cancelled = async {
                 clock.sleep(Duration::from_secs(300)).await;
                 let launched = world.cloud.launches() > 0;
@@ -162,7 +210,8 @@ fn who_slept_looks_for_a_cancel_before_the_launch() {
     assert!(bought.len() <= 1, "bought after sleeping at the calls {bought:?}");
 }
 
-/// A lid is closed over the launch for the night: what is launched in the morning has the whole of its time.
+/// A lid is closed over the launch for the night: what is launched in the morning has the whole of
+/// its time.
 #[test]
 fn who_slept_before_the_launch_launches_with_the_whole_of_its_time() {
     let night = Duration::from_secs(9 * 3600);
@@ -174,12 +223,17 @@ fn who_slept_before_the_launch_launches_with_the_whole_of_its_time() {
             let world = world.await;
             *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
             let life = mortal::pausing(calls, false, &clock, night);
-            let controller = world.controller_on(mortal::store(&life, world.store.clone()), mortal::cloud(&life, world.port()));
+            let controller = world.controller_on(
+                mortal::store(&life, world.store.clone()),
+                mortal::cloud(&life, world.port()),
+            );
             let receipt = controller.drive(world.job()).await.unwrap();
             assert_eq!(receipt.outcome, JobOutcome::Succeeded, "call {calls}");
             let slept = clock.mono() >= night;
             let state = world.cloud.state.lock().unwrap();
-            let of = |view: &InstanceView| elapsed(view.launched, view.tags.kill_at.unwrap()) < Duration::from_secs(11 * 3600);
+            let of = |view: &InstanceView| {
+                elapsed(view.launched, view.tags.kill_at.unwrap()) < Duration::from_secs(11 * 3600)
+            };
             slept.then(|| state.machines.iter().any(|machine| of(&machine.view)))
         })
     };
@@ -189,8 +243,9 @@ fn who_slept_before_the_launch_launches_with_the_whole_of_its_time() {
     assert!(short.iter().filter(|short| **short).count() <= 1, "short after sleeping at {short:?}");
 }
 
-/// Seed 12001547 of 24 h: a laptop slept for an hour between what the cloud showed it and what it made of that. Meanwhile another had
-/// settled the job, and its machine was started again for the next.
+/// Seed 12001547 of 24 h: a laptop slept for an hour between what the cloud showed it and what it
+/// made of that. Meanwhile another had settled the job, and its machine was started again for the
+/// next.
 #[test]
 fn who_slept_over_what_the_cloud_showed_asks_again_before_it_ends_a_machine() {
     let blind = |calls: u64| {
@@ -205,7 +260,10 @@ fn who_slept_over_what_the_cloud_showed_asks_again_before_it_ends_a_machine() {
             world.wish(Wish::Cancel).await;
             clock.sleep(Duration::from_secs(2400)).await;
             let life = mortal::pausing(calls, false, &clock, Duration::from_secs(3600));
-            let controller = world.controller_on(mortal::store(&life, world.store.clone()), mortal::cloud(&life, world.port()));
+            let controller = world.controller_on(
+                mortal::store(&life, world.store.clone()),
+                mortal::cloud(&life, world.port()),
+            );
             controller.drive(world.job()).await.unwrap();
             let complaints = world.cloud.complaints();
             assert!(world.cloud.running().is_empty());
@@ -224,7 +282,10 @@ fn a_cancel_before_any_machine_wins() {
         world.wish(Wish::Cancel).await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Cancelled, 0, 0));
+        assert_eq!(
+            (receipt.outcome, receipt.attempts.len(), world.cloud.launches()),
+            (JobOutcome::Cancelled, 0, 0)
+        );
     });
 }
 
@@ -234,7 +295,10 @@ fn a_stop_ends_a_running_job() {
         let world = World::new(clock, &[Life::Endless]).await;
         let receipt = world.drive_asked(600, Wish::Stop).await;
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Stopped, vec![EndedBecause::UserStopped]));
+        assert_eq!(
+            (receipt.outcome, becauses(&receipt)),
+            (JobOutcome::Stopped, vec![EndedBecause::UserStopped])
+        );
     });
 }
 
@@ -244,21 +308,42 @@ fn a_cancel_that_no_agent_obeys_ends_the_machine() {
         let world = World::new(clock, &[Life::FallsSilent]).await;
         let receipt = world.drive_asked(60, Wish::Cancel).await;
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Cancelled, vec![EndedBecause::UserCancelled]));
-        assert!((240.0..250.0).contains(&receipt.attempts[0].billed_seconds), "a minute, and three to end by itself");
+        assert_eq!(
+            (receipt.outcome, becauses(&receipt)),
+            (JobOutcome::Cancelled, vec![EndedBecause::UserCancelled])
+        );
+        assert!(
+            (240.0..250.0).contains(&receipt.attempts[0].billed_seconds),
+            "a minute, and three to end by itself"
+        );
     });
 }
 
 #[test]
 fn an_extension_reaches_the_machine() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let limits = |spec: &mut lamplighter::job::Spec| spec.limits.max_runtime = Some(Span::from_secs(3600));
+        let limits = |spec: &mut lamplighter::job::Spec| {
+            spec.limits.max_runtime = Some(Span::from_secs(3600))
+        };
         let world = World::with(clock.clone(), &[Life::Ends { secs: 600, code: 0 }], limits).await;
         let controller = world.controller();
         let (receipt, before) = tokio::join!(controller.drive(world.job()), async {
             clock.sleep(Duration::from_secs(60)).await;
-            let before = world.dir.plan(lamplighter::job::AttemptNo::FIRST).await.unwrap().unwrap().kill_at.unwrap();
-            world.wish(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None }).await;
+            let before = world
+                .dir
+                .plan(lamplighter::job::AttemptNo::FIRST)
+                .await
+                .unwrap()
+                .unwrap()
+                .kill_at
+                .unwrap();
+            world
+                .wish(Wish::Extend {
+                    time: Some(Span::from_secs(7200)),
+                    budget: None,
+                    fallback_cost: None,
+                })
+                .await;
             before
         });
         world.check(&receipt.unwrap()).await;
@@ -282,19 +367,27 @@ fn the_daemon_drives_every_job_and_forgets_the_finished() {
             () = controller.drive_all(&[], |_| {}) => panic!("a daemon does not end"),
             () = clock.sleep(Duration::from_secs(1500)) => {}
         }
-        // A fresh loop reads the receipt once; then there is one listing every 15 s, one of the schedules every minute, and one of
-        // the names of all jobs every five.
-        assert!(world.store.calls() - before <= 1500 / 15 + 1500 / 60 + 1500 / 300 + 6, "{}", world.store.calls() - before);
+        // A fresh loop reads the receipt once; then there is one listing every 15 s, one of the
+        // schedules every minute, and one of the names of all jobs every five.
+        assert!(
+            world.store.calls() - before <= 1500 / 15 + 1500 / 60 + 1500 / 300 + 6,
+            "{}",
+            world.store.calls() - before
+        );
     });
 }
 
-/// The laptop is closed after the launch, and the machine is taken away while nobody looks; in the morning a daemon starts. EC2
-/// may still show the machine, or not any more.
+/// The laptop is closed after the launch, and the machine is taken away while nobody looks; in the
+/// morning a daemon starts. EC2 may still show the machine, or not any more.
 #[test]
 fn a_job_whose_first_attempt_nobody_watched_goes_on_from_its_checkpoint() {
     for (forgotten, because) in [(false, EndedBecause::Interrupted), (true, EndedBecause::Lost)] {
         simulate(async |clock: Arc<VirtualClock>| {
-            let world = World::new(clock.clone(), &[Life::Taken { secs: 600 }, Life::Ends { secs: 60, code: 0 }]).await;
+            let world = World::new(
+                clock.clone(),
+                &[Life::Taken { secs: 600 }, Life::Ends { secs: 60, code: 0 }],
+            )
+            .await;
             if forgotten {
                 *world.cloud.kind.lock().unwrap() = lamplighter::market::Cloud::Aws;
                 world.cloud.forget_after(Duration::from_secs(3600));
@@ -307,9 +400,14 @@ fn a_job_whose_first_attempt_nobody_watched_goes_on_from_its_checkpoint() {
                 () = daemon.drive_all(&[], |_| {}) => panic!("a daemon does not end"),
                 () = clock.sleep(Duration::from_secs(600)) => {}
             }
-            let receipt = world.dir.receipt().await.unwrap().expect("ten minutes after the daemon's start");
-            assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Succeeded, vec![because, EndedBecause::Succeeded]));
-            let second = world.dir.plan(lamplighter::job::AttemptNo::new(2)).await.unwrap().unwrap();
+            let receipt =
+                world.dir.receipt().await.unwrap().expect("ten minutes after the daemon's start");
+            assert_eq!(
+                (receipt.outcome, becauses(&receipt)),
+                (JobOutcome::Succeeded, vec![because, EndedBecause::Succeeded])
+            );
+            let second =
+                world.dir.plan(lamplighter::job::AttemptNo::new(2)).await.unwrap().unwrap();
             assert_eq!(second.resume_from, Some(lamplighter::job::CheckpointNo::FIRST));
             if !forgotten {
                 world.check(&receipt).await;
@@ -319,8 +417,8 @@ fn a_job_whose_first_attempt_nobody_watched_goes_on_from_its_checkpoint() {
     }
 }
 
-/// Whoever asks for an end gets the work first: a machine that saves is not ended by us, however long it takes, and ends
-/// when its checkpoint is complete and it does not go dark by itself.
+/// Whoever asks for an end gets the work first: a machine that saves is not ended by us, however
+/// long it takes, and ends when its checkpoint is complete and it does not go dark by itself.
 #[test]
 fn a_machine_is_terminated_only_when_its_checkpoint_is_complete() {
     simulate(async |clock| {
@@ -331,19 +429,27 @@ fn a_machine_is_terminated_only_when_its_checkpoint_is_complete() {
             world.wish(Wish::Stop).await;
             clock.sleep(Duration::from_secs(1200)).await;
             assert_eq!(world.cloud.running(), ["i-1"], "it saves");
-            assert_eq!(world.dir.newest_checkpoint().await.unwrap().map(|found| found.number), None, "and has not finished");
+            assert_eq!(
+                world.dir.newest_checkpoint().await.unwrap().map(|found| found.number),
+                None,
+                "and has not finished"
+            );
         });
         let receipt = receipt.unwrap();
         // No complaint of the cloud among what is checked: it was not terminated while it saved.
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, receipt.attempts[0].ended_because), (JobOutcome::Stopped, EndedBecause::UserStopped));
+        assert_eq!(
+            (receipt.outcome, receipt.attempts[0].ended_because),
+            (JobOutcome::Stopped, EndedBecause::UserStopped)
+        );
         assert!(world.dir.newest_checkpoint().await.unwrap().is_some(), "its work is there");
         let states = world.cloud.states();
         assert!(states.len() == 1 && states[0].1.is_terminated(), "and it is gone: {states:?}");
     });
 }
 
-/// It stopped at its end, and whoever wakes eight hours later terminates it: the cloud dates it by that, and has billed until it stood.
+/// It stopped at its end, and whoever wakes eight hours later terminates it: the cloud dates it by
+/// that, and has billed until it stood.
 #[test]
 fn a_machine_that_stood_while_every_controller_slept_is_billed_until_it_stood() {
     for dies in [false, true] {
@@ -368,7 +474,10 @@ fn a_machine_that_stood_while_every_controller_slept_is_billed_until_it_stood() 
             }
             let receipt = world.drive().await;
             world.check(&receipt).await;
-            assert_eq!((receipt.outcome, receipt.attempts[0].billed_seconds), (JobOutcome::Failed, 601.0));
+            assert_eq!(
+                (receipt.outcome, receipt.attempts[0].billed_seconds),
+                (JobOutcome::Failed, 601.0)
+            );
         });
     }
 }

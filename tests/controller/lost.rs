@@ -1,4 +1,5 @@
-//! Replies that are lost on their way to somebody who waits: what was done is done once, and nobody says that it was not.
+//! Replies that are lost on their way to somebody who waits: what was done is done once, and nobody
+//! says that it was not.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,11 @@ const ENDS: Life = Life::Ends { secs: 2, code: 0 };
 /// Longer, and somebody waits at a terminal for a store that is down.
 const HANDFUL: Duration = Duration::from_secs(10);
 
-const MORE: Wish = Wish::Extend { time: Some(Span::from_secs(3600)), budget: Some(Usd::ZERO), fallback_cost: None };
+const MORE: Wish = Wish::Extend {
+    time: Some(Span::from_secs(3600)),
+    budget: Some(Usd::ZERO),
+    fallback_cost: None,
+};
 
 #[test]
 fn a_job_whose_reply_was_lost_is_made_and_launched_once() {
@@ -32,10 +37,18 @@ fn a_job_whose_reply_was_lost_is_made_and_launched_once() {
             world.store.fault("spec.json", Fault::LostReply, lost);
             let (memory, begun) = controller.begin(&world.dir, &world.spec, planned).await.unwrap();
             begun.unwrap();
-            assert_eq!((world.cloud.launches(), jobs(&*world.store).await.unwrap()), (1, vec![world.job().clone()]), "{lost} lost");
+            assert_eq!(
+                (world.cloud.launches(), jobs(&*world.store).await.unwrap()),
+                (1, vec![world.job().clone()]),
+                "{lost} lost"
+            );
             let receipt = controller.drive_on(world.job(), memory).await.unwrap();
             world.check(&receipt).await;
-            assert_eq!((receipt.outcome, world.cloud.launches()), (JobOutcome::Succeeded, 1), "{lost} lost");
+            assert_eq!(
+                (receipt.outcome, world.cloud.launches()),
+                (JobOutcome::Succeeded, 1),
+                "{lost} lost"
+            );
         }
     });
 }
@@ -48,7 +61,8 @@ fn a_job_that_is_only_submitted_is_made_once_too() {
         world.store.fault("spec.json", Fault::LostReply, 2);
         world.controller().submit(&world.spec, &Path::new("it has no code").into()).await.unwrap();
         assert_eq!(world.dir.spec().await.unwrap(), Some(world.spec.clone()));
-        let again = world.controller().submit(&world.spec, &Path::new("it has no code").into()).await;
+        let again =
+            world.controller().submit(&world.spec, &Path::new("it has no code").into()).await;
         assert!(again.is_ok(), "the same words are the same job");
     });
 }
@@ -61,15 +75,27 @@ fn whoever_gets_no_answer_at_all_is_not_told_that_no_job_was_made() {
             let (began, controller) = (clock.mono(), world.controller());
             let planned = controller.first_plan(&world.spec).await.unwrap();
             world.store.fault("spec.json", fault, None);
-            let unsure = controller.begin(&world.dir, &world.spec, planned).await.expect_err("nobody has answered");
-            assert!(matches!(&unsure, SubmitError::Unsure { job, .. } if job == world.job()), "{unsure}");
-            assert_eq!(unsure.to_string(), format!("nobody has answered whether job `{}` was made", world.job()));
+            let unsure = controller
+                .begin(&world.dir, &world.spec, planned)
+                .await
+                .expect_err("nobody has answered");
+            assert!(
+                matches!(&unsure, SubmitError::Unsure { job, .. } if job == world.job()),
+                "{unsure}"
+            );
+            assert_eq!(
+                unsure.to_string(),
+                format!("nobody has answered whether job `{}` was made", world.job())
+            );
             assert!(clock.mono() - began < HANDFUL, "{:?}", clock.mono() - began);
             assert_eq!(world.cloud.launches(), 0, "by this process");
             world.store.mend();
             // Whoever drives it finds a whole job, or none.
             match world.dir.spec().await.unwrap() {
-                Some(_) => assert_eq!((fault, world.drive().await.outcome), (Fault::LostReply, JobOutcome::Succeeded)),
+                Some(_) => assert_eq!(
+                    (fault, world.drive().await.outcome),
+                    (Fault::LostReply, JobOutcome::Succeeded)
+                ),
                 None => assert_eq!(fault, Fault::Down),
             }
         }
@@ -84,7 +110,10 @@ fn a_store_that_refuses_has_made_no_job_and_is_asked_once() {
             let (began, controller) = (clock.mono(), world.controller());
             let planned = controller.first_plan(&world.spec).await.unwrap();
             world.store.fault("spec.json", fault, None);
-            let refused = controller.begin(&world.dir, &world.spec, planned).await.expect_err("it is refused");
+            let refused = controller
+                .begin(&world.dir, &world.spec, planned)
+                .await
+                .expect_err("it is refused");
             assert!(matches!(refused, SubmitError::Record(JobDirError::Store(_))), "{refused}");
             assert_eq!(clock.mono(), began, "at once");
         }
@@ -92,8 +121,16 @@ fn a_store_that_refuses_has_made_no_job_and_is_asked_once() {
         let world = World::unmade(clock, &[ENDS]).await;
         world.store.fault("spec.json", Fault::LostReply, 1);
         world.store.fault("spec.json", Fault::Denied, None);
-        let unsure = world.controller().submit(&world.spec, &Path::new("it has no code").into()).await.err().expect("it is refused");
-        assert!(matches!(unsure, SubmitError::Unsure { cause: StoreError::Denied { .. }, .. }), "{unsure}");
+        let unsure = world
+            .controller()
+            .submit(&world.spec, &Path::new("it has no code").into())
+            .await
+            .err()
+            .expect("it is refused");
+        assert!(
+            matches!(unsure, SubmitError::Unsure { cause: StoreError::Denied { .. }, .. }),
+            "{unsure}"
+        );
     });
 }
 
@@ -108,7 +145,11 @@ fn a_wish_whose_reply_was_lost_is_left_once() {
             world.store.mend();
         }
         let left = world.dir.requests().await.unwrap();
-        assert_eq!(left.iter().map(|request| (request.number, request.wish)).collect::<Vec<_>>(), [(1, MORE), (2, MORE)], "each adds once");
+        assert_eq!(
+            left.iter().map(|request| (request.number, request.wish)).collect::<Vec<_>>(),
+            [(1, MORE), (2, MORE)],
+            "each adds once"
+        );
     });
 }
 
@@ -120,7 +161,10 @@ fn a_wish_that_is_repeated_takes_nobodys_place() {
         world.store.fault("requests/0001", Fault::Down, 1);
         let other = async {
             clock.sleep(Duration::from_millis(1)).await;
-            JobDir::new(world.store.clone(), world.job().clone()).add_request(Wish::Stop, "another", clock.now()).await.unwrap();
+            JobDir::new(world.store.clone(), world.job().clone())
+                .add_request(Wish::Stop, "another", clock.now())
+                .await
+                .unwrap();
         };
         let (ours, ()) = tokio::join!(world.dir.insist_on(MORE, "somebody", &*clock), other);
         assert_eq!(ours.unwrap().number, 2);
@@ -154,7 +198,10 @@ fn who_does_not_wait_for_an_answer_is_told_at_once() {
         let world = World::new(clock.clone(), &[ENDS]).await;
         let began = clock.mono();
         world.store.fault("", Fault::Down, None);
-        assert!(matches!(world.dir.add_request(MORE, "a controller", clock.now()).await, Err(JobDirError::Store(_))));
+        assert!(matches!(
+            world.dir.add_request(MORE, "a controller", clock.now()).await,
+            Err(JobDirError::Store(_))
+        ));
         assert!(submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.is_err());
         assert_eq!(clock.mono(), began);
     });

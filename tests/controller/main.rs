@@ -54,7 +54,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lamplighter::controller::{Controller, submit};
-use lamplighter::job::{Command, JobId, LimitsSpec, MachineSpec, Plan, RECORD_FORMAT, Receipt, ResolvedSpec, Spec, Wish};
+use lamplighter::job::{
+    Command, JobId, LimitsSpec, MachineSpec, Plan, RECORD_FORMAT, Receipt, ResolvedSpec, Spec, Wish,
+};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Span, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, Store};
@@ -81,7 +83,11 @@ impl World {
         World::with(clock, lives, |_| {}).await
     }
 
-    async fn with(clock: Arc<VirtualClock>, lives: &[Life], change: impl FnOnce(&mut Spec)) -> World {
+    async fn with(
+        clock: Arc<VirtualClock>,
+        lives: &[Life],
+        change: impl FnOnce(&mut Spec),
+    ) -> World {
         let store = FaultyStore::new(clock.clone());
         let mut spec = spec(clock.now());
         change(&mut spec.spec);
@@ -111,10 +117,19 @@ impl World {
         self.controller_of(OWNER, store, cloud)
     }
 
-    fn controller_of(&self, owner: &str, store: Arc<dyn Store>, cloud: Arc<dyn Cloud>) -> Controller {
+    fn controller_of(
+        &self,
+        owner: &str,
+        store: Arc<dyn Store>,
+        cloud: Arc<dyn Cloud>,
+    ) -> Controller {
         Controller::new(
             store,
-            [(lamplighter::market::Cloud::Local, Arc::clone(&cloud)), (lamplighter::market::Cloud::Aws, cloud)].into(),
+            [
+                (lamplighter::market::Cloud::Local, Arc::clone(&cloud)),
+                (lamplighter::market::Cloud::Aws, cloud),
+            ]
+            .into(),
             self.clock.clone(),
             owner.into(),
             "test".into(),
@@ -145,7 +160,11 @@ impl World {
 
     /// What must hold at the end of every story.
     async fn check(&self, receipt: &Receipt) {
-        assert_eq!(self.dir.receipt().await.unwrap().as_ref(), Some(receipt), "the receipt that counts is the one that is there");
+        assert_eq!(
+            self.dir.receipt().await.unwrap().as_ref(),
+            Some(receipt),
+            "the receipt that counts is the one that is there"
+        );
         assert_eq!(self.cloud.running(), Vec::<String>::new(), "nothing is left running");
         assert_eq!(self.cloud.complaints(), Vec::<String>::new());
         let sum: Usd = receipt.attempts.iter().map(|attempt| attempt.usd).sum();
@@ -155,7 +174,10 @@ impl World {
 }
 
 fn spec(now: Timestamp) -> ResolvedSpec {
-    let machine = MachineSpec { usd_per_hour: UsdPerHour::new("$1.234567".parse().unwrap()), ..MachineSpec::default() };
+    let machine = MachineSpec {
+        usd_per_hour: UsdPerHour::new("$1.234567".parse().unwrap()),
+        ..MachineSpec::default()
+    };
     ResolvedSpec {
         format: RECORD_FORMAT,
         job: "digits-222222".parse().unwrap(),
@@ -170,7 +192,10 @@ fn spec(now: Timestamp) -> ResolvedSpec {
             outputs: vec![],
             machine,
             watch: Default::default(),
-            limits: LimitsSpec { max_runtime: Some(Span::from_secs(7 * 24 * 3600)), ..LimitsSpec::default() },
+            limits: LimitsSpec {
+                max_runtime: Some(Span::from_secs(7 * 24 * 3600)),
+                ..LimitsSpec::default()
+            },
             checkpoint: None,
             on: Default::default(),
             retries: Default::default(),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::job::{AttemptNo, CheckpointSpec, EndedBecause, JobOutcome, MarketChoice, Receipt, Wish};
+use lamplighter::job::{
+    AttemptNo, CheckpointSpec, EndedBecause, JobOutcome, MarketChoice, Receipt, Wish,
+};
 use lamplighter::jobdir::{decode, layout};
 use lamplighter::market::{self, Market, Span};
 use lamplighter::policy::market::pool_history::Pool;
@@ -20,7 +22,12 @@ fn hours(hours: f64) -> Duration {
 }
 
 /// A job of so many hours that must end in so many, on machines that start for five minutes.
-pub(super) async fn world(clock: Arc<VirtualClock>, work: f64, deadline: Option<f64>, gone: &[(f64, f64)]) -> World {
+pub(super) async fn world(
+    clock: Arc<VirtualClock>,
+    work: f64,
+    deadline: Option<f64>,
+    gone: &[(f64, f64)],
+) -> World {
     let by = deadline.map(|deadline| clock.now() + hours(deadline));
     let world = World::with(clock.clone(), &[Life::Works { start_secs: 300 }], |spec| {
         spec.machine.cloud = market::Cloud::Aws;
@@ -28,7 +35,8 @@ pub(super) async fn world(clock: Arc<VirtualClock>, work: f64, deadline: Option<
         spec.limits.deadline = by;
         spec.limits.work = Some(Span::from_duration(hours(work)));
         let (interval, grace) = (Span::from_secs(600), Span::from_secs(60));
-        spec.checkpoint = Some(CheckpointSpec { path: "checkpoints".into(), interval, signal: None, grace });
+        spec.checkpoint =
+            Some(CheckpointSpec { path: "checkpoints".into(), interval, signal: None, grace });
     })
     .await;
     *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
@@ -64,7 +72,8 @@ fn with_capacity_the_whole_job_is_of_the_spot_market() {
         assert_eq!(lives(&receipt), [(Market::Spot, EndedBecause::Succeeded)]);
         assert_eq!(verdicts(&world).await, ["spot", "stay"]);
         let plan = world.dir.plan(AttemptNo::FIRST).await.unwrap().unwrap();
-        let why = plan.reasons.iter().find(|reason| reason.starts_with("a spot machine: ")).unwrap();
+        let why =
+            plan.reasons.iter().find(|reason| reason.starts_with("a spot machine: ")).unwrap();
         assert!(why.contains("5.0 h of work") && why.contains("with spot now"), "{why}");
     });
 }
@@ -82,8 +91,20 @@ fn without_capacity_it_waits_as_long_as_it_may_and_is_in_time_on_demand() {
         let began = receipt.attempts.iter().find_map(|attempt| attempt.started).unwrap();
         assert!(began.duration_since(world.spec.created).as_secs_f64() > 600.0, "it waited");
         assert!(verdicts(&world).await.contains(&"wait".to_owned()));
-        assert!(world.dir.waiting().await.unwrap().unwrap().why.starts_with("a cheaper machine than one on demand: "));
-        assert!(pool(&world).await.spells.gone.factor() < 1.0, "this zone is empty for longer than others");
+        assert!(
+            world
+                .dir
+                .waiting()
+                .await
+                .unwrap()
+                .unwrap()
+                .why
+                .starts_with("a cheaper machine than one on demand: ")
+        );
+        assert!(
+            pool(&world).await.spells.gone.factor() < 1.0,
+            "this zone is empty for longer than others"
+        );
     });
 }
 
@@ -99,7 +120,11 @@ fn an_interruption_is_followed_by_what_is_cheapest_and_the_pool_is_learned() {
         assert!(clock.mono() < hours(12.0));
         let pool = pool(&world).await;
         // The start of five minutes, by beats of a minute.
-        assert!(pool.starts.iter().all(|start| (300..450).contains(&start.duration().as_secs())), "{:?}", pool.starts);
+        assert!(
+            pool.starts.iter().all(|start| (300..450).contains(&start.duration().as_secs())),
+            "{:?}",
+            pool.starts
+        );
         assert_eq!(pool.starts.len(), lives.len());
     });
 }
@@ -113,10 +138,17 @@ fn from_a_machine_on_demand_it_moves_back_to_spot_with_a_checkpoint() {
         let lives = lives(&receipt);
         assert_eq!(lives[0], (Market::OnDemand, EndedBecause::Moved), "{lives:?}");
         assert!(lives[1..].iter().any(|(market, _)| *market == Market::Spot), "{lives:?}");
-        assert_eq!((receipt.outcome, receipt.because), (JobOutcome::Succeeded, Some(EndedBecause::Succeeded)));
+        assert_eq!(
+            (receipt.outcome, receipt.because),
+            (JobOutcome::Succeeded, Some(EndedBecause::Succeeded))
+        );
         assert!(clock.mono() < hours(21.5));
-        let moves: Vec<Wish> = world.dir.requests().await.unwrap().into_iter().map(|request| request.wish).collect();
-        assert_eq!(moves[0], Wish::Move { attempt: AttemptNo::new(lives_no(&receipt)), to: Market::Spot });
+        let moves: Vec<Wish> =
+            world.dir.requests().await.unwrap().into_iter().map(|request| request.wish).collect();
+        assert_eq!(
+            moves[0],
+            Wish::Move { attempt: AttemptNo::new(lives_no(&receipt)), to: Market::Spot }
+        );
     });
 }
 
@@ -131,7 +163,11 @@ fn no_capacity_that_comes_and_goes_makes_it_late() {
     for (there, gone) in [(0.1, 0.1), (0.3, 0.5), (0.7, 0.2)] {
         for rude in [false, true] {
             simulate(async |clock: Arc<VirtualClock>| {
-                let spells: Vec<(f64, f64)> = (0..200).map(|n| (f64::from(n) * (there + gone) + there, f64::from(n + 1) * (there + gone))).collect();
+                let spells: Vec<(f64, f64)> = (0..200)
+                    .map(|n| {
+                        (f64::from(n) * (there + gone) + there, f64::from(n + 1) * (there + gone))
+                    })
+                    .collect();
                 let world = world(clock.clone(), 3.0, Some(4.5), &spells).await;
                 world.cloud.market.lock().unwrap().rude = rude;
                 let receipt = world.drive().await;
@@ -150,7 +186,11 @@ fn without_a_deadline_it_waits_for_spot() {
         let world = world(clock.clone(), 4.0, None, &[(0.0, 5.0)]).await;
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert!(lives(&receipt).iter().all(|(market, _)| *market == Market::Spot), "{:?}", lives(&receipt));
+        assert!(
+            lives(&receipt).iter().all(|(market, _)| *market == Market::Spot),
+            "{:?}",
+            lives(&receipt)
+        );
         assert!(clock.mono() > hours(9.0));
     });
 }

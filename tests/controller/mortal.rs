@@ -1,5 +1,6 @@
-//! Death at any call: a controller whose ports go through a process of the false world, which dies at its n-th call, before or
-//! after the effect; or stands still there for a while, as a laptop does that is closed.
+//! Death at any call: a controller whose ports go through a process of the false world, which dies
+//! at its n-th call, before or after the effect; or stands still there for a while, as a laptop
+//! does that is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,12 @@ pub fn dying(calls: u64, after: bool) -> Arc<Process> {
 }
 
 /// One that stands still then.
-pub fn pausing(calls: u64, after: bool, clock: &Arc<VirtualClock>, pause: Duration) -> Arc<Process> {
+pub fn pausing(
+    calls: u64,
+    after: bool,
+    clock: &Arc<VirtualClock>,
+    pause: Duration,
+) -> Arc<Process> {
     Process::pausing(calls + 1, after, Arc::clone(clock) as Arc<dyn Clock>, pause)
 }
 

@@ -11,15 +11,22 @@ use super::visit::{ROOM, ids, silent, visit};
 
 const NEWER: &[u8] = b"{\"format\": 9}";
 
-/// That a job is there is enough to know its machine by: a power cut has torn its words, or a later version wrote them.
+/// That a job is there is enough to know its machine by: a power cut has torn its words, or a later
+/// version wrote them.
 #[test]
 fn a_spec_that_cannot_be_understood_keeps_no_silent_machine_alight() {
-    for (torn, all) in [(&b""[..], false), (b"{\"format\": 1, \"job\"", false), (NEWER, false), (NEWER, true)] {
+    for (torn, all) in
+        [(&b""[..], false), (b"{\"format\": 1, \"job\"", false), (NEWER, false), (NEWER, true)]
+    {
         simulate(async |clock| {
             let world = silent(clock.clone(), 24).await;
             world.store.set(&layout::spec(world.job()), Some(torn));
             // All of a later version's records are of it.
-            for key in [layout::plan, layout::lease, layout::status].map(|key| key(world.job(), AttemptNo::FIRST)).iter().filter(|_| all) {
+            for key in [layout::plan, layout::lease, layout::status]
+                .map(|key| key(world.job(), AttemptNo::FIRST))
+                .iter()
+                .filter(|_| all)
+            {
                 world.store.set(key, Some(torn));
             }
             clock.sleep(Duration::from_secs(3600)).await;

@@ -43,14 +43,22 @@ fn whoever_creates_the_plan_has_the_job_and_all_of_its_attempts() {
                     clock.sleep(secs).await;
                     controller.drive(world.job()).await.unwrap()
                 };
-                let (first, second) = tokio::join!(late(Duration::from_millis(1000), &one), late(Duration::ZERO, &two));
+                let (first, second) = tokio::join!(
+                    late(Duration::from_millis(1000), &one),
+                    late(Duration::ZERO, &two)
+                );
                 let what = format!("paused at call {calls}, after its effect: {after}");
                 assert_eq!(first, second, "{what}");
-                let because: Vec<EndedBecause> = first.attempts.iter().map(|attempt| attempt.ended_because).collect();
+                let because: Vec<EndedBecause> =
+                    first.attempts.iter().map(|attempt| attempt.ended_because).collect();
                 assert_eq!(because, [EndedBecause::Interrupted, EndedBecause::Succeeded], "{what}");
                 assert_eq!(first.total_usd, world.cloud.bill() + theirs.bill(), "{what}");
                 assert_eq!((world.cloud.running(), theirs.running()), (vec![], vec![]), "{what}");
-                assert_eq!((world.cloud.complaints(), theirs.complaints()), (vec![], vec![]), "{what}");
+                assert_eq!(
+                    (world.cloud.complaints(), theirs.complaints()),
+                    (vec![], vec![]),
+                    "{what}"
+                );
                 let mut owners = Vec::new();
                 for number in [1, 2] {
                     let plan = world.dir.plan(AttemptNo::new(number)).await.unwrap().unwrap();
@@ -74,15 +82,30 @@ fn whoever_creates_the_plan_has_the_job_and_all_of_its_attempts() {
 /// Held back by a cap of its owner, say: nobody else buys its machine with their own money.
 #[test]
 fn a_job_without_a_plan_is_launched_by_its_owner_alone() {
-    let applied = |owner: &str| Applied { set: "jobs".into(), file: "a.toml".into(), sha256: "0a".into(), owner: owner.into(), due: None };
+    let applied = |owner: &str| Applied {
+        set: "jobs".into(),
+        file: "a.toml".into(),
+        sha256: "0a".into(),
+        owner: owner.into(),
+        due: None,
+    };
     // What its spec says; and whether `you` may launch it.
-    let cases = [(Some("me"), None, false), (None, Some(applied("me")), false), (Some("you"), None, true), (None, None, true)];
+    let cases = [
+        (Some("me"), None, false),
+        (None, Some(applied("me")), false),
+        (Some("you"), None, true),
+        (None, None, true),
+    ];
     for (owner, applied, is_theirs) in cases {
         simulate(async |clock: Arc<VirtualClock>| {
             let mut world = World::unmade(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
             (world.spec.owner, world.spec.applied) = (owner.map(str::to_owned), applied.clone());
             submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
-            let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &[Life::Ends { secs: 2, code: 0 }]);
+            let theirs = FakeCloud::new(
+                clock.clone(),
+                world.dir.clone(),
+                &[Life::Ends { secs: 2, code: 0 }],
+            );
             let you = other(&world, &theirs, &Process::new(None));
             let hour = clock.sleep(Duration::from_secs(3600));
             let jobs = [world.job().clone()];
@@ -99,7 +122,10 @@ fn a_job_without_a_plan_is_launched_by_its_owner_alone() {
                 receipt = you.drive(world.job()) => panic!("it is not over: {receipt:?}"),
                 () = hour => {}
             }
-            assert_eq!((theirs.launches(), world.store.keys("plan.json")), (0, Vec::<String>::new()));
+            assert_eq!(
+                (theirs.launches(), world.store.keys("plan.json")),
+                (0, Vec::<String>::new())
+            );
             let receipt = world.drive().await;
             assert_eq!((theirs.launches(), world.cloud.launches()), (0, 1));
             world.check(&receipt).await;
@@ -117,7 +143,10 @@ fn a_cancel_of_anothers_job_without_a_plan_ends_it() {
         let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &[Life::Endless]);
         world.wish(Wish::Cancel).await;
         let receipt = other(&world, &theirs, &Process::new(None)).drive(world.job()).await.unwrap();
-        assert_eq!((receipt.outcome, theirs.launches(), world.cloud.launches()), (JobOutcome::Cancelled, 0, 0));
+        assert_eq!(
+            (receipt.outcome, theirs.launches(), world.cloud.launches()),
+            (JobOutcome::Cancelled, 0, 0)
+        );
     });
 }
 

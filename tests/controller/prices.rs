@@ -1,4 +1,5 @@
-//! A spot price that moves while the machine runs: the receipt is by what was billed, and so is what the next attempt may spend.
+//! A spot price that moves while the machine runs: the receipt is by what was billed, and so is
+//! what the next attempt may spend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,19 +24,27 @@ fn usd(micros: i64) -> Usd {
     Usd::from_micros(micros)
 }
 
-/// The first machine falls silent and is ended after half an hour; the price doubles after a quarter.
+/// The first machine falls silent and is ended after half an hour; the price doubles after a
+/// quarter.
 async fn world(clock: Arc<VirtualClock>, history: History) -> World {
-    let world = World::with(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 600, code: 0 }], |spec| {
-        (spec.machine.cloud, spec.machine.market) = (market::Cloud::Aws, MarketChoice::Spot);
-        spec.machine.max_price = PriceRule::Fixed(usd(BID));
-        spec.machine.usd_per_hour = UsdPerHour::new(usd(PRICE));
-        spec.limits.budget = Some(usd(BUDGET));
-    })
+    let world = World::with(
+        clock.clone(),
+        &[Life::FallsSilent, Life::Ends { secs: 600, code: 0 }],
+        |spec| {
+            (spec.machine.cloud, spec.machine.market) = (market::Cloud::Aws, MarketChoice::Spot);
+            spec.machine.max_price = PriceRule::Fixed(usd(BID));
+            spec.machine.usd_per_hour = UsdPerHour::new(usd(PRICE));
+            spec.limits.budget = Some(usd(BUDGET));
+        },
+    )
     .await;
     *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
     {
         let (now, mut market) = (clock.now(), world.cloud.market.lock().unwrap());
-        market.prices = vec![(now, UsdPerHour::new(usd(PRICE))), (now + QUARTER, UsdPerHour::new(usd(2 * PRICE)))];
+        market.prices = vec![
+            (now, UsdPerHour::new(usd(PRICE))),
+            (now + QUARTER, UsdPerHour::new(usd(2 * PRICE))),
+        ];
         market.history = history;
     }
     world
@@ -48,15 +57,31 @@ fn a_price_that_moves_is_in_the_receipt_and_in_what_the_next_attempt_may_spend()
         let receipt = world.drive().await;
         world.check(&receipt).await;
         let [first, second] = &receipt.attempts[..] else { panic!("{receipt:?}") };
-        assert_eq!((first.ended_because, second.ended_because), (EndedBecause::Lost, EndedBecause::Succeeded));
+        assert_eq!(
+            (first.ended_because, second.ended_because),
+            (EndedBecause::Lost, EndedBecause::Succeeded)
+        );
         assert!(!first.billed_estimated && !second.billed_estimated, "{receipt:?}");
-        let planned = UsdPerHour::new(usd(PRICE)).cost_of(Duration::from_secs_f64(first.billed_seconds));
-        assert!(first.usd > planned && first.usd.micros() > planned.micros() * 14 / 10, "{} for {planned} of its plan", first.usd);
+        let planned =
+            UsdPerHour::new(usd(PRICE)).cost_of(Duration::from_secs_f64(first.billed_seconds));
+        assert!(
+            first.usd > planned && first.usd.micros() > planned.micros() * 14 / 10,
+            "{} for {planned} of its plan",
+            first.usd
+        );
         let plan = world.dir.plan(second.attempt).await.unwrap().unwrap();
         let left = usd(BUDGET) - first.usd;
-        let (life, most) = (elapsed(plan.created, plan.kill_at.unwrap()), UsdPerHour::new(usd(BID)));
-        assert!(most.cost_of(life) <= left, "{life:?} may cost {}, and {left} are left", most.cost_of(life));
-        assert!(most.cost_of(life + Duration::from_secs(180)) > left, "{life:?} leaves much of {left}");
+        let (life, most) =
+            (elapsed(plan.created, plan.kill_at.unwrap()), UsdPerHour::new(usd(BID)));
+        assert!(
+            most.cost_of(life) <= left,
+            "{life:?} may cost {}, and {left} are left",
+            most.cost_of(life)
+        );
+        assert!(
+            most.cost_of(life + Duration::from_secs(180)) > left,
+            "{life:?} leaves much of {left}"
+        );
     });
 }
 
@@ -68,12 +93,19 @@ fn prices_that_nobody_tells_are_the_bid_and_hold_nothing_up() {
             let receipt = world.drive().await;
             let [first, second] = &receipt.attempts[..] else { panic!("{receipt:?}") };
             for attempt in [first, second] {
-                let most = UsdPerHour::new(usd(BID)).cost_of(Duration::from_secs_f64(attempt.billed_seconds));
-                assert!(attempt.billed_estimated && attempt.usd == most, "{history:?}: {attempt:?}");
+                let most = UsdPerHour::new(usd(BID))
+                    .cost_of(Duration::from_secs_f64(attempt.billed_seconds));
+                assert!(
+                    attempt.billed_estimated && attempt.usd == most,
+                    "{history:?}: {attempt:?}"
+                );
             }
             assert!(receipt.total_usd > world.cloud.bill(), "{history:?}");
             let pause = elapsed(first.ended.unwrap(), second.started.unwrap());
-            assert!(pause <= Duration::from_secs(120), "{history:?}: the next machine came {pause:?} later");
+            assert!(
+                pause <= Duration::from_secs(120),
+                "{history:?}: the next machine came {pause:?} later"
+            );
         });
     }
 }

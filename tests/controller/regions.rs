@@ -1,4 +1,5 @@
-//! A region in which nothing can be launched yet stops no job that may run elsewhere, and somebody hears of it.
+//! A region in which nothing can be launched yet stops no job that may run elsewhere, and somebody
+//! hears of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,15 +25,24 @@ enum Lack {
 /// Before the false cloud: more regions, of which some are not ready.
 struct Regions {
     inner: Arc<dyn Cloud>,
-    /// Beside the one that the false cloud has: their names, and what an hour costs there in hundredths of the price here.
+    /// Beside the one that the false cloud has: their names, and what an hour costs there in
+    /// hundredths of the price here.
     more: Vec<(&'static str, i64)>,
     lacking: Mutex<BTreeMap<&'static str, Lack>>,
 }
 
-fn regions(world: &World, more: &[(&'static str, i64)], lacking: &[(&'static str, Lack)]) -> Arc<Regions> {
+fn regions(
+    world: &World,
+    more: &[(&'static str, i64)],
+    lacking: &[(&'static str, Lack)],
+) -> Arc<Regions> {
     // Only machines of a cloud that is far away have another place to go to.
     *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
-    Arc::new(Regions { inner: world.port(), more: more.to_vec(), lacking: Mutex::new(lacking.iter().copied().collect()) })
+    Arc::new(Regions {
+        inner: world.port(),
+        more: more.to_vec(),
+        lacking: Mutex::new(lacking.iter().copied().collect()),
+    })
 }
 
 before_the_cloud!(Regions passes on [regions terminate interrupt raise_kill_at release] {
@@ -72,39 +82,55 @@ async fn stands(world: &World) -> Option<String> {
     world.dir.attention().await.unwrap().and_then(|attention| attention.text)
 }
 
-/// The cheapest region has no security group, the next one is forbidden: the job runs in the third, and nothing of it waits.
+/// The cheapest region has no security group, the next one is forbidden: the job runs in the third,
+/// and nothing of it waits.
 #[test]
 fn a_region_that_is_not_ready_is_passed_over() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock, &[Life::Ends { secs: 60, code: 0 }]).await;
-        let cloud = regions(&world, &[("eu", 50), ("ap", 70)], &[("eu", Lack::Group), ("ap", Lack::Right)]);
-        let receipt = world.controller_on(world.store.clone(), cloud).drive(world.job()).await.unwrap();
-        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 1), "{receipt:?}");
+        let cloud =
+            regions(&world, &[("eu", 50), ("ap", 70)], &[("eu", Lack::Group), ("ap", Lack::Right)]);
+        let receipt =
+            world.controller_on(world.store.clone(), cloud).drive(world.job()).await.unwrap();
+        assert_eq!(
+            (receipt.outcome, receipt.attempts.len()),
+            (JobOutcome::Succeeded, 1),
+            "{receipt:?}"
+        );
         let plan = world.dir.plan(lamplighter::job::AttemptNo::FIRST).await.unwrap().unwrap();
         assert_eq!(plan.offer.region.as_str(), "local");
         let why: Vec<&str> = plan.rejected.iter().map(|no| no.because.as_str()).collect();
-        assert_eq!(why, ["there is no security group", "not allowed to look at images in ap: a policy"]);
+        assert_eq!(
+            why,
+            ["there is no security group", "not allowed to look at images in ap: a policy"]
+        );
         assert_eq!(stands(&world).await, None);
     });
 }
 
-/// What would be tried next is looked at too, so that a plan names no place to which the job cannot go.
+/// What would be tried next is looked at too, so that a plan names no place to which the job cannot
+/// go.
 #[test]
 fn a_plan_names_no_fallback_that_is_not_ready_and_says_so() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock, &[]).await;
         let cloud = regions(&world, &[("eu", 150), ("ap", 200)], &[("eu", Lack::Group)]);
-        let planned = world.controller_on(world.store.clone(), cloud).first_plan(&world.spec).await.unwrap();
+        let planned =
+            world.controller_on(world.store.clone(), cloud).first_plan(&world.spec).await.unwrap();
         assert_eq!(planned.plan.offer.region.as_str(), "local");
         let next: Vec<&str> = planned.fallbacks.iter().map(|offer| offer.region.as_str()).collect();
         assert_eq!(next, ["ap"]);
-        let unready: Vec<(&str, &str)> = planned.unready.iter().map(|unready| (unready.region.as_str(), unready.because.as_str())).collect();
+        let unready: Vec<(&str, &str)> = planned
+            .unready
+            .iter()
+            .map(|unready| (unready.region.as_str(), unready.because.as_str()))
+            .collect();
         assert_eq!(unready, [("eu", "there is no security group")]);
     });
 }
 
-/// No region is left: that is a trouble which somebody must mend, whether it is missing everywhere or only where the job could
-/// still go; and once it is mended the job goes on by itself.
+/// No region is left: that is a trouble which somebody must mend, whether it is missing everywhere
+/// or only where the job could still go; and once it is mended the job goes on by itself.
 #[test]
 fn a_job_that_waits_for_a_region_to_be_made_ready_says_so() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -119,11 +145,17 @@ fn a_job_that_waits_for_a_region_to_be_made_ready_says_so() {
             cloud.lacking.lock().unwrap().remove("local");
             world.cloud.fail_launches(&[CloudFault::NoCapacity]);
             let until = clock.mono() + Duration::from_secs(170);
-            while clock.mono() < until && !stands(&world).await.is_some_and(|text| text.contains("had none")) {
+            while clock.mono() < until
+                && !stands(&world).await.is_some_and(|text| text.contains("had none"))
+            {
                 clock.sleep(Duration::from_secs(1)).await;
             }
             let said = stands(&world).await.unwrap_or_default();
-            assert!(said.starts_with("no offer fits: t in ws-test had none") && said.contains("; eu is not ready: not allowed"), "{said}");
+            assert!(
+                said.starts_with("no offer fits: t in ws-test had none")
+                    && said.contains("; eu is not ready: not allowed"),
+                "{said}"
+            );
         });
         let receipt = receipt.unwrap();
         assert_eq!(receipt.outcome, JobOutcome::Succeeded, "{receipt:?}");
@@ -131,7 +163,8 @@ fn a_job_that_waits_for_a_region_to_be_made_ready_says_so() {
     });
 }
 
-/// A region in which nothing can be launched is no spot market: the choice between the markets is made without it.
+/// A region in which nothing can be launched is no spot market: the choice between the markets is
+/// made without it.
 #[test]
 fn the_market_is_chosen_without_the_regions_that_are_not_ready() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -139,15 +172,24 @@ fn the_market_is_chosen_without_the_regions_that_are_not_ready() {
         let auto = |spec: &mut Spec| {
             spec.machine.cloud = market::Cloud::Aws;
             spec.machine.market = MarketChoice::Auto;
-            (spec.limits.deadline, spec.limits.work) = (Some(by), Some(market::Span::from_secs(3600)));
+            (spec.limits.deadline, spec.limits.work) =
+                (Some(by), Some(market::Span::from_secs(3600)));
         };
         let world = World::with(clock, &[], auto).await;
         let seen = async |lacking: &[(&'static str, Lack)]| {
             let cloud = regions(&world, &[("eu", 50)], lacking);
-            let planned = world.controller_on(world.store.clone(), cloud).first_plan(&world.spec).await.unwrap();
+            let planned = world
+                .controller_on(world.store.clone(), cloud)
+                .first_plan(&world.spec)
+                .await
+                .unwrap();
             (planned.outlook.expect("both markets are there").pool.zone, planned.unready.len())
         };
         assert_eq!(seen(&[]).await, ("eua".to_owned(), 0));
-        assert_eq!(seen(&[("eu", Lack::Group)]).await, ("ws-test".to_owned(), 1), "and it is still said");
+        assert_eq!(
+            seen(&[("eu", Lack::Group)]).await,
+            ("ws-test".to_owned(), 1),
+            "and it is still said"
+        );
     });
 }

@@ -1,5 +1,5 @@
-//! Many jobs under one daemon: what it asks grows with pages of names, and nothing is missed or done too early for it.
-//! `cargo test --test controller scale -- --nocapture` shows the figures.
+//! Many jobs under one daemon: what it asks grows with pages of names, and nothing is missed or
+//! done too early for it. `cargo test --test controller scale -- --nocapture` shows the figures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,14 @@ impl World {
         let fleet = Fleet::new(clock.clone(), running, ended);
         let cloud = Arc::new(FleetCloud(fleet.clone()));
         let clouds = [(market::Cloud::Aws, cloud as Arc<dyn lamplighter::ports::Cloud>)].into();
-        let controller = Controller::new(fleet.clone(), clouds, clock.clone(), OWNER.into(), "test".into(), Zone::new("ws-test"));
+        let controller = Controller::new(
+            fleet.clone(),
+            clouds,
+            clock.clone(),
+            OWNER.into(),
+            "test".into(),
+            Zone::new("ws-test"),
+        );
         let daemon = tokio::spawn(async move { controller.drive_all(&[], |_| {}).await });
         World { clock, fleet, daemon, running }
     }
@@ -44,7 +51,10 @@ impl World {
             self.clock.sleep(TICK).await;
             match silent {
                 None => self.fleet.beat(),
-                Some(silent) => (0..self.running).map(job).filter(|job| job != silent).for_each(|job| self.fleet.beat_of(&job)),
+                Some(silent) => (0..self.running)
+                    .map(job)
+                    .filter(|job| job != silent)
+                    .for_each(|job| self.fleet.beat_of(&job)),
             }
         }
     }
@@ -74,21 +84,31 @@ fn calls_of_a_tick_grow_with_pages_and_not_with_machines() {
             world.fleet.take();
             world.ticks(ticks, None).await;
             let calls = world.fleet.take();
-            println!("{running} machines, {ticks} ticks in which every heartbeat changed: {calls:?}");
+            println!(
+                "{running} machines, {ticks} ticks in which every heartbeat changed: {calls:?}"
+            );
             sums(&calls)
         });
         let looks = ticks as usize + 1;
-        // Two listings of the names of all jobs are in it, the schedules once a minute, and at most two sweeps: the regions and
-        // their machines once more, and the time by the store's clock, but nothing of any job that is driven.
+        // Two listings of the names of all jobs are in it, the schedules once a minute, and at most
+        // two sweeps: the regions and their machines once more, and the time by the store's clock,
+        // but nothing of any job that is driven.
         let pages = (3 * running).div_ceil(1_000);
         let names = 2 * running.div_ceil(1_000);
         let read = READ_UNASKED.min(8 * running);
-        assert!(store <= looks * (pages + read) + names + 6 + 4, "{store} calls of the store for {running} machines");
-        assert!(cloud <= (looks + 2) * running.div_ceil(1_000) + 2, "{cloud} calls of the cloud for {running} machines");
+        assert!(
+            store <= looks * (pages + read) + names + 6 + 4,
+            "{store} calls of the store for {running} machines"
+        );
+        assert!(
+            cloud <= (looks + 2) * running.div_ceil(1_000) + 2,
+            "{cloud} calls of the cloud for {running} machines"
+        );
     }
 }
 
-/// What is asked for at the end of a job is asked for of that job: no page more for what runs beside it.
+/// What is asked for at the end of a job is asked for of that job: no page more for what runs
+/// beside it.
 #[test]
 fn the_end_of_a_hundred_jobs_costs_as_much_beside_a_thousand_as_alone() {
     let ends = |running| {
@@ -103,26 +123,43 @@ fn the_end_of_a_hundred_jobs_costs_as_much_beside_a_thousand_as_alone() {
                 assert!(world.dir(&job(number)).receipt().await.unwrap().is_some(), "{calls:?}");
             }
             println!("100 of {running} machines end, to the receipts: {calls:?}");
-            ["cloud residue", "cloud release"].map(|act| calls.get(act).copied().unwrap_or_default())
+            ["cloud residue", "cloud release"]
+                .map(|act| calls.get(act).copied().unwrap_or_default())
         })
     };
     let (alone, among_many) = (ends(100), ends(1_100));
     assert_eq!((alone, among_many), ([100 * (RESIDUE_CALLS + 1), 100], alone));
 }
 
-/// A daemon that starts knows nothing of 640 jobs, and each answer takes 30 ms: one job after the other, two minutes.
+/// A daemon that starts knows nothing of 640 jobs, and each answer takes 30 ms: one job after the
+/// other, two minutes.
 #[test]
 fn a_daemon_that_starts_reads_many_jobs_at_once() {
     let took = simulate(async |clock| {
         let fleet = Fleet::new(clock.clone(), 640, 0);
         fleet.is_away(Duration::from_millis(30));
-        let clouds = [(market::Cloud::Aws, Arc::new(FleetCloud(fleet.clone())) as Arc<dyn lamplighter::ports::Cloud>)].into();
-        let controller = Controller::new(fleet, clouds, clock.clone(), OWNER.into(), "test".into(), Zone::new("ws-test"));
+        let clouds = [(
+            market::Cloud::Aws,
+            Arc::new(FleetCloud(fleet.clone())) as Arc<dyn lamplighter::ports::Cloud>,
+        )]
+        .into();
+        let controller = Controller::new(
+            fleet,
+            clouds,
+            clock.clone(),
+            OWNER.into(),
+            "test".into(),
+            Zone::new("ws-test"),
+        );
         let (under_way, told) = (Arc::new(AtomicUsize::new(0)), clock.clone());
         let seen = under_way.clone();
-        let daemon = tokio::spawn(async move { controller.drive_all(&[], |jobs| seen.store(jobs, Ordering::Relaxed)).await });
+        let daemon = tokio::spawn(async move {
+            controller.drive_all(&[], |jobs| seen.store(jobs, Ordering::Relaxed)).await
+        });
         let began = told.mono();
-        while under_way.load(Ordering::Relaxed) < 640 && told.mono() < began + Duration::from_secs(300) {
+        while under_way.load(Ordering::Relaxed) < 640
+            && told.mono() < began + Duration::from_secs(300)
+        {
             told.sleep(Duration::from_millis(100)).await;
         }
         daemon.abort();
@@ -156,7 +193,11 @@ fn what_happens_to_one_of_many_is_seen_within_two_ticks() {
         let (ended, taken, unwanted) = (job(7), job(77), job(99));
         world.fleet.end(&ended);
         world.fleet.take_away(&taken, "Server.SpotInstanceTermination: no capacity");
-        world.dir(&unwanted).add_request(Wish::Cancel, "somebody", world.clock.now()).await.unwrap();
+        world
+            .dir(&unwanted)
+            .add_request(Wish::Cancel, "somebody", world.clock.now())
+            .await
+            .unwrap();
         world.ticks(2, None).await;
         assert!(world.dir(&ended).receipt().await.unwrap().is_some(), "its receipt is written");
         assert_eq!(world.settled(&taken).await.unwrap().because, EndedBecause::Interrupted);
@@ -164,14 +205,18 @@ fn what_happens_to_one_of_many_is_seen_within_two_ticks() {
         assert_eq!(world.fleet.machine(&unwanted), InstanceState::Running);
         world.ticks(13, None).await;
         assert_eq!(world.fleet.machine(&unwanted), InstanceState::Terminated);
-        assert!(!world.fleet.has(&format!("news/{ended}/made")), "what is over is not told of any more");
+        assert!(
+            !world.fleet.has(&format!("news/{ended}/made")),
+            "what is over is not told of any more"
+        );
     });
 }
 
 #[test]
 fn a_silent_one_of_many_loses_its_lease_and_the_others_do_not() {
     simulate(async |clock| {
-        // So many that each is read in its turn every ten minutes; its news have told of the last beat before that.
+        // So many that each is read in its turn every ten minutes; its news have told of the last
+        // beat before that.
         let world = World::start(clock, 600, 0);
         let silent = job(42);
         world.ticks(4 * 10, None).await;
@@ -179,7 +224,12 @@ fn a_silent_one_of_many_loses_its_lease_and_the_others_do_not() {
         assert_eq!(world.fleet.machine(&silent), InstanceState::Running);
         world.ticks(4 * 2, Some(&silent)).await;
         assert_eq!(world.fleet.machine(&silent), InstanceState::Terminated);
-        assert!((0..600).map(job).filter(|job| *job != silent).all(|job| world.fleet.machine(&job) == InstanceState::Running));
+        assert!(
+            (0..600)
+                .map(job)
+                .filter(|job| *job != silent)
+                .all(|job| world.fleet.machine(&job) == InstanceState::Running)
+        );
     });
 }
 
@@ -195,7 +245,8 @@ fn a_listing_that_is_late_ends_no_machine_and_hides_no_outcome() {
         let ended = job(7);
         world.fleet.end(&ended);
         world.ticks(2, None).await;
-        let settled = world.settled(&ended).await.expect("the cloud shows that its machine is gone");
+        let settled =
+            world.settled(&ended).await.expect("the cloud shows that its machine is gone");
         assert!(settled.outcome.is_some() && settled.because != EndedBecause::Lost, "{settled:?}");
     });
 }
@@ -206,7 +257,9 @@ fn agents_that_tell_no_news_are_driven_all_the_same() {
         let world = World::start(clock, 150, 0);
         for number in 0..150 {
             for news in ["made", "0001-phase", "0001-beat"] {
-                Store::delete(world.fleet.as_ref(), &format!("news/{}/{news}", job(number))).await.unwrap();
+                Store::delete(world.fleet.as_ref(), &format!("news/{}/{news}", job(number)))
+                    .await
+                    .unwrap();
             }
         }
         world.ticks(4, None).await;

@@ -1,4 +1,5 @@
-//! A run that waits for a price waits for the one that it would pay: what its launch would be refused is no bargain.
+//! A run that waits for a price waits for the one that it would pay: what its launch would be
+//! refused is no bargain.
 
 use std::sync::Arc;
 
@@ -58,7 +59,9 @@ before_the_cloud!(Pools passes on [regions launch describe terminate interrupt r
 fn a_cheap_pool_that_would_refuse_the_job_begins_no_run() {
     for refused in [Refused::Bid, Refused::Quota, Refused::Subnet, Refused::No] {
         simulate(async |clock: Arc<VirtualClock>| {
-            let cheap = |record: &mut lamplighter::job::Schedule| record.schedule.only_while_spot_under = Some(usd("1"));
+            let cheap = |record: &mut lamplighter::job::Schedule| {
+                record.schedule.only_while_spot_under = Some(usd("1"))
+            };
             let scheduled = Scheduled::new(clock.clone(), QUICK, cheap).await;
             let world = &scheduled.world;
             *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
@@ -71,7 +74,10 @@ fn a_cheap_pool_that_would_refuse_the_job_begins_no_run() {
             }
             assert_eq!(runs, Vec::<String>::new(), "{refused:?}");
             let why = scheduled.dir.waiting().await.unwrap().unwrap().why;
-            assert_eq!(why, "spot costs $1.23/h, and it waits for less than $1.00/h", "{refused:?}");
+            assert_eq!(
+                why, "spot costs $1.23/h, and it waits for less than $1.00/h",
+                "{refused:?}"
+            );
         });
     }
 }

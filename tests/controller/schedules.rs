@@ -7,7 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use lamplighter::controller::{Controller, ScheduleMemory};
-use lamplighter::job::{Applied, CatchUp, CodeArchive, JobOutcome, Overlap, RECORD_FORMAT, Receipt, Schedule, ScheduleRun, ScheduleSpec};
+use lamplighter::job::{
+    Applied, CatchUp, CodeArchive, JobOutcome, Overlap, RECORD_FORMAT, Receipt, Schedule,
+    ScheduleRun, ScheduleSpec,
+};
 use lamplighter::jobdir::{JobDir, ScheduleDir, layout};
 use lamplighter::market::UsdPerHour;
 use lamplighter::ports::{Clock, Store};
@@ -26,7 +29,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn hourly(since: Timestamp) -> Schedule {
     Schedule {
         format: RECORD_FORMAT,
-        applied: Applied { set: "jobs".into(), file: "hourly.toml".into(), sha256: "f".into(), owner: OWNER.into(), due: None },
+        applied: Applied {
+            set: "jobs".into(),
+            file: "hourly.toml".into(),
+            sha256: "f".into(),
+            owner: OWNER.into(),
+            due: None,
+        },
         since,
         written_by: "test".into(),
         schedule: ScheduleSpec {
@@ -38,7 +47,14 @@ fn hourly(since: Timestamp) -> Schedule {
             catch_up: Default::default(),
         },
         spec: spec(since).spec,
-        code: Some(CodeArchive { files: 1, bytes: 1, packed_bytes: 1, sha256: SHA.into(), tree: None, source: None }),
+        code: Some(CodeArchive {
+            files: 1,
+            bytes: 1,
+            packed_bytes: 1,
+            sha256: SHA.into(),
+            tree: None,
+            source: None,
+        }),
         origins: Default::default(),
         here: None,
         removed: None,
@@ -52,7 +68,11 @@ pub(super) struct Scheduled {
 }
 
 impl Scheduled {
-    pub(super) async fn new(clock: Arc<VirtualClock>, life: Life, change: impl FnOnce(&mut Schedule)) -> Scheduled {
+    pub(super) async fn new(
+        clock: Arc<VirtualClock>,
+        life: Life,
+        change: impl FnOnce(&mut Schedule),
+    ) -> Scheduled {
         let world = World::new(clock.clone(), &[life]).await;
         let dir = ScheduleDir::new(world.store.clone(), "jobs", "hourly");
         let mut record = hourly(clock.now());
@@ -91,7 +111,11 @@ impl Scheduled {
             let Some(spec) = dir.spec().await.unwrap() else { continue };
             let Some(applied) = spec.applied else { continue };
             assert_eq!((applied.set.as_str(), applied.file.as_str()), ("jobs", "hourly.toml"));
-            assert_eq!(self.world.store.object(&layout::code(&job, SHA)).as_deref(), Some(&b"code"[..]), "the code is there before the spec");
+            assert_eq!(
+                self.world.store.object(&layout::code(&job, SHA)).as_deref(),
+                Some(&b"code"[..]),
+                "the code is there before the spec"
+            );
             jobs += 1;
         }
         jobs
@@ -99,7 +123,13 @@ impl Scheduled {
 }
 
 pub(super) fn at(runs: &[ScheduleRun]) -> Vec<String> {
-    let shown = |run: &ScheduleRun| format!("{} {}", run.due.strftime("%H:%M"), if run.job.is_some() { "run" } else { "left out" });
+    let shown = |run: &ScheduleRun| {
+        format!(
+            "{} {}",
+            run.due.strftime("%H:%M"),
+            if run.job.is_some() { "run" } else { "left out" }
+        )
+    };
     runs.iter().map(shown).collect()
 }
 
@@ -111,13 +141,19 @@ fn two_daemons_run_each_due_time_once_and_see_it_to_its_end() {
     simulate(async |clock: Arc<VirtualClock>| {
         let scheduled = Scheduled::new(clock.clone(), QUICK, |_| {}).await;
         let world = &scheduled.world;
-        tokio::join!(scheduled.daemon(world.controller(), 190), scheduled.daemon(world.controller(), 190));
+        tokio::join!(
+            scheduled.daemon(world.controller(), 190),
+            scheduled.daemon(world.controller(), 190)
+        );
         let runs = scheduled.runs().await;
         assert_eq!(at(&runs), ["01:00 run", "02:00 run", "03:00 run"]);
         for run in &runs {
             assert_eq!(scheduled.receipt(run).await.unwrap().outcome, JobOutcome::Succeeded);
             let late = run.decided.duration_since(run.due);
-            assert!(late <= Duration::from_secs(16).try_into().unwrap(), "a daemon looks every quarter of a minute: {late}");
+            assert!(
+                late <= Duration::from_secs(16).try_into().unwrap(),
+                "a daemon looks every quarter of a minute: {late}"
+            );
         }
         assert_eq!(scheduled.jobs().await, 3);
         assert_eq!(world.cloud.complaints(), Vec::<String>::new());
@@ -126,9 +162,10 @@ fn two_daemons_run_each_due_time_once_and_see_it_to_its_end() {
 
 #[test]
 fn a_run_that_still_runs_is_passed_over_or_waited_for() {
-    for (overlap, expected) in
-        [(Overlap::Skip, ["00:10 run", "00:20 left out", "00:30 run"]), (Overlap::Queue, ["00:10 run", "00:20 run", "00:40 run"])]
-    {
+    for (overlap, expected) in [
+        (Overlap::Skip, ["00:10 run", "00:20 left out", "00:30 run"]),
+        (Overlap::Queue, ["00:10 run", "00:20 run", "00:40 run"]),
+    ] {
         simulate(async |clock: Arc<VirtualClock>| {
             let scheduled = Scheduled::new(clock.clone(), LONG, |record| {
                 record.schedule.cron = Some("*/10 * * * *".into());
@@ -149,8 +186,11 @@ fn a_run_that_still_runs_is_passed_over_or_waited_for() {
                 assert_eq!(runs[1].running.as_ref(), Some(first));
                 assert_eq!(waiting, None);
             } else {
-                // It began when the first had ended, and of what was due while it ran the latest is left.
-                let began = runs[1].decided.duration_since(scheduled.receipt(&runs[0]).await.unwrap().ended);
+                // It began when the first had ended, and of what was due while it ran the latest is
+                // left.
+                let began = runs[1]
+                    .decided
+                    .duration_since(scheduled.receipt(&runs[0]).await.unwrap().ended);
                 assert!(began <= Duration::from_secs(35).try_into().unwrap(), "{began}");
                 assert_eq!(waiting.unwrap().why, format!("its last run, {first}, has not ended"));
             }
@@ -180,7 +220,11 @@ fn what_waits_is_not_missed_by_a_daemon_that_comes_later() {
                     "applied again" => {
                         let mut record = scheduled.dir.record().await.unwrap().unwrap();
                         record.code.as_mut().unwrap().sha256 = "def".into();
-                        world.store.put(&scheduled.dir.code_key("def"), Bytes::from_static(b"code")).await.unwrap();
+                        world
+                            .store
+                            .put(&scheduled.dir.code_key("def"), Bytes::from_static(b"code"))
+                            .await
+                            .unwrap();
                         scheduled.dir.put_record(&record, &*clock).await.unwrap();
                     }
                     _ => {}
@@ -199,7 +243,8 @@ fn what_waits_is_not_missed_by_a_daemon_that_comes_later() {
     }
 }
 
-/// Whoever waited through two due times is waiting for the later one, though the sentence is the same.
+/// Whoever waited through two due times is waiting for the later one, though the sentence is the
+/// same.
 #[test]
 fn of_two_due_times_that_waited_for_the_same_the_later_one_is_on_record() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -217,13 +262,15 @@ fn of_two_due_times_that_waited_for_the_same_the_later_one_is_on_record() {
 
 #[test]
 fn what_was_seen_too_late_or_by_a_clock_that_is_wrong_was_missed() {
-    // Nobody drove; somebody drove from twenty past two on, and his words were other ones then; half an hour behind.
+    // Nobody drove; somebody drove from twenty past two on, and his words were other ones then;
+    // half an hour behind.
     for (from, off) in [(150, 0), (140, 0), (120, -1800)] {
         simulate(async |clock: Arc<VirtualClock>| {
             let latest = |record: &mut Schedule| {
                 punctual(record);
                 record.schedule.catch_up = CatchUp::Latest;
-                record.schedule.cron = Some(if off == 0 { "0 2 * * *" } else { "30 1 * * *" }.into());
+                record.schedule.cron =
+                    Some(if off == 0 { "0 2 * * *" } else { "30 1 * * *" }.into());
                 record.schedule.only_while_spot_under = Some(UsdPerHour::new("1".parse().unwrap()));
             };
             let scheduled = Scheduled::new(clock.clone(), QUICK, latest).await;
@@ -247,7 +294,9 @@ fn what_was_seen_too_late_or_by_a_clock_that_is_wrong_was_missed() {
 #[test]
 fn a_price_that_is_too_high_is_waited_for_and_said() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let cheap = |record: &mut Schedule| record.schedule.only_while_spot_under = Some(UsdPerHour::new("1".parse().unwrap()));
+        let cheap = |record: &mut Schedule| {
+            record.schedule.only_while_spot_under = Some(UsdPerHour::new("1".parse().unwrap()))
+        };
         let scheduled = Scheduled::new(clock.clone(), QUICK, cheap).await;
         scheduled.daemon(scheduled.world.controller(), 90).await;
         assert_eq!(at(&scheduled.runs().await), Vec::<String>::new());
@@ -258,7 +307,11 @@ fn a_price_that_is_too_high_is_waited_for_and_said() {
         record.schedule.only_while_spot_under = Some(UsdPerHour::new("2".parse().unwrap()));
         scheduled.dir.put_record(&record, &*clock).await.unwrap();
         scheduled.daemon(scheduled.world.controller(), 40).await;
-        assert_eq!(at(&scheduled.runs().await), ["01:00 run", "02:00 run"], "what has waited, and the next");
+        assert_eq!(
+            at(&scheduled.runs().await),
+            ["01:00 run", "02:00 run"],
+            "what has waited, and the next"
+        );
     });
 }
 
@@ -344,7 +397,12 @@ fn a_daemon_that_sleeps_in_the_middle_of_a_decision_makes_no_second_job() {
 
 #[test]
 fn a_lost_reply_and_a_store_that_is_away_make_nothing_twice() {
-    for (part, fault) in [("runs/", Fault::LostReply), ("spec.json", Fault::Down), ("code/", Fault::Down), ("schedules/", Fault::Down)] {
+    for (part, fault) in [
+        ("runs/", Fault::LostReply),
+        ("spec.json", Fault::Down),
+        ("code/", Fault::Down),
+        ("schedules/", Fault::Down),
+    ] {
         simulate(async |clock: Arc<VirtualClock>| {
             let scheduled = Scheduled::new(clock.clone(), QUICK, |_| {}).await;
             clock.sleep(MINUTE * 61).await;
@@ -358,10 +416,13 @@ fn a_lost_reply_and_a_store_that_is_away_make_nothing_twice() {
     }
 }
 
-/// Twelve hours ahead, a daemon would decide the run of noon at midnight, and at noon nothing would run.
+/// Twelve hours ahead, a daemon would decide the run of noon at midnight, and at noon nothing would
+/// run.
 #[test]
 fn nothing_is_decided_by_a_clock_that_is_wrong_or_that_nobody_could_check() {
-    for (off, part, right_after) in [(12 * 3600, "none", 30), (12 * 3600, "clock", 30), (0, "clock", 90)] {
+    for (off, part, right_after) in
+        [(12 * 3600, "none", 30), (12 * 3600, "clock", 30), (0, "clock", 90)]
+    {
         simulate(async |clock: Arc<VirtualClock>| {
             let scheduled = Scheduled::new(clock.clone(), QUICK, |_| {}).await;
             scheduled.world.store.fault(part, Fault::Down, None);
@@ -379,15 +440,21 @@ fn nothing_is_decided_by_a_clock_that_is_wrong_or_that_nobody_could_check() {
     }
 }
 
-/// Two daemons of one job root give a run one id; the same schedule kept in another job root gives another.
+/// Two daemons of one job root give a run one id; the same schedule kept in another job root gives
+/// another.
 #[test]
 fn a_run_has_an_id_of_its_own_in_each_job_root() {
     let run = |away: bool| {
         simulate(async |clock: Arc<VirtualClock>| {
-            let scheduled = Scheduled::new(clock.clone(), Life::Ends { secs: 60, code: 0 }, |_| {}).await;
+            let scheduled =
+                Scheduled::new(clock.clone(), Life::Ends { secs: 60, code: 0 }, |_| {}).await;
             let world = &scheduled.world;
             let near = world.controller();
-            let controller = if away { world.controller_on(CountingStore::new(world.store.clone()), world.port()) } else { near };
+            let controller = if away {
+                world.controller_on(CountingStore::new(world.store.clone()), world.port())
+            } else {
+                near
+            };
             scheduled.daemon(controller, 70).await;
             scheduled.runs().await[0].job.as_ref().unwrap().job.clone()
         })

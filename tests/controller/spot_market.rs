@@ -64,17 +64,27 @@ impl FakeCloud {
     pub(super) fn price_moved(&self, from: Timestamp, to: Timestamp) -> Option<Usd> {
         let prices = self.market.lock().unwrap().prices.clone();
         let ends = prices.iter().skip(1).map(|(at, _)| *at).chain([to]);
-        let parts = prices.iter().zip(ends).map(|((at, price), end)| price.cost_of(elapsed(from.max(*at), to.min(end))));
+        let parts = prices
+            .iter()
+            .zip(ends)
+            .map(|((at, price), end)| price.cost_of(elapsed(from.max(*at), to.min(end))));
         (!prices.is_empty()).then(|| parts.sum())
     }
 
     /// Whether a machine of this plan cannot be had, or kept, now.
     pub fn is_gone(&self, plan: &Plan) -> bool {
         let now = self.clock.mono();
-        plan.offer.market == Market::Spot && self.market.lock().unwrap().gone.iter().any(|(from, to)| (*from..*to).contains(&now))
+        plan.offer.market == Market::Spot
+            && self.market.lock().unwrap().gone.iter().any(|(from, to)| (*from..*to).contains(&now))
     }
 
-    pub(super) async fn work(&self, plan: &Plan, instance: &str, started: Timestamp, start_secs: u64) {
+    pub(super) async fn work(
+        &self,
+        plan: &Plan,
+        instance: &str,
+        started: Timestamp,
+        start_secs: u64,
+    ) {
         let (mut useful, mut saved, mut working_since) = (Duration::ZERO, Duration::ZERO, None);
         let before = self.market.lock().unwrap().done;
         let whole = self.market.lock().unwrap().work;
@@ -92,27 +102,46 @@ impl FakeCloud {
             }
             let span = Span::from_duration;
             let end = |because| {
-                let of = self.outcome_of(plan, instance, started, because, (because == EndedBecause::Succeeded).then_some(0));
+                let of = self.outcome_of(
+                    plan,
+                    instance,
+                    started,
+                    because,
+                    (because == EndedBecause::Succeeded).then_some(0),
+                );
                 Outcome { useful: span(useful), saved: span(useful), working_since, ..of }
             };
             let dir = dir_of(&self.dir, plan);
             if self.is_gone(plan) {
                 // With a notice there is a last checkpoint, and its heartbeat.
                 let kept = if self.market.lock().unwrap().rude { saved } else { useful };
-                let last = Status { useful: span(useful), saved: span(kept), working_since, ..self.status(instance, started, sequence) };
+                let last = Status {
+                    useful: span(useful),
+                    saved: span(kept),
+                    working_since,
+                    ..self.status(instance, started, sequence)
+                };
                 dir.put_status(plan.attempt, &last, false).await.unwrap();
                 self.market.lock().unwrap().done = before + kept;
                 return self.end(instance, "Server.SpotInstanceTermination: no capacity");
             }
             let wishes = Wishes::of(&dir.requests().await.unwrap());
-            let moved = wishes.moves.filter(|wish| wish.attempt == plan.attempt).map(|_| EndedBecause::Moved);
+            let moved = wishes
+                .moves
+                .filter(|wish| wish.attempt == plan.attempt)
+                .map(|_| EndedBecause::Moved);
             let over = (before + useful >= whole).then_some(EndedBecause::Succeeded);
             if let Some(because) = over.or(wishes.end.map(|wish| wish.because())).or(moved) {
                 self.market.lock().unwrap().done = before + useful;
                 let _ = dir.create_outcome(&end(because)).await.unwrap();
                 return self.end(instance, "Client.InstanceInitiatedShutdown: done");
             }
-            let beat = Status { useful: span(useful), saved: span(saved), working_since, ..self.status(instance, started, sequence) };
+            let beat = Status {
+                useful: span(useful),
+                saved: span(saved),
+                working_since,
+                ..self.status(instance, started, sequence)
+            };
             dir.put_status(plan.attempt, &beat, false).await.unwrap();
         }
     }

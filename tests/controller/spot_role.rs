@@ -1,4 +1,5 @@
-//! An account without the role for spot machines: who may buy on demand does, and everybody is told what makes the role.
+//! An account without the role for spot machines: who may buy on demand does, and everybody is told
+//! what makes the role.
 
 use std::sync::{Arc, Mutex};
 
@@ -47,22 +48,40 @@ impl Notifier for Ear {
     }
 }
 
-/// Its twin, `from_a_machine_on_demand_it_moves_back_to_spot_with_a_checkpoint`, is moved as soon as spot is there; without a deadline
-/// a job waits for spot as long as that takes.
+/// Its twin, `from_a_machine_on_demand_it_moves_back_to_spot_with_a_checkpoint`, is moved as soon
+/// as spot is there; without a deadline a job waits for spot as long as that takes.
 #[test]
 fn a_job_that_may_buy_on_demand_does_at_once_and_is_never_moved_to_spot() {
     for deadline in [Some(21.5), None] {
         simulate(async |clock: Arc<VirtualClock>| {
             let world = world(clock.clone(), 20.0, deadline, &[]).await;
             let (cloud, ear) = (roleless(&world), Arc::new(Ear::default()));
-            let receipt = world.controller_on(world.store.clone(), cloud.clone()).notifying(ear.clone()).drive(world.job()).await.unwrap();
+            let receipt = world
+                .controller_on(world.store.clone(), cloud.clone())
+                .notifying(ear.clone())
+                .drive(world.job())
+                .await
+                .unwrap();
             world.check(&receipt).await;
             assert_eq!(receipt.outcome, JobOutcome::Succeeded, "{}", receipt.reason);
             assert_eq!(lives(&receipt), [(Market::OnDemand, EndedBecause::Succeeded)]);
-            assert_eq!(*cloud.asked.lock().unwrap(), [Market::Spot, Market::OnDemand], "with {deadline:?} h for it");
+            assert_eq!(
+                *cloud.asked.lock().unwrap(),
+                [Market::Spot, Market::OnDemand],
+                "with {deadline:?} h for it"
+            );
             let told = ear.0.lock().unwrap().clone();
-            assert!(told.len() == 1 && told[0].starts_with("the role for spot machines is missing for this account"), "{told:?}");
-            assert!(told[0].contains("`aws iam create-service-linked-role`") && told[0].contains("`lamp doctor` looks at the role"), "{told:?}");
+            assert!(
+                told.len() == 1
+                    && told[0]
+                        .starts_with("the role for spot machines is missing for this account"),
+                "{told:?}"
+            );
+            assert!(
+                told[0].contains("`aws iam create-service-linked-role`")
+                    && told[0].contains("`lamp doctor` looks at the role"),
+                "{told:?}"
+            );
         });
     }
 }
@@ -70,14 +89,36 @@ fn a_job_that_may_buy_on_demand_does_at_once_and_is_never_moved_to_spot() {
 #[test]
 fn a_job_that_may_only_buy_spot_has_failed_and_says_why() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::with(clock, &[Life::Ends { secs: 60, code: 0 }], |spec| spec.machine.market = MarketChoice::Spot).await;
+        let world = World::with(clock, &[Life::Ends { secs: 60, code: 0 }], |spec| {
+            spec.machine.market = MarketChoice::Spot
+        })
+        .await;
         *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
         let (cloud, ear) = (roleless(&world), Arc::new(Ear::default()));
-        let receipt = world.controller_on(world.store.clone(), cloud.clone()).notifying(ear.clone()).drive(world.job()).await.unwrap();
+        let receipt = world
+            .controller_on(world.store.clone(), cloud.clone())
+            .notifying(ear.clone())
+            .drive(world.job())
+            .await
+            .unwrap();
         world.check(&receipt).await;
-        assert_eq!((receipt.because, receipt.attempts.len()), (Some(EndedBecause::LaunchFailed), 1), "{receipt:?}");
-        assert!(receipt.reason.contains("the role for spot machines is missing"), "{}", receipt.reason);
+        assert_eq!(
+            (receipt.because, receipt.attempts.len()),
+            (Some(EndedBecause::LaunchFailed), 1),
+            "{receipt:?}"
+        );
+        assert!(
+            receipt.reason.contains("the role for spot machines is missing"),
+            "{}",
+            receipt.reason
+        );
         let told = ear.0.lock().unwrap().clone();
-        assert!(told.len() == 1 && told[0].starts_with("attempt 1 cannot be launched: the role for spot machines is missing"), "{told:?}");
+        assert!(
+            told.len() == 1
+                && told[0].starts_with(
+                    "attempt 1 cannot be launched: the role for spot machines is missing"
+                ),
+            "{told:?}"
+        );
     });
 }

@@ -1,4 +1,5 @@
-//! Sweeping with the shipped controller: what is ended, what is left alone, and that it is looked at twice.
+//! Sweeping with the shipped controller: what is ended, what is left alone, and that it is looked
+//! at twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,7 +21,11 @@ use super::visit::NoList;
 use super::{World, spec};
 
 fn orphans(found: &Found) -> Vec<&Judged> {
-    found.machines.iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect()
+    found
+        .machines
+        .iter()
+        .filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. }))
+        .collect()
 }
 
 /// A machine that was launched a while ago, and whose controller has gone to sleep.
@@ -65,17 +70,23 @@ fn what_cannot_be_read_is_left_alone() {
             world.store.fault(unreadable, Fault::Down, None);
             let found = controller.look_for_orphans(&places).await;
             assert_eq!(orphans(&found).len(), 0, "{unreadable}: {found:?}");
-            assert!(controller.end_orphan(orphan).await.unwrap().is_none(), "{unreadable}: the second look could not read");
+            assert!(
+                controller.end_orphan(orphan).await.unwrap().is_none(),
+                "{unreadable}: the second look could not read"
+            );
             world.store.mend();
         }
         assert_eq!(world.cloud.running().len(), 1);
     });
 }
 
-/// Seed 919 of the false world: its agent lives and says so, its switch does nothing, and nobody drives.
+/// Seed 919 of the false world: its agent lives and says so, its switch does nothing, and nobody
+/// drives.
 #[test]
-fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_not_where_somebody_looks_at_it() {
-    // Heartbeats after the outcome: each quarter of a minute, none, or the one before the power goes off.
+fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_not_where_somebody_looks_at_it()
+ {
+    // Heartbeats after the outcome: each quarter of a minute, none, or the one before the power
+    // goes off.
     for (phase, beats, ends) in [
         (AttemptPhase::Draining, u32::MAX, true),
         (AttemptPhase::Held, u32::MAX, false),
@@ -93,14 +104,19 @@ fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_
             for (minutes, is_due) in [(4, false), (6, ends)] {
                 while clock.mono() < Duration::from_secs(minutes * 60) {
                     clock.sleep(Duration::from_secs(15)).await;
-                    (status.sequence, status.at, status.phase) = (status.sequence + 1, clock.now(), phase);
+                    (status.sequence, status.at, status.phase) =
+                        (status.sequence + 1, clock.now(), phase);
                     if beats > 0 {
                         world.dir.put_status(AttemptNo::FIRST, &status, true).await.unwrap();
                         beats -= 1;
                     }
                 }
                 let found = controller.look_for_orphans(&places).await;
-                assert_eq!(orphans(&found).len(), usize::from(is_due), "{phase:?} after {minutes} min: {found:?}");
+                assert_eq!(
+                    orphans(&found).len(),
+                    usize::from(is_due),
+                    "{phase:?} after {minutes} min: {found:?}"
+                );
             }
             let found = controller.look_for_orphans(&places).await;
             for orphan in orphans(&found) {
@@ -108,7 +124,11 @@ fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_
             }
             assert_eq!(world.cloud.running().is_empty(), ends, "{phase:?}");
             if ends {
-                assert_eq!(world.drive().await.outcome, JobOutcome::Succeeded, "it was told, and stands");
+                assert_eq!(
+                    world.drive().await.outcome,
+                    JobOutcome::Succeeded,
+                    "it was told, and stands"
+                );
             }
         });
     }
@@ -118,7 +138,8 @@ fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_
 #[test]
 fn what_a_sweep_ends_is_lost_and_not_stopped_by_the_user() {
     simulate(async |clock| {
-        let world = World::new(clock.clone(), &[Life::NeverSpeaks, Life::Ends { secs: 5, code: 0 }]).await;
+        let world =
+            World::new(clock.clone(), &[Life::NeverSpeaks, Life::Ends { secs: 5, code: 0 }]).await;
         let controller = world.controller();
         controller.look(world.job()).await.unwrap();
         clock.sleep(Duration::from_secs(16 * 60)).await;
@@ -127,10 +148,14 @@ fn what_a_sweep_ends_is_lost_and_not_stopped_by_the_user() {
         let [orphan] = orphans(&found)[..] else { panic!("{found:?}") };
         assert!(controller.end_orphan(orphan).await.unwrap().is_some());
         let receipt = world.drive().await;
-        let becauses: Vec<_> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
+        let becauses: Vec<_> =
+            receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
         assert_eq!(becauses, [EndedBecause::Lost, EndedBecause::Succeeded]);
         let second = world.dir.plan(AttemptNo::new(2)).await.unwrap().unwrap();
-        assert_eq!(second.reasons[0], "the sweep of test ended the machine: no word of its agent for 16 min after its launch");
+        assert_eq!(
+            second.reasons[0],
+            "the sweep of test ended the machine: no word of its agent for 16 min after its launch"
+        );
     });
 }
 
@@ -151,10 +176,17 @@ fn a_daemon_sweeps_by_itself_after_two_looks_and_leaves_alone_what_it_drives() {
         };
         let looked = async {
             clock.sleep(Duration::from_secs(110)).await;
-            assert!(world.cloud.running().contains(&late), "only one look was taken: {:?}", world.cloud.running());
+            assert!(
+                world.cloud.running().contains(&late),
+                "only one look was taken: {:?}",
+                world.cloud.running()
+            );
             clock.sleep(Duration::from_secs(60)).await;
             let running = world.cloud.running();
-            assert!(!running.contains(&late) && running.len() == 1, "the other job's machine runs on: {running:?}");
+            assert!(
+                !running.contains(&late) && running.len() == 1,
+                "the other job's machine runs on: {running:?}"
+            );
             running
         };
         let ((), running) = tokio::join!(driven, looked);
@@ -211,7 +243,8 @@ fn a_region_that_hangs_hides_no_orphan_of_another() {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
         world.drive().await;
         let late = world.cloud.add_late(world.job());
-        let daemon = world.controller_on(world.store.clone(), Arc::new(Deaf { inner: world.port() }));
+        let daemon =
+            world.controller_on(world.store.clone(), Arc::new(Deaf { inner: world.port() }));
         tokio::select! {
             () = daemon.drive_all(&[], |_| {}) => {}
             () = clock.sleep(Duration::from_secs(8 * 60)) => {}
@@ -227,7 +260,8 @@ fn while_nobody_says_which_regions_there_are_a_daemon_sweeps_those_of_the_last_t
         simulate(async |clock| {
             let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
             world.drive().await;
-            let cloud = Arc::new(NoList { inner: world.port(), hangs, down: AtomicBool::new(false) });
+            let cloud =
+                Arc::new(NoList { inner: world.port(), hangs, down: AtomicBool::new(false) });
             let daemon = world.controller_on(world.store.clone(), cloud.clone());
             let late = async {
                 clock.sleep(Duration::from_secs(3 * 60)).await;
@@ -265,32 +299,40 @@ before_the_cloud!(SignedOut passes on [supply launch describe terminate interrup
     }
 });
 
-/// Seed 37026194 of 24 h: a kernel hung, nobody swept, and after somebody had signed in again its daemon asked for a quarter of an hour
-/// nobody what runs.
+/// Seed 37026194 of 24 h: a kernel hung, nobody swept, and after somebody had signed in again its
+/// daemon asked for a quarter of an hour nobody what runs.
 #[test]
 fn a_daemon_sweeps_soon_after_a_session_is_begun_anew_and_seldom_where_nobody_has_an_account() {
-    let asked = [("the AWS session is over (ExpiredToken)", true), (NONE_FOUND, false)].map(|(what, swept)| {
-        simulate(async |clock| {
-            let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
-            world.drive().await;
-            let late = world.cloud.add_late(world.job());
-            let until = clock.mono() + Duration::from_secs(17 * 60);
-            let cloud = Arc::new(SignedOut { inner: world.port(), clock: clock.clone(), until, what, asked: AtomicU32::new(0) });
-            let daemon = world.controller_on(world.store.clone(), cloud.clone());
-            tokio::select! {
-                () = daemon.drive_all(&[], |_| {}) => {}
-                () = clock.sleep(Duration::from_secs((17 + 8) * 60)) => {}
-            }
-            assert_eq!(!world.cloud.running().contains(&late), swept, "{what}");
-            cloud.asked.load(Ordering::Relaxed)
-        })
-    });
+    let asked = [("the AWS session is over (ExpiredToken)", true), (NONE_FOUND, false)].map(
+        |(what, swept)| {
+            simulate(async |clock| {
+                let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+                world.drive().await;
+                let late = world.cloud.add_late(world.job());
+                let until = clock.mono() + Duration::from_secs(17 * 60);
+                let cloud = Arc::new(SignedOut {
+                    inner: world.port(),
+                    clock: clock.clone(),
+                    until,
+                    what,
+                    asked: AtomicU32::new(0),
+                });
+                let daemon = world.controller_on(world.store.clone(), cloud.clone());
+                tokio::select! {
+                    () = daemon.drive_all(&[], |_| {}) => {}
+                    () = clock.sleep(Duration::from_secs((17 + 8) * 60)) => {}
+                }
+                assert_eq!(!world.cloud.running().contains(&late), swept, "{what}");
+                cloud.asked.load(Ordering::Relaxed)
+            })
+        },
+    );
     // After 1, 6, 11, 16 and 21 minutes, or after 1 and 16; it stands for both clouds.
     assert_eq!(asked, [2 * 5, 2 * 2]);
 }
 
-/// Another job root of this owner may know it: neither a sweep nor a daemon ends it, and a person's word is compared with what is there
-/// at that moment.
+/// Another job root of this owner may know it: neither a sweep nor a daemon ends it, and a person's
+/// word is compared with what is there at that moment.
 #[test]
 fn a_stray_is_ended_by_name_alone_and_only_while_it_is_one() {
     simulate(async |clock| {
@@ -298,7 +340,11 @@ fn a_stray_is_ended_by_name_alone_and_only_while_it_is_one() {
         let gone: JobId = "gone-222222".parse().unwrap();
         let known = world.cloud.running().remove(0);
         let stray = world.cloud.add_late(&gone);
-        let named = |id: &str| MachineRef { cloud: market::Cloud::Local, region: Region::new("local"), id: id.to_owned() };
+        let named = |id: &str| MachineRef {
+            cloud: market::Cloud::Local,
+            region: Region::new("local"),
+            id: id.to_owned(),
+        };
         let daemon = world.controller();
         tokio::select! {
             () = daemon.drive_all(&[], |_| {}) => {}
@@ -311,29 +357,47 @@ fn a_stray_is_ended_by_name_alone_and_only_while_it_is_one() {
         assert!(matches!(judged.verdict, OrphanVerdict::Stray { .. }), "{judged:?}");
         assert!(controller.end_orphan(judged).await.unwrap().is_none(), "no sweep ends it");
         assert!(controller.end_stray(&named(&known)).await.unwrap().is_none(), "its job is here");
-        let owner = |owner: &str| world.cloud.state.lock().unwrap().machines.last_mut().unwrap().view.tags.owner = owner.to_owned();
+        let owner = |owner: &str| {
+            world.cloud.state.lock().unwrap().machines.last_mut().unwrap().view.tags.owner =
+                owner.to_owned()
+        };
         owner("you");
-        assert!(controller.end_stray(&named(&stray)).await.unwrap().is_none(), "it changed hands between the look and the word");
+        assert!(
+            controller.end_stray(&named(&stray)).await.unwrap().is_none(),
+            "it changed hands between the look and the word"
+        );
         owner("me");
         world.store.fault("spec.json", Fault::Down, None);
-        assert!(controller.end_stray(&named(&stray)).await.unwrap().is_none(), "its job may be here");
+        assert!(
+            controller.end_stray(&named(&stray)).await.unwrap().is_none(),
+            "its job may be here"
+        );
         world.store.mend();
         assert!(world.cloud.running().contains(&stray));
         assert!(controller.end_stray(&named(&stray)).await.unwrap().is_some());
-        assert!(!world.cloud.running().contains(&stray) && controller.end_stray(&named(&stray)).await.unwrap().is_none());
-        assert_eq!(world.store.keys(&format!("jobs/{gone}/")), Vec::<String>::new(), "nothing is written of a job that nobody knows");
+        assert!(
+            !world.cloud.running().contains(&stray)
+                && controller.end_stray(&named(&stray)).await.unwrap().is_none()
+        );
+        assert_eq!(
+            world.store.keys(&format!("jobs/{gone}/")),
+            Vec::<String>::new(),
+            "nothing is written of a job that nobody knows"
+        );
         assert_eq!(world.cloud.complaints(), Vec::<String>::new());
     });
 }
 
-/// A job of the same id in another job root: its machine is none of this one's attempt, which is over.
+/// A job of the same id in another job root: its machine is none of this one's attempt, which is
+/// over.
 #[test]
 fn a_machine_of_the_same_name_in_another_job_root_is_no_orphan_of_this_one() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
         world.drive().await;
         let late = world.cloud.add_late(world.job());
-        world.cloud.state.lock().unwrap().machines.last_mut().unwrap().view.client_token = Some("of-another-root".into());
+        world.cloud.state.lock().unwrap().machines.last_mut().unwrap().view.client_token =
+            Some("of-another-root".into());
         let daemon = world.controller();
         tokio::select! {
             () = daemon.drive_all(&[], |_| {}) => {}

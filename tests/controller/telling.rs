@@ -31,7 +31,8 @@ fn the_end_is_told_once_also_when_two_controllers_saw_it() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Ends { secs: 5, code: 3 }]).await;
         let ear = Arc::new(Ear::default());
-        let (one, two) = (world.controller().notifying(ear.clone()), world.controller().notifying(ear.clone()));
+        let (one, two) =
+            (world.controller().notifying(ear.clone()), world.controller().notifying(ear.clone()));
         let (first, second) = tokio::join!(one.drive(world.dir.job()), two.drive(world.dir.job()));
         assert_eq!(first.unwrap(), second.unwrap());
         let told = ear.0.lock().unwrap();
@@ -54,7 +55,13 @@ fn a_job_that_had_ended_before_is_no_news() {
 
 impl Ear {
     fn attention(&self) -> Vec<String> {
-        self.0.lock().unwrap().iter().filter(|told| told.kind == "attention").map(|told| told.text.clone()).collect()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|told| told.kind == "attention")
+            .map(|told| told.text.clone())
+            .collect()
     }
 }
 
@@ -65,7 +72,8 @@ async fn stands(world: &World) -> Option<String> {
 #[test]
 fn a_machine_that_we_may_not_end_is_told_once_and_tried_until_it_ends() {
     simulate(async |clock| {
-        let world = World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
+        let world =
+            World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
         let ear = Arc::new(Ear::default());
         let controller = world.controller().notifying(ear.clone());
         world.cloud.deny(20, 0);
@@ -77,7 +85,10 @@ fn a_machine_that_we_may_not_end_is_told_once_and_tried_until_it_ends() {
         });
         let receipt = receipt.unwrap();
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, receipt.attempts[0].ended_because), (JobOutcome::Succeeded, EndedBecause::Lost));
+        assert_eq!(
+            (receipt.outcome, receipt.attempts[0].ended_because),
+            (JobOutcome::Succeeded, EndedBecause::Lost)
+        );
         let told = ear.attention();
         assert!(told.len() == 1 && told[0].contains("may still run and bill"), "{told:?}");
         assert_eq!(stands(&world).await, None, "it is over");
@@ -104,7 +115,8 @@ fn what_another_process_found_in_the_way_is_cleared_by_the_next() {
     });
 }
 
-/// Row 57 of docs/promises.md: somebody hears of it within a day and an hour, once; without a sweeper there is nothing to hear.
+/// Row 57 of docs/promises.md: somebody hears of it within a day and an hour, once; without a
+/// sweeper there is nothing to hear.
 #[test]
 fn a_sweeper_that_comes_no_more_is_told_after_a_day() {
     for was_there in [true, false] {
@@ -127,12 +139,18 @@ fn a_sweeper_that_comes_no_more_is_told_after_a_day() {
             }
             let told = ear.attention();
             assert_eq!(told.len(), usize::from(was_there), "{told:?}");
-            assert!(told.iter().all(|told| told.starts_with("the sweeper in the cloud has not come for 1d, so")), "{told:?}");
+            assert!(
+                told.iter().all(
+                    |told| told.starts_with("the sweeper in the cloud has not come for 1d, so")
+                ),
+                "{told:?}"
+            );
         });
     }
 }
 
-/// It comes every five minutes, and nothing that it needs can be read: a fresh record is no sign of health.
+/// It comes every five minutes, and nothing that it needs can be read: a fresh record is no sign of
+/// health.
 #[test]
 fn a_sweeper_that_comes_and_can_judge_nobody_is_told_after_a_day() {
     simulate(async |clock| {
@@ -143,11 +161,20 @@ fn a_sweeper_that_comes_and_can_judge_nobody_is_told_after_a_day() {
         let since = clock.now();
         let comes = async {
             for _ in 0..25 * 4 {
-                let visit = Visit { regions: 1, machines: 1, judged_at: Some(since), ..Visit::new(clock.now(), "0.1.0", "me") };
+                let visit = Visit {
+                    regions: 1,
+                    machines: 1,
+                    judged_at: Some(since),
+                    ..Visit::new(clock.now(), "0.1.0", "me")
+                };
                 sweeper.put_visit(&visit).await.unwrap();
                 clock.sleep(Duration::from_secs(15 * 60)).await;
                 let early = clock.now().duration_since(since).as_hours() < 24;
-                assert!(!early || ear.attention().is_empty(), "a day is not over: {:?}", ear.attention());
+                assert!(
+                    !early || ear.attention().is_empty(),
+                    "a day is not over: {:?}",
+                    ear.attention()
+                );
             }
         };
         tokio::select! {
@@ -156,7 +183,10 @@ fn a_sweeper_that_comes_and_can_judge_nobody_is_told_after_a_day() {
         }
         let told = ear.attention();
         assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("the sweeper in the cloud could judge no machine for 1d, so"), "{told:?}");
+        assert!(
+            told[0].starts_with("the sweeper in the cloud could judge no machine for 1d, so"),
+            "{told:?}"
+        );
     });
 }
 
@@ -171,7 +201,11 @@ fn credentials_that_expire_are_told_once_and_harm_no_machine() {
             world.cloud.deny(0, 200);
             clock.sleep(Duration::from_secs(90)).await;
             let told = ear.attention();
-            assert_eq!(told, ["not allowed to look at the machines in local: ExpiredToken"], "within two minutes");
+            assert_eq!(
+                told,
+                ["not allowed to look at the machines in local: ExpiredToken"],
+                "within two minutes"
+            );
             assert_eq!(stands(&world).await.as_ref(), told.first());
         });
         world.check(&receipt.unwrap()).await;
@@ -182,7 +216,10 @@ fn credentials_that_expire_are_told_once_and_harm_no_machine() {
 #[test]
 fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
     for (fault, told) in [
-        (CloudFault::Denied, "attempt 1 cannot be launched: not allowed to launch a t in ws-test: UnauthorizedOperation"),
+        (
+            CloudFault::Denied,
+            "attempt 1 cannot be launched: not allowed to launch a t in ws-test: UnauthorizedOperation",
+        ),
         (CloudFault::Invalid, "attempt 1 cannot be launched: no such image"),
         (
             CloudFault::Quota,
@@ -193,7 +230,10 @@ fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
             "the account is still being verified for the region for PendingVerification; that takes minutes mostly, and four hours at most; \
              nothing bills, and it is asked again",
         ),
-        (CloudFault::Disks, "the limit of disks is reached for VolumeLimitExceeded; delete disks in local, or ask for more of its quotas for EBS"),
+        (
+            CloudFault::Disks,
+            "the limit of disks is reached for VolumeLimitExceeded; delete disks in local, or ask for more of its quotas for EBS",
+        ),
     ] {
         simulate(async |clock| {
             let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
@@ -206,12 +246,16 @@ fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
     }
 }
 
-/// Nobody has refused the machine: the same plan is launched as soon as somebody has signed in again.
+/// Nobody has refused the machine: the same plan is launched as soon as somebody has signed in
+/// again.
 #[test]
 fn a_session_that_ends_before_the_launch_is_a_trouble_and_no_failed_job() {
     for kind in [market::Cloud::Local, market::Cloud::Aws] {
         simulate(async |clock| {
-            let world = World::with(clock.clone(), &[Life::Ends { secs: 90, code: 0 }], |spec| spec.machine.cloud = kind).await;
+            let world = World::with(clock.clone(), &[Life::Ends { secs: 90, code: 0 }], |spec| {
+                spec.machine.cloud = kind
+            })
+            .await;
             *world.cloud.kind.lock().unwrap() = kind;
             world.cloud.fail_launches(&[CloudFault::SignedOut; 10_000]);
             let ear = Arc::new(Ear::default());
@@ -219,33 +263,57 @@ fn a_session_that_ends_before_the_launch_is_a_trouble_and_no_failed_job() {
             let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
                 clock.sleep(Duration::from_secs(600)).await;
                 let said = "nothing can be launched: the AWS session is over (ExpiredToken); `aws sso login` signs in again";
-                assert_eq!((stands(&world).await.as_deref(), ear.attention()), (Some(said), vec![said.to_owned()]), "once, and it stands");
+                assert_eq!(
+                    (stands(&world).await.as_deref(), ear.attention()),
+                    (Some(said), vec![said.to_owned()]),
+                    "once, and it stands"
+                );
                 world.cloud.fail_launches(&[]);
             });
             let receipt = receipt.unwrap();
             world.check(&receipt).await;
-            assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 1, 1), "{kind:?}");
+            assert_eq!(
+                (receipt.outcome, receipt.attempts.len(), world.cloud.launches()),
+                (JobOutcome::Succeeded, 1, 1),
+                "{kind:?}"
+            );
             assert_eq!(stands(&world).await, None, "it is over");
         });
     }
 }
 
-/// The token of a plan was used with another request, which only a fault of ours can do: the machine is the plan's, one alone,
-/// and somebody hears of it; also where the cloud shows it only later.
+/// The token of a plan was used with another request, which only a fault of ours can do: the
+/// machine is the plan's, one alone, and somebody hears of it; also where the cloud shows it only
+/// later.
 #[test]
 fn a_machine_of_another_request_is_adopted_and_told() {
-    for (faults, kind) in [(vec![CloudFault::Mismatch { shown: true }], "adopted"), (vec![CloudFault::Mismatch { shown: false }], "hidden")] {
+    for (faults, kind) in [
+        (vec![CloudFault::Mismatch { shown: true }], "adopted"),
+        (vec![CloudFault::Mismatch { shown: false }], "hidden"),
+    ] {
         simulate(async |clock| {
             let world = World::new(clock, &[Life::Ends { secs: 600, code: 0 }]).await;
             let ear = Arc::new(Ear::default());
             world.cloud.fail_launches(&faults);
-            let receipt = world.controller().notifying(ear.clone()).drive(world.job()).await.unwrap();
+            let receipt =
+                world.controller().notifying(ear.clone()).drive(world.job()).await.unwrap();
             world.check(&receipt).await;
-            assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 1), "{kind}");
+            assert_eq!(
+                (receipt.outcome, receipt.attempts.len()),
+                (JobOutcome::Succeeded, 1),
+                "{kind}"
+            );
             assert_eq!(world.cloud.states().len(), 1, "{kind}: one machine");
             let told = ear.attention();
-            assert!(told.len() == 1 && told[0].contains("IdempotentParameterMismatch"), "{kind}: {told:?}");
-            assert_eq!(told[0].starts_with("i-1 was adopted by attempt 1"), kind == "adopted", "{told:?}");
+            assert!(
+                told.len() == 1 && told[0].contains("IdempotentParameterMismatch"),
+                "{kind}: {told:?}"
+            );
+            assert_eq!(
+                told[0].starts_with("i-1 was adopted by attempt 1"),
+                kind == "adopted",
+                "{told:?}"
+            );
             assert_eq!(stands(&world).await, None, "{kind}: it is over");
         });
     }

@@ -1,5 +1,5 @@
-//! A cloud that takes no more calls: each job asks more and more rarely, and who does not want it any more waits until no other daemon's
-//! machine can come.
+//! A cloud that takes no more calls: each job asks more and more rarely, and who does not want it
+//! any more waits until no other daemon's machine can come.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,10 @@ use super::cloud::{CloudFault, FakeCloud, Life};
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 async fn throttled(clock: Arc<VirtualClock>, times: usize) -> World {
-    let world = World::with(clock, &[Life::Ends { secs: 120, code: 0 }], |spec| spec.machine.cloud = market::Cloud::Aws).await;
+    let world = World::with(clock, &[Life::Ends { secs: 120, code: 0 }], |spec| {
+        spec.machine.cloud = market::Cloud::Aws
+    })
+    .await;
     *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
     world.cloud.fail_launches(&vec![CloudFault::Throttled; times]);
     world
@@ -30,7 +33,11 @@ fn the_daemon_asks_ever_more_rarely_and_the_machine_comes() {
         world.controller().drive_all(&[world.job().clone()], |_| {}).await;
         let receipt = world.dir.receipt().await.unwrap().unwrap();
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 1), "the same plan, again and again");
+        assert_eq!(
+            (receipt.outcome, receipt.attempts.len()),
+            (JobOutcome::Succeeded, 1),
+            "the same plan, again and again"
+        );
         let asked = world.cloud.market.lock().unwrap().asked.clone();
         let pauses: Vec<u64> = asked.windows(2).map(|two| (two[1] - two[0]).as_secs()).collect();
         assert_eq!(pauses.len(), 9);
@@ -47,21 +54,38 @@ fn a_stop_of_a_job_that_was_never_launched_waits_as_if_another_had_launched_it()
         let world = throttled(clock.clone(), 10_000).await;
         let stop = async {
             clock.sleep(Duration::from_secs(120)).await;
-            assert!(world.dir.waiting().await.unwrap().unwrap().why.starts_with("the cloud, which takes no more calls"));
+            assert!(
+                world
+                    .dir
+                    .waiting()
+                    .await
+                    .unwrap()
+                    .unwrap()
+                    .why
+                    .starts_with("the cloud, which takes no more calls")
+            );
             world.wish(Wish::Stop).await;
             clock.mono()
         };
         let (receipt, stopped) = tokio::join!(world.drive(), stop);
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, receipt.total_usd, world.cloud.launches()), (JobOutcome::Stopped, Usd::ZERO, 0));
+        assert_eq!(
+            (receipt.outcome, receipt.total_usd, world.cloud.launches()),
+            (JobOutcome::Stopped, Usd::ZERO, 0)
+        );
         let took = clock.mono() - stopped;
         assert!((300..=500).contains(&took.as_secs()), "{took:?}");
         let waiting = world.dir.waiting().await.unwrap().unwrap();
-        assert!(waiting.why.starts_with("certainty that no machine was launched: ") && waiting.until.is_some(), "{waiting:?}");
+        assert!(
+            waiting.why.starts_with("certainty that no machine was launched: ")
+                && waiting.until.is_some(),
+            "{waiting:?}"
+        );
     });
 }
 
-/// Another process made the plan, and may have launched it: whether each of its launches was answered nobody knows here.
+/// Another process made the plan, and may have launched it: whether each of its launches was
+/// answered nobody knows here.
 #[test]
 fn a_stop_of_what_another_process_planned_says_what_it_waits_for() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -72,7 +96,10 @@ fn a_stop_of_what_another_process_planned_says_what_it_waits_for() {
         let began = clock.mono();
         let receipt = world.drive().await;
         world.check(&receipt).await;
-        assert_eq!(receipt.attempts.iter().map(|attempt| attempt.ended_because).collect::<Vec<_>>(), [EndedBecause::UserStopped]);
+        assert_eq!(
+            receipt.attempts.iter().map(|attempt| attempt.ended_because).collect::<Vec<_>>(),
+            [EndedBecause::UserStopped]
+        );
         assert!(clock.mono() - began > Duration::from_secs(240), "{:?}", clock.mono() - began);
         let waiting = world.dir.waiting().await.unwrap().unwrap();
         assert!(waiting.why.starts_with("certainty that no machine was launched: "), "{waiting:?}");
@@ -93,8 +120,9 @@ before_the_cloud!(Unthrottled passes on [regions supply describe terminate inter
     }
 });
 
-/// The second daemon launches the plan of the first just before somebody stops the job, and dies; EC2 shows the machine five
-/// minutes later. To settle meanwhile was to write a receipt of $0 beside a machine that bills.
+/// The second daemon launches the plan of the first just before somebody stops the job, and dies;
+/// EC2 shows the machine five minutes later. To settle meanwhile was to write a receipt of $0
+/// beside a machine that bills.
 #[test]
 fn a_stop_settles_nothing_while_another_daemon_may_have_launched_the_plan() {
     simulate(async |clock: Arc<VirtualClock>| {
@@ -103,7 +131,10 @@ fn a_stop_settles_nothing_while_another_daemon_may_have_launched_the_plan() {
         world.cloud.invisible_for(Duration::from_secs(299));
         let other = async {
             clock.sleep(Duration::from_secs(600)).await;
-            let second = world.controller_on(world.store.clone(), Arc::new(Unthrottled { inner: world.port(), cloud: world.cloud.clone() }));
+            let second = world.controller_on(
+                world.store.clone(),
+                Arc::new(Unthrottled { inner: world.port(), cloud: world.cloud.clone() }),
+            );
             let launched = async {
                 while world.cloud.launches() == 0 {
                     clock.sleep(Duration::from_millis(100)).await;
@@ -124,7 +155,8 @@ fn a_stop_settles_nothing_while_another_daemon_may_have_launched_the_plan() {
     });
 }
 
-/// Before the false cloud: takes no call that changes a machine until so many were refused, and keeps when it was asked.
+/// Before the false cloud: takes no call that changes a machine until so many were refused, and
+/// keeps when it was asked.
 struct Strict {
     inner: Arc<dyn Cloud>,
     clock: Arc<VirtualClock>,
@@ -161,16 +193,30 @@ before_the_cloud!(Strict passes on [regions supply launch describe release] {
 #[test]
 fn what_changes_a_machine_is_asked_for_ever_more_rarely_and_until_it_is_done() {
     let notice = Wish::Interrupt { notice: Span::from_secs(2) };
-    let longer = Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None };
+    let longer =
+        Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None };
     let cases = [
         ("terminate", Wish::Cancel, vec![Life::FallsSilent], JobOutcome::Cancelled),
         ("raise", longer, vec![Life::Ends { secs: 1200, code: 0 }], JobOutcome::Succeeded),
-        ("interrupt", notice, vec![Life::Endless, Life::Ends { secs: 60, code: 0 }], JobOutcome::Succeeded),
+        (
+            "interrupt",
+            notice,
+            vec![Life::Endless, Life::Ends { secs: 60, code: 0 }],
+            JobOutcome::Succeeded,
+        ),
     ];
     for (call, wish, lives, outcome) in cases {
         simulate(async |clock: Arc<VirtualClock>| {
-            let world = World::with(clock.clone(), &lives, |spec| spec.limits.max_runtime = Some(Span::from_secs(3600))).await;
-            let strict = Arc::new(Strict { inner: world.port(), clock: clock.clone(), refusals: 8, asked: Mutex::default() });
+            let world = World::with(clock.clone(), &lives, |spec| {
+                spec.limits.max_runtime = Some(Span::from_secs(3600))
+            })
+            .await;
+            let strict = Arc::new(Strict {
+                inner: world.port(),
+                clock: clock.clone(),
+                refusals: 8,
+                asked: Mutex::default(),
+            });
             let controller = world.controller_on(world.store.clone(), strict.clone());
             let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
                 clock.sleep(Duration::from_secs(60)).await;
@@ -182,7 +228,11 @@ fn what_changes_a_machine_is_asked_for_ever_more_rarely_and_until_it_is_done() {
             let asked = strict.asked.lock().unwrap().clone();
             assert!(asked.iter().all(|(what, _)| *what == call) && asked.len() >= 9, "{asked:?}");
             let pauses: Vec<u64> = asked[..9].windows(2).map(|two| two[1].1 - two[0].1).collect();
-            assert!(pauses[5..].iter().all(|pause| *pause >= 30) && pauses.iter().all(|pause| *pause <= 75), "{call}: {pauses:?}");
+            assert!(
+                pauses[5..].iter().all(|pause| *pause >= 30)
+                    && pauses.iter().all(|pause| *pause <= 75),
+                "{call}: {pauses:?}"
+            );
         });
     }
 }

@@ -1,7 +1,9 @@
-//! A crowded account: a thousand machines of others, which look as much like ours as they can, and some of ours among them.
+//! A crowded account: a thousand machines of others, which look as much like ours as they can, and
+//! some of ours among them.
 //!
-//! It is a cloud port that shows everything to everybody and keeps an account of what is asked of it. An act is carried out
-//! as the adapter for EC2 does it: the tags are read once more, and `owned_by` has the last word.
+//! It is a cloud port that shows everything to everybody and keeps an account of what is asked of
+//! it. An act is carried out as the adapter for EC2 does it: the tags are read once more, and
+//! `owned_by` has the last word.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -40,7 +42,8 @@ type TagMap = BTreeMap<String, String>;
 pub struct House {
     pub region: Region,
     pub tags: TagMap,
-    /// The tags with which it is ours, letter by letter; `None`: it never is. Judged by this, and not by what is tried here.
+    /// The tags with which it is ours, letter by letter; `None`: it never is. Judged by this, and
+    /// not by what is tried here.
     ours: Option<TagMap>,
     /// What it carries while the other one has it: the two are exchanged now and then.
     other: Option<TagMap>,
@@ -74,13 +77,25 @@ pub struct Town {
 
 impl Town {
     pub fn new(owner: &str, dice: Dice) -> Arc<Self> {
-        Arc::new(Town { owner: owner.into(), ledger: Mutex::new(Ledger { dice: Some(dice), ..Ledger::default() }) })
+        Arc::new(Town {
+            owner: owner.into(),
+            ledger: Mutex::new(Ledger { dice: Some(dice), ..Ledger::default() }),
+        })
     }
 
     /// `ours`: the tags with which it is ours. What carries others changes hands with them.
-    pub fn settle(&self, id: String, region: Region, tags: TagMap, ours: Option<TagMap>, launched: Timestamp, token: Option<String>) {
+    pub fn settle(
+        &self,
+        id: String,
+        region: Region,
+        tags: TagMap,
+        ours: Option<TagMap>,
+        launched: Timestamp,
+        token: Option<String>,
+    ) {
         let other = ours.clone().filter(|ours| *ours != tags);
-        let house = House { region, tags, ours, other, ended: false, launched, token, shown_ours: false };
+        let house =
+            House { region, tags, ours, other, ended: false, launched, token, shown_ours: false };
         let mut ledger = self.ledger.lock().unwrap();
         ledger.places.entry(house.region.clone()).or_default().0.push(id.clone());
         ledger.houses.insert(id, house);
@@ -97,12 +112,16 @@ impl Town {
         self.ledger.lock().unwrap().places.keys().cloned().collect()
     }
 
-    /// An act on a machine: what was asked for is judged twice, by what its caller saw and by what it carries now.
+    /// An act on a machine: what was asked for is judged twice, by what its caller saw and by what
+    /// it carries now.
     fn act(&self, machine: &MachineRef, what: &str, ends: bool) -> Result<(), CloudError> {
         let mut ledger = self.ledger.lock().unwrap();
         let Some(house) = ledger.houses.get(&machine.id) else { return Err(CloudError::Throttled) };
         if !house.shown_ours {
-            let wrong = format!("asked to {what} {}, which was shown as somebody else's: {:?}", machine.id, house.tags);
+            let wrong = format!(
+                "asked to {what} {}, which was shown as somebody else's: {:?}",
+                machine.id, house.tags
+            );
             ledger.wrongs.push(wrong);
             return Err(CloudError::Throttled);
         }
@@ -152,8 +171,13 @@ impl Cloud for Town {
         Err(CloudError::Throttled)
     }
 
-    /// Whatever reads as tags of ours is shown, whosever it is. And some change hands as soon as they were looked at.
-    async fn describe(&self, _owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+    /// Whatever reads as tags of ours is shown, whosever it is. And some change hands as soon as
+    /// they were looked at.
+    async fn describe(
+        &self,
+        _owner: &str,
+        region: &Region,
+    ) -> Result<Vec<InstanceView>, CloudError> {
         let mut ledger = self.ledger.lock().unwrap();
         let Ledger { houses, places, dice, .. } = &mut *ledger;
         let dice = dice.as_mut().unwrap();
@@ -189,7 +213,11 @@ impl Cloud for Town {
         self.act(machine, "interrupt", true)
     }
 
-    async fn raise_kill_at(&self, machine: &MachineRef, _kill_at: Timestamp) -> Result<(), CloudError> {
+    async fn raise_kill_at(
+        &self,
+        machine: &MachineRef,
+        _kill_at: Timestamp,
+    ) -> Result<(), CloudError> {
         self.act(machine, "tag", false)
     }
 
@@ -218,7 +246,12 @@ impl Cloud for Town {
 }
 
 /// A disk in this region, by whatever is said of it.
-pub fn disk(id: &str, region: &Region, ours: bool, job: Option<lamplighter::job::JobId>) -> Residue {
+pub fn disk(
+    id: &str,
+    region: &Region,
+    ours: bool,
+    job: Option<lamplighter::job::JobId>,
+) -> Residue {
     Residue {
         cloud: market::Cloud::Aws,
         region: region.clone(),

@@ -1,4 +1,5 @@
-//! What is known never to be launched is no place to go next, and no part of the most that a job can cost.
+//! What is known never to be launched is no place to go next, and no part of the most that a job
+//! can cost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +12,8 @@ use super::World;
 use super::before::before_the_cloud;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
-/// Before the false cloud: two more zones, at twice and three halves of the price; those that are named have no subnet, which is known
-/// once anything was prepared in the region.
+/// Before the false cloud: two more zones, at twice and three halves of the price; those that are
+/// named have no subnet, which is known once anything was prepared in the region.
 struct Zones {
     inner: Arc<dyn Cloud>,
     without_subnet: &'static [&'static str],
@@ -55,18 +56,34 @@ fn a_zone_without_a_subnet_is_no_fallback_and_costs_nothing_at_most() {
         let world = World::new(clock, &[]).await;
         let planned = async |without: &'static [&'static str]| {
             let cloud = zones(&world, without);
-            let planned = world.controller_on(world.store.clone(), cloud.clone()).first_plan(&world.spec).await.expect("the cheapest is ready");
+            let planned = world
+                .controller_on(world.store.clone(), cloud.clone())
+                .first_plan(&world.spec)
+                .await
+                .expect("the cheapest is ready");
             assert_eq!(cloud.prepared.load(Ordering::Relaxed), 1, "nothing is asked twice for it");
             planned
         };
-        let zones = |offers: &[Offer]| offers.iter().map(|offer| offer.zone.to_string()).collect::<Vec<_>>();
+        let zones = |offers: &[Offer]| {
+            offers.iter().map(|offer| offer.zone.to_string()).collect::<Vec<_>>()
+        };
         let all = planned(&[]).await;
         assert_eq!(zones(&all.fallbacks), ["near", "dear"]);
         let one = planned(&["dear"]).await;
         assert_eq!(zones(&one.fallbacks), ["near"]);
         assert_eq!(one.ranking.len(), 2, "its own and that of the fallback");
-        assert!(one.plan.most_any_usd.expect("bounded") < all.plan.most_any_usd.expect("bounded"), "{:?}", one.plan.most_any_usd);
-        let why: Vec<&str> = one.plan.rejected.iter().filter(|no| no.offer.zone.as_str() == "dear").map(|no| no.because.as_str()).collect();
+        assert!(
+            one.plan.most_any_usd.expect("bounded") < all.plan.most_any_usd.expect("bounded"),
+            "{:?}",
+            one.plan.most_any_usd
+        );
+        let why: Vec<&str> = one
+            .plan
+            .rejected
+            .iter()
+            .filter(|no| no.offer.zone.as_str() == "dear")
+            .map(|no| no.because.as_str())
+            .collect();
         assert_eq!(why, ["none of `aws.subnets` lies in dear"], "and it is said once");
         assert!(planned(&["near", "dear"]).await.fallbacks.is_empty());
     });

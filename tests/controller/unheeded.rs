@@ -13,9 +13,19 @@ fn a_stop_that_an_agent_does_not_heed_ends_its_machine_all_the_same() {
         let world = World::new(clock, &[Life::Deaf]).await;
         let receipt = world.drive_asked(600, Wish::Stop).await;
         world.check(&receipt).await;
-        assert_eq!((receipt.outcome, receipt.attempts[0].ended_because), (JobOutcome::Stopped, EndedBecause::UserStopped));
-        assert!((1500.0..1600.0).contains(&receipt.attempts[0].billed_seconds), "ten minutes, and a quarter of an hour: {receipt:?}");
+        assert_eq!(
+            (receipt.outcome, receipt.attempts[0].ended_because),
+            (JobOutcome::Stopped, EndedBecause::UserStopped)
+        );
+        assert!(
+            (1500.0..1600.0).contains(&receipt.attempts[0].billed_seconds),
+            "ten minutes, and a quarter of an hour: {receipt:?}"
+        );
         let ending = world.dir.ending(AttemptNo::FIRST).await.unwrap().expect("it is recorded why");
-        assert!(ending.why.contains("its agent, which lives, has not begun to end its work"), "{}", ending.why);
+        assert!(
+            ending.why.contains("its agent, which lives, has not begun to end its work"),
+            "{}",
+            ending.why
+        );
     });
 }

@@ -1,4 +1,5 @@
-//! A machine whose disk is to stay, and that the cloud does not stop: it is ended where what it holds is safe, and else somebody is told.
+//! A machine whose disk is to stay, and that the cloud does not stop: it is ended where what it
+//! holds is safe, and else somebody is told.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,15 +50,27 @@ async fn world(clock: Arc<VirtualClock>, outputs: &[&str]) -> (World, Arc<Restle
 
 async fn has_ended(world: &World, receipt: &Receipt) {
     world.check(receipt).await;
-    assert_eq!((receipt.outcome, receipt.attempts[0].ended_because), (JobOutcome::Succeeded, EndedBecause::Succeeded), "{receipt:?}");
-    assert_eq!(world.dir.attention().await.unwrap().and_then(|attention| attention.text), None, "nothing stands in its way");
+    assert_eq!(
+        (receipt.outcome, receipt.attempts[0].ended_because),
+        (JobOutcome::Succeeded, EndedBecause::Succeeded),
+        "{receipt:?}"
+    );
+    assert_eq!(
+        world.dir.attention().await.unwrap().and_then(|attention| attention.text),
+        None,
+        "nothing stands in its way"
+    );
 }
 
 #[test]
 fn where_its_outputs_are_in_the_job_root_it_is_ended_with_its_disk() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (world, cloud) = world(clock.clone(), &["model/*"]).await;
-        let receipt = world.controller_on(world.store.clone(), cloud.clone()).drive(world.job()).await.unwrap();
+        let receipt = world
+            .controller_on(world.store.clone(), cloud.clone())
+            .drive(world.job())
+            .await
+            .unwrap();
         has_ended(&world, &receipt).await;
         assert_eq!(*cloud.stops.lock().unwrap(), 1, "it was to be stopped first");
         assert!(clock.mono() < Duration::from_secs(600), "{:?}", clock.mono());
@@ -71,10 +84,27 @@ fn where_its_disk_is_all_there_is_it_is_told_with_what_it_costs_and_what_ends_it
         let controller = world.controller_on(world.store.clone(), cloud.clone());
         let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
             clock.sleep(Duration::from_secs(3600)).await;
-            assert_eq!(world.cloud.running(), ["i-1"], "a person alone knows what that disk is worth");
-            let told = world.dir.attention().await.unwrap().and_then(|attention| attention.text).expect("it stands in the job directory");
-            assert!(told.starts_with("i-1 in local runs on and bills $") && told.contains("/h: cannot stop i-1: this machine cannot be"), "{told}");
-            assert!(told.contains("nothing ends it unasked: `lamp cancel digits-222222` does"), "{told}");
+            assert_eq!(
+                world.cloud.running(),
+                ["i-1"],
+                "a person alone knows what that disk is worth"
+            );
+            let told = world
+                .dir
+                .attention()
+                .await
+                .unwrap()
+                .and_then(|attention| attention.text)
+                .expect("it stands in the job directory");
+            assert!(
+                told.starts_with("i-1 in local runs on and bills $")
+                    && told.contains("/h: cannot stop i-1: this machine cannot be"),
+                "{told}"
+            );
+            assert!(
+                told.contains("nothing ends it unasked: `lamp cancel digits-222222` does"),
+                "{told}"
+            );
             world.wish(Wish::Cancel).await;
         });
         has_ended(&world, &receipt.unwrap()).await;
@@ -89,7 +119,8 @@ fn a_sweep_ends_it_by_no_cap_and_says_each_time_what_it_is_and_what_does() {
         let controller = world.controller_on(world.store.clone(), cloud.clone());
         controller.look(world.job()).await.unwrap();
         clock.sleep(Duration::from_secs(3600)).await;
-        world.cloud.state.lock().unwrap().machines[0].view.tags.kill_at = Some(clock.now() - SignedDuration::from_mins(30));
+        world.cloud.state.lock().unwrap().machines[0].view.tags.kill_at =
+            Some(clock.now() - SignedDuration::from_mins(30));
         let (places, _) = controller.everywhere().await;
         let mut said = Vec::new();
         for _ in 0..3 {
@@ -106,7 +137,11 @@ fn a_sweep_ends_it_by_no_cap_and_says_each_time_what_it_is_and_what_does() {
         let wanted = "runs on and bills: cannot stop i-1: this machine cannot be stopped, only terminated; its disk is to stay, and no sweep knows \
                       what is on it alone: `lamp cancel digits-222222` ends it for good, and its disk goes with it";
         assert_eq!(said, [wanted; 4]);
-        assert_eq!((world.cloud.running(), *cloud.stops.lock().unwrap()), (vec!["i-1".to_owned()], 4), "it is asked each time, and lives");
+        assert_eq!(
+            (world.cloud.running(), *cloud.stops.lock().unwrap()),
+            (vec!["i-1".to_owned()], 4),
+            "it is asked each time, and lives"
+        );
         // And that word does.
         world.wish(Wish::Cancel).await;
         has_ended(&world, &controller.drive(world.job()).await.unwrap()).await;

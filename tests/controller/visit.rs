@@ -1,4 +1,5 @@
-//! Visits of the sweeper in the cloud: a program without a memory, a minute between two looks, and a job root that may be down.
+//! Visits of the sweeper in the cloud: a program without a memory, a minute between two looks, and
+//! a job root that may be down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,11 +33,17 @@ pub(super) async fn visit(world: &World, room: Duration) -> Visit {
     let began = world.clock.mono();
     let visit = world.controller().visit(NAME, "test", room).await;
     let took = world.clock.mono() - began;
-    assert!(took <= room.max(Duration::from_secs(120)), "a visit of {} s took {} s", room.as_secs(), took.as_secs());
+    assert!(
+        took <= room.max(Duration::from_secs(120)),
+        "a visit of {} s took {} s",
+        room.as_secs(),
+        took.as_secs()
+    );
     visit
 }
 
-/// Before the false cloud: nobody says which regions there are, for as long as it is down; each of them is well.
+/// Before the false cloud: nobody says which regions there are, for as long as it is down; each of
+/// them is well.
 pub(super) struct NoList {
     pub(super) inner: Arc<dyn ports::Cloud>,
     pub(super) hangs: bool,
@@ -53,7 +60,8 @@ before_the_cloud!(NoList passes on [supply launch describe terminate interrupt r
     }
 });
 
-/// A machine that was launched an hour ago and whose agent said its last word soon after; nobody drives it.
+/// A machine that was launched an hour ago and whose agent said its last word soon after; nobody
+/// drives it.
 pub(super) async fn silent(clock: std::sync::Arc<VirtualClock>, hours: u64) -> World {
     let world = World::with(clock.clone(), &[Life::FallsSilent], |spec| {
         spec.limits.max_runtime = Some(Span::from_secs(hours * 3600));
@@ -76,20 +84,38 @@ fn an_orphan_is_suspected_by_one_visit_and_ended_by_the_next() {
         let world = silent(clock.clone(), 24).await;
         world.cloud.add_foreign();
         let first = visit(&world, SHORT).await;
-        assert_eq!((first.suspects.len(), ids(&first), world.cloud.running().len()), (1, vec![], 2), "{first:?}");
-        let kept: Suspects = serde_json::from_slice(&world.store.object(&layout::suspects(NAME)).unwrap()).unwrap();
+        assert_eq!(
+            (first.suspects.len(), ids(&first), world.cloud.running().len()),
+            (1, vec![], 2),
+            "{first:?}"
+        );
+        let kept: Suspects =
+            serde_json::from_slice(&world.store.object(&layout::suspects(NAME)).unwrap()).unwrap();
         assert_eq!(kept.suspects, first.suspects);
 
         clock.sleep(EACH).await;
         let second = visit(&world, SHORT).await;
-        assert_eq!((ids(&second), &world.cloud.running()[..]), (vec!["i-1"], &["i-foreign".to_owned()][..]), "{second:?}");
+        assert_eq!(
+            (ids(&second), &world.cloud.running()[..]),
+            (vec!["i-1"], &["i-foreign".to_owned()][..]),
+            "{second:?}"
+        );
         assert_eq!(second.suspects[0].since, first.suspects[0].since);
-        let ending = world.dir.ending(AttemptNo::FIRST).await.unwrap().expect("why it was ended is there for the receipt");
+        let ending = world
+            .dir
+            .ending(AttemptNo::FIRST)
+            .await
+            .unwrap()
+            .expect("why it was ended is there for the receipt");
         assert!(ending.why.starts_with("no heartbeat for "), "{ending:?}");
 
         clock.sleep(EACH).await;
         let third = visit(&world, SHORT).await;
-        assert_eq!((third.machines, third.suspects.len(), third.ended.len()), (0, 0, 0), "{third:?}");
+        assert_eq!(
+            (third.machines, third.suspects.len(), third.ended.len()),
+            (0, 0, 0),
+            "{third:?}"
+        );
         assert_eq!(world.cloud.complaints(), Vec::<String>::new());
     });
 }
@@ -104,7 +130,8 @@ fn with_room_for_it_the_second_look_is_taken_a_minute_later_in_the_same_visit() 
         let took = clock.mono() - began;
         assert_eq!((ids(&only), world.cloud.running().len()), (vec!["i-1"], 0), "{only:?}");
         assert!(took >= Duration::from_secs(60) && took <= Duration::from_secs(120), "{took:?}");
-        let told: Visit = serde_json::from_slice(&world.store.object(&layout::visit(NAME)).unwrap()).unwrap();
+        let told: Visit =
+            serde_json::from_slice(&world.store.object(&layout::visit(NAME)).unwrap()).unwrap();
         assert_eq!((told, only.is_sick()), (only.clone(), false));
     });
 }
@@ -119,7 +146,11 @@ fn whoever_speaks_again_between_the_looks_is_no_orphan() {
         let beat = world.store.object(&key).unwrap();
         world.store.put(&key, beat).await.unwrap();
         let second = visit(&world, ROOM).await;
-        assert_eq!((second.suspects.len(), ids(&second), world.cloud.running().len()), (0, vec![], 1), "{second:?}");
+        assert_eq!(
+            (second.suspects.len(), ids(&second), world.cloud.running().len()),
+            (0, vec![], 1),
+            "{second:?}"
+        );
         // And it is not remembered against it.
         clock.sleep(Duration::from_secs(1900)).await;
         assert_eq!(ids(&visit(&world, SHORT).await), Vec::<&str>::new());
@@ -133,7 +164,11 @@ fn a_suspicion_of_yesterday_is_none() {
         let first = visit(&world, SHORT).await;
         clock.sleep(Duration::from_secs(24 * 3600)).await;
         let later = visit(&world, SHORT).await;
-        assert_eq!((ids(&later), later.suspects.len()), (vec![], 1), "the sweeper was switched off for a day: {later:?}");
+        assert_eq!(
+            (ids(&later), later.suspects.len()),
+            (vec![], 1),
+            "the sweeper was switched off for a day: {later:?}"
+        );
         assert_ne!(later.suspects[0].since, first.suspects[0].since);
         clock.sleep(EACH).await;
         assert_eq!(ids(&visit(&world, SHORT).await), ["i-1"]);
@@ -150,20 +185,32 @@ fn a_job_root_that_cannot_be_read_ends_nobody_but_whoever_is_past_the_hard_cap()
             world.store.fault("", fault, None);
             for _ in 0..3 {
                 let blind = visit(&world, ROOM).await;
-                assert_eq!((ids(&blind), blind.machines, world.cloud.running().len()), (vec![], 1, 2), "{fault:?}: {blind:?}");
-                assert!(blind.unknown.iter().any(|unknown| unknown.why.contains("no lease was judged")), "{blind:?}");
+                assert_eq!(
+                    (ids(&blind), blind.machines, world.cloud.running().len()),
+                    (vec![], 1, 2),
+                    "{fault:?}: {blind:?}"
+                );
+                assert!(
+                    blind.unknown.iter().any(|unknown| unknown.why.contains("no lease was judged")),
+                    "{blind:?}"
+                );
                 clock.sleep(EACH).await;
             }
             clock.sleep(Duration::from_secs(2 * 3600)).await;
             let past = visit(&world, ROOM).await;
-            assert_eq!((ids(&past), &world.cloud.running()[..]), (vec!["i-1"], &["i-foreign".to_owned()][..]), "{fault:?}: {past:?}");
+            assert_eq!(
+                (ids(&past), &world.cloud.running()[..]),
+                (vec!["i-1"], &["i-foreign".to_owned()][..]),
+                "{fault:?}: {past:?}"
+            );
             assert!(past.ended[0].why.starts_with("its hard cap was "), "{past:?}");
             assert_eq!(world.cloud.complaints(), Vec::<String>::new());
         });
     }
 }
 
-/// The list of regions is one region's word. A visit after which nobody says it knows what the visit before it knew, and so does the next.
+/// The list of regions is one region's word. A visit after which nobody says it knows what the
+/// visit before it knew, and so does the next.
 #[test]
 fn while_nobody_says_which_regions_there_are_the_hard_cap_is_held_in_those_of_the_visit_before() {
     for hangs in [false, true] {
@@ -171,24 +218,45 @@ fn while_nobody_says_which_regions_there_are_the_hard_cap_is_held_in_those_of_th
             let world = silent(clock.clone(), 3).await;
             // No lease is judged: it is the cap that ends it.
             world.store.fault("clock", Fault::Down, None);
-            let cloud = Arc::new(NoList { inner: world.port(), hangs, down: AtomicBool::new(true) });
+            let cloud =
+                Arc::new(NoList { inner: world.port(), hangs, down: AtomicBool::new(true) });
             let visit = async |down: bool| {
                 cloud.down.store(down, Ordering::Relaxed);
-                let visit = world.controller_on(world.store.clone(), cloud.clone()).visit(NAME, "test", ROOM).await;
+                let visit = world
+                    .controller_on(world.store.clone(), cloud.clone())
+                    .visit(NAME, "test", ROOM)
+                    .await;
                 clock.sleep(EACH).await;
                 visit
             };
             let blind = visit(true).await;
-            assert!(blind.is_sick() && blind.unknown[0].why.ends_with("no visit before has said where to look instead"), "{blind:?}");
+            assert!(
+                blind.is_sick()
+                    && blind.unknown[0]
+                        .why
+                        .ends_with("no visit before has said where to look instead"),
+                "{blind:?}"
+            );
             let seeing = visit(false).await;
-            assert_eq!((seeing.regions, seeing.machines, seeing.is_blind()), (2, 1, true), "one of each cloud: {seeing:?}");
+            assert_eq!(
+                (seeing.regions, seeing.machines, seeing.is_blind()),
+                (2, 1, true),
+                "one of each cloud: {seeing:?}"
+            );
             let mut older = serde_json::to_value(&seeing).unwrap();
             older.as_object_mut().unwrap().remove("places");
-            assert_eq!(serde_json::from_value::<Visit>(older).unwrap().places, [], "a record of before is read");
+            assert_eq!(
+                serde_json::from_value::<Visit>(older).unwrap().places,
+                [],
+                "a record of before is read"
+            );
             for _ in 0..2 {
                 let half = visit(true).await;
                 assert_eq!((half.regions, half.machines, ids(&half)), (2, 1, vec![]), "{half:?}");
-                assert!(half.unknown[0].why.ends_with("looked in the 2 regions of the visit before"), "it says so: {half:?}");
+                assert!(
+                    half.unknown[0].why.ends_with("looked in the 2 regions of the visit before"),
+                    "it says so: {half:?}"
+                );
             }
             clock.sleep(Duration::from_secs(2 * 3600)).await;
             let past = visit(true).await;
@@ -225,14 +293,22 @@ fn one_whose_records_hang_hides_no_other_and_a_visit_that_judged_nobody_is_sick(
         world.cloud.add_late(&"other-222222".parse().unwrap());
         world.store.fault("other-222222", Fault::Hang, None);
         let seeing = visit(&world, SHORT).await;
-        assert_eq!((seeing.machines, seeing.judged, seeing.is_sick()), (2, Some(1), false), "{seeing:?}");
+        assert_eq!(
+            (seeing.machines, seeing.judged, seeing.is_sick()),
+            (2, Some(1), false),
+            "{seeing:?}"
+        );
         assert_eq!((seeing.suspects.len(), seeing.unknown.len()), (1, 1), "{seeing:?}");
         assert_eq!(seeing.judged_at, Some(seeing.at));
         world.store.fault("spec.json", Fault::Denied, None);
         for _ in 0..2 {
             clock.sleep(EACH).await;
             let blind = visit(&world, SHORT).await;
-            assert_eq!((blind.machines, blind.judged, blind.is_sick()), (2, Some(0), true), "{blind:?}");
+            assert_eq!(
+                (blind.machines, blind.judged, blind.is_sick()),
+                (2, Some(0), true),
+                "{blind:?}"
+            );
             assert_eq!(blind.judged_at, Some(seeing.at), "since then");
         }
         // One read of the visit before fails: from then on it is counted anew, and not never.
@@ -244,7 +320,10 @@ fn one_whose_records_hang_hides_no_other_and_a_visit_that_judged_nobody_is_sick(
         assert_eq!(visit(&world, SHORT).await.judged_at, Some(anew.at));
         let mut older = serde_json::to_value(&seeing).unwrap();
         older.as_object_mut().unwrap().retain(|field, _| !field.starts_with("judged"));
-        assert!(!serde_json::from_value::<Visit>(older).unwrap().is_sick(), "a record of before says nothing of it");
+        assert!(
+            !serde_json::from_value::<Visit>(older).unwrap().is_sick(),
+            "a record of before says nothing of it"
+        );
     });
 }
 
@@ -270,12 +349,15 @@ fn a_visit_that_saw_no_region_is_sick() {
         let world = silent(clock.clone(), 24).await;
         world.cloud.fail_describes(100);
         let blind = visit(&world, ROOM).await;
-        assert!(blind.is_sick() && blind.ended.is_empty() && !blind.unknown.is_empty(), "{blind:?}");
+        assert!(
+            blind.is_sick() && blind.ended.is_empty() && !blind.unknown.is_empty(),
+            "{blind:?}"
+        );
     });
 }
 
-/// A machine that was kept, and that somebody has started at the cloud itself: it is stopped again, also past the cap that its tags
-/// still say, and its disk is not lost with it.
+/// A machine that was kept, and that somebody has started at the cloud itself: it is stopped again,
+/// also past the cap that its tags still say, and its disk is not lost with it.
 #[test]
 fn a_kept_machine_that_runs_again_is_stopped_and_not_terminated() {
     for (past_its_cap, market, unreadable, ends) in [
@@ -302,7 +384,8 @@ fn a_kept_machine_that_runs_again_is_stopped_and_not_terminated() {
             {
                 let mut state = world.cloud.state.lock().unwrap();
                 let view = &mut state.machines[0].view;
-                (view.cloud, view.market, view.state, view.ended) = (Cloud::Aws, market, InstanceState::Running, None);
+                (view.cloud, view.market, view.state, view.ended) =
+                    (Cloud::Aws, market, InstanceState::Running, None);
                 view.launched = clock.now();
             }
             if past_its_cap {
@@ -312,12 +395,17 @@ fn a_kept_machine_that_runs_again_is_stopped_and_not_terminated() {
                 world.store.fault("", fault, None);
             }
             let visit = visit(&world, ROOM).await;
-            assert_eq!((ids(&visit), &world.cloud.states()[0].1), (vec!["i-1"], &ends), "{visit:?}");
+            assert_eq!(
+                (ids(&visit), &world.cloud.states()[0].1),
+                (vec!["i-1"], &ends),
+                "{visit:?}"
+            );
         });
     }
 }
 
-/// The work is done, its disk is to stay, its power-off does not work, and every workstation sleeps.
+/// The work is done, its disk is to stay, its power-off does not work, and every workstation
+/// sleeps.
 #[test]
 fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
     for (success, market, ends) in [
@@ -339,14 +427,21 @@ fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
                 (view.cloud, view.market) = (Cloud::Aws, market);
             }
             let visit = visit(&world, ROOM).await;
-            assert_eq!((ids(&visit), &world.cloud.states()[0].1), (vec!["i-1"], &ends), "{success:?}, {market:?}: {visit:?}");
-            assert!(world.dir.ending(AttemptNo::FIRST).await.unwrap().is_some(), "why it was ended is there for the receipt");
+            assert_eq!(
+                (ids(&visit), &world.cloud.states()[0].1),
+                (vec!["i-1"], &ends),
+                "{success:?}, {market:?}: {visit:?}"
+            );
+            assert!(
+                world.dir.ending(AttemptNo::FIRST).await.unwrap().is_some(),
+                "why it was ended is there for the receipt"
+            );
         });
     }
 }
 
-/// `lamp start` has started a kept machine, its agent never says a word, and every workstation sleeps: all that its job has may be on
-/// its disk.
+/// `lamp start` has started a kept machine, its agent never says a word, and every workstation
+/// sleeps: all that its job has may be on its disk.
 #[test]
 fn a_kept_machine_that_was_started_and_never_speaks_is_stopped_and_not_terminated() {
     for (checkpoint, spoken, market, ends) in [
@@ -357,10 +452,17 @@ fn a_kept_machine_that_was_started_and_never_speaks_is_stopped_and_not_terminate
     ] {
         simulate(async |clock| {
             let life = if spoken { Life::FallsSilent } else { Life::NeverSpeaks };
-            let world = World::with(clock.clone(), &[life], |spec| spec.limits.max_runtime = Some(Span::from_secs(24 * 3600))).await;
+            let world = World::with(clock.clone(), &[life], |spec| {
+                spec.limits.max_runtime = Some(Span::from_secs(24 * 3600))
+            })
+            .await;
             world.controller().look(world.job()).await.unwrap();
             let mut plan = world.dir.plan(AttemptNo::FIRST).await.unwrap().unwrap();
-            plan.starts = Some(Starts { job: "before-333333".parse().unwrap(), instance: "i-1".into(), launched: plan.created });
+            plan.starts = Some(Starts {
+                job: "before-333333".parse().unwrap(),
+                instance: "i-1".into(),
+                launched: plan.created,
+            });
             plan.resume_from = checkpoint.then(|| CheckpointNo::new(1));
             let key = layout::plan(world.job(), AttemptNo::FIRST);
             world.store.put(&key, serde_json::to_vec(&plan).unwrap().into()).await.unwrap();
@@ -371,12 +473,17 @@ fn a_kept_machine_that_was_started_and_never_speaks_is_stopped_and_not_terminate
                 (view.cloud, view.market) = (Cloud::Aws, market);
             }
             let visit = visit(&world, ROOM).await;
-            assert_eq!((ids(&visit), &world.cloud.states()[0].1), (vec!["i-1"], &ends), "{checkpoint} {spoken} {market:?}: {visit:?}");
+            assert_eq!(
+                (ids(&visit), &world.cloud.states()[0].1),
+                (vec!["i-1"], &ends),
+                "{checkpoint} {spoken} {market:?}: {visit:?}"
+            );
         });
     }
 }
 
-/// A suspicion that the second look of a visit disproves is not there for the next one, which would take it for its own first look.
+/// A suspicion that the second look of a visit disproves is not there for the next one, which would
+/// take it for its own first look.
 #[test]
 fn whoever_is_cleared_by_a_second_look_is_suspected_anew() {
     simulate(async |clock| {
@@ -387,8 +494,13 @@ fn whoever_is_cleared_by_a_second_look_is_suspected_anew() {
             world.store.put(&key, world.store.object(&key).unwrap()).await.unwrap();
         };
         let (first, ()) = tokio::join!(visit(&world, ROOM), speaks);
-        assert_eq!((ids(&first), first.suspects.len(), world.cloud.running().len()), (vec![], 0, 1), "{first:?}");
-        let kept: Suspects = serde_json::from_slice(&world.store.object(&layout::suspects(NAME)).unwrap()).unwrap();
+        assert_eq!(
+            (ids(&first), first.suspects.len(), world.cloud.running().len()),
+            (vec![], 0, 1),
+            "{first:?}"
+        );
+        let kept: Suspects =
+            serde_json::from_slice(&world.store.object(&layout::suspects(NAME)).unwrap()).unwrap();
         assert_eq!(kept.suspects, []);
     });
 }

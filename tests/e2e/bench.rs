@@ -5,18 +5,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a condition may take before the test gives up: longer than a machine with ten compilers on it needs. Only a test
-/// that fails waits for so long.
+/// How long a condition may take before the test gives up: longer than a machine with ten compilers
+/// on it needs. Only a test that fails waits for so long.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A test's own place. When it is dropped, every process that mentions it in its environment is killed.
+/// A test's own place. When it is dropped, every process that mentions it in its environment is
+/// killed.
 pub struct Bench {
     dir: tempfile::TempDir,
 }
 
 impl Bench {
     pub fn new() -> Self {
-        Bench { dir: tempfile::Builder::new().prefix("lamp-e2e-").tempdir().expect("the test can have a folder") }
+        Bench {
+            dir: tempfile::Builder::new()
+                .prefix("lamp-e2e-")
+                .tempdir()
+                .expect("the test can have a folder"),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -29,7 +35,8 @@ impl Bench {
 
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.file(name);
-        std::fs::create_dir_all(path.parent().expect("a file below the folder has one")).expect("the folder can be written");
+        std::fs::create_dir_all(path.parent().expect("a file below the folder has one"))
+            .expect("the folder can be written");
         std::fs::write(&path, text).expect("the folder can be written");
         path
     }
@@ -69,7 +76,8 @@ impl Bench {
     pub fn json(&self, folder: &str, name: &str) -> serde_json::Value {
         let found = self.find(folder, name);
         assert_eq!(found.len(), 1, "one `{name}` below {folder}: {found:?}");
-        serde_json::from_slice(&std::fs::read(&found[0]).expect("it was just listed")).expect("records are JSON")
+        serde_json::from_slice(&std::fs::read(&found[0]).expect("it was just listed"))
+            .expect("records are JSON")
     }
 
     /// Processes of this test that still run, without those of the test itself.
@@ -79,7 +87,10 @@ impl Bench {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
         };
-        let pids = std::fs::read_dir("/proc").expect("/proc is there").flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let pids = std::fs::read_dir("/proc")
+            .expect("/proc is there")
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter(holds).filter(|pid| !is_zombie(*pid)).collect()
     }
 }
@@ -88,7 +99,9 @@ impl Drop for Bench {
     /// Whatever the test was about, nothing of it may be left running.
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            wait_until("every process of the test is gone", || self.processes().is_empty().then_some(()));
+            wait_until("every process of the test is gone", || {
+                self.processes().is_empty().then_some(())
+            });
         }
         for _ in 0..10 {
             let left = self.processes();
@@ -120,7 +133,10 @@ pub fn alive(pid: u32) -> bool {
 }
 
 pub fn kill(pid: u32, signal: &str) {
-    let done = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).stderr(Stdio::null()).status();
+    let done = Command::new("kill")
+        .args([&format!("-{signal}"), &pid.to_string()])
+        .stderr(Stdio::null())
+        .status();
     done.expect("`kill` is installed");
 }
 

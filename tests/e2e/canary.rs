@@ -1,5 +1,6 @@
-//! Canaries: values that must turn up nowhere. They stand where people keep secrets, the real programs run with them, and
-//! then everything that was written, logged, tagged, sent or said is looked through.
+//! Canaries: values that must turn up nowhere. They stand where people keep secrets, the real
+//! programs run with them, and then everything that was written, logged, tagged, sent or said is
+//! looked through.
 
 use std::path::{Path, PathBuf};
 
@@ -44,14 +45,18 @@ fn holding(folder: &Path) -> Vec<PathBuf> {
 
 /// As it is, or packed as everything of the job directory is that is packed.
 fn holds(bytes: &[u8]) -> bool {
-    let found = |bytes: &[u8]| bytes.windows(CANARY.len()).any(|window| window == CANARY.as_bytes());
+    let found =
+        |bytes: &[u8]| bytes.windows(CANARY.len()).any(|window| window == CANARY.as_bytes());
     found(bytes) || zstd::decode_all(bytes).is_ok_and(|plain| found(&plain))
 }
 
 /// The canary in the environment, in the configuration, and what every verb says with it.
 fn said(bench: &Bench, words: &[&str]) -> String {
     let mut command = bench.lamp(words);
-    command.envs(KEPT_IN.iter().map(|name| (*name, value(name)))).env("LAMP_LOG", "trace").env("AWS_EC2_METADATA_DISABLED", "true");
+    command
+        .envs(KEPT_IN.iter().map(|name| (*name, value(name))))
+        .env("LAMP_LOG", "trace")
+        .env("AWS_EC2_METADATA_DISABLED", "true");
     let out = command.finish();
     let all = [&out.stdout[..], &out.stderr[..]].concat();
     assert!(!holds(&all), "{words:?}: {}", String::from_utf8_lossy(&all));
@@ -61,7 +66,10 @@ fn said(bench: &Bench, words: &[&str]) -> String {
 #[test]
 fn what_is_secret_in_the_users_environment_turns_up_nowhere() {
     let bench = Bench::new();
-    bench.write("config/lamplighter/config.toml", &format!("[notify]\ncommand = ['sh', '-c', 'exit 3', 'https://chat.example/{CANARY}']\n"));
+    bench.write(
+        "config/lamplighter/config.toml",
+        &format!("[notify]\ncommand = ['sh', '-c', 'exit 3', 'https://chat.example/{CANARY}']\n"),
+    );
     // It fails, and is tried again: both machines have their story.
     bench.shell(
         "echo working; [ -e \"$LAMP_CACHE_DIR/once\" ] || { touch \"$LAMP_CACHE_DIR/once\"; exit 5; }",
@@ -75,18 +83,36 @@ fn what_is_secret_in_the_users_environment_turns_up_nowhere() {
             said(&bench, &[&["-vv"], words, &[job.as_str()], shape].concat());
         }
     }
-    for words in
-        [&["doctor"][..], &["check", "job.toml"], &["plan", "job.toml", "-o", "json"], &["schedules"], &["run", "--cloud", "aws", "job.toml"]]
-    {
+    for words in [
+        &["doctor"][..],
+        &["check", "job.toml"],
+        &["plan", "job.toml", "-o", "json"],
+        &["schedules"],
+        &["run", "--cloud", "aws", "job.toml"],
+    ] {
         said(&bench, &[&["-vv"], words].concat());
     }
-    for url in ["s3://AKIAX:CANARY@bucket/jobs", "https://me:CANARY@host/jobs", "s3://bucket/x?X-Amz-Signature=CANARY", "postgres://u:CANARY@h/d"] {
-        for verb in [&["run", "job.toml"][..], &["status"], &["sweep"], &["daemon", "--until-done"], &["doctor"]] {
+    for url in [
+        "s3://AKIAX:CANARY@bucket/jobs",
+        "https://me:CANARY@host/jobs",
+        "s3://bucket/x?X-Amz-Signature=CANARY",
+        "postgres://u:CANARY@h/d",
+    ] {
+        for verb in [
+            &["run", "job.toml"][..],
+            &["status"],
+            &["sweep"],
+            &["daemon", "--until-done"],
+            &["doctor"],
+        ] {
             let root = url.replace("CANARY", CANARY);
             said(&bench, &[&["-vv", "--job-root", &root], verb].concat());
         }
     }
-    let kept: Vec<PathBuf> = holding(bench.path()).into_iter().filter(|path| !path.ends_with("config/lamplighter/config.toml")).collect();
+    let kept: Vec<PathBuf> = holding(bench.path())
+        .into_iter()
+        .filter(|path| !path.ends_with("config/lamplighter/config.toml"))
+        .collect();
     assert_eq!(kept, Vec::<PathBuf>::new());
     wait_until("what drove it is gone", || bench.processes().is_empty().then_some(()));
 }
@@ -109,7 +135,11 @@ fn what_is_secret_in_the_agents_environment_turns_up_nowhere() {
 fn what_is_secret_reaches_no_tag_no_user_data_and_no_object() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     ec2.profile("lamplighter-box");
-    ec2.ask("CreateSecurityGroup", &[("GroupName", "lamplighter"), ("GroupDescription", "no way in")]).expect("a group");
+    ec2.ask(
+        "CreateSecurityGroup",
+        &[("GroupName", "lamplighter"), ("GroupDescription", "no way in")],
+    )
+    .expect("a group");
     let (bench, bucket) = (Bench::new(), ec2.bucket("jobs"));
     let agent = small_agent(&bench.file("."));
     bench.write("w/job.sh", "true\n");
@@ -118,8 +148,8 @@ fn what_is_secret_reaches_no_tag_no_user_data_and_no_object() {
         "name = 'far'\nworkdir = 'w'\ncommand = ['true']\n[machine]\ncloud = 'aws'\ngpus = 'A10G:1'\nmarket = 'spot'\n[limits]\nmax_runtime = '1h'\n",
     );
     let mut command = bench.lamp(&["-vv", "run", "job.toml"]);
-    // Of temporary credentials the session token is a part of every presigned URL, which is how AWS signs; without its secret
-    // key it opens nothing.
+    // Of temporary credentials the session token is a part of every presigned URL, which is how AWS
+    // signs; without its secret key it opens nothing.
     let kept_in = KEPT_IN.iter().filter(|name| **name != "AWS_SESSION_TOKEN");
     command.envs(ec2.env()).envs(kept_in.map(|name| (*name, value(name)))).env("LAMP_LOG", "trace");
     command.env("LAMP_JOB_ROOT", format!("s3://{bucket}/root")).env("LAMP_AGENT_BINARY", agent);
@@ -127,19 +157,34 @@ fn what_is_secret_reaches_no_tag_no_user_data_and_no_object() {
     command.stdout(log.try_clone().expect("a handle can be copied")).stderr(log);
     let mut running = super::bench::Running::start(&mut command);
     let machine = wait_until("a machine is launched", || match ec2.instances().first().cloned() {
-        None if !super::bench::alive(running.pid()) => panic!("{}", std::fs::read_to_string(bench.file("said")).unwrap_or_default()),
+        None if !super::bench::alive(running.pid()) => {
+            panic!("{}", std::fs::read_to_string(bench.file("said")).unwrap_or_default())
+        }
         seen => seen,
     });
-    wait_until("it is said", || std::fs::read_to_string(bench.file("said")).is_ok_and(|said| said.contains(&machine.id)).then_some(()));
+    wait_until("it is said", || {
+        std::fs::read_to_string(bench.file("said"))
+            .is_ok_and(|said| said.contains(&machine.id))
+            .then_some(())
+    });
     bench.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
     running.wait();
-    assert!(!machine.tags.is_empty() && !holds(format!("{:?}", machine.tags).as_bytes()), "{:?}", machine.tags);
+    assert!(
+        !machine.tags.is_empty() && !holds(format!("{:?}", machine.tags).as_bytes()),
+        "{:?}",
+        machine.tags
+    );
     let user_data = aws_smithy_types::base64::decode(&machine.user_data).expect("base64");
     assert!(user_data.len() > 500 && !holds(&user_data), "{}", String::from_utf8_lossy(&user_data));
     let (_, listing) = ec2.s3("GET", &format!("/{bucket}?list-type=2"), b"");
     let listing = text(&listing);
-    let keys: Vec<&str> = listing.split("<Key>").skip(1).filter_map(|rest| rest.split("</Key>").next()).collect();
-    assert!(keys.iter().any(|key| key.ends_with("spec.json")) && keys.iter().any(|key| key.ends_with("plan.json")), "{keys:?}");
+    let keys: Vec<&str> =
+        listing.split("<Key>").skip(1).filter_map(|rest| rest.split("</Key>").next()).collect();
+    assert!(
+        keys.iter().any(|key| key.ends_with("spec.json"))
+            && keys.iter().any(|key| key.ends_with("plan.json")),
+        "{keys:?}"
+    );
     for key in keys {
         assert!(!holds(&ec2.s3("GET", &format!("/{bucket}/{key}"), b"").1), "{key}");
     }

@@ -1,8 +1,8 @@
-//! The wall clock is stepped by a day, forwards and backwards, while a job runs: nothing is stopped by it, and nothing is
-//! billed for it.
+//! The wall clock is stepped by a day, forwards and backwards, while a job runs: nothing is stopped
+//! by it, and nothing is billed for it.
 //!
-//! A small library put before the C library shifts what `CLOCK_REALTIME` says by what a file says; the clocks that never
-//! step stay what they are, as on a machine whose clock is set by hand.
+//! A small library put before the C library shifts what `CLOCK_REALTIME` says by what a file says;
+//! the clocks that never step stay what they are, as on a machine whose clock is set by hand.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -38,7 +38,12 @@ int clock_gettime(clockid_t id, struct timespec *time) {
 fn shim(bench: &Bench) -> Option<PathBuf> {
     let source = bench.write("shim.c", SHIM);
     let library = bench.file("shim.so");
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).stderr(Stdio::null()).status();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .stderr(Stdio::null())
+        .status();
     if built.is_ok_and(|status| status.success()) {
         return Some(library);
     }
@@ -50,7 +55,8 @@ fn shim(bench: &Bench) -> Option<PathBuf> {
 fn set(bench: &Bench, seconds: i64) {
     bench.write("clock", &seconds.to_string());
     wait_until("the machine's clock was set", || {
-        let at: jiff::Timestamp = bench.record("attempts/0001/status.json")?["at"].as_str()?.parse().ok()?;
+        let at: jiff::Timestamp =
+            bench.record("attempts/0001/status.json")?["at"].as_str()?.parse().ok()?;
         let off = at.duration_since(jiff::Timestamp::now()).as_secs() - seconds;
         (off.abs() < 3600).then_some(())
     });
@@ -71,7 +77,10 @@ fn stepped_by(seconds: i64) {
     assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
     assert_eq!(bench.begins().len(), 1);
     let billed = receipt["attempts"][0]["billed_seconds"].as_f64().unwrap();
-    assert!((5.0..600.0).contains(&billed), "billed {billed} s with a step of {seconds} s: {receipt:#}");
+    assert!(
+        (5.0..600.0).contains(&billed),
+        "billed {billed} s with a step of {seconds} s: {receipt:#}"
+    );
     adds_up(&receipt);
 }
 

@@ -1,4 +1,5 @@
-//! Workloads that misbehave and machines that run out of things: nothing hangs, and the end is told as it was.
+//! Workloads that misbehave and machines that run out of things: nothing hangs, and the end is told
+//! as it was.
 
 use std::process::{Command, Stdio};
 
@@ -21,9 +22,13 @@ fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
     }
     let receipt = bench.receipt();
     adds_up(&receipt);
-    // The limit, the grace, and half a minute for a busy machine; without a SIGKILL it would be five minutes.
+    // The limit, the grace, and half a minute for a busy machine; without a SIGKILL it would be
+    // five minutes.
     let billed = receipt["attempts"][0]["billed_seconds"].as_f64().unwrap();
-    eprintln!("measured: a workload that ignores SIGTERM was gone {:.0} s after its limit, of 31 s", billed - 12.0);
+    eprintln!(
+        "measured: a workload that ignores SIGTERM was gone {:.0} s after its limit, of 31 s",
+        billed - 12.0
+    );
     assert!(billed <= 12.0 + 1.0 + 30.0, "{receipt:#}");
 }
 
@@ -39,7 +44,10 @@ fn what_forked_away_is_ended_with_the_command() {
 #[test]
 fn one_that_closes_its_output_works_on() {
     let bench = Bench::new();
-    bench.shell("echo before; exec >&- 2>&-; sleep 2; echo never; touch $E2E_BENCH/worked; exit 4", "");
+    bench.shell(
+        "echo before; exec >&- 2>&-; sleep 2; echo never; touch $E2E_BENCH/worked; exit 4",
+        "",
+    );
     let out = bench.lamp(&["run", "job.toml"]).finish();
     assert_code(&out, 4);
     assert_eq!(text(&out.stdout), "before\n");
@@ -57,19 +65,30 @@ fn peak_mib(pid: u32) -> Option<u64> {
 fn a_gigabyte_in_a_flood_does_not_fill_the_memory() {
     let bench = Bench::new();
     bench.shell("head -c 1000000000 /dev/zero | tr '\\0' 'x' | fold -w 200; echo the end; touch $E2E_BENCH/flooded; while [ ! -e $E2E_BENCH/go ]; do sleep 0.1; done", "");
-    let mut run = Running::start(bench.lamp(&["run", "job.toml"]).stdout(Stdio::null()).stderr(Stdio::null()));
-    let ours = || bench.processes().into_iter().filter(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("lamp")));
+    let mut run = Running::start(
+        bench.lamp(&["run", "job.toml"]).stdout(Stdio::null()).stderr(Stdio::null()),
+    );
+    let ours = || {
+        bench.processes().into_iter().filter(|pid| {
+            std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("lamp"))
+        })
+    };
     wait_until("the flood is over", || bench.file("flooded").exists().then_some(()));
     let peaks: Vec<(u32, u64)> = ours().filter_map(|pid| Some((pid, peak_mib(pid)?))).collect();
     assert!(peaks.len() >= 4, "controller, machine, agent and holder: {peaks:?}");
-    // The flood is a thousand; what is held is a few pieces. An unoptimised build has megabytes of its own.
+    // The flood is a thousand; what is held is a few pieces. An unoptimised build has megabytes of
+    // its own.
     assert!(peaks.iter().all(|(_, mib)| *mib < 200), "MiB at the most: {peaks:?}");
     bench.go();
     assert_eq!(run.wait().code(), Some(0));
     let receipt = bench.receipt();
     let log = bench.lamp(&["logs"]).finish().stdout;
     assert!(log.ends_with(b"the end\n"), "the end is kept");
-    assert!(log.len() >= 1_000_000_000 || receipt["losses"].to_string().contains("bytes"), "all of it, or the loss is told: {}", receipt["losses"]);
+    assert!(
+        log.len() >= 1_000_000_000 || receipt["losses"].to_string().contains("bytes"),
+        "all of it, or the loss is told: {}",
+        receipt["losses"]
+    );
 }
 
 #[test]
@@ -80,7 +99,11 @@ fn a_line_of_ten_megabytes_is_kept_whole() {
         bench.shell(script, settings);
         let out = bench.lamp(&["run", "job.toml"]).finish();
         assert_code(&out, 0);
-        assert!(out.stdout[..10_000_000].iter().all(|byte| *byte == b'y') && out.stdout[10_000_000] == b'\n', "{settings}");
+        assert!(
+            out.stdout[..10_000_000].iter().all(|byte| *byte == b'y')
+                && out.stdout[10_000_000] == b'\n',
+            "{settings}"
+        );
         // Noise has carriage returns: at a terminal they draw over what was there.
         let noise = std::fs::read(bench.file("noise")).unwrap();
         assert!(!is_pipe || out.stdout[10_000_001..] == noise, "byte for byte");
@@ -98,7 +121,11 @@ impl Disk {
     /// `None`, with a word, where nobody may mount.
     pub fn mount_at(path: std::path::PathBuf, size: &str) -> Option<Disk> {
         std::fs::create_dir_all(&path).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path).stderr(Stdio::null()).status();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(&path)
+            .stderr(Stdio::null())
+            .status();
         let disk = mounted.is_ok_and(|status| status.success()).then_some(Disk(path));
         if disk.is_none() {
             skipped("root", "no right to mount a small disk");
@@ -108,7 +135,10 @@ impl Disk {
 
     /// It has this size from now on.
     pub fn becomes(&self, size: &str) {
-        let done = Command::new("mount").args(["-o", &format!("remount,size={size}")]).arg(&self.0).status();
+        let done = Command::new("mount")
+            .args(["-o", &format!("remount,size={size}")])
+            .arg(&self.0)
+            .status();
         assert!(done.is_ok_and(|status| status.success()), "what is on it fits");
     }
 }
@@ -129,7 +159,11 @@ fn a_full_disk_on_the_machine_hangs_nothing_and_is_told() {
     let receipt = bench.receipt();
     adds_up(&receipt);
     let whole = (1..=6).all(|step| text(&out.stdout).contains(&format!("step {step}\n")));
-    assert!(whole || receipt["losses"].to_string().contains("bytes of output"), "kept, or its loss is told: {receipt:#} {}", text(&out.stdout));
+    assert!(
+        whole || receipt["losses"].to_string().contains("bytes of output"),
+        "kept, or its loss is told: {receipt:#} {}",
+        text(&out.stdout)
+    );
 }
 
 #[test]
@@ -138,13 +172,16 @@ fn a_disk_that_is_full_at_submission_is_said_with_what_to_do_and_nothing_is_star
         let bench = Bench::new();
         bench.shell("touch $E2E_BENCH/ran", "");
         // Two megabytes that cannot be packed smaller, and a disk of one.
-        let noise = Command::new("head").args(["-c", "2000000", "/dev/urandom"]).output().unwrap().stdout;
+        let noise =
+            Command::new("head").args(["-c", "2000000", "/dev/urandom"]).output().unwrap().stdout;
         std::fs::write(bench.file("w/noise"), noise).unwrap();
         let Some(_disk) = Disk::mount(&bench, full, "1m") else { return };
         let out = bench.lamp(&["run", "job.toml"]).finish();
         assert_code(&out, 103);
         let err = text(&out.stderr);
-        for word in ["No space left on device", "nothing was started, and nothing bills", "hint: ", said] {
+        for word in
+            ["No space left on device", "nothing was started, and nothing bills", "hint: ", said]
+        {
             assert!(err.contains(word), "{full}: `{word}` is not said:\n{err}");
         }
         assert!(!bench.file("ran").exists() && bench.processes().is_empty(), "{full}");
@@ -169,7 +206,9 @@ fn a_full_job_root_holds_up_nothing_and_the_receipt_comes_when_there_is_room() {
     let told = "the heartbeat is not written and will be tried again";
     wait_until("a write fails", || {
         let logs = bench.find("state", "/agent.log").into_iter();
-        logs.filter_map(|log| std::fs::read_to_string(log).ok()).any(|log| log.contains(told)).then_some(())
+        logs.filter_map(|log| std::fs::read_to_string(log).ok())
+            .any(|log| log.contains(told))
+            .then_some(())
     });
     // What it has done, by its own words on the machine's disk.
     let done = || -> Option<f64> {
@@ -185,5 +224,8 @@ fn a_full_job_root_holds_up_nothing_and_the_receipt_comes_when_there_is_room() {
     assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
     assert_eq!(bench.begins(), begins);
     let kept = receipt["last_checkpoint"]["step"].as_f64().unwrap_or_default();
-    assert!(kept > full + 10.0, "what was saved while there was no room is kept when there is: {kept}, {full}: {receipt:#}");
+    assert!(
+        kept > full + 10.0,
+        "what was saved while there was no room is kept when there is: {kept}, {full}: {receipt:#}"
+    );
 }

@@ -1,4 +1,5 @@
-//! The machine is taken away: with notice, on purpose, and what is said when the work would not have survived it.
+//! The machine is taken away: with notice, on purpose, and what is said when the work would not
+//! have survived it.
 
 use std::process::Output;
 
@@ -11,7 +12,10 @@ use super::jobs::{SAVES, adds_up, assert_code, text};
 fn in_order(all: &[Value], story: &[&dyn Fn(&Value) -> bool]) {
     let mut events = all.iter();
     for (index, chapter) in story.iter().enumerate() {
-        assert!(events.by_ref().any(chapter), "chapter {index} of the story is missing, or is told too early: {all:#?}");
+        assert!(
+            events.by_ref().any(chapter),
+            "chapter {index} of the story is missing, or is told too early: {all:#?}"
+        );
     }
 }
 
@@ -27,18 +31,36 @@ fn asked_to_save(event: &Value) -> bool {
 fn a_rehearsal_to_the_end_proves_that_the_work_survives() {
     let bench = Bench::new();
     bench.trainer("STEPS = 150", SAVES);
-    let out = bench.lamp(&["rehearse", "job.toml", "--interrupt-after", "1s", "--notice", "30s", "--to-end", "-o", "json"]).finish();
+    let out = bench
+        .lamp(&[
+            "rehearse",
+            "job.toml",
+            "--interrupt-after",
+            "1s",
+            "--notice",
+            "30s",
+            "--to-end",
+            "-o",
+            "json",
+        ])
+        .finish();
     assert_code(&out, 0);
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(report["proved"], true, "{report:#}");
-    let names: Vec<&str> = report["checks"].as_array().unwrap().iter().filter_map(|check| check["name"].as_str()).collect();
+    let names: Vec<&str> = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|check| check["name"].as_str())
+        .collect();
     let mut named = names.iter();
     for name in ["checkpoint_spec", "interrupted", "asked", "saved", "resumed", "went_on"] {
         assert!(named.any(|found| *found == name), "`{name}` in its place: {names:?}");
     }
     assert_eq!(report["receipt"]["outcome"], "succeeded");
 
-    // Not only in words: the second trainer began where the checkpoint of the notice was, and never beside the first.
+    // Not only in words: the second trainer began where the checkpoint of the notice was, and never
+    // beside the first.
     bench.never_twice();
     let begins = bench.begins();
     assert_eq!(begins.iter().map(|begin| begin.0).collect::<Vec<_>>(), [1, 2]);
@@ -50,7 +72,10 @@ fn a_rehearsal_to_the_end_proves_that_the_work_survives() {
     let receipt = bench.receipt();
     assert_eq!(receipt["attempts"][0]["ended_because"], "interrupted");
     assert_eq!(receipt["attempts"][0]["market"], "spot");
-    assert_eq!(receipt["attempts"][1]["resumed_from"]["step"].as_f64(), Some(f64::from(begins[1].2)));
+    assert_eq!(
+        receipt["attempts"][1]["resumed_from"]["step"].as_f64(),
+        Some(f64::from(begins[1].2))
+    );
     adds_up(&receipt);
 }
 
@@ -58,18 +83,31 @@ fn a_rehearsal_to_the_end_proves_that_the_work_survives() {
 fn not_proved(env: &str, more: &str, words: &[&str]) -> Vec<(String, String)> {
     let bench = Bench::new();
     bench.trainer(env, more);
-    let out: Output = bench.lamp(&["rehearse", "job.toml", "--interrupt-after", "1s", "-o", "json"]).args(words).finish();
+    let out: Output = bench
+        .lamp(&["rehearse", "job.toml", "--interrupt-after", "1s", "-o", "json"])
+        .args(words)
+        .finish();
     assert_code(&out, 109);
     bench.never_twice();
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(report["proved"], false);
-    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["passed"] == false);
-    let said = |check: &Value, field: &str| check[field].as_str().unwrap_or_else(|| panic!("no {field}: {check:#}")).to_owned();
-    checks.map(|check| (said(check, "name"), format!("{} / {}", said(check, "text"), said(check, "hint")))).collect()
+    let checks =
+        report["checks"].as_array().unwrap().iter().filter(|check| check["passed"] == false);
+    let said = |check: &Value, field: &str| {
+        check[field].as_str().unwrap_or_else(|| panic!("no {field}: {check:#}")).to_owned()
+    };
+    checks
+        .map(|check| {
+            (said(check, "name"), format!("{} / {}", said(check, "text"), said(check, "hint")))
+        })
+        .collect()
 }
 
 fn assert_said(failed: &[(String, String)], name: &str, words: &[&str]) {
-    let said = failed.iter().find(|(failed, _)| failed == name).unwrap_or_else(|| panic!("`{name}` has not failed: {failed:?}"));
+    let said = failed
+        .iter()
+        .find(|(failed, _)| failed == name)
+        .unwrap_or_else(|| panic!("`{name}` has not failed: {failed:?}"));
     for word in words {
         assert!(said.1.contains(word), "`{word}` is not said: {failed:?}");
     }
@@ -79,10 +117,20 @@ fn assert_said(failed: &[(String, String)], name: &str, words: &[&str]) {
 fn a_rehearsal_says_exactly_what_is_missing() {
     // Each waits for the end of a notice, so they wait together.
     std::thread::scope(|scope| {
-        scope.spawn(|| assert_said(&not_proved("STEPS = 0", "", &[]), "checkpoint_spec", &["add [checkpoint]", "LAMP_CHECKPOINT_DIR"]));
+        scope.spawn(|| {
+            assert_said(
+                &not_proved("STEPS = 0", "", &[]),
+                "checkpoint_spec",
+                &["add [checkpoint]", "LAMP_CHECKPOINT_DIR"],
+            )
+        });
         scope.spawn(|| {
             let failed = not_proved("ASKED = 'ignored'", SAVES, &["--notice", "6s"]);
-            assert_said(&failed, "saved", &["no process of the workload has a handler", "install a handler for SIGUSR1"]);
+            assert_said(
+                &failed,
+                "saved",
+                &["no process of the workload has a handler", "install a handler for SIGUSR1"],
+            );
             assert_said(&failed, "resumed", &["no checkpoint"]);
         });
         scope.spawn(|| {
@@ -91,11 +139,19 @@ fn a_rehearsal_says_exactly_what_is_missing() {
         });
         scope.spawn(|| {
             let failed = not_proved("SAVE_SECS = 60", SAVES, &["--notice", "6s"]);
-            assert_said(&failed, "saved", &["asked to save", "changed nothing", "within checkpoint.grace"]);
+            assert_said(
+                &failed,
+                "saved",
+                &["asked to save", "changed nothing", "within checkpoint.grace"],
+            );
         });
         scope.spawn(|| {
             let failed = not_proved("ASKED = 'default'", SAVES, &["--notice", "6s"]);
-            assert_said(&failed, "saved", &["no process of the workload has a handler", "install a handler for SIGUSR1"]);
+            assert_said(
+                &failed,
+                "saved",
+                &["no process of the workload has a handler", "install a handler for SIGUSR1"],
+            );
         });
         scope.spawn(|| {
             let failed = not_proved("STEPS = 3", SAVES, &["--notice", "6s"]);
@@ -107,20 +163,31 @@ fn a_rehearsal_says_exactly_what_is_missing() {
 #[test]
 fn a_rehearsal_of_a_pair_that_never_rests_says_so_and_does_not_wait_for_the_notice() {
     let bench = Bench::new();
-    // Both are open from beginning to end, and written on: a pair that is closed now and then is kept between two saves.
+    // Both are open from beginning to end, and written on: a pair that is closed now and then is
+    // kept between two saves.
     bench.write(
         "train.sh",
         "exec 3> $LAMP_CHECKPOINT_DIR/model.pt 4> $LAMP_CHECKPOINT_DIR/optimizer.pt; while :; do echo x >&3; sleep 0.4; echo x >&4; sleep 0.4; done\n",
     );
-    bench.write("job.toml", "name = \"pair\"\ncommand = [\"sh\", \"train.sh\"]\n[checkpoint]\npath = \"ckpt\"\n");
+    bench.write(
+        "job.toml",
+        "name = \"pair\"\ncommand = [\"sh\", \"train.sh\"]\n[checkpoint]\npath = \"ckpt\"\n",
+    );
     let to = |name: &str| std::fs::File::create(bench.file(name)).expect("a file");
     let words = ["rehearse", "job.toml", "--interrupt-after", "1s", "--notice", "10m"];
     let mut rehearsal = Running::start(bench.lamp(&words).stdout(to("report")).stderr(to("said")));
     assert_eq!(rehearsal.wait().code(), Some(109));
     let text = |name: &str| std::fs::read_to_string(bench.file(name)).expect("written");
     let (report, said) = (text("report"), text("said"));
-    assert!(report.contains("`ckpt` is always being written") && report.contains("LAMP_PROGRESS"), "{report}");
-    assert!(said.contains("the checkpoint folder has not rested") && said.contains("no checkpoint will be complete; the power is cut"), "{said}");
+    assert!(
+        report.contains("`ckpt` is always being written") && report.contains("LAMP_PROGRESS"),
+        "{report}"
+    );
+    assert!(
+        said.contains("the checkpoint folder has not rested")
+            && said.contains("no checkpoint will be complete; the power is cut"),
+        "{said}"
+    );
 }
 
 /// What a person, or another tool, leaves in the job directory.
@@ -142,7 +209,12 @@ fn after_a_notice_the_work_goes_on_on_the_next_machine() {
     bench.go();
     let receipt = bench.receipt();
     assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
-    let because: Vec<&str> = receipt["attempts"].as_array().unwrap().iter().filter_map(|attempt| attempt["ended_because"].as_str()).collect();
+    let because: Vec<&str> = receipt["attempts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|attempt| attempt["ended_because"].as_str())
+        .collect();
     assert_eq!(because, ["interrupted", "succeeded"]);
     bench.never_twice();
     adds_up(&receipt);

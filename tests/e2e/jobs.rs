@@ -11,13 +11,15 @@ use super::bench::{Bench, Finish as _, wait_until};
 const TRAINER: &str = include_str!("trainer.py");
 
 /// Saves when asked, and its checkpoints are uploaded at once.
-pub const SAVES: &str = "[checkpoint]\npath = 'ckpt'\ninterval = '1s'\nsignal = 'SIGUSR1'\ngrace = '5s'\n";
+pub const SAVES: &str =
+    "[checkpoint]\npath = 'ckpt'\ninterval = '1s'\nsignal = 'SIGUSR1'\ngrace = '5s'\n";
 
 /// An hour costs so much in the tests that a second is a cent.
 pub const USD_PER_HOUR: f64 = 36.0;
 
 impl Bench {
-    /// A job file around the trainer; `env` tells the trainer what to do, `more` are tables of the job file.
+    /// A job file around the trainer; `env` tells the trainer what to do, `more` are tables of the
+    /// job file.
     pub fn trainer(&self, env: &str, more: &str) -> PathBuf {
         self.write("w/train.py", TRAINER);
         self.job("command = ['python3', 'train.py']", &format!("env = {{ {env} }}\n"), more)
@@ -30,8 +32,15 @@ impl Bench {
     }
 
     fn job(&self, command: &str, keys: &str, more: &str) -> PathBuf {
-        let machine = if more.contains("[machine]") { String::new() } else { format!("[machine]\nusd_per_hour = {USD_PER_HOUR}\n") };
-        self.write("job.toml", &format!("name = 'toy'\nworkdir = 'w'\n{command}\n{keys}{machine}{more}"))
+        let machine = if more.contains("[machine]") {
+            String::new()
+        } else {
+            format!("[machine]\nusd_per_hour = {USD_PER_HOUR}\n")
+        };
+        self.write(
+            "job.toml",
+            &format!("name = 'toy'\nworkdir = 'w'\n{command}\n{keys}{machine}{more}"),
+        )
     }
 
     /// `lamp` in this folder, with a job root of its own.
@@ -91,11 +100,18 @@ impl Bench {
     /// The events of an attempt, and that none is missing.
     pub fn events(&self, attempt: u32) -> Vec<Value> {
         let Some(job) = self.only_job() else { return Vec::new() };
-        let pieces = self.find(&format!("jobs-root/jobs/{job}/attempts/{attempt:04}/events"), ".jsonl");
-        let texts = pieces.iter().map(|piece| std::fs::read_to_string(piece).expect("events are text"));
-        let events: Vec<Value> = texts.flat_map(|text| text.lines().map(parsed).collect::<Vec<_>>()).collect();
+        let pieces =
+            self.find(&format!("jobs-root/jobs/{job}/attempts/{attempt:04}/events"), ".jsonl");
+        let texts =
+            pieces.iter().map(|piece| std::fs::read_to_string(piece).expect("events are text"));
+        let events: Vec<Value> =
+            texts.flat_map(|text| text.lines().map(parsed).collect::<Vec<_>>()).collect();
         for (index, event) in events.iter().enumerate() {
-            assert_eq!(event["seq"].as_u64(), Some(index as u64 + 1), "events are numbered without a gap: {events:#?}");
+            assert_eq!(
+                event["seq"].as_u64(),
+                Some(index as u64 + 1),
+                "events are numbered without a gap: {events:#?}"
+            );
         }
         events
     }
@@ -111,7 +127,8 @@ impl Bench {
     pub fn begins(&self) -> Vec<(u32, u32, u32)> {
         let text = std::fs::read_to_string(self.file("begins")).unwrap_or_default();
         let line = |line: &str| {
-            let numbers: Vec<u32> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
+            let numbers: Vec<u32> =
+                line.split(' ').filter_map(|number| number.parse().ok()).collect();
             (numbers.len() == 3).then(|| (numbers[0], numbers[1], numbers[2]))
         };
         text.lines().filter_map(line).collect()
@@ -138,17 +155,35 @@ pub fn text(bytes: &[u8]) -> String {
 
 /// That a program ended with this code, with its words if it did not.
 pub fn assert_code(out: &Output, code: i32) {
-    assert_eq!(out.status.code(), Some(code), "stderr: {}\nstdout: {}", text(&out.stderr), text(&out.stdout));
+    assert_eq!(
+        out.status.code(),
+        Some(code),
+        "stderr: {}\nstdout: {}",
+        text(&out.stderr),
+        text(&out.stdout)
+    );
 }
 
-/// That a receipt adds up: money over attempts, time within what was billed, the bill from the price.
+/// That a receipt adds up: money over attempts, time within what was billed, the bill from the
+/// price.
 pub fn adds_up(receipt: &Value) {
     let attempts = receipt["attempts"].as_array().expect("a receipt lists its attempts");
     let micro = |usd: &Value| (usd.as_f64().expect("money is a number") * 1e6).round();
-    let sum = |field: &str| attempts.iter().map(|attempt| attempt[field].as_f64().unwrap_or(0.0)).sum::<f64>();
-    assert_eq!(attempts.iter().map(|attempt| micro(&attempt["usd"])).sum::<f64>(), micro(&receipt["total_usd"]), "{receipt:#}");
-    let worked = receipt["useful_seconds"].as_f64().unwrap() + receipt["idle_seconds"].as_f64().unwrap();
+    let sum = |field: &str| {
+        attempts.iter().map(|attempt| attempt[field].as_f64().unwrap_or(0.0)).sum::<f64>()
+    };
+    assert_eq!(
+        attempts.iter().map(|attempt| micro(&attempt["usd"])).sum::<f64>(),
+        micro(&receipt["total_usd"]),
+        "{receipt:#}"
+    );
+    let worked =
+        receipt["useful_seconds"].as_f64().unwrap() + receipt["idle_seconds"].as_f64().unwrap();
     assert!(worked <= sum("billed_seconds") + 0.5, "more worked than billed: {receipt:#}");
     let by_price = sum("billed_seconds") * USD_PER_HOUR / 3600.0;
-    assert!((by_price - sum("usd")).abs() < 1e-3, "{by_price} by the price, {} on the bill: {receipt:#}", sum("usd"));
+    assert!(
+        (by_price - sum("usd")).abs() < 1e-3,
+        "{by_price} by the price, {} on the bill: {receipt:#}",
+        sum("usd")
+    );
 }

@@ -1,7 +1,8 @@
-//! The real binaries, end to end, as a user would run them: real processes, real signals, a folder as the job root.
+//! The real binaries, end to end, as a user would run them: real processes, real signals, a folder
+//! as the job root.
 //!
-//! Every test has a folder of its own, waits for conditions and never for a length of time, and kills what it started
-//! even when it fails.
+//! Every test has a folder of its own, waits for conditions and never for a length of time, and
+//! kills what it started even when it fails.
 
 #![allow(clippy::disallowed_methods, reason = "tests are the world around the programs")]
 

@@ -1,7 +1,9 @@
-//! A machine of its own for a test: systemd as its first process, the disk a folder, the programs those of this machine.
+//! A machine of its own for a test: systemd as its first process, the disk a folder, the programs
+//! those of this machine.
 //!
-//! systemd-nspawn boots a tree that holds nothing but `/etc`, `/var` and a mount of our `/usr`. Its power switch ends the
-//! container and nothing else. Unless it is given a network of its own it shares ours.
+//! systemd-nspawn boots a tree that holds nothing but `/etc`, `/var` and a mount of our `/usr`. Its
+//! power switch ends the container and nothing else. Unless it is given a network of its own it
+//! shares ours.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -18,10 +20,14 @@ const PROBE: &str = "[Unit]\nAfter=basic.target\nRequires=basic.target\n[Service
 /// Should the test be killed. A timer, and no process that a shutdown would have to end first.
 const END: [(&str, &str); 2] = [
     ("end.timer", "[Timer]\nOnActiveSec=30min\n"),
-    ("end.service", "[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl poweroff --force --force\n"),
+    (
+        "end.service",
+        "[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl poweroff --force --force\n",
+    ),
 ];
 
-/// A boot takes a second. Longer delays the tests of a machine on which it hangs, shorter skips on a busy one.
+/// A boot takes a second. Longer delays the tests of a machine on which it hangs, shorter skips on
+/// a busy one.
 const PROBE_WAIT: Duration = Duration::from_secs(120);
 
 /// The disk of a machine, and the machine while it is on.
@@ -40,7 +46,11 @@ fn can_be_had() -> bool {
         probe.unit("probe.service", PROBE);
         probe.wants("probe.service");
         probe.power_on();
-        if probe.ends_well() { Ok(()) } else { Err(format!("systemd-nspawn cannot boot a machine here: {}", probe.console())) }
+        if probe.ends_well() {
+            Ok(())
+        } else {
+            Err(format!("systemd-nspawn cannot boot a machine here: {}", probe.console()))
+        }
     });
     probed.as_ref().map_err(|why| skipped("nspawn", why)).is_ok()
 }
@@ -59,7 +69,8 @@ impl Machine {
 
     /// A probe that hangs is cut short when it is dropped.
     fn ends_well(&mut self) -> bool {
-        let (running, until) = (self.running.as_mut().expect("just started"), Instant::now() + PROBE_WAIT);
+        let (running, until) =
+            (self.running.as_mut().expect("just started"), Instant::now() + PROBE_WAIT);
         loop {
             match running.try_wait().expect("it is our child") {
                 Some(status) => return status.success(),
@@ -74,12 +85,31 @@ impl Machine {
             return Err("this is not root".into());
         }
         for program in ["systemd-nspawn", "nsenter"] {
-            Command::new(program).arg("--version").stdout(Stdio::null()).status().map_err(|error| format!("{program}: {error}"))?;
+            Command::new(program)
+                .arg("--version")
+                .stdout(Stdio::null())
+                .status()
+                .map_err(|error| format!("{program}: {error}"))?;
         }
-        let machine =
-            Machine { disk: tempfile::Builder::new().prefix("lamp-machine-").tempdir().expect("a folder"), running: None, more: Vec::new() };
-        let made = ["usr", "etc/systemd/system", "etc/lamplighter", "var/lib", "proc", "sys", "dev", "run", "tmp", "root"];
-        made.iter().for_each(|folder| std::fs::create_dir_all(machine.path(folder)).expect("writable"));
+        let machine = Machine {
+            disk: tempfile::Builder::new().prefix("lamp-machine-").tempdir().expect("a folder"),
+            running: None,
+            more: Vec::new(),
+        };
+        let made = [
+            "usr",
+            "etc/systemd/system",
+            "etc/lamplighter",
+            "var/lib",
+            "proc",
+            "sys",
+            "dev",
+            "run",
+            "tmp",
+            "root",
+        ];
+        made.iter()
+            .for_each(|folder| std::fs::create_dir_all(machine.path(folder)).expect("writable"));
         for link in ["bin", "sbin", "lib", "lib64"] {
             match std::fs::read_link(Path::new("/").join(link)) {
                 Ok(target) => symlink(target, machine.path(link)).expect("writable"),
@@ -91,7 +121,8 @@ impl Machine {
         machine.write("etc/group", "root:x:0:\n");
         machine.write("etc/machine-id", "");
         for file in ["etc/ld.so.cache", "etc/os-release"] {
-            std::fs::copy(Path::new("/").join(file), machine.path(file)).map_err(|error| format!("/{file}: {error}"))?;
+            std::fs::copy(Path::new("/").join(file), machine.path(file))
+                .map_err(|error| format!("/{file}: {error}"))?;
         }
         Ok(machine)
     }
@@ -101,7 +132,8 @@ impl Machine {
     }
 
     pub fn write(&self, path: &str, text: &str) {
-        std::fs::create_dir_all(self.path(path).parent().expect("below the disk")).expect("writable");
+        std::fs::create_dir_all(self.path(path).parent().expect("below the disk"))
+            .expect("writable");
         std::fs::write(self.path(path), text).expect("writable");
     }
 
@@ -112,25 +144,41 @@ impl Machine {
     /// What the machine is for. It ends by itself, should the test be killed.
     pub fn wants(&self, unit: &str) {
         END.iter().for_each(|(name, text)| self.unit(name, text));
-        self.unit("default.target", &format!("[Unit]\nRequires=basic.target end.timer {unit}\nAfter=basic.target\n"));
+        self.unit(
+            "default.target",
+            &format!("[Unit]\nRequires=basic.target end.timer {unit}\nAfter=basic.target\n"),
+        );
     }
 
     pub fn power_on(&mut self) {
-        // A control group of its own: two machines below one would share the groups of units with the same name.
+        // A control group of its own: two machines below one would share the groups of units with
+        // the same name.
         let script = "for tree in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; do \
                       [ -e $tree/cgroup.procs ] && mkdir -p $tree/$0 && echo $$ > $tree/$0/cgroup.procs; done; \
                       exec systemd-nspawn --quiet --boot --directory=\"$1\" --machine=$0 --register=no --keep-unit \
                       --resolv-conf=off --timezone=off --link-journal=no --console=pipe --bind-ro=/usr \"${@:2}\"";
-        let console = std::fs::OpenOptions::new().create(true).append(true).open(self.path("console")).expect("writable");
+        let console = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path("console"))
+            .expect("writable");
         let mut command = Command::new("/bin/bash");
         command.args(["-c", script, &self.name()]).arg(self.disk.path());
-        command.arg(format!("--bind-ro={}:/opt/lamp-agent", env!("CARGO_BIN_EXE_lamp-agent"))).args(&self.more);
+        command
+            .arg(format!("--bind-ro={}:/opt/lamp-agent", env!("CARGO_BIN_EXE_lamp-agent")))
+            .args(&self.more);
         command.stdin(Stdio::null()).stdout(console.try_clone().expect("a handle")).stderr(console);
         self.running = Some(command.spawn().expect("a shell"));
     }
 
     fn name(&self) -> String {
-        self.disk.path().file_name().and_then(|name| name.to_str()).expect("plain").replace('.', "").to_lowercase()
+        self.disk
+            .path()
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("plain")
+            .replace('.', "")
+            .to_lowercase()
     }
 
     /// Everything that it ever said there.
@@ -138,10 +186,12 @@ impl Machine {
         std::fs::read_to_string(self.path("console")).unwrap_or_default()
     }
 
-    /// The first process of the machine: it outlives systemd-nspawn, and the machine is dark when it is gone.
+    /// The first process of the machine: it outlives systemd-nspawn, and the machine is dark when
+    /// it is gone.
     fn first(&self) -> Option<u32> {
         let outside = self.running.as_ref()?.id();
-        let children = std::fs::read_to_string(format!("/proc/{outside}/task/{outside}/children")).unwrap_or_default();
+        let children = std::fs::read_to_string(format!("/proc/{outside}/task/{outside}/children"))
+            .unwrap_or_default();
         children.split_whitespace().next()?.parse().ok()
     }
 
@@ -149,7 +199,9 @@ impl Machine {
     pub fn run(&self, words: &[&str]) {
         let Some(first) = self.first() else { panic!("the machine is off: {}", self.console()) };
         let mut command = Command::new("nsenter");
-        command.arg(format!("--target={first}")).args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--"]);
+        command
+            .arg(format!("--target={first}"))
+            .args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--"]);
         assert!(Running::start(command.args(words)).wait().success(), "{words:?}");
     }
 
@@ -191,7 +243,11 @@ impl Drop for Machine {
                 if !group.is_dir() {
                     break;
                 }
-                let _removed = Command::new("find").arg(&group).args(["-depth", "-type", "d", "-delete"]).stderr(Stdio::null()).status();
+                let _removed = Command::new("find")
+                    .arg(&group)
+                    .args(["-depth", "-type", "d", "-delete"])
+                    .stderr(Stdio::null())
+                    .status();
                 std::thread::sleep(Duration::from_millis(25));
             }
         }

@@ -1,4 +1,5 @@
-//! What the programs make is its owner's alone, whatever the umask: job root, state, cache, configuration, temporary files.
+//! What the programs make is its owner's alone, whatever the umask: job root, state, cache,
+//! configuration, temporary files.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -49,28 +50,43 @@ fn whatever_the_programs_make_is_their_owners_alone_under_a_umask_of_nothing() {
     );
     // The checked-out workdir is packed with the permissions that it has.
     for (path, mode) in [("w", 0o700), ("w/job.sh", 0o600)] {
-        std::fs::set_permissions(bench.file(path), std::fs::Permissions::from_mode(mode)).expect("ours");
+        std::fs::set_permissions(bench.file(path), std::fs::Permissions::from_mode(mode))
+            .expect("ours");
     }
-    bench.write("set/later.toml", "command = 'true'\nworkdir = '../w'\n[schedule]\ncron = '0 3 * * *'\n");
+    bench.write(
+        "set/later.toml",
+        "command = 'true'\nworkdir = '../w'\n[schedule]\ncron = '0 3 * * *'\n",
+    );
     std::fs::create_dir(bench.file("tmp")).expect("writable");
-    std::fs::set_permissions(bench.file("tmp"), std::fs::Permissions::from_mode(0o1777)).expect("ours");
+    std::fs::set_permissions(bench.file("tmp"), std::fs::Permissions::from_mode(0o1777))
+        .expect("ours");
 
     let ran = open_handed(&bench, lamp, &["run", "job.toml"]);
     assert_code(&ran, 0);
     let detached = open_handed(&bench, lamp, &["run", "--detach", "--name", "second", "job.toml"]);
     assert_code(&detached, 0);
     let job = text(&detached.stdout).trim().to_owned();
-    wait_until("the second job has its receipt", || bench.file(&format!("jobs-root/jobs/{job}/receipt.json")).exists().then_some(()));
+    wait_until("the second job has its receipt", || {
+        bench.file(&format!("jobs-root/jobs/{job}/receipt.json")).exists().then_some(())
+    });
     assert_code(&open_handed(&bench, lamp, &["apply", "set"]), 0);
     assert_code(&open_handed(&bench, lamp, &["status"]), 0);
-    assert_code(&open_handed(&bench, agent, &["run", "--", "sh", "-c", "umask 077; echo alone"]), 0);
+    assert_code(
+        &open_handed(&bench, agent, &["run", "--", "sh", "-c", "umask 077; echo alone"]),
+        0,
+    );
     let mut seen = 0;
-    let open: Vec<String> = made(&bench).iter().flat_map(|folder| open_to_others(folder, &mut seen)).collect();
+    let open: Vec<String> =
+        made(&bench).iter().flat_map(|folder| open_to_others(folder, &mut seen)).collect();
     assert_eq!(open, Vec::<String>::new());
     assert!(seen > 60, "{seen} files and folders were looked at");
     for folder in made(&bench).iter().take(3) {
         let mode = std::fs::metadata(folder).map(|about| about.permissions().mode() & 0o777);
-        assert!(mode.as_ref().is_ok_and(|mode| mode & 0o077 == 0), "{} is {mode:?}", folder.display());
+        assert!(
+            mode.as_ref().is_ok_and(|mode| mode & 0o077 == 0),
+            "{} is {mode:?}",
+            folder.display()
+        );
     }
     wait_until("what drove them is gone", || bench.processes().is_empty().then_some(()));
 }

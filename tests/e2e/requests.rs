@@ -16,7 +16,9 @@ fn asked_to_save(bench: &Bench, by: &str) -> usize {
 fn a_stop_saves_first_and_the_attached_run_says_stopped() {
     let bench = Bench::new();
     bench.trainer("", SAVES);
-    let mut run = Running::start(bench.lamp(&["run", "job.toml"]).stdout(Stdio::null()).stderr(Stdio::null()));
+    let mut run = Running::start(
+        bench.lamp(&["run", "job.toml"]).stdout(Stdio::null()).stderr(Stdio::null()),
+    );
     bench.trains(1, 3.0);
     let receipt = bench.ask(&["stop", "--wait", "toy"]);
     assert_eq!(run.wait().code(), Some(108));
@@ -59,15 +61,20 @@ fn copied(bench: &Bench, from: &str, job: &str) {
     for code in std::fs::read_dir(codes(from)).unwrap().map(Result::unwrap) {
         std::fs::copy(code.path(), codes(job).join(code.file_name())).unwrap();
     }
-    let spec = std::fs::read_to_string(jobs.join(from).join("spec.json")).unwrap().replace(from, job);
+    let spec =
+        std::fs::read_to_string(jobs.join(from).join("spec.json")).unwrap().replace(from, job);
     std::fs::write(jobs.join(job).join("spec.json"), spec).unwrap();
 }
 
 #[test]
 fn of_several_jobs_of_a_name_nobody_guesses_which_is_meant() {
     let bench = Bench::new();
-    // Whoever extends a job drives it, so that one that was copied may begin at any moment, and must not end.
-    bench.shell(&format!("while [ ! -e {} ]; do sleep 0.1; done", bench.file("go").display()), "[limits]\nmax_runtime = '1h'\n");
+    // Whoever extends a job drives it, so that one that was copied may begin at any moment, and
+    // must not end.
+    bench.shell(
+        &format!("while [ ! -e {} ]; do sleep 0.1; done", bench.file("go").display()),
+        "[limits]\nmax_runtime = '1h'\n",
+    );
     bench.write("go", "");
     assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 0);
     std::fs::remove_file(bench.file("go")).unwrap();
@@ -86,15 +93,23 @@ fn of_several_jobs_of_a_name_nobody_guesses_which_is_meant() {
     assert!(text(&refused.stderr).contains("nothing of it bills"), "{}", text(&refused.stderr));
     let more = bench.lamp(&["run", "--detach", "job.toml"]).finish();
     assert_code(&more, 0);
-    assert!(text(&more.stderr).contains("`toy-222222` of this name is under way already"), "{}", text(&more.stderr));
+    assert!(
+        text(&more.stderr).contains("`toy-222222` of this name is under way already"),
+        "{}",
+        text(&more.stderr)
+    );
     bench.write("go", "");
 }
 
 #[test]
 fn a_stop_that_was_asked_for_is_not_asked_for_again() {
     let bench = Bench::new();
-    let script = "trap '' TERM; touch \"$BENCH/deaf\"; while [ ! -e \"$BENCH/go\" ]; do sleep 0.1; done";
-    bench.shell(&script.replace("$BENCH", &bench.file("").display().to_string()), "[watch]\ngrace = '5m'\n");
+    let script =
+        "trap '' TERM; touch \"$BENCH/deaf\"; while [ ! -e \"$BENCH/go\" ]; do sleep 0.1; done";
+    bench.shell(
+        &script.replace("$BENCH", &bench.file("").display().to_string()),
+        "[watch]\ngrace = '5m'\n",
+    );
     bench.submit();
     wait_until("it is deaf", || bench.file("deaf").exists().then_some(()));
     let first = bench.ask(&["stop", "toy"]);
@@ -116,7 +131,11 @@ fn a_cancel_before_any_machine_wins() {
     bench.ask(&["cancel", job]);
     assert_code(&bench.lamp(&["daemon", "--job", job, "--until-done"]).finish(), 0);
     let receipt = bench.ask(&["receipt", job]);
-    assert_eq!((&receipt["outcome"], &receipt["attempts"]), (&json!("cancelled"), &json!([])), "{receipt:#}");
+    assert_eq!(
+        (&receipt["outcome"], &receipt["attempts"]),
+        (&json!("cancelled"), &json!([])),
+        "{receipt:#}"
+    );
     assert_eq!(bench.begins().len(), 1, "only the first job ever ran");
 }
 
@@ -145,9 +164,15 @@ fn the_log_is_byte_for_byte_and_can_be_followed() {
     let bench = Bench::new();
     bench.shell("printf '\\000\\001\\377\\376begin\\r\\n'; while [ ! -e $E2E_BENCH/go ]; do sleep 0.1; done; printf 'end without a newline'", "");
     bench.submit();
-    let mut follow =
-        Running::start(bench.lamp(&["logs", "-f", "toy"]).stdout(std::fs::File::create(bench.file("followed")).unwrap()).stderr(Stdio::null()));
-    wait_until("the follower has the beginning", || std::fs::read(bench.file("followed")).ok()?.ends_with(b"begin\r\n").then_some(()));
+    let mut follow = Running::start(
+        bench
+            .lamp(&["logs", "-f", "toy"])
+            .stdout(std::fs::File::create(bench.file("followed")).unwrap())
+            .stderr(Stdio::null()),
+    );
+    wait_until("the follower has the beginning", || {
+        std::fs::read(bench.file("followed")).ok()?.ends_with(b"begin\r\n").then_some(())
+    });
     bench.go();
     assert!(follow.wait().success(), "it ends with the job");
     let all = b"\x00\x01\xff\xfebegin\r\nend without a newline";
@@ -172,16 +197,29 @@ fn jobs_are_listed_newest_first_and_found_by_what_one_types() {
     let third = text(&out.stdout).trim().to_owned();
 
     let listed = || bench.ask(&["status"])["jobs"].as_array().unwrap().clone();
-    let running = wait_until("the third runs", || listed().first().filter(|job| job["progress"]["step"].is_number()).cloned());
-    for (field, value) in [("job", json!(third)), ("state", json!("running")), ("attempt", json!(1)), ("name", json!("third"))] {
+    let running = wait_until("the third runs", || {
+        listed().first().filter(|job| job["progress"]["step"].is_number()).cloned()
+    });
+    for (field, value) in [
+        ("job", json!(third)),
+        ("state", json!("running")),
+        ("attempt", json!(1)),
+        ("name", json!("third")),
+    ] {
         assert_eq!(running[field], value, "{running:#}");
     }
     assert!(running["instance"].as_str().unwrap().starts_with("i-local-"), "{running:#}");
-    assert!(running["verdict"].is_string() && running["usd"].as_f64().unwrap() > 0.0, "{running:#}");
-    let order: Vec<String> = listed().iter().map(|job| job["job"].as_str().unwrap().to_owned()).collect();
+    assert!(
+        running["verdict"].is_string() && running["usd"].as_f64().unwrap() > 0.0,
+        "{running:#}"
+    );
+    let order: Vec<String> =
+        listed().iter().map(|job| job["job"].as_str().unwrap().to_owned()).collect();
     assert_eq!(order, [third.clone(), second.clone(), first.clone()]);
 
-    for (typed, job) in [("first", &first), (second.as_str(), &second), (&first[..first.len() - 2], &first)] {
+    for (typed, job) in
+        [("first", &first), (second.as_str(), &second), (&first[..first.len() - 2], &first)]
+    {
         assert_eq!(bench.ask(&["receipt", typed])["job"], json!(job));
     }
     let unfinished = bench.lamp(&["receipt", "third"]).finish();
@@ -190,5 +228,7 @@ fn jobs_are_listed_newest_first_and_found_by_what_one_types() {
     assert_code(&unknown, 101);
     assert!(text(&unknown.stderr).contains("did you mean"), "{}", text(&unknown.stderr));
     bench.go();
-    wait_until("the third has ended", || (bench.ask(&["status", "third"])["jobs"][0]["state"] == "succeeded").then_some(()));
+    wait_until("the third has ended", || {
+        (bench.ask(&["status", "third"])["jobs"][0]["state"] == "succeeded").then_some(())
+    });
 }

@@ -76,12 +76,23 @@ pub struct Event {
 
 impl Process {
     pub fn of(pid: u32) -> Self {
-        Process { pid, used_gpu_memory: 1 << 30, gpu_instance: c_uint::MAX, compute_instance: c_uint::MAX }
+        Process {
+            pid,
+            used_gpu_memory: 1 << 30,
+            gpu_instance: c_uint::MAX,
+            compute_instance: c_uint::MAX,
+        }
     }
 }
 
 impl Event {
     pub fn xid(device: Device, xid: u64) -> Self {
-        Event { device, kind: EVENT_XID, data: xid, gpu_instance: c_uint::MAX, compute_instance: c_uint::MAX }
+        Event {
+            device,
+            kind: EVENT_XID,
+            data: xid,
+            gpu_instance: c_uint::MAX,
+            compute_instance: c_uint::MAX,
+        }
     }
 }

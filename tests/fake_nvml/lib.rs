@@ -1,13 +1,16 @@
-//! A small NVML of our own that plays a scripted GPU, so that the agent's real NVML path runs on machines without one.
+//! A small NVML of our own that plays a scripted GPU, so that the agent's real NVML path runs on
+//! machines without one.
 //!
-//! It exports the functions of `libnvidia-ml.so.1` that nvml-wrapper 0.13 looks up for our calls. What it plays is in a
-//! text file, named by `FAKE_NVML_SCRIPT` or else lying beside the library with `.script` after its name; the file is
-//! looked at on every call for GPU 0 or for none, so a test changes the GPU while the agent runs, and a sample of eight GPUs
-//! does not cost its reader ten times as many system calls as the driver would. Replace it by renaming (`FakeNvml::play`
-//! does): a half-written script must not be seen. State is per process *and* per library file: two tests in one process
-//! use two copies.
+//! It exports the functions of `libnvidia-ml.so.1` that nvml-wrapper 0.13 looks up for our calls.
+//! What it plays is in a text file, named by `FAKE_NVML_SCRIPT` or else lying beside the library
+//! with `.script` after its name; the file is looked at on every call for GPU 0 or for none, so a
+//! test changes the GPU while the agent runs, and a sample of eight GPUs does not cost its reader
+//! ten times as many system calls as the driver would. Replace it by renaming (`FakeNvml::play`
+//! does): a half-written script must not be seen. State is per process *and* per library file: two
+//! tests in one process use two copies.
 //!
-//! One statement a line, `#` begins a comment, later lines win. Times are seconds; `gpu *` means all of them.
+//! One statement a line, `#` begins a comment, later lines win. Times are seconds; `gpu *` means
+//! all of them.
 //!
 //! ```text
 //!   gpus 2                        how many there are (1)
@@ -38,7 +41,10 @@
 //! Not here: anything that the agent links, or a number that no script asked for.
 
 #![allow(non_snake_case, clippy::missing_safety_doc, reason = "the names and contracts are NVML's")]
-#![expect(clippy::disallowed_methods, reason = "a part of the false world: it has a clock and reads its script")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a part of the false world: it has a clock and reads its script"
+)]
 
 mod abi;
 mod script;
@@ -79,7 +85,8 @@ unsafe fn put_text(to: *mut c_char, length: c_uint, text: &str) -> Return {
     SUCCESS
 }
 
-/// NVML's way with lists: with too little room it says how much it needs, an empty list is a success.
+/// NVML's way with lists: with too little room it says how much it needs, an empty list is a
+/// success.
 unsafe fn put_list<T>(count: *mut c_uint, to: *mut T, items: Vec<T>) -> Return {
     if count.is_null() {
         return INVALID_ARGUMENT;
@@ -116,7 +123,10 @@ pub extern "C" fn nvmlShutdown() -> Return {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) -> Return {
+pub unsafe extern "C" fn nvmlSystemGetDriverVersion(
+    version: *mut c_char,
+    length: c_uint,
+) -> Return {
     stage::call(true, |stage| unsafe { put_text(version, length, &stage.script.driver) })
 }
 
@@ -132,7 +142,10 @@ pub unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> Return {
 
 /// A handle is the index and one, so that it is never null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut Device) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(
+    index: c_uint,
+    device: *mut Device,
+) -> Return {
     let handle = (index as usize + 1) as Device;
     on_gpu(handle, "handle", |_, _| unsafe { put(device, handle) })
 }
@@ -143,21 +156,40 @@ pub unsafe extern "C" fn nvmlDeviceGetIndex(device: Device, index: *mut c_uint) 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetName(device: Device, name: *mut c_char, length: c_uint) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetName(
+    device: Device,
+    name: *mut c_char,
+    length: c_uint,
+) -> Return {
     on_gpu(device, "name", |_, _| unsafe { put_text(name, length, "Fake GPU") })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, uuid: *mut c_char, length: c_uint) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetUUID(
+    device: Device,
+    uuid: *mut c_char,
+    length: c_uint,
+) -> Return {
     on_gpu(device, "uuid", |_, at| unsafe { put_text(uuid, length, &format!("GPU-fake-{at}")) })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, rates: *mut Utilization) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(
+    device: Device,
+    rates: *mut Utilization,
+) -> Return {
     on_gpu(device, "util", |stage, at| {
         let now = stage.seconds();
         let gpu = &stage.script.gpus[at];
-        unsafe { put(rates, Utilization { gpu: gpu.util.at(now) as c_uint, memory: gpu.memory_util_at(now) as c_uint }) }
+        unsafe {
+            put(
+                rates,
+                Utilization {
+                    gpu: gpu.util.at(now) as c_uint,
+                    memory: gpu.memory_util_at(now) as c_uint,
+                },
+            )
+        }
     })
 }
 
@@ -202,18 +234,35 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, memory: *mut Me
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, memory: *mut MemoryV2) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(
+    device: Device,
+    memory: *mut MemoryV2,
+) -> Return {
     on_gpu(device, "memory", |stage, at| {
         if stage.script.legacy {
             return FUNCTION_NOT_FOUND;
         }
         let (used, total) = stage.script.gpus[at].memory_bytes();
-        unsafe { put(memory, MemoryV2 { version: (*memory).version, total, reserved: 0, free: total - used, used }) }
+        unsafe {
+            put(
+                memory,
+                MemoryV2 {
+                    version: (*memory).version,
+                    total,
+                    reserved: 0,
+                    free: total - used,
+                    used,
+                },
+            )
+        }
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, milliwatts: *mut c_uint) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(
+    device: Device,
+    milliwatts: *mut c_uint,
+) -> Return {
     on_gpu(device, "power", |stage, at| {
         let watts = stage.script.gpus[at].power.at(stage.seconds());
         unsafe { put(milliwatts, (watts * 1000.0) as c_uint) }
@@ -221,7 +270,10 @@ pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, milliwatts: *mu
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(device: Device, milliwatts: *mut c_uint) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(
+    device: Device,
+    milliwatts: *mut c_uint,
+) -> Return {
     on_gpu(device, "power", |stage, at| match stage.script.gpus[at].power_limit {
         Some(watts) => unsafe { put(milliwatts, watts * 1000) },
         None => NOT_SUPPORTED,
@@ -229,19 +281,36 @@ pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(device: Device, milliwa
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetTemperature(device: Device, _sensor: c_uint, celsius: *mut c_uint) -> Return {
-    on_gpu(device, "temperature", |stage, at| unsafe { put(celsius, stage.script.gpus[at].temperature) })
+pub unsafe extern "C" fn nvmlDeviceGetTemperature(
+    device: Device,
+    _sensor: c_uint,
+    celsius: *mut c_uint,
+) -> Return {
+    on_gpu(device, "temperature", |stage, at| unsafe {
+        put(celsius, stage.script.gpus[at].temperature)
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(device: Device, kind: c_uint, _counter: c_uint, errors: *mut c_ulonglong) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
+    device: Device,
+    kind: c_uint,
+    _counter: c_uint,
+    errors: *mut c_ulonglong,
+) -> Return {
     on_gpu(device, "ecc", |stage, at| {
         let count = if kind == ECC_UNCORRECTED { stage.script.gpus[at].ecc } else { 0 };
         unsafe { put(errors, count) }
     })
 }
 
-unsafe fn processes(device: Device, modern: bool, graphics: bool, count: *mut c_uint, infos: *mut Process) -> Return {
+unsafe fn processes(
+    device: Device,
+    modern: bool,
+    graphics: bool,
+    count: *mut c_uint,
+    infos: *mut Process,
+) -> Return {
     on_gpu(device, "processes", |stage, at| {
         if modern && stage.script.legacy {
             return FUNCTION_NOT_FOUND;
@@ -254,22 +323,38 @@ unsafe fn processes(device: Device, modern: bool, graphics: bool, count: *mut c_
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v2(device: Device, count: *mut c_uint, infos: *mut Process) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v2(
+    device: Device,
+    count: *mut c_uint,
+    infos: *mut Process,
+) -> Return {
     unsafe { processes(device, false, false, count, infos) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(device: Device, count: *mut c_uint, infos: *mut Process) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
+    device: Device,
+    count: *mut c_uint,
+    infos: *mut Process,
+) -> Return {
     unsafe { processes(device, true, false, count, infos) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v2(device: Device, count: *mut c_uint, infos: *mut Process) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v2(
+    device: Device,
+    count: *mut c_uint,
+    infos: *mut Process,
+) -> Return {
     unsafe { processes(device, false, true, count, infos) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: Device, count: *mut c_uint, infos: *mut Process) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
+    device: Device,
+    count: *mut c_uint,
+    infos: *mut Process,
+) -> Return {
     unsafe { processes(device, true, true, count, infos) }
 }
 
@@ -285,7 +370,10 @@ pub extern "C" fn nvmlEventSetFree(_set: *mut c_void) -> Return {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Device, types: *mut c_ulonglong) -> Return {
+pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(
+    device: Device,
+    types: *mut c_ulonglong,
+) -> Return {
     on_gpu(device, "index", |stage, at| {
         let supported = if stage.script.gpus[at].refuses("events") { 0 } else { EVENT_XID };
         unsafe { put(types, supported) }
@@ -293,7 +381,11 @@ pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Device, types:
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceRegisterEvents(device: Device, types: c_ulonglong, _set: *mut c_void) -> Return {
+pub extern "C" fn nvmlDeviceRegisterEvents(
+    device: Device,
+    types: c_ulonglong,
+    _set: *mut c_void,
+) -> Return {
     on_gpu(device, "events", |stage, at| {
         if types & EVENT_XID != 0 {
             stage.registered.insert(at);
@@ -304,7 +396,11 @@ pub extern "C" fn nvmlDeviceRegisterEvents(device: Device, types: c_ulonglong, _
 
 /// Never waits: our agent asks with a timeout of zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlEventSetWait_v2(_set: *mut c_void, event: *mut Event, _timeout_ms: c_uint) -> Return {
+pub unsafe extern "C" fn nvmlEventSetWait_v2(
+    _set: *mut c_void,
+    event: *mut Event,
+    _timeout_ms: c_uint,
+) -> Return {
     stage::call(true, |stage| match stage.next_xid() {
         Some((at, xid)) => unsafe { put(event, Event::xid((at + 1) as Device, xid)) },
         None => TIMEOUT,

@@ -1,6 +1,7 @@
 //! Reading the script; its language is in the module doc of the library.
 //!
-//! A line that does not parse is shouted to stderr and ends the process: a test with a misspelled script must not pass.
+//! A line that does not parse is shouted to stderr and ends the process: a test with a misspelled
+//! script must not pass.
 
 use std::path::PathBuf;
 
@@ -109,7 +110,8 @@ impl Script {
             "block" => self.block = rest.parse().ok()?,
             "gpu" => {
                 let mut words = rest.splitn(3, char::is_whitespace);
-                let (which, key, value) = (words.next()?, words.next()?, words.next().unwrap_or_default().trim());
+                let (which, key, value) =
+                    (words.next()?, words.next()?, words.next().unwrap_or_default().trim());
                 if which == "*" {
                     for gpu in &mut self.gpus {
                         gpu.set(key, value)?;
@@ -141,7 +143,9 @@ impl Gpu {
             "ecc" => self.ecc = value.parse().ok()?,
             "xid" => self.xids.push(value.parse().ok()?),
             "fault" => self.fault = code(value)?,
-            "unsupported" => self.unsupported = value.split(',').map(|word| word.trim().to_owned()).collect(),
+            "unsupported" => {
+                self.unsupported = value.split(',').map(|word| word.trim().to_owned()).collect()
+            }
             _ => return None,
         }
         Some(())
@@ -156,7 +160,9 @@ impl Gpu {
     }
 
     pub fn memory_util_at(&self, seconds: f64) -> f64 {
-        self.memory_util.as_ref().map_or_else(|| self.util.at(seconds) / 2.0, |series| series.at(seconds))
+        self.memory_util
+            .as_ref()
+            .map_or_else(|| self.util.at(seconds) / 2.0, |series| series.at(seconds))
     }
 }
 
@@ -167,10 +173,17 @@ impl Series {
 
     fn parse(text: &str) -> Option<Series> {
         let segment = |part: &str| match part.split_once(" for ") {
-            Some((value, length)) => Some((value.trim().parse().ok()?, Some(length.trim().parse().ok().filter(|length| *length > 0.0)?))),
+            Some((value, length)) => Some((
+                value.trim().parse().ok()?,
+                Some(length.trim().parse().ok().filter(|length| *length > 0.0)?),
+            )),
             None => Some((part.trim().parse().ok()?, None)),
         };
-        text.split(',').map(segment).collect::<Option<Vec<_>>>().filter(|segments| !segments.is_empty()).map(Series)
+        text.split(',')
+            .map(segment)
+            .collect::<Option<Vec<_>>>()
+            .filter(|segments| !segments.is_empty())
+            .map(Series)
     }
 
     /// Before the beginning, the first value.
@@ -195,7 +208,11 @@ impl Pids {
         match text.strip_prefix("file:") {
             Some(path) => Some(Pids::InFile(path.into())),
             None if text.is_empty() => Some(Pids::These(Vec::new())),
-            None => text.split(',').map(|number| number.trim().parse().ok()).collect::<Option<Vec<u32>>>().map(Pids::These),
+            None => text
+                .split(',')
+                .map(|number| number.trim().parse().ok())
+                .collect::<Option<Vec<u32>>>()
+                .map(Pids::These),
         }
     }
 
@@ -205,7 +222,9 @@ impl Pids {
             Pids::These(pids) => pids.clone(),
             Pids::InFile(path) => {
                 let text = std::fs::read_to_string(path).unwrap_or_default();
-                text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
+                text.split(|letter: char| !letter.is_ascii_digit())
+                    .filter_map(|number| number.parse().ok())
+                    .collect()
             }
         }
     }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::abi::*;
 use crate::script::Script;
 
-/// With a stopped clock, the moment that the script calls 0; any will do that leaves room before it.
+/// With a stopped clock, the moment that the script calls 0; any will do that leaves room before
+/// it.
 const STOPPED_ORIGIN_MICROS: u64 = 1_700_000_000_000_000;
 
 /// As many samples as a driver keeps, about.
@@ -33,8 +34,8 @@ pub fn stage() -> MutexGuard<'static, Stage> {
     STAGE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Every call but init and shutdown: hangs, fails or plays, by the script of this moment if it should `look`. The lock is
-/// not held while it hangs.
+/// Every call but init and shutdown: hangs, fails or plays, by the script of this moment if it
+/// should `look`. The lock is not held while it hangs.
 pub fn call(look: bool, play: impl FnOnce(&mut Stage) -> Return) -> Return {
     let began = Instant::now();
     loop {
@@ -56,7 +57,8 @@ pub fn call(look: bool, play: impl FnOnce(&mut Stage) -> Return) -> Return {
 
 impl Stage {
     fn new() -> Self {
-        let path = std::env::var_os("FAKE_NVML_SCRIPT").map_or_else(beside_the_library, PathBuf::from);
+        let path =
+            std::env::var_os("FAKE_NVML_SCRIPT").map_or_else(beside_the_library, PathBuf::from);
         Stage {
             script: Script::default(),
             initialized: false,
@@ -90,7 +92,8 @@ impl Stage {
     /// The script's clock.
     pub fn seconds(&self) -> f64 {
         self.script.time.unwrap_or_else(|| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+            let now =
+                SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
             now.saturating_sub(self.origin_micros) as f64 / 1e6
         })
     }
@@ -109,15 +112,23 @@ impl Stage {
         let period = (self.script.period * 1e6) as u64;
         let now = self.origin_micros + (self.seconds() * 1e6) as u64;
         let newest = now / period;
-        let kept = if self.script.dry { self.origin_micros / period } else { newest.saturating_sub(SAMPLES_MAX) };
+        let kept = if self.script.dry {
+            self.origin_micros / period
+        } else {
+            newest.saturating_sub(SAMPLES_MAX)
+        };
         let first = (last_seen / period + 1).max(kept + 1);
         let gpu = &self.script.gpus[index];
         let sample = |number: u64| {
-            let middle = ((number * period) as f64 - self.origin_micros as f64) / 1e6 - self.script.period / 2.0;
+            let middle = ((number * period) as f64 - self.origin_micros as f64) / 1e6
+                - self.script.period / 2.0;
             let value = if memory { gpu.memory_util_at(middle) } else { gpu.util.at(middle) };
             Sample { timestamp: number * period, value: value as c_uint, rest: 0 }
         };
-        (first..=newest).map(sample).filter(|sample| !(self.script.dry && sample.value == 0)).collect()
+        (first..=newest)
+            .map(sample)
+            .filter(|sample| !(self.script.dry && sample.value == 0))
+            .collect()
     }
 
     /// The next Xid line that was not yet delivered, of a GPU whose events are wanted.
@@ -149,8 +160,14 @@ unsafe extern "C" {
 
 /// The library's own path with `.script` after it.
 fn beside_the_library() -> PathBuf {
-    let mut info = DlInfo { file: std::ptr::null(), base: std::ptr::null_mut(), symbol: std::ptr::null(), address: std::ptr::null_mut() };
-    // SAFETY: the address is one of this library's, the structure is glibc's `Dl_info`, and its string lives as long as the library.
+    let mut info = DlInfo {
+        file: std::ptr::null(),
+        base: std::ptr::null_mut(),
+        symbol: std::ptr::null(),
+        address: std::ptr::null_mut(),
+    };
+    // SAFETY: the address is one of this library's, the structure is glibc's `Dl_info`, and its
+    // string lives as long as the library.
     let file = unsafe {
         if dladdr(beside_the_library as *const c_void, &mut info) == 0 || info.file.is_null() {
             return PathBuf::from("fake_nvml.script");

@@ -7,10 +7,14 @@
 //! gpu.play(LOST);                              // at any time, also while the agent runs
 //! ```
 //!
-//! `cargo test` and nextest build the library as the example `fake_nvml`; `cargo test --test one` does not, and then this
-//! module calls `rustc` itself. Not here: expectations.
+//! `cargo test` and nextest build the library as the example `fake_nvml`; `cargo test --test one`
+//! does not, and then this module calls `rustc` itself. Not here: expectations.
 
-#![allow(dead_code, clippy::disallowed_methods, reason = "each test binary includes this file and uses a part of it")]
+#![allow(
+    dead_code,
+    clippy::disallowed_methods,
+    reason = "each test binary includes this file and uses a part of it"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,9 +26,11 @@ pub const BUSY: &str = "gpu * util 97\ngpu * memory-util 60\ngpu * power 350\ngp
 /// Nothing runs.
 pub const IDLE: &str = "gpu * util 0\ngpu * power 60\ngpu * temperature 34\n";
 /// Training that waits for its data every few seconds: no single reading is worth a verdict.
-pub const DIPS: &str = "gpu * util 95 for 2, 0 for 2\ngpu * power 300 for 2, 90 for 2\ngpu * memory 40000/81920\n";
+pub const DIPS: &str =
+    "gpu * util 95 for 2, 0 for 2\ngpu * power 300 for 2, 90 for 2\ngpu * memory 40000/81920\n";
 /// A collective that never ends: utilisation says 100, the power says that nothing happens.
-pub const HANG: &str = "gpu * util 100\ngpu * memory-util 0\ngpu * power 75\ngpu * memory 40000/81920\n";
+pub const HANG: &str =
+    "gpu * util 100\ngpu * memory-util 0\ngpu * power 75\ngpu * memory 40000/81920\n";
 /// The (first) GPU fell off the bus.
 pub const LOST: &str = "gpu 0 fault lost\n";
 /// The driver was upgraded under a running machine.
@@ -35,10 +41,12 @@ pub struct FakeNvml {
 }
 
 impl FakeNvml {
-    /// A copy of its own in this folder, which plays one idle GPU until told otherwise. Each copy has its own state.
+    /// A copy of its own in this folder, which plays one idle GPU until told otherwise. Each copy
+    /// has its own state.
     pub fn in_dir(dir: &Path) -> FakeNvml {
         let library = dir.join("libnvidia-ml.so.1");
-        std::fs::copy(fake_nvml(), &library).expect("the library can be copied into the test's folder");
+        std::fs::copy(fake_nvml(), &library)
+            .expect("the library can be copied into the test's folder");
         let fake = FakeNvml { library };
         fake.play(IDLE);
         fake
@@ -72,15 +80,24 @@ fn sources() -> PathBuf {
 }
 
 fn newest_source() -> SystemTime {
-    let times = ["lib.rs", "abi.rs", "script.rs", "stage.rs"].map(|name| sources().join(name).metadata().and_then(|meta| meta.modified()));
-    times.into_iter().map(|time| time.expect("the sources are there")).max().expect("there are four")
+    let times = ["lib.rs", "abi.rs", "script.rs", "stage.rs"]
+        .map(|name| sources().join(name).metadata().and_then(|meta| meta.modified()));
+    times
+        .into_iter()
+        .map(|time| time.expect("the sources are there"))
+        .max()
+        .expect("there are four")
 }
 
 /// `target/<profile>`: a test runs from `deps/` below it.
 fn profile_dir() -> PathBuf {
     let exe = std::env::current_exe().expect("a test knows its own path");
     let deps = exe.parent().expect("it lies in a folder");
-    if deps.ends_with("deps") { deps.parent().expect("deps lies in the profile's folder").to_owned() } else { deps.to_owned() }
+    if deps.ends_with("deps") {
+        deps.parent().expect("deps lies in the profile's folder").to_owned()
+    } else {
+        deps.to_owned()
+    }
 }
 
 /// Cargo's own, unless the sources have changed since.
@@ -90,16 +107,28 @@ fn built_by_cargo() -> Option<PathBuf> {
     (built >= newest_source()).then_some(path)
 }
 
-/// Several test processes may get here at once: each builds under a name of its own, the rename is atomic.
+/// Several test processes may get here at once: each builds under a name of its own, the rename is
+/// atomic.
 fn build() -> PathBuf {
     let done = profile_dir().join("libfake_nvml-by-hand.so");
-    if done.metadata().and_then(|meta| meta.modified()).is_ok_and(|built| built >= newest_source()) {
+    if done.metadata().and_then(|meta| meta.modified()).is_ok_and(|built| built >= newest_source())
+    {
         return done;
     }
     let mine = profile_dir().join(format!("libfake_nvml-{}.so", std::process::id()));
     let rustc = option_env!("RUSTC").unwrap_or("rustc");
     let built = Command::new(rustc)
-        .args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "fake_nvml", "-C", "strip=symbols", "-o"])
+        .args([
+            "--edition",
+            "2024",
+            "--crate-type",
+            "cdylib",
+            "--crate-name",
+            "fake_nvml",
+            "-C",
+            "strip=symbols",
+            "-o",
+        ])
         .arg(&mine)
         .arg(sources().join("lib.rs"))
         .status()

@@ -10,7 +10,13 @@ use super::text;
 fn load(file: &Path) -> Loaded {
     let environment = Environment { path: Some("/usr/bin:/bin".into()), ..Environment::default() };
     let (flags, user) = (JobFile::default(), UserConfig::default());
-    let inputs = Inputs { flags: &flags, user: &user, environment: &environment, current_dir: Path::new("/"), now: jiff::Timestamp::UNIX_EPOCH };
+    let inputs = Inputs {
+        flags: &flags,
+        user: &user,
+        environment: &environment,
+        current_dir: Path::new("/"),
+        now: jiff::Timestamp::UNIX_EPOCH,
+    };
     load_job(Some(file), &inputs).unwrap_or_else(|error| panic!("{}: {error:#?}", file.display()))
 }
 
@@ -22,20 +28,34 @@ fn of_the_file(job: &Loaded) -> Vec<&Finding> {
 #[test]
 fn the_example_jobs_have_no_findings() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/jobs");
-    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(files.len() >= 2);
     for file in files {
         let job = load(&file);
         assert_eq!(of_the_file(&job), Vec::<&Finding>::new(), "{}", file.display());
-        assert!(job.workdir.join("train.py").is_file(), "{} ships {}", file.display(), job.workdir.display());
-        assert!(job.spec.limits.max_runtime.is_some() && job.spec.limits.budget.is_some(), "{}: an example has limits", file.display());
+        assert!(
+            job.workdir.join("train.py").is_file(),
+            "{} ships {}",
+            file.display(),
+            job.workdir.display()
+        );
+        assert!(
+            job.spec.limits.max_runtime.is_some() && job.spec.limits.budget.is_some(),
+            "{}: an example has limits",
+            file.display()
+        );
     }
 }
 
 #[test]
 fn the_job_file_in_the_readme_is_one() {
     let readme = text("README.md");
-    let job = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the README shows a job file");
+    let job = readme
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("the README shows a job file");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("job.toml");
     std::fs::write(&file, job).unwrap();

@@ -1,4 +1,5 @@
-//! The pages in `docs/` say what the program does: names, fields, messages and tests that stand there exist.
+//! The pages in `docs/` say what the program does: names, fields, messages and tests that stand
+//! there exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -43,17 +44,28 @@ fn the_environment_page_lists_exactly_what_the_workload_gets() {
     };
     let set: BTreeSet<String> = environment(&place, &BTreeMap::new()).into_keys().collect();
     let page = text("docs/environment.md");
-    let variable = |name: &&str| name.chars().all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_');
-    let listed: Vec<&str> = first_cells(&page).into_iter().map(|cell| cell.trim_matches('`')).filter(variable).collect();
+    let variable = |name: &&str| {
+        name.chars()
+            .all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_')
+    };
+    let listed: Vec<&str> = first_cells(&page)
+        .into_iter()
+        .map(|cell| cell.trim_matches('`'))
+        .filter(variable)
+        .collect();
     let signals = ["SIGTERM", "SIGKILL"];
-    let listed: BTreeSet<String> = listed.into_iter().filter(|name| !signals.contains(name)).map(str::to_owned).collect();
+    let listed: BTreeSet<String> =
+        listed.into_iter().filter(|name| !signals.contains(name)).map(str::to_owned).collect();
     assert_eq!(listed, set, "left: docs/environment.md, right: agent::environment");
 }
 
 /// Every section `### `name`` of a page.
 fn sections(page: &str) -> BTreeMap<&str, &str> {
     let parts = page.split("\n### `").skip(1);
-    parts.filter_map(|part| part.split_once('`')).map(|(name, body)| (name, body.split("\n## ").next().unwrap_or(body))).collect()
+    parts
+        .filter_map(|part| part.split_once('`'))
+        .map(|(name, body)| (name, body.split("\n## ").next().unwrap_or(body)))
+        .collect()
 }
 
 #[test]
@@ -82,9 +94,18 @@ fn the_job_directory_page_names_every_field_of_every_record() {
     ] {
         let file = format!("{name}.json");
         let record: Value = serde_json::from_str(&text(&format!("tests/data/v1/{file}"))).unwrap();
-        let section = sections.get(file.as_str()).unwrap_or_else(|| panic!("docs/job-directory.md has no section on {file}"));
+        let section = sections
+            .get(file.as_str())
+            .unwrap_or_else(|| panic!("docs/job-directory.md has no section on {file}"));
         let named = quoted(section);
-        missing.extend(record.as_object().unwrap().keys().filter(|key| !named.contains(*key)).map(|key| format!("{file}: {key}")));
+        missing.extend(
+            record
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|key| !named.contains(*key))
+                .map(|key| format!("{file}: {key}")),
+        );
     }
     for file in ["events.jsonl", "samples.jsonl"] {
         let named = quoted(sections[file]);
@@ -94,7 +115,13 @@ fn the_job_directory_page_names_every_field_of_every_record() {
             let kind = record.get("kind").and_then(Value::as_str).map(str::to_owned);
             record.as_object().unwrap().keys().cloned().chain(kind).collect::<Vec<_>>()
         });
-        missing.extend(words.collect::<BTreeSet<_>>().into_iter().filter(|word| !named.contains(word)).map(|word| format!("{file}: {word}")));
+        missing.extend(
+            words
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .filter(|word| !named.contains(word))
+                .map(|word| format!("{file}: {word}")),
+        );
     }
     assert!(missing.is_empty(), "docs/job-directory.md does not name:\n{}", missing.join("\n"));
 }
@@ -132,13 +159,21 @@ fn the_job_directory_page_lists_every_key() {
         format!("{}<due>.json", layout::schedule_runs("<set>", "<name>")),
     ];
     let page = text("docs/job-directory.md");
-    let listed: BTreeSet<String> = first_cells(&page).into_iter().map(|cell| cell.trim_matches('`').to_owned()).collect();
+    let listed: BTreeSet<String> =
+        first_cells(&page).into_iter().map(|cell| cell.trim_matches('`').to_owned()).collect();
     let as_listed = |key: &str| {
         let key = key.strip_prefix("jobs/j/").unwrap_or(key).replace("00000001", "0001");
-        ["<n>", "<seq>", "<k>"]
-            .map(|name| key.replacen("0001", "<n>", key.matches("0001").count() - usize::from(key.contains("0001"))).replacen("0001", name, 1))
+        ["<n>", "<seq>", "<k>"].map(|name| {
+            key.replacen(
+                "0001",
+                "<n>",
+                key.matches("0001").count() - usize::from(key.contains("0001")),
+            )
+            .replacen("0001", name, 1)
+        })
     };
-    let missing: Vec<&String> = keys.iter().filter(|key| !as_listed(key).iter().any(|key| listed.contains(key))).collect();
+    let missing: Vec<&String> =
+        keys.iter().filter(|key| !as_listed(key).iter().any(|key| listed.contains(key))).collect();
     assert!(missing.is_empty(), "docs/job-directory.md does not list {missing:?}");
 }
 
@@ -146,13 +181,17 @@ fn rust_sources() -> String {
     fn collect(folder: &Path, into: &mut String) {
         for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             // `.venv` and the like are not ours: the example's own setup makes them.
-            let hidden = entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            let hidden =
+                entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
             if hidden {
                 continue;
             }
             if entry.is_dir() {
                 collect(&entry, into);
-            } else if entry.extension().is_some_and(|extension| ["rs", "sh", "py"].iter().any(|known| extension == *known)) {
+            } else if entry
+                .extension()
+                .is_some_and(|extension| ["rs", "sh", "py"].iter().any(|known| extension == *known))
+            {
                 into.push_str(&std::fs::read_to_string(&entry).unwrap());
             }
         }
@@ -174,23 +213,40 @@ fn every_message_on_the_troubleshooting_page_is_one_of_ours() {
     let unknown = |message: &&str| {
         // The printer's own words.
         let message = message.trim_start_matches("error: ").trim_start_matches("no ");
-        let parts =
-            message.split(['…', '`']).map(|part| part.trim_matches([' ', ':', ';', ',', '.'])).filter(|part| part.len() >= 8).collect::<Vec<_>>();
+        let parts = message
+            .split(['…', '`'])
+            .map(|part| part.trim_matches([' ', ':', ';', ',', '.']))
+            .filter(|part| part.len() >= 8)
+            .collect::<Vec<_>>();
         parts.is_empty() || parts.iter().any(|part| !sources.contains(part))
     };
     let unknown: Vec<&str> = messages.into_iter().filter(|message| unknown(message)).collect();
     assert!(unknown.is_empty(), "nothing in the program says:\n{}", unknown.join("\n"));
 }
 
-/// Whether there is a test of this name that runs: what stands above the function, without a blank line, says so.
+/// Whether there is a test of this name that runs: what stands above the function, without a blank
+/// line, says so.
 fn is_tested(source: &str, name: &str) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     let (sync, r#async) = (format!("fn {name}("), format!("async fn {name}("));
-    let begins = |at: &usize| [&sync, &r#async].iter().any(|start| lines[*at].trim_start_matches("pub ").starts_with(start.as_str()));
+    let begins = |at: &usize| {
+        [&sync, &r#async]
+            .iter()
+            .any(|start| lines[*at].trim_start_matches("pub ").starts_with(start.as_str()))
+    };
     (0..lines.len()).filter(begins).any(|at| {
-        let above: Vec<&str> = lines[..at].iter().rev().take_while(|line| !line.is_empty() && **line != "}").copied().collect();
-        let marked = |marks: &[&str]| above.iter().any(|line| marks.iter().any(|mark| line.starts_with(mark)));
-        marked(&["#[test]", "#[tokio::test"]) && !marked(&["#[ignore"]) && !above.iter().any(|line| line.contains("fn "))
+        let above: Vec<&str> = lines[..at]
+            .iter()
+            .rev()
+            .take_while(|line| !line.is_empty() && **line != "}")
+            .copied()
+            .collect();
+        let marked = |marks: &[&str]| {
+            above.iter().any(|line| marks.iter().any(|mark| line.starts_with(mark)))
+        };
+        marked(&["#[test]", "#[tokio::test"])
+            && !marked(&["#[ignore"])
+            && !above.iter().any(|line| line.contains("fn "))
     })
 }
 
@@ -198,7 +254,8 @@ fn is_tested(source: &str, name: &str) -> bool {
 fn a_function_is_a_test_only_with_its_mark_and_where_it_is_not_ignored() {
     let source = "#[test]\nfn one() {\n}\n\n/// Two.\n#[tokio::test(start_paused = true)]\nasync fn two() {}\n\n#[test]\n#[ignore = \"slow\"]\n\
                   fn three() {}\n\nfn four() {}\n\nproptest! {\n    #[test]\n    fn five(x in 0..3) {}\n}\n#[test]\nfn six() {\n}\nfn seven() {}\n";
-    let tested = ["one", "two", "three", "four", "five", "six", "seven", "on", "eight"].map(|name| is_tested(source, name));
+    let tested = ["one", "two", "three", "four", "five", "six", "seven", "on", "eight"]
+        .map(|name| is_tested(source, name));
     assert_eq!(tested, [true, true, false, false, true, true, false, false, false]);
 }
 
@@ -221,13 +278,21 @@ fn every_test_that_a_promise_names_exists_and_runs() {
 #[test]
 fn every_promise_names_what_holds_it() {
     let page = text("docs/promises.md");
-    let (promises, _) = page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
-    let rows = promises.lines().filter(|line| line.starts_with("| ") && !line.ends_with("| Held by |"));
-    let rows: Vec<(&str, &str)> = rows.filter_map(|line| line.trim_end_matches(" |").rsplit_once(" | ")).collect();
+    let (promises, _) =
+        page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
+    let rows =
+        promises.lines().filter(|line| line.starts_with("| ") && !line.ends_with("| Held by |"));
+    let rows: Vec<(&str, &str)> =
+        rows.filter_map(|line| line.trim_end_matches(" |").rsplit_once(" | ")).collect();
     assert!(rows.len() > 100, "the page was not understood: {} rows", rows.len());
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let holds = |name: &String| name.contains(".rs::") || (name.contains('/') && root.join(name).is_file());
-    let bare: Vec<_> = rows.iter().filter(|(_, held_by)| !quoted(held_by).iter().any(holds)).map(|(promise, _)| promise).collect();
+    let holds =
+        |name: &String| name.contains(".rs::") || (name.contains('/') && root.join(name).is_file());
+    let bare: Vec<_> = rows
+        .iter()
+        .filter(|(_, held_by)| !quoted(held_by).iter().any(holds))
+        .map(|(promise, _)| promise)
+        .collect();
     assert!(bare.is_empty(), "nothing holds: {bare:#?}");
 }
 
@@ -235,20 +300,34 @@ fn every_promise_names_what_holds_it() {
 #[test]
 fn between_the_promises_stands_nothing_but_their_headings() {
     let page = text("docs/promises.md");
-    let (promises, matrix) = page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
-    let mut words = promises.lines().filter(|line| !line.is_empty() && !line.starts_with('|') && !line.starts_with("## "));
-    assert!(words.next().is_some_and(|line| line.starts_with("# ")) && words.next().is_some_and(|line| line.starts_with("Each line names the test")));
+    let (promises, matrix) =
+        page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
+    let mut words = promises
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('|') && !line.starts_with("## "));
+    assert!(
+        words.next().is_some_and(|line| line.starts_with("# "))
+            && words.next().is_some_and(|line| line.starts_with("Each line names the test"))
+    );
     assert_eq!(words.collect::<Vec<_>>(), [""; 0]);
-    assert_eq!(matrix.lines().filter(|line| !line.is_empty() && !line.starts_with('|')).count(), 1, "what its kinds are, and its rows");
+    assert_eq!(
+        matrix.lines().filter(|line| !line.is_empty() && !line.starts_with('|')).count(),
+        1,
+        "what its kinds are, and its rows"
+    );
 }
 
-/// As many rows as it says, numbered through; in each a fault, its end, a test, its kind and its bound.
+/// As many rows as it says, numbered through; in each a fault, its end, a test, its kind and its
+/// bound.
 #[test]
 fn the_fault_matrix_has_a_test_in_every_row_and_no_empty_cell() {
     let page = text("docs/promises.md");
     let (_, matrix) = page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
     let matrix = matrix.split("\n## ").next().expect("it has a beginning");
-    let claimed: usize = matrix.split_once(" rows").and_then(|(before, _)| before.rsplit(' ').next()?.parse().ok()).expect("it says how many");
+    let claimed: usize = matrix
+        .split_once(" rows")
+        .and_then(|(before, _)| before.rsplit(' ').next()?.parse().ok())
+        .expect("it says how many");
     let rows: Vec<Vec<&str>> = matrix
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
@@ -258,7 +337,10 @@ fn the_fault_matrix_has_a_test_in_every_row_and_no_empty_cell() {
     assert_eq!(rows.len(), claimed, "rows, and rows that are claimed");
     for (at, cells) in rows.iter().enumerate() {
         assert_eq!((cells.len(), cells[0]), (6, (at + 1).to_string().as_str()), "{cells:?}");
-        assert!(cells.iter().all(|cell| !cell.is_empty() && !["-", "?", "..."].contains(cell)), "an empty cell: {cells:?}");
+        assert!(
+            cells.iter().all(|cell| !cell.is_empty() && !["-", "?", "..."].contains(cell)),
+            "an empty cell: {cells:?}"
+        );
         assert!(quoted(cells[3]).iter().any(|name| name.contains(".rs::")), "no test: {cells:?}");
     }
 }
@@ -266,17 +348,25 @@ fn the_fault_matrix_has_a_test_in_every_row_and_no_empty_cell() {
 #[test]
 fn links_between_the_pages_lead_somewhere() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let mut pages = vec![PathBuf::from("README.md"), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
+    let mut pages =
+        vec![PathBuf::from("README.md"), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
     for folder in ["docs", "docs/decisions"] {
-        let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| Path::new(folder).join(entry.unwrap().file_name()));
-        pages.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+        let entries = std::fs::read_dir(root.join(folder))
+            .unwrap()
+            .map(|entry| Path::new(folder).join(entry.unwrap().file_name()));
+        pages.extend(
+            entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")),
+        );
     }
     let mut broken = Vec::new();
     for page in pages.iter().filter(|page| root.join(page).is_file()) {
         let text = text(page.to_str().unwrap());
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = target.split('#').next().unwrap_or_default();
-            if !target.contains("://") && !file.is_empty() && !root.join(page).parent().unwrap().join(file).exists() {
+            if !target.contains("://")
+                && !file.is_empty()
+                && !root.join(page).parent().unwrap().join(file).exists()
+            {
                 broken.push(format!("{}: {target}", page.display()));
             }
         }

@@ -6,10 +6,12 @@ use lamplighter::account::sweeper_visit::{Suspects, Visit};
 use lamplighter::adapters::store::open;
 use lamplighter::instance::{Rates, Status};
 use lamplighter::job::{
-    Attention, Discarded, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun,
-    Settled, Waiting, Wish,
+    Attention, Discarded, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof,
+    Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish,
 };
-use lamplighter::jobdir::{Event, JobDir, JobDirError, JobsOver, RecordError, What, decode, layout};
+use lamplighter::jobdir::{
+    Event, JobDir, JobDirError, JobsOver, RecordError, What, decode, layout,
+};
 use lamplighter::policy::market::pool_history::Pool;
 use lamplighter::ports::Store;
 use serde::Serialize;
@@ -24,19 +26,28 @@ fn missing(old: &Value, new: &Value, path: &str) -> Vec<String> {
         (Value::Object(old), Value::Object(new)) => {
             let absent = |key: &String| vec![format!("{path}.{key} is not there")];
             old.iter()
-                .flat_map(|(key, value)| new.get(key).map_or_else(|| absent(key), |there| missing(value, there, &format!("{path}.{key}"))))
+                .flat_map(|(key, value)| {
+                    new.get(key).map_or_else(
+                        || absent(key),
+                        |there| missing(value, there, &format!("{path}.{key}")),
+                    )
+                })
                 .collect()
         }
-        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
-            old.iter().zip(new).enumerate().flat_map(|(at, (old, new))| missing(old, new, &format!("{path}[{at}]"))).collect()
-        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => old
+            .iter()
+            .zip(new)
+            .enumerate()
+            .flat_map(|(at, (old, new))| missing(old, new, &format!("{path}[{at}]")))
+            .collect(),
         _ if old == new => Vec::new(),
         _ => vec![format!("{path}: was {old}, is {new}")],
     }
 }
 
-/// Nothing of the old record is lost, and nothing is written today that the newest kept record does not have: a new field
-/// has to be kept (in the folder of the version that is not released yet) and then stands in docs/job-directory.md too.
+/// Nothing of the old record is lost, and nothing is written today that the newest kept record does
+/// not have: a new field has to be kept (in the folder of the version that is not released yet) and
+/// then stands in docs/job-directory.md too.
 fn same(old: &Value, new: &Value, name: &str) {
     let lost = missing(old, new, name);
     assert!(lost.is_empty(), "read, but not all of it:\n{}", lost.join("\n"));
@@ -46,7 +57,8 @@ fn same(old: &Value, new: &Value, name: &str) {
 
 fn reads<T: DeserializeOwned + Serialize>(name: &str) -> T {
     let text = text(&format!("tests/data/v1/{name}"));
-    let record: T = decode(name, text.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let record: T =
+        decode(name, text.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     same(&serde_json::from_str(&text).unwrap(), &serde_json::to_value(&record).unwrap(), name);
     record
 }
@@ -81,14 +93,16 @@ fn every_record_of_format_1_is_read_whole() {
 fn every_wish_of_format_1_is_read() {
     let words: Value = serde_json::from_str(&text("tests/data/v1/request-words.json")).unwrap();
     for word in words.as_array().unwrap() {
-        let wish: Wish = serde_json::from_value(word.clone()).unwrap_or_else(|error| panic!("{word}: {error}"));
+        let wish: Wish =
+            serde_json::from_value(word.clone()).unwrap_or_else(|error| panic!("{word}: {error}"));
         assert_eq!(&serde_json::to_value(wish).unwrap(), word);
     }
 }
 
 fn lines<T: DeserializeOwned + Serialize>(name: &str) -> Vec<T> {
     let line = |line: &str| {
-        let item: T = serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
+        let item: T =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
         same(&serde_json::from_str(line).unwrap(), &serde_json::to_value(&item).unwrap(), name);
         item
     };
@@ -98,7 +112,10 @@ fn lines<T: DeserializeOwned + Serialize>(name: &str) -> Vec<T> {
 #[test]
 fn events_and_samples_of_format_1_are_read_whole() {
     let events = lines::<Event>("events.jsonl");
-    assert!(events.iter().all(|event| event.what != What::Unknown), "an event of version 0.1.0 is no longer known");
+    assert!(
+        events.iter().all(|event| event.what != What::Unknown),
+        "an event of version 0.1.0 is no longer known"
+    );
     assert_eq!(events.len(), 13);
     let samples = lines::<Rates>("samples.jsonl");
     assert!(samples[1].gpu_percent.is_unknown());
@@ -106,7 +123,10 @@ fn events_and_samples_of_format_1_are_read_whole() {
 
 #[test]
 fn an_event_of_a_later_version_is_kept_apart_and_does_not_stop_the_reading() {
-    let event: Event = serde_json::from_str(r#"{"seq": 1, "at": "2026-11-20T21:01:00Z", "kind": "levitated", "height_m": 2}"#).unwrap();
+    let event: Event = serde_json::from_str(
+        r#"{"seq": 1, "at": "2026-11-20T21:01:00Z", "kind": "levitated", "height_m": 2}"#,
+    )
+    .unwrap();
     assert_eq!(event.what, What::Unknown);
 }
 
@@ -153,7 +173,8 @@ async fn a_job_written_by_a_newer_version_is_refused_and_not_overwritten() {
     refused(dir.receipt().await);
     refused(dir.take_lease(attempt, &lease).await);
     for key in [layout::spec(&job), layout::plan(&job, attempt), layout::lease(&job, attempt)] {
-        let there: Value = serde_json::from_slice(&store.get(&key).await.unwrap().unwrap()).unwrap();
+        let there: Value =
+            serde_json::from_slice(&store.get(&key).await.unwrap().unwrap()).unwrap();
         assert_eq!(there["format"], 2, "{key} was overwritten");
     }
 }

@@ -1,7 +1,8 @@
-//! The check of a real account, for a person who has one: `LAMP_LIVE_BUDGET=0.10 cargo test --features live-aws --test live -- --nocapture`.
+//! The check of a real account, for a person who has one:
+//! `LAMP_LIVE_BUDGET=0.10 cargo test --features live-aws --test live -- --nocapture`.
 //!
-//! It buys the smallest machine for a few minutes with the account, the job root and the configuration that `lamp` itself would use
-//! (docs/checks.md). Without a budget it refuses.
+//! It buys the smallest machine for a few minutes with the account, the job root and the
+//! configuration that `lamp` itself would use (docs/checks.md). Without a budget it refuses.
 
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
@@ -22,7 +23,9 @@ fn the_smallest_machine_runs_is_stopped_and_leaves_nothing() {
     };
     let asks = Asks::of_the_environment();
     if asks == Asks::Emulator {
-        println!("AWS_ENDPOINT_URL is set: an emulator, of which less is asked (no health, no log of a machine)");
+        println!(
+            "AWS_ENDPOINT_URL is set: an emulator, of which less is asked (no health, no log of a machine)"
+        );
     }
     let check = Check { lamp: &lamp, asks, name: live::name(), breaks: false };
     let said = std::env::var(BUDGET).ok();

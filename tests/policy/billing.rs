@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 use lamplighter::job::{EndedBecause, Plan, Settled};
-use lamplighter::market::{Cloud, Market, PriceHistory, PricePoint, Region, Span, Usd, UsdPerHour, Zone};
+use lamplighter::market::{
+    Cloud, Market, PriceHistory, PricePoint, Region, Span, Usd, UsdPerHour, Zone,
+};
 use lamplighter::policy::billing::billed_cost::{by_prices, moves_since};
 
 use proptest::prelude::*;
@@ -15,7 +17,8 @@ fn micros(micros: i64) -> UsdPerHour {
     UsdPerHour::new(Usd::from_micros(micros))
 }
 
-/// A spot machine of EC2 for so much an hour, with a hundredth of a dollar for its disk and its address.
+/// A spot machine of EC2 for so much an hour, with a hundredth of a dollar for its disk and its
+/// address.
 fn plan(price: UsdPerHour, bid: Option<UsdPerHour>) -> Plan {
     let mut plan = Plan::clone(&attempt(1, 7200).plan);
     (plan.offer.cloud, plan.offer.market, plan.bid) = (Cloud::Aws, Market::Spot, bid);
@@ -27,7 +30,13 @@ fn plan(price: UsdPerHour, bid: Option<UsdPerHour>) -> Plan {
 fn ran(plan: &Plan, secs: u64) -> Settled {
     let billed = Span::from_secs(secs);
     let usd = plan.offer.hourly().cost_of(billed.duration());
-    Settled { billed_from: Some(ago(60 + secs)), billed_to: Some(ago(60)), billed, usd, ..settled(1, EndedBecause::Succeeded) }
+    Settled {
+        billed_from: Some(ago(60 + secs)),
+        billed_to: Some(ago(60)),
+        billed,
+        usd,
+        ..settled(1, EndedBecause::Succeeded)
+    }
 }
 
 fn prices(points: &[(Timestamp, UsdPerHour)]) -> PriceHistory {
@@ -41,9 +50,16 @@ fn a_price_that_doubles_half_way_costs_half_as_much_again() {
     let plan = plan(price, Some(micros(3_000_000)));
     let at_plan = ran(&plan, 2 * HOUR);
     // It held since yesterday, and what came after the end was somebody else's.
-    let moved = prices(&[(ago(80_000), price), (ago(60 + HOUR), micros(2_000_000)), (ago(30), micros(9_000_000))]);
+    let moved = prices(&[
+        (ago(80_000), price),
+        (ago(60 + HOUR), micros(2_000_000)),
+        (ago(30), micros(9_000_000)),
+    ]);
     let paid = by_prices(&plan, &at_plan, Some(&moved));
-    assert_eq!((at_plan.usd.micros(), paid.usd.micros(), paid.billed_estimated), (2_020_000, 3_020_000, false));
+    assert_eq!(
+        (at_plan.usd.micros(), paid.usd.micros(), paid.billed_estimated),
+        (2_020_000, 3_020_000, false)
+    );
     assert_eq!(Settled { usd: at_plan.usd, ..paid }, at_plan, "nothing else of it changes");
 }
 
@@ -52,7 +68,11 @@ fn where_the_prices_are_not_known_it_is_the_bid_and_an_estimate() {
     let price = micros(1_000_000);
     let bidding = plan(price, Some(micros(3_000_000)));
     let late = prices(&[(ago(60 + HOUR), price)]);
-    for (what, history) in [("no answer", None), ("nothing", Some(prices(&[]))), ("not from the beginning on", Some(late))] {
+    for (what, history) in [
+        ("no answer", None),
+        ("nothing", Some(prices(&[]))),
+        ("not from the beginning on", Some(late)),
+    ] {
         let most = by_prices(&bidding, &ran(&bidding, 2 * HOUR), history.as_ref());
         assert_eq!((most.usd.micros(), most.billed_estimated), (6_020_000, true), "{what}");
     }
@@ -65,17 +85,28 @@ fn where_the_prices_are_not_known_it_is_the_bid_and_an_estimate() {
 #[test]
 fn what_is_not_billed_by_a_price_that_moves_stays_as_it_is() {
     let spot = plan(micros(1_000_000), Some(micros(3_000_000)));
-    let same = |plan: &Plan, settled: &Settled| moves_since(plan, settled).is_none() && by_prices(plan, settled, None) == *settled;
+    let same = |plan: &Plan, settled: &Settled| {
+        moves_since(plan, settled).is_none() && by_prices(plan, settled, None) == *settled
+    };
     let with = |change: fn(&mut Plan)| {
         let mut plan = spot.clone();
         change(&mut plan);
         plan
     };
-    for other in [with(|plan| plan.offer.market = Market::OnDemand), with(|plan| plan.offer.cloud = Cloud::Local)] {
+    for other in [
+        with(|plan| plan.offer.market = Market::OnDemand),
+        with(|plan| plan.offer.cloud = Cloud::Local),
+    ] {
         assert!(same(&other, &ran(&other, HOUR)), "{:?}", other.offer);
     }
-    let taken = |secs| Settled { cloud_reason: Some("Server.SpotInstanceTermination: no capacity".into()), ..ran(&spot, secs) };
-    assert!(same(&spot, &taken(HOUR - 1)), "the cloud took it back within its first hour: it is free");
+    let taken = |secs| Settled {
+        cloud_reason: Some("Server.SpotInstanceTermination: no capacity".into()),
+        ..ran(&spot, secs)
+    };
+    assert!(
+        same(&spot, &taken(HOUR - 1)),
+        "the cloud took it back within its first hour: it is free"
+    );
     assert!(!same(&spot, &taken(HOUR)) && !same(&spot, &ran(&spot, HOUR - 1)));
     assert!(same(&spot, &Settled { usd: Usd::ZERO, ..ran(&spot, HOUR) }), "there was no machine");
 }

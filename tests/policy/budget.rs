@@ -31,7 +31,8 @@ fn hours(hours: u64) -> Option<Span> {
     Some(Span::from_secs(hours * 3600))
 }
 
-/// The most that this attempt and the ones before it can cost; `None` when it has a price and no limit.
+/// The most that this attempt and the ones before it can cost; `None` when it has a price and no
+/// limit.
 fn most_usd(account: &Account) -> Option<Usd> {
     if account.price == UsdPerHour::ZERO {
         return Some(account.spent_before);
@@ -43,10 +44,24 @@ fn most_usd(account: &Account) -> Option<Usd> {
 
 #[test]
 fn each_limit_falls_where_its_words_say() {
-    let limits = LimitsSpec { max_runtime: hours(10), budget: Some(usd(6.0)), deadline: Some(at(400)), ..LimitsSpec::default() };
+    let limits = LimitsSpec {
+        max_runtime: hours(10),
+        budget: Some(usd(6.0)),
+        deadline: Some(at(400)),
+        ..LimitsSpec::default()
+    };
     let points = limit_points(&Account { kill_at: Some(at(500)), ..account(limits) });
-    let found: Vec<(LimitKind, Timestamp)> = points.iter().map(|point| (point.kind, point.at)).collect();
-    assert_eq!(found, [(LimitKind::Budget, at(180)), (LimitKind::Deadline, at(400)), (LimitKind::KillAt, at(500)), (LimitKind::MaxRuntime, at(600))]);
+    let found: Vec<(LimitKind, Timestamp)> =
+        points.iter().map(|point| (point.kind, point.at)).collect();
+    assert_eq!(
+        found,
+        [
+            (LimitKind::Budget, at(180)),
+            (LimitKind::Deadline, at(400)),
+            (LimitKind::KillAt, at(500)),
+            (LimitKind::MaxRuntime, at(600))
+        ]
+    );
     assert_eq!(points[0].drain_at, at(175), "saving and uploading fit before the limit");
 }
 
@@ -90,10 +105,18 @@ fn warnings_at_80_and_95_percent_then_the_drain() {
 
 #[test]
 fn an_extension_moves_the_limits_but_not_the_machines_hard_end() {
-    let limits = LimitsSpec { max_runtime: hours(1), budget: Some(usd(2.0)), deadline: Some(at(60)), ..LimitsSpec::default() };
+    let limits = LimitsSpec {
+        max_runtime: hours(1),
+        budget: Some(usd(2.0)),
+        deadline: Some(at(60)),
+        ..LimitsSpec::default()
+    };
     let extended = Extension { time: Span::from_secs(3600), budget: usd(2.0) };
     let points = limit_points(&Account { extended, kill_at: Some(at(90)), ..account(limits) });
-    assert_eq!(points.iter().map(|point| point.at).collect::<Vec<_>>(), [at(90), at(120), at(120), at(120)]);
+    assert_eq!(
+        points.iter().map(|point| point.at).collect::<Vec<_>>(),
+        [at(90), at(120), at(120), at(120)]
+    );
 }
 
 #[test]

@@ -38,7 +38,10 @@ fn what_runs_and_what_is_asked_for_fit_under_the_hours_cap() {
     let caps = Caps { usd_per_hour: Some(hourly("10")), usd_per_day: None };
     let three = [runs("2.2", -1), runs("3", -50), runs("3", 0), ended("9", -2, -1, "9")];
     assert_eq!(says(caps, &three, "1.8"), None, "to the cent");
-    assert_eq!(says(caps, &three, "1.81").unwrap(), "the cap of $10.00 an hour: 3 machines run at $8.20/h, and this one costs up to $1.81/h");
+    assert_eq!(
+        says(caps, &three, "1.81").unwrap(),
+        "the cap of $10.00 an hour: 3 machines run at $8.20/h, and this one costs up to $1.81/h"
+    );
     let alone = "the cap of $10.00 an hour: no machine runs, and this one costs up to $12.00/h, more than the cap allows with nothing beside it";
     assert_eq!(says(caps, &[], "12").unwrap(), alone);
     assert_eq!(says(caps, &three, "0"), None, "what costs nothing may always run");
@@ -54,9 +57,11 @@ fn a_cap_of_nothing_lets_nothing_be_launched_that_costs_anything_and_says_how_th
             "the cap of $0.00 {kind}: it lets nothing be launched that costs anything, and this one costs up to $1.00/h; without `{key}` in [caps] there is no cap"
         )
     };
-    for (usd_per_hour, usd_per_day, kind, key) in
-        [(hour, None, "an hour", "usd_per_hour"), (None, day, "a day", "usd_per_day"), (Some(hourly("5")), day, "a day", "usd_per_day")]
-    {
+    for (usd_per_hour, usd_per_day, kind, key) in [
+        (hour, None, "an hour", "usd_per_hour"),
+        (None, day, "a day", "usd_per_day"),
+        (Some(hourly("5")), day, "a day", "usd_per_day"),
+    ] {
         let caps = Caps { usd_per_hour, usd_per_day };
         assert_eq!(says(caps, &[], "1"), Some(said(kind, key)));
         assert_eq!(says(caps, &[], "0"), None, "what costs nothing may always run");
@@ -72,7 +77,10 @@ fn a_spot_machine_that_runs_is_counted_at_its_bid_and_has_spent_at_its_price() {
     let spent = spending(&spot, at(0));
     assert_eq!((spent.usd_per_hour, spent.usd_last_day), (hourly("2.5"), usd("10")));
     assert_eq!(says(caps, &spot, "0.5"), None);
-    assert_eq!(says(caps, &spot, "0.6").unwrap(), "the cap of $3.00 an hour: 1 machine runs at $2.50/h, and this one costs up to $0.60/h");
+    assert_eq!(
+        says(caps, &spot, "0.6").unwrap(),
+        "the cap of $3.00 an hour: 1 machine runs at $2.50/h, and this one costs up to $0.60/h"
+    );
 }
 
 #[test]
@@ -83,16 +91,26 @@ fn a_day_is_the_last_24_hours_and_what_runs_is_counted_for_one_more() {
     assert_eq!(spending(&spells, at(0)).usd_last_day, usd("40"));
     assert_eq!(says(caps, &spells, "8"), None);
     let why = says(caps, &spells, "8.01").unwrap();
-    assert_eq!(why, "the cap of $50.00 a day: $40.00 were spent in 24 hours, 1 machine runs at $2.00/h, and this one costs up to $8.01/h");
+    assert_eq!(
+        why,
+        "the cap of $50.00 a day: $40.00 were spent in 24 hours, 1 machine runs at $2.00/h, and this one costs up to $8.01/h"
+    );
 }
 
 fn spells() -> impl Strategy<Value = Vec<Spell>> {
-    let one = (0_i64..5_000_000, -60_i64..0, 0_i64..60, any::<bool>()).prop_map(|(micros, from, hours, is_over)| {
-        let hourly = UsdPerHour::new(Usd::from_micros(micros));
-        let to = (from + hours).min(0);
-        let cost = hourly.cost_of(Duration::from_secs(((to - from) * HOUR) as u64));
-        Spell { hourly, at_most: hourly, from: at(from), ended: is_over.then(|| (at(to), cost)) }
-    });
+    let one = (0_i64..5_000_000, -60_i64..0, 0_i64..60, any::<bool>()).prop_map(
+        |(micros, from, hours, is_over)| {
+            let hourly = UsdPerHour::new(Usd::from_micros(micros));
+            let to = (from + hours).min(0);
+            let cost = hourly.cost_of(Duration::from_secs(((to - from) * HOUR) as u64));
+            Spell {
+                hourly,
+                at_most: hourly,
+                from: at(from),
+                ended: is_over.then(|| (at(to), cost)),
+            }
+        },
+    );
     prop::collection::vec(one, 0..12)
 }
 

@@ -1,7 +1,9 @@
 //! When a checkpoint is uploaded, and how often it pays.
 
 use lamplighter::market::Span;
-use lamplighter::policy::{CadenceFault, cadence_cost, check_cadence, daly_interval, young_interval};
+use lamplighter::policy::{
+    CadenceFault, cadence_cost, check_cadence, daly_interval, young_interval,
+};
 use proptest::prelude::*;
 
 fn secs(secs: u64) -> Span {
@@ -14,7 +16,11 @@ fn young_and_daly_by_hand() {
     let ratio: f64 = 60.0 / (2.0 * 86_400.0);
     let by_hand = 3219.938 * (1.0 + ratio.sqrt() / 3.0 + ratio / 9.0) - 60.0;
     assert!((daly_interval(secs(60), secs(86_400)).secs_f64() - by_hand).abs() < 0.1);
-    assert_eq!(daly_interval(secs(7200), secs(3600)), secs(3600), "a save longer than two times between interruptions");
+    assert_eq!(
+        daly_interval(secs(7200), secs(3600)),
+        secs(3600),
+        "a save longer than two times between interruptions"
+    );
     assert_eq!(daly_interval(secs(60), Span::ZERO), Span::ZERO);
 }
 
@@ -34,7 +40,8 @@ fn a_cadence_that_cannot_fit_is_refused_with_its_numbers() {
 }
 
 proptest! {
-    /// The suggested cadence costs no more than half or twice of it, in the model that it comes from.
+    /// The suggested cadence costs no more than half or twice of it, in the model that it comes
+    /// from.
     #[test]
     fn youngs_interval_is_a_minimum(save in 1..600u64, between in 36_000..1_000_000u64) {
         let (save, between) = (secs(save), secs(between));

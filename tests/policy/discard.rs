@@ -28,7 +28,11 @@ fn all() -> BTreeSet<StoredKind> {
     StoredKind::ALL.into()
 }
 
-fn verdicts(chosen: &[usize], kinds: &BTreeSet<StoredKind>, jobs: &[StoredFacts]) -> Vec<Option<Hindrance>> {
+fn verdicts(
+    chosen: &[usize],
+    kinds: &BTreeSet<StoredKind>,
+    jobs: &[StoredFacts],
+) -> Vec<Option<Hindrance>> {
     let chosen: BTreeSet<JobId> = chosen.iter().map(|number| job(*number)).collect();
     judge_discard(&chosen, kinds, jobs, ME).into_values().collect()
 }
@@ -43,7 +47,10 @@ fn what_stands_in_the_way_is_said() {
     assert_eq!(one(|_| ()), None);
     assert_eq!(one(|facts| facts.outcome = None), Some(Hindrance::UnderWay));
     assert_eq!(one(|facts| facts.owner = None), None, "jobs of before say no owner");
-    assert_eq!(one(|facts| facts.owner = Some("bob".into())), Some(Hindrance::Theirs { owner: "bob".into() }));
+    assert_eq!(
+        one(|facts| facts.owner = Some("bob".into())),
+        Some(Hindrance::Theirs { owner: "bob".into() })
+    );
     assert_eq!(one(|facts| facts.keeps_machine = true), Some(Hindrance::KeepsMachine));
     assert_eq!(one(|facts| facts.is_discarded = true), None, "a deletion that was cut off goes on");
 }
@@ -56,14 +63,30 @@ fn a_job_that_another_began_from_stays_until_that_one_has_succeeded_or_goes_too(
     };
     let needed = || Some(Hindrance::NeededBy(job(3)));
     assert_eq!(verdicts(&[2], &all(), &chain(None, false)), [needed()]);
-    assert_eq!(verdicts(&[2], &all(), &chain(Some(JobOutcome::Failed), false)), [needed()], "`lamp start` may go on with it");
+    assert_eq!(
+        verdicts(&[2], &all(), &chain(Some(JobOutcome::Failed), false)),
+        [needed()],
+        "`lamp start` may go on with it"
+    );
     assert_eq!(verdicts(&[2], &all(), &chain(Some(JobOutcome::Succeeded), false)), [None]);
     let mut kept = chain(Some(JobOutcome::Succeeded), false);
     kept[1].keeps_machine = true;
-    assert_eq!(verdicts(&[2], &all(), &kept), [needed()], "its machine may be started again, and its work go elsewhere then");
-    assert_eq!(verdicts(&[2], &all(), &chain(Some(JobOutcome::Failed), true)), [None], "that one goes on from nothing any more");
+    assert_eq!(
+        verdicts(&[2], &all(), &kept),
+        [needed()],
+        "its machine may be started again, and its work go elsewhere then"
+    );
+    assert_eq!(
+        verdicts(&[2], &all(), &chain(Some(JobOutcome::Failed), true)),
+        [None],
+        "that one goes on from nothing any more"
+    );
     assert_eq!(verdicts(&[2, 3], &all(), &chain(Some(JobOutcome::Failed), false)), [None, None]);
-    assert_eq!(verdicts(&[2, 3], &all(), &chain(None, false)), [needed(), Some(Hindrance::UnderWay)], "what stays needs what was to go");
+    assert_eq!(
+        verdicts(&[2, 3], &all(), &chain(None, false)),
+        [needed(), Some(Hindrance::UnderWay)],
+        "what stays needs what was to go"
+    );
     let logs = BTreeSet::from([StoredKind::Logs, StoredKind::Outputs]);
     assert_eq!(verdicts(&[2], &logs, &chain(None, false)), [None], "nobody goes on from a log");
 }
@@ -78,17 +101,25 @@ fn worlds() -> impl Strategy<Value = Vec<StoredFacts>> {
         Just(Some(JobOutcome::Cancelled))
     ];
     let owner = prop_oneof![4 => Just(Some(ME.to_owned())), 1 => Just(Some("bob".to_owned())), 1 => Just(None)];
-    let one = (owner, outcome, proptest::bool::weighted(0.2), any::<Option<proptest::sample::Index>>(), proptest::bool::weighted(0.2));
+    let one = (
+        owner,
+        outcome,
+        proptest::bool::weighted(0.2),
+        any::<Option<proptest::sample::Index>>(),
+        proptest::bool::weighted(0.2),
+    );
     proptest::collection::vec(one, 1..9).prop_map(|jobs| {
-        let of =
-            |(number, (owner, outcome, keeps_machine, from, is_discarded)): (usize, (_, _, _, Option<proptest::sample::Index>, _))| StoredFacts {
-                job: job(number + 2),
-                owner,
-                outcome,
-                keeps_machine,
-                from: from.filter(|_| number > 0).map(|from| job(from.index(number) + 2)),
-                is_discarded,
-            };
+        let of = |(number, (owner, outcome, keeps_machine, from, is_discarded)): (
+            usize,
+            (_, _, _, Option<proptest::sample::Index>, _),
+        )| StoredFacts {
+            job: job(number + 2),
+            owner,
+            outcome,
+            keeps_machine,
+            from: from.filter(|_| number > 0).map(|from| job(from.index(number) + 2)),
+            is_discarded,
+        };
         jobs.into_iter().enumerate().map(of).collect()
     })
 }

@@ -6,7 +6,14 @@ use lamplighter::policy::lifecycle::checkpoint_rollback::{GOES_BACK_MAX, StartUp
 use proptest::prelude::*;
 
 fn start() -> StartUp {
-    StartUp { from: CheckpointNo::FIRST.next(), exact: true, lived: Span::from_secs(3), is_going: false, times: 0, is_last: false }
+    StartUp {
+        from: CheckpointNo::FIRST.next(),
+        exact: true,
+        lived: Span::from_secs(3),
+        is_going: false,
+        times: 0,
+        is_last: false,
+    }
 }
 
 fn code(code: i32) -> ExitStatus {
@@ -44,7 +51,10 @@ fn a_failure_of_its_own_within_its_start_up_goes_back() {
 #[test]
 fn a_start_that_got_going_or_lived_long_has_a_good_checkpoint() {
     let failed = code(1);
-    assert!(StartUp { lived: Span::from_secs(599), ..start() }.goes_back(failed), "a large model is loaded");
+    assert!(
+        StartUp { lived: Span::from_secs(599), ..start() }.goes_back(failed),
+        "a large model is loaded"
+    );
     assert!(!StartUp { lived: Span::from_secs(600), ..start() }.goes_back(failed));
     assert!(!StartUp { is_going: true, ..start() }.goes_back(failed));
     assert!(!StartUp { is_last: true, ..start() }.goes_back(failed), "there is no older one");

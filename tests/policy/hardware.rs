@@ -32,7 +32,11 @@ struct Machine {
 
 impl Machine {
     fn new(gpus: Vec<GpuSample>) -> Self {
-        Machine { watch: HardwareWatch::default(), gpus: Reading::Known(gpus), selection: GpuSelection::Workload }
+        Machine {
+            watch: HardwareWatch::default(),
+            gpus: Reading::Known(gpus),
+            selection: GpuSelection::Workload,
+        }
     }
 
     fn show(&mut self, gpus: Vec<GpuSample>) {
@@ -42,7 +46,12 @@ impl Machine {
     /// So many seconds, in each of which so many marks were left and so many bytes printed.
     fn pass(&mut self, secs: u32, marks: f64, printed: f64) {
         for _ in 0..secs {
-            let rates = Rates { interval_secs: 1.0, progress_marks: Reading::Known(marks), log_bytes: Reading::Known(printed), ..Rates::default() };
+            let rates = Rates {
+                interval_secs: 1.0,
+                progress_marks: Reading::Known(marks),
+                log_bytes: Reading::Known(printed),
+                ..Rates::default()
+            };
             self.watch.step(&self.gpus, &self.selection, Some(&rates));
         }
     }
@@ -60,7 +69,10 @@ fn a_gpu_off_the_bus_and_three_silent_minutes_are_a_hang() {
     machine.show(vec![gpu(0, &[], false), gpu(1, &[79], true)]);
     // Errors are printed all the time: of a workload that reports its steps that is no progress.
     machine.pass(100, 0.0, 500.0);
-    assert_eq!(machine.watch.fault().expect("it is told at once").text, "GPU 1: GPU is lost (Xid 79)");
+    assert_eq!(
+        machine.watch.fault().expect("it is told at once").text,
+        "GPU 1: GPU is lost (Xid 79)"
+    );
     assert!(!machine.hangs());
     machine.pass(90, 0.0, 500.0);
     assert!(machine.hangs());

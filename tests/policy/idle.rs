@@ -18,7 +18,13 @@ fn five_quiet_minutes_after_half_an_hour_of_work_are_idle() {
     let verdict = judged.last();
     assert_eq!(verdict.standing, Standing::Idle);
     assert_eq!((verdict.numbers["quiet_secs"], verdict.numbers["window_secs"]), (600.0, 300.0));
-    assert!(verdict.text.starts_with("idle: nothing for 10m, 5m was enough: GPU 0 %, CPU 0.4 % of a core"), "{}", verdict.text);
+    assert!(
+        verdict
+            .text
+            .starts_with("idle: nothing for 10m, 5m was enough: GPU 0 %, CPU 0.4 % of a core"),
+        "{}",
+        verdict.text
+    );
 }
 
 #[test]
@@ -54,23 +60,42 @@ fn every_one_signal_is_enough_to_be_busy() {
 fn the_machines_own_processor_counts_only_where_the_tree_is_not_known() {
     let neighbour = |rates: &mut Rates| rates.machine_cpu_percent = known(80.0);
     assert!(Script::live().work(HOUR).phase(10.0 * MINUTE, neighbour).idle().stop_at().is_some());
-    assert_eq!(Script::new(Sight::Machine, 10.0).work(HOUR).phase(2.0 * HOUR, neighbour).idle().stop_at(), None);
+    assert_eq!(
+        Script::new(Sight::Machine, 10.0).work(HOUR).phase(2.0 * HOUR, neighbour).idle().stop_at(),
+        None
+    );
 }
 
 /// `docker run`: the container is no child of the job's, whose own tree does nothing.
 #[test]
 fn on_a_machine_of_our_own_the_rest_of_the_box_is_the_jobs() {
     let stop_at = |cores: f64, rest: f64| {
-        let box_of = |rates: &mut Rates| (rates.rest_cpu_percent, rates.machine_cpu_percent) = (known(rest), known(rest / cores));
+        let box_of = |rates: &mut Rates| {
+            (rates.rest_cpu_percent, rates.machine_cpu_percent) = (known(rest), known(rest / cores))
+        };
         Script::live().work(HOUR).phase(2.0 * HOUR, box_of).idle().stop_at()
     };
     assert_eq!(stop_at(4.0, 350.0), None, "a phase on the processors alone");
-    assert_eq!(stop_at(96.0, 100.0), None, "one thread prepares data, on a machine of ninety-six cores");
+    assert_eq!(
+        stop_at(96.0, 100.0),
+        None,
+        "one thread prepares data, on a machine of ninety-six cores"
+    );
     let daemons = [(4.0, 30.0), (96.0, 45.0)].map(|(cores, rest)| stop_at(cores, rest));
-    assert_eq!(daemons, [Some(HOUR + 5.0 * MINUTE); 2], "what daemons and kernel use holds nothing");
-    let lost = |rates: &mut Rates| rates.rest_cpu_percent = Reading::unknown("/proc/stat cannot be read");
-    assert_eq!(Script::live().work(HOUR).phase(2.0 * HOUR, lost).idle().standing(), Standing::Unknown);
-    let told = |rates: &mut Rates| (rates.rest_cpu_percent, rates.machine_cpu_percent) = (known(210.0), known(2.2));
+    assert_eq!(
+        daemons,
+        [Some(HOUR + 5.0 * MINUTE); 2],
+        "what daemons and kernel use holds nothing"
+    );
+    let lost =
+        |rates: &mut Rates| rates.rest_cpu_percent = Reading::unknown("/proc/stat cannot be read");
+    assert_eq!(
+        Script::live().work(HOUR).phase(2.0 * HOUR, lost).idle().standing(),
+        Standing::Unknown
+    );
+    let told = |rates: &mut Rates| {
+        (rates.rest_cpu_percent, rates.machine_cpu_percent) = (known(210.0), known(2.2))
+    };
     let judged = Script::live().work(HOUR).phase(MINUTE, told).idle();
     assert_eq!(judged.last().text, "working: CPU outside the job's own processes 210 % of a core");
 }
@@ -78,7 +103,12 @@ fn on_a_machine_of_our_own_the_rest_of_the_box_is_the_jobs() {
 #[test]
 fn a_burst_on_the_network_is_somebody_elses() {
     let burst = |rates: &mut Rates| rates.net_bytes_per_sec = known(2e6);
-    let judged = Script::live().work(HOUR).quiet(2.0 * MINUTE).phase(90.0, burst).quiet(10.0 * MINUTE).idle();
+    let judged = Script::live()
+        .work(HOUR)
+        .quiet(2.0 * MINUTE)
+        .phase(90.0, burst)
+        .quiet(10.0 * MINUTE)
+        .idle();
     assert_eq!(judged.stop_at(), Some(HOUR + 5.0 * MINUTE));
 }
 
@@ -92,13 +122,19 @@ fn less_is_seen_more_is_waited() {
         (Sight::GpuOnly, None),
     ] {
         let judged = Script::new(sight, 30.0).work(2.0 * HOUR).quiet(5.0 * HOUR).idle();
-        assert_eq!(judged.stop_at(), minutes.map(|minutes| 2.0 * HOUR + minutes * MINUTE), "{sight:?}");
+        assert_eq!(
+            judged.stop_at(),
+            minutes.map(|minutes| 2.0 * HOUR + minutes * MINUTE),
+            "{sight:?}"
+        );
     }
 }
 
 #[test]
 fn the_least_that_was_seen_in_the_quiet_time_decides() {
-    let blind = |rates: &mut Rates| (rates.net_bytes_per_sec, rates.disk_bytes_per_sec) = (Reading::Absent, Reading::Absent);
+    let blind = |rates: &mut Rates| {
+        (rates.net_bytes_per_sec, rates.disk_bytes_per_sec) = (Reading::Absent, Reading::Absent)
+    };
     let judged = Script::live().work(HOUR).phase(MINUTE, blind).quiet(2.0 * HOUR).idle();
     assert_eq!(judged.stop_at(), Some(2.0 * HOUR));
 }
@@ -107,7 +143,8 @@ fn the_least_that_was_seen_in_the_quiet_time_decides() {
 #[test]
 fn the_window_at_the_beginning_is_told_as_it_is_held() {
     let secs = |asked: Option<u64>| {
-        let told = young_window(&IdleSpec { window: asked.map(Span::from_secs), ..IdleSpec::default() })?;
+        let told =
+            young_window(&IdleSpec { window: asked.map(Span::from_secs), ..IdleSpec::default() })?;
         Some([told.asked, told.first, told.until].map(Span::secs_f64))
     };
     assert_eq!(secs(Some(30)), Some([30.0, 120.0, 90.0]));
@@ -116,14 +153,21 @@ fn the_window_at_the_beginning_is_told_as_it_is_held() {
     assert_eq!(secs(None), None);
     // Two minutes of work take two of the twenty off: the case below.
     let judged = Script::live().work(2.0 * MINUTE).quiet(30.0 * MINUTE).idle();
-    assert_eq!(judged.stop_at().map(|at| at - 2.0 * MINUTE), secs(Some(300)).map(|[_, first, _]| first - 2.0 * MINUTE));
+    assert_eq!(
+        judged.stop_at().map(|at| at - 2.0 * MINUTE),
+        secs(Some(300)).map(|[_, first, _]| first - 2.0 * MINUTE)
+    );
 }
 
 #[test]
 fn a_young_job_gets_more_patience() {
     for (worked, needed) in [(2.0, 18.0), (5.0, 15.0), (10.0, 10.0), (15.0, 5.0), (60.0, 5.0)] {
         let judged = Script::live().work(worked * MINUTE).quiet(30.0 * MINUTE).idle();
-        assert_eq!(judged.stop_at(), Some((worked + needed) * MINUTE), "after {worked} minutes of work");
+        assert_eq!(
+            judged.stop_at(),
+            Some((worked + needed) * MINUTE),
+            "after {worked} minutes of work"
+        );
     }
 }
 
@@ -138,7 +182,11 @@ fn a_pause_that_ended_in_work_makes_the_next_one_ordinary() {
 
 #[test]
 fn forty_five_minutes_without_transfers_recorded_are_not_enough() {
-    let judged = Script::new(Sight::NoTransfers, 30.0).work(10.0 * HOUR).quiet(45.0 * MINUTE).work(MINUTE).idle();
+    let judged = Script::new(Sight::NoTransfers, 30.0)
+        .work(10.0 * HOUR)
+        .quiet(45.0 * MINUTE)
+        .work(MINUTE)
+        .idle();
     assert_eq!(judged.stop_at(), None);
 }
 
@@ -156,20 +204,31 @@ fn unknown_stands_still_and_says_what_is_missing() {
 
 #[test]
 fn work_that_is_seen_is_work_whatever_is_unknown() {
-    let half = |rates: &mut Rates| (rates.gpu_percent, rates.cpu_percent) = (Reading::unknown("GPU is lost"), known(300.0));
+    let half = |rates: &mut Rates| {
+        (rates.gpu_percent, rates.cpu_percent) = (Reading::unknown("GPU is lost"), known(300.0))
+    };
     assert_eq!(Script::live().work(HOUR).phase(MINUTE, half).idle().standing(), Standing::Busy);
 }
 
 #[test]
 fn a_machine_without_a_gpu_is_judged_by_its_processor() {
-    let no_gpu = |busy: f64| move |rates: &mut Rates| (rates.gpu_percent, rates.cpu_percent) = (Reading::Absent, known(busy));
+    let no_gpu = |busy: f64| {
+        move |rates: &mut Rates| {
+            (rates.gpu_percent, rates.cpu_percent) = (Reading::Absent, known(busy))
+        }
+    };
     let judged = Script::live().phase(HOUR, no_gpu(350.0)).phase(10.0 * MINUTE, no_gpu(0.2)).idle();
     assert_eq!(judged.stop_at(), Some(HOUR + 5.0 * MINUTE));
 }
 
 #[test]
 fn before_the_first_work_only_the_workloads_own_silence_counts() {
-    let cases = [(Sight::Tree, Some(20.0)), (Sight::Machine, Some(60.0)), (Sight::MainProcess, None), (Sight::GpuOnly, None)];
+    let cases = [
+        (Sight::Tree, Some(20.0)),
+        (Sight::Machine, Some(60.0)),
+        (Sight::MainProcess, None),
+        (Sight::GpuOnly, None),
+    ];
     for (sight, minutes) in cases {
         let judged = Script::new(sight, 10.0).quiet(8.0 * HOUR).idle();
         assert_eq!(judged.stop_at(), minutes.map(|minutes| minutes * MINUTE), "{sight:?}");
@@ -179,9 +238,16 @@ fn before_the_first_work_only_the_workloads_own_silence_counts() {
 
 #[test]
 fn grace_holds_off_a_job_that_has_not_begun_and_no_other() {
-    let spec = IdleSpec { window: Some(Span::from_secs(60)), grace: Span::from_secs(3600), ..IdleSpec::default() };
+    let spec = IdleSpec {
+        window: Some(Span::from_secs(60)),
+        grace: Span::from_secs(3600),
+        ..IdleSpec::default()
+    };
     assert_eq!(Script::live().quiet(2.0 * HOUR).idle_with(&spec).stop_at(), Some(HOUR));
-    assert_eq!(Script::live().work(10.0 * MINUTE).quiet(HOUR).idle_with(&spec).stop_at(), Some(11.0 * MINUTE));
+    assert_eq!(
+        Script::live().work(10.0 * MINUTE).quiet(HOUR).idle_with(&spec).stop_at(),
+        Some(11.0 * MINUTE)
+    );
 }
 
 #[test]
@@ -202,7 +268,10 @@ fn device_memory_that_comes_or_goes_is_somebody_at_work() {
     let used = |mib: f64| move |rates: &mut Rates| rates.gpu_memory_used_mib = known(mib);
     let script = Script::live().work(HOUR).phase(4.0 * MINUTE, used(500.0));
     assert_eq!(script.clone().phase(4.0 * MINUTE, used(20_000.0)).idle().stop_at(), None);
-    assert!(script.phase(4.0 * MINUTE, used(520.0)).idle().stop_at().is_some(), "a few MiB are an allocator's");
+    assert!(
+        script.phase(4.0 * MINUTE, used(520.0)).idle().stop_at().is_some(),
+        "a few MiB are an allocator's"
+    );
 }
 
 #[test]
@@ -210,15 +279,30 @@ fn somebody_at_the_keyboard_holds_the_machine_for_a_quarter_of_an_hour() {
     let typed = |secs: f64| move |rates: &mut Rates| rates.typing_secs = known(secs);
     let at_work = Script::live().work(HOUR).phase(8.0 * MINUTE, typed(200.0));
     assert_eq!(at_work.idle().stop_at(), None);
-    assert!(at_work.idle().last().text.contains("somebody typed 3m 20s ago"), "{}", at_work.idle().last().text);
-    assert!(Script::live().work(HOUR).phase(8.0 * MINUTE, typed(16.0 * MINUTE)).idle().stop_at().is_some());
+    assert!(
+        at_work.idle().last().text.contains("somebody typed 3m 20s ago"),
+        "{}",
+        at_work.idle().last().text
+    );
+    assert!(
+        Script::live()
+            .work(HOUR)
+            .phase(8.0 * MINUTE, typed(16.0 * MINUTE))
+            .idle()
+            .stop_at()
+            .is_some()
+    );
 }
 
 #[test]
 fn a_laptop_that_slept_is_not_idle() {
     let judged = Script::live().work(HOUR).gap(8.0 * HOUR).quiet(MINUTE).idle();
     assert_eq!(judged.stop_at(), None);
-    assert_eq!(judged.last().numbers["quiet_secs"], 20.0 + 60.0, "the gap counts as two usual intervals");
+    assert_eq!(
+        judged.last().numbers["quiet_secs"],
+        20.0 + 60.0,
+        "the gap counts as two usual intervals"
+    );
 }
 
 #[test]
@@ -233,19 +317,32 @@ fn a_workload_that_was_started_again_is_young_and_keeps_its_rhythm() {
     let script = Script::live().work(HOUR).quiet(4.0 * MINUTE).work(HOUR);
     script.series.iter().for_each(|rates| drop(watch.step(rates)));
     watch.started_again();
-    let verdict = Script::live().quiet(MINUTE).series.iter().map(|rates| watch.step(rates)).last().unwrap();
-    assert_eq!((verdict.numbers["window_secs"], verdict.numbers["longest_pause_secs"]), (20.0 * MINUTE, 4.0 * MINUTE));
+    let verdict =
+        Script::live().quiet(MINUTE).series.iter().map(|rates| watch.step(rates)).last().unwrap();
+    assert_eq!(
+        (verdict.numbers["window_secs"], verdict.numbers["longest_pause_secs"]),
+        (20.0 * MINUTE, 4.0 * MINUTE)
+    );
 }
 
-/// What a person asks for is not multiplied: half an hour is half an hour, and at most a quarter more for a young job.
+/// What a person asks for is not multiplied: half an hour is half an hour, and at most a quarter
+/// more for a young job.
 #[test]
 fn a_long_window_is_long_enough() {
-    let spec = IdleSpec { window: Some(Span::from_secs(1800)), grace: Span::ZERO, ..IdleSpec::default() };
-    for (sight, minutes) in [(Sight::Tree, Some(30.0)), (Sight::MainProcess, Some(30.0)), (Sight::NoTransfers, Some(60.0))] {
+    let spec =
+        IdleSpec { window: Some(Span::from_secs(1800)), grace: Span::ZERO, ..IdleSpec::default() };
+    for (sight, minutes) in [
+        (Sight::Tree, Some(30.0)),
+        (Sight::MainProcess, Some(30.0)),
+        (Sight::NoTransfers, Some(60.0)),
+    ] {
         let judged = Script::new(sight, 10.0).work(HOUR).quiet(3.0 * HOUR).idle_with(&spec);
         assert_eq!(judged.stop_at(), minutes.map(|minutes| HOUR + minutes * MINUTE), "{sight:?}");
     }
-    assert_eq!(Script::live().work(5.0 * MINUTE).quiet(HOUR).idle_with(&spec).stop_at(), Some(45.0 * MINUTE));
+    assert_eq!(
+        Script::live().work(5.0 * MINUTE).quiet(HOUR).idle_with(&spec).stop_at(),
+        Some(45.0 * MINUTE)
+    );
     assert_eq!(Script::live().quiet(HOUR).idle_with(&spec).stop_at(), Some(45.0 * MINUTE));
 }
 

@@ -19,12 +19,8 @@ struct Interval {
 
 fn interval() -> impl Strategy<Value = Interval> {
     let level = prop_oneof![4 => Just(0.0), 1 => 0.0..100.0f64];
-    (1.0..60.0f64, level.clone(), level, prop_oneof![3 => Just(0.0), 1 => 0.0..1e6f64]).prop_map(|(secs, gpu, cpu, net)| Interval {
-        secs,
-        gpu,
-        cpu,
-        net,
-    })
+    (1.0..60.0f64, level.clone(), level, prop_oneof![3 => Just(0.0), 1 => 0.0..1e6f64])
+        .prop_map(|(secs, gpu, cpu, net)| Interval { secs, gpu, cpu, net })
 }
 
 /// Work first, so that the rule has something to judge; then anything.
@@ -32,26 +28,44 @@ fn series(intervals: &[Interval], sight: Sight) -> Vec<Rates> {
     let mut script = Script::new(sight, 30.0).work(1500.0);
     for interval in intervals {
         script.t += interval.secs;
-        let rates = Rates { t_secs: script.t, interval_secs: interval.secs, ..level(sight, interval.gpu, interval.cpu) };
-        let net = if rates.net_bytes_per_sec == Reading::Absent { Reading::Absent } else { Reading::Known(interval.net) };
+        let rates = Rates {
+            t_secs: script.t,
+            interval_secs: interval.secs,
+            ..level(sight, interval.gpu, interval.cpu)
+        };
+        let net = if rates.net_bytes_per_sec == Reading::Absent {
+            Reading::Absent
+        } else {
+            Reading::Known(interval.net)
+        };
         script.series.push(Rates { net_bytes_per_sec: net, ..rates });
     }
     script.series
 }
 
 fn sight() -> impl Strategy<Value = Sight> {
-    prop_oneof![Just(Sight::Tree), Just(Sight::Machine), Just(Sight::MainProcess), Just(Sight::NoTransfers), Just(Sight::GpuOnly)]
+    prop_oneof![
+        Just(Sight::Tree),
+        Just(Sight::Machine),
+        Just(Sight::MainProcess),
+        Just(Sight::NoTransfers),
+        Just(Sight::GpuOnly)
+    ]
 }
 
 fn stop_at(series: &[Rates]) -> Option<f64> {
-    idle_verdicts(series, &IdleSpec::default()).into_iter().find(|(_, verdict)| verdict.action == WatchAction::Stop).map(|(t, _)| t)
+    idle_verdicts(series, &IdleSpec::default())
+        .into_iter()
+        .find(|(_, verdict)| verdict.action == WatchAction::Stop)
+        .map(|(t, _)| t)
 }
 
 proptest! {
     // A case is a series of hundreds of samples.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever came before: if an interval is idle, it is idle with each signal lower too, and the clock is never behind.
+    /// Whatever came before: if an interval is idle, it is idle with each signal lower too, and the
+    /// clock is never behind.
     #[test]
     fn more_quiet_never_makes_a_machine_busier(
         intervals in prop::collection::vec(interval(), 1..60), sight in sight(), share in 0.0..1.0f64,
@@ -76,7 +90,8 @@ proptest! {
         }
     }
 
-    /// A machine on which nothing happens any more is stopped no later than one that did the same before and something since.
+    /// A machine on which nothing happens any more is stopped no later than one that did the same
+    /// before and something since.
     #[test]
     fn nothing_at_all_is_never_stopped_later_than_something(intervals in prop::collection::vec(interval(), 1..80), sight in sight()) {
         let series = series(&intervals, sight);
@@ -97,7 +112,8 @@ proptest! {
         }
     }
 
-    /// Time in which a signal could not be read is pushed in anywhere: idle comes as much later, or not at all.
+    /// Time in which a signal could not be read is pushed in anywhere: idle comes as much later, or
+    /// not at all.
     #[test]
     fn unknown_never_makes_idle_come_earlier(
         intervals in prop::collection::vec(interval(), 1..80), at in 0.0..1.0f64, count in 1..40usize, secs in 1.0..600.0f64,
@@ -124,7 +140,8 @@ proptest! {
         prop_assert!(reached(stop_at(&with_unknown)) >= expected - 1e-6);
     }
 
-    /// From 0.3 s to 60 s between samples the verdict comes at the same time, give or take a sample.
+    /// From 0.3 s to 60 s between samples the verdict comes at the same time, give or take a
+    /// sample.
     #[test]
     fn the_sampling_rate_does_not_matter(interval in 0.3..60.0f64, worked in 1200.0..4000.0f64) {
         let (coarse, fine) = (Script::new(Sight::Tree, interval), Script::new(Sight::Tree, 1.0));
@@ -148,7 +165,8 @@ proptest! {
             let spec = IdleSpec { window: Some(Span::from_secs(secs)), ..IdleSpec::default() };
             idle_verdicts(&series, &spec).into_iter().find(|(_, verdict)| verdict.action == WatchAction::Stop).map_or(f64::INFINITY, |(t, _)| t)
         };
-        // The part of an interval that counts is at most a third of the window: below that length windows do not compare.
+        // The part of an interval that counts is at most a third of the window: below that length
+        // windows do not compare.
         prop_assume!(window >= 180);
         prop_assert!(stop(window) <= stop(window + more) + 1e-6);
     }

@@ -32,9 +32,17 @@ fn interruption(first_seen: i64, now: i64) -> NoticeFacts {
 
 #[test]
 fn the_two_minutes_of_a_spot_notice() {
-    assert_eq!(judge_notice(&interruption(-120, -120)), NoticeStep::SaveNow, "at once when first seen");
+    assert_eq!(
+        judge_notice(&interruption(-120, -120)),
+        NoticeStep::SaveNow,
+        "at once when first seen"
+    );
     let saved = |now| NoticeFacts { saved_since: true, ..interruption(-120, now) };
-    assert_eq!(judge_notice(&saved(-100)), NoticeStep::Wait { until: at(-50) }, "training goes on until 20 + 30 s before the end");
+    assert_eq!(
+        judge_notice(&saved(-100)),
+        NoticeStep::Wait { until: at(-50) },
+        "training goes on until 20 + 30 s before the end"
+    );
     assert_eq!(judge_notice(&saved(-50)), NoticeStep::Final { by: at(-15), at: at(0) });
 }
 
@@ -50,36 +58,76 @@ fn what_was_never_measured_has_half_of_the_notice() {
     let unmeasured = |saver, now| NoticeFacts { save_p95: None, saver, ..interruption(-120, now) };
     assert_eq!(judge_notice(&unmeasured(Saver::Asked, -120)), NoticeStep::SaveNow);
     for saver in [Saver::Asked, Saver::Ended] {
-        assert!(matches!(judge_notice(&unmeasured(saver, -89)), NoticeStep::Final { .. }), "half of the notice and the margin: {saver:?}");
+        assert!(
+            matches!(judge_notice(&unmeasured(saver, -89)), NoticeStep::Final { .. }),
+            "half of the notice and the margin: {saver:?}"
+        );
     }
     assert_eq!(judge_notice(&unmeasured(Saver::Ended, -120)), NoticeStep::Wait { until: at(-90) });
     let far = NoticeFacts { first_seen: at(-604_800), ..unmeasured(Saver::Ended, -604_800) };
-    assert!(matches!(judge_notice(&far), NoticeStep::Wait { .. }), "a week ahead nothing is given up");
+    assert!(
+        matches!(judge_notice(&far), NoticeStep::Wait { .. }),
+        "a week ahead nothing is given up"
+    );
 }
 
 /// Hugging Face's Trainer, as its own pages show it.
 #[test]
 fn without_a_signal_the_script_works_until_an_upload_must_begin() {
     let itself = |now| NoticeFacts { saver: Saver::Itself, ..interruption(-120, now) };
-    assert_eq!(judge_notice(&itself(-120)), NoticeStep::Wait { until: at(-40) }, "10 s for the upload, 15 s to end, 15 s for the manifest");
+    assert_eq!(
+        judge_notice(&itself(-120)),
+        NoticeStep::Wait { until: at(-40) },
+        "10 s for the upload, 15 s to end, 15 s for the manifest"
+    );
     assert_eq!(judge_notice(&itself(-41)), NoticeStep::Wait { until: at(-40) });
     assert_eq!(judge_notice(&itself(-40)), NoticeStep::Final { by: at(-15), at: at(0) });
     let cases = [
-        ("an upload under way comes first", NoticeFacts { backlog: Span::from_secs(7), ..itself(-120) }, -47),
-        ("a long save is not waited for", NoticeFacts { save_p95: Some(Span::from_secs(600)), ..itself(-120) }, -40),
+        (
+            "an upload under way comes first",
+            NoticeFacts { backlog: Span::from_secs(7), ..itself(-120) },
+            -47,
+        ),
+        (
+            "a long save is not waited for",
+            NoticeFacts { save_p95: Some(Span::from_secs(600)), ..itself(-120) },
+            -40,
+        ),
         ("nothing to save", NoticeFacts { upload: Some(Span::ZERO), ..itself(-120) }, -30),
-        ("not measured, 300 MB", NoticeFacts { upload: None, bytes: Some(300_000_000), ..itself(-120) }, -60),
-        ("not measured, 80 GB", NoticeFacts { upload: None, bytes: Some(80_000_000_000), ..itself(-120) }, -90),
+        (
+            "not measured, 300 MB",
+            NoticeFacts { upload: None, bytes: Some(300_000_000), ..itself(-120) },
+            -60,
+        ),
+        (
+            "not measured, 80 GB",
+            NoticeFacts { upload: None, bytes: Some(80_000_000_000), ..itself(-120) },
+            -90,
+        ),
         ("an empty folder", NoticeFacts { upload: None, ..itself(-120) }, -90),
-        ("twenty seconds of notice", NoticeFacts { first_seen: at(-20), upload: Some(Span::from_secs(1)), ..itself(-20) }, -8),
-        ("an event in a week", NoticeFacts { first_seen: at(-604_800), ..facts(NoticeKind::Maintenance, -604_800, -604_800) }, -600),
+        (
+            "twenty seconds of notice",
+            NoticeFacts { first_seen: at(-20), upload: Some(Span::from_secs(1)), ..itself(-20) },
+            -8,
+        ),
+        (
+            "an event in a week",
+            NoticeFacts {
+                first_seen: at(-604_800),
+                ..facts(NoticeKind::Maintenance, -604_800, -604_800)
+            },
+            -600,
+        ),
     ];
     for (what, facts, until) in cases {
         let facts = NoticeFacts { saver: Saver::Itself, ..facts };
         assert_eq!(judge_notice(&facts), NoticeStep::Wait { until: at(until) }, "{what}");
     }
     let slow = NoticeFacts { upload: Some(Span::from_secs(100)), ..itself(-120) };
-    assert!(matches!(judge_notice(&slow), NoticeStep::Final { .. }), "nothing that is saved from now on could be uploaded");
+    assert!(
+        matches!(judge_notice(&slow), NoticeStep::Final { .. }),
+        "nothing that is saved from now on could be uploaded"
+    );
 }
 
 #[test]
@@ -111,7 +159,10 @@ fn a_short_notice_is_a_final_one() {
 fn when_everything_is_saved_training_goes_on_to_the_last() {
     let clean = NoticeFacts { saved_since: true, dirty_since: false, ..interruption(-120, -40) };
     assert_eq!(judge_notice(&clean), NoticeStep::Wait { until: at(-15) });
-    assert!(matches!(judge_notice(&NoticeFacts { now: at(-15), ..clean }), NoticeStep::Final { .. }));
+    assert!(matches!(
+        judge_notice(&NoticeFacts { now: at(-15), ..clean }),
+        NoticeStep::Final { .. }
+    ));
 }
 
 #[test]
@@ -124,10 +175,15 @@ fn a_notice_that_was_not_carried_out_is_void_after_three_minutes() {
 /// Also what ends an attempt before its last save begins.
 #[test]
 fn all_is_over_before_the_machine_is_taken() {
-    let over_by = |kind, first_seen, now| over_by(&facts(kind, 0, 0).notice, at(first_seen), at(now));
+    let over_by =
+        |kind, first_seen, now| over_by(&facts(kind, 0, 0).notice, at(first_seen), at(now));
     assert_eq!(over_by(NoticeKind::Interruption, -120, -100), Some(at(-15)));
     assert_eq!(over_by(NoticeKind::Maintenance, -86_400, -100), Some(at(-15)));
-    assert_eq!(over_by(NoticeKind::Interruption, -40, -30), Some(at(-10)), "a quarter of a short one");
+    assert_eq!(
+        over_by(NoticeKind::Interruption, -40, -30),
+        Some(at(-10)),
+        "a quarter of a short one"
+    );
     assert_eq!(over_by(NoticeKind::Interruption, -120, 180), Some(at(-15)));
     assert_eq!(over_by(NoticeKind::Interruption, -120, 181), None, "nobody carried it out");
     assert_eq!(over_by(NoticeKind::Rebalance, -120, -100), None);
@@ -137,13 +193,17 @@ fn all_is_over_before_the_machine_is_taken() {
 fn a_rebalance_recommendation_is_one_early_checkpoint_and_never_a_stop() {
     let rebalance = facts(NoticeKind::Rebalance, 0, 1);
     assert_eq!(judge_notice(&rebalance), NoticeStep::SaveNow);
-    assert_eq!(judge_notice(&NoticeFacts { saved_since: true, ..rebalance.clone() }), NoticeStep::Void);
+    assert_eq!(
+        judge_notice(&NoticeFacts { saved_since: true, ..rebalance.clone() }),
+        NoticeStep::Void
+    );
     assert_eq!(judge_notice(&NoticeFacts { saver: Saver::Ended, ..rebalance }), NoticeStep::Void);
 }
 
 #[test]
 fn a_scheduled_event_is_saved_for_ten_minutes_before() {
-    let scheduled = |now| NoticeFacts { saved_since: true, ..facts(NoticeKind::Maintenance, -86_400, now) };
+    let scheduled =
+        |now| NoticeFacts { saved_since: true, ..facts(NoticeKind::Maintenance, -86_400, now) };
     assert_eq!(judge_notice(&scheduled(-3600)), NoticeStep::Wait { until: at(-600) });
     assert!(matches!(judge_notice(&scheduled(-600)), NoticeStep::Final { .. }));
 }
@@ -173,8 +233,15 @@ prop_compose! {
 fn near_facts() -> impl Strategy<Value = NoticeFacts> {
     (any_facts(), -300..0i64, 0..480i64).prop_map(|(facts, first_seen, after)| {
         let below = |span: Span, most| Span::from_secs(span.duration().as_secs() % most);
-        let (save_p95, upload) = (facts.save_p95.map(|p95| below(p95, 100)), facts.upload.map(|upload| below(upload, 100)));
-        NoticeFacts { save_p95, upload, ..NoticeFacts { first_seen: at(first_seen), now: at(first_seen + after), ..facts } }
+        let (save_p95, upload) = (
+            facts.save_p95.map(|p95| below(p95, 100)),
+            facts.upload.map(|upload| below(upload, 100)),
+        );
+        NoticeFacts {
+            save_p95,
+            upload,
+            ..NoticeFacts { first_seen: at(first_seen), now: at(first_seen + after), ..facts }
+        }
     })
 }
 
@@ -225,7 +292,8 @@ proptest! {
         prop_assert!(ends(&longer) || !ends(&facts), "{:?}", facts);
     }
 
-    /// More notice is worked through: the same moment of a longer notice ends nothing that a shorter one lets go on.
+    /// More notice is worked through: the same moment of a longer notice ends nothing that a
+    /// shorter one lets go on.
     #[test]
     fn a_longer_notice_ends_nothing_sooner(facts in near_facts(), upload in 0..100u64, more in 0..300i64) {
         let facts = NoticeFacts { saver: Saver::Itself, upload: Some(Span::from_secs(upload)), saved_since: false, ..facts };
@@ -240,20 +308,22 @@ proptest! {
         prop_assert!(worked(&longer) >= worked(&first), "{:?}", first);
     }
 
-    /// A script that saves as it likes, whose uploads take as long as was measured: what was whole before its end is kept, and by a longer
-    /// notice no less of it.
+    /// A script that saves as it likes, whose uploads take as long as was measured: what was whole
+    /// before its end is kept, and by a longer notice no less of it.
     #[test]
     fn what_was_whole_before_the_end_is_kept(every in 1..400i64, upload in 0..60i64, first in 0..400i64, notice in 5..400i64, more in 0..100i64) {
         let (kept, whole) = played(every, upload, first, notice);
-        // An upload that takes longer than there is time for ends at once; what stands whole is all that can still arrive.
+        // An upload that takes longer than there is time for ends at once; what stands whole is all
+        // that can still arrive.
         prop_assume!(notice - 2 * upload > 10);
         prop_assert!(kept >= whole, "{kept} is kept, and {whole} was whole");
         prop_assert!(played(every, upload, first, notice + more).0 >= kept);
     }
 }
 
-/// A script that has saved `first` seconds before its notice, and saves each `every` seconds. When the newest that is kept, and the newest
-/// that was whole a second before its end, were saved, counted from the notice.
+/// A script that has saved `first` seconds before its notice, and saves each `every` seconds. When
+/// the newest that is kept, and the newest that was whole a second before its end, were saved,
+/// counted from the notice.
 fn played(every: i64, upload: i64, first: i64, notice: i64) -> (i64, i64) {
     let begin = -notice;
     let newest = |now: i64| now - (now - begin + first).rem_euclid(every);
@@ -269,7 +339,12 @@ fn played(every: i64, upload: i64, first: i64, notice: i64) -> (i64, i64) {
         });
         let left = sending.map_or(0, |(_, done)| done - now);
         let spans = (Some(Span::from_secs(upload as u64)), Span::from_secs(left as u64));
-        let facts = NoticeFacts { upload: spans.0, backlog: spans.1, saver: Saver::Itself, ..interruption(begin, now) };
+        let facts = NoticeFacts {
+            upload: spans.0,
+            backlog: spans.1,
+            saver: Saver::Itself,
+            ..interruption(begin, now)
+        };
         if ended.is_none() && matches!(judge_notice(&facts), NoticeStep::Final { .. }) {
             ended = Some(now);
         }

@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 use lamplighter::job::{AttemptRecord, EndedBecause, MarketChoice, Plan, Settled, Spec};
-use lamplighter::market::{self, Market, Offer, PriceRule, Region, Span, Supply, Usd, UsdPerHour, Zone};
+use lamplighter::market::{
+    self, Market, Offer, PriceRule, Region, Span, Supply, Usd, UsdPerHour, Zone,
+};
 use lamplighter::policy::Wishes;
 use lamplighter::policy::lifecycle::relaunch::{self, Next};
 use lamplighter::policy::purchase::hard_end::STOP_GRACE;
@@ -25,7 +27,15 @@ fn usd(text: &str) -> Usd {
 /// A machine that costs a dollar an hour on demand.
 fn offer(zone: &str, dollars: f64, market: Market) -> Offer {
     let (region, zone) = (Region::new("r1"), Zone::new(zone));
-    Offer { region, zone, vcpus: 4, market, price: price(dollars), on_demand: Some(price(1.0)), ..plan(market::Cloud::Aws, 1, 0).offer }
+    Offer {
+        region,
+        zone,
+        vcpus: 4,
+        market,
+        price: price(dollars),
+        on_demand: Some(price(1.0)),
+        ..plan(market::Cloud::Aws, 1, 0).offer
+    }
 }
 
 fn wanted(change: impl FnOnce(&mut Spec)) -> Spec {
@@ -35,13 +45,35 @@ fn wanted(change: impl FnOnce(&mut Spec)) -> Spec {
     spec
 }
 
-fn placed(spec: &Spec, offers: &[Offer], history: &[AttemptRecord], now: Timestamp) -> Option<Placement> {
+fn placed(
+    spec: &Spec,
+    offers: &[Offer],
+    history: &[AttemptRecord],
+    now: Timestamp,
+) -> Option<Placement> {
     placed_of(spec, &Supply { offers: offers.to_vec(), ..Supply::default() }, history, now)
 }
 
-fn placed_of(spec: &Spec, supply: &Supply, history: &[AttemptRecord], now: Timestamp) -> Option<Placement> {
-    let (overheads, budget_left) = (&Overheads::new(), relaunch::budget_left(spec, history, &Wishes::default()));
-    place(&Ask { spec, supply, history, budget_left, more_time: Span::ZERO, overheads, prefers: None, widened: None, now }).ok()
+fn placed_of(
+    spec: &Spec,
+    supply: &Supply,
+    history: &[AttemptRecord],
+    now: Timestamp,
+) -> Option<Placement> {
+    let (overheads, budget_left) =
+        (&Overheads::new(), relaunch::budget_left(spec, history, &Wishes::default()));
+    place(&Ask {
+        spec,
+        supply,
+        history,
+        budget_left,
+        more_time: Span::ZERO,
+        overheads,
+        prefers: None,
+        widened: None,
+        now,
+    })
+    .ok()
 }
 
 fn most(change: impl FnOnce(&mut Spec)) -> JobMost {
@@ -55,13 +87,20 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
         run_time(spec);
         spec.interruptions.max = 0;
     });
-    assert_eq!(alone, JobMost { usd: Some(usd("0.46")), by: MostBy::Machines, machines: Some(1), budget: None }, "an hour at the bid");
+    assert_eq!(
+        alone,
+        JobMost { usd: Some(usd("0.46")), by: MostBy::Machines, machines: Some(1), budget: None },
+        "an hour at the bid"
+    );
     // Each that follows may have to bid as much as a machine on demand costs.
     let again = most(|spec| {
         run_time(spec);
         spec.interruptions.max = 3;
     });
-    assert_eq!(again, JobMost { usd: Some(usd("3.46")), by: MostBy::Machines, machines: Some(4), budget: None });
+    assert_eq!(
+        again,
+        JobMost { usd: Some(usd("3.46")), by: MostBy::Machines, machines: Some(4), budget: None }
+    );
     let priced = most(|spec| {
         run_time(spec);
         (spec.interruptions.max, spec.machine.max_price) = (3, PriceRule::Fixed(usd("0.5")));
@@ -79,12 +118,23 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
         run_time(spec);
         spec.limits.budget = Some(usd("2.5"));
     });
-    assert_eq!(budget, JobMost { usd: Some(usd("2.5")), by: MostBy::Budget, machines: Some(101), budget: Some(usd("2.5")) });
+    assert_eq!(
+        budget,
+        JobMost {
+            usd: Some(usd("2.5")),
+            by: MostBy::Budget,
+            machines: Some(101),
+            budget: Some(usd("2.5"))
+        }
+    );
     let deadline = most(|spec| {
         run_time(spec);
         spec.limits.deadline = Some(now() + std::time::Duration::from_secs(10 * 3600 - 7 * 60));
     });
-    assert_eq!(deadline, JobMost { usd: Some(usd("10")), by: MostBy::Deadline, machines: Some(101), budget: None });
+    assert_eq!(
+        deadline,
+        JobMost { usd: Some(usd("10")), by: MostBy::Deadline, machines: Some(101), budget: None }
+    );
     for nothing in [
         most(|spec| {
             run_time(spec);
@@ -95,44 +145,99 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
             spec.machine.market = MarketChoice::Auto;
         }),
     ] {
-        assert_eq!((nothing.usd, nothing.by), (None, MostBy::Nothing), "who moves between markets is not counted");
+        assert_eq!(
+            (nothing.usd, nothing.by),
+            (None, MostBy::Nothing),
+            "who moves between markets is not counted"
+        );
     }
-    let free = Offer { cloud: market::Cloud::Local, market: Market::OnDemand, ..offer("ws", 0.0, Market::OnDemand) };
-    let free = placed(&wanted(|spec| spec.machine.cloud = market::Cloud::Local), &[free], &[], now()).unwrap();
+    let free = Offer {
+        cloud: market::Cloud::Local,
+        market: Market::OnDemand,
+        ..offer("ws", 0.0, Market::OnDemand)
+    };
+    let free =
+        placed(&wanted(|spec| spec.machine.cloud = market::Cloud::Local), &[free], &[], now())
+            .unwrap();
     assert_eq!((free.most_job.usd, free.most_job.by), (Some(Usd::ZERO), MostBy::Free));
 }
 
 /// What cannot be bought at this moment may be when the next machine is.
 #[test]
 fn what_is_above_its_bid_or_was_refused_counts_for_the_machines_that_follow() {
-    let spec = wanted(|spec| (spec.limits.max_runtime, spec.interruptions.max) = (Some(Span::from_secs(3600 - 7 * 60)), 1));
-    let dear = Offer { instance_type: "u".into(), on_demand: Some(price(1.5)), ..offer("r1b", 0.7, Market::Spot) };
+    let spec = wanted(|spec| {
+        (spec.limits.max_runtime, spec.interruptions.max) =
+            (Some(Span::from_secs(3600 - 7 * 60)), 1)
+    });
+    let dear = Offer {
+        instance_type: "u".into(),
+        on_demand: Some(price(1.5)),
+        ..offer("r1b", 0.7, Market::Spot)
+    };
     let mut refused = settled(1, EndedBecause::LaunchFailed);
     (refused.instance, refused.billed_from, refused.billed_to) = (None, None, None);
     refused.refusal = Some(lamplighter::job::Refusal::Capacity);
-    let history = [AttemptRecord { plan: Plan { offer: dear.clone(), ..plan(market::Cloud::Aws, 1, 60) }.into(), settled: refused.into() }];
+    let history = [AttemptRecord {
+        plan: Plan { offer: dear.clone(), ..plan(market::Cloud::Aws, 1, 60) }.into(),
+        settled: refused.into(),
+    }];
     let both = [offer("r1a", 0.4, Market::Spot), dear];
     let now = placed(&spec, &both, &history, now()).unwrap();
-    assert_eq!((now.most_any_usd, now.most_job.usd), (Some(usd("0.46")), Some(usd("1.96"))), "an hour at 0.46, and one at 1.50");
+    assert_eq!(
+        (now.most_any_usd, now.most_job.usd),
+        (Some(usd("0.46")), Some(usd("1.96"))),
+        "an hour at 0.46, and one at 1.50"
+    );
     // Where nobody knows what a quantile may come to, nothing is said to bound it.
     let untold = Offer { on_demand: None, ..offer("r1a", 0.4, Market::Spot) };
-    let fixed = wanted(|spec| (spec.limits.max_runtime, spec.machine.max_price) = (Some(HOUR), PriceRule::Fixed(usd("0.5"))));
-    assert!(placed(&fixed, std::slice::from_ref(&untold), &[], self::now()).unwrap().most_job.usd.is_some());
-    let point = market::PricePoint { at: self::now() - jiff::SignedDuration::from_hours(400), price: price(0.4) };
-    let history = market::PriceHistory::new(untold.region.clone(), untold.zone.clone(), untold.instance_type.clone(), vec![point]);
-    let quantile = wanted(|spec| (spec.limits.max_runtime, spec.machine.max_price) = (Some(HOUR), "p95 of 14d".parse().unwrap()));
-    let supply = Supply { offers: vec![untold.clone()], histories: vec![history], ..Supply::default() };
+    let fixed = wanted(|spec| {
+        (spec.limits.max_runtime, spec.machine.max_price) =
+            (Some(HOUR), PriceRule::Fixed(usd("0.5")))
+    });
+    assert!(
+        placed(&fixed, std::slice::from_ref(&untold), &[], self::now())
+            .unwrap()
+            .most_job
+            .usd
+            .is_some()
+    );
+    let point = market::PricePoint {
+        at: self::now() - jiff::SignedDuration::from_hours(400),
+        price: price(0.4),
+    };
+    let history = market::PriceHistory::new(
+        untold.region.clone(),
+        untold.zone.clone(),
+        untold.instance_type.clone(),
+        vec![point],
+    );
+    let quantile = wanted(|spec| {
+        (spec.limits.max_runtime, spec.machine.max_price) =
+            (Some(HOUR), "p95 of 14d".parse().unwrap())
+    });
+    let supply =
+        Supply { offers: vec![untold.clone()], histories: vec![history], ..Supply::default() };
     assert_eq!(placed_of(&quantile, &supply, &[], self::now()).unwrap().most_job.usd, None);
 }
 
-/// A kept machine that is not to be had again is followed by any other, which this plan knows nothing of.
+/// A kept machine that is not to be had again is followed by any other, which this plan knows
+/// nothing of.
 #[test]
 fn after_a_kept_machine_only_a_budget_bounds_the_job() {
-    let most = |by: MostBy, machines: u32| JobMost { usd: Some(usd("5")), by, machines: Some(machines), budget: None };
+    let most = |by: MostBy, machines: u32| JobMost {
+        usd: Some(usd("5")),
+        by,
+        machines: Some(machines),
+        budget: None,
+    };
     let by = |by: MostBy, machines: u32| most(by, machines).after_a_kept_machine().usd;
-    assert_eq!([by(MostBy::Budget, 9), by(MostBy::Machines, 1), by(MostBy::Free, 9)], [Some(usd("5")); 3]);
+    assert_eq!(
+        [by(MostBy::Budget, 9), by(MostBy::Machines, 1), by(MostBy::Free, 9)],
+        [Some(usd("5")); 3]
+    );
     assert_eq!([by(MostBy::Machines, 9), by(MostBy::Deadline, 9)], [None; 2]);
-    let budgeted = JobMost { budget: Some(usd("9")), ..most(MostBy::Deadline, 9) }.after_a_kept_machine();
+    let budgeted =
+        JobMost { budget: Some(usd("9")), ..most(MostBy::Deadline, 9) }.after_a_kept_machine();
     assert_eq!((budgeted.usd, budgeted.by), (Some(usd("9")), MostBy::Budget));
 }
 
@@ -143,13 +248,19 @@ fn the_machines_that_were_lost_are_counted() {
         plan: plan(market::Cloud::Aws, number, 7200).into(),
         settled: settled(number, EndedBecause::Interrupted).into(),
     };
-    let left = |history: &[AttemptRecord]| placed(&spec, &[offer("r1a", 0.4, Market::Spot)], history, now()).unwrap().most_job.machines;
-    assert_eq!([left(&[]), left(&[lost(1)]), left(&[lost(1), lost(2), lost(3)])], [Some(4), Some(3), Some(1)]);
+    let left = |history: &[AttemptRecord]| {
+        placed(&spec, &[offer("r1a", 0.4, Market::Spot)], history, now()).unwrap().most_job.machines
+    };
+    assert_eq!(
+        [left(&[]), left(&[lost(1)]), left(&[lost(1), lost(2), lost(3)])],
+        [Some(4), Some(3), Some(1)]
+    );
 }
 
 proptest! {
-    /// Whatever the prices do below on demand, whenever machines are taken, and however long each lives: the whole job never costs
-    /// more than was said before its first machine, reckoned with the most that each hour may be billed.
+    /// Whatever the prices do below on demand, whenever machines are taken, and however long each
+    /// lives: the whole job never costs more than was said before its first machine, reckoned with
+    /// the most that each hour may be billed.
     #[test]
     fn no_course_of_interruptions_costs_more_than_was_said(
         courses in prop::collection::vec((prop::collection::vec(0.1..1.4_f64, 3), 0.0..1.2_f64, 0..7200_i64), 1..12),

@@ -1,13 +1,20 @@
-//! Laws of `market = "auto"` and of the bid, for any course of capacity: also for one that is searched for, which learns from
-//! each answer what makes the job latest.
+//! Laws of `market = "auto"` and of the bid, for any course of capacity: also for one that is
+//! searched for, which learns from each answer what makes the job latest.
 
 use std::time::Duration;
 
 use lamplighter::instance::Status;
-use lamplighter::job::{AttemptPhase, AttemptRecord, CheckpointSpec, EndedBecause, Outcome, Plan, Refusal, Settled, Spec};
-use lamplighter::market::{self, Market, Offer, PriceHistory, PricePoint, Region, Span, Usd, UsdPerHour, Zone};
+use lamplighter::job::{
+    AttemptPhase, AttemptRecord, CheckpointSpec, EndedBecause, Outcome, Plan, Refusal, Settled,
+    Spec,
+};
+use lamplighter::market::{
+    self, Market, Offer, PriceHistory, PricePoint, Region, Span, Usd, UsdPerHour, Zone,
+};
 use lamplighter::policy::market::auto_market::{AutoFacts, AutoStep, LOOK_EVERY, SpotPool, judge};
-use lamplighter::policy::market::deadline_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Others, Running};
+use lamplighter::policy::market::deadline_choice::{
+    Capacity, MarketFacts, MarketStep, MarketWatch, Others, Running,
+};
 use lamplighter::policy::market::pool_history::Pool;
 use lamplighter::policy::market::zones::{ZoneLook, ZonesWatch};
 use lamplighter::policy::purchase::bid::bid;
@@ -41,7 +48,8 @@ fn course() -> impl Strategy<Value = Course> {
     prop::collection::vec(1..90_u64, 2..12).prop_map(Course)
 }
 
-/// Changes one spell after the other for as long as the job ends later by it; gives the worst end that was found.
+/// Changes one spell after the other for as long as the job ends later by it; gives the worst end
+/// that was found.
 fn searched(begin: &[Course], played: impl Fn(&[Course]) -> Option<u64>) -> Option<u64> {
     let (mut worst, mut courses) = (played(begin)?, begin.to_vec());
     for round in 0..2 {
@@ -113,20 +121,40 @@ impl Played<'_> {
         }
         // What placement remembers of a refusal.
         let there = self.refused.is_none_or(|refused| self.now >= refused + 3 * MINUTE);
-        let spot = SpotPool { pool: &pool, hourly: usd(1.0), there, others: Others::default(), elsewhere: 0.0 };
+        let spot = SpotPool {
+            pool: &pool,
+            hourly: usd(1.0),
+            there,
+            others: Others::default(),
+            elsewhere: 0.0,
+        };
         let running = machine.zip(beat.as_ref()).map(|(machine, beat)| (&machine.plan, Some(beat)));
         let (history, more_time) = (&self.history, Span::ZERO);
         judge(
             &mut self.watch,
-            &AutoFacts { spec: self.spec, history, running, more_time, spot: Some(spot), on_demand: Some(usd(3.0)), speed: 1.0, now: at },
+            &AutoFacts {
+                spec: self.spec,
+                history,
+                running,
+                more_time,
+                spot: Some(spot),
+                on_demand: Some(usd(3.0)),
+                speed: 1.0,
+                now: at,
+            },
         )
         .step
     }
 
     fn beat(&self, machine: &Machine) -> Status {
         let useful = Span::from_secs(self.now.saturating_sub(machine.working));
-        let working_since = (self.now >= machine.working).then(|| now() + Duration::from_secs(machine.working));
-        Status { useful, working_since, ..status(AttemptPhase::Running, now() + Duration::from_secs(self.now)) }
+        let working_since =
+            (self.now >= machine.working).then(|| now() + Duration::from_secs(machine.working));
+        Status {
+            useful,
+            working_since,
+            ..status(AttemptPhase::Running, now() + Duration::from_secs(self.now))
+        }
     }
 
     fn launch(&self, market: Market) -> Machine {
@@ -150,12 +178,25 @@ impl Played<'_> {
                     outcome: None,
                     ..settled(number, because)
                 };
-                AttemptRecord { plan: self.launch(Market::Spot).plan.into(), settled: refused.into() }
+                AttemptRecord {
+                    plan: self.launch(Market::Spot).plan.into(),
+                    settled: refused.into(),
+                }
             }
             Some(machine) => {
-                let working_since = (self.now >= machine.working).then(|| now() + Duration::from_secs(machine.working));
-                let outcome = Outcome { saved: Span::from_secs(saved), working_since, ..outcome(number, because) };
-                let settled = Settled { billed_from: at(machine.begun), billed_to: at(self.now), outcome: Some(outcome), ..settled(number, because) };
+                let working_since = (self.now >= machine.working)
+                    .then(|| now() + Duration::from_secs(machine.working));
+                let outcome = Outcome {
+                    saved: Span::from_secs(saved),
+                    working_since,
+                    ..outcome(number, because)
+                };
+                let settled = Settled {
+                    billed_from: at(machine.begun),
+                    billed_to: at(self.now),
+                    outcome: Some(outcome),
+                    ..settled(number, because)
+                };
                 AttemptRecord { plan: machine.plan.clone().into(), settled: settled.into() }
             }
         };
@@ -163,11 +204,19 @@ impl Played<'_> {
     }
 }
 
-/// Plays a job by the controller's rule; the second at which its work was done, or `None` when that was after the deadline.
+/// Plays a job by the controller's rule; the second at which its work was done, or `None` when that
+/// was after the deadline.
 fn played(work: u64, deadline: u64, course: &Course) -> Option<u64> {
     let spec = job(work, deadline);
-    let mut world =
-        Played { spec: &spec, course, history: Vec::new(), pool: Pool::new("z", "t"), watch: MarketWatch::default(), now: 0, refused: None };
+    let mut world = Played {
+        spec: &spec,
+        course,
+        history: Vec::new(),
+        pool: Pool::new("z", "t"),
+        watch: MarketWatch::default(),
+        now: 0,
+        refused: None,
+    };
     let (mut machine, mut safe): (Option<Machine>, u64) = (None, 0);
     while world.now < deadline {
         let there = world.course.there(world.now / MINUTE);
@@ -193,7 +242,9 @@ fn played(work: u64, deadline: u64, course: &Course) -> Option<u64> {
         if spot && !there {
             // Up to the last checkpoint, and the worst that the spec allows is lost.
             (saved, because) = (done.saturating_sub(330), Some(EndedBecause::Interrupted));
-        } else if (world.now - runs.begun).is_multiple_of(LOOK_EVERY.as_secs()) && matches!(world.judge(Some(runs)), AutoStep::Move(_)) {
+        } else if (world.now - runs.begun).is_multiple_of(LOOK_EVERY.as_secs())
+            && matches!(world.judge(Some(runs)), AutoStep::Move(_))
+        {
             (saved, because) = (done, Some(EndedBecause::Moved));
         }
         if let Some(because) = because {
@@ -217,8 +268,12 @@ fn no_course_that_is_searched_for_makes_a_job_of_the_controller_late() {
         for begin in HARD {
             let (work, spare) = (90 * MINUTE, spare * MINUTE);
             let deadline = reachable(work) + spare;
-            let worst = searched(&[Course(begin.to_vec())], |courses| played(work, deadline, &courses[0]));
-            assert!(worst.is_some_and(|end| end + END <= deadline), "late from {begin:?} with {spare} s to spare: {worst:?}");
+            let worst =
+                searched(&[Course(begin.to_vec())], |courses| played(work, deadline, &courses[0]));
+            assert!(
+                worst.is_some_and(|end| end + END <= deadline),
+                "late from {begin:?} with {spare} s to spare: {worst:?}"
+            );
         }
     }
 }
@@ -244,7 +299,10 @@ fn played_in_zones(job: Job, courses: &[Course]) -> Option<u64> {
             (here, running) = (None, Running::Nothing);
         }
         let looks: Vec<ZoneLook> = (0..courses.len())
-            .map(|zone| ZoneLook { capacity: if there(zone) { Capacity::There } else { Capacity::Gone }, hourly: usd(1.0 + zone as f64 / 2.0) })
+            .map(|zone| ZoneLook {
+                capacity: if there(zone) { Capacity::There } else { Capacity::Gone },
+                hourly: usd(1.0 + zone as f64 / 2.0),
+            })
             .collect();
         let secs = Duration::from_secs;
         let facts = MarketFacts {
@@ -272,7 +330,10 @@ fn played_in_zones(job: Job, courses: &[Course]) -> Option<u64> {
                 (Some(zone), Running::Spot { startup_left: fresh })
             }
         };
-        let (Running::Spot { startup_left } | Running::OnDemand { startup_left }) = &mut running else { continue };
+        let (Running::Spot { startup_left } | Running::OnDemand { startup_left }) = &mut running
+        else {
+            continue;
+        };
         let owed = startup_left.as_secs().min(job.tick);
         *startup_left -= secs(owed);
         done += (job.tick - owed).min(job.work - done);
@@ -288,7 +349,10 @@ fn no_course_that_is_searched_for_makes_a_job_in_two_zones_late() {
     for spare in [0, 1, 719, 2000] {
         let job = Job { work: 2 * 3600, deadline: 2 * 3600 + 720 + spare, startup: 720, tick: 600 };
         let begin = [Course(HARD[0].to_vec()), Course(HARD[2].to_vec())];
-        assert!(searched(&begin, |courses| played_in_zones(job, courses)).is_some(), "late with {spare} s to spare");
+        assert!(
+            searched(&begin, |courses| played_in_zones(job, courses)).is_some(),
+            "late with {spare} s to spare"
+        );
     }
 }
 
@@ -329,11 +393,13 @@ proptest! {
             ["spot_usd", "on_demand_usd", "wait_usd"].iter().filter_map(|name| numbers.get(name).copied()).fold(f64::INFINITY, f64::min)
         };
         let (soon, late) = (expected(reachable(work) + spare * MINUTE), expected(reachable(work) + (spare + later) * MINUTE));
-        // The table has steps of ten minutes, and of five of slack: for a job of two hours that is less than a percent.
+        // The table has steps of ten minutes, and of five of slack: for a job of two hours that is
+        // less than a percent.
         prop_assert!(late <= soon * 1.03, "{soon} by then, {late} later");
     }
 
-    /// A machine lives until the price rises above its bid: by any rule, whoever bids more lives as long at least.
+    /// A machine lives until the price rises above its bid: by any rule, whoever bids more lives as
+    /// long at least.
     #[test]
     fn raising_the_bid_never_shortens_survival(
         past in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..20), to_come in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 0..20),

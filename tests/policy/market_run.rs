@@ -1,11 +1,14 @@
-//! A job played against courses of capacity: the sums add up, the deadline holds, the draw follows the law.
+//! A job played against courses of capacity: the sums add up, the deadline holds, the draw follows
+//! the law.
 
 use std::time::Duration;
 
 use lamplighter::market::{Usd, UsdPerHour};
 use lamplighter::policy::market::capacity_periods::ZoneSpells;
 use lamplighter::policy::market::deadline_choice::MarketWatch;
-use lamplighter::policy::market::replay::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
+use lamplighter::policy::market::replay::{
+    Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -34,7 +37,10 @@ fn with_capacity_for_ever_it_costs_its_work_and_one_start() {
     assert_eq!((ran.starts, ran.interruptions, ran.unfinished), (1, 0, None));
     let ran = run(&play(10, Some(12)), Goes::OnDemand, &MarketWatch::default(), || false);
     assert!((ran.usd - 30.6).abs() < 1e-9 && (ran.on_demand_hours - 10.2).abs() < 1e-9, "{ran:?}");
-    assert!((ran.machine_hours - 10.2).abs() < 1e-9 && (ran.finish_hours - 10.2).abs() < 1e-9, "it never waits: {ran:?}");
+    assert!(
+        (ran.machine_hours - 10.2).abs() < 1e-9 && (ran.finish_hours - 10.2).abs() < 1e-9,
+        "it never waits: {ran:?}"
+    );
 }
 
 #[test]
@@ -47,7 +53,10 @@ fn an_interruption_costs_a_start_and_what_was_not_saved() {
     assert_eq!((ran.interruptions, ran.starts), (1, 2));
     assert!(ran.lost_hours > 0.0 && ran.lost_hours <= 600.0 / 3600.0, "{ran:?}");
     assert!((ran.usd - (2.0 + ran.lost_hours + 0.4)).abs() < 1e-9, "{ran:?}");
-    assert!((ran.machine_hours - ran.usd).abs() < 1e-9 && ran.finish_hours > ran.machine_hours, "it waits while none is there: {ran:?}");
+    assert!(
+        (ran.machine_hours - ran.usd).abs() < 1e-9 && ran.finish_hours > ran.machine_hours,
+        "it waits while none is there: {ran:?}"
+    );
 }
 
 #[test]
@@ -72,22 +81,32 @@ fn drawn_courses_never_make_a_deadline_late_and_a_later_one_is_no_dearer() {
 #[test]
 fn a_deadline_ends_what_is_not_done_and_what_it_cost_until_then_is_told() {
     let ran = run(&play(10, Some(5)), Goes::Spot, &MarketWatch::default(), || true);
-    assert!(ran.unfinished == Some(Unfinished::Deadline) && (ran.usd - 5.0).abs() < 1e-9 && (ran.finish_hours - 5.0).abs() < 1e-9, "{ran:?}");
+    assert!(
+        ran.unfinished == Some(Unfinished::Deadline)
+            && (ran.usd - 5.0).abs() < 1e-9
+            && (ran.finish_hours - 5.0).abs() < 1e-9,
+        "{ran:?}"
+    );
     let job = play(10, None);
     let ran = run(&job, Goes::Spot, &MarketWatch::default(), || false);
     assert!(ran.unfinished == Some(Unfinished::GivenUp) && ran.usd == 0.0, "{ran:?}");
-    assert!((ran.finish_hours * 3600.0 - job.given_up_after().as_secs_f64()).abs() < 1.0, "{ran:?}");
+    assert!(
+        (ran.finish_hours * 3600.0 - job.given_up_after().as_secs_f64()).abs() < 1.0,
+        "{ran:?}"
+    );
 }
 
 #[test]
 fn a_run_time_and_a_budget_end_a_job_that_is_not_done() {
-    let limited =
-        |limits: PlayLimits, there: &mut dyn FnMut() -> bool| run(&Play { limits, ..play(10, None) }, Goes::Spot, &MarketWatch::default(), there);
+    let limited = |limits: PlayLimits, there: &mut dyn FnMut() -> bool| {
+        run(&Play { limits, ..play(10, None) }, Goes::Spot, &MarketWatch::default(), there)
+    };
     let run_time = PlayLimits { max_runtime: Some(HOUR * 4), ..PlayLimits::default() };
     let ran = limited(run_time, &mut || true);
     assert_eq!((ran.unfinished, ran.starts), (Some(Unfinished::RunTime), 1));
     assert!((ran.usd - 4.0).abs() < 1e-9 && (ran.finish_hours - 4.0).abs() < 1e-9, "{ran:?}");
-    // Each machine begins its run time anew: taken away every three hours, the job comes to its end.
+    // Each machine begins its run time anew: taken away every three hours, the job comes to its
+    // end.
     let mut tick = 0;
     let ran = limited(run_time, &mut || {
         tick += 1;
@@ -95,7 +114,11 @@ fn a_run_time_and_a_budget_end_a_job_that_is_not_done() {
     });
     assert!(ran.unfinished.is_none() && ran.interruptions >= 3, "{ran:?}");
     // A budget is of all machines, and is divided by the bid.
-    let budget = PlayLimits { budget: Some(Usd::from_dollars(6.0).unwrap()), spot_most: Some(price(2.0)), ..PlayLimits::default() };
+    let budget = PlayLimits {
+        budget: Some(Usd::from_dollars(6.0).unwrap()),
+        spot_most: Some(price(2.0)),
+        ..PlayLimits::default()
+    };
     let ran = limited(budget, &mut || true);
     assert_eq!(ran.unfinished, Some(Unfinished::Budget));
     assert!((ran.usd - (3.0 - 120.0 / 3600.0)).abs() < 1e-9, "the power-off is in it: {ran:?}");
@@ -104,23 +127,52 @@ fn a_run_time_and_a_budget_end_a_job_that_is_not_done() {
         tick += 1;
         tick % 6 != 0
     });
-    assert!(ran.unfinished == Some(Unfinished::Budget) && ran.starts > 1 && ran.usd <= 6.0, "{ran:?}");
-    let none = limited(PlayLimits { budget: Some(Usd::from_dollars(0.1).unwrap()), ..PlayLimits::default() }, &mut || true);
-    assert_eq!((none.unfinished, none.starts, none.usd), (Some(Unfinished::Budget), 0, 0.0), "not worth a start");
-    let ample = PlayLimits { max_runtime: Some(HOUR * 11), budget: Some(Usd::from_dollars(11.0).unwrap()), ..PlayLimits::default() };
-    assert_eq!(limited(ample, &mut || true), run(&play(10, None), Goes::Spot, &MarketWatch::default(), || true));
+    assert!(
+        ran.unfinished == Some(Unfinished::Budget) && ran.starts > 1 && ran.usd <= 6.0,
+        "{ran:?}"
+    );
+    let none = limited(
+        PlayLimits { budget: Some(Usd::from_dollars(0.1).unwrap()), ..PlayLimits::default() },
+        &mut || true,
+    );
+    assert_eq!(
+        (none.unfinished, none.starts, none.usd),
+        (Some(Unfinished::Budget), 0, 0.0),
+        "not worth a start"
+    );
+    let ample = PlayLimits {
+        max_runtime: Some(HOUR * 11),
+        budget: Some(Usd::from_dollars(11.0).unwrap()),
+        ..PlayLimits::default()
+    };
+    assert_eq!(
+        limited(ample, &mut || true),
+        run(&play(10, None), Goes::Spot, &MarketWatch::default(), || true)
+    );
 }
 
-/// The rule of the controller: a scarce zone is left for a machine on demand, any other is waited for.
+/// The rule of the controller: a scarce zone is left for a machine on demand, any other is waited
+/// for.
 #[test]
 fn auto_without_a_deadline_leaves_a_zone_where_spot_is_the_dearer() {
-    let auto = |job: &Play, there: bool| run(job, Goes::Auto, &planned(job, &ZoneSpells::default()), || there);
+    let auto = |job: &Play, there: bool| {
+        run(job, Goes::Auto, &planned(job, &ZoneSpells::default()), || there)
+    };
     let cheap = play(10, None);
-    assert_eq!((auto(&cheap, true).on_demand_hours, auto(&cheap, false).unfinished), (0.0, Some(Unfinished::GivenUp)), "nothing presses");
+    assert_eq!(
+        (auto(&cheap, true).on_demand_hours, auto(&cheap, false).unfinished),
+        (0.0, Some(Unfinished::GivenUp)),
+        "nothing presses"
+    );
     let scarce = Play { spot: price(2.9), start: HOUR, ..cheap };
     for there in [true, false] {
         let ran = auto(&scarce, there);
-        assert!((ran.on_demand_hours - 11.0).abs() < 1e-9 && (ran.usd - 33.0).abs() < 1e-9 && ran.starts == 1, "{ran:?}");
+        assert!(
+            (ran.on_demand_hours - 11.0).abs() < 1e-9
+                && (ran.usd - 33.0).abs() < 1e-9
+                && ran.starts == 1,
+            "{ran:?}"
+        );
     }
 }
 
@@ -132,6 +184,9 @@ fn the_draw_is_the_same_for_a_seed_and_there_about_half_of_the_time() {
         (0..5000).map(|_| course.step()).collect::<Vec<bool>>()
     };
     assert_eq!(course(7), course(7));
-    let there = (0..40).map(|seed| course(seed).iter().filter(|there| **there).count()).sum::<usize>() as f64 / 200_000.0;
+    let there = (0..40)
+        .map(|seed| course(seed).iter().filter(|there| **there).count())
+        .sum::<usize>() as f64
+        / 200_000.0;
     assert!((0.4..0.6).contains(&there), "{there}");
 }

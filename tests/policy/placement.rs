@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, Settled};
-use lamplighter::market::{self, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone};
+use lamplighter::market::{
+    self, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone,
+};
 use lamplighter::policy::Wishes;
 use lamplighter::policy::lifecycle::relaunch::{self, Next};
 use lamplighter::policy::purchase::fallback_limit::Bound;
@@ -32,7 +34,10 @@ fn tried(offer: Offer, ago_secs: u64, change: impl FnOnce(&mut Settled)) -> Atte
     let mut settled = settled(1, EndedBecause::LaunchFailed);
     (settled.instance, settled.billed_to) = (None, None);
     change(&mut settled);
-    AttemptRecord { plan: Plan { offer, ..plan(market::Cloud::Aws, 1, ago_secs) }.into(), settled: settled.into() }
+    AttemptRecord {
+        plan: Plan { offer, ..plan(market::Cloud::Aws, 1, ago_secs) }.into(),
+        settled: settled.into(),
+    }
 }
 
 fn refused(offer: Offer, ago_secs: u64, refusal: Refusal) -> AttemptRecord {
@@ -66,24 +71,55 @@ fn at(zone: &str, kind: &str) -> Option<(String, String)> {
 
 #[test]
 fn where_none_was_to_be_had_none_is_asked_for_for_three_minutes() {
-    let (cheap, dear) = (offer("g5.xlarge", "r1a", "1", Market::Spot), offer("g5.xlarge", "r1b", "2", Market::Spot));
+    let (cheap, dear) = (
+        offer("g5.xlarge", "r1a", "1", Market::Spot),
+        offer("g5.xlarge", "r1b", "2", Market::Spot),
+    );
     let both = supply(vec![dear.clone(), cheap.clone()]);
     assert_eq!(chosen(&both, &[]), at("r1a", "g5.xlarge"));
-    assert_eq!(chosen(&both, &[refused(cheap.clone(), 179, Refusal::Capacity)]), at("r1b", "g5.xlarge"));
-    assert_eq!(chosen(&both, &[refused(cheap.clone(), 181, Refusal::Capacity)]), at("r1a", "g5.xlarge"));
-    let nowhere = [refused(dear, 100, Refusal::Capacity), refused(cheap.clone(), 10, Refusal::Capacity)];
+    assert_eq!(
+        chosen(&both, &[refused(cheap.clone(), 179, Refusal::Capacity)]),
+        at("r1b", "g5.xlarge")
+    );
+    assert_eq!(
+        chosen(&both, &[refused(cheap.clone(), 181, Refusal::Capacity)]),
+        at("r1a", "g5.xlarge")
+    );
+    let nowhere =
+        [refused(dear, 100, Refusal::Capacity), refused(cheap.clone(), 10, Refusal::Capacity)];
     assert_eq!(chosen(&both, &nowhere), None, "and nothing is launched anywhere");
     // Empty three times in a row: it is remembered four times as long.
-    let often: Vec<AttemptRecord> = [1000, 800, 600].into_iter().map(|ago| refused(cheap.clone(), ago, Refusal::Capacity)).collect();
+    let often: Vec<AttemptRecord> = [1000, 800, 600]
+        .into_iter()
+        .map(|ago| refused(cheap.clone(), ago, Refusal::Capacity))
+        .collect();
     assert_eq!(chosen(&both, &often), at("r1b", "g5.xlarge"));
     // Empty all day: it is asked every twelve minutes.
-    let all_day = |last| (0..40_u64).rev().map(|n| refused(cheap.clone(), last + n * 720, Refusal::Capacity)).collect::<Vec<_>>();
-    assert_eq!([719, 721].map(|last| chosen(&both, &all_day(last))), [at("r1b", "g5.xlarge"), at("r1a", "g5.xlarge")]);
+    let all_day = |last| {
+        (0..40_u64)
+            .rev()
+            .map(|n| refused(cheap.clone(), last + n * 720, Refusal::Capacity))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        [719, 721].map(|last| chosen(&both, &all_day(last))),
+        [at("r1b", "g5.xlarge"), at("r1a", "g5.xlarge")]
+    );
     // A price that is above its bid all day is looked at every forty.
-    let dear_all_day = |last| (0..40_u64).rev().map(|n| refused(cheap.clone(), last + n * 2400, Refusal::Price)).collect::<Vec<_>>();
-    assert_eq!([2399, 2401].map(|last| chosen(&both, &dear_all_day(last))), [at("r1b", "g5.xlarge"), at("r1a", "g5.xlarge")]);
+    let dear_all_day = |last| {
+        (0..40_u64)
+            .rev()
+            .map(|n| refused(cheap.clone(), last + n * 2400, Refusal::Price))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        [2399, 2401].map(|last| chosen(&both, &dear_all_day(last))),
+        [at("r1b", "g5.xlarge"), at("r1a", "g5.xlarge")]
+    );
     // So is one that had a name already, and was withdrawn before it ran.
-    let withdrawn = tried(cheap.clone(), 60, |settled| (settled.instance, settled.refusal) = (Some("i-1".into()), Some(Refusal::Capacity)));
+    let withdrawn = tried(cheap.clone(), 60, |settled| {
+        (settled.instance, settled.refusal) = (Some("i-1".into()), Some(Refusal::Capacity))
+    });
     assert_eq!(chosen(&both, &[withdrawn]), at("r1b", "g5.xlarge"));
     // A machine was had in between: that is over.
     let had = tried(cheap.clone(), 700, |settled| settled.instance = Some("i-1".into()));
@@ -101,8 +137,16 @@ fn a_price_that_never_comes_down_to_the_bid_is_not_waited_for() {
     let offer = offer("g5.xlarge", "r1a", "1", Market::Spot);
     let day = |days: u64| now() - Duration::from_secs(days * 86_400);
     let history = |prices: [&str; 2]| {
-        let points = prices.into_iter().zip([10, 1]).map(|(usd, days)| PricePoint { at: day(days), price: UsdPerHour::new(usd.parse().unwrap()) });
-        PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points.collect())
+        let points = prices.into_iter().zip([10, 1]).map(|(usd, days)| PricePoint {
+            at: day(days),
+            price: UsdPerHour::new(usd.parse().unwrap()),
+        });
+        PriceHistory::new(
+            offer.region.clone(),
+            offer.zone.clone(),
+            &offer.instance_type,
+            points.collect(),
+        )
     };
     let fits = |bid: &str, prices: [&str; 2]| {
         let mut spec = buys();
@@ -153,8 +197,18 @@ fn each_refusal_speaks_of_its_own_place() {
         (offer("g5.xlarge", "r1a", "2", Market::OnDemand), Refusal::SpotRole, true),
     ];
     for (other, refusal, left) in others {
-        let found = chosen(&supply(vec![spot.clone(), other.clone()]), &[refused(spot.clone(), 60, refusal)]);
-        assert_eq!(found.is_some(), left, "{refusal:?} in {} says nothing of {} in {}: {left}", spot.zone, other.instance_type, other.zone);
+        let found = chosen(
+            &supply(vec![spot.clone(), other.clone()]),
+            &[refused(spot.clone(), 60, refusal)],
+        );
+        assert_eq!(
+            found.is_some(),
+            left,
+            "{refusal:?} in {} says nothing of {} in {}: {left}",
+            spot.zone,
+            other.instance_type,
+            other.zone
+        );
     }
     let only = supply(vec![spot.clone()]);
     assert_eq!(chosen(&only, &[refused(spot.clone(), 23 * 3600, Refusal::NotSold)]), None);
@@ -169,17 +223,32 @@ fn each_refusal_speaks_of_its_own_place() {
 #[test]
 fn a_zone_without_an_address_is_left_by_all_its_types() {
     let here = offer("g5.xlarge", "r1a", "1", Market::Spot);
-    let both = [here.clone(), offer("g6.xlarge", "r1a", "1.1", Market::Spot), offer("g5.xlarge", "r1b", "1.5", Market::Spot)];
-    let next = |refusal| chosen(&supply(both.to_vec()), &[refused(here.clone(), 5, refusal)]).map(|(zone, _)| zone);
-    assert_eq!((next(Refusal::Addresses).as_deref(), next(Refusal::Capacity).as_deref()), (Some("r1b"), Some("r1a")));
+    let both = [
+        here.clone(),
+        offer("g6.xlarge", "r1a", "1.1", Market::Spot),
+        offer("g5.xlarge", "r1b", "1.5", Market::Spot),
+    ];
+    let next = |refusal| {
+        chosen(&supply(both.to_vec()), &[refused(here.clone(), 5, refusal)]).map(|(zone, _)| zone)
+    };
+    assert_eq!(
+        (next(Refusal::Addresses).as_deref(), next(Refusal::Capacity).as_deref()),
+        (Some("r1b"), Some("r1a"))
+    );
     // What is never sold there is not asked for again once the zone has addresses.
-    let history = [refused(here.clone(), 600, Refusal::NotSold), refused(both[1].clone(), 300, Refusal::Addresses)];
+    let history = [
+        refused(here.clone(), 600, Refusal::NotSold),
+        refused(both[1].clone(), 300, Refusal::Addresses),
+    ];
     let only = [here, both[2].clone()];
-    assert_eq!(chosen(&supply(only.to_vec()), &history).map(|(zone, _)| zone).as_deref(), Some("r1b"));
+    assert_eq!(
+        chosen(&supply(only.to_vec()), &history).map(|(zone, _)| zone).as_deref(),
+        Some("r1b")
+    );
 }
 
-/// Seed 21001732 of 24 h: a workstation's clock was a day ahead for six seconds, in which it was refused, and once it was right
-/// again the job waited for a day.
+/// Seed 21001732 of 24 h: a workstation's clock was a day ahead for six seconds, in which it was
+/// refused, and once it was right again the job waited for a day.
 #[test]
 fn a_refusal_by_a_clock_that_was_a_day_ahead_keeps_nobody_waiting() {
     let place = offer("g5.xlarge", "r1a", "1", Market::Spot);
@@ -194,13 +263,24 @@ fn a_refusal_by_a_clock_that_was_a_day_ahead_keeps_nobody_waiting() {
 
     let next = |ahead: u64| {
         let history: Vec<AttemptRecord> = (0..13).map(|_| by_a_clock_ahead(ahead)).collect();
-        let Next::Attempt { not_before, .. } = relaunch::next(&spec().spec, &history, &Wishes::default(), now()) else { panic!("it goes on") };
-        (not_before > now(), relaunch::scarcity(&spec().spec, &history, now()).unwrap().0.contains("tried again now"))
+        let Next::Attempt { not_before, .. } =
+            relaunch::next(&spec().spec, &history, &Wishes::default(), now())
+        else {
+            panic!("it goes on")
+        };
+        (
+            not_before > now(),
+            relaunch::scarcity(&spec().spec, &history, now())
+                .unwrap()
+                .0
+                .contains("tried again now"),
+        )
     };
     assert_eq!((next(240), next(86_400)), ((true, false), (false, true)));
 
     let broken = tried(place.clone(), 600, |settled| {
-        (settled.because, settled.billed_to) = (EndedBecause::HardwareLost, Some(now() + Duration::from_secs(86_400)));
+        (settled.because, settled.billed_to) =
+            (EndedBecause::HardwareLost, Some(now() + Duration::from_secs(86_400)));
     });
     assert!(chosen(&only, &[broken]).is_some());
 }
@@ -220,7 +300,10 @@ fn a_pool_that_gave_a_broken_machine_rests_for_half_an_hour() {
 
 #[test]
 fn quotas_and_bids_are_kept() {
-    let dear = Offer { price: UsdPerHour::new("10".parse().unwrap()), ..offer("g5.xlarge", "r1a", "1", Market::Spot) };
+    let dear = Offer {
+        price: UsdPerHour::new("10".parse().unwrap()),
+        ..offer("g5.xlarge", "r1a", "1", Market::Spot)
+    };
     assert_eq!(chosen(&supply(vec![dear]), &[]), None, "it costs more than on demand");
     let fits = offer("g5.xlarge", "r1a", "1", Market::Spot);
     let quota = |used| Quota {
@@ -243,7 +326,12 @@ fn the_next_place_is_asked_at_once_and_a_region_without_any_later() {
         let zone = |n: u64| offer(&format!("g{n}.xlarge"), "r1a", "1", Market::Spot);
         (1..=refusals).rev().map(|n| refused(zone(n), n, Refusal::Capacity)).collect()
     };
-    let waits = |refusals| match relaunch::next(&spec().spec, &history(refusals), &Wishes::default(), now()) {
+    let waits = |refusals| match relaunch::next(
+        &spec().spec,
+        &history(refusals),
+        &Wishes::default(),
+        now(),
+    ) {
         Next::Attempt { not_before, .. } => not_before > now(),
         Next::End { because, .. } => panic!("{because:?}"),
     };

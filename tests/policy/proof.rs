@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use lamplighter::job::{AttemptRecord, EndedBy, Ending, Plan, Proof, RECORD_FORMAT, Settled, Switch, Trial, Tried};
+use lamplighter::job::{
+    AttemptRecord, EndedBy, Ending, Plan, Proof, RECORD_FORMAT, Settled, Switch, Trial, Tried,
+};
 use lamplighter::market::Span;
-use lamplighter::policy::account::shutdown_proof::{HOLDS, armed, boot_tag, judge, not_tried, spec, standing, within};
+use lamplighter::policy::account::shutdown_proof::{
+    HOLDS, armed, boot_tag, judge, not_tried, spec, standing, within,
+};
 use serde::de::DeserializeOwned;
 
 fn kept<T: DeserializeOwned>(text: &str) -> T {
@@ -35,7 +39,14 @@ fn record(lived: i64, reason: &str) -> AttemptRecord {
 }
 
 fn ending(by: String) -> Ending {
-    Ending { format: RECORD_FORMAT, at: Timestamp::UNIX_EPOCH, by, why: "no word of its agent for 480 s".into(), heard: None, stood: None }
+    Ending {
+        format: RECORD_FORMAT,
+        at: Timestamp::UNIX_EPOCH,
+        by,
+        why: "no word of its agent for 480 s".into(),
+        heard: None,
+        stood: None,
+    }
 }
 
 const OFF: &str = "Client.InstanceInitiatedShutdown: Instance initiated shutdown";
@@ -65,9 +76,18 @@ fn only_the_switch_under_trial_in_its_time_proves_anything() {
         (Switch::Sweep, 430, OFF, None, Itself, false),
         (Switch::Sweep, 430, ASKED, None, Somebody, false),
     ] {
-        let tried = judge(&trial(switch), within(switch), &record(lived, reason), ending.as_ref()).expect("it was launched");
-        assert_eq!((tried.ended_by, tried.proven), (by, proven), "{switch}, {lived} s, {reason}: {}", tried.said);
-        assert_eq!(tried.after_lease.duration(), Duration::from_secs(u64::try_from(lived - LEASE).unwrap_or(0)));
+        let tried = judge(&trial(switch), within(switch), &record(lived, reason), ending.as_ref())
+            .expect("it was launched");
+        assert_eq!(
+            (tried.ended_by, tried.proven),
+            (by, proven),
+            "{switch}, {lived} s, {reason}: {}",
+            tried.said
+        );
+        assert_eq!(
+            tried.after_lease.duration(),
+            Duration::from_secs(u64::try_from(lived - LEASE).unwrap_or(0))
+        );
         assert!(!tried.said.is_empty());
     }
 }
@@ -76,7 +96,10 @@ fn only_the_switch_under_trial_in_its_time_proves_anything() {
 fn without_a_machine_nothing_was_tried() {
     let mut nothing = record(190, OFF);
     Arc::make_mut(&mut nothing.settled).instance = None;
-    assert_eq!(judge(&trial(Switch::DeadlineUnit), within(Switch::DeadlineUnit), &nothing, None), None);
+    assert_eq!(
+        judge(&trial(Switch::DeadlineUnit), within(Switch::DeadlineUnit), &nothing, None),
+        None
+    );
 }
 
 /// Who may act first is decided by what each of them reads, and not by luck.
@@ -86,27 +109,47 @@ fn the_switch_under_trial_is_the_first_that_may_act() {
     let patience = |switch| spec(&trial(switch), within(switch), created, "us-east-1", &[]).limits;
     for switch in [Switch::DeadlineUnit, Switch::Sweep] {
         let limits = patience(switch);
-        assert!(limits.boot.duration() >= trial(switch).lease.duration() + within(switch).duration());
-        assert!(limits.max_runtime.is_some_and(|cap| cap.duration() > limits.boot.duration()), "its cap is not what ends it");
+        assert!(
+            limits.boot.duration() >= trial(switch).lease.duration() + within(switch).duration()
+        );
+        assert!(
+            limits.max_runtime.is_some_and(|cap| cap.duration() > limits.boot.duration()),
+            "its cap is not what ends it"
+        );
     }
     let sweep = boot_tag(&trial(Switch::Sweep), patience(Switch::Sweep).boot);
     assert_eq!(sweep, trial(Switch::Sweep).lease);
     let unit = patience(Switch::DeadlineUnit).boot;
-    assert_eq!(boot_tag(&trial(Switch::DeadlineUnit), unit), unit, "a sweep leaves the unit its time");
+    assert_eq!(
+        boot_tag(&trial(Switch::DeadlineUnit), unit),
+        unit,
+        "a sweep leaves the unit its time"
+    );
     let job = spec(&trial(Switch::Sweep), within(Switch::Sweep), created, "us-east-1", &[]);
-    assert_eq!((job.interruptions.max, job.watch.metrics), (0, false), "one machine, and nothing that another switch would hear");
+    assert_eq!(
+        (job.interruptions.max, job.watch.metrics),
+        (0, false),
+        "one machine, and nothing that another switch would hear"
+    );
 }
 
-/// The prover is dead, no daemon runs, the sweeper is broken: the machine of the sweep ends all the same.
+/// The prover is dead, no daemon runs, the sweeper is broken: the machine of the sweep ends all the
+/// same.
 #[test]
 fn no_trial_leaves_a_machine_without_a_switch_and_the_last_one_is_after_all_that_is_tried() {
     let (unit, sweep) = (trial(Switch::DeadlineUnit), trial(Switch::Sweep));
-    let patience = |trial: &Trial| spec(trial, within(trial.switch), Timestamp::UNIX_EPOCH, "us-east-1", &[]).limits.boot;
+    let patience = |trial: &Trial| {
+        spec(trial, within(trial.switch), Timestamp::UNIX_EPOCH, "us-east-1", &[]).limits.boot
+    };
     assert_eq!(armed(&unit, patience(&unit)), unit.lease);
     let last = armed(&sweep, patience(&sweep)).duration();
-    assert!(last >= patience(&sweep).duration() + Duration::from_secs(5 * 60), "it would take the sweep's place: {last:?}");
+    assert!(
+        last >= patience(&sweep).duration() + Duration::from_secs(5 * 60),
+        "it would take the sweep's place: {last:?}"
+    );
     assert!(last <= Duration::from_secs(25 * 60), "{last:?}");
-    let tried = judge(&sweep, within(Switch::Sweep), &record(last.as_secs() as i64, OFF), None).expect("it was launched");
+    let tried = judge(&sweep, within(Switch::Sweep), &record(last.as_secs() as i64, OFF), None)
+        .expect("it was launched");
     assert_eq!((tried.ended_by, tried.proven), (EndedBy::Itself, false), "{}", tried.said);
 }
 
@@ -120,7 +163,10 @@ fn a_trial_that_finds_no_machine_ends() {
         let patience = SignedDuration::try_from(limits.boot.duration()).expect("minutes");
         assert_eq!(deadline, created + patience + SignedDuration::from_mins(30));
         assert!(
-            created + SignedDuration::try_from(limits.max_runtime.expect("a cap").duration()).expect("minutes") < deadline,
+            created
+                + SignedDuration::try_from(limits.max_runtime.expect("a cap").duration())
+                    .expect("minutes")
+                < deadline,
             "its own cap comes first"
         );
     }
@@ -130,7 +176,12 @@ fn a_trial_that_finds_no_machine_ends() {
 #[test]
 fn a_proof_says_whose_sweep_it_was_and_what_was_not_tried() {
     let said = |by: &str| {
-        let tried = judge(&trial(Switch::Sweep), within(Switch::Sweep), &record(430, ASKED), Some(&ending(Ending::by_sweep(by))));
+        let tried = judge(
+            &trial(Switch::Sweep),
+            within(Switch::Sweep),
+            &record(430, ASKED),
+            Some(&ending(Ending::by_sweep(by))),
+        );
         tried.expect("it was launched").said
     };
     let (cloud, ours) = (said("lamplighter-sweeper-me"), said("me@laptop"));
@@ -140,15 +191,22 @@ fn a_proof_says_whose_sweep_it_was_and_what_was_not_tried() {
     let one = proof.trials[0].clone();
     proof.trials = vec![Tried { switch: Switch::DeadlineUnit, ..one.clone() }];
     assert!(not_tried(&proof, "me").is_some_and(|less| less.contains("kernel hangs")));
-    for (said, owner, is_enough) in [(cloud.clone(), "me", true), (cloud, "m", false), (ours, "me", false)] {
+    for (said, owner, is_enough) in
+        [(cloud.clone(), "me", true), (cloud, "m", false), (ours, "me", false)]
+    {
         proof.trials.push(Tried { switch: Switch::Sweep, said: said.clone(), ..one.clone() });
         let less = not_tried(&proof, owner);
         assert_eq!(less.is_none(), is_enough, "{said}, of {owner}: {less:?}");
-        assert!(less.as_ref().is_none_or(|less| less.contains("while your workstation is off")), "{less:?}");
+        assert!(
+            less.as_ref().is_none_or(|less| less.contains("while your workstation is off")),
+            "{less:?}"
+        );
         proof.trials.truncate(1);
     }
     proof.sweeper_unknown = Some("you may not look".into());
-    assert!(not_tried(&proof, "me").is_some_and(|less| less.contains("nor is it known whether a sweeper is installed: you may not look")));
+    assert!(not_tried(&proof, "me").is_some_and(|less| {
+        less.contains("nor is it known whether a sweeper is installed: you may not look")
+    }));
 }
 
 #[test]
@@ -162,7 +220,9 @@ fn a_proof_holds_for_thirty_days_and_a_failed_or_future_one_does_not() {
     };
     assert!(good(0, true).0 && good(29, true).0);
     assert_eq!(HOLDS, Duration::from_secs(30 * 86_400));
-    for (days, passed, words) in [(31, true, "older than 30 days"), (1, false, "and it failed"), (-2, true, "in the future")] {
+    for (days, passed, words) in
+        [(31, true, "older than 30 days"), (1, false, "and it failed"), (-2, true, "in the future")]
+    {
         let (is_good, said) = good(days, passed);
         assert!(!is_good && said.contains(words), "{said}");
     }

@@ -3,60 +3,120 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
-use lamplighter::job::{AttemptPhase, EndedBecause, JobOutcome, JobState, Reason, Request, Settled, Wish};
+use lamplighter::job::{
+    AttemptPhase, EndedBecause, JobOutcome, JobState, Reason, Request, Settled, Wish,
+};
 use lamplighter::market::{Span, Usd};
-use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Watched, history, job_state};
+use lamplighter::policy::lifecycle::reconcile::{
+    Act, AttemptFacts, CloudAnswer, Damaged, Watched, history, job_state,
+};
 use lamplighter::policy::lifecycle::relaunch;
 
-use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, settled, signed_until, status, unknown, view, wish, words};
+use super::reconcile_facts::{
+    OWNER, acts, ago, attempt, known, now, outcome, settled, signed_until, status, unknown, view,
+    wish, words,
+};
 
 /// What it is about, the facts, and the words of the acts.
 type Case = (&'static str, Vec<AttemptFacts>, Vec<Request>, CloudAnswer, Vec<&'static str>);
 
-/// It is the plan that was left lying, and no machine: the next attempt is planned at once, and counts as no interruption.
+/// It is the plan that was left lying, and no machine: the next attempt is planned at once, and
+/// counts as no interruption.
 #[test]
 fn a_plan_that_was_left_lying_is_made_anew_and_is_no_interruption() {
-    let settled = |age| match acts(&[signed_until(attempt(1, age), 60, 421)], &[], known(&[])).as_slice() {
-        [Act::Settle(settled)] => settled.clone(),
-        acts => panic!("{acts:?}"),
-    };
-    // So long ago that a machine of it would be shown no more: nobody can be certain, and the receipt says so.
+    let settled =
+        |age| match acts(&[signed_until(attempt(1, age), 60, 421)], &[], known(&[])).as_slice() {
+            [Act::Settle(settled)] => settled.clone(),
+            acts => panic!("{acts:?}"),
+        };
+    // So long ago that a machine of it would be shown no more: nobody can be certain, and the
+    // receipt says so.
     let unsure = settled(3600 * 5);
-    assert!(unsure.billed_from.is_some() && unsure.cloud_reason.unwrap().starts_with("whether its machine was ever launched is not known"));
+    assert!(
+        unsure.billed_from.is_some()
+            && unsure
+                .cloud_reason
+                .unwrap()
+                .starts_with("whether its machine was ever launched is not known")
+    );
     let settled = settled(600);
-    assert_eq!((settled.because, settled.instance.as_ref(), settled.usd), (EndedBecause::Lost, None, Usd::ZERO));
-    assert!(settled.cloud_reason.as_ref().is_some_and(|reason| reason.starts_with("it was not launched in time")), "{settled:?}");
-    // Not after any number of them: `interruptions.max` and the breaker of young deaths are of machines. But five in a row are no
-    // accident: the next waits half an hour from the plan before it.
+    assert_eq!(
+        (settled.because, settled.instance.as_ref(), settled.usd),
+        (EndedBecause::Lost, None, Usd::ZERO)
+    );
+    assert!(
+        settled
+            .cloud_reason
+            .as_ref()
+            .is_some_and(|reason| reason.starts_with("it was not launched in time")),
+        "{settled:?}"
+    );
+    // Not after any number of them: `interruptions.max` and the breaker of young deaths are of
+    // machines. But five in a row are no accident: the next waits half an hour from the plan before
+    // it.
     let of = |number| Settled { attempt: attempt(number, 0).plan.attempt, ..(*settled).clone() };
-    for (lying, age, word) in [(4, 600, "plan"), (5, 600, "wait"), (5, 1799, "wait"), (5, 1801, "plan"), (30, 600, "wait"), (30, 1801, "plan")] {
-        let all: Vec<AttemptFacts> = (1..=lying).map(|number| AttemptFacts { settled: Some(of(number).into()), ..attempt(number, age) }).collect();
+    for (lying, age, word) in [
+        (4, 600, "plan"),
+        (5, 600, "wait"),
+        (5, 1799, "wait"),
+        (5, 1801, "plan"),
+        (30, 600, "wait"),
+        (30, 1801, "plan"),
+    ] {
+        let all: Vec<AttemptFacts> = (1..=lying)
+            .map(|number| AttemptFacts { settled: Some(of(number).into()), ..attempt(number, age) })
+            .collect();
         assert_eq!(words(&all, &[], known(&[])), [word], "{lying} plans, the last {age} s ago");
     }
-    let all: Vec<AttemptFacts> = (1..=5).map(|number| AttemptFacts { settled: Some(of(number).into()), ..attempt(number, 600) }).collect();
+    let all: Vec<AttemptFacts> = (1..=5)
+        .map(|number| AttemptFacts { settled: Some(of(number).into()), ..attempt(number, 600) })
+        .collect();
     let told = relaunch::left_lying(&history(&all)).expect("somebody is told");
-    assert!(told.starts_with("5 attempts in a row never had a machine") && told.contains("it was not launched in time"), "{told}");
+    assert!(
+        told.starts_with("5 attempts in a row never had a machine")
+            && told.contains("it was not launched in time"),
+        "{told}"
+    );
     // One that had a machine ends the row.
     let mut mixed = all;
     mixed[3].settled = Some(super::reconcile_facts::settled(4, EndedBecause::Interrupted).into());
-    assert_eq!((words(&mixed, &[], known(&[])), relaunch::left_lying(&history(&mixed))), (vec!["plan"], None));
+    assert_eq!(
+        (words(&mixed, &[], known(&[])), relaunch::left_lying(&history(&mixed))),
+        (vec!["plan"], None)
+    );
 }
 
 #[test]
 fn from_submission_to_the_receipt() {
-    let ahead = |secs: u64| Request { at: now() + Duration::from_secs(secs), ..wish(Wish::Cancel, 0) };
-    let running = |watched| AttemptFacts { status: Some(status(AttemptPhase::Running, ago(30))), watched, ..attempt(1, 600) };
+    let ahead =
+        |secs: u64| Request { at: now() + Duration::from_secs(secs), ..wish(Wish::Cancel, 0) };
+    let running = |watched| AttemptFacts {
+        status: Some(status(AttemptPhase::Running, ago(30))),
+        watched,
+        ..attempt(1, 600)
+    };
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     let gone = |reason| known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]);
     let stopped = |reason| known(&[view(1, OWNER, InstanceState::Stopped, Some(reason))]);
-    let wished = |secs| Watched { missing_for: Duration::from_secs(500), wished_for: Duration::from_secs(secs), ..Watched::default() };
-    let over = |because| AttemptFacts { settled: Some(settled(1, because).into()), ..attempt(1, 600) };
+    let wished = |secs| Watched {
+        missing_for: Duration::from_secs(500),
+        wished_for: Duration::from_secs(secs),
+        ..Watched::default()
+    };
+    let over =
+        |because| AttemptFacts { settled: Some(settled(1, because).into()), ..attempt(1, 600) };
     let cases: Vec<Case> = vec![
         ("submitted", vec![], vec![], known(&[]), vec!["plan"]),
         ("a plan does not need the cloud's answer", vec![], vec![], unknown(), vec!["plan"]),
         ("planned", vec![attempt(1, 5)], vec![], known(&[]), vec!["launch"]),
         ("nobody knows", vec![attempt(1, 5)], vec![], unknown(), vec!["wait"]),
-        ("boots", vec![attempt(1, 5)], vec![], known(&[view(1, OWNER, InstanceState::Pending, None)]), vec!["wait"]),
+        (
+            "boots",
+            vec![attempt(1, 5)],
+            vec![],
+            known(&[view(1, OWNER, InstanceState::Pending, None)]),
+            vec!["wait"],
+        ),
         ("runs", vec![running(Watched::default())], vec![], alive(), vec!["wait"]),
         (
             "silent for its lease",
@@ -67,21 +127,33 @@ fn from_submission_to_the_receipt() {
         ),
         (
             "silent for ten minutes, and its host is dead",
-            vec![running(Watched { silent_for: Duration::from_secs(601), host_fails_for: Duration::from_secs(600), ..Watched::default() })],
+            vec![running(Watched {
+                silent_for: Duration::from_secs(601),
+                host_fails_for: Duration::from_secs(600),
+                ..Watched::default()
+            })],
             vec![],
             alive(),
             vec!["terminate"],
         ),
         (
             "its host fails not for long enough",
-            vec![running(Watched { silent_for: Duration::from_secs(1799), host_fails_for: Duration::from_secs(599), ..Watched::default() })],
+            vec![running(Watched {
+                silent_for: Duration::from_secs(1799),
+                host_fails_for: Duration::from_secs(599),
+                ..Watched::default()
+            })],
             vec![],
             alive(),
             vec!["wait"],
         ),
         (
             "it speaks, whatever the cloud says of its host",
-            vec![running(Watched { silent_for: Duration::from_secs(599), host_fails_for: Duration::from_secs(3600), ..Watched::default() })],
+            vec![running(Watched {
+                silent_for: Duration::from_secs(599),
+                host_fails_for: Duration::from_secs(3600),
+                ..Watched::default()
+            })],
             vec![],
             alive(),
             vec!["wait"],
@@ -107,17 +179,63 @@ fn from_submission_to_the_receipt() {
             alive(),
             vec!["wait"],
         ),
-        ("asked to stop, the agent obeys", vec![running(Watched::default())], vec![wish(Wish::Stop, 1000)], alive(), vec!["wait"]),
-        ("stopped while it boots", vec![attempt(1, 60)], vec![wish(Wish::Stop, 29)], alive(), vec!["wait"]),
-        ("stopped, and its agent has not said a word", vec![attempt(1, 60)], vec![wish(Wish::Stop, 31)], alive(), vec!["terminate"]),
-        ("cancelled just now", vec![running(Watched::default())], vec![wish(Wish::Cancel, 100)], alive(), vec!["wait"]),
-        // Seed 30000589 of the false world: a cancel that a workstation a day ahead had written was obeyed by no other for a day.
-        ("cancelled tomorrow, and not obeyed", vec![running(Watched::default())], vec![ahead(86_400)], alive(), vec!["terminate"]),
-        ("cancelled a minute ahead", vec![running(Watched::default())], vec![ahead(60)], alive(), vec!["wait"]),
-        ("cancelled, and not obeyed", vec![running(Watched::default())], vec![wish(Wish::Cancel, 181)], alive(), vec!["terminate"]),
+        (
+            "asked to stop, the agent obeys",
+            vec![running(Watched::default())],
+            vec![wish(Wish::Stop, 1000)],
+            alive(),
+            vec!["wait"],
+        ),
+        (
+            "stopped while it boots",
+            vec![attempt(1, 60)],
+            vec![wish(Wish::Stop, 29)],
+            alive(),
+            vec!["wait"],
+        ),
+        (
+            "stopped, and its agent has not said a word",
+            vec![attempt(1, 60)],
+            vec![wish(Wish::Stop, 31)],
+            alive(),
+            vec!["terminate"],
+        ),
+        (
+            "cancelled just now",
+            vec![running(Watched::default())],
+            vec![wish(Wish::Cancel, 100)],
+            alive(),
+            vec!["wait"],
+        ),
+        // Seed 30000589 of the false world: a cancel that a workstation a day ahead had written was
+        // obeyed by no other for a day.
+        (
+            "cancelled tomorrow, and not obeyed",
+            vec![running(Watched::default())],
+            vec![ahead(86_400)],
+            alive(),
+            vec!["terminate"],
+        ),
+        (
+            "cancelled a minute ahead",
+            vec![running(Watched::default())],
+            vec![ahead(60)],
+            alive(),
+            vec!["wait"],
+        ),
+        (
+            "cancelled, and not obeyed",
+            vec![running(Watched::default())],
+            vec![wish(Wish::Cancel, 181)],
+            alive(),
+            vec!["terminate"],
+        ),
         (
             "stuck in its shutdown",
-            vec![running(Watched { dark_for: Some(Duration::from_secs(601)), ..Watched::default() })],
+            vec![running(Watched {
+                dark_for: Some(Duration::from_secs(601)),
+                ..Watched::default()
+            })],
             vec![],
             known(&[view(1, OWNER, InstanceState::ShuttingDown, None)]),
             vec!["terminate"],
@@ -126,16 +244,49 @@ fn from_submission_to_the_receipt() {
             "shutting down, and for a day by a wall clock",
             vec![running(Watched { dark_for: Some(Duration::from_secs(5)), ..Watched::default() })],
             vec![],
-            known(&[InstanceView { ended: Some(ago(86_400)), ..view(1, OWNER, InstanceState::ShuttingDown, None) }]),
+            known(&[InstanceView {
+                ended: Some(ago(86_400)),
+                ..view(1, OWNER, InstanceState::ShuttingDown, None)
+            }]),
             vec!["wait"],
         ),
-        ("gone", vec![running(Watched::default())], vec![], gone("Server.SpotInstanceTermination"), vec!["settle"]),
+        (
+            "gone",
+            vec![running(Watched::default())],
+            vec![],
+            gone("Server.SpotInstanceTermination"),
+            vec!["settle"],
+        ),
         ("taken away", vec![over(EndedBecause::Interrupted)], vec![], unknown(), vec!["plan"]),
-        ("taken away, and unwanted", vec![over(EndedBecause::Interrupted)], vec![wish(Wish::Stop, 5)], unknown(), vec!["receipt"]),
+        (
+            "taken away, and unwanted",
+            vec![over(EndedBecause::Interrupted)],
+            vec![wish(Wish::Stop, 5)],
+            unknown(),
+            vec!["receipt"],
+        ),
         ("done", vec![over(EndedBecause::Succeeded)], vec![], unknown(), vec!["receipt"]),
-        ("ended by hand", vec![over(EndedBecause::UserStopped)], vec![], unknown(), vec!["receipt"]),
-        ("cancelled before the plan", vec![], vec![wish(Wish::Cancel, 5)], unknown(), vec!["receipt"]),
-        ("cancelled between plan and launch", vec![attempt(1, 60)], vec![wish(Wish::Cancel, 5)], known(&[]), vec!["wait"]),
+        (
+            "ended by hand",
+            vec![over(EndedBecause::UserStopped)],
+            vec![],
+            unknown(),
+            vec!["receipt"],
+        ),
+        (
+            "cancelled before the plan",
+            vec![],
+            vec![wish(Wish::Cancel, 5)],
+            unknown(),
+            vec!["receipt"],
+        ),
+        (
+            "cancelled between plan and launch",
+            vec![attempt(1, 60)],
+            vec![wish(Wish::Cancel, 5)],
+            known(&[]),
+            vec!["wait"],
+        ),
         (
             "cancelled, and surely never launched",
             vec![AttemptFacts { watched: wished(420), ..attempt(1, 500) }],
@@ -152,7 +303,10 @@ fn from_submission_to_the_receipt() {
         ),
         (
             "stopped, and somebody else made the plan",
-            vec![AttemptFacts { watched: Watched { unclear: true, ..wished(61) }, ..attempt(1, 100) }],
+            vec![AttemptFacts {
+                watched: Watched { unclear: true, ..wished(61) },
+                ..attempt(1, 100)
+            }],
             vec![wish(Wish::Stop, 61)],
             known(&[]),
             vec!["wait"],
@@ -160,7 +314,11 @@ fn from_submission_to_the_receipt() {
         (
             "launched, not shown yet",
             vec![AttemptFacts {
-                watched: Watched { launched: Some("i-1".into()), missing_for: Duration::from_secs(290), ..Watched::default() },
+                watched: Watched {
+                    launched: Some("i-1".into()),
+                    missing_for: Duration::from_secs(290),
+                    ..Watched::default()
+                },
                 ..attempt(1, 299)
             }],
             vec![],
@@ -180,28 +338,52 @@ fn from_submission_to_the_receipt() {
         ),
         (
             "a plan too old for its token",
-            vec![AttemptFacts { watched: Watched { missing_for: Duration::from_secs(420), ..Watched::default() }, ..attempt(1, 80_000) }],
+            vec![AttemptFacts {
+                watched: Watched { missing_for: Duration::from_secs(420), ..Watched::default() },
+                ..attempt(1, 80_000)
+            }],
             vec![],
             known(&[]),
             vec!["settle"],
         ),
         (
             "planned by another controller, a moment ago as far as this one can say",
-            vec![AttemptFacts { watched: Watched { unclear: true, missing_for: Duration::from_secs(45), ..Watched::default() }, ..attempt(1, 70) }],
+            vec![AttemptFacts {
+                watched: Watched {
+                    unclear: true,
+                    missing_for: Duration::from_secs(45),
+                    ..Watched::default()
+                },
+                ..attempt(1, 70)
+            }],
             vec![],
             known(&[]),
             vec!["wait"],
         ),
         (
             "made an hour ago, by a clock that may be an hour ahead",
-            vec![AttemptFacts { watched: Watched { unclear: true, missing_for: Duration::from_secs(45), ..Watched::default() }, ..attempt(1, 3600) }],
+            vec![AttemptFacts {
+                watched: Watched {
+                    unclear: true,
+                    missing_for: Duration::from_secs(45),
+                    ..Watched::default()
+                },
+                ..attempt(1, 3600)
+            }],
             vec![],
             known(&[]),
             vec!["wait"],
         ),
         (
             "and it was not launched for a minute",
-            vec![AttemptFacts { watched: Watched { unclear: true, missing_for: Duration::from_secs(61), ..Watched::default() }, ..attempt(1, 70) }],
+            vec![AttemptFacts {
+                watched: Watched {
+                    unclear: true,
+                    missing_for: Duration::from_secs(61),
+                    ..Watched::default()
+                },
+                ..attempt(1, 70)
+            }],
             vec![],
             known(&[]),
             vec!["launch"],
@@ -220,9 +402,27 @@ fn from_submission_to_the_receipt() {
             known(&[]),
             vec!["wait"],
         ),
-        ("signed for a shorter time, and nobody was shown it", vec![signed_until(attempt(1, 3000), 60, 421)], vec![], known(&[]), vec!["settle"]),
-        ("the same, and nobody knows", vec![signed_until(attempt(1, 3000), 60, 421)], vec![], unknown(), vec!["wait"]),
-        ("launched in time, and it runs", vec![signed_until(running(Watched::default()), 60, 0)], vec![], alive(), vec!["wait"]),
+        (
+            "signed for a shorter time, and nobody was shown it",
+            vec![signed_until(attempt(1, 3000), 60, 421)],
+            vec![],
+            known(&[]),
+            vec!["settle"],
+        ),
+        (
+            "the same, and nobody knows",
+            vec![signed_until(attempt(1, 3000), 60, 421)],
+            vec![],
+            unknown(),
+            vec!["wait"],
+        ),
+        (
+            "launched in time, and it runs",
+            vec![signed_until(running(Watched::default()), 60, 0)],
+            vec![],
+            alive(),
+            vec!["wait"],
+        ),
         (
             "somebody else's machine has our names",
             vec![attempt(1, 5)],
@@ -230,16 +430,37 @@ fn from_submission_to_the_receipt() {
             known(&[view(1, "you", InstanceState::Running, None)]),
             vec!["launch"],
         ),
-        ("stopped by hand", vec![running(Watched::default())], vec![], stopped("Client.UserInitiatedShutdown: User initiated"), vec!["settle"]),
-        ("stopped without a word", vec![running(Watched::default())], vec![], stopped("Client.InstanceInitiatedShutdown"), vec!["terminate"]),
         (
-            "stopped, and its disk not wanted",
-            vec![AttemptFacts { outcome: Some(outcome(1, EndedBecause::Succeeded)), ..running(Watched::default()) }],
+            "stopped by hand",
+            vec![running(Watched::default())],
+            vec![],
+            stopped("Client.UserInitiatedShutdown: User initiated"),
+            vec!["settle"],
+        ),
+        (
+            "stopped without a word",
+            vec![running(Watched::default())],
             vec![],
             stopped("Client.InstanceInitiatedShutdown"),
             vec!["terminate"],
         ),
-        ("a launch that came through late", vec![over(EndedBecause::UserCancelled)], vec![], alive(), vec!["terminate", "receipt"]),
+        (
+            "stopped, and its disk not wanted",
+            vec![AttemptFacts {
+                outcome: Some(outcome(1, EndedBecause::Succeeded)),
+                ..running(Watched::default())
+            }],
+            vec![],
+            stopped("Client.InstanceInitiatedShutdown"),
+            vec!["terminate"],
+        ),
+        (
+            "a launch that came through late",
+            vec![over(EndedBecause::UserCancelled)],
+            vec![],
+            alive(),
+            vec!["terminate", "receipt"],
+        ),
     ];
     for (what, attempts, requests, cloud, expected) in cases {
         assert_eq!(words(&attempts, &requests, cloud), expected, "{what}");
@@ -264,29 +485,44 @@ fn why_it_ended_when_the_agent_could_not_say() {
     ];
     for (reason, status, expected) in cases {
         let attempt = AttemptFacts { status: Some(status.clone()), ..attempt(1, 600) };
-        let acts = acts(&[attempt], &[], known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]));
+        let acts = acts(
+            &[attempt],
+            &[],
+            known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]),
+        );
         let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
         assert_eq!(settled.because, expected, "{reason}");
-        // 540 s at $1 an hour, to the micro-dollar above; a spot machine that EC2 takes in its first hour is free.
-        let usd = if reason.starts_with("Server.Spot") { Usd::ZERO } else { Usd::from_micros(150_000) };
+        // 540 s at $1 an hour, to the micro-dollar above; a spot machine that EC2 takes in its
+        // first hour is free.
+        let usd =
+            if reason.starts_with("Server.Spot") { Usd::ZERO } else { Usd::from_micros(150_000) };
         assert_eq!((settled.usd, settled.billed), (usd, Span::from_secs(540)));
         let outcome = settled.outcome.as_ref().unwrap();
-        assert_eq!((outcome.useful, outcome.idle, outcome.checkpoints), (Span::from_secs(100), Span::from_secs(5), 2));
+        assert_eq!(
+            (outcome.useful, outcome.idle, outcome.checkpoints),
+            (Span::from_secs(100), Span::from_secs(5), 2)
+        );
     }
 }
 
 #[test]
 fn an_outcome_that_cannot_be_read_ends_nothing_and_the_heartbeat_after_it_is_believed() {
     let damaged = |phase, verdict: &str| {
-        let reason = Reason::new(ago(70), "workload", verdict, "the workload ended with exit code 0");
+        let reason =
+            Reason::new(ago(70), "workload", verdict, "the workload ended with exit code 0");
         let status = Status { reason: Some(reason), ..status(phase, ago(65)) };
-        let watched = Watched { damaged: Damaged { outcome: true, lease: true }, ..Watched::default() };
+        let watched =
+            Watched { damaged: Damaged { outcome: true, lease: true }, ..Watched::default() };
         AttemptFacts { status: Some(status), watched, ..attempt(1, 600) }
     };
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     assert_eq!(words(&[damaged(AttemptPhase::Running, "busy")], &[], alive()), ["wait"]);
     assert_eq!(words(&[damaged(AttemptPhase::Ended, "succeeded")], &[], alive()), ["wait"]);
-    assert_eq!(words(&[damaged(AttemptPhase::Ended, "succeeded")], &[], known(&[])), ["wait"], "it existed, so it is not launched again");
+    assert_eq!(
+        words(&[damaged(AttemptPhase::Ended, "succeeded")], &[], known(&[])),
+        ["wait"],
+        "it existed, so it is not launched again"
+    );
     let cases = [
         (AttemptPhase::Ended, "succeeded", EndedBecause::Succeeded),
         (AttemptPhase::Held, "max_runtime", EndedBecause::MaxRuntime),
@@ -295,7 +531,12 @@ fn an_outcome_that_cannot_be_read_ends_nothing_and_the_heartbeat_after_it_is_bel
         (AttemptPhase::Draining, "succeeded", EndedBecause::Lost),
     ];
     for (phase, verdict, expected) in cases {
-        let gone = known(&[view(1, OWNER, InstanceState::Terminated, Some("Client.InstanceInitiatedShutdown: x"))]);
+        let gone = known(&[view(
+            1,
+            OWNER,
+            InstanceState::Terminated,
+            Some("Client.InstanceInitiatedShutdown: x"),
+        )]);
         let acts = acts(&[damaged(phase, verdict)], &[], gone);
         let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
         assert_eq!(settled.because, expected, "{phase:?} {verdict}");
@@ -307,44 +548,83 @@ fn an_outcome_that_cannot_be_read_ends_nothing_and_the_heartbeat_after_it_is_bel
 
 #[test]
 fn the_state_is_read_from_the_records() {
-    let with_status = |phase| AttemptFacts { status: Some(status(phase, now())), ..attempt(1, 600) };
+    let with_status =
+        |phase| AttemptFacts { status: Some(status(phase, now())), ..attempt(1, 600) };
     let cases = [
         (None, JobState::Submitted),
         (Some(attempt(1, 5)), JobState::Provisioning),
         (Some(with_status(AttemptPhase::Setup)), JobState::Preparing),
         (Some(with_status(AttemptPhase::Running)), JobState::Running),
         (Some(with_status(AttemptPhase::Held)), JobState::Held),
-        (Some(AttemptFacts { outcome: Some(outcome(1, EndedBecause::Failed)), ..with_status(AttemptPhase::Running) }), JobState::Terminating),
-        (Some(AttemptFacts { settled: Some(settled(1, EndedBecause::Interrupted).into()), ..attempt(1, 5) }), JobState::Interrupted),
-        (Some(AttemptFacts { settled: Some(settled(1, EndedBecause::Failed).into()), ..attempt(1, 5) }), JobState::Terminating),
+        (
+            Some(AttemptFacts {
+                outcome: Some(outcome(1, EndedBecause::Failed)),
+                ..with_status(AttemptPhase::Running)
+            }),
+            JobState::Terminating,
+        ),
+        (
+            Some(AttemptFacts {
+                settled: Some(settled(1, EndedBecause::Interrupted).into()),
+                ..attempt(1, 5)
+            }),
+            JobState::Interrupted,
+        ),
+        (
+            Some(AttemptFacts {
+                settled: Some(settled(1, EndedBecause::Failed).into()),
+                ..attempt(1, 5)
+            }),
+            JobState::Terminating,
+        ),
     ];
     for (last, expected) in cases {
         assert_eq!(job_state(None, last.as_ref()), expected);
     }
-    let over = AttemptFacts { settled: Some(settled(1, EndedBecause::Succeeded).into()), ..attempt(1, 5) };
+    let over =
+        AttemptFacts { settled: Some(settled(1, EndedBecause::Succeeded).into()), ..attempt(1, 5) };
     let acts = acts(std::slice::from_ref(&over), &[], unknown());
     let [Act::WriteReceipt(receipt)] = acts.as_slice() else { panic!("{acts:?}") };
-    assert_eq!((receipt.outcome, job_state(Some(receipt), Some(&over))), (JobOutcome::Succeeded, JobState::Succeeded));
+    assert_eq!(
+        (receipt.outcome, job_state(Some(receipt), Some(&over))),
+        (JobOutcome::Succeeded, JobState::Succeeded)
+    );
 }
 
-/// Found by the false world: a machine whose own clock was an hour off, and that the cloud no longer showed.
+/// Found by the false world: a machine whose own clock was an hour off, and that the cloud no
+/// longer showed.
 #[test]
 fn a_machine_that_is_not_shown_any_more_is_billed_by_the_clock_of_the_store() {
     let mut gone = attempt(1, 7200);
     gone.status = Some(status(AttemptPhase::Running, ago(3600 + 600)));
-    gone.watched = Watched { missing_for: Duration::from_secs(61), heard_at: Some(ago(600)), ..Watched::default() };
+    gone.watched = Watched {
+        missing_for: Duration::from_secs(61),
+        heard_at: Some(ago(600)),
+        ..Watched::default()
+    };
     let acts = acts(&[gone], &[], CloudAnswer::Known(vec![]));
     let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!((settled.billed_from, settled.billed_to), (Some(ago(7200)), Some(ago(600))));
 }
 
-/// The same files, applied to two job roots by an older version, are jobs of one id: each sees the machine of the other.
+/// The same files, applied to two job roots by an older version, are jobs of one id: each sees the
+/// machine of the other.
 #[test]
 fn a_machine_of_another_launch_under_the_same_name_is_not_ended() {
-    let over = || AttemptFacts { settled: Some(settled(1, EndedBecause::LaunchFailed).into()), ..attempt(1, 600) };
+    let over = || AttemptFacts {
+        settled: Some(settled(1, EndedBecause::LaunchFailed).into()),
+        ..attempt(1, 600)
+    };
     for (token, ends) in [(Some("of-another-root"), false), (Some("token-1"), true), (None, true)] {
-        let runs = InstanceView { client_token: token.map(str::to_owned), ..view(1, OWNER, InstanceState::Running, None) };
+        let runs = InstanceView {
+            client_token: token.map(str::to_owned),
+            ..view(1, OWNER, InstanceState::Running, None)
+        };
         let acts = acts(&[over()], &[], known(&[runs]));
-        assert_eq!(acts.iter().any(|act| matches!(act, Act::Terminate { .. })), ends, "{token:?}: {acts:?}");
+        assert_eq!(
+            acts.iter().any(|act| matches!(act, Act::Terminate { .. })),
+            ends,
+            "{token:?}: {acts:?}"
+        );
     }
 }

@@ -7,9 +7,12 @@ use lamplighter::job::{AttemptPhase, EndedBecause, Request, Wish};
 use lamplighter::market::{self, Zone};
 use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Watched};
 
-use super::reconcile_facts::{acts, ago, attempt, known, outcome, plan, settled, status, wish, word};
+use super::reconcile_facts::{
+    acts, ago, attempt, known, outcome, plan, settled, status, wish, word,
+};
 
-/// A running attempt of a plan that is not ours to launch: of another workstation, or of another owner here.
+/// A running attempt of a plan that is not ours to launch: of another workstation, or of another
+/// owner here.
 fn theirs(owner: bool) -> AttemptFacts {
     let mut plan = plan(market::Cloud::Local, 1, 90_000);
     if owner {
@@ -17,36 +20,84 @@ fn theirs(owner: bool) -> AttemptFacts {
     } else {
         plan.offer.zone = Zone::new("ws-other");
     }
-    AttemptFacts { plan: plan.into(), status: Some(status(AttemptPhase::Running, ago(30))), ..attempt(1, 90_000) }
+    AttemptFacts {
+        plan: plan.into(),
+        status: Some(status(AttemptPhase::Running, ago(30))),
+        ..attempt(1, 90_000)
+    }
 }
 
 fn silent(secs: u64) -> Watched {
-    Watched { silent_for: Duration::from_secs(secs), missing_for: Duration::from_secs(90_000), ..Watched::default() }
+    Watched {
+        silent_for: Duration::from_secs(secs),
+        missing_for: Duration::from_secs(90_000),
+        ..Watched::default()
+    }
 }
 
 #[test]
 fn an_attempt_that_cannot_be_seen_from_here_is_over_only_by_its_own_records() {
     let held = AttemptFacts { status: Some(status(AttemptPhase::Held, ago(5))), ..theirs(false) };
     let done = |attempt: AttemptFacts, secs| {
-        let ended = lamplighter::job::Outcome { ended: ago(secs), ..outcome(1, EndedBecause::Succeeded) };
+        let ended =
+            lamplighter::job::Outcome { ended: ago(secs), ..outcome(1, EndedBecause::Succeeded) };
         AttemptFacts { outcome: Some(ended), ..attempt }
     };
     for owner in [false, true] {
         let cases: Vec<(&str, AttemptFacts, Vec<Request>, &str)> = vec![
             ("it runs", theirs(owner), vec![], "wait"),
-            ("it is quiet", AttemptFacts { watched: silent(1790), ..theirs(owner) }, vec![], "wait"),
-            ("silent for its lease", AttemptFacts { watched: silent(1801), ..theirs(owner) }, vec![], "settle"),
-            ("it has just ended, and its own controller is nearer", done(theirs(owner), 10), vec![], "wait"),
+            (
+                "it is quiet",
+                AttemptFacts { watched: silent(1790), ..theirs(owner) },
+                vec![],
+                "wait",
+            ),
+            (
+                "silent for its lease",
+                AttemptFacts { watched: silent(1801), ..theirs(owner) },
+                vec![],
+                "settle",
+            ),
+            (
+                "it has just ended, and its own controller is nearer",
+                done(theirs(owner), 10),
+                vec![],
+                "wait",
+            ),
             ("it has ended, and nobody came", done(theirs(owner), 200), vec![], "settle"),
             ("it is kept for a look", done(held.clone(), 200), vec![], "wait"),
-            ("asked to stop, and it is heard", AttemptFacts { watched: silent(60), ..theirs(owner) }, vec![wish(Wish::Stop, 600)], "wait"),
-            ("asked to stop, and nobody is there", AttemptFacts { watched: silent(181), ..theirs(owner) }, vec![wish(Wish::Stop, 200)], "settle"),
-            ("never launched", AttemptFacts { status: None, watched: silent(100), ..theirs(owner) }, vec![], "wait"),
-            ("never launched, and never will be", AttemptFacts { status: None, watched: silent(1801), ..theirs(owner) }, vec![], "settle"),
+            (
+                "asked to stop, and it is heard",
+                AttemptFacts { watched: silent(60), ..theirs(owner) },
+                vec![wish(Wish::Stop, 600)],
+                "wait",
+            ),
+            (
+                "asked to stop, and nobody is there",
+                AttemptFacts { watched: silent(181), ..theirs(owner) },
+                vec![wish(Wish::Stop, 200)],
+                "settle",
+            ),
+            (
+                "never launched",
+                AttemptFacts { status: None, watched: silent(100), ..theirs(owner) },
+                vec![],
+                "wait",
+            ),
+            (
+                "never launched, and never will be",
+                AttemptFacts { status: None, watched: silent(1801), ..theirs(owner) },
+                vec![],
+                "settle",
+            ),
         ];
         for (what, attempt, requests, expected) in cases {
             let acts = acts(&[attempt], &requests, known(&[]));
-            assert_eq!(acts.iter().map(word).collect::<Vec<_>>(), [expected], "{what}, another owner: {owner}");
+            assert_eq!(
+                acts.iter().map(word).collect::<Vec<_>>(),
+                [expected],
+                "{what}, another owner: {owner}"
+            );
         }
     }
 }
@@ -54,8 +105,11 @@ fn an_attempt_that_cannot_be_seen_from_here_is_over_only_by_its_own_records() {
 #[test]
 fn between_attempts_a_job_goes_on_where_it_was_and_anybody_writes_its_end() {
     for owner in [false, true] {
-        let over = |because| AttemptFacts { settled: Some(settled(1, because).into()), ..theirs(owner) };
-        let words = |because, requests: &[Request]| acts(&[over(because)], requests, known(&[])).iter().map(word).collect::<Vec<_>>();
+        let over =
+            |because| AttemptFacts { settled: Some(settled(1, because).into()), ..theirs(owner) };
+        let words = |because, requests: &[Request]| {
+            acts(&[over(because)], requests, known(&[])).iter().map(word).collect::<Vec<_>>()
+        };
         assert_eq!(words(EndedBecause::Interrupted, &[]), ["wait"]);
         assert_eq!(words(EndedBecause::Lost, &[wish(Wish::Stop, 5)]), ["receipt"]);
         assert_eq!(words(EndedBecause::Succeeded, &[]), ["receipt"]);

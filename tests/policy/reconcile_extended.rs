@@ -17,12 +17,22 @@ const HOUR: Span = Span::from_secs(3600);
 fn raised(limits: LimitsSpec, kill_at: Timestamp, requests: &[Request]) -> Option<Timestamp> {
     let mut spec = spec();
     spec.spec.limits = limits;
-    let mut running = AttemptFacts { status: Some(status(AttemptPhase::Running, ago(30))), ..attempt(1, 600) };
+    let mut running =
+        AttemptFacts { status: Some(status(AttemptPhase::Running, ago(30))), ..attempt(1, 600) };
     Arc::make_mut(&mut running.plan).kill_at = Some(kill_at);
     let seen = view(1, OWNER, InstanceState::Running, None);
     let seen = InstanceView { tags: Tags { kill_at: Some(kill_at), ..seen.tags.clone() }, ..seen };
     let (attempts, cloud) = ([running], known(&[seen]));
-    let facts = Facts { spec: &spec, attempts: &attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
+    let facts = Facts {
+        spec: &spec,
+        attempts: &attempts,
+        requests,
+        cloud: &cloud,
+        newest_checkpoint: None,
+        owner: OWNER,
+        here: "z",
+        now: now(),
+    };
     match reconcile(&facts).as_slice() {
         [Act::RaiseKillAt { kill_at, .. }] => Some(*kill_at),
         [Act::Wait { .. }] => None,
@@ -40,7 +50,14 @@ fn spent_after(hours: u64) -> Timestamp {
 }
 
 fn more(time: Option<Span>, dollars: Option<&str>) -> [Request; 1] {
-    [wish(Wish::Extend { time, budget: dollars.map(|text| text.parse::<Usd>().unwrap()), fallback_cost: None }, 5)]
+    [wish(
+        Wish::Extend {
+            time,
+            budget: dollars.map(|text| text.parse::<Usd>().unwrap()),
+            fallback_cost: None,
+        },
+        5,
+    )]
 }
 
 #[test]
@@ -53,13 +70,26 @@ fn more_money_is_no_more_time_where_money_was_not_what_ran_out() {
 
 #[test]
 fn the_first_limit_still_counts_when_another_has_grown() {
-    let both = LimitsSpec { max_runtime: Some(Span::from_secs(3 * 3600)), budget: Some("$1".parse().unwrap()), ..LimitsSpec::default() };
+    let both = LimitsSpec {
+        max_runtime: Some(Span::from_secs(3 * 3600)),
+        budget: Some("$1".parse().unwrap()),
+        ..LimitsSpec::default()
+    };
     assert_eq!(raised(both.clone(), after(1), &more(None, Some("$1"))), Some(spent_after(2)));
-    assert_eq!(raised(both.clone(), after(1), &more(None, Some("$50"))), Some(after(3)), "the run time is the first limit now");
-    assert_eq!(raised(both, after(1), &more(Some(HOUR), None)), None, "the budget still ends it first");
+    assert_eq!(
+        raised(both.clone(), after(1), &more(None, Some("$50"))),
+        Some(after(3)),
+        "the run time is the first limit now"
+    );
+    assert_eq!(
+        raised(both, after(1), &more(Some(HOUR), None)),
+        None,
+        "the budget still ends it first"
+    );
 }
 
-/// A stop lets an agent that is about to speak end in order; a cancel saves nothing, and ends a machine at EC2 at once.
+/// A stop lets an agent that is about to speak end in order; a cancel saves nothing, and ends a
+/// machine at EC2 at once.
 #[test]
 fn a_cancel_of_a_machine_that_boots_waits_for_nobody() {
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
@@ -67,18 +97,35 @@ fn a_cancel_of_a_machine_that_boots_waits_for_nobody() {
     assert_eq!(words(&[attempt(1, 60)], &[wish(Wish::Stop, 29)], alive()), ["wait"]);
 }
 
-/// EC2 has taken the tags off a machine that it has forgotten, and its plan stands for them: with the cap from before more time was added.
+/// EC2 has taken the tags off a machine that it has forgotten, and its plan stands for them: with
+/// the cap from before more time was added.
 #[test]
 fn an_extended_machine_that_dies_after_its_first_cap_is_lost_and_its_job_goes_on() {
     let mut spec = spec();
     spec.spec.limits.max_runtime = Some(HOUR);
     let because = |requests: &[Request]| {
-        let mut died = AttemptFacts { status: Some(status(AttemptPhase::Running, ago(90))), ..attempt(1, 2 * 3600) };
+        let mut died = AttemptFacts {
+            status: Some(status(AttemptPhase::Running, ago(90))),
+            ..attempt(1, 2 * 3600)
+        };
         Arc::make_mut(&mut died.plan).kill_at = Some(ago(3600 - 300));
         let seen = view(1, OWNER, InstanceState::Terminated, Some("Server.InternalError"));
-        let seen = InstanceView { tags: Tags { kill_at: died.plan.kill_at, ..seen.tags.clone() }, launched: ago(7190), ..seen };
+        let seen = InstanceView {
+            tags: Tags { kill_at: died.plan.kill_at, ..seen.tags.clone() },
+            launched: ago(7190),
+            ..seen
+        };
         let (attempts, cloud) = ([died], known(&[seen]));
-        let facts = Facts { spec: &spec, attempts: &attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
+        let facts = Facts {
+            spec: &spec,
+            attempts: &attempts,
+            requests,
+            cloud: &cloud,
+            newest_checkpoint: None,
+            owner: OWNER,
+            here: "z",
+            now: now(),
+        };
         let acts = reconcile(&facts);
         let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
         settled.because

@@ -6,11 +6,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
 use lamplighter::job::{
-    AttemptNo, AttemptPhase, Command, EndedBecause, LaunchRequest, LimitsSpec, MachineSpec, Outcome, Plan, RECORD_FORMAT, Request, ResolvedSpec,
-    Settled, Spec, Wish,
+    AttemptNo, AttemptPhase, Command, EndedBecause, LaunchRequest, LimitsSpec, MachineSpec,
+    Outcome, Plan, RECORD_FORMAT, Request, ResolvedSpec, Settled, Spec, Wish,
 };
 use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
-use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, CloudAnswer, Facts, Journal, Watched, reconcile};
+use lamplighter::policy::lifecycle::reconcile::{
+    Act, AttemptFacts, CloudAnswer, Facts, Journal, Watched, reconcile,
+};
 
 pub const OWNER: &str = "me";
 
@@ -129,9 +131,11 @@ pub fn launch_request(alarm: &str) -> LaunchRequest {
     }
 }
 
-/// A plan that was to be launched until this long ago, and whose machine nobody was shown for so long.
+/// A plan that was to be launched until this long ago, and whose machine nobody was shown for so
+/// long.
 pub fn signed_until(attempt: AttemptFacts, secs: i64, missing: u64) -> AttemptFacts {
-    let watched = Watched { missing_for: Duration::from_secs(missing), unclear: true, ..attempt.watched };
+    let watched =
+        Watched { missing_for: Duration::from_secs(missing), unclear: true, ..attempt.watched };
     let mut attempt = AttemptFacts { watched, ..attempt };
     Arc::make_mut(&mut attempt.plan).launch_by = Some(now() - SignedDuration::from_secs(secs));
     attempt
@@ -239,7 +243,16 @@ pub fn wish(wish: Wish, age_secs: u64) -> Request {
 
 pub fn acts(attempts: &[AttemptFacts], requests: &[Request], cloud: CloudAnswer) -> Vec<Act> {
     let spec = spec();
-    reconcile(&Facts { spec: &spec, attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() })
+    reconcile(&Facts {
+        spec: &spec,
+        attempts,
+        requests,
+        cloud: &cloud,
+        newest_checkpoint: None,
+        owner: OWNER,
+        here: "z",
+        now: now(),
+    })
 }
 
 pub fn word(act: &Act) -> &'static str {
@@ -257,7 +270,11 @@ pub fn word(act: &Act) -> &'static str {
     }
 }
 
-pub fn words(attempts: &[AttemptFacts], requests: &[Request], cloud: CloudAnswer) -> Vec<&'static str> {
+pub fn words(
+    attempts: &[AttemptFacts],
+    requests: &[Request],
+    cloud: CloudAnswer,
+) -> Vec<&'static str> {
     acts(attempts, requests, cloud).iter().map(word).collect()
 }
 

@@ -8,7 +8,9 @@ use lamplighter::market::{self, Span, Usd, UsdPerHour};
 use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, CloudAnswer, Watched};
 use proptest::prelude::*;
 
-use super::reconcile_facts::{OWNER, acts, ago, attempt, outcome, plan, settled, status, unknown, view, wish};
+use super::reconcile_facts::{
+    OWNER, acts, ago, attempt, outcome, plan, settled, status, unknown, view, wish,
+};
 
 /// Any history of settled attempts, and an attempt under way or none.
 fn any_attempts() -> impl Strategy<Value = Vec<AttemptFacts>> {
@@ -19,37 +21,60 @@ fn any_attempts() -> impl Strategy<Value = Vec<AttemptFacts>> {
         EndedBecause::Failed,
         EndedBecause::UserStopped,
     ]);
-    let open = (any::<bool>(), any::<bool>(), any::<bool>(), 0_u64..100_000, 0_u64..4000, 0_u64..4000, 0_u64..400);
-    (prop::collection::vec(because, 0..6), prop::option::of(open), any::<bool>()).prop_map(|(history, open, local)| {
-        let mut attempts: Vec<AttemptFacts> = (1..)
-            .zip(history)
-            .map(|(number, because)| AttemptFacts { settled: Some(settled(number, because).into()), ..attempt(number, 600) })
-            .collect();
-        if let Some((beats, ended, launched, age, silent, missing, outcome_for)) = open {
-            let number = attempts.len() as u32 + 1;
-            let secs = Duration::from_secs;
-            attempts.push(AttemptFacts {
-                plan: plan(if local { market::Cloud::Local } else { market::Cloud::Aws }, number, age).into(),
-                status: beats.then(|| status(AttemptPhase::Running, ago(silent))),
-                outcome: ended.then(|| outcome(number, EndedBecause::Succeeded)),
-                watched: Watched {
-                    launched: launched.then(|| "i".into()),
-                    silent_for: secs(silent),
-                    missing_for: secs(missing),
-                    outcome_for: secs(outcome_for),
-                    ..Watched::default()
-                },
-                ..attempt(number, age)
-            });
-        }
-        attempts
-    })
+    let open = (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        0_u64..100_000,
+        0_u64..4000,
+        0_u64..4000,
+        0_u64..400,
+    );
+    (prop::collection::vec(because, 0..6), prop::option::of(open), any::<bool>()).prop_map(
+        |(history, open, local)| {
+            let mut attempts: Vec<AttemptFacts> = (1..)
+                .zip(history)
+                .map(|(number, because)| AttemptFacts {
+                    settled: Some(settled(number, because).into()),
+                    ..attempt(number, 600)
+                })
+                .collect();
+            if let Some((beats, ended, launched, age, silent, missing, outcome_for)) = open {
+                let number = attempts.len() as u32 + 1;
+                let secs = Duration::from_secs;
+                attempts.push(AttemptFacts {
+                    plan: plan(
+                        if local { market::Cloud::Local } else { market::Cloud::Aws },
+                        number,
+                        age,
+                    )
+                    .into(),
+                    status: beats.then(|| status(AttemptPhase::Running, ago(silent))),
+                    outcome: ended.then(|| outcome(number, EndedBecause::Succeeded)),
+                    watched: Watched {
+                        launched: launched.then(|| "i".into()),
+                        silent_for: secs(silent),
+                        missing_for: secs(missing),
+                        outcome_for: secs(outcome_for),
+                        ..Watched::default()
+                    },
+                    ..attempt(number, age)
+                });
+            }
+            attempts
+        },
+    )
 }
 
 fn any_cloud() -> impl Strategy<Value = CloudAnswer> {
-    let state = prop::sample::select(vec![InstanceState::Pending, InstanceState::Running, InstanceState::ShuttingDown, InstanceState::Terminated]);
-    let view =
-        (1_u32..8, prop::sample::select(vec![OWNER, "you"]), state).prop_map(|(number, owner, state)| view(number, owner, state, Some("Server.X")));
+    let state = prop::sample::select(vec![
+        InstanceState::Pending,
+        InstanceState::Running,
+        InstanceState::ShuttingDown,
+        InstanceState::Terminated,
+    ]);
+    let view = (1_u32..8, prop::sample::select(vec![OWNER, "you"]), state)
+        .prop_map(|(number, owner, state)| view(number, owner, state, Some("Server.X")));
     prop_oneof![Just(unknown()), prop::collection::vec(view, 0..5).prop_map(CloudAnswer::Known)]
 }
 

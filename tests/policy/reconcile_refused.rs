@@ -22,7 +22,13 @@ fn a_refusal_settles_where_it_is_certain_and_is_asked_for_again_where_it_is_old(
     let cases: Vec<Case> = vec![
         (
             "refused",
-            vec![AttemptFacts { watched: Watched { refused: Some((None, "no such image".into())), ..Watched::default() }, ..attempt(1, 5) }],
+            vec![AttemptFacts {
+                watched: Watched {
+                    refused: Some((None, "no such image".into())),
+                    ..Watched::default()
+                },
+                ..attempt(1, 5)
+            }],
             vec![],
             known(&[]),
             vec!["settle"],
@@ -43,7 +49,10 @@ fn a_refusal_settles_where_it_is_certain_and_is_asked_for_again_where_it_is_old(
         ),
         (
             "and another controller may have asked since it was refused",
-            vec![AttemptFacts { watched: Watched { refused_for: Duration::from_secs(11), ..unclear(61) }, ..attempt(1, 301) }],
+            vec![AttemptFacts {
+                watched: Watched { refused_for: Duration::from_secs(11), ..unclear(61) },
+                ..attempt(1, 301)
+            }],
             vec![],
             known(&[]),
             vec!["launch"],
@@ -51,7 +60,11 @@ fn a_refusal_settles_where_it_is_certain_and_is_asked_for_again_where_it_is_old(
         (
             "the same, and it is not wanted any more",
             vec![AttemptFacts {
-                watched: Watched { refused_for: Duration::from_secs(481), wished_for: Duration::from_secs(480), ..unclear(480) },
+                watched: Watched {
+                    refused_for: Duration::from_secs(481),
+                    wished_for: Duration::from_secs(480),
+                    ..unclear(480)
+                },
                 ..attempt(1, 900)
             }],
             vec![wish(Wish::Cancel, 480)],
@@ -72,8 +85,20 @@ fn a_refusal_settles_where_it_is_certain_and_is_asked_for_again_where_it_is_old(
             known(&[]),
             vec!["settle"],
         ),
-        ("and nobody knows", vec![AttemptFacts { watched: unclear(61), ..attempt(1, 301) }], vec![], unknown(), vec!["wait"]),
-        ("and there it is", vec![AttemptFacts { watched: unclear(0), ..attempt(1, 301) }], vec![], alive(), vec!["wait"]),
+        (
+            "and nobody knows",
+            vec![AttemptFacts { watched: unclear(61), ..attempt(1, 301) }],
+            vec![],
+            unknown(),
+            vec!["wait"],
+        ),
+        (
+            "and there it is",
+            vec![AttemptFacts { watched: unclear(0), ..attempt(1, 301) }],
+            vec![],
+            alive(),
+            vec!["wait"],
+        ),
     ];
     for (what, attempts, requests, cloud, expected) in cases {
         assert_eq!(words(&attempts, &requests, cloud), expected, "{what}");

@@ -45,7 +45,11 @@ impl Script {
         let end = self.t + secs;
         while self.t + self.interval <= end + 1e-9 {
             self.t += self.interval;
-            let mut rates = Rates { t_secs: self.t, interval_secs: self.interval, ..level(self.sight, 0.0, 0.4) };
+            let mut rates = Rates {
+                t_secs: self.t,
+                interval_secs: self.interval,
+                ..level(self.sight, 0.0, 0.4)
+            };
             make(&mut rates);
             self.series.push(rates);
         }
@@ -54,7 +58,13 @@ impl Script {
 
     pub fn work(self, secs: f64) -> Self {
         let sight = self.sight;
-        self.phase(secs, move |rates| *rates = Rates { t_secs: rates.t_secs, interval_secs: rates.interval_secs, ..level(sight, 97.0, 110.0) })
+        self.phase(secs, move |rates| {
+            *rates = Rates {
+                t_secs: rates.t_secs,
+                interval_secs: rates.interval_secs,
+                ..level(sight, 97.0, 110.0)
+            }
+        })
     }
 
     pub fn quiet(self, secs: f64) -> Self {
@@ -64,7 +74,11 @@ impl Script {
     /// Nothing is measured for so long, then one quiet sample.
     pub fn gap(mut self, secs: f64) -> Self {
         self.t += secs;
-        self.series.push(Rates { t_secs: self.t, interval_secs: secs, ..level(self.sight, 0.0, 0.4) });
+        self.series.push(Rates {
+            t_secs: self.t,
+            interval_secs: secs,
+            ..level(self.sight, 0.0, 0.4)
+        });
         self
     }
 
@@ -94,12 +108,20 @@ pub fn idle_verdicts(series: &[Rates], spec: &IdleSpec) -> Vec<(f64, WatchVerdic
 /// An interval with the GPU and the processor at these levels, as far as they are seen.
 pub fn level(sight: Sight, gpu: f64, cpu: f64) -> Rates {
     let known = Reading::Known;
-    let rates = Rates { gpu_percent: known(gpu), net_bytes_per_sec: known(1_000.0), ..Rates::default() };
+    let rates =
+        Rates { gpu_percent: known(gpu), net_bytes_per_sec: known(1_000.0), ..Rates::default() };
     match sight {
-        Sight::Tree => Rates { cpu_percent: known(cpu), disk_bytes_per_sec: known(0.0), log_bytes: known(0.0), ..rates },
+        Sight::Tree => Rates {
+            cpu_percent: known(cpu),
+            disk_bytes_per_sec: known(0.0),
+            log_bytes: known(0.0),
+            ..rates
+        },
         Sight::Machine => Rates { machine_cpu_percent: known(cpu), ..rates },
         Sight::MainProcess => Rates { cpu_percent_min: known(cpu), ..rates },
-        Sight::NoTransfers => Rates { machine_cpu_percent: known(cpu), net_bytes_per_sec: Reading::Absent, ..rates },
+        Sight::NoTransfers => {
+            Rates { machine_cpu_percent: known(cpu), net_bytes_per_sec: Reading::Absent, ..rates }
+        }
         Sight::GpuOnly => Rates { net_bytes_per_sec: Reading::Absent, ..rates },
     }
 }

@@ -1,12 +1,14 @@
 //! The order of verdicts: one case for each step down the ladder.
 
 use jiff::Timestamp;
-use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec, SETUP};
+use lamplighter::job::{
+    AttemptNo, EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec, SETUP,
+};
 use lamplighter::market::{Market, Span};
 use lamplighter::policy::lifecycle::checkpoint_rollback::StartUp;
 use lamplighter::policy::{
-    Afterwards, Decision, EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact,
-    supervise,
+    Afterwards, Decision, EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step,
+    Warning, WatchAction, WatchVerdict, WorkloadFact, supervise,
 };
 
 fn at(secs: i64) -> Timestamp {
@@ -115,7 +117,10 @@ impl World {
 }
 
 fn exit(code: i32) -> WorkloadFact {
-    WorkloadFact::Ended { exit: ExitStatus { code: Some(code), ..ExitStatus::default() }, stage: Stage::Main }
+    WorkloadFact::Ended {
+        exit: ExitStatus { code: Some(code), ..ExitStatus::default() },
+        stage: Stage::Main,
+    }
 }
 
 fn moves() -> Option<MoveWish> {
@@ -132,7 +137,11 @@ fn the_order_of_verdicts() {
     assert_eq!(world.because(), Some(EndedBecause::Failed));
     let reason = Reason::new(at(0), "budget", "stop", "spent");
     assert_eq!(World { moves: moves(), ..World::default() }.because(), Some(EndedBecause::Moved));
-    assert_eq!(World { moves: moves(), workload: exit(3), ..World::default() }.because(), Some(EndedBecause::Failed), "the work's own end counts");
+    assert_eq!(
+        World { moves: moves(), workload: exit(3), ..World::default() }.because(),
+        Some(EndedBecause::Failed),
+        "the work's own end counts"
+    );
     world.limit = Some(Reached { because: EndedBecause::Budget, reason, by: at(60) });
     assert_eq!(world.because(), Some(EndedBecause::Budget));
     world.wish = Some(EndWish { cancel: false, by: "me".into(), at: Timestamp::UNIX_EPOCH });
@@ -143,7 +152,8 @@ fn the_order_of_verdicts() {
     assert_eq!(world.because(), Some(EndedBecause::Succeeded));
 }
 
-/// Whatever ends the work between a notice and its last save, all of it is over before the machine is taken.
+/// Whatever ends the work between a notice and its last save, all of it is over before the machine
+/// is taken.
 #[test]
 fn what_ends_after_a_notice_is_over_before_the_machine_is_taken() {
     let by = |world: World| match world.step() {
@@ -157,12 +167,20 @@ fn what_ends_after_a_notice_is_over_before_the_machine_is_taken() {
     }
     assert_eq!(by(World { wish: wish(), over_by: Some(at(90)), ..World::default() }), Some(at(90)));
     for limit in [60, 120] {
-        let limit = Reached { because: EndedBecause::Budget, reason: Reason::new(at(0), "budget", "stop", "spent"), by: at(limit) };
-        assert_eq!(by(World { limit: Some(limit.clone()), over_by: Some(at(90)), ..World::default() }), Some(limit.by.min(at(90))));
+        let limit = Reached {
+            because: EndedBecause::Budget,
+            reason: Reason::new(at(0), "budget", "stop", "spent"),
+            by: at(limit),
+        };
+        assert_eq!(
+            by(World { limit: Some(limit.clone()), over_by: Some(at(90)), ..World::default() }),
+            Some(limit.by.min(at(90)))
+        );
     }
 }
 
-/// Whoever waits for a retry has nothing to judge and nothing to end twice, and yet a machine that bills.
+/// Whoever waits for a retry has nothing to judge and nothing to end twice, and yet a machine that
+/// bills.
 #[test]
 fn between_two_starts_only_what_ends_an_attempt_from_outside_counts() {
     let mut world = World {
@@ -178,7 +196,11 @@ fn between_two_starts_only_what_ends_an_attempt_from_outside_counts() {
     assert_eq!(world.because(), None, "the workload said that it is done");
     world.done_for = None;
     assert_eq!(world.because(), Some(EndedBecause::Moved));
-    world.limit = Some(Reached { because: EndedBecause::Budget, reason: Reason::new(at(0), "budget", "stop", "spent"), by: at(60) });
+    world.limit = Some(Reached {
+        because: EndedBecause::Budget,
+        reason: Reason::new(at(0), "budget", "stop", "spent"),
+        by: at(60),
+    });
     assert_eq!(world.because(), Some(EndedBecause::Budget));
     world.wish = Some(EndWish { cancel: false, by: "me".into(), at: Timestamp::UNIX_EPOCH });
     assert_eq!(world.because(), Some(EndedBecause::UserStopped));
@@ -203,16 +225,24 @@ fn being_told_of_a_stall_does_not_keep_an_idle_machine() {
 #[test]
 fn a_limits_end_is_over_when_the_limit_falls() {
     let reason = Reason::new(at(0), "budget", "stop", "spent");
-    let world = World { limit: Some(Reached { because: EndedBecause::Budget, reason, by: at(60) }), ..World::default() };
+    let world = World {
+        limit: Some(Reached { because: EndedBecause::Budget, reason, by: at(60) }),
+        ..World::default()
+    };
     assert!(matches!(world.step(), Step::End(end) if end.by == Some(at(60))));
 }
 
-/// A setup that compiles for half an hour prints nothing; restarting it as the command would run the command without it.
+/// A setup that compiles for half an hour prints nothing; restarting it as the command would run
+/// the command without it.
 #[test]
 fn setup_is_not_watched() {
     for action in [WatchAction::Restart, WatchAction::Stop] {
-        let world =
-            World { stage: Stage::Setup, stall: verdict(Standing::Stalled, action), idle: verdict(Standing::Idle, action), ..World::default() };
+        let world = World {
+            stage: Stage::Setup,
+            stall: verdict(Standing::Stalled, action),
+            idle: verdict(Standing::Idle, action),
+            ..World::default()
+        };
         assert_eq!(world.step(), Step::Continue);
     }
 }
@@ -220,7 +250,11 @@ fn setup_is_not_watched() {
 #[test]
 fn unknown_never_stops() {
     for action in [WatchAction::None, WatchAction::Notify, WatchAction::Stop] {
-        let world = World { idle: verdict(Standing::Unknown, action), stall: verdict(Standing::Unknown, action), ..World::default() };
+        let world = World {
+            idle: verdict(Standing::Unknown, action),
+            stall: verdict(Standing::Unknown, action),
+            ..World::default()
+        };
         assert_eq!(world.step(), Step::Continue);
     }
 }
@@ -246,9 +280,15 @@ fn failures_are_retried_as_often_as_the_spec_says() {
 
 #[test]
 fn a_setup_that_worked_ends_nothing_and_one_that_failed_does() {
-    let setup = |code| WorkloadFact::Ended { exit: ExitStatus { code: Some(code), ..ExitStatus::default() }, stage: Stage::Setup };
+    let setup = |code| WorkloadFact::Ended {
+        exit: ExitStatus { code: Some(code), ..ExitStatus::default() },
+        stage: Stage::Setup,
+    };
     assert_eq!(World { workload: setup(0), ..World::default() }.step(), Step::Continue);
-    assert_eq!(World { workload: setup(1), ..World::default() }.because(), Some(EndedBecause::SetupFailed));
+    assert_eq!(
+        World { workload: setup(1), ..World::default() }.because(),
+        Some(EndedBecause::SetupFailed)
+    );
 }
 
 #[test]
@@ -260,7 +300,11 @@ fn a_process_that_is_done_but_stuck_is_ended_as_a_success() {
 }
 
 fn fault(silent: u64) -> HardwareFault {
-    HardwareFault { text: "GPU 0: GPU is lost".into(), silent: Span::from_secs(silent), needed: Span::from_secs(180) }
+    HardwareFault {
+        text: "GPU 0: GPU is lost".into(),
+        silent: Span::from_secs(silent),
+        needed: Span::from_secs(180),
+    }
 }
 
 #[test]
@@ -271,18 +315,32 @@ fn a_lost_gpu_is_to_blame_for_a_workload_that_failed_and_no_retry_there_helps() 
     assert!(matches!(world.step(), Step::Restart { .. }));
     world.hardware = Some(fault(0));
     let Step::End(end) = world.step() else { panic!("it ends: {:?}", world.step()) };
-    assert_eq!((end.because, end.save), (EndedBecause::HardwareLost, false), "there is nobody left to ask for a checkpoint");
-    assert_eq!(end.then, lamplighter::policy::Afterwards::Terminate, "nobody keeps a broken machine");
+    assert_eq!(
+        (end.because, end.save),
+        (EndedBecause::HardwareLost, false),
+        "there is nobody left to ask for a checkpoint"
+    );
+    assert_eq!(
+        end.then,
+        lamplighter::policy::Afterwards::Terminate,
+        "nobody keeps a broken machine"
+    );
     assert!(end.because.is_interruption(), "so the next attempt goes on elsewhere");
     world.workload = exit(0);
     assert_eq!(world.because(), Some(EndedBecause::Succeeded), "finished work is finished");
-    world.workload = WorkloadFact::Ended { exit: ExitStatus { code: None, signal: Some(9), oom: true }, stage: Stage::Main };
+    world.workload = WorkloadFact::Ended {
+        exit: ExitStatus { code: None, signal: Some(9), oom: true },
+        stage: Stage::Main,
+    };
     assert!(matches!(world.step(), Step::Restart { .. }), "want of memory explains itself");
 }
 
 #[test]
 fn want_of_memory_is_retried_as_often_as_any_failure_and_is_the_reason_then() {
-    let oom = WorkloadFact::Ended { exit: ExitStatus { code: None, signal: Some(9), oom: true }, stage: Stage::Main };
+    let oom = WorkloadFact::Ended {
+        exit: ExitStatus { code: None, signal: Some(9), oom: true },
+        stage: Stage::Main,
+    };
     let retries = RetriesSpec { max: 2, ..RetriesSpec::default() };
     let mut world = World { workload: oom, retries, ..World::default() };
     for used in 0..2 {
@@ -304,7 +362,11 @@ fn a_lost_gpu_ends_nothing_while_the_work_goes_on_and_saves_what_hangs_in_it() {
     assert_eq!(world.because(), None, "a setup says nothing for long");
     world.stage = Stage::Main;
     world.wish = Some(EndWish { cancel: true, by: "me".into(), at: at(0) });
-    assert_eq!(world.because(), Some(EndedBecause::UserCancelled), "a person's word stands over it");
+    assert_eq!(
+        world.because(),
+        Some(EndedBecause::UserCancelled),
+        "a person's word stands over it"
+    );
 }
 
 #[test]
@@ -316,7 +378,10 @@ fn a_machine_whose_work_is_over_waits_for_whoever_types_there() {
     };
     let typed = |secs: u64| Some(Span::from_secs(secs));
     let ended = |code: i32| World { workload: exit(code), typed: typed(899), ..World::default() };
-    assert_eq!((then(&ended(0)), then(&ended(1))), (Afterwards::Hold(half), Afterwards::Hold(half)));
+    assert_eq!(
+        (then(&ended(0)), then(&ended(1))),
+        (Afterwards::Hold(half), Afterwards::Hold(half))
+    );
     for nobody in [None, typed(900)] {
         assert_eq!(then(&World { typed: nobody, ..ended(0) }), Afterwards::Terminate, "{nobody:?}");
     }
@@ -333,18 +398,32 @@ fn a_machine_whose_work_is_over_waits_for_whoever_types_there() {
     }
     // Who asks for the end means it; a limit is one; and what the cloud takes cannot be kept.
     let wish = EndWish { cancel: false, by: "me@here".into(), at: at(0) };
-    assert_eq!(then(&World { wish: Some(wish), typed: typed(1), ..World::default() }), Afterwards::Terminate);
+    assert_eq!(
+        then(&World { wish: Some(wish), typed: typed(1), ..World::default() }),
+        Afterwards::Terminate
+    );
     let reason = Reason::new(at(0), "limits", "max_runtime", "the time is up");
     let limit = Reached { because: EndedBecause::MaxRuntime, reason, by: at(60) };
-    assert_eq!(then(&World { limit: Some(limit), typed: typed(1), ..World::default() }), Afterwards::Terminate);
+    assert_eq!(
+        then(&World { limit: Some(limit), typed: typed(1), ..World::default() }),
+        Afterwards::Terminate
+    );
     assert_eq!(then(&World { over_by: Some(at(60)), ..ended(0) }), Afterwards::Terminate);
-    assert_eq!(then(&World { over_by: Some(at(86_400)), ..ended(0) }), Afterwards::Hold(half), "an event of tomorrow takes nothing today");
+    assert_eq!(
+        then(&World { over_by: Some(at(86_400)), ..ended(0) }),
+        Afterwards::Hold(half),
+        "an event of tomorrow takes nothing today"
+    );
 }
 
 /// skypilot#1341: a setup that waits for a lock or an answer.
 #[test]
 fn a_setup_ends_by_its_own_limit_and_by_silence() {
-    let setup = |secs| World { stage: Stage::Setup, setup_for: Some(Span::from_secs(secs)), ..World::default() };
+    let setup = |secs| World {
+        stage: Stage::Setup,
+        setup_for: Some(Span::from_secs(secs)),
+        ..World::default()
+    };
     let silent = |secs| World { idle: verdict(Standing::Idle, WatchAction::Stop), ..setup(secs) };
     let because = |world: World| match world.step() {
         Step::End(end) => Some((end.because, end.save)),
@@ -355,8 +434,15 @@ fn a_setup_ends_by_its_own_limit_and_by_silence() {
     assert_eq!(because(silent(600)), Some((EndedBecause::SetupFailed, false)));
     let told = OnSpec { idle: Reaction::Notify, ..OnSpec::default() };
     assert_eq!(because(World { on: told.clone(), ..silent(600) }), None, "idle is only told");
-    assert_eq!(because(World { on: told, ..silent(3600) }), Some((EndedBecause::SetupFailed, false)));
-    assert_eq!(because(World { stage: Stage::Main, ..setup(3600) }), None, "the command has its own rules");
+    assert_eq!(
+        because(World { on: told, ..silent(3600) }),
+        Some((EndedBecause::SetupFailed, false))
+    );
+    assert_eq!(
+        because(World { stage: Stage::Main, ..setup(3600) }),
+        None,
+        "the command has its own rules"
+    );
 }
 
 /// skypilot#3803: `nohup python train.py &` has succeeded at once, and its work is killed.
@@ -365,7 +451,12 @@ fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
     let exit = ExitStatus { code: Some(0), ..ExitStatus::default() };
     let ended = |in_background, ran: Option<u64>| {
         let workload = WorkloadFact::Ended { exit, stage: Stage::Main };
-        let world = World { workload, in_background, ran_for: ran.map(Span::from_secs), ..World::default() };
+        let world = World {
+            workload,
+            in_background,
+            ran_for: ran.map(Span::from_secs),
+            ..World::default()
+        };
         match world.step() {
             Step::End(end) => end.because,
             step => panic!("{step:?}"),
@@ -376,33 +467,66 @@ fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
     assert_eq!(ended(0, Some(0)), EndedBecause::Succeeded, "there was little to do");
     assert_eq!(ended(1, Some(600)), EndedBecause::Succeeded, "a server of its own outlived it");
     assert_eq!(ended(1, None), EndedBecause::Succeeded, "nobody has seen it start");
-    let daemon = World { left_behind: 1, ran_for: Some(Span::ZERO), workload: WorkloadFact::Ended { exit, stage: Stage::Main }, ..World::default() };
-    assert!(matches!(daemon.step(), Step::End(end) if end.because == EndedBecause::Succeeded), "it has a session of its own");
+    let daemon = World {
+        left_behind: 1,
+        ran_for: Some(Span::ZERO),
+        workload: WorkloadFact::Ended { exit, stage: Stage::Main },
+        ..World::default()
+    };
+    assert!(
+        matches!(daemon.step(), Step::End(end) if end.because == EndedBecause::Succeeded),
+        "it has a session of its own"
+    );
     let advice = "; a process that it left in the background is ended with it: a command that ends with `wait` waits for such work";
     assert!(daemon.reason().ends_with(advice), "{}", daemon.reason());
 }
 
-/// The process that held it was killed: it may have been well, and goes on from its newest checkpoint.
+/// The process that held it was killed: it may have been well, and goes on from its newest
+/// checkpoint.
 #[test]
 fn end_that_nobody_saw_is_lost_and_not_failed() {
     let unseen = WorkloadFact::Ended { exit: ExitStatus::default(), stage: Stage::Main };
     let world = World { workload: unseen, ..World::default() };
-    assert!(matches!(world.step(), Step::End(end) if end.because == EndedBecause::Lost), "{:?}", world.step());
+    assert!(
+        matches!(world.step(), Step::End(end) if end.because == EndedBecause::Lost),
+        "{:?}",
+        world.step()
+    );
     assert!(world.reason().contains("its end was not seen"), "{}", world.reason());
-    let killed = WorkloadFact::Ended { exit: ExitStatus { signal: Some(9), ..ExitStatus::default() }, stage: Stage::Main };
-    assert_eq!(World { workload: killed, ..World::default() }.because(), Some(EndedBecause::Failed));
+    let killed = WorkloadFact::Ended {
+        exit: ExitStatus { signal: Some(9), ..ExitStatus::default() },
+        stage: Stage::Main,
+    };
+    assert_eq!(
+        World { workload: killed, ..World::default() }.because(),
+        Some(EndedBecause::Failed)
+    );
     let retries = RetriesSpec { max: 1, ..RetriesSpec::default() };
-    assert!(matches!(World { workload: unseen, retries, ..World::default() }.step(), Step::Restart { .. }), "a retry is cheaper");
+    assert!(
+        matches!(
+            World { workload: unseen, retries, ..World::default() }.step(),
+            Step::Restart { .. }
+        ),
+        "a retry is cheaper"
+    );
 }
 
-/// needrestart after an installation on Ubuntu 24.04, `systemctl stop lamp-...`: a script that saves at SIGTERM ends with 0.
+/// needrestart after an installation on Ubuntu 24.04, `systemctl stop lamp-...`: a script that
+/// saves at SIGTERM ends with 0.
 #[test]
 fn an_end_by_the_service_manager_is_neither_success_nor_failure() {
-    for exit in
-        [ExitStatus { code: Some(0), ..ExitStatus::default() }, ExitStatus { code: Some(143), ..ExitStatus::default() }, ExitStatus::default()]
-    {
+    for exit in [
+        ExitStatus { code: Some(0), ..ExitStatus::default() },
+        ExitStatus { code: Some(143), ..ExitStatus::default() },
+        ExitStatus::default(),
+    ] {
         for stage in [Stage::Main, Stage::Setup] {
-            let world = World { workload: WorkloadFact::Ended { exit, stage }, stage, told: true, ..World::default() };
+            let world = World {
+                workload: WorkloadFact::Ended { exit, stage },
+                stage,
+                told: true,
+                ..World::default()
+            };
             assert_eq!(world.step(), Step::Restart { after: Span::ZERO }, "{exit:?} {stage:?}");
         }
     }
@@ -411,17 +535,36 @@ fn an_end_by_the_service_manager_is_neither_success_nor_failure() {
 /// It uses up no retry, and comes before them; what has ended the attempt anyway comes before it.
 #[test]
 fn a_start_that_dies_of_its_checkpoint_goes_back_before_it_is_retried() {
-    let start = StartUp { from: "0007".parse().unwrap(), exact: true, lived: Span::from_secs(3), is_going: false, times: 0, is_last: false };
+    let start = StartUp {
+        from: "0007".parse().unwrap(),
+        exact: true,
+        lived: Span::from_secs(3),
+        is_going: false,
+        times: 0,
+        is_last: false,
+    };
     let retries = RetriesSpec { max: 1, ..RetriesSpec::default() };
-    let world = |start: &StartUp, workload| World { start_up: Some(start.clone()), retries: retries.clone(), workload, ..World::default() };
+    let world = |start: &StartUp, workload| World {
+        start_up: Some(start.clone()),
+        retries: retries.clone(),
+        workload,
+        ..World::default()
+    };
     assert_eq!(world(&start, exit(1)).step(), Step::GoBack { before: start.from });
     let beside = StartUp { exact: false, ..start.clone() };
-    assert_eq!(world(&beside, exit(1)).step(), Step::GoBack { before: start.from.next() }, "first to that one itself");
+    assert_eq!(
+        world(&beside, exit(1)).step(),
+        Step::GoBack { before: start.from.next() },
+        "first to that one itself"
+    );
     let twice = StartUp { times: 2, ..start.clone() };
     assert!(matches!(world(&twice, exit(1)).step(), Step::Restart { .. }));
     let hardware = World { hardware: Some(fault(0)), ..world(&start, exit(1)) };
     assert_eq!(hardware.because(), Some(EndedBecause::HardwareLost));
-    let stopped = World { wish: Some(EndWish { cancel: false, by: "me".into(), at: at(0) }), ..world(&start, exit(1)) };
+    let stopped = World {
+        wish: Some(EndWish { cancel: false, by: "me".into(), at: at(0) }),
+        ..world(&start, exit(1))
+    };
     assert_eq!(stopped.because(), Some(EndedBecause::UserStopped));
     assert_eq!(world(&start, WorkloadFact::Between).because(), None);
     assert_eq!(world(&start, exit(0)).because(), Some(EndedBecause::Succeeded));
@@ -429,7 +572,17 @@ fn a_start_that_dies_of_its_checkpoint_goes_back_before_it_is_retried() {
 
 #[test]
 fn an_attempt_that_failed_from_older_checkpoints_too_says_so() {
-    let start = StartUp { from: "0005".parse().unwrap(), exact: true, lived: Span::from_secs(3), is_going: false, times: 2, is_last: false };
+    let start = StartUp {
+        from: "0005".parse().unwrap(),
+        exact: true,
+        lived: Span::from_secs(3),
+        is_going: false,
+        times: 2,
+        is_last: false,
+    };
     let world = World { start_up: Some(start), workload: exit(1), ..World::default() };
-    assert_eq!(world.reason(), "the workload ended with exit code 1; so it did from 2 newer checkpoints");
+    assert_eq!(
+        world.reason(),
+        "the workload ended with exit code 1; so it did from 2 newer checkpoints"
+    );
 }

@@ -1,14 +1,19 @@
-//! From what stands of a sweeper in the cloud to the steps that make it and take it away, and whether it is well.
+//! From what stands of a sweeper in the cloud to the steps that make it and take it away, and
+//! whether it is well.
 
 use jiff::{SignedDuration, Timestamp};
 use lamplighter::account::permissions::PolicyName;
 use lamplighter::account::setup::{Found, InUse, RoleFound, SetupStep};
-use lamplighter::account::sweeper::{FunctionFound, FunctionSettings, ScheduleFound, Sweeper, SweeperFound, SweeperStep};
+use lamplighter::account::sweeper::{
+    FunctionFound, FunctionSettings, ScheduleFound, Sweeper, SweeperFound, SweeperStep,
+};
 use lamplighter::account::sweeper_visit::{Trouble, Visit};
 use lamplighter::market::Arch;
 use lamplighter::policy::account::doctor::Level;
 use lamplighter::policy::account::setup_plan::SetupLine;
-use lamplighter::policy::account::sweeper_plan::{SweeperSeen, judge_sweeper, plan_sweeper, plan_sweeper_removal};
+use lamplighter::policy::account::sweeper_plan::{
+    SweeperSeen, judge_sweeper, plan_sweeper, plan_sweeper_removal,
+};
 use lamplighter::policy::account::sweeper_proof::{Expected, SweeperFacts, expected};
 
 use super::setup::names;
@@ -38,7 +43,13 @@ fn wanted() -> Sweeper {
 }
 
 fn nothing() -> SweeperFound {
-    SweeperFound { role: Found::Nothing, schedule_role: Found::Nothing, log: Found::Nothing, function: Found::Nothing, schedule: Found::Nothing }
+    SweeperFound {
+        role: Found::Nothing,
+        schedule_role: Found::Nothing,
+        log: Found::Nothing,
+        function: Found::Nothing,
+        schedule: Found::Nothing,
+    }
 }
 
 /// As `lamp init aws --sweeper` of this owner leaves it.
@@ -51,24 +62,44 @@ fn ready(owner: &str) -> SweeperFound {
         role: role(PolicyName::Sweeper),
         schedule_role: role(PolicyName::SweeperSchedule),
         log: Found::There(()),
-        function: Found::There(FunctionFound { owner: Some(owner.into()), program: "sum".into(), settings: wanted().settings }),
+        function: Found::There(FunctionFound {
+            owner: Some(owner.into()),
+            program: "sum".into(),
+            settings: wanted().settings,
+        }),
         schedule: Found::There(wanted().schedule),
     }
 }
 
 fn steps(lines: &[SetupLine]) -> Vec<SweeperStep> {
-    let step = |step: &SetupStep| if let SetupStep::Sweeper(step) = step { *step } else { panic!("{step:?}") };
+    let step = |step: &SetupStep| {
+        if let SetupStep::Sweeper(step) = step { *step } else { panic!("{step:?}") }
+    };
     lines.iter().flat_map(|line| line.steps.iter().map(step)).collect()
 }
 
 #[test]
 fn an_account_without_one_gets_all_of_it_and_one_that_has_it_nothing() {
-    use SweeperStep::{CreateFunction, CreateLog, CreateRole, CreateSchedule, CreateScheduleRole, WriteRolePolicy, WriteSchedulePolicy};
+    use SweeperStep::{
+        CreateFunction, CreateLog, CreateRole, CreateSchedule, CreateScheduleRole, WriteRolePolicy,
+        WriteSchedulePolicy,
+    };
     let all = plan_sweeper(&names(), &wanted(), &nothing());
-    let expected = [CreateRole, WriteRolePolicy, CreateScheduleRole, WriteSchedulePolicy, CreateLog, CreateFunction, CreateSchedule];
+    let expected = [
+        CreateRole,
+        WriteRolePolicy,
+        CreateScheduleRole,
+        WriteSchedulePolicy,
+        CreateLog,
+        CreateFunction,
+        CreateSchedule,
+    ];
     assert_eq!(steps(&all), expected, "what is needed comes before what needs it");
     let none = plan_sweeper(&names(), &wanted(), &ready("alice"));
-    assert!(none.iter().all(|line| line.steps.is_empty() && line.remark.is_none() && !line.blocks), "{none:?}");
+    assert!(
+        none.iter().all(|line| line.steps.is_empty() && line.remark.is_none() && !line.blocks),
+        "{none:?}"
+    );
 }
 
 #[test]
@@ -84,7 +115,10 @@ fn only_what_is_not_as_it_should_be_is_changed() {
     let Found::There(schedule) = &mut found.schedule else { unreachable!() };
     schedule.enabled = false;
     let lines = plan_sweeper(&names(), &wanted(), &found);
-    assert_eq!((steps(&lines), lines[4].found.as_str()), (vec![SweeperStep::SetSchedule], "there, switched off"));
+    assert_eq!(
+        (steps(&lines), lines[4].found.as_str()),
+        (vec![SweeperStep::SetSchedule], "there, switched off")
+    );
 }
 
 #[test]
@@ -94,7 +128,11 @@ fn what_cannot_be_seen_or_made_stops_all_of_it() {
     let without = Sweeper { program: Err("it needs glibc 2.39".into()), ..wanted() };
     for found in [nothing(), ready("alice")] {
         let lines = plan_sweeper(&names(), &without, &found);
-        let blocks: Vec<_> = lines.iter().filter(|line| line.blocks).filter_map(|line| line.remark.as_deref()).collect();
+        let blocks: Vec<_> = lines
+            .iter()
+            .filter(|line| line.blocks)
+            .filter_map(|line| line.remark.as_deref())
+            .collect();
         assert_eq!(blocks, ["it needs glibc 2.39"]);
     }
 }
@@ -106,20 +144,33 @@ fn what_somebody_else_made_stays_as_it_is() {
     function.program = "theirs".into();
     let lines = plan_sweeper(&names(), &wanted(), &theirs);
     assert_eq!(steps(&lines), []);
-    assert!(lines[3].remark.as_ref().is_some_and(|said| said.contains("stays as it is")), "{lines:?}");
-    assert_eq!(steps(&plan_sweeper_removal(&names(), &theirs, &InUse::default())), [], "nor is it taken away");
+    assert!(
+        lines[3].remark.as_ref().is_some_and(|said| said.contains("stays as it is")),
+        "{lines:?}"
+    );
+    assert_eq!(
+        steps(&plan_sweeper_removal(&names(), &theirs, &InUse::default())),
+        [],
+        "nor is it taken away"
+    );
 }
 
 #[test]
 fn it_is_taken_away_whole_and_what_was_never_there_makes_no_line() {
-    use SweeperStep::{DeleteFunction, DeleteLog, DeleteRecords, DeleteRole, DeleteSchedule, DeleteScheduleRole};
+    use SweeperStep::{
+        DeleteFunction, DeleteLog, DeleteRecords, DeleteRole, DeleteSchedule, DeleteScheduleRole,
+    };
     assert_eq!(plan_sweeper_removal(&names(), &nothing(), &InUse::default()), []);
     let used = InUse { sweeper_objects: 3, ..InUse::default() };
-    let whole = [DeleteSchedule, DeleteFunction, DeleteLog, DeleteScheduleRole, DeleteRole, DeleteRecords];
+    let whole =
+        [DeleteSchedule, DeleteFunction, DeleteLog, DeleteScheduleRole, DeleteRole, DeleteRecords];
     assert_eq!(steps(&plan_sweeper_removal(&names(), &ready("alice"), &used)), whole);
     // Broken off in the middle: the rest goes by the owner in its name.
     let half = SweeperFound { role: Found::Nothing, function: Found::Nothing, ..ready("alice") };
-    assert_eq!(steps(&plan_sweeper_removal(&names(), &half, &InUse::default())), [DeleteSchedule, DeleteLog, DeleteScheduleRole]);
+    assert_eq!(
+        steps(&plan_sweeper_removal(&names(), &half, &InUse::default())),
+        [DeleteSchedule, DeleteLog, DeleteScheduleRole]
+    );
     // Whoever may not look at AWS Lambda is told so, and is kept from nothing.
     let blind = SweeperFound { function: Found::Unknown("AccessDenied".into()), ..nothing() };
     let lines = plan_sweeper_removal(&names(), &blind, &InUse::default());
@@ -153,9 +204,17 @@ fn a_sweeper_that_does_not_come_is_broken_and_none_at_all_is_not() {
     is(seen(ready("alice"), came(20)), Level::Failure, "should come every five minutes");
     is(seen(ready("alice"), Ok(None)), Level::Warning, "has not come yet");
     let older = Visit { regions: 17, ..Visit::new(ago(4), "0.0.9", "alice") };
-    is(seen(ready("alice"), Ok(Some((older, ago(4))))), Level::Warning, "came 4 min ago, as Lamplighter 0.0.9, and this is 0");
+    is(
+        seen(ready("alice"), Ok(Some((older, ago(4))))),
+        Level::Warning,
+        "came 4 min ago, as Lamplighter 0.0.9, and this is 0",
+    );
     is(seen(ready("alice"), Err("AccessDenied".into())), Level::Warning, "cannot look");
-    is(seen(SweeperFound { schedule: Found::Nothing, ..ready("alice") }, came(4)), Level::Failure, "no schedule");
+    is(
+        seen(SweeperFound { schedule: Found::Nothing, ..ready("alice") }, came(4)),
+        Level::Failure,
+        "no schedule",
+    );
     let mut off = ready("alice");
     let Found::There(schedule) = &mut off.schedule else { unreachable!() };
     schedule.enabled = false;
@@ -165,8 +224,15 @@ fn a_sweeper_that_does_not_come_is_broken_and_none_at_all_is_not() {
     function.settings.environment.insert("LAMP_JOB_ROOT".into(), "s3://another".into());
     is(seen(elsewhere, came(4)), Level::Warning, "s3://another");
     let mut refused = Visit { regions: 17, ..Visit::new(now, "0", "alice") };
-    refused.trouble.push(Trouble { what: "i-1 in us-east-2".into(), why: "may still run and bill: you may not".into() });
-    is(seen(ready("alice"), Ok(Some((refused, now)))), Level::Failure, "i-1 in us-east-2: may still run and bill");
+    refused.trouble.push(Trouble {
+        what: "i-1 in us-east-2".into(),
+        why: "may still run and bill: you may not".into(),
+    });
+    is(
+        seen(ready("alice"), Ok(Some((refused, now)))),
+        Level::Failure,
+        "i-1 in us-east-2: may still run and bill",
+    );
 }
 
 /// A proof that passes beside a sweeper that has stopped would say so for a month.
@@ -176,9 +242,19 @@ fn a_sweeper_that_is_installed_or_was_here_once_is_expected_whether_it_comes_or_
     let ago = |minutes: i64| Ok(Some(now - SignedDuration::from_mins(minutes)));
     let of = |found: SweeperFound, came: Result<Option<Timestamp>, String>| {
         let (function, schedule) = (found.function, found.schedule);
-        expected(&SweeperFacts { name: NAME.into(), job_root: names().job_root(), function, schedule, came }, now)
+        expected(
+            &SweeperFacts {
+                name: NAME.into(),
+                job_root: names().job_root(),
+                function,
+                schedule,
+                came,
+            },
+            now,
+        )
     };
-    let blind = || SweeperFound { function: Found::Unknown("you may not look".into()), ..nothing() };
+    let blind =
+        || SweeperFound { function: Found::Unknown("you may not look".into()), ..nothing() };
     let elsewhere = || {
         let mut found = ready("alice");
         let Found::There(function) = &mut found.function else { unreachable!() };
@@ -209,10 +285,18 @@ fn a_sweeper_that_is_installed_or_was_here_once_is_expected_whether_it_comes_or_
         assert!(said.starts_with(NAME) && said.contains(words), "{said}");
     }
     assert_eq!(of(nothing(), Ok(None)), Expected::Nobody);
-    let Expected::Elsewhere(said) = of(elsewhere(), Ok(None)) else { panic!("it looks after another") };
+    let Expected::Elsewhere(said) = of(elsewhere(), Ok(None)) else {
+        panic!("it looks after another")
+    };
     assert!(said.contains("looks after s3://another"), "{said}");
     // What could not be read is not nobody.
     assert_eq!(of(blind(), Ok(None)), Expected::Unknown("you may not look".into()));
-    assert_eq!(of(SweeperFound { schedule: Found::Unknown("silent".into()), ..nothing() }, Ok(None)), Expected::Unknown("silent".into()));
-    assert_eq!(of(nothing(), Err("nobody answers".into())), Expected::Unknown("nobody answers".into()));
+    assert_eq!(
+        of(SweeperFound { schedule: Found::Unknown("silent".into()), ..nothing() }, Ok(None)),
+        Expected::Unknown("silent".into())
+    );
+    assert_eq!(
+        of(nothing(), Err("nobody answers".into())),
+        Expected::Unknown("nobody answers".into())
+    );
 }

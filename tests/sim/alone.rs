@@ -1,4 +1,5 @@
-//! Each fault alone, by the program of `just soak`: within what is asked, as the documents tell it, and not blind to what must not come.
+//! Each fault alone, by the program of `just soak`: within what is asked, as the documents tell it,
+//! and not blind to what must not come.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +11,24 @@ use super::{soak, try_soak};
 const WORLD: &str = include_str!("../../docs/false-world.md");
 const PROMISES: &str = include_str!("../../docs/promises.md");
 
-/// docs/false-world.md tells of more worlds what is seen here of twenty of each, which are among them;
-/// the fault matrix of docs/promises.md links to it from each row that is measured.
+/// docs/false-world.md tells of more worlds what is seen here of twenty of each, which are among
+/// them; the fault matrix of docs/promises.md links to it from each row that is measured.
 #[test]
 fn each_fault_alone_is_over_within_its_bound() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let bounds = soak(&["--threads", &threads, "--bounds", "20"]);
     let kinds = Lone::all();
-    assert!(bounds.ends_with(&format!("{} worlds played, 0 not within what is asked\n", kinds.len() * 20)), "{bounds}");
+    assert!(
+        bounds.ends_with(&format!(
+            "{} worlds played, 0 not within what is asked\n",
+            kinds.len() * 20
+        )),
+        "{bounds}"
+    );
     let (seen, told) = (cells(&bounds), cells(WORLD));
-    let keys = |all: &[Told]| -> BTreeSet<String> { all.iter().map(|one| format!("{:?}", one.key())).collect() };
+    let keys = |all: &[Told]| -> BTreeSet<String> {
+        all.iter().map(|one| format!("{:?}", one.key())).collect()
+    };
     let (seen_keys, told_keys) = (keys(&seen), keys(&told));
     assert!(seen_keys == told_keys, "{:?}", seen_keys.symmetric_difference(&told_keys));
     for lone in kinds {
@@ -28,16 +37,27 @@ fn each_fault_alone_is_over_within_its_bound() {
     }
     for one in &seen {
         let told = told.iter().find(|told| told.key() == one.key()).expect("the keys are the same");
-        assert!(one.took() <= told.took(), "docs/false-world.md tells {} of {one:?}: `just soak 200 --bounds` measures anew", told.longest);
+        assert!(
+            one.took() <= told.took(),
+            "docs/false-world.md tells {} of {one:?}: `just soak 200 --bounds` measures anew",
+            told.longest
+        );
     }
     let measured = measured_rows(&told);
-    let rows = PROMISES.lines().filter_map(|line| Some((line.strip_prefix("| ")?.split(' ').next()?.parse::<u32>().ok()?, line)));
-    let linked: BTreeSet<u32> = rows.filter(|(_, line)| line.ends_with(MEASURED)).map(|(row, _)| row).collect();
-    assert_eq!(linked, measured, "the rows of docs/promises.md that end with {MEASURED}, and those that are measured");
+    let rows = PROMISES.lines().filter_map(|line| {
+        Some((line.strip_prefix("| ")?.split(' ').next()?.parse::<u32>().ok()?, line))
+    });
+    let linked: BTreeSet<u32> =
+        rows.filter(|(_, line)| line.ends_with(MEASURED)).map(|(row, _)| row).collect();
+    assert_eq!(
+        linked, measured,
+        "the rows of docs/promises.md that end with {MEASURED}, and those that are measured"
+    );
 }
 
-/// By a planted bug, in one of the first of its seeds: a law is broken, or something is not within what is asked, in these words.
-/// TakenUnseen, Offline, MetadataDown, SignedOut and LaptopClock have none: no bug of the list shows in them alone.
+/// By a planted bug, in one of the first of its seeds: a law is broken, or something is not within
+/// what is asked, in these words. TakenUnseen, Offline, MetadataDown, SignedOut and LaptopClock
+/// have none: no bug of the list shows in them alone.
 #[test]
 fn what_must_not_come_of_a_fault_comes_with_a_bug() {
     for (lone, bug, words) in [
@@ -66,9 +86,11 @@ fn what_must_not_come_of_a_fault_comes_with_a_bug() {
     ] {
         let mut told = String::new();
         let seen = (0..20).find(|seed: &u32| {
-            let (well, out, err) = try_soak(&["--lone", lone, "--bug", bug, "--seed", &seed.to_string()]);
+            let (well, out, err) =
+                try_soak(&["--lone", lone, "--bug", bug, "--seed", &seed.to_string()]);
             told = format!("{out}\n{err}");
-            // A word that is not understood, and a panic, end it badly too, and no world is told then.
+            // A word that is not understood, and a panic, end it badly too, and no world is told
+            // then.
             let was_played = told.contains(" deeds, ");
             assert!(was_played, "{lone}, {bug}: {told}");
             !well && told.contains(words)
@@ -81,7 +103,12 @@ fn what_must_not_come_of_a_fault_comes_with_a_bug() {
 fn one_fault_alone_is_told_with_what_it_took() {
     let (well, out, err) = try_soak(&["--lone", "KernelHang:Sweeper", "--seed", "3"]);
     let row = "| 51 | the kernel hangs | no workstation | dark | ";
-    assert!(well && out.contains("FATE KernelHang") && out.contains(row) && out.contains("breaks no law"), "{out}\n{err}");
+    assert!(
+        well && out.contains("FATE KernelHang")
+            && out.contains(row)
+            && out.contains("breaks no law"),
+        "{out}\n{err}"
+    );
     let (well, _, err) = try_soak(&["--lone", "KernelHangs:Sweeper", "--seed", "3"]);
     assert!(!well && err.contains("is not like KernelHang:Sweeper"), "{err}");
     let (well, _, err) = try_soak(&["--bounds", "--trace", "x.json", "3"]);

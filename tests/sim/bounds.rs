@@ -1,6 +1,7 @@
-//! `just soak N --bounds`: each fault alone, N times, each with everybody who can do something about it, and how long it took until what
-//! the fault matrix (docs/promises.md) promises was there, as the rows of the table in docs/false-world.md. What is asked of all of them
-//! stands here.
+//! `just soak N --bounds`: each fault alone, N times, each with everybody who can do something
+//! about it, and how long it took until what the fault matrix (docs/promises.md) promises was
+//! there, as the rows of the table in docs/false-world.md. What is asked of all of them stands
+//! here.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ const NEXT: u64 = 5 * MINUTE;
 const RESTART: u64 = 2;
 const WATCHDOG: u64 = 30;
 
-/// After the run time a machine has five minutes to save and to power off; what comes then looks once a minute, and again after 30 s.
+/// After the run time a machine has five minutes to save and to power off; what comes then looks
+/// once a minute, and again after 30 s.
 const AFTER_ITS_TIME: u64 = 5 * MINUTE;
 const SWITCH: u64 = 90;
 
@@ -60,21 +62,29 @@ const NONE_BOUGHT: Asked = Never("another machine is bought", |measured| measure
 
 const NO_SECOND_BOUGHT: Asked = Never("two machines are bought", |measured| measured.bought > 1);
 
-const NONE_BY_THAT_CLOCK: Asked = Never("a machine is bought by that clock", |measured| measured.bought_at.is_some_and(|at| at < CLOCK_OFF));
+const NONE_BY_THAT_CLOCK: Asked = Never("a machine is bought by that clock", |measured| {
+    measured.bought_at.is_some_and(|at| at < CLOCK_OFF)
+});
 
-const NONE_UNSEEN: Asked = Never("a machine is bought meanwhile", |measured| measured.bought_at.is_some_and(|at| at < A_WHILE));
+const NONE_UNSEEN: Asked = Never("a machine is bought meanwhile", |measured| {
+    measured.bought_at.is_some_and(|at| at < A_WHILE)
+});
 
 const NOT_STOPPED: Asked = Never("the work is stopped", |measured| !measured.went_on);
 
-const NOT_EARLY: Asked = Never("dark more than two minutes before", |measured| measured.early > Duration::from_secs(2 * MINUTE));
+const NOT_EARLY: Asked = Never("dark more than two minutes before", |measured| {
+    measured.early > Duration::from_secs(2 * MINUTE)
+});
 
 /// The row of the matrix, if it has one, and what it asks for.
 fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
     let buys = lone.watching.has_workstation();
-    // A lease, a visit, and the second look and the call; with a workstation that is awake nobody waits for a visit.
+    // A lease, a visit, and the second look and the call; with a workstation that is awake nobody
+    // waits for a visit.
     let lease = if buys { 33 * MINUTE } else { 37 * MINUTE };
     // Where there is somebody to buy the next.
-    let elsewhere = |within: u64| if buys { vec![goes_on(within + NEXT), lost(LOST)] } else { vec![] };
+    let elsewhere =
+        |within: u64| if buys { vec![goes_on(within + NEXT), lost(LOST)] } else { vec![] };
     let ends = |within: u64| std::iter::once(dark(within)).chain(elsewhere(within)).collect();
     match lone.fault {
         // The end of the work, its last save and its uploads, and the ladder.
@@ -84,10 +94,12 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         // The first rung is twenty minutes; two of them restart it from its last save.
         Fault::Hangs => (Some(35), vec![goes_on(23 * MINUTE), dark(72 * MINUTE)]),
         Fault::Idles => (None, vec![dark(10 * MINUTE)]),
-        // Of a machine that has told its outcome nobody waits for the lease: a sweep gives it five minutes, and visits and looks twice.
+        // Of a machine that has told its outcome nobody waits for the lease: a sweep gives it five
+        // minutes, and visits and looks twice.
         Fault::PowerBroken => (None, vec![dark(if buys { 5 * MINUTE } else { 12 * MINUTE })]),
         Fault::DiskFull => (Some(41), vec![dark(2 * MINUTE + LADDER)]),
-        // Half an hour of uploads, and two minutes for the outcome. Without that, nobody knows later that the work was done.
+        // Half an hour of uploads, and two minutes for the outcome. Without that, nobody knows
+        // later that the work was done.
         Fault::StoreGone => (Some(47), vec![dark(32 * MINUTE + LADDER)]),
         Fault::Cap | Fault::CapAfterClock => (None, vec![dark(AFTER_ITS_TIME), NOT_EARLY]),
         Fault::CapAfterReboot => (Some(29), vec![dark(AFTER_ITS_TIME), NOT_EARLY]),
@@ -99,25 +111,39 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         Fault::KernelHang => (Some(51), ends(lease)),
         Fault::HostDies => (Some(28), ends(if buys { 15 * MINUTE } else { 37 * MINUTE })),
         Fault::AgentCrash => (Some(38), vec![lives_again(RESTART + 1), NONE_BOUGHT, NOT_STOPPED]),
-        Fault::AgentHang => (Some(39), vec![lives_again(WATCHDOG + RESTART + 1), NONE_BOUGHT, NOT_STOPPED]),
+        Fault::AgentHang => {
+            (Some(39), vec![lives_again(WATCHDOG + RESTART + 1), NONE_BOUGHT, NOT_STOPPED])
+        }
         // The work goes on, unwatched and unsaved, and may end in one of their lives.
         Fault::AgentGone => (Some(38), vec![dark(lease)]),
         // It cannot beat, so that its lease lapses, though it works.
         Fault::RoleGone => (None, vec![dark(lease)]),
         Fault::Reboot => (Some(29), vec![goes_on(5 * MINUTE), lost(LOST), NONE_BOUGHT]),
-        // Not a step that was done when the last save was made; from then on it may go on until it is taken.
+        // Not a step that was done when the last save was made; from then on it may go on until it
+        // is taken.
         Fault::Noticed => (Some(18), vec![goes_on(10 * MINUTE), lost(MINUTE)]),
         Fault::Taken => (Some(19), vec![goes_on(10 * MINUTE), lost(LOST)]),
         // Two minutes to the end that was told, and three in which it may still come.
         Fault::NotTaken => (Some(20), vec![goes_on(5 * MINUTE + 30), lost(MINUTE), NONE_BOUGHT]),
-        // At once where the work is asked at once; a save that is under way, or is doubted, comes first.
-        Fault::Rebalance => (Some(21), vec![Within("a checkpoint is kept", |measured| measured.saved, 45), NONE_BOUGHT, NOT_STOPPED]),
+        // At once where the work is asked at once; a save that is under way, or is doubted, comes
+        // first.
+        Fault::Rebalance => (
+            Some(21),
+            vec![
+                Within("a checkpoint is kept", |measured| measured.saved, 45),
+                NONE_BOUGHT,
+                NOT_STOPPED,
+            ],
+        ),
         // The hour, a refusal that is asked for again after twelve minutes at most, and a boot.
         Fault::NoRoom => (Some(14), vec![goes_on(75 * MINUTE)]),
-        Fault::TakenUnseen => (Some(11), vec![goes_on(A_WHILE.as_secs() + 2 * NEXT), NONE_UNSEEN, NO_SECOND_BOUGHT]),
+        Fault::TakenUnseen => {
+            (Some(11), vec![goes_on(A_WHILE.as_secs() + 2 * NEXT), NONE_UNSEEN, NO_SECOND_BOUGHT])
+        }
         Fault::Withdrawn => (Some(23), vec![goes_on(NEXT)]),
         Fault::ShownLate => (Some(12), vec![NONE_BOUGHT]),
-        // A minute of an EC2 that errs, a look, thirty seconds for an agent that boots, and its end.
+        // A minute of an EC2 that errs, a look, thirty seconds for an agent that boots, and its
+        // end.
         Fault::CancelAtLaunch => (Some(16), vec![dark(2 * MINUTE + LADDER), NONE_BOUGHT]),
         Fault::GpuLost => (Some(43), vec![dark(10 * MINUTE), goes_on(15 * MINUTE)]),
         Fault::NvmlLost => (Some(42), vec![NONE_BOUGHT, NOT_STOPPED]),
@@ -134,7 +160,10 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         // Ten minutes, a pause of one, and a look.
         Fault::Throttled => (Some(10), vec![dark(12 * MINUTE), NONE_BOUGHT]),
         Fault::SignedOut => (Some(15), vec![NONE_BOUGHT, NOT_STOPPED]),
-        Fault::LaptopClock => (Some(8), vec![goes_on(CLOCK_OFF.as_secs() + 2 * NEXT), NONE_BY_THAT_CLOCK, NO_SECOND_BOUGHT]),
+        Fault::LaptopClock => (
+            Some(8),
+            vec![goes_on(CLOCK_OFF.as_secs() + 2 * NEXT), NONE_BY_THAT_CLOCK, NO_SECOND_BOUGHT],
+        ),
         Fault::SecondController => (Some(7), vec![NONE_BOUGHT]),
     }
 }
@@ -149,9 +178,11 @@ pub struct Seen {
 
 impl Seen {
     pub fn add(&mut self, lone: Lone, played: &Played) {
-        // One that comes at a moment of its own may find no machine, no agent or another market then.
-        let missed =
-            lone.fault.moment() == Moment::Dice && lone.fault != Fault::CancelAtLaunch && played.strikes.values().any(|(_, struck)| *struck == 0);
+        // One that comes at a moment of its own may find no machine, no agent or another market
+        // then.
+        let missed = lone.fault.moment() == Moment::Dice
+            && lone.fault != Fault::CancelAtLaunch
+            && played.strikes.values().any(|(_, struck)| *struck == 0);
         match played.measured.filter(|_| !missed) {
             Some(measured) => self.measured.push((measured, played.seed)),
             // A job that is cancelled before its launch has no machine that could be dark.
@@ -162,12 +193,23 @@ impl Seen {
 }
 
 /// A row for each thing that is asked for; and what was not so, by the command that plays it again.
-pub fn tell(lone: Lone, seen: &Seen, command: impl Fn(u64) -> String) -> (Vec<String>, Vec<String>) {
+pub fn tell(
+    lone: Lone,
+    seen: &Seen,
+    command: impl Fn(u64) -> String,
+) -> (Vec<String>, Vec<String>) {
     let (row, asked) = asked(lone);
     let row = row.map_or("-".to_owned(), |row| row.to_string());
     let head = format!("| {row} | {} | {} ", lone.fault.words(), lone.watching.words());
     let (mut rows, mut broken) = (Vec::new(), Vec::new());
-    let mut wrong = |what: String, seed: u64| broken.push(format!("{}, {}: {what}: {}", lone.fault.words(), lone.watching.words(), command(seed)));
+    let mut wrong = |what: String, seed: u64| {
+        broken.push(format!(
+            "{}, {}: {what}: {}",
+            lone.fault.words(),
+            lone.watching.words(),
+            command(seed)
+        ))
+    };
     for asked in &asked {
         match asked {
             Within(what, took, within) => {
@@ -181,16 +223,29 @@ pub fn tell(lone: Lone, seen: &Seen, command: impl Fn(u64) -> String) -> (Vec<St
                 all.sort_unstable();
                 let most = clock(Duration::from_secs(*within));
                 let late = all.iter().filter(|(time, _)| *time > Duration::from_secs(*within));
-                late.for_each(|(time, seed)| wrong(format!("{what} after {}, and {most} were asked", clock(*time)), *seed));
-                let at = |percent: usize| clock(all[(all.len() * percent).div_ceil(100).max(1) - 1].0);
+                late.for_each(|(time, seed)| {
+                    wrong(format!("{what} after {}, and {most} were asked", clock(*time)), *seed)
+                });
+                let at =
+                    |percent: usize| clock(all[(all.len() * percent).div_ceil(100).max(1) - 1].0);
                 if let Some((longest, seed)) = all.last() {
                     let (half, nearly, longest) = (at(50), at(99), clock(*longest));
                     rows.push(format!("{head}| {what} | {half} | {nearly} | {longest} | {most} | `{:?}:{:?}` {seed} |", lone.fault, lone.watching));
                 }
             }
             Never(what, came) => {
-                let seeds: Vec<u64> = seen.measured.iter().filter(|(measured, _)| came(measured)).map(|(_, seed)| *seed).collect();
-                rows.push(format!("{head}| {what} | - | - | {} times | 0 times | `{:?}:{:?}` |", seeds.len(), lone.fault, lone.watching));
+                let seeds: Vec<u64> = seen
+                    .measured
+                    .iter()
+                    .filter(|(measured, _)| came(measured))
+                    .map(|(_, seed)| *seed)
+                    .collect();
+                rows.push(format!(
+                    "{head}| {what} | - | - | {} times | 0 times | `{:?}:{:?}` |",
+                    seeds.len(),
+                    lone.fault,
+                    lone.watching
+                ));
                 seeds.into_iter().for_each(|seed| wrong((*what).to_owned(), seed));
             }
         }
@@ -202,5 +257,9 @@ pub fn tell(lone: Lone, seen: &Seen, command: impl Fn(u64) -> String) -> (Vec<St
 /// To the second above: what took 90.4 s was not there within 90.
 fn clock(time: Duration) -> String {
     let secs = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    if secs < MINUTE { format!("{secs} s") } else { format!("{} min {:02} s", secs / MINUTE, secs % MINUTE) }
+    if secs < MINUTE {
+        format!("{secs} s")
+    } else {
+        format!("{} min {:02} s", secs / MINUTE, secs % MINUTE)
+    }
 }

@@ -1,4 +1,5 @@
-//! The false world: the shipped controller and agent, played by seed (src/sim). `just soak` plays as many as one likes.
+//! The false world: the shipped controller and agent, played by seed (src/sim). `just soak` plays
+//! as many as one likes.
 
 mod alone;
 mod named;
@@ -11,19 +12,20 @@ use std::cell::RefCell;
 use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::sim::{Bug, Play, Played, Story, play};
 
-/// Seeds that are played here, where nothing is optimised and every sum is held to its range: a tenth of a minute. The 2,000
-/// are played below, by the program of `just soak`.
+/// Seeds that are played here, where nothing is optimised and every sum is held to its range: a
+/// tenth of a minute. The 2,000 are played below, by the program of `just soak`.
 const SEEDS: u64 = 12;
 
-/// In a whole short job each of its calls is a moment to die; so many of them are passed over here. The program of `just soak`
-/// dies at all of them.
+/// In a whole short job each of its calls is a moment to die; so many of them are passed over here.
+/// The program of `just soak` dies at all of them.
 const STRIDE: u64 = 31;
 
 thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A panic in a task of the world ends that task only, and the world would go on: it is remembered, and fails the test.
+/// A panic in a task of the world ends that task only, and the world would go on: it is remembered,
+/// and fails the test.
 fn remember_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -46,7 +48,9 @@ fn played(how: Play) -> Played {
 
 /// What a failing seed leaves on the screen.
 fn told(played: &Played) -> String {
-    let law = |violation: &lamplighter::sim::Violation| format!("  law {} at {} s: {}", violation.law, violation.at_secs, violation.what);
+    let law = |violation: &lamplighter::sim::Violation| {
+        format!("  law {} at {} s: {}", violation.law, violation.at_secs, violation.what)
+    };
     let laws: Vec<String> = played.violations.iter().map(law).collect();
     format!("seed {}:\n{}\nits story: {}", played.seed, laws.join("\n"), played.command)
 }
@@ -55,7 +59,12 @@ fn told(played: &Played) -> String {
 fn no_seed_breaks_a_law() {
     // Each world lives on one thread.
     let of = |from: u64| (from..SEEDS).step_by(2).map(|seed| played(Play::seed(seed)));
-    let broken_of = |from| of(from).filter(|played| !played.violations.is_empty()).map(|played| told(&played)).collect::<Vec<String>>();
+    let broken_of = |from| {
+        of(from)
+            .filter(|played| !played.violations.is_empty())
+            .map(|played| told(&played))
+            .collect::<Vec<String>>()
+    };
     let broken = std::thread::scope(|scope| {
         let odd = scope.spawn(|| broken_of(1));
         [broken_of(0), odd.join().expect("a panic there fails the test here")].concat()
@@ -66,7 +75,10 @@ fn no_seed_breaks_a_law() {
 #[test]
 fn the_same_seed_is_the_same_world() {
     for seed in [3, 4] {
-        let sums: Vec<(String, u64)> = (0..2).map(|_| played(Play::seed(seed))).map(|played| (played.sha256, played.deeds)).collect();
+        let sums: Vec<(String, u64)> = (0..2)
+            .map(|_| played(Play::seed(seed)))
+            .map(|played| (played.sha256, played.deeds))
+            .collect();
         assert_eq!(sums[0], sums[1], "seed {seed}");
     }
     assert_ne!(played(Play::seed(3)).sha256, played(Play::seed(4)).sha256);
@@ -90,13 +102,20 @@ fn a_machine_that_nobody_ever_saw_is_in_the_receipt() {
         let receipt = played.receipt.unwrap();
         assert_eq!(receipt.outcome, outcome, "{story:?}");
         let unseen = &receipt.attempts[0];
-        assert_eq!((unseen.instance.as_deref(), unseen.billed_estimated, unseen.ended_because), (instance, true, because), "{story:?}");
-        assert!(unseen.usd > lamplighter::market::Usd::ZERO && receipt.total_usd >= unseen.usd, "{story:?}");
+        assert_eq!(
+            (unseen.instance.as_deref(), unseen.billed_estimated, unseen.ended_because),
+            (instance, true, because),
+            "{story:?}"
+        );
+        assert!(
+            unseen.usd > lamplighter::market::Usd::ZERO && receipt.total_usd >= unseen.usd,
+            "{story:?}"
+        );
     }
 }
 
-/// Seeds 121 and 3006: billed to its last heartbeat, below what it cost, as if that were certain. The law of the ledger
-/// holds every estimate to be too high rather than too low.
+/// Seeds 121 and 3006: billed to its last heartbeat, below what it cost, as if that were certain.
+/// The law of the ledger holds every estimate to be too high rather than too low.
 #[test]
 fn a_machine_that_the_cloud_has_forgotten_is_in_the_receipt_with_the_most_that_it_can_have_cost() {
     let stories = [
@@ -107,10 +126,14 @@ fn a_machine_that_the_cloud_has_forgotten_is_in_the_receipt_with_the_most_that_i
         let played = played(Play { story: Some(story), ..Play::seed(0) });
         assert!(played.violations.is_empty(), "{story:?}: {}", told(&played));
         let receipt = played.receipt.unwrap();
-        let ends: Vec<EndedBecause> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
+        let ends: Vec<EndedBecause> =
+            receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
         assert_eq!((receipt.outcome, ends), (JobOutcome::Succeeded, because), "{story:?}");
         let forgotten = &receipt.attempts[0];
-        assert!(forgotten.billed_estimated && billed.contains(&(forgotten.billed_seconds as u64)), "{story:?}: {forgotten:?}");
+        assert!(
+            forgotten.billed_estimated && billed.contains(&(forgotten.billed_seconds as u64)),
+            "{story:?}: {forgotten:?}"
+        );
     }
 }
 
@@ -120,7 +143,8 @@ fn a_machine_whose_zone_is_out_for_twenty_minutes_is_waited_for_and_goes_on() {
     let played = played(Play { story: Some(Story::ZoneBlinks), ..Play::seed(0) });
     assert!(played.violations.is_empty(), "{}", told(&played));
     let receipt = played.receipt.unwrap();
-    let ends: Vec<EndedBecause> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
+    let ends: Vec<EndedBecause> =
+        receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
     assert_eq!((receipt.outcome, ends), (JobOutcome::Succeeded, vec![EndedBecause::Succeeded]));
 }
 
@@ -131,7 +155,10 @@ fn a_laptop_whose_clock_is_a_day_behind_launches_nothing_until_it_is_right() {
     assert!(played.violations.is_empty(), "{}", told(&played));
     let receipt = played.receipt.unwrap();
     let [taken, next] = &receipt.attempts[..] else { panic!("{receipt:?}") };
-    assert_eq!((taken.ended_because, next.ended_because), (EndedBecause::Interrupted, EndedBecause::Succeeded));
+    assert_eq!(
+        (taken.ended_because, next.ended_because),
+        (EndedBecause::Interrupted, EndedBecause::Succeeded)
+    );
     let waited = next.started.unwrap().duration_since(taken.ended.unwrap()).as_secs();
     assert!((1700..2400).contains(&waited), "{waited} s");
 }
@@ -139,12 +166,17 @@ fn a_laptop_whose_clock_is_a_day_behind_launches_nothing_until_it_is_right() {
 /// What must not depend on deaths.
 fn story(played: &Played) -> (Option<JobOutcome>, Vec<EndedBecause>, Option<f64>) {
     let receipt = played.receipt.as_ref();
-    let ends = receipt.map(|receipt| receipt.attempts.iter().map(|attempt| attempt.ended_because).collect()).unwrap_or_default();
-    let step = receipt.and_then(|receipt| receipt.last_checkpoint.as_ref()).and_then(|checkpoint| checkpoint.step);
+    let ends = receipt
+        .map(|receipt| receipt.attempts.iter().map(|attempt| attempt.ended_because).collect())
+        .unwrap_or_default();
+    let step = receipt
+        .and_then(|receipt| receipt.last_checkpoint.as_ref())
+        .and_then(|checkpoint| checkpoint.step);
     (receipt.map(|receipt| receipt.outcome), ends, step)
 }
 
-/// The program of `just soak`, which cargo makes as the profile `soak`; what it printed, if all was well.
+/// The program of `just soak`, which cargo makes as the profile `soak`; what it printed, if all was
+/// well.
 fn soak(args: &[&str]) -> String {
     let (well, out, err) = try_soak(args);
     assert!(well, "soak {}:\n{out}\n{err}", args.join(" "));
@@ -153,7 +185,18 @@ fn soak(args: &[&str]) -> String {
 
 fn try_soak(args: &[&str]) -> (bool, String, String) {
     let cargo = std::process::Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--profile", "soak", "--no-default-features", "--features", "lamp", "--example", "soak", "--"])
+        .args([
+            "run",
+            "--quiet",
+            "--profile",
+            "soak",
+            "--no-default-features",
+            "--features",
+            "lamp",
+            "--example",
+            "soak",
+            "--",
+        ])
         .args(args)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
@@ -162,44 +205,78 @@ fn try_soak(args: &[&str]) -> (bool, String, String) {
     (cargo.status.success(), text(&cargo.stdout), text(&cargo.stderr))
 }
 
-/// Of the 2,000 worlds: so many faults of each kind find a machine that they can befall, and there are so many kinds. Whatever
-/// never strikes is not tried.
+/// Of the 2,000 worlds: so many faults of each kind find a machine that they can befall, and there
+/// are so many kinds. Whatever never strikes is not tried.
 const STRIKES_MIN: u64 = 20;
 const KINDS: usize = 45;
 
 /// And so many attempts end by each of these verdicts: a watch that never fires would break no law.
-const ENDS_MIN: [(&str, u64); 7] =
-    [("idle", 40), ("stalled", 20), ("interrupted", 270), ("hardware_lost", 60), ("lost", 150), ("user_stopped", 100), ("failed", 75)];
+const ENDS_MIN: [(&str, u64); 7] = [
+    ("idle", 40),
+    ("stalled", 20),
+    ("interrupted", 270),
+    ("hardware_lost", 60),
+    ("lost", 150),
+    ("user_stopped", 100),
+    ("failed", 75),
+];
 
 #[test]
 fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes_nothing() {
     let deaths = soak(&["--deaths"]);
-    let counted: Vec<u64> = deaths.lines().filter_map(|line| line.split_once(": ")?.1.strip_suffix(" deaths")?.parse().ok()).collect();
-    let [controllers, agents, cancelled, cancelled_agents] = counted.as_slice() else { panic!("{deaths}") };
-    // In words, as `docs/promises.md` has them: fewer deaths would be calls that nobody dies at any more.
+    let counted: Vec<u64> = deaths
+        .lines()
+        .filter_map(|line| line.split_once(": ")?.1.strip_suffix(" deaths")?.parse().ok())
+        .collect();
+    let [controllers, agents, cancelled, cancelled_agents] = counted.as_slice() else {
+        panic!("{deaths}")
+    };
+    // In words, as `docs/promises.md` has them: fewer deaths would be calls that nobody dies at any
+    // more.
     let promises = include_str!("../../docs/promises.md");
-    for words in [format!("{controllers} and {agents} deaths"), format!("({cancelled} and {cancelled_agents})")] {
+    for words in [
+        format!("{controllers} and {agents} deaths"),
+        format!("({cancelled} and {cancelled_agents})"),
+    ] {
         assert!(promises.contains(&words), "{words}: {deaths}");
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let worlds = soak(&["--threads", &threads, "2000"]);
-    assert!(worlds.contains("2000 played") && worlds.contains(", 0 seeds with violations"), "{worlds}");
+    assert!(
+        worlds.contains("2000 played") && worlds.contains(", 0 seeds with violations"),
+        "{worlds}"
+    );
     let strikes: Vec<(&str, u64)> = worlds
         .lines()
         .filter_map(|line| line.strip_suffix(" found a machine")?.split_once(": "))
         .filter_map(|(kind, counts)| Some((kind, counts.split_once(" of ")?.0.parse().ok()?)))
         .collect();
-    let rare: Vec<&(&str, u64)> = strikes.iter().filter(|(_, struck)| *struck < STRIKES_MIN).collect();
-    assert!(strikes.len() >= KINDS && rare.is_empty(), "{} kinds of faults, too rare: {rare:?}", strikes.len());
-    let ends = worlds.lines().find_map(|line| line.strip_prefix("attempts ended: ")).expect("it is printed");
-    let ends: std::collections::BTreeMap<String, u64> = serde_json::from_str(ends).expect("words and counts");
-    let few: Vec<_> = ENDS_MIN.iter().filter(|(end, least)| ends.get(*end).is_none_or(|count| count < least)).collect();
+    let rare: Vec<&(&str, u64)> =
+        strikes.iter().filter(|(_, struck)| *struck < STRIKES_MIN).collect();
+    assert!(
+        strikes.len() >= KINDS && rare.is_empty(),
+        "{} kinds of faults, too rare: {rare:?}",
+        strikes.len()
+    );
+    let ends = worlds
+        .lines()
+        .find_map(|line| line.strip_prefix("attempts ended: "))
+        .expect("it is printed");
+    let ends: std::collections::BTreeMap<String, u64> =
+        serde_json::from_str(ends).expect("words and counts");
+    let few: Vec<_> = ENDS_MIN
+        .iter()
+        .filter(|(end, least)| ends.get(*end).is_none_or(|count| count < least))
+        .collect();
     assert!(few.is_empty(), "too few of {few:?}: {ends:?}");
     let mutants = soak(&["--threads", &threads, "--mutants"]);
     assert!(mutants.contains("30 of 30 planted bugs were caught"), "{mutants}");
     let named = soak(&["--threads", &threads, "--named"]);
     let many = named::NAMED.len() + named::NAMED_AS_THEY_ARE.len() + named::NAMED_WITH_NEWER.len();
-    assert!(named.contains(&format!("{many} named seeds played, {many} without a violation")), "{named}");
+    assert!(
+        named.contains(&format!("{many} named seeds played, {many} without a violation")),
+        "{named}"
+    );
     // This profile aborts at a panic.
     let (well, out, _) = try_soak(&["--bug", "Panics", "--seed", "7"]);
     assert!(!well && out.contains("seed 7 panics"), "{out}");
@@ -215,7 +292,10 @@ fn the_documents_count_as_this_does() {
     let many = named::NAMED.len() + named::NAMED_AS_THEY_ARE.len() + named::NAMED_WITH_NEWER.len();
     let bugs = Bug::ALL.len();
     for (page, words) in [
-        (include_str!("../../docs/promises.md"), format!("the {many} seeds that have found something once")),
+        (
+            include_str!("../../docs/promises.md"),
+            format!("the {many} seeds that have found something once"),
+        ),
         (include_str!("../../docs/false-world.md"), format!("plant {bugs} bugs")),
         (include_str!("../../justfile"), format!("Plants {bugs} bugs")),
     ] {
@@ -223,7 +303,8 @@ fn the_documents_count_as_this_does() {
     }
 }
 
-/// In each zone by itself, as a recording has it: spells of a look to some hours, and an end that is no end.
+/// In each zone by itself, as a recording has it: spells of a look to some hours, and an end that
+/// is no end.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the recording that is read")]
 fn capacity_that_comes_and_goes_by_a_recording_breaks_no_law() {
@@ -232,10 +313,20 @@ fn capacity_that_comes_and_goes_by_a_recording_breaks_no_law() {
     std::fs::write(&file, r#"{"gap_seconds": 300, "first": 1, "runs": [3, 1, 17, 30, 6, 2, 1, 1, 40, 55, 9, 4, 25, 8]}"#).unwrap();
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let worlds = soak(&["--threads", &threads, "--trace", file.to_str().unwrap(), "200"]);
-    assert!(worlds.contains("200 played") && worlds.contains(", 0 seeds with violations"), "{worlds}");
-    let ends = worlds.lines().find_map(|line| line.strip_prefix("attempts ended: ")).expect("it is printed");
-    let ends: std::collections::BTreeMap<String, u64> = serde_json::from_str(ends).expect("words and counts");
-    assert!(ends["interrupted"] > 100 && ends["launch_failed"] > 300, "it takes machines, and has none: {ends:?}");
+    assert!(
+        worlds.contains("200 played") && worlds.contains(", 0 seeds with violations"),
+        "{worlds}"
+    );
+    let ends = worlds
+        .lines()
+        .find_map(|line| line.strip_prefix("attempts ended: "))
+        .expect("it is printed");
+    let ends: std::collections::BTreeMap<String, u64> =
+        serde_json::from_str(ends).expect("words and counts");
+    assert!(
+        ends["interrupted"] > 100 && ends["launch_failed"] > 300,
+        "it takes machines, and has none: {ends:?}"
+    );
     let (well, _, err) = try_soak(&["--trace", "nowhere.json", "1"]);
     assert!(!well && err.contains("nowhere.json"), "{err}");
 }
@@ -244,9 +335,21 @@ fn capacity_that_comes_and_goes_by_a_recording_breaks_no_law() {
 #[test]
 fn bugs_are_planted_by_tests_alone() {
     let manifest = include_str!("../../Cargo.toml");
-    let asks: Vec<&str> = manifest.lines().filter(|line| line.contains("planted") && !line.starts_with('#')).collect();
-    assert_eq!(asks, ["planted = []", r#"lamplighter = { path = ".", default-features = false, features = ["planted"] }"#]);
-    assert!(manifest.find("[dev-dependencies]") < manifest.find(asks[1]), "only of tests and examples");
+    let asks: Vec<&str> = manifest
+        .lines()
+        .filter(|line| line.contains("planted") && !line.starts_with('#'))
+        .collect();
+    assert_eq!(
+        asks,
+        [
+            "planted = []",
+            r#"lamplighter = { path = ".", default-features = false, features = ["planted"] }"#
+        ]
+    );
+    assert!(
+        manifest.find("[dev-dependencies]") < manifest.find(asks[1]),
+        "only of tests and examples"
+    );
 }
 
 /// In a task of the world a panic ends that task alone.
@@ -261,7 +364,14 @@ fn a_panic_in_a_world_fails_whoever_plays_it_and_names_the_seed() {
 fn die_everywhere(kind: &'static str) -> u64 {
     let short = Play { short: true, ..Play::seed(0) };
     let undisturbed = story(&played(short));
-    assert_eq!(undisturbed, (Some(JobOutcome::Succeeded), vec![EndedBecause::Interrupted, EndedBecause::Succeeded], Some(14.0)));
+    assert_eq!(
+        undisturbed,
+        (
+            Some(JobOutcome::Succeeded),
+            vec![EndedBecause::Interrupted, EndedBecause::Succeeded],
+            Some(14.0)
+        )
+    );
     let mut deaths = 0;
     for call in (1..).step_by(STRIDE as usize) {
         let after = call / STRIDE % 2 == 1;
@@ -270,8 +380,16 @@ fn die_everywhere(kind: &'static str) -> u64 {
             return deaths;
         }
         deaths += 1;
-        assert!(lived.violations.is_empty(), "{kind} died at call {call}, after its effect: {after}: {}", told(&lived));
-        assert_eq!(story(&lived), undisturbed, "{kind} died at call {call}, after its effect: {after}");
+        assert!(
+            lived.violations.is_empty(),
+            "{kind} died at call {call}, after its effect: {after}: {}",
+            told(&lived)
+        );
+        assert_eq!(
+            story(&lived),
+            undisturbed,
+            "{kind} died at call {call}, after its effect: {after}"
+        );
     }
     deaths
 }

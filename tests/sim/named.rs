@@ -106,8 +106,8 @@ pub const NAMED: [(u64, u64); 102] = [
     (24, 18000415),
 ];
 
-/// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
-/// themselves out.
+/// The same of the seeds that were found since there are sessions that end, roles that lack, and
+/// machines that do not boot or cannot put themselves out.
 pub const NAMED_WITH_NEWER: [(u64, u64); 60] = [
     (6, 911134),
     (24, 37002198),

@@ -1,4 +1,5 @@
-//! A job of somebody's own in the false world (`lamp simulate`): it costs, ends, is interrupted and loses what its course says.
+//! A job of somebody's own in the false world (`lamp simulate`): it costs, ends, is interrupted and
+//! loses what its course says.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,11 @@ fn play(spec: &ResolvedSpec, work: u64) -> Play {
     let limits = PlayLimits::of(&spec.spec);
     Play {
         work: minutes(work),
-        deadline: spec.spec.limits.deadline.map(|deadline| deadline.duration_since(NOW.parse().unwrap()).unsigned_abs()),
+        deadline: spec
+            .spec
+            .limits
+            .deadline
+            .map(|deadline| deadline.duration_since(NOW.parse().unwrap()).unsigned_abs()),
         start: minutes(3),
         saves_every: minutes(6),
         begins_anew: spec.spec.checkpoint.is_none(),
@@ -50,7 +55,13 @@ fn play(spec: &ResolvedSpec, work: u64) -> Play {
 }
 
 fn always() -> Course {
-    Course { tick: minutes(10), there: [true].into(), first: 0, prices: None, begins: Duration::ZERO }
+    Course {
+        tick: minutes(10),
+        there: [true].into(),
+        first: 0,
+        prices: None,
+        begins: Duration::ZERO,
+    }
 }
 
 fn lived(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course) -> Lived {
@@ -58,10 +69,20 @@ fn lived(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course) -> Lived {
 }
 
 /// With so much of each price for what stands beside the machine.
-fn lived_beside(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course, extras: UsdPerHour) -> Lived {
+fn lived_beside(
+    spec: &ResolvedSpec,
+    work: u64,
+    goes: Goes,
+    course: Course,
+    extras: UsdPerHour,
+) -> Lived {
     super::remember_panics();
     let play = play(spec, work);
-    let lived = live(&OwnJob { spec, play: &play, goes, extras, course, seed: 7, now: NOW.parse().unwrap() }, || true).expect("it went on");
+    let lived = live(
+        &OwnJob { spec, play: &play, goes, extras, course, seed: 7, now: NOW.parse().unwrap() },
+        || true,
+    )
+    .expect("it went on");
     assert!(super::PANICS.take().is_empty());
     assert!(lived.violations.is_empty(), "{lived:?}");
     lived
@@ -72,18 +93,27 @@ fn with_capacity_for_ever_it_costs_its_work_its_start_and_its_end() {
     let spec = spec(&serde_json::json!({}));
     for (goes, hourly) in [(Goes::Spot, 1.0), (Goes::OnDemand, 3.0), (Goes::Auto, 1.0)] {
         let ran = lived(&spec, 60, goes, always()).ran;
-        assert_eq!((ran.unfinished, ran.interruptions, ran.starts, ran.lost_hours), (None, 0, 1, 0.0), "{goes:?}: {ran:?}");
-        // Work and start are an hour and three minutes; saves, the drain and the power-off are not free, and take minutes.
+        assert_eq!(
+            (ran.unfinished, ran.interruptions, ran.starts, ran.lost_hours),
+            (None, 0, 1, 0.0),
+            "{goes:?}: {ran:?}"
+        );
+        // Work and start are an hour and three minutes; saves, the drain and the power-off are not
+        // free, and take minutes.
         let hours = ran.usd / hourly;
         assert!((1.05..1.15).contains(&hours), "{goes:?}: {ran:?}");
         assert!(ran.finish_hours >= hours && ran.finish_hours < 1.2, "{goes:?}: {ran:?}");
-        assert!((ran.machine_hours - hours).abs() < 0.02 && ran.machine_hours <= ran.finish_hours, "all of it is paid: {goes:?}: {ran:?}");
+        assert!(
+            (ran.machine_hours - hours).abs() < 0.02 && ran.machine_hours <= ran.finish_hours,
+            "all of it is paid: {goes:?}: {ran:?}"
+        );
         assert_eq!(ran.on_demand_hours > 1.0, goes == Goes::OnDemand, "{ran:?}");
     }
 }
 
-/// What a machine that is taken after half an hour loses in the world of these tests, in seconds. With a checkpoint: what it did of its
-/// minute's step after the last save on its notice. Without: all of its work, which is no whole number of steps either.
+/// What a machine that is taken after half an hour loses in the world of these tests, in seconds.
+/// With a checkpoint: what it did of its minute's step after the last save on its notice. Without:
+/// all of its work, which is no whole number of steps either.
 const GAP_LOST: f64 = 24.0;
 const ALL_LOST: f64 = 1721.0;
 
@@ -96,22 +126,35 @@ fn work_that_is_cut_off_is_lost_also_where_nobody_does_it_again() {
     let mut spec = spec(&serde_json::json!({"deadline": "2026-11-25T10:00:00Z"}));
     let course = || Course { there: [vec![true; 3], vec![false; 30]].concat().into(), ..always() };
     let ran = lived(&spec, 60, Goes::Spot, course()).ran;
-    assert_eq!((ran.unfinished, ran.interruptions, seconds_lost(&ran)), (Some(Unfinished::Deadline), 1, GAP_LOST), "{ran:?}");
+    assert_eq!(
+        (ran.unfinished, ran.interruptions, seconds_lost(&ran)),
+        (Some(Unfinished::Deadline), 1, GAP_LOST),
+        "{ran:?}"
+    );
     spec.spec.checkpoint = None;
     let ran = lived(&spec, 60, Goes::Spot, course()).ran;
-    assert_eq!((ran.unfinished, ran.interruptions, seconds_lost(&ran)), (Some(Unfinished::Deadline), 1, ALL_LOST), "{ran:?}");
+    assert_eq!(
+        (ran.unfinished, ran.interruptions, seconds_lost(&ran)),
+        (Some(Unfinished::Deadline), 1, ALL_LOST),
+        "{ran:?}"
+    );
 }
 
 #[test]
 fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
     let spec = spec(&serde_json::json!({}));
-    let course = Course { there: [vec![true; 3], vec![false; 6], vec![true; 30]].concat().into(), ..always() };
+    let course = Course {
+        there: [vec![true; 3], vec![false; 6], vec![true; 30]].concat().into(),
+        ..always()
+    };
     let lived = lived(&spec, 60, Goes::Spot, course);
     let ran = lived.ran;
     assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
-    // It saved on its notice, and went on for the rest of it: two minutes, less what the notice and the save took.
+    // It saved on its notice, and went on for the rest of it: two minutes, less what the notice and
+    // the save took.
     assert_eq!(seconds_lost(&ran), GAP_LOST, "{ran:?}");
-    // Half an hour, an hour without capacity, and the rest; refusals are forgotten within minutes that grow with their number.
+    // Half an hour, an hour without capacity, and the rest; refusals are forgotten within minutes
+    // that grow with their number.
     assert!((2.0..3.2).contains(&ran.finish_hours), "{ran:?}");
     // Who is taken within the first hour pays nothing.
     assert!((0.5..1.0).contains(&ran.usd), "{ran:?}");
@@ -126,20 +169,39 @@ fn a_machine_that_is_taken_within_its_first_hour_costs_its_disk_and_its_address(
     let extras = dollars("0.015959");
     let lived = lived_beside(&spec, 60, Goes::Spot, course(), extras);
     let (ran, receipt) = (lived.ran, lived.receipt.unwrap());
-    assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (Some(Unfinished::Deadline), 1, 1), "{ran:?}");
-    let billed = Duration::from_millis((receipt.attempts[0].billed_seconds * 1000.0).round() as u64);
-    assert!((minutes(31)..minutes(33)).contains(&billed), "half an hour, and its notice: {billed:?}");
+    assert_eq!(
+        (ran.unfinished, ran.interruptions, ran.starts),
+        (Some(Unfinished::Deadline), 1, 1),
+        "{ran:?}"
+    );
+    let billed =
+        Duration::from_millis((receipt.attempts[0].billed_seconds * 1000.0).round() as u64);
+    assert!(
+        (minutes(31)..minutes(33)).contains(&billed),
+        "half an hour, and its notice: {billed:?}"
+    );
     let usd = extras.cost_of(billed);
-    assert_eq!((ran.usd, receipt.total_usd), (usd.dollars(), usd), "the machine's hour is free, and what stands beside it is not");
+    assert_eq!(
+        (ran.usd, receipt.total_usd),
+        (usd.dollars(), usd),
+        "the machine's hour is free, and what stands beside it is not"
+    );
     let unknown = self::lived(&spec, 60, Goes::Spot, course()).ran;
-    assert_eq!((unknown.usd, unknown.finish_hours), (0.0, ran.finish_hours), "prices that are all in say nothing of it");
+    assert_eq!(
+        (unknown.usd, unknown.finish_hours),
+        (0.0, ran.finish_hours),
+        "prices that are all in say nothing of it"
+    );
 }
 
 #[test]
 fn without_a_checkpoint_it_begins_anew() {
     let mut spec = spec(&serde_json::json!({}));
     spec.spec.checkpoint = None;
-    let course = Course { there: [vec![true; 3], vec![false; 2], vec![true; 30]].concat().into(), ..always() };
+    let course = Course {
+        there: [vec![true; 3], vec![false; 2], vec![true; 30]].concat().into(),
+        ..always()
+    };
     let ran = lived(&spec, 60, Goes::Spot, course).ran;
     assert_eq!((ran.unfinished, ran.interruptions), (None, 1), "{ran:?}");
     assert_eq!(seconds_lost(&ran), ALL_LOST, "all that it had done: {ran:?}");
@@ -148,29 +210,39 @@ fn without_a_checkpoint_it_begins_anew() {
 #[test]
 fn a_price_above_the_bid_takes_the_machine_and_what_is_paid_is_the_price_of_each_hour() {
     let mut spec = spec(&serde_json::json!({}));
-    spec.spec.machine.max_price =
-        serde_json::from_value(serde_json::json!("$2")).or_else(|_| serde_json::from_value(serde_json::json!(2.0))).unwrap();
+    spec.spec.machine.max_price = serde_json::from_value(serde_json::json!("$2"))
+        .or_else(|_| serde_json::from_value(serde_json::json!(2.0)))
+        .unwrap();
     let start = NOW.parse::<Timestamp>().unwrap();
-    let point = |minute: u64, price: &str| PricePoint { at: start + minutes(minute), price: dollars(price) };
+    let point = |minute: u64, price: &str| PricePoint {
+        at: start + minutes(minute),
+        price: dollars(price),
+    };
     let points = vec![point(0, "0.2"), point(30, "1.5"), point(75, "2.5"), point(100, "0.1")];
-    let recorded = PriceHistory::new(Region::new("us-east-1"), Zone::new("us-east-1a"), "g5.xlarge", points);
+    let recorded =
+        PriceHistory::new(Region::new("us-east-1"), Zone::new("us-east-1a"), "g5.xlarge", points);
     let prices = PriceRound::of(&recorded, Some(start + minutes(600))).map(Arc::new);
     let course = Course { prices, ..always() };
     let beside = lived_beside(&spec, 120, Goes::Spot, course.clone(), dollars("0.5"));
     let lived = lived(&spec, 120, Goes::Spot, course);
     let ran = lived.ran;
     assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
-    // Half an hour at 0.2, three quarters at 1.5, two minutes and a little at its bid of 2, and some 50 minutes at 0.1: at no one price
-    // is it the same.
+    // Half an hour at 0.2, three quarters at 1.5, two minutes and a little at its bid of 2, and
+    // some 50 minutes at 0.1: at no one price is it the same.
     assert!((1.27..1.42).contains(&ran.usd), "{ran:?}");
-    // That the receipt is the ledger, also where prices move, is a law; EC2 does not date the power-off at the end, which is estimated.
+    // That the receipt is the ledger, also where prices move, is a law; EC2 does not date the
+    // power-off at the end, which is estimated.
     let said = lived.receipt.unwrap().total_usd.dollars();
     assert!((0.0..0.01).contains(&(said - ran.usd)), "{said} {ran:?}");
     // Recorded prices are the machine's alone: a disk and an address come on top of every hour.
     let receipt = beside.receipt.unwrap();
     let hours: f64 = receipt.attempts.iter().map(|attempt| attempt.billed_seconds / 3600.0).sum();
     assert!((receipt.total_usd.dollars() - said - 0.5 * hours).abs() < 1e-5, "{receipt:?}");
-    assert!((0.0..0.01).contains(&(receipt.total_usd.dollars() - beside.ran.usd)), "{:?}", beside.ran);
+    assert!(
+        (0.0..0.01).contains(&(receipt.total_usd.dollars() - beside.ran.usd)),
+        "{:?}",
+        beside.ran
+    );
 }
 
 #[test]
@@ -178,17 +250,29 @@ fn limits_end_it_unfinished_as_they_would() {
     let course = || Course { there: [false].into(), ..always() };
     let deadline = serde_json::json!({"deadline": "2026-11-25T10:00:00Z"});
     let ran = lived(&spec(&deadline), 60, Goes::Auto, course()).ran;
-    assert!(ran.unfinished.is_none() && ran.finish_hours < 2.0 && ran.on_demand_hours > 1.0, "on demand in time: {ran:?}");
+    assert!(
+        ran.unfinished.is_none() && ran.finish_hours < 2.0 && ran.on_demand_hours > 1.0,
+        "on demand in time: {ran:?}"
+    );
     let ran = lived(&spec(&deadline), 60, Goes::Spot, course()).ran;
-    assert_eq!((ran.unfinished, ran.usd, ran.starts), (Some(Unfinished::Deadline), 0.0, 0), "{ran:?}");
-    // Law 6 knew one grace alone, that of the jobs of its seeds: a deadline that was met with another broke it.
+    assert_eq!(
+        (ran.unfinished, ran.usd, ran.starts),
+        (Some(Unfinished::Deadline), 0.0, 0),
+        "{ran:?}"
+    );
+    // Law 6 knew one grace alone, that of the jobs of its seeds: a deadline that was met with
+    // another broke it.
     for grace in ["30s", "90s", "5m"] {
         let mut spec = spec(&deadline);
         spec.spec.checkpoint.as_mut().unwrap().grace = grace.parse().unwrap();
         let ran = lived(&spec, 180, Goes::OnDemand, always()).ran;
-        assert!(ran.unfinished == Some(Unfinished::Deadline) && ran.starts == 1, "{grace}: {ran:?}");
+        assert!(
+            ran.unfinished == Some(Unfinished::Deadline) && ran.starts == 1,
+            "{grace}: {ran:?}"
+        );
     }
-    let ran = lived(&spec(&serde_json::json!({"max_runtime": "40m"})), 60, Goes::OnDemand, always()).ran;
+    let ran =
+        lived(&spec(&serde_json::json!({"max_runtime": "40m"})), 60, Goes::OnDemand, always()).ran;
     assert_eq!(ran.unfinished, Some(Unfinished::RunTime), "{ran:?}");
     let ran = lived(&spec(&serde_json::json!({"budget": 2.0})), 60, Goes::OnDemand, always()).ran;
     assert_eq!(ran.unfinished, Some(Unfinished::Budget), "{ran:?}");
@@ -203,8 +287,9 @@ fn the_same_job_on_the_same_course_is_the_same_life() {
     assert_eq!(both[0], both[1]);
 }
 
-/// There for three minutes and gone for two: it boots, works for a minute and is taken, again and again. No law is broken (15: what a
-/// job buys in an hour), and it ends by its `interruptions.max`.
+/// There for three minutes and gone for two: it boots, works for a minute and is taken, again and
+/// again. No law is broken (15: what a job buys in an hour), and it ends by its
+/// `interruptions.max`.
 #[test]
 fn a_market_that_flaps_sells_ten_machines_an_hour_and_no_more() {
     let flaps = |round: usize| round % 5 < 3;
@@ -212,6 +297,10 @@ fn a_market_that_flaps_sells_ten_machines_an_hour_and_no_more() {
     let mut spec = spec(&serde_json::json!({}));
     spec.spec.interruptions.max = 30;
     let ran = lived(&spec, 60, Goes::Spot, course()).ran;
-    assert_eq!((ran.unfinished.is_some(), ran.interruptions, ran.starts), (true, 31, 31), "{ran:?}");
+    assert_eq!(
+        (ran.unfinished.is_some(), ran.interruptions, ran.starts),
+        (true, 31, 31),
+        "{ran:?}"
+    );
     assert!(ran.finish_hours > 3.0, "thirty machines are three hours: {ran:?}");
 }

@@ -1,6 +1,7 @@
-//! `just soak N`: plays seeds and prints machine-days and violations; `--seed S` replays one, with its whole story;
-//! `--deaths` dies at every call of the short job; `--named` plays the seeds that have found something once; `--mutants` plants
-//! bugs, one at a time; `--long` says what 72 hours cost; `--bounds` measures what each fault takes alone. `just soak --help` has all of its words.
+//! `just soak N`: plays seeds and prints machine-days and violations; `--seed S` replays one, with
+//! its whole story; `--deaths` dies at every call of the short job; `--named` plays the seeds that
+//! have found something once; `--mutants` plants bugs, one at a time; `--long` says what 72 hours
+//! cost; `--bounds` measures what each fault takes alone. `just soak --help` has all of its words.
 
 mod bounds;
 mod named;
@@ -22,8 +23,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Play the shipped controller and agent in false worlds, and say which laws they broke
 ///
-/// One seed is one world. Ends with 1 where a law was broken (also by a bug that --bug plants, which is then seen), a death changed
-/// something, or --mutants found a planted bug that its law does not see.
+/// One seed is one world. Ends with 1 where a law was broken (also by a bug that --bug plants,
+/// which is then seen), a death changed something, or --mutants found a planted bug that its law
+/// does not see.
 #[derive(Parser)]
 #[command(
     name = "soak",
@@ -52,10 +54,12 @@ struct Args {
     /// Without the layouts of saves that came into the world later
     #[arg(long)]
     plain: bool,
-    /// Only those of the seeds whose job keeps the disk of its machine: the worlds that a change of how it is started again can touch
+    /// Only those of the seeds whose job keeps the disk of its machine: the worlds that a change of
+    /// how it is started again can touch
     #[arg(long, conflicts_with = "what")]
     kept: bool,
-    /// Let spot capacity come and go as this recording does, or one of these, in each zone by itself
+    /// Let spot capacity come and go as this recording does, or one of these, in each zone by
+    /// itself
     #[arg(long, value_name = "FILE", conflicts_with_all = ["deaths", "long", "mutants", "named", "bounds"])]
     trace: Vec<PathBuf>,
     /// One world, told
@@ -85,7 +89,8 @@ struct Args {
     /// Play the seeds that have found something once
     #[arg(long)]
     named: bool,
-    /// Play each fault alone so many times, and measure how long it takes until what is promised is there
+    /// Play each fault alone so many times, and measure how long it takes until what is promised is
+    /// there
     #[arg(long)]
     bounds: bool,
 }
@@ -112,8 +117,18 @@ fn main() {
         traces: args.trace,
     };
     // The parser asks no seed of whoever says how many as well.
-    if args.seed.is_none() && (args.bug.is_some() || args.story.is_some() || args.lone.is_some() || args.death.is_some()) {
-        Args::command().error(ErrorKind::MissingRequiredArgument, "--bug, --story, --lone and --death are of one world: --seed says which").exit();
+    if args.seed.is_none()
+        && (args.bug.is_some()
+            || args.story.is_some()
+            || args.lone.is_some()
+            || args.death.is_some())
+    {
+        Args::command()
+            .error(
+                ErrorKind::MissingRequiredArgument,
+                "--bug, --story, --lone and --death are of one world: --seed says which",
+            )
+            .exit();
     }
     name_the_seed_of_a_panic();
     match args.seed {
@@ -123,10 +138,15 @@ fn main() {
         _ if args.named => soak_checks::named(&run),
         _ if args.bounds => soak_checks::bounds(&run),
         Some(seed) => {
-            let told =
-                [("--story", args.story), ("--lone", args.lone), ("--death", args.death)].into_iter().filter_map(|(flag, word)| Some((flag, word?)));
-            let world = told.into_iter().try_fold(run.world(seed), |play, (flag, word)| play.with(flag, &word));
-            let world = world.unwrap_or_else(|why| Args::command().error(ErrorKind::ValueValidation, why).exit());
+            let told = [("--story", args.story), ("--lone", args.lone), ("--death", args.death)]
+                .into_iter()
+                .filter_map(|(flag, word)| Some((flag, word?)));
+            let world = told
+                .into_iter()
+                .try_fold(run.world(seed), |play, (flag, word)| play.with(flag, &word));
+            let world = world.unwrap_or_else(|why| {
+                Args::command().error(ErrorKind::ValueValidation, why).exit()
+            });
             replay(&run, world, args.bug);
         }
         None => soak(&run),
@@ -135,7 +155,13 @@ fn main() {
 
 fn recordings(files: &[PathBuf]) -> Vec<Course> {
     let read = |file: &PathBuf| match read_capacity(file) {
-        Ok(trace) => Course { tick: trace.tick, there: trace.there.into(), first: 0, prices: None, begins: Duration::ZERO },
+        Ok(trace) => Course {
+            tick: trace.tick,
+            there: trace.there.into(),
+            first: 0,
+            prices: None,
+            begins: Duration::ZERO,
+        },
         Err(error) => Args::command().error(ErrorKind::ValueValidation, error).exit(),
     };
     files.iter().map(read).collect()
@@ -146,7 +172,8 @@ fn clock() -> Instant {
     Instant::now()
 }
 
-/// What this program has used of its processors, whoever else used them: the figure that can be compared.
+/// What this program has used of its processors, whoever else used them: the figure that can be
+/// compared.
 fn processor() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -193,12 +220,20 @@ impl Run {
     fn play(&self, how: Play) -> Played {
         PLAYED.set(Some(how));
         let mut played = play_on(how, &self.recordings);
-        played.command.extend(self.traces.iter().map(|file| format!(" --trace '{}'", file.display())));
+        played
+            .command
+            .extend(self.traces.iter().map(|file| format!(" --trace '{}'", file.display())));
         played
     }
 
     fn world(&self, seed: u64) -> Play {
-        Play { hours: self.hours, saves: self.saves, newer: self.newer, layouts: self.layouts, ..Play::seed(seed) }
+        Play {
+            hours: self.hours,
+            saves: self.saves,
+            newer: self.newer,
+            layouts: self.layouts,
+            ..Play::seed(seed)
+        }
     }
 }
 
@@ -302,7 +337,9 @@ fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
 
 /// How long those that were stopped once all was well took to their end, in order.
 fn converged(took: &[(Duration, u64)]) -> String {
-    let Some((longest, seed)) = took.last() else { return "nobody was stopped once all was well".to_owned() };
+    let Some((longest, seed)) = took.last() else {
+        return "nobody was stopped once all was well".to_owned();
+    };
     let within = |percent: usize| took[(took.len() * percent).div_ceil(100).max(1) - 1].0.as_secs();
     let (half, most) = (within(50), within(99));
     let soon = 100.0 * took.partition_point(|(took, _)| *took <= SOON) as f64 / took.len() as f64;
@@ -337,7 +374,10 @@ fn progress(tally: &Tally, run: &Run, took: Duration) -> String {
 
 fn tell(played: &Played) {
     for violation in &played.violations {
-        println!("seed {} law {} at {} s: {}", played.seed, violation.law, violation.at_secs, violation.what);
+        println!(
+            "seed {} law {} at {} s: {}",
+            played.seed, violation.law, violation.at_secs, violation.what
+        );
     }
 }
 
@@ -348,15 +388,23 @@ fn replay(run: &Run, how: Play, planted: Option<Bug>) {
     match &played.receipt {
         Some(receipt) => {
             let is_estimate = receipt.attempts.iter().any(|attempt| attempt.billed_estimated);
-            let mark = if is_estimate { ", an estimate: the most that it can have cost" } else { "" };
-            println!("the job {}: {}; {}{mark}", receipt.outcome, receipt.reason, receipt.total_usd);
+            let mark =
+                if is_estimate { ", an estimate: the most that it can have cost" } else { "" };
+            println!(
+                "the job {}: {}; {}{mark}",
+                receipt.outcome, receipt.reason, receipt.total_usd
+            );
         }
         None => println!("the job has no receipt"),
     }
     tell(&played);
     if let Some(bug) = planted {
         let is_seen = played.violations.iter().any(|violation| violation.law == bug.law());
-        println!("{bug:?}, which was planted in it, is {} by law {}", if is_seen { "seen" } else { "not seen" }, bug.law());
+        println!(
+            "{bug:?}, which was planted in it, is {} by law {}",
+            if is_seen { "seen" } else { "not seen" },
+            bug.law()
+        );
     }
     let is_within = how.lone.is_none_or(|lone| soak_checks::is_within(lone, &played));
     if played.violations.is_empty() {

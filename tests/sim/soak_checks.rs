@@ -1,5 +1,5 @@
-//! What `just soak` plays beside seeds by the thousand: deaths at every call, planted bugs, the seeds that have a name, each fault alone, and
-//! a job of three days.
+//! What `just soak` plays beside seeds by the thousand: deaths at every call, planted bugs, the
+//! seeds that have a name, each fault alone, and a job of three days.
 
 use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::sim::{Bug, Lone, Play, Played, Saves, Story};
@@ -7,20 +7,30 @@ use lamplighter::sim::{Bug, Lone, Play, Played, Saves, Story};
 use super::bounds::Seen;
 use super::{Run, played, processor, side_by_side, tell, told};
 
-/// How a job ended, what ended its attempts, and the step of its newest checkpoint: what must not depend on deaths.
+/// How a job ended, what ended its attempts, and the step of its newest checkpoint: what must not
+/// depend on deaths.
 fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> {
     let receipt = played.receipt.as_ref()?;
     let ends = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
-    Some((receipt.outcome, ends, receipt.last_checkpoint.as_ref().and_then(|checkpoint| checkpoint.step)))
+    Some((
+        receipt.outcome,
+        ends,
+        receipt.last_checkpoint.as_ref().and_then(|checkpoint| checkpoint.step),
+    ))
 }
 
-/// Of the whole short job, and of the same where it is cancelled in the middle of its work. What that had saved by then is chance.
+/// Of the whole short job, and of the same where it is cancelled in the middle of its work. What
+/// that had saved by then is chance.
 pub fn deaths() {
     let short = Play { short: true, ..Play::seed(0) };
     let cancelled = Play { story: Some(Story::Cancelled), ..short };
     let (mut all, mut changed) = (0, 0);
-    for (job, short, counts_steps) in [("", short, true), (", of a job that is cancelled", cancelled, false)] {
-        let end = |played: &Played| end(played).map(|(outcome, ends, step)| (outcome, ends, step.filter(|_| counts_steps)));
+    for (job, short, counts_steps) in
+        [("", short, true), (", of a job that is cancelled", cancelled, false)]
+    {
+        let end = |played: &Played| {
+            end(played).map(|(outcome, ends, step)| (outcome, ends, step.filter(|_| counts_steps)))
+        };
         let undisturbed = end(&played(short));
         for kind in ["controller", "agent"] {
             let mut deaths = 0;
@@ -34,7 +44,10 @@ pub fn deaths() {
                     let end = end(&played);
                     if !played.violations.is_empty() || end.is_none() || end != undisturbed {
                         changed += 1;
-                        println!("{kind} died at call {call}, after its effect: {after}: {end:?}; its story: {}", played.command);
+                        println!(
+                            "{kind} died at call {call}, after its effect: {after}: {end:?}; its story: {}",
+                            played.command
+                        );
                         tell(&played);
                     }
                 }
@@ -62,7 +75,9 @@ pub fn mutants(run: &Run) {
             played(Play::seed(seed)).violations.is_empty().then_some((seed, violation))
         });
         match &caught {
-            Some((seed, violation)) => println!("{bug:?}: seed {seed}, law {}: {}", violation.law, violation.what),
+            Some((seed, violation)) => {
+                println!("{bug:?}: seed {seed}, law {}: {}", violation.law, violation.what)
+            }
             None => println!("{bug:?}: NOT SEEN by law {} in {MUTANT_SEEDS} seeds", bug.law()),
         }
         caught.is_some()
@@ -88,7 +103,11 @@ pub fn named(run: &Run) {
         }
         played.violations.is_empty()
     });
-    println!("{} named seeds played, {} without a violation", came.len(), came.iter().filter(|well| **well).count());
+    println!(
+        "{} named seeds played, {} without a violation",
+        came.len(),
+        came.iter().filter(|well| **well).count()
+    );
     if !came.iter().all(|well| *well) {
         std::process::exit(1);
     }
@@ -108,11 +127,14 @@ pub fn bounds(run: &Run) {
     for lone in all {
         let mut seen = Seen::default();
         came.iter().filter(|(of, _)| *of == lone).for_each(|(_, played)| seen.add(lone, played));
-        let (rows, broken) = super::bounds::tell(lone, &seen, |seed| Play { lone: Some(lone), ..run.world(seed) }.command());
+        let (rows, broken) = super::bounds::tell(lone, &seen, |seed| {
+            Play { lone: Some(lone), ..run.world(seed) }.command()
+        });
         table.extend(rows);
         late.extend(broken);
     }
-    let failed = late.len() + came.iter().filter(|(_, played)| !played.violations.is_empty()).count();
+    let failed =
+        late.len() + came.iter().filter(|(_, played)| !played.violations.is_empty()).count();
     println!("{}\n", table.join("\n"));
     late.iter().for_each(|line| println!("{line}"));
     println!("{} worlds played, {failed} not within what is asked", came.len());
@@ -133,5 +155,9 @@ pub fn is_within(lone: Lone, played: &Played) -> bool {
 /// What 72 hours of one job cost.
 pub fn long() {
     let played = played(Play { hours: 72, calm: true, long: true, ..Play::seed(0) });
-    println!("{:.1} machine-hours in {:.2} s of a processor", played.machine_time.as_secs_f64() / 3600.0, processor().as_secs_f64());
+    println!(
+        "{:.1} machine-hours in {:.2} s of a processor",
+        played.machine_time.as_secs_f64() / 3600.0,
+        processor().as_secs_f64()
+    );
 }

@@ -1,4 +1,5 @@
-//! The table of docs/false-world.md that tells how long each fault takes alone, and the rows of docs/promises.md that link to it.
+//! The table of docs/false-world.md that tells how long each fault takes alone, and the rows of
+//! docs/promises.md that link to it.
 //!
 //! Not here: what is asked (`bounds`).
 #![allow(dead_code, reason = "`just soak` prints the table, and the test compares it")]

@@ -1,5 +1,5 @@
-//! A port that wraps another must pass on *every* method: one with a default would be answered by the default, and the false
-//! world would be kinder than the real one without anybody noticing.
+//! A port that wraps another must pass on *every* method: one with a default would be answered by
+//! the default, and the false world would be kinder than the real one without anybody noticing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,8 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Blocks whose head begins with these words at the start of a line, up to the brace in the first column: head and methods.
+/// Blocks whose head begins with these words at the start of a line, up to the brace in the first
+/// column: head and methods.
 fn blocks(text: &str, begins: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut lines = text.lines();
@@ -44,7 +45,9 @@ fn traits(root: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
     sources(&root.join("src/ports"), &mut files);
     let texts: Vec<String> = files.iter().map(|file| text(file)).collect();
-    let named = |(head, body): (String, String)| (head["pub trait ".len()..].split([':', ' ']).next().unwrap().to_owned(), methods(&body));
+    let named = |(head, body): (String, String)| {
+        (head["pub trait ".len()..].split([':', ' ']).next().unwrap().to_owned(), methods(&body))
+    };
     texts.iter().flat_map(|text| blocks(text, "pub trait ")).map(named).collect()
 }
 
@@ -57,19 +60,27 @@ fn is_wrapper(head: &str, body: &str) -> bool {
 fn whoever_wraps_a_port_passes_every_method_on() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let traits = traits(root);
-    assert!(traits["Cloud"].contains("residue") && traits["Files"].contains("walk_aside"), "{traits:?}");
+    assert!(
+        traits["Cloud"].contains("residue") && traits["Files"].contains("walk_aside"),
+        "{traits:?}"
+    );
     let mut files = Vec::new();
     sources(&root.join("src/sim"), &mut files);
     sources(&root.join("tests"), &mut files);
     let (mut wrappers, mut missing) = (0, Vec::new());
     for file in files {
         for (head, body) in blocks(&text(&file), "impl ") {
-            let Some(all) = head.split(' ').nth(1).and_then(|name| traits.get(name)) else { continue };
+            let Some(all) = head.split(' ').nth(1).and_then(|name| traits.get(name)) else {
+                continue;
+            };
             if is_wrapper(&head, &body) {
                 wrappers += 1;
                 let there = methods(&body);
                 let lacks: Vec<&String> = all.difference(&there).collect();
-                missing.extend((!lacks.is_empty()).then(|| format!("{}: `{head}` lacks {lacks:?}", file.display())));
+                missing.extend(
+                    (!lacks.is_empty())
+                        .then(|| format!("{}: `{head}` lacks {lacks:?}", file.display())),
+                );
             }
         }
     }

@@ -1,6 +1,9 @@
 //! The program's own way to AWS, pointed at the false EC2; and a plan to launch there.
 
-#![allow(dead_code, reason = "a helper that several test programs share may be used whole by one and in part by another")]
+#![allow(
+    dead_code,
+    reason = "a helper that several test programs share may be used whole by one and in part by another"
+)]
 
 use std::sync::Arc;
 
@@ -9,7 +12,9 @@ use lamplighter::adapters::aws::ec2::cloud::AwsCloud;
 use lamplighter::adapters::aws::session::AwsSession;
 use lamplighter::adapters::aws::settings::AwsSettings;
 use lamplighter::instance::{InstanceView, MachineRef, Tags};
-use lamplighter::job::{AttemptNo, Command, LaunchRequest, MachineSpec, Plan, RECORD_FORMAT, Shutdown, Spec};
+use lamplighter::job::{
+    AttemptNo, Command, LaunchRequest, MachineSpec, Plan, RECORD_FORMAT, Shutdown, Spec,
+};
 use lamplighter::market::{Arch, Cloud, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Cloud as _, CloudError};
 
@@ -57,7 +62,13 @@ pub fn offer(market: Market) -> Offer {
 
 /// A job that asks for one GPU, an image and a disk.
 pub fn spec(image: &str, disk_gib: u32) -> Spec {
-    let machine = MachineSpec { cloud: Cloud::Aws, gpus: "A10G:1".parse().expect("GPUs"), image: image.into(), disk_gib, ..MachineSpec::default() };
+    let machine = MachineSpec {
+        cloud: Cloud::Aws,
+        gpus: "A10G:1".parse().expect("GPUs"),
+        image: image.into(),
+        disk_gib,
+        ..MachineSpec::default()
+    };
     Spec {
         name: "digits".into(),
         command: Command::Shell("true".into()),
@@ -78,8 +89,16 @@ pub fn spec(image: &str, disk_gib: u32) -> Spec {
 /// A plan for a machine of [`OWNER`]; the token names the attempt.
 pub fn plan(token: &str, market: Market) -> Plan {
     let attempt = AttemptNo::FIRST;
-    let (lease, kill_at) = (Span::from_secs(1800), Some("2030-01-01T00:00:00Z".parse().expect("a time")));
-    let tags = Tags { owner: OWNER.into(), job: "digits-222222".parse().expect("an id"), attempt, lease, boot: lamplighter::job::BOOT, kill_at };
+    let (lease, kill_at) =
+        (Span::from_secs(1800), Some("2030-01-01T00:00:00Z".parse().expect("a time")));
+    let tags = Tags {
+        owner: OWNER.into(),
+        job: "digits-222222".parse().expect("an id"),
+        attempt,
+        lease,
+        boot: lamplighter::job::BOOT,
+        kill_at,
+    };
     Plan {
         format: RECORD_FORMAT,
         job: tags.job.clone(),

@@ -1,4 +1,5 @@
-//! Counts the calls to a store by what they do and which record they are about: each is a request that is paid for.
+//! Counts the calls to a store by what they do and which record they are about: each is a request
+//! that is paid for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -41,7 +42,10 @@ impl CountingStore {
 
 /// `jobs/x/attempts/0001/log/00000001.zst` is about `attempts/log`.
 fn record(key: &str) -> String {
-    let parts = key.split('/').skip(2).filter(|part| !part.is_empty() && !part.chars().all(|letter| letter.is_ascii_digit()));
+    let parts = key
+        .split('/')
+        .skip(2)
+        .filter(|part| !part.is_empty() && !part.chars().all(|letter| letter.is_ascii_digit()));
     let named = parts.filter(|part| !part.starts_with(|letter: char| letter.is_ascii_digit()));
     let text = named.collect::<Vec<_>>().join("/");
     if text.is_empty() { "jobs/".into() } else { text }

@@ -1,10 +1,12 @@
-//! The false EC2 by hand: `cargo run --example false_ec2`, then `lamp` in another terminal with the environment that it
-//! prints. Nothing is launched but entries in a table; a launched instance has no machine behind it.
+//! The false EC2 by hand: `cargo run --example false_ec2`, then `lamp` in another terminal with the
+//! environment that it prints. Nothing is launched but entries in a table; a launched instance has
+//! no machine behind it.
 //!
-//! It is an account with nothing in it, so that the steps of docs/aws.md go as they are written; with `--ready` it has a job
-//! root and the machines' role already. Words on its standard input play fate; `help` lists them. It ends with `quit`, with
-//! Ctrl-C (or Ctrl-D where somebody types), and after `--for SECONDS`; an input that is closed or empty ends nothing, so that it
-//! can stand in the background.
+//! It is an account with nothing in it, so that the steps of docs/aws.md go as they are written;
+//! with `--ready` it has a job root and the machines' role already. Words on its standard input
+//! play fate; `help` lists them. It ends with `quit`, with Ctrl-C (or Ctrl-D where somebody types),
+//! and after `--for SECONDS`; an input that is closed or empty ends nothing, so that it can stand
+//! in the background.
 
 #![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
 
@@ -30,12 +32,18 @@ quit";
 const USAGE: &str = "false_ec2 [--ready] [--for SECONDS]";
 
 /// What was asked for; an error: what to write instead.
-fn asked(mut words: impl Iterator<Item = String>) -> Result<(bool, Option<Duration>), &'static str> {
+fn asked(
+    mut words: impl Iterator<Item = String>,
+) -> Result<(bool, Option<Duration>), &'static str> {
     let (mut ready, mut lives) = (false, None);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--ready" => ready = true,
-            "--for" => lives = Some(Duration::from_secs(words.next().and_then(|seconds| seconds.parse().ok()).ok_or(USAGE)?)),
+            "--for" => {
+                lives = Some(Duration::from_secs(
+                    words.next().and_then(|seconds| seconds.parse().ok()).ok_or(USAGE)?,
+                ))
+            }
             _ => return Err(USAGE),
         }
     }
@@ -47,7 +55,11 @@ fn main() {
         eprintln!("usage: {usage}");
         std::process::exit(2);
     });
-    let Some(cloud) = FalseEc2::start(Options { pending: Duration::from_secs(2), stopping: Duration::from_secs(2), managed: false }) else {
+    let Some(cloud) = FalseEc2::start(Options {
+        pending: Duration::from_secs(2),
+        stopping: Duration::from_secs(2),
+        managed: false,
+    }) else {
         std::process::exit(1);
     };
     for (name, value) in cloud.env() {
@@ -67,13 +79,29 @@ fn main() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["instances"] => cloud.instances().iter().for_each(|seen| {
-                println!("{} {} {} {} spot={} {} {:?}", seen.id, seen.kind, seen.zone, seen.state.name(), seen.spot, seen.reason, seen.tags);
+                println!(
+                    "{} {} {} {} spot={} {} {:?}",
+                    seen.id,
+                    seen.kind,
+                    seen.zone,
+                    seen.state.name(),
+                    seen.spot,
+                    seen.reason,
+                    seen.tags
+                );
             }),
             ["calls"] => {
                 let calls = cloud.take_calls();
-                calls
-                    .iter()
-                    .for_each(|call| println!("{:>8.3} {} {} {} {}", call.began.as_secs_f64(), call.service, call.action, call.status, call.code));
+                calls.iter().for_each(|call| {
+                    println!(
+                        "{:>8.3} {} {} {} {}",
+                        call.began.as_secs_f64(),
+                        call.service,
+                        call.action,
+                        call.status,
+                        call.code
+                    )
+                });
                 println!("{} calls, {} in turn", calls.len(), ec2::rounds(&calls));
             }
             ["interrupt", id, seconds] if seconds.parse::<u64>().is_ok() => {
@@ -82,7 +110,9 @@ fn main() {
             ["off", id] => cloud.powered_off(id),
             ["fault", action, code] => cloud.fault(Fault::code(action, code)),
             ["lose", action] => cloud.fault(Fault::lost(action)),
-            ["slow", millis] if millis.parse::<u64>().is_ok() => cloud.latency(Duration::from_millis(millis.parse().expect("just looked at"))),
+            ["slow", millis] if millis.parse::<u64>().is_ok() => {
+                cloud.latency(Duration::from_millis(millis.parse().expect("just looked at")))
+            }
             ["quit"] => return,
             _ => println!("{HELP}"),
         }

@@ -1,4 +1,5 @@
-//! A store in memory that fails as a real one does: down, hanging, denying, full, slow, and losing replies.
+//! A store in memory that fails as a real one does: down, hanging, denying, full, slow, and losing
+//! replies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +25,8 @@ pub enum Fault {
     Full,
     /// This one object fails for ever.
     Unfit,
-    /// Of a create: "there was one", and there is none. S3's 409, which asks for another try, is read so.
+    /// Of a create: "there was one", and there is none. S3's 409, which asks for another try, is
+    /// read so.
     Conflict,
     /// It works, after this time.
     Slow(Duration),
@@ -65,7 +67,11 @@ impl FaultyStore {
 
     /// The next `times` calls (all, without a number) whose key contains `part` meet this fault.
     pub fn fault(&self, part: &str, fault: Fault, times: impl Into<Option<u32>>) {
-        self.inner.lock().unwrap().rules.push(Rule { part: part.into(), fault, left: times.into() });
+        self.inner.lock().unwrap().rules.push(Rule {
+            part: part.into(),
+            fault,
+            left: times.into(),
+        });
     }
 
     pub fn mend(&self) {
@@ -77,7 +83,14 @@ impl FaultyStore {
     }
 
     pub fn keys(&self, part: &str) -> Vec<String> {
-        self.inner.lock().unwrap().objects.keys().filter(|key| key.contains(part)).cloned().collect()
+        self.inner
+            .lock()
+            .unwrap()
+            .objects
+            .keys()
+            .filter(|key| key.contains(part))
+            .cloned()
+            .collect()
     }
 
     pub fn object(&self, key: &str) -> Option<Bytes> {
@@ -105,7 +118,14 @@ impl FaultyStore {
 
     /// The bodies that were ever written to keys containing `part`, in order.
     pub fn writes(&self, part: &str) -> Vec<(String, Bytes)> {
-        self.inner.lock().unwrap().writes.iter().filter(|(key, _)| key.contains(part)).cloned().collect()
+        self.inner
+            .lock()
+            .unwrap()
+            .writes
+            .iter()
+            .filter(|(key, _)| key.contains(part))
+            .cloned()
+            .collect()
     }
 
     /// Meets the faults; `Ok(true)`: do it and lose the reply.
@@ -113,7 +133,10 @@ impl FaultyStore {
         let fault = {
             let mut inner = self.inner.lock().unwrap();
             inner.calls += 1;
-            let rule = inner.rules.iter_mut().find(|rule| key.contains(&rule.part) && rule.left != Some(0));
+            let rule = inner
+                .rules
+                .iter_mut()
+                .find(|rule| key.contains(&rule.part) && rule.left != Some(0));
             rule.map(|rule| {
                 rule.left = rule.left.map(|left| left - 1);
                 rule.fault
@@ -129,7 +152,9 @@ impl FaultyStore {
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::LostReply) => Ok(true),
             // `create` knows it; of any other call it is a failure.
-            Some(Fault::Conflict) => Err(StoreError::Unavailable { act, key, cause: CONFLICT.into() }),
+            Some(Fault::Conflict) => {
+                Err(StoreError::Unavailable { act, key, cause: CONFLICT.into() })
+            }
             Some(Fault::Slow(time)) => {
                 self.clock.sleep(time).await;
                 Ok(false)
@@ -142,12 +167,24 @@ impl FaultyStore {
     }
 
     fn reply<T>(lost: bool, act: &'static str, key: &str, value: T) -> Result<T, StoreError> {
-        if lost { Err(StoreError::Unavailable { act, key: key.into(), cause: "the reply was lost".into() }) } else { Ok(value) }
+        if lost {
+            Err(StoreError::Unavailable {
+                act,
+                key: key.into(),
+                cause: "the reply was lost".into(),
+            })
+        } else {
+            Ok(value)
+        }
     }
 
     fn write(&self, key: &str, body: Bytes) {
         let mut inner = self.inner.lock().unwrap();
-        let torn = inner.torn.iter().find(|(part, _)| key.contains(part)).map(|(_, body)| Bytes::from_static(body));
+        let torn = inner
+            .torn
+            .iter()
+            .find(|(part, _)| key.contains(part))
+            .map(|(_, body)| Bytes::from_static(body));
         let body = torn.unwrap_or(body);
         inner.objects.insert(key.into(), body.clone());
         inner.modified.insert(key.into(), self.clock.now());
@@ -170,7 +207,11 @@ impl Store for FaultyStore {
         self.meet("look at", key).await?;
         let inner = self.inner.lock().unwrap();
         let modified = inner.modified.get(key).copied().unwrap_or_default();
-        Ok(inner.objects.get(key).map(|body| ObjectMeta { key: key.into(), bytes: body.len() as u64, modified }))
+        Ok(inner.objects.get(key).map(|body| ObjectMeta {
+            key: key.into(),
+            bytes: body.len() as u64,
+            modified,
+        }))
     }
 
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
@@ -181,7 +222,9 @@ impl Store for FaultyStore {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
         let lost = match self.meet("create", key).await {
-            Err(StoreError::Unavailable { cause, .. }) if cause.to_string() == CONFLICT => return Ok(Created::Exists),
+            Err(StoreError::Unavailable { cause, .. }) if cause.to_string() == CONFLICT => {
+                return Ok(Created::Exists);
+            }
             met => met?,
         };
         let created = if self.object(key).is_some() {
@@ -198,20 +241,33 @@ impl Store for FaultyStore {
         let inner = self.inner.lock().unwrap();
         let under = inner.objects.iter().filter(|(key, _)| key.starts_with(prefix));
         let modified = |key| inner.modified.get(key).copied().unwrap_or_default();
-        Ok(under.map(|(key, body)| ObjectMeta { key: key.clone(), bytes: body.len() as u64, modified: modified(key) }).collect())
+        Ok(under
+            .map(|(key, body)| ObjectMeta {
+                key: key.clone(),
+                bytes: body.len() as u64,
+                modified: modified(key),
+            })
+            .collect())
     }
 
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         self.meet("list", prefix).await?;
         let inner = self.inner.lock().unwrap();
-        let shown = inner.objects.keys().filter(|key| !inner.hidden.iter().any(|part| key.contains(part)));
-        let mut names: Vec<String> = shown.filter_map(|key| Some(key.strip_prefix(prefix)?.split('/').next()?.to_owned())).collect();
+        let shown =
+            inner.objects.keys().filter(|key| !inner.hidden.iter().any(|part| key.contains(part)));
+        let mut names: Vec<String> = shown
+            .filter_map(|key| Some(key.strip_prefix(prefix)?.split('/').next()?.to_owned()))
+            .collect();
         names.dedup();
         Ok(names)
     }
 
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
-        let unavailable = |cause: std::io::Error| StoreError::Unavailable { act: "upload", key: key.into(), cause: cause.into() };
+        let unavailable = |cause: std::io::Error| StoreError::Unavailable {
+            act: "upload",
+            key: key.into(),
+            cause: cause.into(),
+        };
         let lost = self.meet("upload", key).await?;
         let body = std::fs::read(path).map_err(unavailable)?;
         let told = (body.len() as u64, sha256(&body));
@@ -222,7 +278,11 @@ impl Store for FaultyStore {
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         let lost = self.meet("download", key).await?;
         let Some(body) = self.object(key) else { return Ok(None) };
-        std::fs::write(path, &body).map_err(|cause| StoreError::Unavailable { act: "download", key: key.into(), cause: cause.into() })?;
+        std::fs::write(path, &body).map_err(|cause| StoreError::Unavailable {
+            act: "download",
+            key: key.into(),
+            cause: cause.into(),
+        })?;
         Self::reply(lost, "download", key, Some((body.len() as u64, sha256(&body))))
     }
 

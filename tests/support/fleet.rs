@@ -1,5 +1,6 @@
-//! Ten thousand jobs under way in one bucket and one region, without ten thousand agents: a store that makes each record when
-//! it is read, and a cloud that is a list. Both count what a real one takes money or patience for: a call for each thousand.
+//! Ten thousand jobs under way in one bucket and one region, without ten thousand agents: a store
+//! that makes each record when it is read, and a cloud that is a list. Both count what a real one
+//! takes money or patience for: a call for each thousand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,8 +26,9 @@ const PAGE: usize = 1000;
 /// Where the id of the job goes in a record that many jobs share.
 const JOB: &str = "@JOB@";
 
-/// What the end of one job asks EC2 and CloudWatch for, beside one for each of its machines: the job's machines, disks, addresses,
-/// interfaces and spot requests. tests/adapters/ec2_residue.rs counts them of the adapter.
+/// What the end of one job asks EC2 and CloudWatch for, beside one for each of its machines: the
+/// job's machines, disks, addresses, interfaces and spot requests. tests/adapters/ec2_residue.rs
+/// counts them of the adapter.
 pub const RESIDUE_CALLS: usize = 5;
 
 /// As long as the script of a real machine's first boot.
@@ -66,7 +68,8 @@ pub fn job(number: usize) -> JobId {
 fn records(now: Timestamp) -> BTreeMap<&'static str, Arc<str>> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1");
     let read = |name: &str| -> Value {
-        let text = std::fs::read_to_string(data.join(format!("{name}.json"))).expect("the records of version 1 are kept");
+        let text = std::fs::read_to_string(data.join(format!("{name}.json")))
+            .expect("the records of version 1 are kept");
         serde_json::from_str(&text).expect("records are JSON")
     };
     let now = json!(now.to_string());
@@ -87,7 +90,8 @@ fn records(now: Timestamp) -> BTreeMap<&'static str, Arc<str>> {
         match name {
             "spec" => record["spec"]["limits"] = json!({}),
             "status" => {
-                (record["attention"], record["notice"], record["held_until"], record["exit"]) = (json!([]), Value::Null, Value::Null, Value::Null);
+                (record["attention"], record["notice"], record["held_until"], record["exit"]) =
+                    (json!([]), Value::Null, Value::Null, Value::Null);
             }
             "plan" => {
                 record["client_token"] = json!(format!("token-{JOB}"));
@@ -118,8 +122,12 @@ impl Fleet {
             for news in ["made", "0001-phase", "0001-beat"] {
                 fleet.share(&format!("news/{job}/{news}"), "");
             }
-            let words = [("owner", OWNER), ("job", job.as_str()), ("attempt", "0001"), ("lease-s", "1800")];
-            let tags = Tags::from_map(&words.map(|(key, value)| (format!("lamplighter:{key}"), value.to_owned())).into()).expect("they are ours");
+            let words =
+                [("owner", OWNER), ("job", job.as_str()), ("attempt", "0001"), ("lease-s", "1800")];
+            let tags = Tags::from_map(
+                &words.map(|(key, value)| (format!("lamplighter:{key}"), value.to_owned())).into(),
+            )
+            .expect("they are ours");
             let view = InstanceView {
                 id: format!("i-{number:017x}"),
                 cloud: market::Cloud::Aws,
@@ -148,13 +156,23 @@ impl Fleet {
     }
 
     fn share(&self, key: &str, record: &str) {
-        let body = self.records.get(record).map_or(Body::Own(Bytes::new()), |text| Body::Shared(Arc::clone(text)));
+        let body = self
+            .records
+            .get(record)
+            .map_or(Body::Own(Bytes::new()), |text| Body::Shared(Arc::clone(text)));
         self.state().objects.insert(key.to_owned(), (body, self.clock.now()));
     }
 
-    /// What the agents of all machines that run do within a tick: a heartbeat each, and the news of it.
+    /// What the agents of all machines that run do within a tick: a heartbeat each, and the news of
+    /// it.
     pub fn beat(&self) {
-        let alive: Vec<JobId> = self.state().machines.values().filter(|view| view.state.bills()).map(|view| view.tags.job.clone()).collect();
+        let alive: Vec<JobId> = self
+            .state()
+            .machines
+            .values()
+            .filter(|view| view.state.bills())
+            .map(|view| view.tags.job.clone())
+            .collect();
         for job in alive {
             self.beat_of(&job);
         }
@@ -176,7 +194,8 @@ impl Fleet {
         let now = self.clock.now();
         let mut state = self.state();
         let view = state.machines.get_mut(job).expect("it has a machine");
-        (view.state, view.ended, view.state_reason) = (InstanceState::Terminated, Some(now), Some(why.into()));
+        (view.state, view.ended, view.state_reason) =
+            (InstanceState::Terminated, Some(now), Some(why.into()));
     }
 
     pub fn machine(&self, job: &JobId) -> InstanceState {
@@ -205,14 +224,22 @@ impl Fleet {
     fn render(key: &str, body: &Body) -> Bytes {
         match body {
             Body::Own(bytes) => bytes.clone(),
-            Body::Shared(text) => Bytes::from(text.replace(JOB, key.split('/').nth(1).unwrap_or_default())),
+            Body::Shared(text) => {
+                Bytes::from(text.replace(JOB, key.split('/').nth(1).unwrap_or_default()))
+            }
         }
     }
 }
 
 /// All calls of the store, all calls of the cloud.
 pub fn sums(calls: &BTreeMap<&'static str, usize>) -> (usize, usize) {
-    let of = |cloud: bool| calls.iter().filter(|(act, _)| act.starts_with("cloud ") == cloud).map(|(_, calls)| calls).sum();
+    let of = |cloud: bool| {
+        calls
+            .iter()
+            .filter(|(act, _)| act.starts_with("cloud ") == cloud)
+            .map(|(_, calls)| calls)
+            .sum()
+    };
     (of(false), of(true))
 }
 
@@ -260,14 +287,25 @@ impl Store for Fleet {
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
         self.comes().await;
         self.count("head", 1);
-        Ok(self.state().objects.get(key).map(|(_, modified)| ObjectMeta { key: key.into(), bytes: 1, modified: *modified }))
+        Ok(self.state().objects.get(key).map(|(_, modified)| ObjectMeta {
+            key: key.into(),
+            bytes: 1,
+            modified: *modified,
+        }))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         self.comes().await;
         let mut state = self.state();
-        let from = state.objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
-        let mut found: Vec<ObjectMeta> = from.map(|(key, (_, modified))| ObjectMeta { key: key.clone(), bytes: 1, modified: *modified }).collect();
+        let from =
+            state.objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        let mut found: Vec<ObjectMeta> = from
+            .map(|(key, (_, modified))| ObjectMeta {
+                key: key.clone(),
+                bytes: 1,
+                modified: *modified,
+            })
+            .collect();
         if state.stale_asked && prefix == "news/" {
             found = state.stale.get_or_insert(found).clone();
         }
@@ -278,8 +316,11 @@ impl Store for Fleet {
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         self.comes().await;
         let mut state = self.state();
-        let from = state.objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
-        let mut names: Vec<String> = from.map(|(key, _)| key[prefix.len()..].split('/').next().unwrap_or_default().to_owned()).collect();
+        let from =
+            state.objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        let mut names: Vec<String> = from
+            .map(|(key, _)| key[prefix.len()..].split('/').next().unwrap_or_default().to_owned())
+            .collect();
         names.dedup();
         *state.calls.entry("list").or_default() += names.len().div_ceil(PAGE).max(1);
         Ok(names)
@@ -289,7 +330,11 @@ impl Store for Fleet {
         unreachable!("a controller that drives uploads nothing")
     }
 
-    async fn get_file(&self, _key: &str, _path: &Path) -> Result<Option<(u64, String)>, StoreError> {
+    async fn get_file(
+        &self,
+        _key: &str,
+        _path: &Path,
+    ) -> Result<Option<(u64, String)>, StoreError> {
         unreachable!("a controller that drives fetches nothing")
     }
 
@@ -318,13 +363,23 @@ impl Cloud for FleetCloud {
         Err(CloudError::Invalid { what: format!("{} was launched already", plan.job) })
     }
 
-    async fn describe(&self, _owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+    async fn describe(
+        &self,
+        _owner: &str,
+        _region: &Region,
+    ) -> Result<Vec<InstanceView>, CloudError> {
         let views: Vec<InstanceView> = self.0.state().machines.values().cloned().collect();
         self.0.count("cloud describe", views.len().div_ceil(PAGE).max(1));
         Ok(views)
     }
 
-    async fn residue_of(&self, _owner: &str, _region: &Region, _job: &JobId, machines: &BTreeSet<String>) -> Result<Vec<Residue>, CloudError> {
+    async fn residue_of(
+        &self,
+        _owner: &str,
+        _region: &Region,
+        _job: &JobId,
+        machines: &BTreeSet<String>,
+    ) -> Result<Vec<Residue>, CloudError> {
         self.0.count("cloud residue", RESIDUE_CALLS + machines.len());
         Ok(Vec::new())
     }
@@ -335,8 +390,17 @@ impl Cloud for FleetCloud {
 
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
         self.0.count("cloud terminate", 1);
-        let job = self.0.state().machines.values().find(|view| view.id == machine.id).map(|view| view.tags.job.clone());
-        self.0.take_away(&job.expect("it is a machine of ours"), "Client.UserInitiatedShutdown: User initiated");
+        let job = self
+            .0
+            .state()
+            .machines
+            .values()
+            .find(|view| view.id == machine.id)
+            .map(|view| view.tags.job.clone());
+        self.0.take_away(
+            &job.expect("it is a machine of ours"),
+            "Client.UserInitiatedShutdown: User initiated",
+        );
         Ok(())
     }
 
@@ -344,7 +408,11 @@ impl Cloud for FleetCloud {
         Ok(())
     }
 
-    async fn raise_kill_at(&self, _machine: &MachineRef, _kill_at: Timestamp) -> Result<(), CloudError> {
+    async fn raise_kill_at(
+        &self,
+        _machine: &MachineRef,
+        _kill_at: Timestamp,
+    ) -> Result<(), CloudError> {
         Ok(())
     }
 

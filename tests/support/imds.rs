@@ -1,10 +1,14 @@
-//! An instance metadata service, version 2, for tests: `#[path = "../support/imds.rs"] mod false_imds;`
+//! An instance metadata service, version 2, for tests:
+//! `#[path = "../support/imds.rs"] mod false_imds;`
 //!
-//! A document is a path below `/latest/` and its text; folders are listed from the documents below them. Nothing is told
-//! without a token; a notice is not there (404) until the test says it is. It ends with the process of its test, as the
-//! machine that it belongs to does.
+//! A document is a path below `/latest/` and its text; folders are listed from the documents below
+//! them. Nothing is told without a token; a notice is not there (404) until the test says it is. It
+//! ends with the process of its test, as the machine that it belongs to does.
 
-#![allow(dead_code, reason = "a helper that several test programs share may be used whole by one and in part by another")]
+#![allow(
+    dead_code,
+    reason = "a helper that several test programs share may be used whole by one and in part by another"
+)]
 #![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +45,8 @@ struct State {
     refuses: bool,
     /// Every request meets this instead, or so many of them.
     storm: Option<(Reply, Option<u32>)>,
-    /// Of the requests for each document one of so many gets through, the others meet these in turn; and how many there were.
+    /// Of the requests for each document one of so many gets through, the others meet these in
+    /// turn; and how many there were.
     gusts: Option<(Vec<Reply>, u32, BTreeMap<String, u32>)>,
     asked: BTreeMap<String, u32>,
 }
@@ -102,9 +107,18 @@ impl FalseImds {
             "imageId": "ami-0d15ea5e000000022", "instanceId": instance, "instanceType": kind, "pendingTime": launched,
             "privateIp": "172.31.0.10", "region": region, "version": "2017-09-30" });
         self.says("dynamic/instance-identity/document", &identity.to_string());
-        let facts = [("instance-id", instance), ("instance-type", kind), ("placement/availability-zone", zone), ("placement/region", region)];
+        let facts = [
+            ("instance-id", instance),
+            ("instance-type", kind),
+            ("placement/availability-zone", zone),
+            ("placement/region", region),
+        ];
         facts.iter().for_each(|(path, text)| self.says(&format!("meta-data/{path}"), text));
-        let more = [("ami-id", "ami-0d15ea5e000000022"), ("local-ipv4", "172.31.0.10"), ("hostname", "ip-172-31-0-10.ec2.internal")];
+        let more = [
+            ("ami-id", "ami-0d15ea5e000000022"),
+            ("local-ipv4", "172.31.0.10"),
+            ("hostname", "ip-172-31-0-10.ec2.internal"),
+        ];
         more.iter().for_each(|(path, text)| self.says(&format!("meta-data/{path}"), text));
         self.says("meta-data/services/domain", "amazonaws.com");
     }
@@ -113,13 +127,17 @@ impl FalseImds {
     pub fn tagged(&self, tags: &BTreeMap<String, String>) {
         let mut state = self.state();
         state.documents.retain(|path, _| !path.starts_with(TAGS));
-        state.documents.extend(tags.iter().map(|(key, value)| (format!("{TAGS}/{key}"), Reply::Text(200, value.clone()))));
+        state.documents.extend(
+            tags.iter()
+                .map(|(key, value)| (format!("{TAGS}/{key}"), Reply::Text(200, value.clone()))),
+        );
     }
 
     /// An instance profile with this role.
     pub fn role(&self, role: &str) {
         let text = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let (now, later) = (Timestamp::now(), Timestamp::now() + jiff::SignedDuration::from_hours(6));
+        let (now, later) =
+            (Timestamp::now(), Timestamp::now() + jiff::SignedDuration::from_hours(6));
         let credentials = serde_json::json!({ "Code": "Success", "LastUpdated": text(now), "Type": "AWS-HMAC", "AccessKeyId": "ASIAMACHINE",
             "SecretAccessKey": "testing", "Token": "testing", "Expiration": text(later) });
         self.says(&format!("meta-data/iam/security-credentials/{role}"), &credentials.to_string());
@@ -147,7 +165,8 @@ impl FalseImds {
         self.state().storm = Some((reply, Some(times)));
     }
 
-    /// From now on every so many-th request for each document (and for a token) gets through; the others meet these in turn.
+    /// From now on every so many-th request for each document (and for a token) gets through; the
+    /// others meet these in turn.
     pub fn gusts(&self, replies: &[Reply], every: u32) {
         self.state().gusts = Some((replies.to_vec(), every, BTreeMap::new()));
     }
@@ -170,7 +189,12 @@ impl FalseImds {
 fn answer(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
-        let head: Vec<String> = reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+        let head: Vec<String> = reader
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .take_while(|line| !line.is_empty())
+            .collect();
         if head.is_empty() {
             return Ok(());
         }
@@ -182,7 +206,10 @@ fn answer(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
                 std::thread::park();
             },
         };
-        let text = format!("HTTP/1.1 {status} x\r\nServer: EC2ws\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let text = format!(
+            "HTTP/1.1 {status} x\r\nServer: EC2ws\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
         reader.get_mut().write_all(text.as_bytes())?;
     }
 }
@@ -194,7 +221,10 @@ impl State {
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let header = |name: &str| {
             let lines = head.iter().filter_map(|line| line.split_once(':'));
-            lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
+            lines
+                .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.trim())
+                .next()
         };
         let path = path(target);
         *self.asked.entry(path.clone()).or_default() += 1;
@@ -206,7 +236,8 @@ impl State {
             if header("x-forwarded-for").is_some() {
                 return refusal(403);
             }
-            let ttl = header("x-aws-ec2-metadata-token-ttl-seconds").and_then(|ttl| ttl.parse().ok());
+            let ttl =
+                header("x-aws-ec2-metadata-token-ttl-seconds").and_then(|ttl| ttl.parse().ok());
             if path != "api/token" || !ttl.is_some_and(|ttl: u32| (1..=TTL_MAX).contains(&ttl)) {
                 return refusal(400);
             }
@@ -215,10 +246,16 @@ impl State {
             self.tokens.insert(token.clone());
             return Reply::Text(200, token);
         }
-        if self.refuses || !header("x-aws-ec2-metadata-token").is_some_and(|token| self.tokens.contains(token)) {
+        if self.refuses
+            || !header("x-aws-ec2-metadata-token").is_some_and(|token| self.tokens.contains(token))
+        {
             return refusal(401);
         }
-        self.documents.get(&path).cloned().or_else(|| self.listing(&path)).unwrap_or_else(|| refusal(404))
+        self.documents
+            .get(&path)
+            .cloned()
+            .or_else(|| self.listing(&path))
+            .unwrap_or_else(|| refusal(404))
     }
 
     fn stormy(&mut self) -> Option<Reply> {
@@ -241,8 +278,11 @@ impl State {
     fn listing(&self, path: &str) -> Option<Reply> {
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         let below = self.documents.keys().filter_map(|document| document.strip_prefix(&prefix));
-        let names: BTreeSet<String> = below.map(|rest| rest.split_inclusive('/').next().unwrap_or_default().to_owned()).collect();
-        (!names.is_empty()).then(|| Reply::Text(200, names.into_iter().collect::<Vec<_>>().join("\n")))
+        let names: BTreeSet<String> = below
+            .map(|rest| rest.split_inclusive('/').next().unwrap_or_default().to_owned())
+            .collect();
+        (!names.is_empty())
+            .then(|| Reply::Text(200, names.into_iter().collect::<Vec<_>>().join("\n")))
     }
 }
 

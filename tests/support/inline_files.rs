@@ -22,7 +22,11 @@ pub type Look = fn() -> io::Result<Tree>;
 
 impl InlineFiles {
     fn room(&self) -> io::Result<()> {
-        if self.full.load(Ordering::Relaxed) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        if self.full.load(Ordering::Relaxed) {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -60,7 +64,13 @@ impl Files for InlineFiles {
         if hangs {
             std::future::pending::<()>().await;
         }
-        let look = self.looks.lock().expect("nobody panics with it").as_ref().filter(|(path, _)| path == folder).map(|(_, look)| *look);
+        let look = self
+            .looks
+            .lock()
+            .expect("nobody panics with it")
+            .as_ref()
+            .filter(|(path, _)| path == folder)
+            .map(|(_, look)| *look);
         if let Some(look) = look {
             return look();
         }
@@ -79,7 +89,12 @@ impl Files for InlineFiles {
         LocalFiles.place(from, to, mode)
     }
 
-    fn unpack(&self, archive: &Path, into: &Path, code: &lamplighter::job::CodeArchive) -> io::Result<()> {
+    fn unpack(
+        &self,
+        archive: &Path,
+        into: &Path,
+        code: &lamplighter::job::CodeArchive,
+    ) -> io::Result<()> {
         LocalFiles.unpack(archive, into, code)
     }
 }

@@ -1,15 +1,20 @@
-//! The check of a real account: `lamp` itself, the smallest machine, a budget that somebody has said, and nothing left.
+//! The check of a real account: `lamp` itself, the smallest machine, a budget that somebody has
+//! said, and nothing left.
 //!
 //! ```text
 //!   LAMP_LIVE_BUDGET ──> doctor ──> prices ──> plan ── its most is within the budget? ──> run ──> stop ──> receipt ──> sweep
 //!          └─ none: refused              refused: nothing was launched ─┘      └─ ended by `Guard`, whatever happens ─┘
 //! ```
-//! `#[path = "../support/live.rs"] mod live;`. tests/live plays it against the account of the ordinary chain; tests/cli holds its
-//! refusals, its end of what it launched, and all of its way but the machine itself, against the false EC2. It ends its own job and
-//! no other: its name has random letters in it, and all that it asks for an end names the id of that one job. What must never live
-//! here: a credential.
+//! `#[path = "../support/live.rs"] mod live;`. tests/live plays it against the account of the
+//! ordinary chain; tests/cli holds its refusals, its end of what it launched, and all of its way
+//! but the machine itself, against the false EC2. It ends its own job and no other: its name has
+//! random letters in it, and all that it asks for an end names the id of that one job. What must
+//! never live here: a credential.
 
-#![allow(dead_code, reason = "a helper that several test programs share may be used whole by one and in part by another")]
+#![allow(
+    dead_code,
+    reason = "a helper that several test programs share may be used whole by one and in part by another"
+)]
 #![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
 
 use std::process::{Child, Command, Stdio};
@@ -20,7 +25,8 @@ use serde_json::Value;
 /// The variable that says what this check may cost, in dollars.
 pub const BUDGET: &str = "LAMP_LIVE_BUDGET";
 
-/// Ten times what it should cost. Less, and a region that is dearer is refused; more, and a slip of the finger is a bill.
+/// Ten times what it should cost. Less, and a region that is dearer is refused; more, and a slip of
+/// the finger is a bill.
 const BUDGET_MAX: f64 = 5.0;
 
 /// From the call to a line in the log: the agent's own `limits.boot`, and a minute to be seen in.
@@ -29,8 +35,9 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(16 * 60);
 /// From the wish to the receipt: the drain, the power-off, EC2's own word for it, and a slow line.
 const ENDS_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// A spec that was on its way when `lamp run` was killed may still arrive. Shorter, and one that comes is left to whoever drives this
-/// job root; longer, and whoever waits for a refusal sits there for nothing.
+/// A spec that was on its way when `lamp run` was killed may still arrive. Shorter, and one that
+/// comes is left to whoever drives this job root; longer, and whoever waits for a refusal sits
+/// there for nothing.
 const COMES_WITHIN: Duration = Duration::from_secs(30);
 
 /// The smallest of the usual types, on Ubuntu's own image: it needs no quota of GPUs.
@@ -45,7 +52,8 @@ const MACHINE: [&str; 8] = [
     "--interruptions=0",
 ];
 
-/// It ends by itself after this, whoever has gone, while its kernel lives: before that it is stopped.
+/// It ends by itself after this, whoever has gone, while its kernel lives: before that it is
+/// stopped.
 const RUN_TIME: [&str; 2] = ["--max-runtime", "10m"];
 
 const SAYS: &str = "lamp was here";
@@ -55,8 +63,8 @@ const SAYS: &str = "lamp was here";
 pub enum Asks {
     /// All of it.
     Account,
-    /// No machine boots behind what is launched, and an account that is emulated need not look healthy: that the machine is launched,
-    /// ended and settled, and that nothing is left.
+    /// No machine boots behind what is launched, and an account that is emulated need not look
+    /// healthy: that the machine is launched, ended and settled, and that nothing is left.
     Emulator,
 }
 
@@ -77,7 +85,9 @@ pub fn budget(said: Option<&str>) -> Result<f64, String> {
     let dollars: Option<f64> = said.strip_prefix('$').unwrap_or(said).parse().ok();
     match dollars.filter(|dollars| dollars.is_finite() && *dollars > 0.0) {
         None => Err(format!("{BUDGET}={said} is no amount of dollars, like 0.10")),
-        Some(dollars) if dollars > BUDGET_MAX => Err(format!("{BUDGET}={said} is more than ${BUDGET_MAX}, and this check costs a cent")),
+        Some(dollars) if dollars > BUDGET_MAX => {
+            Err(format!("{BUDGET}={said} is more than ${BUDGET_MAX}, and this check costs a cent"))
+        }
         Some(dollars) => Ok(dollars),
     }
 }
@@ -92,25 +102,30 @@ pub fn within(plan: &Value, budget: f64) -> Result<f64, String> {
     }
     match plan["most_job_usd"].as_f64() {
         None => Err("nothing bounds what the plan can cost".to_owned()),
-        Some(most) if most > budget => Err(format!("the plan can cost ${most:.4}, and {BUDGET} is ${budget:.4}: nothing was launched")),
+        Some(most) if most > budget => Err(format!(
+            "the plan can cost ${most:.4}, and {BUDGET} is ${budget:.4}: nothing was launched"
+        )),
         Some(most) => Ok(most),
     }
 }
 
-/// A name that no other check has: in containers that share a job root, two have the same process id.
+/// A name that no other check has: in containers that share a job root, two have the same process
+/// id.
 pub fn name() -> String {
     let drawn = uuid::Uuid::new_v4().simple().to_string();
     format!("live-check-{}", &drawn[..12])
 }
 
-/// Whether an account ends a machine from outside, as far as `lamp doctor` shows: a machine whose kernel hangs does not end itself.
+/// Whether an account ends a machine from outside, as far as `lamp doctor` shows: a machine whose
+/// kernel hangs does not end itself.
 ///
 /// # Errors
 /// It shows neither a sweeper that comes nor a proof of every region.
 pub fn is_swept(doctor: &Value) -> Result<(), String> {
     let checks = || doctor["checks"].as_array().into_iter().flatten();
     let is_ok = |check: &Value| check["level"] == "ok";
-    let is_proof = |check: &&Value| check["check"].as_str().is_some_and(|name| name.starts_with("proof, "));
+    let is_proof =
+        |check: &&Value| check["check"].as_str().is_some_and(|name| name.starts_with("proof, "));
     let sweeper = checks().any(|check| check["check"] == "sweeper" && is_ok(check));
     let proven = checks().any(|check| is_proof(&check)) && checks().filter(is_proof).all(is_ok);
     if sweeper || proven {
@@ -142,13 +157,16 @@ impl Check<'_> {
     /// All of it, and what it has cost.
     ///
     /// # Errors
-    /// It was refused before anything was launched, or something is not as it should be; what was launched is ended either way.
+    /// It was refused before anything was launched, or something is not as it should be; what was
+    /// launched is ended either way.
     pub fn run(&self, said: Option<&str>) -> Result<f64, String> {
         let budget = budget(said)?;
         let doctor = self.json(&["doctor"], &[0, 100, 103])?;
         let worst = &doctor["worst"];
         if self.asks == Asks::Account && (worst == "failure" || worst == "unknown") {
-            return Err(format!("`lamp doctor` says {worst}; mend that first: nothing was launched"));
+            return Err(format!(
+                "`lamp doctor` says {worst}; mend that first: nothing was launched"
+            ));
         }
         if self.asks == Asks::Account {
             is_swept(&doctor)?;
@@ -159,7 +177,10 @@ impl Check<'_> {
         }
         let plan = self.json(&self.job("plan", &[]), &[0])?;
         let most = within(&plan, budget)?;
-        println!("the plan: a t3.micro in {}, at most ${most:.4} of ${budget:.4}", plan["offer"]["zone"]);
+        println!(
+            "the plan: a t3.micro in {}, at most ${most:.4} of ${budget:.4}",
+            plan["offer"]["zone"]
+        );
         let (job, usd) = self.launched(budget, most)?;
         self.nothing_is_left(&job)?;
         Ok(usd)
@@ -171,10 +192,18 @@ impl Check<'_> {
         let words = self.job("run", &[&limit]);
         // From here on the guard ends what there is, also where this panics.
         let mut guard = Guard::new(self, None);
-        guard.run = Some(self.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(|error| error.to_string())?);
+        guard.run = Some(
+            self.command(&words)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .map_err(|error| error.to_string())?,
+        );
         let run = guard.run.as_mut().expect("it was just started");
         let there = self.until("its machine is there", BEGINS_WITHIN, || match run.try_wait() {
-            Ok(Some(status)) => Some(Err(format!("`lamp run` ended before its machine was there: {status}"))),
+            Ok(Some(status)) => {
+                Some(Err(format!("`lamp run` ended before its machine was there: {status}")))
+            }
             _ => self.job_with_a_machine().map(Ok),
         });
         let job = there??;
@@ -182,12 +211,16 @@ impl Check<'_> {
         println!("job {job} has its machine");
         assert!(!self.breaks, "a test breaks it here");
         if self.asks == Asks::Account {
-            self.until("its line is in the log", BEGINS_WITHIN, || self.ended(&["logs", &job]).out.contains(SAYS).then_some(()))?;
+            self.until("its line is in the log", BEGINS_WITHIN, || {
+                self.ended(&["logs", &job]).out.contains(SAYS).then_some(())
+            })?;
         }
         let receipt = self.json(&["stop", "--wait", &job], &[0])?;
         let usd = receipt["total_usd"].as_f64().unwrap_or(f64::INFINITY);
         if receipt["outcome"] != "stopped" || usd > most {
-            return Err(format!("the receipt of {job} is not that of a job that was stopped, for ${most:.4} at most: {receipt:#}"));
+            return Err(format!(
+                "the receipt of {job} is not that of a job that was stopped, for ${most:.4} at most: {receipt:#}"
+            ));
         }
         println!("its receipt: {}, ${usd:.4}", receipt["reason"]);
         Ok((job, usd))
@@ -196,13 +229,18 @@ impl Check<'_> {
     /// No machine of its job, nothing that one left, and no place that could not be asked.
     fn nothing_is_left(&self, job: &str) -> Result<(), String> {
         let swept = self.json(&["sweep", "--dry-run"], &[0])?;
-        let of_ours = |list: &Value| list.as_array().into_iter().flatten().filter(|one| one["job"] == job).count();
+        let of_ours = |list: &Value| {
+            list.as_array().into_iter().flatten().filter(|one| one["job"] == job).count()
+        };
         let left = of_ours(&swept["machines"]) + of_ours(&swept["residue"]);
         if left == 0 { Ok(()) } else { Err(format!("something of the job is left: {swept:#}")) }
     }
 
     fn is_ours(&self, of: &Value) -> bool {
-        of["job"].as_str().and_then(|job| job.rsplit_once('-')).is_some_and(|(name, _)| name == self.name)
+        of["job"]
+            .as_str()
+            .and_then(|job| job.rsplit_once('-'))
+            .is_some_and(|(name, _)| name == self.name)
     }
 
     fn job<'b>(&'b self, verb: &'b str, more: &[&'b str]) -> Vec<&'b str> {
@@ -210,7 +248,8 @@ impl Check<'_> {
         [&[verb, "--name", &self.name], &MACHINE[..], &RUN_TIME, more, &script].concat()
     }
 
-    /// The job, once the cloud shows a machine of it: what `lamp status` knows of it, its agent has said.
+    /// The job, once the cloud shows a machine of it: what `lamp status` knows of it, its agent has
+    /// said.
     fn job_with_a_machine(&self) -> Option<String> {
         let swept = self.json(&["sweep", "--dry-run"], &[0, 103]).ok()?;
         let own = swept["machines"].as_array()?.iter().find(|machine| self.is_ours(machine))?;
@@ -224,9 +263,14 @@ impl Check<'_> {
     }
 
     fn ended(&self, words: &[&str]) -> Ended {
-        let output = self.command(words).output().unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        let output =
+            self.command(words).output().unwrap_or_else(|error| panic!("{words:?}: {error}"));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ended { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+        Ended {
+            code: output.status.code().unwrap_or(-1),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
     }
 
     /// The document of a verb that ends with one of these codes.
@@ -236,16 +280,28 @@ impl Check<'_> {
         document.ok_or_else(|| format!("`lamp {}` ended with {code}: {out}{err}", words.join(" ")))
     }
 
-    fn until<T>(&self, what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T, String> {
+    fn until<T>(
+        &self,
+        what: &str,
+        within: Duration,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Result<T, String> {
         let end = Instant::now() + within;
         loop {
             if let Some(seen) = look() {
                 return Ok(seen);
             }
             if Instant::now() >= end {
-                return Err(format!("after {} minutes it is not so: {what}", within.as_secs() / 60));
+                return Err(format!(
+                    "after {} minutes it is not so: {what}",
+                    within.as_secs() / 60
+                ));
             }
-            std::thread::sleep(if self.asks == Asks::Account { Duration::from_secs(5) } else { Duration::from_millis(200) });
+            std::thread::sleep(if self.asks == Asks::Account {
+                Duration::from_secs(5)
+            } else {
+                Duration::from_millis(200)
+            });
         }
     }
 }
@@ -284,19 +340,28 @@ impl<'a> Guard<'a> {
             return if self.job.is_none() { Stands::NotThere } else { Stands::Unknown };
         }
         let told = serde_json::from_str::<Value>(&out).unwrap_or_default();
-        let is_own = |job: &&Value| if let Some(own) = &self.job { job["job"] == own.as_str() } else { self.check.is_ours(job) };
-        let own: Vec<&Value> = told["jobs"].as_array().into_iter().flatten().filter(is_own).collect();
+        let is_own = |job: &&Value| {
+            if let Some(own) = &self.job {
+                job["job"] == own.as_str()
+            } else {
+                self.check.is_ours(job)
+            }
+        };
+        let own: Vec<&Value> =
+            told["jobs"].as_array().into_iter().flatten().filter(is_own).collect();
         match own[..] {
             [job] if !job["ended"].is_null() => Stands::Ended,
-            [job] => job["job"].as_str().map_or(Stands::Unknown, |job| Stands::Lives(job.to_owned())),
+            [job] => {
+                job["job"].as_str().map_or(Stands::Unknown, |job| Stands::Lives(job.to_owned()))
+            }
             _ => Stands::Unknown,
         }
     }
 
     /// Ends what there is. What a person must know then; `None`: it has ended.
     pub fn end(&mut self) -> Option<String> {
-        // Who launches goes first: from here on what is there is all that there will be, but for what was on its way just then; and a
-        // cancel that waits drives it to its end.
+        // Who launches goes first: from here on what is there is all that there will be, but for
+        // what was on its way just then; and a cancel that waits drives it to its end.
         if let Some(mut run) = self.run.take() {
             let _ = run.kill();
             let _ = run.wait();
@@ -323,7 +388,9 @@ impl<'a> Guard<'a> {
                  job root would launch it: `lamp status {name}` shows it, `lamp cancel` with its id ends it; {alone}",
                 self.comes_within.as_secs()
             )),
-            (Err(_), Some(job)) => Some(format!("NOT ENDED: `lamp cancel {job}` ends it, `lamp sweep` shows it; {alone}")),
+            (Err(_), Some(job)) => Some(format!(
+                "NOT ENDED: `lamp cancel {job}` ends it, `lamp sweep` shows it; {alone}"
+            )),
             (Err(_), None) => Some(format!(
                 "NOT KNOWN: nobody has said whether job {name} is there. `lamp status {name}` shows it, `lamp cancel` with its id ends it, \
                  `lamp sweep` shows its machine; {alone}"

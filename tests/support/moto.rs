@@ -1,6 +1,8 @@
-//! moto's server, an S3 that is right about conditional puts: `#[path = "../support/moto.rs"] mod moto;`
+//! moto's server, an S3 that is right about conditional puts:
+//! `#[path = "../support/moto.rs"] mod moto;`
 //!
-//! Not installed is said and skipped: `pip install 'moto[server]'`, or `LAMP_TEST_MOTO` names the program. The gate installs it.
+//! Not installed is said and skipped: `pip install 'moto[server]'`, or `LAMP_TEST_MOTO` names the
+//! program. The gate installs it.
 
 #![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
 
@@ -28,11 +30,19 @@ impl Drop for Moto {
 pub fn moto() -> Option<Moto> {
     let program = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
     let mut command = Command::new(&program);
-    // A port of its own choice: one that was free a moment ago may be another test's by the time it listens, which takes seconds.
+    // A port of its own choice: one that was free a moment ago may be another test's by the time it
+    // listens, which takes seconds.
     command.args(["-H", "127.0.0.1", "-p", "0"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // SAFETY: between fork and exec, only a system call. A test that is killed leaves no server behind.
-    unsafe { command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)) };
+    // SAFETY: between fork and exec, only a system call. A test that is killed leaves no server
+    // behind.
+    unsafe {
+        command.pre_exec(|| {
+            Ok(rustix::process::set_parent_process_death_signal(Some(
+                rustix::process::Signal::KILL,
+            ))?)
+        })
+    };
     let Ok(mut server) = command.spawn() else {
         skipped("moto", format!("`{program}` is not installed (pip install 'moto[server]')"));
         return None;
@@ -53,7 +63,10 @@ pub fn moto() -> Option<Moto> {
         Err(RecvTimeoutError::Timeout) => panic!("moto does not listen"),
         Err(RecvTimeoutError::Disconnected) => {
             let ended = moto.server.wait().expect("it was started here");
-            skipped("moto", format!("`{program}` ended at once with {ended} (pip install 'moto[server]')"));
+            skipped(
+                "moto",
+                format!("`{program}` ended at once with {ended} (pip install 'moto[server]')"),
+            );
             return None;
         }
     }

@@ -1,4 +1,5 @@
-//! A small program in place of the agent, whose debug build has hundreds of megabytes: `/bin/true` with the agent's mark.
+//! A small program in place of the agent, whose debug build has hundreds of megabytes: `/bin/true`
+//! with the agent's mark.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Virtual time: when nobody can go on, the clock jumps to the next sleeper. A test of 20 minutes takes a millisecond.
+//! Virtual time: when nobody can go on, the clock jumps to the next sleeper. A test of 20 minutes
+//! takes a millisecond.
 //!
 //! Only for code that waits through the `Clock` port and touches nothing outside this process.
 
@@ -26,7 +27,8 @@ struct State {
     sleepers: BTreeMap<(Duration, u64), Waker>,
 }
 
-/// Rounds in which every task that can go on does so, before time moves. Chains of tasks that wake each other are short.
+/// Rounds in which every task that can go on does so, before time moves. Chains of tasks that wake
+/// each other are short.
 const ROUNDS: usize = 50;
 
 /// Jumps of the clock after which a test is thought to wait for ever.
@@ -89,7 +91,8 @@ impl VirtualClock {
         self.0.lock().unwrap().set += by;
     }
 
-    /// The machine was off for so long. Its steady clock begins anew, and stands by chance where it stood.
+    /// The machine was off for so long. Its steady clock begins anew, and stands by chance where it
+    /// stood.
     pub fn reboot(&self, off: Duration) {
         let mut state = self.0.lock().unwrap();
         state.set += SignedDuration::try_from(off).expect("no test lasts as long");
@@ -99,7 +102,8 @@ impl VirtualClock {
     async fn drive(&self) {
         for _ in 0..JUMPS_MAX {
             rounds().await;
-            // There is one thread for blocking work, first come first served: what was put aside is done after this.
+            // There is one thread for blocking work, first come first served: what was put aside is
+            // done after this.
             tokio::task::spawn_blocking(|| ()).await.expect("nothing panics");
             rounds().await;
             let mut state = self.0.lock().unwrap();
@@ -121,7 +125,10 @@ async fn rounds() {
 
 /// Runs a test in virtual time.
 pub fn simulate<F: Future>(test: impl FnOnce(Arc<VirtualClock>) -> F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build()
+        .expect("a runtime");
     let clock = Arc::new(VirtualClock::default());
     runtime.block_on(async {
         let test = test(Arc::clone(&clock));
@@ -134,7 +141,12 @@ pub fn simulate<F: Future>(test: impl FnOnce(Arc<VirtualClock>) -> F) -> F::Outp
 }
 
 /// Waits for a condition; the limit is virtual time.
-pub async fn until(clock: &VirtualClock, what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+pub async fn until(
+    clock: &VirtualClock,
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> bool,
+) {
     let end = clock.mono() + limit;
     while !condition() {
         assert!(clock.mono() < end, "not within {limit:?}: {what}");

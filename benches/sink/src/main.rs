@@ -1,8 +1,9 @@
-//! An S3 over TLS that takes what it is sent and keeps nothing: no disk, no sums, no joining of parts. What an upload takes
-//! here is what its client takes, and the kernel, and the cipher.
+//! An S3 over TLS that takes what it is sent and keeps nothing: no disk, no sums, no joining of
+//! parts. What an upload takes here is what its client takes, and the kernel, and the cipher.
 //!
-//! `s3-sink PORT CERTIFICATE`: writes its own certificate there (for 127.0.0.1 and localhost) and listens. Every bucket is
-//! there and is empty. `GET /-/taken` says how many bytes of bodies have come since that was asked last.
+//! `s3-sink PORT CERTIFICATE`: writes its own certificate there (for 127.0.0.1 and localhost) and
+//! listens. Every bucket is there and is empty. `GET /-/taken` says how many bytes of bodies have
+//! come since that was asked last.
 //!
 //! Not here: anything that one client gets and another does not.
 
@@ -41,7 +42,8 @@ async fn main() {
             stream.set_nodelay(true).expect("a socket of this machine can be told so");
             let Ok(stream) = acceptor.accept(stream).await else { return };
             let service = hyper::service::service_fn(answer);
-            // A client that closes in the middle counts as what came of it; whoever runs this by hand sees why.
+            // A client that closes in the middle counts as what came of it; whoever runs this by
+            // hand sees why.
             if let Err(error) = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await {
                 eprintln!("a connection has ended: {error}");
             }

@@ -1,14 +1,17 @@
-//! The way to a bucket for those who have a profile, single sign-on or a credential process: the same chain as for EC2.
+//! The way to a bucket for those who have a profile, single sign-on or a credential process: the
+//! same chain as for EC2.
 //!
-//! The store reads only the plainest settings by itself, which is right for the machine that trains; the workstation has
-//! more ways to be somebody. Not here: a key (`aws::credential_cache` keeps it).
+//! The store reads only the plainest settings by itself, which is right for the machine that
+//! trains; the workstation has more ways to be somebody. Not here: a key (`aws::credential_cache`
+//! keeps it).
 
 use std::sync::Arc;
 
 use super::session::AwsSession;
 use crate::adapters::store::open::S3Access;
 
-/// Where the bucket is and who we are, by the ordinary chain. Credentials are asked for when the store needs them first.
+/// Where the bucket is and who we are, by the ordinary chain. Credentials are asked for when the
+/// store needs them first.
 pub async fn access(session: &AwsSession) -> S3Access {
     let (region, known) = session.home().await;
     let identity = session.identity().await;

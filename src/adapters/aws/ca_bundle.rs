@@ -1,6 +1,8 @@
-//! The certificates of `AWS_CA_BUNDLE`, which AWS's own tools read: for a proxy that opens TLS, and for a store of one's own.
+//! The certificates of `AWS_CA_BUNDLE`, which AWS's own tools read: for a proxy that opens TLS, and
+//! for a store of one's own.
 //!
-//! Every client that speaks to AWS trusts them, and the certificates of the system too. Not here: a client.
+//! Every client that speaks to AWS trusts them, and the certificates of the system too. Not here: a
+//! client.
 
 #![expect(clippy::disallowed_methods, reason = "reads the file that the environment names")]
 
@@ -18,7 +20,8 @@ const VARIABLE: &str = "AWS_CA_BUNDLE";
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// Each certificate of the bundle by itself, as PEM. Empty where the variable is not set; what cannot be read is said once.
+/// Each certificate of the bundle by itself, as PEM. Empty where the variable is not set; what
+/// cannot be read is said once.
 pub fn certificates() -> &'static [String] {
     static READ: OnceLock<Vec<String>> = OnceLock::new();
     READ.get_or_init(|| {
@@ -26,7 +29,10 @@ pub fn certificates() -> &'static [String] {
         match read(Path::new(&path)) {
             Ok(found) => found,
             Err(why) => {
-                tracing::warn!("{VARIABLE} names `{}`, and {why}: AWS is asked without it", Path::new(&path).display());
+                tracing::warn!(
+                    "{VARIABLE} names `{}`, and {why}: AWS is asked without it",
+                    Path::new(&path).display()
+                );
                 Vec::new()
             }
         }
@@ -46,7 +52,8 @@ pub fn options() -> ClientOptions {
 
 fn read(path: &Path) -> Result<Vec<String>, String> {
     let text = std::fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
-    let found: Vec<String> = blocks(&String::from_utf8_lossy(&text)).into_iter().filter(|pem| is_root(pem)).collect();
+    let found: Vec<String> =
+        blocks(&String::from_utf8_lossy(&text)).into_iter().filter(|pem| is_root(pem)).collect();
     if found.is_empty() { Err("it holds no certificate in PEM".to_owned()) } else { Ok(found) }
 }
 
@@ -57,7 +64,8 @@ fn blocks(text: &str) -> Vec<String> {
 
 /// Whether the clients can take it: one of them panics on what it cannot.
 fn is_root(pem: &str) -> bool {
-    CertificateDer::from_pem_slice(pem.as_bytes()).is_ok_and(|certificate| RootCertStore::empty().add(certificate).is_ok())
+    CertificateDer::from_pem_slice(pem.as_bytes())
+        .is_ok_and(|certificate| RootCertStore::empty().add(certificate).is_ok())
 }
 
 #[cfg(test)]
@@ -70,7 +78,10 @@ mod tests {
         let file = folder.path().join("ca.pem");
         std::fs::write(&file, format!("# a comment\n{BEGIN}\nAAAA\n{END}\n")).expect("written");
         assert_eq!(read(&file), Err("it holds no certificate in PEM".to_owned()));
-        assert!(read(&folder.path().join("none.pem")).is_err_and(|why| why.starts_with("it cannot be read")));
+        assert!(
+            read(&folder.path().join("none.pem"))
+                .is_err_and(|why| why.starts_with("it cannot be read"))
+        );
         assert_eq!(blocks(&format!("{BEGIN}\na\n{END}\n# two\n{BEGIN}\nb\n{END}")).len(), 2);
     }
 
@@ -91,12 +102,19 @@ mod tests {
     fn each_certificate_of_a_bundle_is_taken_by_every_client() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("ca.pem");
-        std::fs::write(&file, format!("# of the house\n{ROOT}{BEGIN}\nAAAA\n{END}\n# again\n{ROOT}")).expect("written");
+        std::fs::write(
+            &file,
+            format!("# of the house\n{ROOT}{BEGIN}\nAAAA\n{END}\n# again\n{ROOT}"),
+        )
+        .expect("written");
         let found = read(&file).expect("two of them");
         assert_eq!(found.len(), 2);
         for pem in found {
             assert_eq!(pem, ROOT);
-            assert!(reqwest::Certificate::from_pem(pem.as_bytes()).is_ok() && Certificate::from_pem(pem.as_bytes()).is_ok());
+            assert!(
+                reqwest::Certificate::from_pem(pem.as_bytes()).is_ok()
+                    && Certificate::from_pem(pem.as_bytes()).is_ok()
+            );
         }
     }
 }

@@ -1,8 +1,10 @@
-//! `ports::Meter` on CloudWatch: one PutMetricData a minute, in the namespace `Lamplighter`, by the machine's id.
+//! `ports::Meter` on CloudWatch: one PutMetricData a minute, in the namespace `Lamplighter`, by the
+//! machine's id.
 //!
-//! Without the AWS SDK, which would double the agent: the old query protocol is a form, and the store's client already
-//! holds the machine's credentials and knows how to sign. The role needs `cloudwatch:PutMetricData` on that namespace and
-//! nothing else. Not here: what is measured, or when.
+//! Without the AWS SDK, which would double the agent: the old query protocol is a form, and the
+//! store's client already holds the machine's credentials and knows how to sign. The role needs
+//! `cloudwatch:PutMetricData` on that namespace and nothing else. Not here: what is measured, or
+//! when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,11 +69,23 @@ impl CloudWatchMeter {
         own_network: Arc<AtomicU64>,
     ) -> Result<Self, reqwest::Error> {
         install_crypto();
-        let client =
-            Client::builder().tls_certs_merge(for_reqwest()).timeout(REQUEST_MAX).connect_timeout(REQUEST_MAX).pool_max_idle_per_host(1).build()?;
+        let client = Client::builder()
+            .tls_certs_merge(for_reqwest())
+            .timeout(REQUEST_MAX)
+            .connect_timeout(REQUEST_MAX)
+            .pool_max_idle_per_host(1)
+            .build()?;
         let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
-        let endpoint = endpoint.unwrap_or_else(|| format!("https://monitoring.{region}.amazonaws.com{suffix}"));
-        Ok(CloudWatchMeter { client, credentials, region: region.to_owned(), endpoint, own_network, began: AtomicBool::new(false) })
+        let endpoint = endpoint
+            .unwrap_or_else(|| format!("https://monitoring.{region}.amazonaws.com{suffix}"));
+        Ok(CloudWatchMeter {
+            client,
+            credentials,
+            region: region.to_owned(),
+            endpoint,
+            own_network,
+            began: AtomicBool::new(false),
+        })
     }
 
     async fn put(&self, instance: &str, data: &[Datum]) -> Result<(), Cause> {
@@ -81,19 +95,34 @@ impl CloudWatchMeter {
         let mut request = HttpRequest::new(HttpRequestBody::from(body.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = url.parse()?;
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8"));
+        request.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8"),
+        );
         let credential = self.credentials.get_credential().await?;
-        AwsAuthorizer::new(&credential, "monitoring", &self.region).try_authorize(&mut request, None)?;
+        AwsAuthorizer::new(&credential, "monitoring", &self.region)
+            .try_authorize(&mut request, None)?;
         self.own_network.fetch_add(body.len() as u64, Ordering::Relaxed);
-        let response = self.client.post(url).headers(request.headers().clone()).body(body).send().await?;
+        let response =
+            self.client.post(url).headers(request.headers().clone()).body(body).send().await?;
         let status = response.status();
         if status.is_success() {
             self.began.store(true, Ordering::Relaxed);
             return Ok(());
         }
         // Only the beginning, and never waited for beyond the time of the request.
-        let text = response.text().await.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-        Err(Refused { status: status.as_u16(), text: text.chars().take(REFUSAL_CHARS_MAX).collect() }.into())
+        let text = response
+            .text()
+            .await
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        Err(Refused {
+            status: status.as_u16(),
+            text: text.chars().take(REFUSAL_CHARS_MAX).collect(),
+        }
+        .into())
     }
 }
 
@@ -104,21 +133,28 @@ impl Meter for CloudWatchMeter {
     }
 }
 
-/// PutMetricData as CloudWatch's query protocol has it. Without a `Timestamp`: a data point then counts from when it was received, and
-/// an alarm on the heartbeat sees it whatever this machine's clock says. A clock that is more than five minutes off publishes nothing
-/// all the same, since AWS refuses what is signed with it.
+/// PutMetricData as CloudWatch's query protocol has it. Without a `Timestamp`: a data point then
+/// counts from when it was received, and an alarm on the heartbeat sees it whatever this machine's
+/// clock says. A clock that is more than five minutes off publishes nothing all the same, since AWS
+/// refuses what is signed with it.
 ///
-/// `before`: the heartbeat is said once more, of that time. An alarm may be armed once a whole minute has data, and a machine that
-/// publishes has been up for longer than one.
+/// `before`: the heartbeat is said once more, of that time. An alarm may be armed once a whole
+/// minute has data, and a machine that publishes has been up for longer than one.
 fn form(instance: &str, data: &[Datum], before: Option<Timestamp>) -> String {
     let mut pairs = vec![
         ("Action".to_owned(), "PutMetricData".to_owned()),
         ("Version".to_owned(), "2010-08-01".to_owned()),
         ("Namespace".to_owned(), NAMESPACE.to_owned()),
     ];
-    let earlier = data.iter().filter(|datum| datum.name == HEARTBEAT).zip(before).map(|(datum, before)| (datum, Some(before)));
+    let earlier = data
+        .iter()
+        .filter(|datum| datum.name == HEARTBEAT)
+        .zip(before)
+        .map(|(datum, before)| (datum, Some(before)));
     for (at, (datum, dated)) in data.iter().map(|datum| (datum, None)).chain(earlier).enumerate() {
-        let mut put = |name: &str, value: String| pairs.push((format!("MetricData.member.{}.{name}", at + 1), value));
+        let mut put = |name: &str, value: String| {
+            pairs.push((format!("MetricData.member.{}.{name}", at + 1), value))
+        };
         put("MetricName", datum.name.to_owned());
         put("Unit", unit(datum.unit).to_owned());
         if let Some(dated) = dated {
@@ -131,7 +167,11 @@ fn form(instance: &str, data: &[Datum], before: Option<Timestamp>) -> String {
         put("StatisticValues.Minimum", datum.stat.least.to_string());
         put("StatisticValues.Maximum", datum.stat.most.to_string());
     }
-    pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect::<Vec<_>>().join("&")
+    pairs
+        .iter()
+        .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
+        .collect::<Vec<_>>()
+        .join("&")
 }
 
 /// CloudWatch has decimal megabytes only under that word; its console writes both as MB.
@@ -147,7 +187,9 @@ fn unit(unit: Unit) -> &'static str {
 
 fn encoded(text: &str) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    text.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    text.bytes()
+        .map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 #[cfg(test)]
@@ -163,19 +205,28 @@ mod tests {
                      &MetricData.member.1.Dimensions.member.1.Name=InstanceId&MetricData.member.1.Dimensions.member.1.Value=i-0%261\
                      &MetricData.member.1.StatisticValues.SampleCount=2&MetricData.member.1.StatisticValues.Sum=4\
                      &MetricData.member.1.StatisticValues.Minimum=1.5&MetricData.member.1.StatisticValues.Maximum=2.5";
-        assert!(text.starts_with(&format!("Action=PutMetricData&Version=2010-08-01&Namespace=Lamplighter&{first}&")), "{text}");
+        assert!(
+            text.starts_with(&format!(
+                "Action=PutMetricData&Version=2010-08-01&Namespace=Lamplighter&{first}&"
+            )),
+            "{text}"
+        );
         assert!(text.contains("&MetricData.member.2.MetricName=GPUPower&"), "{text}");
         assert!(!text.contains("Timestamp"), "CloudWatch dates it by its own clock: {text}");
     }
 
-    /// An alarm that is armed within the minute of the first heartbeat finds no period with data, and rings at once.
+    /// An alarm that is armed within the minute of the first heartbeat finds no period with data,
+    /// and rings at once.
     #[test]
     fn the_first_heartbeat_counts_for_the_minute_before_too() {
         let beat = Datum { name: HEARTBEAT, unit: Unit::Count, stat: Stat::one(1.0) };
         let power = Datum { name: "GPUPower", unit: Unit::Plain, stat: Stat::one(1.5) };
         let text = form("i-0", &[power, beat], Some("2026-11-28T14:00:00Z".parse().unwrap()));
         assert!(text.contains("&MetricData.member.3.MetricName=Heartbeat&"), "{text}");
-        assert!(text.contains("&MetricData.member.3.Timestamp=2026-11-28T14%3A00%3A00Z&"), "{text}");
+        assert!(
+            text.contains("&MetricData.member.3.Timestamp=2026-11-28T14%3A00%3A00Z&"),
+            "{text}"
+        );
         assert_eq!(text.matches("Timestamp").count(), 1, "{text}");
     }
 }

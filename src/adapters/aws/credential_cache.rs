@@ -1,12 +1,13 @@
-//! Who we are to AWS: asked of the ordinary chain once, kept with its end, and asked for again before that.
+//! Who we are to AWS: asked of the ordinary chain once, kept with its end, and asked for again
+//! before that.
 //!
 //! ```text
 //!   EC2 and the other clients ──┐
 //!   each request to a bucket ───┼──> Identity ── kept? ── runs out soon? ──> the chain: a profile, single sign-on, a program, a role
 //!   what is signed for others ──┘                         lasts too short? ─┘
 //! ```
-//! The chain itself keeps nothing: a program that takes half a second to say who we are would be run for every object. What
-//! must never live here: a copy that outlives this process.
+//! The chain itself keeps nothing: a program that takes half a second to say who we are would be
+//! run for every object. What must never live here: a copy that outlives this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,28 +28,32 @@ use crate::adapters::store::s3::Ending;
 use crate::market::elapsed;
 use crate::ports::Clock as _;
 
-/// So long before their end new ones are asked for: an upload of many parts and a tick over many jobs go on with one key. Two
-/// minutes for those, and the five by which this workstation's clock may be behind (`controller::launch::clock_check`): by such a clock what
-/// has ended seems to hold. Less, and a request is signed with what ends on its way; more, and a session of a quarter of an hour
-/// is renewed all the time.
+/// So long before their end new ones are asked for: an upload of many parts and a tick over many
+/// jobs go on with one key. Two minutes for those, and the five by which this workstation's clock
+/// may be behind (`controller::launch::clock_check`): by such a clock what has ended seems to hold.
+/// Less, and a request is signed with what ends on its way; more, and a session of a quarter of an
+/// hour is renewed all the time.
 const RENEWED_BEFORE: Duration = Duration::from_secs(7 * 60);
 
-/// What is signed for others with a session of which nobody says when it ends holds for so long, as far as we know: no session
-/// of AWS is shorter by default. Longer, and a plan that was left lying buys a machine that can fetch nothing.
+/// What is signed for others with a session of which nobody says when it ends holds for so long, as
+/// far as we know: no session of AWS is shorter by default. Longer, and a plan that was left lying
+/// buys a machine that can fetch nothing.
 const UNTOLD_HOLDS: Duration = Duration::from_secs(3600);
 
-/// Where the chain gives none that last longer, it is asked again after this: a program that hands out the last minute of
-/// another's session would else be run for every object.
+/// Where the chain gives none that last longer, it is asked again after this: a program that hands
+/// out the last minute of another's session would else be run for every object.
 const AGAIN_AFTER: Duration = Duration::from_secs(15);
 
-/// With less life than this what is kept is not used: a request that is signed with it would be refused on its way.
+/// With less life than this what is kept is not used: a request that is signed with it would be
+/// refused on its way.
 const LIFE_MIN: Duration = Duration::from_secs(5);
 
-/// A program that hangs is given up after this: every request waits for it, that which ends a machine too. To sign on by a
-/// network takes seconds.
+/// A program that hangs is given up after this: every request waits for it, that which ends a
+/// machine too. To sign on by a network takes seconds.
 const ASKED_WITHIN: Duration = Duration::from_secs(30);
 
-/// What has no end is looked for again after this: a program may give another key meanwhile, and a daemon lives for weeks.
+/// What has no end is looked for again after this: a program may give another key meanwhile, and a
+/// daemon lives for weeks.
 const ENDLESS_FOR: Duration = Duration::from_secs(15 * 60);
 
 /// Clones share what is kept.
@@ -64,7 +69,8 @@ pub struct Identity {
     is_of_profiles: bool,
 }
 
-/// When the key in the environment ends, as `aws configure export-credentials` says it there. The SDK does not read it.
+/// When the key in the environment ends, as `aws configure export-credentials` says it there. The
+/// SDK does not read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     key: String,
@@ -73,7 +79,10 @@ pub struct Told {
 
 impl Told {
     /// What the environment of this process says.
-    #[expect(clippy::disallowed_methods, reason = "these variables are AWS's own, and the SDK reads the other ones there")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "these variables are AWS's own, and the SDK reads the other ones there"
+    )]
     pub fn here() -> Option<Self> {
         let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self::read(said("AWS_ACCESS_KEY_ID")?, &said("AWS_CREDENTIAL_EXPIRATION")?)
@@ -134,7 +143,14 @@ impl Kept {
 
 impl Identity {
     pub fn new(chain: SharedCredentialsProvider) -> Self {
-        Identity { chain, kept: Arc::default(), asked_within: ASKED_WITHIN, told: None, profile: None, is_of_profiles: false }
+        Identity {
+            chain,
+            kept: Arc::default(),
+            asked_within: ASKED_WITHIN,
+            told: None,
+            profile: None,
+            is_of_profiles: false,
+        }
     }
 
     #[must_use]
@@ -169,7 +185,8 @@ impl Identity {
             return Ok(known.clone());
         }
         let this = self.clone();
-        // On its own: whoever asks may wait for less time than it takes, and what is found is kept all the same.
+        // On its own: whoever asks may wait for less time than it takes, and what is found is kept
+        // all the same.
         let asking = tokio::spawn(async move { this.renew(needed).await });
         asking.await.unwrap_or_else(|error| Err(CredentialsError::unhandled(error)))
     }
@@ -184,30 +201,43 @@ impl Identity {
             self.refuse_an_unknown_profile().await?;
         }
         let asked = SystemClock.mono();
-        let answer = tokio::time::timeout(self.asked_within, self.chain.provide_credentials()).await;
-        let found = match answer.unwrap_or_else(|_| Err(CredentialsError::provider_timed_out(self.asked_within))) {
+        let answer =
+            tokio::time::timeout(self.asked_within, self.chain.provide_credentials()).await;
+        let found = match answer
+            .unwrap_or_else(|_| Err(CredentialsError::provider_timed_out(self.asked_within)))
+        {
             Ok(credentials) => {
                 let ends = credentials.expiry().and_then(|ends| Timestamp::try_from(ends).ok());
-                let told = || self.told.as_ref().filter(|told| told.key == credentials.access_key_id()).map(|told| told.ends);
+                let told = || {
+                    self.told
+                        .as_ref()
+                        .filter(|told| told.key == credentials.access_key_id())
+                        .map(|told| told.ends)
+                };
                 let ends = ends.or_else(told);
                 Kept { credentials, ends, asked }
             }
             // Who may say who we are is away just now: what is kept still holds.
-            Err(error) => match kept.take().filter(|known| known.left().is_none_or(|left| left >= LIFE_MIN)) {
-                Some(known) => {
-                    tracing::warn!("the AWS credentials cannot be renewed: {}", why(&error));
-                    Kept { asked, ..known }
+            Err(error) => {
+                match kept.take().filter(|known| known.left().is_none_or(|left| left >= LIFE_MIN)) {
+                    Some(known) => {
+                        tracing::warn!("the AWS credentials cannot be renewed: {}", why(&error));
+                        Kept { asked, ..known }
+                    }
+                    None => return Err(error),
                 }
-                None => return Err(error),
-            },
+            }
         };
         Ok(kept.insert(found).clone())
     }
 
-    /// Whoever names a profile that is none: the chain passes over it, to the environment and to the machine's role, and to an account that
-    /// nobody meant. AWS's own command line refuses it too.
+    /// Whoever names a profile that is none: the chain passes over it, to the environment and to
+    /// the machine's role, and to an account that nobody meant. AWS's own command line refuses it
+    /// too.
     async fn refuse_an_unknown_profile(&self) -> Result<(), CredentialsError> {
-        NoSuchProfile::look(self.profile.as_deref()).await.map_or(Ok(()), |unknown| Err(CredentialsError::invalid_configuration(unknown)))
+        NoSuchProfile::look(self.profile.as_deref())
+            .await
+            .map_or(Ok(()), |unknown| Err(CredentialsError::invalid_configuration(unknown)))
     }
 }
 
@@ -244,7 +274,12 @@ impl Ending for Identity {
         let kept = self.get(Some(needed)).await.map_err(|error| nobody(&error))?;
         Ok(match kept.word() {
             Ends::At(ends) => Some(ends),
-            Ends::Untold => Some(SystemClock.now().saturating_add(needed.max(UNTOLD_HOLDS)).unwrap_or(Timestamp::MAX)),
+            Ends::Untold => Some(
+                SystemClock
+                    .now()
+                    .saturating_add(needed.max(UNTOLD_HOLDS))
+                    .unwrap_or(Timestamp::MAX),
+            ),
             Ends::Never => None,
         })
     }
@@ -277,7 +312,13 @@ mod tests {
                 return future::ProvideCredentials::new(std::future::pending());
             }
             let ends = SystemTime::from(SystemClock.now()) + Duration::from_secs(60);
-            future::ProvideCredentials::ready(Ok(Credentials::new("key-0", "secret", None, Some(ends), "test")))
+            future::ProvideCredentials::ready(Ok(Credentials::new(
+                "key-0",
+                "secret",
+                None,
+                Some(ends),
+                "test",
+            )))
         }
     }
 
@@ -303,10 +344,13 @@ mod tests {
         {
             let run = self.0.runs.fetch_add(1, Ordering::SeqCst);
             let given = self.0.lives.get(usize::try_from(run).unwrap()).map(|secs| {
-                let ends = secs.map(|secs| SystemTime::from(SystemClock.now()) + Duration::from_secs(secs));
+                let ends = secs
+                    .map(|secs| SystemTime::from(SystemClock.now()) + Duration::from_secs(secs));
                 Credentials::new(format!("key-{run}"), "secret", None, ends, "test")
             });
-            future::ProvideCredentials::ready(given.ok_or_else(|| CredentialsError::provider_error("it is away")))
+            future::ProvideCredentials::ready(
+                given.ok_or_else(|| CredentialsError::provider_error("it is away")),
+            )
         }
     }
 
@@ -325,7 +369,11 @@ mod tests {
             let (identity, program) = program(&[life]);
             for _ in 0..1000 {
                 assert_eq!(key(&identity).await, "key-0");
-                assert_eq!(identity.provide_credentials().await.unwrap().access_key_id(), "key-0", "EC2 is the same one");
+                assert_eq!(
+                    identity.provide_credentials().await.unwrap().access_key_id(),
+                    "key-0",
+                    "EC2 is the same one"
+                );
             }
             assert_eq!(program.runs.load(Ordering::SeqCst), 1, "{life:?}");
         }
@@ -334,7 +382,10 @@ mod tests {
     #[tokio::test]
     async fn what_has_ended_is_never_used_again() {
         let (identity, program) = program(&[Some(0), Some(3600)]);
-        assert_eq!((key(&identity).await.as_str(), key(&identity).await.as_str()), ("key-0", "key-1"));
+        assert_eq!(
+            (key(&identity).await.as_str(), key(&identity).await.as_str()),
+            ("key-0", "key-1")
+        );
         assert_eq!(program.runs.load(Ordering::SeqCst), 2);
         let (identity, _) = program_with_nothing_after(Some(0));
         assert_eq!(key(&identity).await, "key-0");
@@ -350,42 +401,63 @@ mod tests {
     async fn what_must_last_longer_is_asked_for_and_what_is_given_is_told() {
         let (identity, program) = program(&[Some(600), Some(3600)]);
         assert_eq!(key(&identity).await, "key-0");
-        let ends = identity.lasting(Duration::from_secs(1000)).await.unwrap().expect("it has an end");
+        let ends =
+            identity.lasting(Duration::from_secs(1000)).await.unwrap().expect("it has an end");
         assert!(elapsed(SystemClock.now(), ends) > Duration::from_secs(3000), "{ends}");
-        assert_eq!((key(&identity).await.as_str(), program.runs.load(Ordering::SeqCst)), ("key-1", 2), "the same one signs");
+        assert_eq!(
+            (key(&identity).await.as_str(), program.runs.load(Ordering::SeqCst)),
+            ("key-1", 2),
+            "the same one signs"
+        );
         // Nothing that lasts longer is to be had, and what is kept still holds.
         let (identity, _) = program_with_nothing_after(Some(600));
         assert_eq!(key(&identity).await, "key-0");
-        let ends = identity.lasting(Duration::from_secs(1000)).await.unwrap().expect("it has an end");
+        let ends =
+            identity.lasting(Duration::from_secs(1000)).await.unwrap().expect("it has an end");
         assert!(elapsed(SystemClock.now(), ends) <= Duration::from_secs(600), "{ends}");
         assert_eq!(key(&identity).await, "key-0");
     }
 
     /// The key of the environment; `token`: it is of a session.
     fn environment(token: bool, ends: Option<&str>) -> Identity {
-        let credentials = Credentials::new("key", "secret", token.then(|| "token".to_owned()), None, "test");
-        Identity::new(SharedCredentialsProvider::new(credentials)).told(ends.and_then(|ends| Told::read("key".into(), ends)))
+        let credentials =
+            Credentials::new("key", "secret", token.then(|| "token".to_owned()), None, "test");
+        Identity::new(SharedCredentialsProvider::new(credentials))
+            .told(ends.and_then(|ends| Told::read("key".into(), ends)))
     }
 
     #[tokio::test]
-    async fn a_session_in_the_environment_ends_when_it_says_and_where_it_does_not_nothing_is_signed_for_a_day() {
+    async fn a_session_in_the_environment_ends_when_it_says_and_where_it_does_not_nothing_is_signed_for_a_day()
+     {
         let needed = Duration::from_secs(1000);
         let told = environment(true, Some("2026-01-02T03:04:05+00:00"));
         let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-        assert_eq!((told.ends().await.unwrap(), told.lasting(needed).await.unwrap()), (Ends::At(at), Some(at)));
+        assert_eq!(
+            (told.ends().await.unwrap(), told.lasting(needed).await.unwrap()),
+            (Ends::At(at), Some(at))
+        );
         for ends in [None, Some("tomorrow")] {
             let untold = environment(true, ends);
             assert_eq!(untold.ends().await.unwrap(), Ends::Untold);
             let asked = SystemClock.now();
-            let assumed = async |needed: Duration| elapsed(asked, untold.lasting(needed).await.unwrap().expect("an end is assumed"));
+            let assumed = async |needed: Duration| {
+                elapsed(asked, untold.lasting(needed).await.unwrap().expect("an end is assumed"))
+            };
             let left = assumed(needed).await;
             assert!(left >= UNTOLD_HOLDS && left < 2 * UNTOLD_HOLDS, "{left:?}");
-            assert!(assumed(2 * UNTOLD_HOLDS).await >= 2 * UNTOLD_HOLDS, "what is needed is never refused for what nobody knows");
+            assert!(
+                assumed(2 * UNTOLD_HOLDS).await >= 2 * UNTOLD_HOLDS,
+                "what is needed is never refused for what nobody knows"
+            );
         }
         let endless = environment(false, None);
-        assert_eq!((endless.ends().await.unwrap(), endless.lasting(needed).await.unwrap()), (Ends::Never, None));
+        assert_eq!(
+            (endless.ends().await.unwrap(), endless.lasting(needed).await.unwrap()),
+            (Ends::Never, None)
+        );
         // What another place gives is not the environment's.
-        let other = environment(false, None).told(Told::read("another".into(), "2026-01-02T03:04:05Z"));
+        let other =
+            environment(false, None).told(Told::read("another".into(), "2026-01-02T03:04:05Z"));
         assert_eq!(other.ends().await.unwrap(), Ends::Never);
     }
 }

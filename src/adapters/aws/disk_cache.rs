@@ -1,10 +1,15 @@
-//! Answers of AWS that hold for a while, on disk: what is sold changes in weeks, a price list in days, a spot price in minutes.
+//! Answers of AWS that hold for a while, on disk: what is sold changes in weeks, a price list in
+//! days, a spot price in minutes.
 //!
-//! `~/.cache/lamplighter/aws/<who is asked, as whom>/<region>/<what>.json`. The folder may be deleted at any moment; what cannot
-//! be read was never there. Each session of a role or of single sign-on has keys, and so a folder, of its own: old ones are
-//! removed when a new one is made. Not here: an answer that a decision needs fresh, such as what runs now.
+//! `~/.cache/lamplighter/aws/<who is asked, as whom>/<region>/<what>.json`. The folder may be
+//! deleted at any moment; what cannot be read was never there. Each session of a role or of single
+//! sign-on has keys, and so a folder, of its own: old ones are removed when a new one is made. Not
+//! here: an answer that a decision needs fresh, such as what runs now.
 
-#![expect(clippy::disallowed_methods, reason = "keeps answers in a folder of its own, under the time they were given at")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "keeps answers in a folder of its own, under the time they were given at"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,8 +29,8 @@ const FORMAT: u32 = 1;
 /// An answer of a clock that was wrong: from further in the future than this it is not believed.
 const FUTURE_MAX: Duration = Duration::from_secs(60);
 
-/// No answer holds for longer than a day; a folder into which nobody has written for so long is never read again. Less, and what
-/// another program has just kept may go.
+/// No answer holds for longer than a day; a folder into which nobody has written for so long is
+/// never read again. Less, and what another program has just kept may go.
 const FOLDER_LIVES: Duration = Duration::from_secs(2 * 86_400);
 
 pub struct Ec2Cache {
@@ -40,9 +45,10 @@ struct Kept<T> {
 }
 
 impl Ec2Cache {
-    /// The answers of a region, as this user of this endpoint is given them. To ask whose the keys are would be a call of its
-    /// own: the id of the key that signs tells two accounts apart, where the same names choose another one today. It is not
-    /// written down: the folder has the name of a sum.
+    /// The answers of a region, as this user of this endpoint is given them. To ask whose the keys
+    /// are would be a call of its own: the id of the key that signs tells two accounts apart, where
+    /// the same names choose another one today. It is not written down: the folder has the name of
+    /// a sum.
     pub async fn of(session: &AwsSession, region: &Region) -> Self {
         let Some(root) = &session.settings.cache else { return Ec2Cache { folder: None } };
         let said = |name: &str| std::env::var(name).unwrap_or_default();
@@ -52,7 +58,10 @@ impl Ec2Cache {
             None => String::new(),
         };
         let named = ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN"].map(said);
-        let who: Vec<String> = [session.endpoint().await.unwrap_or_default(), profile, key].into_iter().chain(named).collect();
+        let who: Vec<String> = [session.endpoint().await.unwrap_or_default(), profile, key]
+            .into_iter()
+            .chain(named)
+            .collect();
         Ec2Cache { folder: Some(root.join("aws").join(question(&who)).join(region.as_str())) }
     }
 
@@ -67,10 +76,14 @@ impl Ec2Cache {
     /// Keeps an answer, or not: the next call asks again.
     pub fn put<T: Serialize>(&self, what: &str, answer: &T) {
         let Some(path) = self.path(what) else { return };
-        if let Some(whose) = self.folder.as_ref().and_then(|folder| folder.parent()).filter(|whose| !whose.exists()) {
+        if let Some(whose) =
+            self.folder.as_ref().and_then(|folder| folder.parent()).filter(|whose| !whose.exists())
+        {
             forget_old(whose.parent().unwrap_or(whose));
         }
-        if let Err(error) = write(&path, &Kept { format: FORMAT, asked_at: Timestamp::now(), answer }) {
+        if let Err(error) =
+            write(&path, &Kept { format: FORMAT, asked_at: Timestamp::now(), answer })
+        {
             tracing::debug!("cannot keep {}: {error}", path.display());
         }
     }
@@ -80,9 +93,12 @@ impl Ec2Cache {
     }
 }
 
-/// Removes what nobody has written into for long; what cannot be removed now stays until the next new folder.
+/// Removes what nobody has written into for long; what cannot be removed now stays until the next
+/// new folder.
 fn forget_old(all: &Path) {
-    let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let inside = |folder: &Path| {
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+    };
     let is_old = |region: &PathBuf| {
         let written = fs::metadata(region).and_then(|known| known.modified());
         written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age > FOLDER_LIVES))
@@ -132,11 +148,14 @@ mod tests {
     #[test]
     fn what_nobody_has_written_into_for_days_goes_when_somebody_new_comes() {
         let folder = tempfile::tempdir().expect("a folder");
-        let of = |whose: &str| Ec2Cache { folder: Some(folder.path().join(whose).join("us-east-1")) };
+        let of =
+            |whose: &str| Ec2Cache { folder: Some(folder.path().join(whose).join("us-east-1")) };
         let there = |whose: &str| of(whose).get::<u32>("types", FOLDER_LIVES).is_some();
         ["old", "young"].iter().for_each(|whose| of(whose).put("types", &1));
         let ago = std::time::SystemTime::now() - FOLDER_LIVES - Duration::from_secs(60);
-        fs::File::open(folder.path().join("old/us-east-1")).and_then(|region| region.set_modified(ago)).expect("dated");
+        fs::File::open(folder.path().join("old/us-east-1"))
+            .and_then(|region| region.set_modified(ago))
+            .expect("dated");
         of("young").put("zones", &1);
         assert!(there("old"), "nobody is new");
         of("new").put("types", &1);

@@ -5,11 +5,14 @@
 //!       ^  401: once more          events/recommendations/rebalance       every fifth
 //!       └──────────────────────    events/maintenance/scheduled           every fifth
 //! ```
-//! 404 means that there is no such notice. Everything else that is not an answer (a refused token, a server error, a
-//! hanging connection, a body that is not what AWS documents) is an error, never "no notice". Not here:
-//! what a notice means for the work.
+//! 404 means that there is no such notice. Everything else that is not an answer (a refused token,
+//! a server error, a hanging connection, a body that is not what AWS documents) is an error, never
+//! "no notice". Not here: what a notice means for the work.
 
-#![expect(clippy::disallowed_methods, reason = "measures the age of the token and of the slower answers")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures the age of the token and of the slower answers"
+)]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,20 +27,24 @@ use crate::adapters::store::s3::install_crypto;
 use crate::instance::Notice;
 use crate::ports::{Identity, Metadata, MetadataError};
 
-/// Where it is on every EC2 machine; `AWS_EC2_METADATA_SERVICE_ENDPOINT` names another, for tests and for IPv6.
+/// Where it is on every EC2 machine; `AWS_EC2_METADATA_SERVICE_ENDPOINT` names another, for tests
+/// and for IPv6.
 pub const ENDPOINT: &str = "http://169.254.169.254";
 
-/// One request. It never leaves the host: a healthy answer takes a millisecond. Longer, and a hanging service hides a
-/// notice in the other requests of the poll; shorter, and a machine under full load sees false alarms.
+/// One request. It never leaves the host: a healthy answer takes a millisecond. Longer, and a
+/// hanging service hides a notice in the other requests of the poll; shorter, and a machine under
+/// full load sees false alarms.
 const REQUEST_MAX: Duration = Duration::from_secs(1);
 
-/// All of a poll: a token, a request, and both once more. The next poll begins when this one is over.
+/// All of a poll: a token, a request, and both once more. The next poll begins when this one is
+/// over.
 const POLL_MAX: Duration = Duration::from_secs(3);
 
 /// The longest that AWS gives; a token is renewed after half of it, or when it is refused.
 const TOKEN_SECS: u64 = 21_600;
 
-/// Rebalance recommendations and maintenance are told minutes to days ahead; the interruption alone needs every second.
+/// Rebalance recommendations and maintenance are told minutes to days ahead; the interruption alone
+/// needs every second.
 const SLOW_EVERY: Duration = Duration::from_secs(5);
 
 /// No document of the service is longer than some KB.
@@ -89,7 +96,8 @@ impl Imds {
     pub fn new(endpoint: Option<&str>) -> Result<Self, reqwest::Error> {
         install_crypto();
         let client = Client::builder()
-            // The service is plain HTTP on a link-local address: no proxy, no redirect, no certificates of this machine.
+            // The service is plain HTTP on a link-local address: no proxy, no redirect, no
+            // certificates of this machine.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .tls_certs_only([])
@@ -116,7 +124,8 @@ impl Imds {
 
     async fn ask(&self, path: &str, token: &str) -> Result<Answer, Cause> {
         let url = format!("{}/latest/{path}", self.endpoint);
-        let response = self.client.get(url).header("X-aws-ec2-metadata-token", token).send().await?;
+        let response =
+            self.client.get(url).header("X-aws-ec2-metadata-token", token).send().await?;
         match response.status() {
             StatusCode::OK => Ok(Answer::Document(Some(text(response).await?))),
             StatusCode::NOT_FOUND => Ok(Answer::Document(None)),
@@ -125,17 +134,22 @@ impl Imds {
         }
     }
 
-    /// The token in use, or a new one when there is none, when it is old, or when it is the `refused` one.
+    /// The token in use, or a new one when there is none, when it is old, or when it is the
+    /// `refused` one.
     async fn token(&self, refused: Option<Token>) -> Result<Token, Cause> {
         let mut held = self.token.lock().await;
         let refused = refused.map(|token| token.text);
-        let good = |token: &&Token| token.taken.elapsed().as_secs() < TOKEN_SECS / 2 && Some(&token.text) != refused.as_ref();
+        let good = |token: &&Token| {
+            token.taken.elapsed().as_secs() < TOKEN_SECS / 2
+                && Some(&token.text) != refused.as_ref()
+        };
         if let Some(token) = held.as_ref().filter(good) {
             return Ok(token.clone());
         }
         *held = None;
         let url = format!("{}/latest/api/token", self.endpoint);
-        let request = self.client.put(url).header("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECS);
+        let request =
+            self.client.put(url).header("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECS);
         let response = request.send().await?;
         if response.status() != StatusCode::OK {
             return Err(ImdsError::Status(response.status().as_u16()).into());
@@ -146,8 +160,14 @@ impl Imds {
     }
 
     /// Within the time of a poll, named by what was asked for.
-    async fn told<T>(&self, what: &str, asking: impl Future<Output = Result<T, Cause>>) -> Result<T, MetadataError> {
-        let told = tokio::time::timeout(POLL_MAX, asking).await.unwrap_or_else(|_| Err(ImdsError::TooSlow.into()));
+    async fn told<T>(
+        &self,
+        what: &str,
+        asking: impl Future<Output = Result<T, Cause>>,
+    ) -> Result<T, MetadataError> {
+        let told = tokio::time::timeout(POLL_MAX, asking)
+            .await
+            .unwrap_or_else(|_| Err(ImdsError::TooSlow.into()));
         told.map_err(|cause| MetadataError::Unavailable { what: what.to_owned(), cause })
     }
 
@@ -171,22 +191,32 @@ impl Imds {
     }
 
     async fn rebalance(&self) -> Result<Option<Notice>, Cause> {
-        let Some(text) = self.get("meta-data/events/recommendations/rebalance").await? else { return Ok(None) };
+        let Some(text) = self.get("meta-data/events/recommendations/rebalance").await? else {
+            return Ok(None);
+        };
         Ok(Some(imds_documents::rebalance(&text)?))
     }
 
     async fn maintenance(&self) -> Result<Vec<Notice>, Cause> {
-        let Some(text) = self.get("meta-data/events/maintenance/scheduled").await? else { return Ok(Vec::new()) };
+        let Some(text) = self.get("meta-data/events/maintenance/scheduled").await? else {
+            return Ok(Vec::new());
+        };
         Ok(imds_documents::maintenance(&text)?)
     }
 
     async fn who(&self) -> Result<Identity, Cause> {
-        let document = self.get("dynamic/instance-identity/document").await?.ok_or(ImdsError::Status(404))?;
+        let document =
+            self.get("dynamic/instance-identity/document").await?.ok_or(ImdsError::Status(404))?;
         let (instance, launched) = imds_documents::document(&document)?;
         let mut tags = BTreeMap::new();
         // Not there at all where the machine was launched without tags in its metadata.
         let keys = self.get("meta-data/tags/instance").await?.unwrap_or_default();
-        for key in keys.lines().map(|key| key.trim_end_matches('/')).filter(|key| !key.is_empty()).take(TAGS_MAX) {
+        for key in keys
+            .lines()
+            .map(|key| key.trim_end_matches('/'))
+            .filter(|key| !key.is_empty())
+            .take(TAGS_MAX)
+        {
             if let Some(value) = self.get(&format!("meta-data/tags/instance/{key}")).await? {
                 tags.insert(key.to_owned(), value);
             }
@@ -203,7 +233,10 @@ impl Metadata for Imds {
 
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
         // Together, so that events that hang do not hold up the next poll.
-        let (interruption, slow) = tokio::join!(self.told("spot/instance-action", self.interruption()), self.told("events", self.slow()));
+        let (interruption, slow) = tokio::join!(
+            self.told("spot/instance-action", self.interruption()),
+            self.told("events", self.slow())
+        );
         match (interruption?, slow) {
             (interruption, Ok(slow)) => Ok(interruption.into_iter().chain(slow).collect()),
             // The one notice that cannot wait is passed on, whatever else is broken.

@@ -41,7 +41,11 @@ pub fn rebalance(text: &str) -> Result<Notice, SaidError> {
         notice_time: String,
     }
     let Rebalance { notice_time } = serde_json::from_str(text)?;
-    Ok(Notice { kind: NoticeKind::Rebalance, at: rfc3339(&notice_time)?, detail: "rebalance".into() })
+    Ok(Notice {
+        kind: NoticeKind::Rebalance,
+        at: rfc3339(&notice_time)?,
+        detail: "rebalance".into(),
+    })
 }
 
 /// `events/maintenance/scheduled`: those that stand.
@@ -60,7 +64,13 @@ pub fn maintenance(text: &str) -> Result<Vec<Notice>, SaidError> {
     let events: Vec<Event> = serde_json::from_str(text)?;
     // Events that are over stay listed for a week as `completed` or `canceled`.
     let stands = |event: &Event| event.state.as_deref().is_none_or(|state| state == "active");
-    let notice = |event: Event| Ok(Notice { kind: NoticeKind::Maintenance, at: maintenance_time(&event.not_before)?, detail: event.code });
+    let notice = |event: Event| {
+        Ok(Notice {
+            kind: NoticeKind::Maintenance,
+            at: maintenance_time(&event.not_before)?,
+            detail: event.code,
+        })
+    };
     events.into_iter().filter(stands).map(notice).collect()
 }
 
@@ -83,8 +93,10 @@ fn rfc3339(text: &str) -> Result<Timestamp, SaidError> {
     text.parse().map_err(|_| SaidError::Time(text.to_owned()))
 }
 
-/// `21 Jan 2019 09:00:43 GMT`, as the maintenance events have it; or RFC 3339, as everything else has it.
+/// `21 Jan 2019 09:00:43 GMT`, as the maintenance events have it; or RFC 3339, as everything else
+/// has it.
 fn maintenance_time(text: &str) -> Result<Timestamp, SaidError> {
-    let gmt = jiff::civil::DateTime::strptime("%d %b %Y %H:%M:%S GMT", text).and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC));
+    let gmt = jiff::civil::DateTime::strptime("%d %b %Y %H:%M:%S GMT", text)
+        .and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC));
     gmt.map(|time| time.timestamp()).or_else(|_| rfc3339(text))
 }

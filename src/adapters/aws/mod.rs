@@ -1,4 +1,5 @@
-//! AWS without EC2: sessions, credentials, caches, metadata, metrics, and calls that have no SDK here.
+//! AWS without EC2: sessions, credentials, caches, metadata, metrics, and calls that have no SDK
+//! here.
 //!
 //! `ec2` buys and ends instances; `account` sets an account up and looks at it.
 

@@ -1,4 +1,5 @@
-//! The profiles of AWS's own files, and a name that is none of them: the SDK then says that it found no credentials at all.
+//! The profiles of AWS's own files, and a name that is none of them: the SDK then says that it
+//! found no credentials at all.
 //!
 //! Not here: a secret of theirs; names alone are read.
 
@@ -23,10 +24,12 @@ pub struct NoSuchProfile {
 }
 
 impl NoSuchProfile {
-    /// Where `named`, or else AWS_PROFILE, is no profile of the files; `None`: it is one, or nobody names one, or nobody can read them.
+    /// Where `named`, or else AWS_PROFILE, is no profile of the files; `None`: it is one, or nobody
+    /// names one, or nobody can read them.
     pub async fn look(named: Option<&str>) -> Option<Self> {
         let named = named.map(|name| Cow::Owned(name.to_owned()));
-        let set = profile::load(&Fs::real(), &Env::real(), &Default::default(), named).await.ok()?;
+        let set =
+            profile::load(&Fs::real(), &Env::real(), &Default::default(), named).await.ok()?;
         let name = set.selected_profile();
         if name == "default" || set.get_profile(name).is_some() {
             return None;
@@ -46,14 +49,25 @@ impl NoSuchProfile {
 
     /// What to type.
     pub fn nobody(&self) -> NoCredentials {
-        let mut names: Vec<String> = self.there.iter().take(NAMES_MAX).map(|name| format!("`{name}`")).collect();
-        names.extend((self.there.len() > NAMES_MAX).then(|| format!("{} more", self.there.len() - NAMES_MAX)));
-        let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are {}", names.join(", ")) };
+        let mut names: Vec<String> =
+            self.there.iter().take(NAMES_MAX).map(|name| format!("`{name}`")).collect();
+        names.extend(
+            (self.there.len() > NAMES_MAX)
+                .then(|| format!("{} more", self.there.len() - NAMES_MAX)),
+        );
+        let there = if names.is_empty() {
+            "there is none".to_owned()
+        } else {
+            format!("there are {}", names.join(", "))
+        };
         if self.name.is_empty() {
-            let fix = format!("`unset AWS_PROFILE` asks for the default one, `export AWS_PROFILE=NAME` for another; {there}");
+            let fix = format!(
+                "`unset AWS_PROFILE` asks for the default one, `export AWS_PROFILE=NAME` for another; {there}"
+            );
             return NoCredentials { what: self.to_string(), fix };
         }
-        let meant = did_you_mean(&self.name, self.there.iter().map(String::as_str)).unwrap_or(there);
+        let meant =
+            did_you_mean(&self.name, self.there.iter().map(String::as_str)).unwrap_or(there);
         NoCredentials {
             what: self.to_string(),
             fix: format!(
@@ -75,13 +89,24 @@ mod tests {
             NoSuchProfile { name: name.into(), there }.nobody()
         };
         let slip = of("wrk", &["default", "work"]);
-        assert!(slip.what.starts_with("the AWS profile `wrk` is in none") && slip.fix.starts_with("did you mean work?"), "{slip:?}");
+        assert!(
+            slip.what.starts_with("the AWS profile `wrk` is in none")
+                && slip.fix.starts_with("did you mean work?"),
+            "{slip:?}"
+        );
         assert!(!slip.are_nowhere(), "somebody has signed in here, or means to");
         let empty = of("", &["work"]);
-        assert!(empty.what.starts_with("AWS_PROFILE is set") && empty.fix.ends_with("there are `work`"), "{empty:?}");
+        assert!(
+            empty.what.starts_with("AWS_PROFILE is set") && empty.fix.ends_with("there are `work`"),
+            "{empty:?}"
+        );
         assert!(of("x", &[]).fix.starts_with("there is none; "));
         let many: Vec<String> = (0..10).map(|number| format!("account-{number}")).collect();
         let many = of("elsewhere", &many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!(many.fix.starts_with("there are `account-0`, ") && many.fix.contains("`account-7`, 2 more; "), "{many:?}");
+        assert!(
+            many.fix.starts_with("there are `account-0`, ")
+                && many.fix.contains("`account-7`, 2 more; "),
+            "{many:?}"
+        );
     }
 }

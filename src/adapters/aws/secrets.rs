@@ -1,7 +1,8 @@
 //! One secret from Systems Manager or Secrets Manager, by the role of this machine.
 //!
-//! Without the AWS SDK, as `cloudwatch_metrics`: one signed call of the JSON protocol. The role needs `ssm:GetParameter` or
-//! `secretsmanager:GetSecretValue` on the secrets that `secrets` in `[aws]` names, and nothing else. Not here: where a value goes.
+//! Without the AWS SDK, as `cloudwatch_metrics`: one signed call of the JSON protocol. The role
+//! needs `ssm:GetParameter` or `secretsmanager:GetSecretValue` on the secrets that `secrets` in
+//! `[aws]` names, and nothing else. Not here: where a value goes.
 
 use std::time::Duration;
 
@@ -45,9 +46,17 @@ pub struct AwsSecrets {
 impl AwsSecrets {
     /// # Errors
     /// When no HTTP client can be made.
-    pub fn new(credentials: AwsCredentialProvider, region: &str, endpoint: Option<String>) -> Result<Self, reqwest::Error> {
+    pub fn new(
+        credentials: AwsCredentialProvider,
+        region: &str,
+        endpoint: Option<String>,
+    ) -> Result<Self, reqwest::Error> {
         install_crypto();
-        let client = Client::builder().tls_certs_merge(for_reqwest()).timeout(REQUEST_MAX).connect_timeout(REQUEST_MAX).build()?;
+        let client = Client::builder()
+            .tls_certs_merge(for_reqwest())
+            .timeout(REQUEST_MAX)
+            .connect_timeout(REQUEST_MAX)
+            .build()?;
         Ok(AwsSecrets { client, credentials, region: region.to_owned(), endpoint })
     }
 
@@ -56,28 +65,57 @@ impl AwsSecrets {
     pub async fn value(&self, source: &SecretSource) -> Result<String, SecretError> {
         match source {
             SecretSource::Ssm(name) => {
-                let said = self.ask("ssm", "AmazonSSM.GetParameter", json!({ "Name": name, "WithDecryption": true })).await?;
+                let said = self
+                    .ask(
+                        "ssm",
+                        "AmazonSSM.GetParameter",
+                        json!({ "Name": name, "WithDecryption": true }),
+                    )
+                    .await?;
                 text_of(&said["Parameter"]["Value"])
             }
             SecretSource::SecretsManager { name, key } => {
-                let said = self.ask("secretsmanager", "secretsmanager.GetSecretValue", json!({ "SecretId": name })).await?;
+                let said = self
+                    .ask(
+                        "secretsmanager",
+                        "secretsmanager.GetSecretValue",
+                        json!({ "SecretId": name }),
+                    )
+                    .await?;
                 let whole = text_of(&said["SecretString"])?;
                 key.as_ref().map_or(Ok(whole.clone()), |key| field(&whole, key))
             }
-            SecretSource::Env(_) | SecretSource::File(_) => Err(refused("NotHere", "it is read on the workstation alone")),
+            SecretSource::Env(_) | SecretSource::File(_) => {
+                Err(refused("NotHere", "it is read on the workstation alone"))
+            }
         }
     }
 
-    async fn ask(&self, service: &str, target: &'static str, body: Value) -> Result<Value, SecretError> {
-        let answer = self.call(service, target, body.to_string().into_bytes()).await.map_err(SecretError::Unanswered)?;
+    async fn ask(
+        &self,
+        service: &str,
+        target: &'static str,
+        body: Value,
+    ) -> Result<Value, SecretError> {
+        let answer = self
+            .call(service, target, body.to_string().into_bytes())
+            .await
+            .map_err(SecretError::Unanswered)?;
         let (status, said) = answer;
         let said: Value = serde_json::from_slice(&said).unwrap_or_default();
         if (200..300).contains(&status) {
             return Ok(said);
         }
-        let code = said["__type"].as_str().unwrap_or("an error").rsplit('#').next().unwrap_or_default().to_owned();
+        let code = said["__type"]
+            .as_str()
+            .unwrap_or("an error")
+            .rsplit('#')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         let text = said["message"].as_str().or(said["Message"].as_str()).unwrap_or_default();
-        let text: String = text.chars().filter(|letter| !letter.is_control()).take(REFUSAL_CHARS_MAX).collect();
+        let text: String =
+            text.chars().filter(|letter| !letter.is_control()).take(REFUSAL_CHARS_MAX).collect();
         // A refusal stays one; a service that is busy or broken is asked again.
         if status < 500 && !code.contains("Throttl") && !code.contains("TooManyRequests") {
             Err(SecretError::Refused { code, text })
@@ -86,18 +124,29 @@ impl AwsSecrets {
         }
     }
 
-    async fn call(&self, service: &str, target: &'static str, body: Vec<u8>) -> Result<(u16, Vec<u8>), Cause> {
+    async fn call(
+        &self,
+        service: &str,
+        target: &'static str,
+        body: Vec<u8>,
+    ) -> Result<(u16, Vec<u8>), Cause> {
         let suffix = if self.region.starts_with("cn-") { ".cn" } else { "" };
-        let endpoint = self.endpoint.clone().unwrap_or_else(|| format!("https://{service}.{}.amazonaws.com{suffix}", self.region));
+        let endpoint = self
+            .endpoint
+            .clone()
+            .unwrap_or_else(|| format!("https://{service}.{}.amazonaws.com{suffix}", self.region));
         let url = format!("{}/", endpoint.trim_end_matches('/'));
         let mut request = HttpRequest::new(HttpRequestBody::from(body.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = url.parse()?;
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-amz-json-1.1"));
+        request
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/x-amz-json-1.1"));
         request.headers_mut().insert(TARGET, HeaderValue::from_static(target));
         let credential = self.credentials.get_credential().await?;
         AwsAuthorizer::new(&credential, service, &self.region).try_authorize(&mut request, None)?;
-        let response = self.client.post(url).headers(request.headers().clone()).body(body).send().await?;
+        let response =
+            self.client.post(url).headers(request.headers().clone()).body(body).send().await?;
         let status = response.status().as_u16();
         Ok((status, response.bytes().await?.to_vec()))
     }
@@ -109,7 +158,9 @@ fn refused(code: &str, text: &str) -> SecretError {
 
 fn text_of(value: &Value) -> Result<String, SecretError> {
     match value.as_str() {
-        Some(text) if text.contains('\0') => Err(refused("NoText", "its value holds a zero byte, which no variable can")),
+        Some(text) if text.contains('\0') => {
+            Err(refused("NoText", "its value holds a zero byte, which no variable can"))
+        }
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
         _ => Err(refused("NoText", "it has no text for a value")),
     }
@@ -117,8 +168,10 @@ fn text_of(value: &Value) -> Result<String, SecretError> {
 
 /// The console of Secrets Manager writes pairs as a JSON object.
 fn field(whole: &str, key: &str) -> Result<String, SecretError> {
-    let parsed: Value = serde_json::from_str(whole).map_err(|_| refused("NoObject", "its value is no JSON object"))?;
-    text_of(&parsed[key]).map_err(|_| refused("NoField", &format!("its value has no field `{key}` with a text")))
+    let parsed: Value = serde_json::from_str(whole)
+        .map_err(|_| refused("NoObject", "its value is no JSON object"))?;
+    text_of(&parsed[key])
+        .map_err(|_| refused("NoField", &format!("its value has no field `{key}` with a text")))
 }
 
 #[cfg(test)]
@@ -130,7 +183,10 @@ mod tests {
         assert_eq!(field(r#"{"WANDB_API_KEY": "abc"}"#, "WANDB_API_KEY").unwrap(), "abc");
         for (whole, key) in [(r#"{"a": "abc"}"#, "b"), ("abc", "a"), (r#"{"a": 5}"#, "a")] {
             let error = field(whole, key).unwrap_err();
-            assert!(matches!(error, SecretError::Refused { .. }) && !error.to_string().contains("abc"), "{error}");
+            assert!(
+                matches!(error, SecretError::Refused { .. }) && !error.to_string().contains("abc"),
+                "{error}"
+            );
         }
     }
 }

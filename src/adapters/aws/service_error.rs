@@ -69,5 +69,6 @@ where
 }
 
 pub fn is_gone<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
-    error.code().is_some_and(|code| GONE.contains(&code)) || error.raw_response().is_some_and(|response| response.status().as_u16() == 404)
+    error.code().is_some_and(|code| GONE.contains(&code))
+        || error.raw_response().is_some_and(|response| response.status().as_u16() == 404)
 }

@@ -19,8 +19,8 @@ use crate::ports::Clock;
 /// Answers by their questions, each for as long as the asker trusts it.
 pub struct Remembered<K, V>(Mutex<BTreeMap<K, (Duration, V)>>);
 
-/// A map larger than this has met ten thousand machines, and forgets those that it was not told of for longest: what lives is told of
-/// at each look.
+/// A map larger than this has met ten thousand machines, and forgets those that it was not told of
+/// for longest: what lives is told of at each look.
 const ENTRIES_MAX: usize = 20_000;
 
 impl<K, V> Default for Remembered<K, V> {
@@ -38,7 +38,10 @@ impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
     /// The answer, unless it is older than this.
     pub fn get(&self, key: &K, trusted: Duration) -> Option<V> {
         let now = SystemClock.mono();
-        self.map().get(key).filter(|(at, _)| now.saturating_sub(*at) <= trusted).map(|(_, value)| value.clone())
+        self.map()
+            .get(key)
+            .filter(|(at, _)| now.saturating_sub(*at) <= trusted)
+            .map(|(_, value)| value.clone())
     }
 
     pub fn put(&self, key: K, value: V) {
@@ -74,9 +77,11 @@ impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
 pub struct Ec2Memory {
     /// Machines that a call did not find, since when.
     pub missing: Remembered<MachineRef, ()>,
-    /// Whose a machine was when it was launched or shown: only for them it is ended, stopped, started or tagged.
+    /// Whose a machine was when it was launched or shown: only for them it is ended, stopped,
+    /// started or tagged.
     pub owners: Remembered<MachineRef, String>,
-    /// Machines with our owner tag that are left alone for their other tags, and that were told of: once, and not at each look.
+    /// Machines with our owner tag that are left alone for their other tags, and that were told of:
+    /// once, and not at each look.
     pub odd: Remembered<MachineRef, ()>,
     /// What a spot request says of its end, by its id: it says that for ever.
     pub spot_ends: Remembered<String, String>,
@@ -119,7 +124,9 @@ mod tests {
         memory.put(ENTRIES_MAX, ());
         assert_eq!(memory.map().len(), ENTRIES_MAX, "it is there already");
         memory.put(3 * ENTRIES_MAX, ());
-        let lives = (0..ENTRIES_MAX / 2).filter(|lives| memory.map().contains_key(&(ENTRIES_MAX + lives))).count();
+        let lives = (0..ENTRIES_MAX / 2)
+            .filter(|lives| memory.map().contains_key(&(ENTRIES_MAX + lives)))
+            .count();
         assert_eq!((lives, memory.map().len()), (ENTRIES_MAX / 2, ENTRIES_MAX / 2 + 1));
     }
 }

@@ -1,6 +1,7 @@
 //! What the user says of AWS.
 
-/// What the user says of AWS, from `[aws]` of the user configuration. Empty: the ordinary chain decides.
+/// What the user says of AWS, from `[aws]` of the user configuration. Empty: the ordinary chain
+/// decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AwsSettings {
     pub profile: Option<String>,

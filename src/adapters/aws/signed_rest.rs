@@ -1,8 +1,10 @@
-//! A call of an AWS service that has no SDK here: JSON over HTTP, signed by what signs the store's calls.
+//! A call of an AWS service that has no SDK here: JSON over HTTP, signed by what signs the store's
+//! calls.
 //!
-//! For the dozen calls with which a sweeper is made, looked at and taken away, of three services; their SDKs would cost every
-//! build minutes (docs/decisions/0016). Only the endpoint for all services is known, not one of a service's own. What must
-//! never live here: what is asked, and of whom.
+//! For the dozen calls with which a sweeper is made, looked at and taken away, of three services;
+//! their SDKs would cost every build minutes (docs/decisions/0016). Only the endpoint for all
+//! services is known, not one of a service's own. What must never live here: what is asked, and of
+//! whom.
 
 use std::time::Duration;
 
@@ -28,7 +30,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// What a line should carry at least: a program of 40 MB has seven minutes.
 const BYTES_A_SECOND_MIN: u64 = 100_000;
 
-/// Tries, with a pause that doubles, of what was throttled or broke down there: a setup that somebody waits for.
+/// Tries, with a pause that doubles, of what was throttled or broke down there: a setup that
+/// somebody waits for.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -57,7 +60,8 @@ impl NoAnswer {
 
     /// The service says that there is no such thing.
     pub fn is_gone(&self) -> bool {
-        matches!(self, NoAnswer::Refused { status: 404, .. }) || self.is("ResourceNotFoundException")
+        matches!(self, NoAnswer::Refused { status: 404, .. })
+            || self.is("ResourceNotFoundException")
     }
 
     /// Whether the refusal speaks of this.
@@ -67,7 +71,9 @@ impl NoAnswer {
 
     fn may_pass(&self) -> bool {
         match self {
-            NoAnswer::Refused { status, code, .. } => *status == 429 || *status >= 500 || code.starts_with("Throttling"),
+            NoAnswer::Refused { status, code, .. } => {
+                *status == 429 || *status >= 500 || code.starts_with("Throttling")
+            }
             NoAnswer::Silent(_) => false,
         }
     }
@@ -75,7 +81,12 @@ impl NoAnswer {
 
 impl AwsCall {
     /// A service whose calls are paths.
-    pub fn rest(service: &'static str, method: Method, path: impl Into<String>, body: Value) -> Self {
+    pub fn rest(
+        service: &'static str,
+        method: Method,
+        path: impl Into<String>,
+        body: Value,
+    ) -> Self {
         AwsCall { service, method, path: path.into(), target: None, body }
     }
 
@@ -98,7 +109,11 @@ pub(crate) fn found(answer: Result<Value, NoAnswer>) -> Found<Value> {
 ///
 /// # Errors
 /// When the service refuses, or nobody answers.
-pub(crate) async fn send(session: &AwsSession, region: &Region, call: &AwsCall) -> Result<Value, NoAnswer> {
+pub(crate) async fn send(
+    session: &AwsSession,
+    region: &Region,
+    call: &AwsCall,
+) -> Result<Value, NoAnswer> {
     let mut pause = PAUSE;
     for _ in 1..TRIES {
         match once(session, region, call, ANSWER_MAX).await {
@@ -114,11 +129,23 @@ pub(crate) async fn send(session: &AwsSession, region: &Region, call: &AwsCall) 
 ///
 /// # Errors
 /// The service refuses, or does not answer in time.
-pub(crate) async fn once(session: &AwsSession, region: &Region, call: &AwsCall, answer_max: Duration) -> Result<Value, NoAnswer> {
+pub(crate) async fn once(
+    session: &AwsSession,
+    region: &Region,
+    call: &AwsCall,
+    answer_max: Duration,
+) -> Result<Value, NoAnswer> {
     install_crypto();
     let silent = |error: &dyn std::error::Error| NoAnswer::Silent(chain(error));
-    let provider = session.base().await.credentials_provider().ok_or_else(|| NoAnswer::Silent("no AWS credentials were found".into()))?;
-    let known = provider.provide_credentials().await.map_err(|error| NoAnswer::Silent(why(&error).to_string()))?;
+    let provider = session
+        .base()
+        .await
+        .credentials_provider()
+        .ok_or_else(|| NoAnswer::Silent("no AWS credentials were found".into()))?;
+    let known = provider
+        .provide_credentials()
+        .await
+        .map_err(|error| NoAnswer::Silent(why(&error).to_string()))?;
     let credential = AwsCredential {
         key_id: known.access_key_id().to_owned(),
         secret_key: known.secret_access_key().to_owned(),
@@ -132,19 +159,38 @@ pub(crate) async fn once(session: &AwsSession, region: &Region, call: &AwsCall, 
     let time = answer_max + Duration::from_secs(body.len() as u64 / BYTES_A_SECOND_MIN);
     let mut request = HttpRequest::new(HttpRequestBody::from(body.clone()));
     *request.method_mut() = call.method.clone();
-    *request.uri_mut() = url.parse().map_err(|_| NoAnswer::Silent(format!("`{url}` is no address")))?;
-    let kind = if call.target.is_some() { "application/x-amz-json-1.1" } else { "application/json" };
+    *request.uri_mut() =
+        url.parse().map_err(|_| NoAnswer::Silent(format!("`{url}` is no address")))?;
+    let kind =
+        if call.target.is_some() { "application/x-amz-json-1.1" } else { "application/json" };
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     if let Some(target) = call.target {
-        request.headers_mut().insert(HeaderName::from_static("x-amz-target"), HeaderValue::from_static(target));
+        request
+            .headers_mut()
+            .insert(HeaderName::from_static("x-amz-target"), HeaderValue::from_static(target));
     }
-    AwsAuthorizer::new(&credential, call.service, region.as_str()).try_authorize(&mut request, None).map_err(|error| silent(&error))?;
-    let client =
-        Client::builder().tls_certs_merge(for_reqwest()).timeout(time).connect_timeout(answer_max).build().map_err(|error| silent(&error))?;
-    let sent = client.request(call.method.clone(), url).headers(request.headers().clone()).body(body).send().await;
+    AwsAuthorizer::new(&credential, call.service, region.as_str())
+        .try_authorize(&mut request, None)
+        .map_err(|error| silent(&error))?;
+    let client = Client::builder()
+        .tls_certs_merge(for_reqwest())
+        .timeout(time)
+        .connect_timeout(answer_max)
+        .build()
+        .map_err(|error| silent(&error))?;
+    let sent = client
+        .request(call.method.clone(), url)
+        .headers(request.headers().clone())
+        .body(body)
+        .send()
+        .await;
     let answer = sent.map_err(|error| silent(&error))?;
     let status = answer.status().as_u16();
-    let named = answer.headers().get("x-amzn-errortype").and_then(|name| name.to_str().ok()).map(str::to_owned);
+    let named = answer
+        .headers()
+        .get("x-amzn-errortype")
+        .and_then(|name| name.to_str().ok())
+        .map(str::to_owned);
     let text = answer.text().await.map_err(|error| silent(&error))?;
     let said: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     if (200..300).contains(&status) { Ok(said) } else { Err(refusal(status, named, &said)) }
@@ -152,10 +198,20 @@ pub(crate) async fn once(session: &AwsSession, region: &Region, call: &AwsCall, 
 
 /// Each of the three services has its own way of saying no.
 fn refusal(status: u16, named: Option<String>, said: &Value) -> NoAnswer {
-    let text = |names: [&str; 2]| names.iter().find_map(|name| said[*name].as_str()).map(str::to_owned);
-    let code = named.or_else(|| text(["__type", "code"])).unwrap_or_else(|| format!("the answer was {status}"));
+    let text =
+        |names: [&str; 2]| names.iter().find_map(|name| said[*name].as_str()).map(str::to_owned);
+    let code = named
+        .or_else(|| text(["__type", "code"]))
+        .unwrap_or_else(|| format!("the answer was {status}"));
     // `Name:http://...` in a header, `prefix#Name` in a body.
-    let code = code.split(':').next().unwrap_or_default().rsplit('#').next().unwrap_or_default().to_owned();
+    let code = code
+        .split(':')
+        .next()
+        .unwrap_or_default()
+        .rsplit('#')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     NoAnswer::Refused { status, code, message: text(["message", "Message"]).unwrap_or_default() }
 }
 
@@ -167,16 +223,40 @@ mod tests {
 
     #[test]
     fn every_way_of_saying_no_is_understood() {
-        let lambda =
-            refusal(404, Some("ResourceNotFoundException:http://internal.amazon.com/".into()), &json!({ "Message": "Function not found: x" }));
-        assert_eq!((lambda.is_gone(), lambda.to_string().as_str()), (true, "ResourceNotFoundException: Function not found: x"));
-        let logs = refusal(400, None, &json!({ "__type": "com.amazonaws.logs#ResourceNotFoundException", "message": "no" }));
-        assert!(logs.is_gone() && !logs.may_pass(), "{logs}");
-        let role = refusal(400, Some("InvalidParameterValueException".into()), &json!({ "message": "The role cannot be assumed by Lambda." }));
-        assert!(role.is("InvalidParameterValueException") && role.speaks_of("cannot be assumed"), "{role}");
-        assert!(refusal(503, None, &Value::Null).may_pass() && refusal(429, None, &Value::Null).may_pass());
+        let lambda = refusal(
+            404,
+            Some("ResourceNotFoundException:http://internal.amazon.com/".into()),
+            &json!({ "Message": "Function not found: x" }),
+        );
         assert_eq!(
-            found(Err(refusal(403, Some("AccessDeniedException".into()), &json!({ "Message": "no" })))),
+            (lambda.is_gone(), lambda.to_string().as_str()),
+            (true, "ResourceNotFoundException: Function not found: x")
+        );
+        let logs = refusal(
+            400,
+            None,
+            &json!({ "__type": "com.amazonaws.logs#ResourceNotFoundException", "message": "no" }),
+        );
+        assert!(logs.is_gone() && !logs.may_pass(), "{logs}");
+        let role = refusal(
+            400,
+            Some("InvalidParameterValueException".into()),
+            &json!({ "message": "The role cannot be assumed by Lambda." }),
+        );
+        assert!(
+            role.is("InvalidParameterValueException") && role.speaks_of("cannot be assumed"),
+            "{role}"
+        );
+        assert!(
+            refusal(503, None, &Value::Null).may_pass()
+                && refusal(429, None, &Value::Null).may_pass()
+        );
+        assert_eq!(
+            found(Err(refusal(
+                403,
+                Some("AccessDeniedException".into()),
+                &json!({ "Message": "no" })
+            ))),
             Found::Unknown("AccessDeniedException: no".into())
         );
     }

@@ -69,7 +69,11 @@ impl Files for LocalFiles {
         let mut files = Vec::new();
         for entry in entries {
             let entry = entry?;
-            let (Ok(name), Some(meta)) = (entry.file_name().into_string(), found(entry.metadata())?) else { continue };
+            let (Ok(name), Some(meta)) =
+                (entry.file_name().into_string(), found(entry.metadata())?)
+            else {
+                continue;
+            };
             if meta.is_file() {
                 files.push((name, stamp(&meta)));
             }
@@ -91,12 +95,16 @@ impl Files for LocalFiles {
 
     async fn stamp_aside(&self, path: &Path) -> io::Result<Option<FileStamp>> {
         let path = path.to_owned();
-        tokio::task::spawn_blocking(move || LocalFiles.stamp(&path)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || LocalFiles.stamp(&path))
+            .await
+            .map_err(io::Error::other)?
     }
 
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
         let folder = folder.to_owned();
-        tokio::task::spawn_blocking(move || LocalFiles.walk(&folder, files_max)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || LocalFiles.walk(&folder, files_max))
+            .await
+            .map_err(io::Error::other)?
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -107,12 +115,22 @@ impl Files for LocalFiles {
 
     async fn remove_aside(&self, path: &Path) -> io::Result<()> {
         let path = path.to_owned();
-        tokio::task::spawn_blocking(move || LocalFiles.remove(&path)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || LocalFiles.remove(&path))
+            .await
+            .map_err(io::Error::other)?
     }
 
-    async fn stage_aside(&self, files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+    async fn stage_aside(
+        &self,
+        files: &[StageFile],
+        folders: &[PathBuf],
+    ) -> io::Result<Vec<StagedFile>> {
         let (files, folders) = (files.to_vec(), folders.to_vec());
-        tokio::task::spawn_blocking(move || crate::adapters::store::staged_files::stage(&files, &folders)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || {
+            crate::adapters::store::staged_files::stage(&files, &folders)
+        })
+        .await
+        .map_err(io::Error::other)?
     }
 
     fn link(&self, path: &Path, target: &str) -> io::Result<()> {
@@ -127,7 +145,10 @@ impl Files for LocalFiles {
 
     fn set_modified(&self, path: &Path, nanos: i64) -> io::Result<()> {
         let nanos = u64::try_from(nanos).unwrap_or_default();
-        OpenOptions::new().write(true).open(path)?.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_nanos(nanos))
+        OpenOptions::new()
+            .write(true)
+            .open(path)?
+            .set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_nanos(nanos))
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
@@ -148,14 +169,25 @@ impl Files for LocalFiles {
     }
 
     fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
-        crate::adapters::workdir::unpack::unpack(archive, into, crate::adapters::workdir::unpack::ArchiveLimits::of(code))
-            .map(|_| ())
-            .map_err(io::Error::other)
+        crate::adapters::workdir::unpack::unpack(
+            archive,
+            into,
+            crate::adapters::workdir::unpack::ArchiveLimits::of(code),
+        )
+        .map(|_| ())
+        .map_err(io::Error::other)
     }
 
-    async fn unpack_aside(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
+    async fn unpack_aside(
+        &self,
+        archive: &Path,
+        into: &Path,
+        code: &CodeArchive,
+    ) -> io::Result<()> {
         let (archive, into, code) = (archive.to_owned(), into.to_owned(), code.clone());
-        tokio::task::spawn_blocking(move || LocalFiles.unpack(&archive, &into, &code)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || LocalFiles.unpack(&archive, &into, &code))
+            .await
+            .map_err(io::Error::other)?
     }
 }
 
@@ -228,14 +260,19 @@ impl Walk {
 
     fn folder_link(&mut self, path: &Path, shown: String, target: &Path) {
         // A link that leaves the folder and returns leads elsewhere on the next machine.
-        let said = fs::read_link(path).ok().and_then(|said| said.to_str().map(str::to_owned)).filter(|said| link_depth(&shown, said).is_some());
+        let said = fs::read_link(path)
+            .ok()
+            .and_then(|said| said.to_str().map(str::to_owned))
+            .filter(|said| link_depth(&shown, said).is_some());
         let inside = || {
             // An absolute link leads elsewhere on the next machine, so it becomes relative.
             let below = target.strip_prefix(&self.root).ok()?.to_str()?;
             Some(["../".repeat(shown.matches('/').count()).as_str(), below].concat())
         };
         match (said.or_else(inside), fs::symlink_metadata(path)) {
-            (Some(target), Ok(meta)) => self.tree.links.push(TreeLink { path: shown, target, stamp: stamp(&meta) }),
+            (Some(target), Ok(meta)) => {
+                self.tree.links.push(TreeLink { path: shown, target, stamp: stamp(&meta) })
+            }
             _ => self.tree.skipped.push(format!("{shown}: a link to a folder")),
         }
     }
@@ -252,23 +289,35 @@ impl Walk {
 fn stamp(meta: &Metadata) -> FileStamp {
     FileStamp {
         bytes: meta.len(),
-        modified_nanos: meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec()),
+        modified_nanos: meta
+            .mtime()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(meta.mtime_nsec()),
         inode: meta.ino(),
         mode: meta.mode() & 0o7777,
     }
 }
 
 /// Writes a new file and renames it over the old one.
-fn replace(path: &Path, bytes: &[u8], finish: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+fn replace(
+    path: &Path,
+    bytes: &[u8],
+    finish: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let fresh = path.with_file_name(name);
-    let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&fresh);
+    let open =
+        || OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&fresh);
     let opened = match open() {
-        Err(error) if error.kind() == ErrorKind::NotFound => create_parent(path).and_then(|()| open()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            create_parent(path).and_then(|()| open())
+        }
         other => other,
     };
-    let written = opened.and_then(|mut file| file.write_all(bytes).and_then(|()| finish(&file))).and_then(|()| fs::rename(&fresh, path));
+    let written = opened
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| finish(&file)))
+        .and_then(|()| fs::rename(&fresh, path));
     if written.is_err() {
         let _ = fs::remove_file(&fresh);
     }
@@ -286,7 +335,9 @@ fn create_parent(path: &Path) -> io::Result<()> {
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

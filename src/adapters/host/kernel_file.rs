@@ -3,7 +3,10 @@
 //! The kernel makes a file under `/proc` anew at each read. So one open descriptor gives fresh
 //! numbers, without a path lookup. Not here: the meaning of the numbers.
 
-#![expect(clippy::disallowed_methods, reason = "reads /proc and /sys, which is what this adapter is for")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads /proc and /sys, which is what this adapter is for"
+)]
 
 use std::fs::File;
 use std::io;
@@ -42,7 +45,11 @@ impl ProcFile {
     }
 
     /// A descriptor that fails (the process ended, the cgroup was replaced) is dropped.
-    fn with(&mut self, buffer: &mut Vec<u8>, read: impl Fn(&File, &mut Vec<u8>) -> io::Result<usize>) -> io::Result<usize> {
+    fn with(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        read: impl Fn(&File, &mut Vec<u8>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         let file = match self.file.take() {
             Some(file) => file,
             None => File::open(&self.path)?,

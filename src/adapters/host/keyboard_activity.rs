@@ -7,7 +7,10 @@
 //! not a user. Only terminals of login sessions count: terminals of tmux, containers and `script`
 //! stay when the user leaves. Not here: how recent is recent enough.
 
-#![expect(clippy::disallowed_methods, reason = "reads session records and the wall clock, which terminals are stamped with")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads session records and the wall clock, which terminals are stamped with"
+)]
 
 use std::collections::HashMap;
 use std::fs;
@@ -75,16 +78,27 @@ impl Typing {
 
     fn since_input(&mut self, login: &Login, now: Duration) -> Result<Duration, String> {
         let path = self.root.join("dev").join(&login.terminal);
-        let meta = fs::metadata(&path).map_err(|error| format!("the terminal of a login, {}: {error}", path.display()))?;
+        let meta = fs::metadata(&path)
+            .map_err(|error| format!("the terminal of a login, {}: {error}", path.display()))?;
         let stamp = (meta.atime(), meta.atime_nsec());
         let before = self.seen.get(&path).copied();
         let input = match before {
             Some(input) if input.stamp == stamp => Input { looked: now, ..input },
             _ => {
-                let since = meta.accessed().ok().and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default();
+                let since = meta
+                    .accessed()
+                    .ok()
+                    .and_then(|at| SystemTime::now().duration_since(at).ok())
+                    .unwrap_or_default();
                 // The stamp moved after the last look, even if the wall clock stepped.
-                let since = before.map_or(since, |before| since.min(now.saturating_sub(before.looked)));
-                Input { stamp, at: now.saturating_sub(since), earlier: since.saturating_sub(now), looked: now }
+                let since =
+                    before.map_or(since, |before| since.min(now.saturating_sub(before.looked)));
+                Input {
+                    stamp,
+                    at: now.saturating_sub(since),
+                    earlier: since.saturating_sub(now),
+                    looked: now,
+                }
             }
         };
         self.seen.insert(path, input);
@@ -107,7 +121,11 @@ mod tests {
         for dir in ["run/systemd/sessions", "dev/pts", "proc/77"] {
             fs::create_dir_all(root.path().join(dir)).expect("it can be made");
         }
-        fs::write(root.path().join("run/systemd/sessions/1"), "CLASS=user\nSTATE=active\nTTY=pts/3\nLEADER=77\n").expect("it can be written");
+        fs::write(
+            root.path().join("run/systemd/sessions/1"),
+            "CLASS=user\nSTATE=active\nTTY=pts/3\nLEADER=77\n",
+        )
+        .expect("it can be written");
         let terminal = root.path().join("dev/pts/3");
         fs::write(&terminal, "").expect("it can be written");
         typed(root.path(), since);
@@ -115,9 +133,11 @@ mod tests {
     }
 
     fn typed(root: &Path, since: Duration) {
-        let file = fs::File::options().write(true).open(root.join("dev/pts/3")).expect("it is there");
+        let file =
+            fs::File::options().write(true).open(root.join("dev/pts/3")).expect("it is there");
         let now = SystemTime::now();
-        file.set_times(fs::FileTimes::new().set_accessed(now - since).set_modified(now)).expect("our own file");
+        file.set_times(fs::FileTimes::new().set_accessed(now - since).set_modified(now))
+            .expect("our own file");
     }
 
     fn seconds(reading: &Reading<Option<Duration>>) -> f64 {
@@ -152,7 +172,10 @@ mod tests {
         let at = |seconds: u64| Duration::from_secs(5000 + seconds);
         typing.read(at(0));
         typed(root.path(), Duration::from_secs(86_400));
-        assert!(seconds(&typing.read(at(10))) <= 10.0, "the stamp moved within the last ten seconds");
+        assert!(
+            seconds(&typing.read(at(10))) <= 10.0,
+            "the stamp moved within the last ten seconds"
+        );
     }
 
     #[test]
@@ -160,10 +183,17 @@ mod tests {
         let root = machine(Duration::ZERO);
         let at = Duration::from_secs(1);
         fs::remove_file(root.path().join("dev/pts/3")).expect("it is there");
-        assert!(Typing::new(root.path()).read(at).is_unknown(), "a live login whose terminal cannot be seen may be typing");
+        assert!(
+            Typing::new(root.path()).read(at).is_unknown(),
+            "a live login whose terminal cannot be seen may be typing"
+        );
         fs::remove_dir(root.path().join("proc/77")).expect("it is there");
         assert_eq!(Typing::new(root.path()).read(at), Reading::Known(None), "the login is over");
         fs::remove_dir_all(root.path().join("run")).expect("it is there");
-        assert_eq!(Typing::new(root.path()).read(at), Reading::Absent, "this machine records no logins");
+        assert_eq!(
+            Typing::new(root.path()).read(at),
+            Reading::Absent,
+            "this machine records no logins"
+        );
     }
 }

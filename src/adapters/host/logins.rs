@@ -7,7 +7,10 @@
 //! Debian 13 and later have no utmp. A record is stale if its process has ended, or if its terminal
 //! is gone and the process number was reused. Not here: the activity of users.
 
-#![expect(clippy::disallowed_methods, reason = "reads session records, which is what this adapter is for")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads session records, which is what this adapter is for"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,7 +51,9 @@ pub(crate) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
             Ok(bytes) => {
                 recorded = true;
                 let living = utmp(&bytes).filter(|(pid, _)| alive(root, *pid));
-                found.extend(living.filter_map(|(pid, line)| login(&line).filter(|login| !is_left_behind(root, pid, login))));
+                found.extend(living.filter_map(|(pid, line)| {
+                    login(&line).filter(|login| !is_left_behind(root, pid, login))
+                }));
                 break;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -58,7 +63,9 @@ pub(crate) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
     match fs::read_dir(root.join("run/systemd/sessions")) {
         Ok(entries) => {
             recorded = true;
-            for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())) {
+            for entry in
+                entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+            {
                 // The session may end while it is read.
                 let text = fs::read_to_string(entry.path()).unwrap_or_default();
                 found.extend(session(&text, root));
@@ -78,9 +85,14 @@ pub(crate) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
 
 /// The terminals in one of logind's session files.
 fn session(text: &str, root: &Path) -> Vec<Login> {
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).filter(|value| !value.is_empty());
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+            .filter(|value| !value.is_empty())
+    };
     let leader = field("LEADER").and_then(|pid| pid.parse().ok()).unwrap_or(0);
-    let of_a_person = field("CLASS").is_some_and(|class| class.starts_with("user")) && field("STATE") != Some("closing");
+    let of_a_person = field("CLASS").is_some_and(|class| class.starts_with("user"))
+        && field("STATE") != Some("closing");
     if !of_a_person || !alive(root, leader) {
         return Vec::new();
     }
@@ -101,7 +113,9 @@ fn session(text: &str, root: &Path) -> Vec<Login> {
 /// number may be reused. Without this check, a login without a visible terminal would never be
 /// idle. If a process still uses the terminal, it exists elsewhere.
 fn is_left_behind(root: &Path, pid: u32, login: &Login) -> bool {
-    let is_gone = |path: &Path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let is_gone = |path: &Path| {
+        fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    };
     // If the process itself is unreadable, so are the processes at the terminal.
     is_gone(&root.join("dev").join(&login.terminal))
         && fs::read(root.join(format!("proc/{pid}/stat"))).is_ok()
@@ -110,7 +124,10 @@ fn is_left_behind(root: &Path, pid: u32, login: &Login) -> bool {
 
 /// The terminals that any process uses; `None`: unknown.
 fn terminals_in_use(root: &Path) -> Option<BTreeSet<String>> {
-    let processes = fs::read_dir(root.join("proc")).ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let processes = fs::read_dir(root.join("proc"))
+        .ok()?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     // A process that ends meanwhile has no terminal.
     Some(processes.filter_map(|pid| terminal_of(root, pid)).collect())
 }
@@ -122,7 +139,8 @@ fn utmp(bytes: &[u8]) -> impl Iterator<Item = (u32, String)> {
         let kind = i16::from_ne_bytes(record[0..2].try_into().ok()?);
         let pid = i32::from_ne_bytes(record[4..8].try_into().ok()?);
         let line = record[8..40].split(|byte| *byte == 0).next()?;
-        (kind == USER_PROCESS).then_some((u32::try_from(pid).ok()?, String::from_utf8_lossy(line).into_owned()))
+        (kind == USER_PROCESS)
+            .then_some((u32::try_from(pid).ok()?, String::from_utf8_lossy(line).into_owned()))
     })
 }
 
@@ -170,7 +188,14 @@ mod tests {
 
     #[test]
     fn only_user_records_of_utmp_are_logins() {
-        let bytes = [record(2, 0, "~"), record(7, 100, "pts/0"), record(8, 101, "pts/1"), record(7, 102, ":0"), vec![1, 2, 3]].concat();
+        let bytes = [
+            record(2, 0, "~"),
+            record(7, 100, "pts/0"),
+            record(8, 101, "pts/1"),
+            record(7, 102, ":0"),
+            vec![1, 2, 3],
+        ]
+        .concat();
         assert_eq!(utmp(&bytes).collect::<Vec<_>>(), [(100, "pts/0".into()), (102, ":0".into())]);
         assert_eq!(login(":0"), None);
         assert_eq!(login("/dev/tty1"), Some(at("tty1")));
@@ -182,7 +207,9 @@ mod tests {
         for dir in ["run/systemd/sessions", "proc/100", "proc/200"] {
             fs::create_dir_all(root.path().join(dir)).expect("it can be made");
         }
-        let write = |path: &str, bytes: &[u8]| fs::write(root.path().join(path), bytes).expect("it can be written");
+        let write = |path: &str, bytes: &[u8]| {
+            fs::write(root.path().join(path), bytes).expect("it can be written")
+        };
         write("run/utmp", &[record(7, 100, "pts/0"), record(7, 101, "pts/1")].concat());
         write("run/systemd/sessions/4", b"CLASS=user\nSTATE=active\nTTY=pts/2\nLEADER=200\n");
         write("run/systemd/sessions/5", b"CLASS=user\nSTATE=closing\nTTY=pts/3\nLEADER=200\n");
@@ -197,14 +224,23 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder can be made");
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
-            fs::create_dir_all(path.parent().expect("it is below the root")).expect("it can be made");
+            fs::create_dir_all(path.parent().expect("it is below the root"))
+                .expect("it can be made");
             fs::write(path, text).expect("it can be written");
         };
-        for (pid, terminal) in [(10, 0), (11, 0), (12, 136 << 8 | 4), (13, 136 << 8 | 4), (20, 136 << 8 | 9)] {
-            write(&format!("proc/{pid}/stat"), &format!("{pid} (sh) S 1 {pid} {pid} {terminal} -1"));
+        for (pid, terminal) in
+            [(10, 0), (11, 0), (12, 136 << 8 | 4), (13, 136 << 8 | 4), (20, 136 << 8 | 9)]
+        {
+            write(
+                &format!("proc/{pid}/stat"),
+                &format!("{pid} (sh) S 1 {pid} {pid} {terminal} -1"),
+            );
         }
         assert_eq!(logins(root.path()), Reading::Absent);
-        write("sys/fs/cgroup/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs", "10\n11\n12\n13\n99\n");
+        write(
+            "sys/fs/cgroup/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs",
+            "10\n11\n12\n13\n99\n",
+        );
         assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/4")])));
     }
 
@@ -214,11 +250,18 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder can be made");
         let stat = |pid: u32, terminal: i64| {
             fs::create_dir_all(root.path().join(format!("proc/{pid}"))).expect("it can be made");
-            fs::write(root.path().join(format!("proc/{pid}/stat")), format!("{pid} (a \u{e9}) S 1 {pid} {pid} {terminal} -1"))
-                .expect("it can be written");
+            fs::write(
+                root.path().join(format!("proc/{pid}/stat")),
+                format!("{pid} (a \u{e9}) S 1 {pid} {pid} {terminal} -1"),
+            )
+            .expect("it can be written");
         };
         fs::create_dir_all(root.path().join("run")).expect("it can be made");
-        fs::write(root.path().join("run/utmp"), [record(7, 100, "pts/0"), record(7, 101, "pts/1")].concat()).expect("it can be written");
+        fs::write(
+            root.path().join("run/utmp"),
+            [record(7, 100, "pts/0"), record(7, 101, "pts/1")].concat(),
+        )
+        .expect("it can be written");
         // 100 is a daemon now. 101 is the sshd of a login whose shell has a terminal outside our
         // /dev.
         stat(100, 0);
@@ -226,11 +269,19 @@ mod tests {
         stat(102, 136 << 8 | 1);
         assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/1")])));
         fs::remove_file(root.path().join("proc/100/stat")).expect("it is there");
-        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/1")])), "what cannot be read may be a login");
+        assert_eq!(
+            logins(root.path()),
+            Reading::Known(BTreeSet::from([at("pts/0"), at("pts/1")])),
+            "what cannot be read may be a login"
+        );
         stat(100, 0);
         fs::create_dir_all(root.path().join("dev/pts")).expect("it can be made");
         fs::write(root.path().join("dev/pts/0"), "").expect("it can be written");
-        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/1")])), "at a terminal somebody may type");
+        assert_eq!(
+            logins(root.path()),
+            Reading::Known(BTreeSet::from([at("pts/0"), at("pts/1")])),
+            "at a terminal somebody may type"
+        );
     }
 
     #[test]

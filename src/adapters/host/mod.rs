@@ -1,4 +1,5 @@
-//! The machine under this process: processors, memory, disk, network, processes, people, files, time and power.
+//! The machine under this process: processors, memory, disk, network, processes, people, files,
+//! time and power.
 
 pub mod files;
 pub(crate) mod kernel_file;

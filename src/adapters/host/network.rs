@@ -48,7 +48,9 @@ impl Network {
     /// `own`: bytes that the agent moved since it started.
     pub fn read(&mut self, own: u64) -> Reading<IoCounters> {
         let totals = match self.file.read(&mut self.buffer) {
-            Ok(text) => totals(text, |name| *self.hardware.entry(name.into()).or_insert_with(|| is_hardware(name))),
+            Ok(text) => totals(text, |name| {
+                *self.hardware.entry(name.into()).or_insert_with(|| is_hardware(name))
+            }),
             Err(error) => return Reading::Unknown(format!("/proc/net/dev: {error}")),
         };
         match totals {
@@ -123,8 +125,15 @@ docker0: 50 1 0 0 0 0 0 0 60 1 0 0 0 0 0 0
 
     #[test]
     fn hardware_counts_once_and_loopback_never() {
-        assert_eq!(totals(DEV, |name| name.starts_with("eth")), Some(Totals { received: 1005, sent: 307 }));
-        assert_eq!(totals(DEV, |_| false), Some(Totals { received: 1055, sent: 367 }), "inside a container nothing is hardware");
+        assert_eq!(
+            totals(DEV, |name| name.starts_with("eth")),
+            Some(Totals { received: 1005, sent: 307 })
+        );
+        assert_eq!(
+            totals(DEV, |_| false),
+            Some(Totals { received: 1055, sent: 367 }),
+            "inside a container nothing is hardware"
+        );
         let only_loopback: String = DEV.lines().take(3).map(|line| format!("{line}\n")).collect();
         assert_eq!(totals(&only_loopback, |_| false), None);
     }
@@ -137,8 +146,15 @@ docker0: 50 1 0 0 0 0 0 0 60 1 0 0 0 0 0 0
     fn the_agents_own_bytes_are_left_out() {
         let mut network = Network::new();
         network.count(at(1000, 1000), 0);
-        assert_eq!(network.count(at(1000, 6000), 5000), IoCounters { read_bytes: 0, written_bytes: 0 });
-        assert_eq!(network.count(at(1300, 6000), 5000), IoCounters { read_bytes: 300, written_bytes: 0 }, "this is somebody else's");
+        assert_eq!(
+            network.count(at(1000, 6000), 5000),
+            IoCounters { read_bytes: 0, written_bytes: 0 }
+        );
+        assert_eq!(
+            network.count(at(1300, 6000), 5000),
+            IoCounters { read_bytes: 300, written_bytes: 0 },
+            "this is somebody else's"
+        );
     }
 
     #[test]

@@ -71,7 +71,9 @@ impl SystemPower {
     /// For tests: the real steps with programs from a folder, and no system call.
     pub fn with_programs_of(folder: &std::path::Path, faster: u32) -> Self {
         let own = |step: Step| Step {
-            argv: std::iter::once(folder.join(&step.argv[0]).display().to_string()).chain(step.argv[1..].iter().cloned()).collect(),
+            argv: std::iter::once(folder.join(&step.argv[0]).display().to_string())
+                .chain(step.argv[1..].iter().cloned())
+                .collect(),
             wait: step.wait / faster,
             ..step
         };
@@ -87,9 +89,20 @@ impl SystemPower {
 fn real_steps() -> Vec<Step> {
     // systemd-run takes no `@` name for its own command, only in `ExecStartPre`.
     let script = format!("--property=ExecStartPre=@/bin/sh @lamp-poweroff -c '{GUARD_SCRIPT}'");
-    let unit = ["--unit=lamp-poweroff", "--property=DefaultDependencies=no", "--property=TimeoutStartSec=infinity"];
-    let guard = [&["systemd-run", "--quiet", "--collect", "--no-block"], &unit[..], &[&script, "/bin/true"]].concat();
-    let power = |extra: &[&str], wait| Step::new(&[&["systemctl", "--ignore-inhibitors", "poweroff"], extra].concat(), wait);
+    let unit = [
+        "--unit=lamp-poweroff",
+        "--property=DefaultDependencies=no",
+        "--property=TimeoutStartSec=infinity",
+    ];
+    let guard = [
+        &["systemd-run", "--quiet", "--collect", "--no-block"],
+        &unit[..],
+        &[&script, "/bin/true"],
+    ]
+    .concat();
+    let power = |extra: &[&str], wait| {
+        Step::new(&[&["systemctl", "--ignore-inhibitors", "poweroff"], extra].concat(), wait)
+    };
     vec![
         Step { preparation: true, ..Step::new(&guard, GUARD_WAIT) },
         power(&[], CLEAN_WAIT),
@@ -100,7 +113,11 @@ fn real_steps() -> Vec<Step> {
 
 impl Step {
     pub fn new(argv: &[&str], wait: Duration) -> Self {
-        Step { argv: argv.iter().map(|part| (*part).to_owned()).collect(), wait, preparation: false }
+        Step {
+            argv: argv.iter().map(|part| (*part).to_owned()).collect(),
+            wait,
+            preparation: false,
+        }
     }
 
     /// Runs the step; true if the command succeeded in time or was ended by a signal.
@@ -127,7 +144,12 @@ impl Step {
 
     async fn run(&self) -> std::io::Result<ExitStatus> {
         let mut command = Command::new(&self.argv[0]);
-        command.args(&self.argv[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        command
+            .args(&self.argv[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         // On its own thread: starting a program reads the disk, which may hang.
         spawn_blocking(move || command.spawn()).await.map_err(std::io::Error::other)??.wait().await
     }
@@ -177,11 +199,13 @@ mod tests {
             rung(&file, "ended-by-the-shutdown", "kill -TERM $$", short),
             rung(&file, "works-but-nothing-happens", "true", short),
         ]);
-        let still_on = power.off(PowerOff::Terminate, "a test").await.expect_err("this machine stays on");
+        let still_on =
+            power.off(PowerOff::Terminate, "a test").await.expect_err("this machine stays on");
         assert_eq!(still_on.to_string(), "cannot power off: still on after 6 steps");
         let climbed = std::fs::read_to_string(&file).expect("written");
         assert_eq!(
-            climbed, "guard\nclean-but-fails\nhangs\nended-by-the-shutdown\nworks-but-nothing-happens\n",
+            climbed,
+            "guard\nclean-but-fails\nhangs\nended-by-the-shutdown\nworks-but-nothing-happens\n",
             "long waits are only taken after success"
         );
     }
@@ -191,13 +215,24 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().expect("a folder");
         for (name, rest) in [("systemd-run", systemd_run), ("systemctl", systemctl)] {
-            let script = format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n{rest}\n", folder.path().join("calls").display());
+            let script = format!(
+                "#!/bin/sh\necho {name} \"$@\" >> '{}'\n{rest}\n",
+                folder.path().join("calls").display()
+            );
             std::fs::write(folder.path().join(name), script).expect("a program");
-            std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o755)).expect("it may run");
+            std::fs::set_permissions(
+                folder.path().join(name),
+                std::fs::Permissions::from_mode(0o755),
+            )
+            .expect("it may run");
         }
         // Eight times as fast: 7.5, 4 and 1.3 s, and 0.6 s for the guard.
         let power = SystemPower::with_programs_of(folder.path(), 8);
-        let said = power.off(PowerOff::Terminate, "a test").await.expect_err("this machine stays on").to_string();
+        let said = power
+            .off(PowerOff::Terminate, "a test")
+            .await
+            .expect_err("this machine stays on")
+            .to_string();
         (std::fs::read_to_string(folder.path().join("calls")).unwrap_or_default(), said)
     }
 
@@ -208,17 +243,31 @@ mod tests {
             "systemctl --ignore-inhibitors poweroff --force",
             "systemctl --ignore-inhibitors poweroff --force --force",
         ];
-        let cases = [("exit 0", "exit 0"), ("exit 1", "exit 1"), ("exit 0", "exec sleep 600"), ("exit 1", "kill -TERM $$")];
+        let cases = [
+            ("exit 0", "exit 0"),
+            ("exit 1", "exit 1"),
+            ("exit 0", "exec sleep 600"),
+            ("exit 1", "kill -TERM $$"),
+        ];
         let climbs = cases.map(|(systemd_run, systemctl)| climbed(systemd_run, systemctl));
-        for ((systemd_run, systemctl), (calls, said)) in cases.into_iter().zip(futures::future::join_all(climbs).await) {
-            let called: Vec<&str> = calls.lines().filter(|line| line.starts_with("systemctl")).collect();
+        for ((systemd_run, systemctl), (calls, said)) in
+            cases.into_iter().zip(futures::future::join_all(climbs).await)
+        {
+            let called: Vec<&str> =
+                calls.lines().filter(|line| line.starts_with("systemctl")).collect();
             assert_eq!(called, rungs, "{systemd_run}, {systemctl}");
-            assert!(calls.starts_with("systemd-run --quiet --collect --no-block --unit=lamp-poweroff"), "the guard first: {calls}");
+            assert!(
+                calls.starts_with("systemd-run --quiet --collect --no-block --unit=lamp-poweroff"),
+                "the guard first: {calls}"
+            );
             assert_eq!(said, "cannot power off: still on after 4 steps");
         }
         // A hanging guard delays nothing.
         let (calls, _) = climbed("exec sleep 600", "exit 0").await;
-        assert_eq!(calls.lines().filter(|line| line.starts_with("systemctl")).collect::<Vec<_>>(), rungs);
+        assert_eq!(
+            calls.lines().filter(|line| line.starts_with("systemctl")).collect::<Vec<_>>(),
+            rungs
+        );
     }
 
     /// Shell built-ins and `sleep` alone reach the last step, even when `systemctl` hangs.
@@ -228,21 +277,39 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
         let (uptime, kernel) = (path("uptime"), path("kernel"));
-        let slept = format!("read -r up rest < '{uptime}'; echo \"$((${{up%.*}} + $1)).50 1.00\" > '{uptime}'");
+        let slept = format!(
+            "read -r up rest < '{uptime}'; echo \"$((${{up%.*}} + $1)).50 1.00\" > '{uptime}'"
+        );
         for (name, rest) in [("systemctl", "exec /bin/sleep 5"), ("sleep", slept.as_str())] {
-            std::fs::write(path(name), format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n{rest}\n", path("calls"))).expect("a program");
-            std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o755)).expect("it may run");
+            std::fs::write(
+                path(name),
+                format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n{rest}\n", path("calls")),
+            )
+            .expect("a program");
+            std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o755))
+                .expect("it may run");
         }
         std::fs::write(&uptime, "1000.50 1.00\n").expect("written");
-        let script = GUARD_SCRIPT.replace("$$", "$").replace("/proc/uptime", &uptime).replace("/proc/sysrq-trigger", &kernel);
+        let script = GUARD_SCRIPT
+            .replace("$$", "$")
+            .replace("/proc/uptime", &uptime)
+            .replace("/proc/sysrq-trigger", &kernel);
         assert!(!script.contains("/proc/"), "it would put out the machine of this test: {script}");
         let mut shell = std::process::Command::new("/bin/sh");
-        shell.args(["-c", &script]).env_clear().env("PATH", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell
+            .args(["-c", &script])
+            .env_clear()
+            .env("PATH", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         assert!(shell.status().expect("a shell").success());
         let calls = std::fs::read_to_string(path("calls")).expect("written");
         let rungs: Vec<&str> = calls.lines().filter(|line| !line.starts_with("sleep")).collect();
         assert_eq!(rungs, ["systemctl poweroff --force", "systemctl poweroff --force --force"]);
-        assert!(std::fs::read_to_string(&uptime).expect("written").starts_with("1100."), "after 100 seconds");
+        assert!(
+            std::fs::read_to_string(&uptime).expect("written").starts_with("1100."),
+            "after 100 seconds"
+        );
         assert_eq!(std::fs::read_to_string(&kernel).expect("written"), "o\n");
     }
 
@@ -250,6 +317,9 @@ mod tests {
     fn the_real_ladder_fits_into_120_seconds() {
         let total: Duration = real_steps().iter().map(|step| step.wait).sum();
         assert!(total <= Duration::from_secs(120), "{total:?}");
-        assert!(real_steps()[0].preparation && real_steps().iter().skip(1).all(|step| !step.preparation));
+        assert!(
+            real_steps()[0].preparation
+                && real_steps().iter().skip(1).all(|step| !step.preparation)
+        );
     }
 }

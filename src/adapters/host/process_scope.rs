@@ -65,7 +65,11 @@ impl Default for Newest {
 impl Newest {
     /// Whether the number changed since the last call; true if it cannot be read.
     fn moved(&mut self) -> bool {
-        let number = self.file.read(&mut self.buffer).ok().and_then(|text| text.split_ascii_whitespace().nth(4)?.parse().ok());
+        let number = self
+            .file
+            .read(&mut self.buffer)
+            .ok()
+            .and_then(|text| text.split_ascii_whitespace().nth(4)?.parse().ok());
         let before = std::mem::replace(&mut self.number, number);
         number.is_none() || number != before
     }
@@ -82,7 +86,8 @@ struct Key {
 impl Tree {
     /// Lists the tree again when due, or for another workload.
     pub fn refresh(&mut self, scope: &Scope, now: Duration) {
-        let key = Key { root: scope.root_pid, holder: scope.holder_pid, cgroup: scope.cgroup.clone() };
+        let key =
+            Key { root: scope.root_pid, holder: scope.holder_pid, cgroup: scope.cgroup.clone() };
         self.whole_machine = scope.whole_machine;
         let same = self.key.as_ref() == Some(&key);
         let due = self.listed.is_none_or(|at| now.saturating_sub(at) >= self.relist_every);
@@ -95,7 +100,8 @@ impl Tree {
         self.pids.dedup();
         self.key = Some(key);
         self.listed = Some(now);
-        self.relist_every = (thread_time().saturating_sub(began) * LISTING_SHARE).clamp(RELIST_EVERY_MIN, RELIST_EVERY_MAX);
+        self.relist_every = (thread_time().saturating_sub(began) * LISTING_SHARE)
+            .clamp(RELIST_EVERY_MIN, RELIST_EVERY_MAX);
     }
 
     /// Removes ended processes, without a new listing.

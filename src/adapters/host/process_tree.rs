@@ -61,13 +61,17 @@ impl ProcessRef {
 
     /// Whether it can still act: it exists and is no zombie.
     pub fn alive(self) -> bool {
-        stat(self.pid).is_some_and(|stat| stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X'))
+        stat(self.pid).is_some_and(|stat| {
+            stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X')
+        })
     }
 
     /// A descriptor for exactly this process. The start time is checked after opening, so a reused
     /// number is never taken for it. `None`: it has ended.
     pub fn open(self) -> io::Result<Option<OwnedFd>> {
-        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(None);
+        };
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(descriptor) => descriptor,
             Err(rustix::io::Errno::SRCH) => return Ok(None),
@@ -110,9 +114,14 @@ pub fn descendants(root: ProcessRef) -> Vec<ProcessRef> {
     let table = if has_children_files(root.pid) { None } else { Some(parents()) };
     while next < found.len() && found.len() < PROCESSES_MAX {
         let parent = found[next];
-        let children = table.as_ref().map_or_else(|| children_of(parent.pid), |table| table.get(&parent.pid).cloned().unwrap_or_default());
+        let children = table.as_ref().map_or_else(
+            || children_of(parent.pid),
+            |table| table.get(&parent.pid).cloned().unwrap_or_default(),
+        );
         for pid in children {
-            let Some(child) = stat(pid).filter(|child| child.parent == parent.pid) else { continue };
+            let Some(child) = stat(pid).filter(|child| child.parent == parent.pid) else {
+                continue;
+            };
             found.push(ProcessRef { pid, start_ticks: child.start_ticks });
         }
         next += 1;
@@ -127,8 +136,11 @@ pub fn descendants(root: ProcessRef) -> Vec<ProcessRef> {
 /// environment is unreadable is not ours.
 pub fn with_environment(name: &str, value: &str) -> Vec<ProcessRef> {
     let wanted = format!("{name}={value}");
-    let marked =
-        |pid: u32| fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|found| found == wanted.as_bytes()));
+    let marked = |pid: u32| {
+        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| {
+            bytes.split(|byte| *byte == 0).any(|found| found == wanted.as_bytes())
+        })
+    };
     // The start time is read first: a later process with this number has another one.
     all_pids().filter_map(ProcessRef::of).filter(|process| marked(process.pid)).collect()
 }
@@ -205,7 +217,11 @@ pub fn count() -> u32 {
 }
 
 fn all_pids() -> impl Iterator<Item = u32> {
-    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -224,7 +240,13 @@ mod tests {
 
     /// A shell with a child that reads until its standard input ends.
     fn family() -> Killed {
-        Killed(Command::new("sh").args(["-c", "cat; true"]).stdin(Stdio::piped()).spawn().expect("sh exists"))
+        Killed(
+            Command::new("sh")
+                .args(["-c", "cat; true"])
+                .stdin(Stdio::piped())
+                .spawn()
+                .expect("sh exists"),
+        )
     }
 
     fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -242,17 +264,28 @@ mod tests {
         until("the shell has a child", || tree(root).len() == 2);
         assert_eq!(tree(root)[0], root);
         assert!(tree(std::process::id()).contains(&root));
-        let below: Vec<u32> = descendants(ProcessRef::of(root).expect("it runs")).iter().map(|child| child.pid).collect();
+        let below: Vec<u32> = descendants(ProcessRef::of(root).expect("it runs"))
+            .iter()
+            .map(|child| child.pid)
+            .collect();
         assert_eq!(below, tree(root)[1..]);
         let table = parents();
-        assert_eq!(walk(root, |pid| table.get(&pid).cloned().unwrap_or_default()), tree(root), "both ways agree");
+        assert_eq!(
+            walk(root, |pid| table.get(&pid).cloned().unwrap_or_default()),
+            tree(root),
+            "both ways agree"
+        );
     }
 
     #[test]
     fn nothing_is_in_the_tree_of_nobody() {
         assert_eq!(tree(u32::MAX), Vec::<u32>::new());
         assert_eq!(ProcessRef::of(u32::MAX), None);
-        assert_eq!(descendants(ProcessRef { pid: std::process::id(), start_ticks: 0 }), [], "an earlier process with this number");
+        assert_eq!(
+            descendants(ProcessRef { pid: std::process::id(), start_ticks: 0 }),
+            [],
+            "an earlier process with this number"
+        );
     }
 
     #[test]
@@ -271,17 +304,38 @@ mod tests {
     #[test]
     fn names_with_spaces_and_parentheses_are_read() {
         let line = "42 (a) b (c) S 7 41 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
-        assert_eq!(parse_stat(line), Some(Stat { parent: 7, group: 41, session: 40, state: 'S', start_ticks: 987_654, is_forked: false }));
+        assert_eq!(
+            parse_stat(line),
+            Some(Stat {
+                parent: 7,
+                group: 41,
+                session: 40,
+                state: 'S',
+                start_ticks: 987_654,
+                is_forked: false
+            })
+        );
         assert_eq!(parse_stat("42 (broken"), None);
-        assert!(parse_stat(&line.replace("4194560", "4194368")).is_some_and(|stat| stat.is_forked && stat.start_ticks == 987_654));
+        assert!(
+            parse_stat(&line.replace("4194560", "4194368"))
+                .is_some_and(|stat| stat.is_forked && stat.start_ticks == 987_654)
+        );
     }
 
     #[test]
     fn a_process_is_found_by_its_environment() {
         let value = std::process::id().to_string();
-        let child =
-            Killed(Command::new("sh").args(["-c", "cat; true"]).env("LAMP_TEST_MARK", &value).stdin(Stdio::piped()).spawn().expect("sh exists"));
-        until("it is found", || with_environment("LAMP_TEST_MARK", &value).iter().any(|found| found.pid == child.0.id()));
+        let child = Killed(
+            Command::new("sh")
+                .args(["-c", "cat; true"])
+                .env("LAMP_TEST_MARK", &value)
+                .stdin(Stdio::piped())
+                .spawn()
+                .expect("sh exists"),
+        );
+        until("it is found", || {
+            with_environment("LAMP_TEST_MARK", &value).iter().any(|found| found.pid == child.0.id())
+        });
         assert!(with_environment("LAMP_TEST_MARK", "nobody").is_empty());
     }
 }

@@ -14,8 +14,8 @@ use super::kernel_file::ProcFile;
 /// Files of further processes are opened at each sample.
 const KEPT_OPEN_MAX: usize = 128;
 
-/// The sum over the processes that exist. Each includes its ended and reaped children, so the sums keep
-/// their past while the parents run.
+/// The sum over the processes that exist. Each includes its ended and reaped children, so the sums
+/// keep their past while the parents run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Usage {
     pub cpu_ticks: u64,
@@ -53,7 +53,13 @@ struct Meter {
 
 impl Meters {
     pub fn read(&mut self, pids: &[u32]) -> Usage {
-        let mut usage = Usage { cpu_ticks: 0, resident_pages: 0, processes: 0, disk: Disk::Bytes { read: 0, written: 0 }, gone: Vec::new() };
+        let mut usage = Usage {
+            cpu_ticks: 0,
+            resident_pages: 0,
+            processes: 0,
+            disk: Disk::Bytes { read: 0, written: 0 },
+            gone: Vec::new(),
+        };
         if self.open.len() > pids.len() {
             self.open.retain(|pid, _| pids.contains(pid));
         }
@@ -73,7 +79,10 @@ impl Meters {
 
 impl Meter {
     fn of(pid: u32) -> Self {
-        Meter { stat: ProcFile::new(format!("/proc/{pid}/stat")), io: ProcFile::new(format!("/proc/{pid}/io")) }
+        Meter {
+            stat: ProcFile::new(format!("/proc/{pid}/stat")),
+            io: ProcFile::new(format!("/proc/{pid}/io")),
+        }
     }
 
     /// False: it has ended. A descriptor belongs to one process, so a reused number reads as ended.
@@ -137,7 +146,9 @@ pub(crate) fn cpu_ticks(line: &str) -> Option<u64> {
 }
 
 fn parse_io(text: &str) -> Option<(u64, u64)> {
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let field = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
     Some((field("read_bytes:")?, field("write_bytes:")?))
 }
 
@@ -148,7 +159,10 @@ mod tests {
     #[test]
     fn the_fields_are_counted_from_the_last_parenthesis() {
         let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 250 18446744073709551615 1";
-        assert_eq!(parse_stat(line), Some(ProcStat { cpu_ticks: 5 + 6 + 7 + 8, resident_pages: 250, ended: false }));
+        assert_eq!(
+            parse_stat(line),
+            Some(ProcStat { cpu_ticks: 5 + 6 + 7 + 8, resident_pages: 250, ended: false })
+        );
         assert_eq!(parse_stat(&line.replace(") S", ") Z")).map(|stat| stat.ended), Some(true));
         assert_eq!(parse_stat("42 (broken"), None);
     }

@@ -37,7 +37,11 @@ fn open_up(folder: &Path) {
             let _not_ours = fs::set_permissions(&folder, fs::Permissions::from_mode(mode | OWNERS));
         }
         let below = fs::read_dir(&folder).into_iter().flatten().flatten();
-        folders.extend(below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
+        folders.extend(
+            below
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.path()),
+        );
     }
 }
 
@@ -54,13 +58,21 @@ mod tests {
         fs::create_dir(&outside).expect("made");
         fs::write(tree.join("m/p/a"), "x").expect("written");
         std::os::unix::fs::symlink(&outside, tree.join("m/link")).expect("linked");
-        for (folder, mode) in [(outside.clone(), 0o555), (tree.join("m/p/q"), 0), (tree.join("m/p"), 0o555), (tree.join("m"), 0o500)] {
+        for (folder, mode) in [
+            (outside.clone(), 0o555),
+            (tree.join("m/p/q"), 0),
+            (tree.join("m/p"), 0o555),
+            (tree.join("m"), 0o500),
+        ] {
             fs::set_permissions(folder, fs::Permissions::from_mode(mode)).expect("set");
         }
         // Root needs no rights, so this part is tested directly.
         open_up(&tree);
         assert_eq!(fs::metadata(&outside).expect("there").permissions().mode() & 0o777, 0o555);
-        assert_eq!(fs::metadata(tree.join("m/p")).expect("there").permissions().mode() & 0o777, 0o755);
+        assert_eq!(
+            fs::metadata(tree.join("m/p")).expect("there").permissions().mode() & 0o777,
+            0o755
+        );
         remove_tree(&tree).expect("removed");
         assert!(!tree.exists() && outside.exists());
     }

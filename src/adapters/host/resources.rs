@@ -117,7 +117,11 @@ impl HostSensors {
             tree_processes: Reading::Absent,
             disk_free_bytes: disk_free,
         };
-        if scope.whole_machine { self.everything(readings, machine, now) } else { self.the_tree(readings, scope) }
+        if scope.whole_machine {
+            self.everything(readings, machine, now)
+        } else {
+            self.the_tree(readings, scope)
+        }
     }
 
     fn the_tree(&mut self, readings: HostReadings, scope: &Scope) -> HostReadings {
@@ -125,7 +129,8 @@ impl HostSensors {
         if !usage.gone.is_empty() {
             self.tree.forget(&usage.gone);
         }
-        let by_cgroup = scope.cgroup.as_deref().and_then(|cgroup| self.cgroup.used(cgroup, &mut self.buffer));
+        let by_cgroup =
+            scope.cgroup.as_deref().and_then(|cgroup| self.cgroup.used(cgroup, &mut self.buffer));
         let cpu_nanos = match (by_cgroup, &scope.cgroup) {
             (Some(nanos), Some(cgroup)) => self.cpu.feed(Source::Cgroup(cgroup.clone()), nanos),
             _ => self.cpu.feed(Source::Processes(scope.root_pid), self.nanos(usage.cpu_ticks)),
@@ -150,16 +155,24 @@ impl HostSensors {
         }
     }
 
-    fn everything(&mut self, readings: HostReadings, machine: Reading<u64>, now: Duration) -> HostReadings {
+    fn everything(
+        &mut self,
+        readings: HostReadings,
+        machine: Reading<u64>,
+        now: Duration,
+    ) -> HostReadings {
         let own = self.own.read(&mut self.buffer).ok().and_then(cpu_ticks).unwrap_or(0);
-        let others = machine.map(|ticks| self.cpu.feed(Source::Machine, self.nanos(ticks.saturating_sub(own))));
+        let others = machine
+            .map(|ticks| self.cpu.feed(Source::Machine, self.nanos(ticks.saturating_sub(own))));
         if self.processes.is_none_or(|(at, _)| now.saturating_sub(at) >= COUNT_EVERY) {
             self.processes = Some((now, super::process_tree::count().saturating_sub(1)));
         }
         HostReadings {
             tree_cpu: others.map(Duration::from_nanos),
             tree_memory_bytes: readings.machine_memory_bytes.as_ref().map(|(used, _)| *used),
-            tree_processes: self.processes.map_or(Reading::Absent, |(_, count)| Reading::Known(count)),
+            tree_processes: self
+                .processes
+                .map_or(Reading::Absent, |(_, count)| Reading::Known(count)),
             tree_disk: self.machine_disk(),
             ..readings
         }
@@ -168,24 +181,33 @@ impl HostSensors {
     /// Busy time of all cores: without idle, I/O wait and steal time.
     fn machine_ticks(&mut self) -> Reading<u64> {
         match self.machine.first_line(&mut self.buffer) {
-            Ok(line) => parse_busy(line).map_or_else(|| Reading::unknown("/proc/stat cannot be read"), Reading::Known),
+            Ok(line) => parse_busy(line)
+                .map_or_else(|| Reading::unknown("/proc/stat cannot be read"), Reading::Known),
             Err(error) => Reading::Unknown(format!("/proc/stat: {error}")),
         }
     }
 
     fn room(&mut self, workdir: &Path, now: Duration) -> (Reading<(u64, u64)>, Reading<u64>) {
-        let fresh = |room: &&Room| room.workdir == workdir && now.saturating_sub(room.at) < ROOM_EVERY;
+        let fresh =
+            |room: &&Room| room.workdir == workdir && now.saturating_sub(room.at) < ROOM_EVERY;
         if let Some(room) = self.room.as_ref().filter(fresh) {
             return (room.memory.clone(), room.disk_free.clone());
         }
         let (memory, disk_free) = (self.machine_memory(), disk_free(workdir));
-        self.room = Some(Room { at: now, workdir: workdir.to_owned(), memory: memory.clone(), disk_free: disk_free.clone() });
+        self.room = Some(Room {
+            at: now,
+            workdir: workdir.to_owned(),
+            memory: memory.clone(),
+            disk_free: disk_free.clone(),
+        });
         (memory, disk_free)
     }
 
     /// (used, total); used is what programs cannot have now.
     fn machine_memory(&mut self) -> Reading<(u64, u64)> {
-        let Some(system) = &mut self.memory else { return Reading::unknown("memory cannot be read") };
+        let Some(system) = &mut self.memory else {
+            return Reading::unknown("memory cannot be read");
+        };
         system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
         match system.total_memory() {
             0 => Reading::unknown("/proc/meminfo cannot be read"),
@@ -236,33 +258,43 @@ impl CgroupCpu {
         if self.v1 {
             return text.trim().parse().ok();
         }
-        let micros: u64 = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?.trim().parse().ok()?;
+        let micros: u64 =
+            text.lines().find_map(|line| line.strip_prefix("usage_usec "))?.trim().parse().ok()?;
         micros.checked_mul(1000)
     }
 }
 
 /// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`; user includes guest.
 fn parse_busy(line: &str) -> Option<u64> {
-    let fields: Vec<u64> = line.strip_prefix("cpu ")?.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> = line
+        .strip_prefix("cpu ")?
+        .split_ascii_whitespace()
+        .map_while(|field| field.parse().ok())
+        .collect();
     let field = |at: usize| fields.get(at).copied();
     Some(field(0)? + field(1)? + field(2)? + field(5).unwrap_or(0) + field(6).unwrap_or(0))
 }
 
 /// Bytes, from counters in KiB.
 fn parse_paged(vmstat: &str) -> Option<(u64, u64)> {
-    let field = |name: &str| vmstat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let field = |name: &str| {
+        vmstat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
     Some((field("pgpgin ")? * 1024, field("pgpgout ")? * 1024))
 }
 
 /// All processors of the machine, even if this process may use fewer.
 fn cores() -> u32 {
     let mut buffer = Vec::new();
-    let listed = ProcFile::new("/proc/stat").read(&mut buffer).map(|text| text.lines().filter(|line| is_core(line)).count());
+    let listed = ProcFile::new("/proc/stat")
+        .read(&mut buffer)
+        .map(|text| text.lines().filter(|line| is_core(line)).count());
     listed.ok().filter(|count| *count > 0).and_then(|count| u32::try_from(count).ok()).unwrap_or(1)
 }
 
 fn is_core(line: &str) -> bool {
-    line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
+    line.strip_prefix("cpu")
+        .is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
 }
 
 /// Space for an unprivileged writer.
@@ -290,7 +322,10 @@ mod tests {
 
     #[test]
     fn paging_counts_in_kib() {
-        assert_eq!(parse_paged("nr_free_pages 1\npgpgin 10\npgpgout 20\n"), Some((10 * 1024, 20 * 1024)));
+        assert_eq!(
+            parse_paged("nr_free_pages 1\npgpgin 10\npgpgout 20\n"),
+            Some((10 * 1024, 20 * 1024))
+        );
         assert_eq!(parse_paged("nr_free_pages 1\n"), None);
     }
 
@@ -299,10 +334,18 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let mut buffer = Vec::new();
         assert_eq!(CgroupCpu::default().used(dir.path(), &mut buffer), None, "no file, no answer");
-        std::fs::write(dir.path().join("cpu.stat"), "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\n").expect("it can be written");
+        std::fs::write(
+            dir.path().join("cpu.stat"),
+            "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\n",
+        )
+        .expect("it can be written");
         assert_eq!(CgroupCpu::default().used(dir.path(), &mut buffer), Some(1_500_000));
         std::fs::write(dir.path().join("cpuacct.usage"), "42\n").expect("it can be written");
-        assert_eq!(CgroupCpu::default().used(dir.path(), &mut buffer), Some(42), "version 1 counts in nanoseconds");
+        assert_eq!(
+            CgroupCpu::default().used(dir.path(), &mut buffer),
+            Some(42),
+            "version 1 counts in nanoseconds"
+        );
     }
 
     #[test]

@@ -39,7 +39,10 @@ impl SensorThread {
     pub fn start(sensors: Box<dyn Sensors>, patience: Duration) -> std::io::Result<SensorThread> {
         let (requests, scopes) = sync::sync_channel(1);
         let (samples, replies) = mpsc::channel(1);
-        std::thread::Builder::new().name("sensors".into()).stack_size(STACK_BYTES).spawn(move || serve(sensors, &scopes, &samples))?;
+        std::thread::Builder::new()
+            .name("sensors".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || serve(sensors, &scopes, &samples))?;
         Ok(SensorThread { requests, replies, patience, overdue: false })
     }
 }
@@ -65,7 +68,9 @@ impl SensorFeed for SensorThread {
                 sample
             }
             Err(_) => {
-                tracing::warn!("the sensors do not answer: until they do, nothing is known and nothing is stopped for being idle");
+                tracing::warn!(
+                    "the sensors do not answer: until they do, nothing is known and nothing is stopped for being idle"
+                );
                 None
             }
         }
@@ -73,7 +78,11 @@ impl SensorFeed for SensorThread {
 }
 
 /// Ends when the other side is gone.
-fn serve(mut sensors: Box<dyn Sensors>, scopes: &sync::Receiver<Scope>, samples: &mpsc::Sender<Sample>) {
+fn serve(
+    mut sensors: Box<dyn Sensors>,
+    scopes: &sync::Receiver<Scope>,
+    samples: &mpsc::Sender<Sample>,
+) {
     while let Ok(scope) = scopes.recv() {
         if samples.blocking_send(sensors.sample(&scope)).is_err() {
             return;
@@ -118,7 +127,11 @@ mod tests {
 
     fn slow(patience: Duration) -> (SensorThread, sync::Sender<()>) {
         let (go, told) = sync::channel();
-        (SensorThread::start(Box::new(Slow { go: told, count: 0 }), patience).expect("a thread can be made"), go)
+        (
+            SensorThread::start(Box::new(Slow { go: told, count: 0 }), patience)
+                .expect("a thread can be made"),
+            go,
+        )
     }
 
     #[tokio::test]

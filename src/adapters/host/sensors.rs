@@ -6,7 +6,10 @@
 //! ```
 //! Not here: how a value is read, and waiting (`sensor_thread` handles a call that hangs).
 
-#![expect(clippy::disallowed_methods, reason = "a sample carries the wall clock of the moment it was taken")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a sample carries the wall clock of the moment it was taken"
+)]
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +39,11 @@ pub struct SensorOptions {
 
 impl Default for SensorOptions {
     fn default() -> Self {
-        SensorOptions { nvml_library: library::LIBRARY.into(), nvidia_device: library::DEVICE.into(), nvml_retry_every: library::RETRY_EVERY }
+        SensorOptions {
+            nvml_library: library::LIBRARY.into(),
+            nvidia_device: library::DEVICE.into(),
+            nvml_retry_every: library::RETRY_EVERY,
+        }
     }
 }
 
@@ -77,8 +84,8 @@ impl GpuProblem {
 }
 
 impl SystemSensors {
-    /// Why GPUs are missing from the samples: a missing library or driver, or a lost GPU. `None` before the
-    /// first sample.
+    /// Why GPUs are missing from the samples: a missing library or driver, or a lost GPU. `None`
+    /// before the first sample.
     pub fn gpu_problem(&self) -> Option<String> {
         self.problem.get()
     }

@@ -37,7 +37,9 @@ impl Stacks for ProcStacks {
         // On another thread: reading a process that is stuck in the kernel may block.
         let scope = scope.clone();
         let kernel = tokio::task::spawn_blocking(move || kernel_view(&pids(&scope))).await;
-        let (mut text, python) = kernel.unwrap_or_else(|error| (format!("the process tree could not be read: {error}\n"), Vec::new()));
+        let (mut text, python) = kernel.unwrap_or_else(|error| {
+            (format!("the process tree could not be read: {error}\n"), Vec::new())
+        });
         python_view(&mut text, &python).await;
         cut(text, bytes_max)
     }
@@ -61,7 +63,11 @@ fn kernel_view(pids: &[u32]) -> (String, Vec<u32>) {
         let Some(comm) = line(format!("/proc/{pid}/comm")) else { continue };
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        let _ = writeln!(text, "\nprocess {pid} {comm}: {}", command.trim().chars().take(400).collect::<String>());
+        let _ = writeln!(
+            text,
+            "\nprocess {pid} {comm}: {}",
+            command.trim().chars().take(400).collect::<String>()
+        );
         if comm.starts_with("python") || comm.starts_with("pt_main_thread") {
             python.push(pid);
         }
@@ -88,7 +94,9 @@ fn thread_view(text: &mut String, pid: u32, thread: u32) {
     // The state follows the name, which may hold anything.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?');
     let _ = write!(text, "  thread {thread} {name} state {state}");
-    if let Some(wchan) = line(format!("{task}/wchan")).filter(|wchan| wchan != "0" && !wchan.is_empty()) {
+    if let Some(wchan) =
+        line(format!("{task}/wchan")).filter(|wchan| wchan != "0" && !wchan.is_empty())
+    {
         let _ = write!(text, " waits in {wchan}");
     }
     if let Some(syscall) = line(format!("{task}/syscall")) {
@@ -103,7 +111,13 @@ fn thread_view(text: &mut String, pid: u32, thread: u32) {
 }
 
 fn line(path: String) -> Option<String> {
-    Some(String::from_utf8_lossy(&fs::read(path).ok()?).lines().next().unwrap_or_default().to_owned())
+    Some(
+        String::from_utf8_lossy(&fs::read(path).ok()?)
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
+    )
 }
 
 async fn python_view(text: &mut String, pids: &[u32]) {
@@ -117,7 +131,9 @@ async fn python_view(text: &mut String, pids: &[u32]) {
                 text.push_str(&String::from_utf8_lossy(&output.stderr));
             }
             Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
-                text.push_str("py-spy is not installed: `pip install py-spy` shows where Python is\n");
+                text.push_str(
+                    "py-spy is not installed: `pip install py-spy` shows where Python is\n",
+                );
                 return;
             }
             Ok(Err(error)) => {
@@ -158,7 +174,9 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let text = tokio::time::timeout(Duration::from_secs(20), seen).await.expect("a sleeping process is seen");
+        let text = tokio::time::timeout(Duration::from_secs(20), seen)
+            .await
+            .expect("a sleeping process is seen");
         assert!(text.starts_with("1 processes\n"), "{text}");
         child.kill().await.unwrap();
         assert_eq!(ProcStacks.dump(&Scope::default(), 1 << 20).await, "0 processes\n");

@@ -7,7 +7,10 @@
 //! It answers in the words of EC2, so that a rehearsal here matches a real run. Not here: a
 //! decision, or anything that touches processes of the user.
 
-#![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock, a disk and processes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it is a cloud: it has a clock, a disk and processes"
+)]
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -72,7 +75,13 @@ struct Seen {
 impl LocalCloud {
     /// Machines are folders below `state`. Only the machines of this job root are visible.
     pub fn new(state: impl Into<PathBuf>, job_root: impl Into<String>, agent: Vec<String>) -> Self {
-        LocalCloud { machines: state.into().join("local"), job_root: job_root.into(), agent, aws: None, seen: Mutex::default() }
+        LocalCloud {
+            machines: state.into().join("local"),
+            job_root: job_root.into(),
+            agent,
+            aws: None,
+            seen: Mutex::default(),
+        }
     }
 
     /// Gives the agents of its machines our way to a job root on S3.
@@ -95,7 +104,10 @@ impl LocalCloud {
         let drawn = uuid::Uuid::new_v4().simple().to_string();
         // Two processes may draw at once: the first link wins.
         let staged = self.machines.join(format!(".workstation-{drawn}"));
-        crate::adapters::workstation::private_files::write(&staged, format!("{}\n", Zone::of_workstation(&drawn[..8])))?;
+        crate::adapters::workstation::private_files::write(
+            &staged,
+            format!("{}\n", Zone::of_workstation(&drawn[..8])),
+        )?;
         let _ = fs::hard_link(&staged, &path);
         fs::remove_file(&staged)?;
         read()
@@ -119,14 +131,22 @@ impl LocalCloud {
 
     /// Starts the machine. A permanent failure ends it, so that no process waits for it. Otherwise
     /// it stays pending, and the next look tries again.
-    pub(crate) fn spawn_or_end(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<()> {
+    pub(crate) fn spawn_or_end(
+        &self,
+        folder: &LocalFolder,
+        record: &InstanceRecord,
+    ) -> io::Result<()> {
         self.spawn(folder, record).or_else(|cause| {
-            let for_good = cause.kind() == io::ErrorKind::PermissionDenied || cause.raw_os_error() == Some(Errno::NOEXEC.raw_os_error());
+            let for_good = cause.kind() == io::ErrorKind::PermissionDenied
+                || cause.raw_os_error() == Some(Errno::NOEXEC.raw_os_error());
             if !for_good && waited(record) < START_WITHIN {
                 return Err(cause);
             }
             let state_reason = format!("Client.InternalError: cannot start the machine: {cause}");
-            folder.create("ended.json", &EndedRecord { at: Timestamp::now(), state_reason, stopped: false })?;
+            folder.create(
+                "ended.json",
+                &EndedRecord { at: Timestamp::now(), state_reason, stopped: false },
+            )?;
             Err(cause)
         })
     }
@@ -134,7 +154,10 @@ impl LocalCloud {
     /// Starts the machine in its own session: it outlives this process and gets no signals of our
     /// terminal.
     fn spawn(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<()> {
-        let (program, words) = record.agent.split_first().ok_or_else(|| io::Error::other("no program for the agent"))?;
+        let (program, words) = record
+            .agent
+            .split_first()
+            .ok_or_else(|| io::Error::other("no program for the agent"))?;
         let log = log_file(&folder.path("machine.log"))?;
         let mut command = Command::new(program);
         command.args(words).arg("machine").arg(folder.dir());
@@ -187,14 +210,20 @@ impl LocalCloud {
         };
         let mut names = Vec::new();
         for entry in entries {
-            names.extend(entry?.file_name().into_string().ok().filter(|name| name.starts_with(ID_PREFIX)));
+            names.extend(
+                entry?.file_name().into_string().ok().filter(|name| name.starts_with(ID_PREFIX)),
+            );
         }
         names.sort_unstable();
         Ok(names)
     }
 
     /// One machine; `None` when its tags are not lamplighter's.
-    fn view(&self, folder: &LocalFolder, record: InstanceRecord) -> io::Result<Option<InstanceView>> {
+    fn view(
+        &self,
+        folder: &LocalFolder,
+        record: InstanceRecord,
+    ) -> io::Result<Option<InstanceView>> {
         let Ok(mut tags) = Tags::from_map(&record.tags) else { return Ok(None) };
         tags.kill_at = tags.kill_at.max(folder.kill_at()?.map(|raised| raised.at));
         let ended = match folder.ended()? {
@@ -226,7 +255,11 @@ impl LocalCloud {
 
     /// The end of a machine whose process was killed, or whose workstation restarted; `None`: it
     /// runs.
-    fn lost(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<Option<EndedRecord>> {
+    fn lost(
+        &self,
+        folder: &LocalFolder,
+        record: &InstanceRecord,
+    ) -> io::Result<Option<EndedRecord>> {
         let rebooted = record.boot_id != boot_id();
         let Some(machine) = folder.machine()? else {
             if !rebooted && waited(record) > BOOT_WITHIN {
@@ -236,8 +269,10 @@ impl LocalCloud {
             if !rebooted {
                 return folder.ended();
             }
-            let state_reason = "Server.HostLost: the workstation was restarted before the machine booted".into();
-            return self.finish(folder, EndedRecord { at: record.launched, state_reason, stopped: false });
+            let state_reason =
+                "Server.HostLost: the workstation was restarted before the machine booted".into();
+            return self
+                .finish(folder, EndedRecord { at: record.launched, state_reason, stopped: false });
         };
         if !rebooted && machine.process.alive() {
             return Ok(None);
@@ -269,9 +304,12 @@ impl LocalCloud {
     fn forget_old(&self) -> io::Result<()> {
         for name in self.instances()? {
             let folder = self.folder(&name);
-            let age = fs::metadata(folder.path("ended.json")).and_then(|found| found.modified()).ok();
+            let age =
+                fs::metadata(folder.path("ended.json")).and_then(|found| found.modified()).ok();
             let settled = folder.path(RELEASED).exists();
-            let old = age.and_then(|ended| SystemTime::now().duration_since(ended).ok()).is_some_and(|age| age > KEEP_ENDED);
+            let old = age
+                .and_then(|ended| SystemTime::now().duration_since(ended).ok())
+                .is_some_and(|age| age > KEEP_ENDED);
             if old && settled {
                 remove_tree(folder.dir())?;
             }
@@ -282,7 +320,10 @@ impl LocalCloud {
     /// The machine's folder, if it exists, belongs to this job root and has not ended.
     fn living(&self, instance: &str) -> io::Result<Option<LocalFolder>> {
         let folder = self.folder(instance);
-        if !instance.starts_with(ID_PREFIX) || instance.contains('/') || !folder.path("instance.json").exists() {
+        if !instance.starts_with(ID_PREFIX)
+            || instance.contains('/')
+            || !folder.path("instance.json").exists()
+        {
             return Ok(None);
         }
         let ours = folder.instance()?.job_root == self.job_root;
@@ -316,7 +357,9 @@ fn kill_left(instance: &str) -> io::Result<()> {
 
 pub(crate) fn failed(act: &str, cause: io::Error) -> CloudError {
     match cause.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => CloudError::Denied { act: act.into(), cause: cause.into() },
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            CloudError::Denied { act: act.into(), cause: cause.into() }
+        }
         _ => CloudError::Ambiguous { act: act.into(), cause: cause.into() },
     }
 }
@@ -349,23 +392,34 @@ impl Cloud for LocalCloud {
         self.start(plan).map_err(|cause| failed("launch a machine", cause))
     }
 
-    async fn describe(&self, owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+    async fn describe(
+        &self,
+        owner: &str,
+        _region: &Region,
+    ) -> Result<Vec<InstanceView>, CloudError> {
         let views = self.views().map_err(|cause| failed("describe the machines", cause))?;
         Ok(views.into_iter().filter(|view| view.tags.owner == owner).collect())
     }
 
     async fn residue(&self, owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
         let views = self.views().map_err(|cause| failed("look at the machines", cause))?;
-        Ok(views.iter().filter(|view| view.tags.owner == owner).filter_map(|view| super::offer::kept(view, &self.machines)).collect())
+        Ok(views
+            .iter()
+            .filter(|view| view.tags.owner == owner)
+            .filter_map(|view| super::offer::kept(view, &self.machines))
+            .collect())
     }
 
     async fn confirm_missing(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
-        let unknown = |cause| CloudError::Ambiguous { act: "read the records of the machine".into(), cause };
+        let unknown =
+            |cause| CloudError::Ambiguous { act: "read the records of the machine".into(), cause };
         match self.look(&self.folder(&instance_id(&plan.client_token))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(unknown(error.into())),
             // It appeared, or became readable, after `describe` looked at the others.
-            Ok((true, Some(view))) => Err(unknown(format!("{} is there after all", view.id).into())),
+            Ok((true, Some(view))) => {
+                Err(unknown(format!("{} is there after all", view.id).into()))
+            }
             Ok(_) => Ok(None),
         }
     }
@@ -383,15 +437,25 @@ impl Cloud for LocalCloud {
     }
 
     async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
-        let at = Timestamp::now().saturating_add(notice.duration()).map_err(|error| CloudError::Invalid { what: error.to_string() })?;
+        let at = Timestamp::now()
+            .saturating_add(notice.duration())
+            .map_err(|error| CloudError::Invalid { what: error.to_string() })?;
         let notice = Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() };
-        let served = self.living(&machine.id).and_then(|folder| folder.map_or(Ok(()), |folder| folder.write("notice.json", &vec![notice])));
+        let served = self.living(&machine.id).and_then(|folder| {
+            folder.map_or(Ok(()), |folder| folder.write("notice.json", &vec![notice]))
+        });
         served.map_err(|cause| failed("serve a notice", cause))
     }
 
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+    async fn raise_kill_at(
+        &self,
+        machine: &MachineRef,
+        kill_at: Timestamp,
+    ) -> Result<(), CloudError> {
         let raised = self.living(&machine.id).and_then(|folder| match folder {
-            Some(folder) if folder.kill_at()?.is_none_or(|old| old.at < kill_at) => folder.write("kill-at.json", &At { at: kill_at }),
+            Some(folder) if folder.kill_at()?.is_none_or(|old| old.at < kill_at) => {
+                folder.write("kill-at.json", &At { at: kill_at })
+            }
             _ => Ok(()),
         });
         raised.map_err(|cause| failed("raise the hard cap", cause))
@@ -401,7 +465,8 @@ impl Cloud for LocalCloud {
         let folder = self.folder(&machine.id);
         // The folder of a stopped machine is its disk, so it stays.
         let gone = || Ok::<_, io::Error>(folder.ended()?.is_some_and(|ended| !ended.stopped));
-        let clear = || if machine.id.starts_with(ID_PREFIX) && gone()? { folder.release() } else { Ok(()) };
+        let clear =
+            || if machine.id.starts_with(ID_PREFIX) && gone()? { folder.release() } else { Ok(()) };
         clear().map_err(|cause| failed("clear a machine's folder", cause))
     }
 }

@@ -38,10 +38,24 @@ pub fn reads(folder: &Path) -> Option<Vec<FileRead>> {
             if found.is_dir() {
                 folders.push(path);
             } else if found.is_file() && files.len() < FILES_MAX {
-                let moment = |secs, nanos: i64| Timestamp::new(secs, i32::try_from(nanos).unwrap_or_default());
-                let (read_at, written_at) = (moment(found.atime(), found.atime_nsec()), moment(found.mtime(), found.mtime_nsec()));
-                let (Some(name), Ok(read_at), Ok(written_at)) = (path.strip_prefix(&folder).ok()?.to_str(), read_at, written_at) else { continue };
-                files.push(FileRead { path: name.to_owned(), inode: found.ino(), read_at, written_at });
+                let moment = |secs, nanos: i64| {
+                    Timestamp::new(secs, i32::try_from(nanos).unwrap_or_default())
+                };
+                let (read_at, written_at) = (
+                    moment(found.atime(), found.atime_nsec()),
+                    moment(found.mtime(), found.mtime_nsec()),
+                );
+                let (Some(name), Ok(read_at), Ok(written_at)) =
+                    (path.strip_prefix(&folder).ok()?.to_str(), read_at, written_at)
+                else {
+                    continue;
+                };
+                files.push(FileRead {
+                    path: name.to_owned(),
+                    inode: found.ino(),
+                    read_at,
+                    written_at,
+                });
             }
         }
     }
@@ -62,12 +76,18 @@ mod tests {
         let path = folder.path().join("step-1/model.pt");
         fs::write(&path, "x").unwrap();
         // Far in the past: a read in the same clock tick would not show.
-        fs::File::open(&path).unwrap().set_times(fs::FileTimes::new().set_accessed(SystemTime::UNIX_EPOCH)).unwrap();
+        fs::File::open(&path)
+            .unwrap()
+            .set_times(fs::FileTimes::new().set_accessed(SystemTime::UNIX_EPOCH))
+            .unwrap();
         let Some(before) = reads(folder.path()) else { return };
         assert_eq!(before[0].path, "step-1/model.pt");
         fs::read(&path).unwrap();
         let after = reads(folder.path()).unwrap();
-        assert!(after[0].read_at > before[0].read_at && after[0].inode == before[0].inode, "{before:?} {after:?}");
+        assert!(
+            after[0].read_at > before[0].read_at && after[0].inode == before[0].inode,
+            "{before:?} {after:?}"
+        );
         assert_eq!(reads(&folder.path().join("gone")), None);
     }
 }

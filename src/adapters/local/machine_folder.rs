@@ -19,7 +19,10 @@
 //! machine keeps all of it, as its disk. When it starts again, the records of its last run are
 //! removed. Not here: a process.
 
-#![expect(clippy::disallowed_methods, reason = "reads and writes the machine's folder, which is what this adapter is for")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads and writes the machine's folder, which is what this adapter is for"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -126,13 +129,23 @@ pub const STOP: &str = "stop";
 const START_LOCK: &str = "start.lock";
 
 /// Records of one run. The next run starts without them.
-const OF_A_RUN: [&str; 6] = ["machine.json", "poweroff.json", "kill-at.json", "notice.json", "terminate.json", "alive"];
+const OF_A_RUN: [&str; 6] =
+    ["machine.json", "poweroff.json", "kill-at.json", "notice.json", "terminate.json", "alive"];
 
 /// Written when the attempt is settled.
 pub const RELEASED: &str = "released.json";
 
 /// Files that stay when the rest is removed.
-const KEPT: [&str; 8] = [RELEASED, "instance.json", "machine.json", "ended.json", "notice.json", "alive", "machine.log", "agent.log"];
+const KEPT: [&str; 8] = [
+    RELEASED,
+    "instance.json",
+    "machine.json",
+    "ended.json",
+    "notice.json",
+    "alive",
+    "machine.log",
+    "agent.log",
+];
 
 impl LocalFolder {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
@@ -150,7 +163,12 @@ impl LocalFolder {
     /// # Errors
     /// When it does not exist or cannot be read.
     pub fn instance(&self) -> io::Result<InstanceRecord> {
-        self.read("instance.json")?.ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("no instance.json in {}", self.dir.display())))
+        self.read("instance.json")?.ok_or_else(|| {
+            io::Error::new(
+                ErrorKind::NotFound,
+                format!("no instance.json in {}", self.dir.display()),
+            )
+        })
     }
 
     pub fn machine(&self) -> io::Result<Option<MachineRecord>> {
@@ -228,8 +246,17 @@ impl LocalFolder {
 
     fn stage<T: Serialize>(&self, record: &T) -> io::Result<PathBuf> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let path = self.path(&format!(".tmp-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        let path = self.path(&format!(
+            ".tmp-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        ));
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)?;
         file.write_all(&serde_json::to_vec_pretty(record)?)?;
         file.sync_all()?;
         Ok(path)
@@ -238,7 +265,9 @@ impl LocalFolder {
     /// The first and last step in the workload's progress file, which the agent keeps.
     pub fn steps(&self) -> Option<(f64, f64)> {
         let text = fs::read(self.path("agent/progress.jsonl")).ok()?;
-        let mut steps = text.split(|byte| *byte == b'\n').filter_map(|line| ProgressLine::parse(std::str::from_utf8(line).ok()?).ok()?.step);
+        let mut steps = text
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| ProgressLine::parse(std::str::from_utf8(line).ok()?).ok()?.step);
         let first = steps.next()?;
         Some((first, steps.next_back().unwrap_or(first)))
     }
@@ -252,10 +281,21 @@ impl LocalFolder {
     /// Begins another run of a stopped machine; returns whether to start its process now. It can be
     /// repeated: `ended.json` is removed last, and until then the machine is stopped.
     pub fn begin_again(&self, record: &InstanceRecord) -> io::Result<bool> {
-        let lock = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.path(START_LOCK))?;
+        let lock = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.path(START_LOCK))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         let begun = self.instance()?.tags == record.tags;
-        let Some(ended) = self.ended()? else { return if begun { Ok(false) } else { Err(io::Error::other("it runs for another attempt")) } };
+        let Some(ended) = self.ended()? else {
+            return if begun {
+                Ok(false)
+            } else {
+                Err(io::Error::other("it runs for another attempt"))
+            };
+        };
         if !ended.stopped {
             return Err(io::Error::other("it has ended for good"));
         }
@@ -280,7 +320,10 @@ impl LocalFolder {
     /// Gives up a stopped machine and its disk.
     pub fn give_up(&self, state_reason: &str) -> io::Result<()> {
         let Some(ended) = self.ended()?.filter(|ended| ended.stopped) else { return Ok(()) };
-        self.write("ended.json", &EndedRecord { state_reason: state_reason.to_owned(), stopped: false, ..ended })
+        self.write(
+            "ended.json",
+            &EndedRecord { state_reason: state_reason.to_owned(), stopped: false, ..ended },
+        )
     }
 
     /// Removes the agent's work. Records and logs stay.
@@ -291,7 +334,11 @@ impl LocalFolder {
             if KEPT.iter().any(|kept| entry.file_name() == *kept) {
                 continue;
             }
-            if entry.file_type()?.is_dir() { remove_tree(&entry.path())? } else { fs::remove_file(entry.path())? }
+            if entry.file_type()?.is_dir() {
+                remove_tree(&entry.path())?
+            } else {
+                fs::remove_file(entry.path())?
+            }
         }
         Ok(())
     }

@@ -16,7 +16,10 @@
 //!
 //! Not here: a decision about the job.
 
-#![expect(clippy::disallowed_methods, reason = "it is a machine: it has a clock, a disk and processes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it is a machine: it has a clock, a disk and processes"
+)]
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -111,14 +114,24 @@ impl Machine {
     /// `None`: another process runs this machine, or this run of it has ended.
     fn boot(folder: LocalFolder) -> io::Result<Option<Machine>> {
         let record = folder.instance()?;
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.path("machine.lock"))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() || folder.ended()?.is_some() {
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(folder.path("machine.lock"))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
+            || folder.ended()?.is_some()
+        {
             return Ok(None);
         }
         let me = ProcessRef::of(std::process::id()).ok_or_else(|| io::Error::other("no /proc"))?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let booted = (Timestamp::now(), since_boot());
-        if !folder.create("machine.json", &MachineRecord { process: me, boot_id: boot_id(), started: booted.0 })? {
+        if !folder.create(
+            "machine.json",
+            &MachineRecord { process: me, boot_id: boot_id(), started: booted.0 },
+        )? {
             return Ok(None);
         }
         folder.touch_alive()?;
@@ -172,18 +185,27 @@ impl Machine {
             return Some(("Client.UserInitiatedShutdown: terminated by its owner".into(), false));
         }
         if let Ok(Some(record)) = self.folder.power_off() {
-            return Some((format!("Client.InstanceInitiatedShutdown: {}", record.why), record.how == STOP));
+            return Some((
+                format!("Client.InstanceInitiatedShutdown: {}", record.why),
+                record.how == STOP,
+            ));
         }
         let tagged = Tags::from_map(&self.record.tags).ok().and_then(|tags| tags.kill_at);
         self.raised = self.raised.max(self.folder.kill_at().ok().flatten().map(|record| record.at));
         self.kill_at.set(tagged.max(self.raised), self.now());
         if self.kill_at.passed() {
-            return Some(("Client.InstanceInitiatedShutdown: the hard cap kill-at has passed".into(), false));
+            return Some((
+                "Client.InstanceInitiatedShutdown: the hard cap kill-at has passed".into(),
+                false,
+            ));
         }
         let notices = self.folder.notices().unwrap_or_default();
-        let interruption = notices.iter().find(|notice: &&Notice| notice.kind == NoticeKind::Interruption);
+        let interruption =
+            notices.iter().find(|notice: &&Notice| notice.kind == NoticeKind::Interruption);
         self.reclaim_at.set(interruption.map(|notice| notice.at), self.now());
-        self.reclaim_at.passed().then(|| ("Server.SpotInstanceTermination: rehearsed".into(), false))
+        self.reclaim_at
+            .passed()
+            .then(|| ("Server.SpotInstanceTermination: rehearsed".into(), false))
     }
 
     fn start_agent(&mut self) {
@@ -198,7 +220,11 @@ impl Machine {
     }
 
     fn spawn_agent(&self) -> io::Result<Child> {
-        let (program, words) = self.record.agent.split_first().ok_or_else(|| io::Error::other("instance.json names no agent"))?;
+        let (program, words) = self
+            .record
+            .agent
+            .split_first()
+            .ok_or_else(|| io::Error::other("instance.json names no agent"))?;
         let log = log_file(&self.folder.path("agent.log"))?;
         let mut command = Command::new(program);
         command.args(words).args(["boot", "--local"]).arg(self.folder.dir());
@@ -206,7 +232,9 @@ impl Machine {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // SAFETY: prctl(2) is one system call; it touches no memory of ours between fork and exec.
         unsafe {
-            command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
+            command.pre_exec(|| {
+                Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+            });
         }
         command.spawn()
     }
@@ -214,7 +242,11 @@ impl Machine {
     /// Reaps all ended processes below: the agent and, as subreaper, every orphan.
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            if self.agent.as_ref().is_some_and(|agent| i64::from(agent.id()) == i64::from(pid.as_raw_nonzero().get())) {
+            if self
+                .agent
+                .as_ref()
+                .is_some_and(|agent| i64::from(agent.id()) == i64::from(pid.as_raw_nonzero().get()))
+            {
                 self.agent = None;
                 self.restart_at = since_boot() + RESTART_PAUSE;
                 self.log(&format!("agent ended ({status:?}), starting it again"));
@@ -256,18 +288,25 @@ impl Machine {
 /// Writes one line to the machine's log. `eprintln!` would panic on a full disk and end the
 /// machine.
 fn say(text: &str) {
-    let _lost = std::io::Write::write_fmt(&mut io::stderr(), format_args!("{} {text}\n", Timestamp::now()));
+    let _lost =
+        std::io::Write::write_fmt(&mut io::stderr(), format_args!("{} {text}\n", Timestamp::now()));
 }
 
 /// Sends SIGKILL to all descendants of a process and to all that carry the instance in their
 /// environment. Spares the process itself and this one. Returns how many there were.
 pub(crate) fn kill_below(root: Option<u32>, instance: &str) -> usize {
     let mut pids = root.map(tree).unwrap_or_default();
-    pids.extend(with_environment(INSTANCE_VARIABLE, instance).into_iter().map(|process| process.pid));
+    pids.extend(
+        with_environment(INSTANCE_VARIABLE, instance).into_iter().map(|process| process.pid),
+    );
     pids.sort_unstable();
     pids.dedup();
     let spared = |pid: &u32| Some(*pid) == root || *pid == std::process::id();
-    let alive = pids.into_iter().filter(|pid| !spared(pid)).filter_map(ProcessRef::of).filter(|process| process.alive());
+    let alive = pids
+        .into_iter()
+        .filter(|pid| !spared(pid))
+        .filter_map(ProcessRef::of)
+        .filter(|process| process.alive());
     // A failed signal means that the process is gone, or the next round sees it again.
     alive.map(|process| drop(process.signal(Signal::KILL))).count()
 }

@@ -18,7 +18,8 @@ pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
         gpus: gpu_count(),
         gpu_model: None,
         gpu_memory_mib: None,
-        vcpus: std::thread::available_parallelism().map_or(0, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+        vcpus: std::thread::available_parallelism()
+            .map_or(0, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
         arch: Arch::default(),
         market,
         price: machine.usd_per_hour,
@@ -44,7 +45,11 @@ pub(crate) fn kept(view: &InstanceView, machines: &Path) -> Option<Residue> {
 
 /// Counts the GPU devices in `/dev`, without a call to the driver.
 fn gpu_count() -> u32 {
-    let named = |name: &str| name.strip_prefix("nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
+    let named = |name: &str| {
+        name.strip_prefix("nvidia")
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+    };
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
-    u32::try_from(entries.filter(|entry| entry.file_name().to_str().is_some_and(named)).count()).unwrap_or(0)
+    u32::try_from(entries.filter(|entry| entry.file_name().to_str().is_some_and(named)).count())
+        .unwrap_or(0)
 }

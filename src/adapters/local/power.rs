@@ -29,8 +29,13 @@ impl Power for LocalPower {
             PowerOff::Stop => STOP,
         };
         let record = PowerOffRecord { how: how.to_owned(), why: why.to_owned() };
-        self.folder.write("poweroff.json", &record).map_err(|error| PowerError::StillOn { what: format!("cannot write poweroff.json: {error}") })?;
-        #[expect(clippy::disallowed_methods, reason = "this adapter waits for the machine to end it")]
+        self.folder.write("poweroff.json", &record).map_err(|error| PowerError::StillOn {
+            what: format!("cannot write poweroff.json: {error}"),
+        })?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this adapter waits for the machine to end it"
+        )]
         tokio::time::sleep(ENDED_WITHIN).await;
         Err(PowerError::StillOn { what: "the machine's process does not obey".to_owned() })
     }

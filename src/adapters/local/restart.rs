@@ -35,10 +35,14 @@ impl LocalCloud {
         let folder = self.folder(instance);
         let kept = folder.instance().map_err(|cause| failed(act, cause))?;
         if kept.job_root != self.job_root || kept.client_token != plan.client_token {
-            return Err(CloudError::Invalid { what: format!("{instance} is not the machine of this plan") });
+            return Err(CloudError::Invalid {
+                what: format!("{instance} is not the machine of this plan"),
+            });
         }
         if folder.ended().map_err(|cause| failed(act, cause))?.is_some_and(|ended| !ended.stopped) {
-            return Err(CloudError::Invalid { what: format!("{instance} has ended for good: there is nothing to start") });
+            return Err(CloudError::Invalid {
+                what: format!("{instance} has ended for good: there is nothing to start"),
+            });
         }
         let record = self.record(plan, instance);
         match folder.begin_again(&record) {
@@ -51,7 +55,9 @@ impl LocalCloud {
     /// Ends a stopped machine of this job root for good.
     pub(crate) fn give_up(&self, instance: &str) -> io::Result<()> {
         let folder = self.folder(instance);
-        let named = instance.starts_with(ID_PREFIX) && !instance.contains('/') && folder.path("instance.json").exists();
+        let named = instance.starts_with(ID_PREFIX)
+            && !instance.contains('/')
+            && folder.path("instance.json").exists();
         if named && folder.instance()?.job_root == self.job_root {
             folder.give_up("Client.UserInitiatedShutdown: terminated by its owner")?;
         }

@@ -3,7 +3,10 @@
 //! the first run has capacity, else 0. `ticks`, their sum, is optional. Anything else is refused,
 //! because a misread recording looks valid.
 
-#![expect(clippy::disallowed_methods, reason = "an adapter: it reads the files that the user names")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an adapter: it reads the files that the user names"
+)]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,8 +64,10 @@ const GAP_SECONDS_MAX: f64 = 86_400.0;
 /// # Errors
 /// When the file cannot be read or has another form.
 pub fn read_capacity(path: &Path) -> Result<CapacityTrace, TraceError> {
-    let text = std::fs::read_to_string(path).map_err(|source| TraceError::File { path: path.to_owned(), source })?;
-    let recorded: Recorded = serde_json::from_str(&text).map_err(|source| TraceError::Form { path: path.to_owned(), source })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| TraceError::File { path: path.to_owned(), source })?;
+    let recorded: Recorded = serde_json::from_str(&text)
+        .map_err(|source| TraceError::Form { path: path.to_owned(), source })?;
     let path = path.to_owned();
     let Recorded { gap_seconds: gap, ticks: said, first, runs } = recorded;
     let found: u64 = runs.iter().map(|length| u64::from(*length)).sum();
@@ -75,6 +80,10 @@ pub fn read_capacity(path: &Path) -> Result<CapacityTrace, TraceError> {
         _ => {}
     }
     let spells = runs.iter().enumerate();
-    let there = spells.flat_map(|(n, length)| std::iter::repeat_n((first == 1) == n.is_multiple_of(2), *length as usize)).collect();
+    let there = spells
+        .flat_map(|(n, length)| {
+            std::iter::repeat_n((first == 1) == n.is_multiple_of(2), *length as usize)
+        })
+        .collect();
     Ok(CapacityTrace { tick: Duration::from_secs_f64(gap), there })
 }

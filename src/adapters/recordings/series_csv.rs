@@ -38,7 +38,11 @@ struct Moment {
 
 const BYTES_PER_MB: f64 = 1e6;
 
-pub(crate) fn rates(text: &str, host: &[HostRow], gpus: Option<&[u32]>) -> Result<Vec<Rates>, LineError> {
+pub(crate) fn rates(
+    text: &str,
+    host: &[HostRow],
+    gpus: Option<&[u32]>,
+) -> Result<Vec<Rates>, LineError> {
     let moments = moments(text, gpus)?;
     let gpu_ever = moments.iter().any(|moment| moment.utils.iter().any(Option::is_some));
     let memory_ever = moments.iter().any(|moment| moment.memories.iter().any(Option::is_some));
@@ -52,8 +56,12 @@ pub(crate) fn rates(text: &str, host: &[HostRow], gpus: Option<&[u32]>) -> Resul
         let mut rates = Rates {
             t_secs: moment.t_secs,
             interval_secs,
-            gpu_percent: joined(gpu_ever, &moment.utils, |values| values.iter().copied().fold(0.0, f64::max)),
-            gpu_memory_used_mib: joined(memory_ever, &moment.memories, |values| values.iter().sum()),
+            gpu_percent: joined(gpu_ever, &moment.utils, |values| {
+                values.iter().copied().fold(0.0, f64::max)
+            }),
+            gpu_memory_used_mib: joined(memory_ever, &moment.memories, |values| {
+                values.iter().sum()
+            }),
             machine_cpu_percent: reading(cpu_ever, moment.cpu),
             ..Rates::default()
         };
@@ -66,7 +74,8 @@ pub(crate) fn rates(text: &str, host: &[HostRow], gpus: Option<&[u32]>) -> Resul
 pub(crate) fn host_rows(text: &str) -> Result<Vec<HostRow>, LineError> {
     let mut table = Table::new(text)?;
     let t = table.column_needed("t_seconds")?;
-    let columns = ["cpu_util_pct", "proc_cpu_pct", "gpu_power_w_total"].map(|name| table.column(name));
+    let columns =
+        ["cpu_util_pct", "proc_cpu_pct", "gpu_power_w_total"].map(|name| table.column(name));
     let (disk, net) = (table.columns("disk_", "_mb_cum"), table.columns("net_", "_mb_cum"));
     let mut rows: Vec<HostRow> = Vec::new();
     let mut counters: Option<(f64, Option<f64>, Option<f64>)> = None;
@@ -74,11 +83,15 @@ pub(crate) fn host_rows(text: &str) -> Result<Vec<HostRow>, LineError> {
         let t_secs = row.time(t, rows.last().map(|row| row.t_secs))?;
         let (disk_mb, net_mb) = (row.sum(&disk)?, row.sum(&net)?);
         let per_sec = |then: Option<f64>, now: Option<f64>, interval: f64| match (then, now) {
-            (Some(then), Some(now)) if interval > 0.0 => Some((now - then).max(0.0) * BYTES_PER_MB / interval),
+            (Some(then), Some(now)) if interval > 0.0 => {
+                Some((now - then).max(0.0) * BYTES_PER_MB / interval)
+            }
             _ => None,
         };
         let (disk_rate, net_rate) = match counters {
-            Some((t, disk, net)) => (per_sec(disk, disk_mb, t_secs - t), per_sec(net, net_mb, t_secs - t)),
+            Some((t, disk, net)) => {
+                (per_sec(disk, disk_mb, t_secs - t), per_sec(net, net_mb, t_secs - t))
+            }
             None => (None, None),
         };
         counters = Some((t_secs, disk_mb, net_mb));
@@ -97,7 +110,8 @@ pub(crate) fn host_rows(text: &str) -> Result<Vec<HostRow>, LineError> {
 fn moments(text: &str, gpus: Option<&[u32]>) -> Result<Vec<Moment>, LineError> {
     let mut table = Table::new(text)?;
     let (t, util) = (table.column_needed("t_seconds")?, table.column_needed("gpu_util_pct")?);
-    let (index, memory, cpu) = (table.column("gpu_index"), table.column("gpu_mem_used_mib"), table.column("cpu_util_pct"));
+    let (index, memory, cpu) =
+        (table.column("gpu_index"), table.column("gpu_mem_used_mib"), table.column("cpu_util_pct"));
     let mut moments: Vec<Moment> = Vec::new();
     while let Some(row) = table.row()? {
         let t_secs = row.time(t, moments.last().map(|moment| moment.t_secs))?;
@@ -117,8 +131,14 @@ fn moments(text: &str, gpus: Option<&[u32]>) -> Result<Vec<Moment>, LineError> {
         moment.cpu = row.number(cpu)?.or(moment.cpu);
     }
     if !moments.is_empty() && moments.iter().all(|moment| moment.utils.is_empty()) {
-        let asked = gpus.unwrap_or_default().iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-        return Err(LineError { line: 1, message: format!("none of the GPUs that were asked for ({asked}) is in its `gpu_index`") });
+        let asked =
+            gpus.unwrap_or_default().iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        return Err(LineError {
+            line: 1,
+            message: format!(
+                "none of the GPUs that were asked for ({asked}) is in its `gpu_index`"
+            ),
+        });
     }
     Ok(moments)
 }
@@ -131,12 +151,18 @@ struct Beside<'a> {
 }
 
 /// The columns of the second table, in the order of `Beside::filled`.
-const FIELDS: [fn(&HostRow) -> Option<f64>; 5] =
-    [|row| row.main_cpu_percent, |row| row.power_watts, |row| row.disk_bytes_per_sec, |row| row.net_bytes_per_sec, |row| row.cpu_percent];
+const FIELDS: [fn(&HostRow) -> Option<f64>; 5] = [
+    |row| row.main_cpu_percent,
+    |row| row.power_watts,
+    |row| row.disk_bytes_per_sec,
+    |row| row.net_bytes_per_sec,
+    |row| row.cpu_percent,
+];
 
 impl<'a> Beside<'a> {
     fn new(rows: &'a [HostRow]) -> Self {
-        let mut intervals: Vec<f64> = rows.windows(2).map(|pair| pair[1].t_secs - pair[0].t_secs).collect();
+        let mut intervals: Vec<f64> =
+            rows.windows(2).map(|pair| pair[1].t_secs - pair[0].t_secs).collect();
         intervals.sort_by(f64::total_cmp);
         let usual = intervals.get(intervals.len() / 2).copied().unwrap_or(0.0);
         let filled = FIELDS.map(|field| rows.iter().any(|row| field(row).is_some()));
@@ -146,7 +172,10 @@ impl<'a> Beside<'a> {
     fn fill(&self, rates: &mut Rates) {
         // One second of slack: one recorder writes both tables, a moment apart.
         let after = self.rows.partition_point(|row| row.t_secs <= rates.t_secs + 1.0);
-        let row = after.checked_sub(1).map(|index| &self.rows[index]).filter(|row| rates.t_secs - row.t_secs <= self.age_secs_max);
+        let row = after
+            .checked_sub(1)
+            .map(|index| &self.rows[index])
+            .filter(|row| rates.t_secs - row.t_secs <= self.age_secs_max);
         let pick = |index: usize| reading(self.filled[index], row.and_then(FIELDS[index]));
         rates.cpu_percent_min = pick(0);
         rates.gpu_power_watts = pick(1);
@@ -196,18 +225,31 @@ impl<'a> Table<'a> {
     }
 
     fn column_needed(&self, name: &str) -> Result<usize, LineError> {
-        self.column(name).ok_or_else(|| LineError { line: 1, message: format!("the header has no column `{name}`") })
+        self.column(name).ok_or_else(|| LineError {
+            line: 1,
+            message: format!("the header has no column `{name}`"),
+        })
     }
 
     fn columns(&self, begin: &str, end: &str) -> Vec<usize> {
-        (0..self.names.len()).filter(|index| self.names[*index].starts_with(begin) && self.names[*index].ends_with(end)).collect()
+        (0..self.names.len())
+            .filter(|index| {
+                self.names[*index].starts_with(begin) && self.names[*index].ends_with(end)
+            })
+            .collect()
     }
 
     fn row(&mut self) -> Result<Option<Row<'a>>, LineError> {
-        let Some((index, line)) = self.lines.find(|(_, line)| !line.trim().is_empty()) else { return Ok(None) };
+        let Some((index, line)) = self.lines.find(|(_, line)| !line.trim().is_empty()) else {
+            return Ok(None);
+        };
         let row = Row { line: index + 1, cells: cells(line) };
         if row.cells.len() != self.names.len() {
-            return Err(row.wrong(format!("{} cells, but the header has {}", row.cells.len(), self.names.len())));
+            return Err(row.wrong(format!(
+                "{} cells, but the header has {}",
+                row.cells.len(),
+                self.names.len()
+            )));
         }
         Ok(Some(row))
     }
@@ -219,7 +261,10 @@ impl Row<'_> {
     }
 
     fn number(&self, column: Option<usize>) -> Result<Option<f64>, LineError> {
-        let Some(cell) = column.map(|column| self.cells[column]).filter(|cell| !cell.is_empty()) else { return Ok(None) };
+        let Some(cell) = column.map(|column| self.cells[column]).filter(|cell| !cell.is_empty())
+        else {
+            return Ok(None);
+        };
         match cell.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(Some(number)),
             _ => Err(self.wrong(format!("`{cell}` is not a number"))),
@@ -229,7 +274,9 @@ impl Row<'_> {
     fn time(&self, column: usize, before: Option<f64>) -> Result<f64, LineError> {
         let t_secs = self.number(Some(column))?.ok_or_else(|| self.wrong("no time".into()))?;
         match before {
-            Some(before) if t_secs < before => Err(self.wrong(format!("time steps back from {before} s to {t_secs} s"))),
+            Some(before) if t_secs < before => {
+                Err(self.wrong(format!("time steps back from {before} s to {t_secs} s")))
+            }
             _ => Ok(t_secs),
         }
     }

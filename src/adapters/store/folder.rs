@@ -4,16 +4,20 @@
 //!   put     temporary file ── rename ────> key          readers see the old or the new
 //!   create  temporary file ── hard link ─> key          the link fails when something is there: one winner
 //! ```
-//! Not `object_store::local`: that one makes files with the umask's permissions, hides keys that end in `#<digits>`, and
-//! wraps the kernel's error so deep that "disk full" must be guessed. What is written once (plans, leases, manifests, the
-//! journal, the log) is synced to the disk before the call returns, and so are the files of a checkpoint, because a
-//! manifest that survives a power cut must not name files that did not. What is overwritten (the heartbeat) is not synced:
-//! the next one comes, and a torn one is read as none.
+//! Not `object_store::local`: that one makes files with the umask's permissions, hides keys that
+//! end in `#<digits>`, and wraps the kernel's error so deep that "disk full" must be guessed. What
+//! is written once (plans, leases, manifests, the journal, the log) is synced to the disk before
+//! the call returns, and so are the files of a checkpoint, because a manifest that survives a power
+//! cut must not name files that did not. What is overwritten (the heartbeat) is not synced: the
+//! next one comes, and a torn one is read as none.
 //!
-//! Small reads are done where they stand, since a read of the page cache is shorter than the way to another thread;
-//! everything that writes or walks goes to a blocking thread.
+//! Small reads are done where they stand, since a read of the page cache is shorter than the way to
+//! another thread; everything that writes or walks goes to a blocking thread.
 
-#![expect(clippy::disallowed_methods, reason = "reads and writes the files of a job root, which is what this adapter is for")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads and writes the files of a job root, which is what this adapter is for"
+)]
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
@@ -52,12 +56,17 @@ impl FileStore {
 
     /// A key never leads out of the root; the empty prefix is the root itself.
     fn path(&self, key: &str) -> io::Result<PathBuf> {
-        let plain = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains('\0');
+        let plain =
+            |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains('\0');
         let key = key.strip_suffix('/').unwrap_or(key);
         if key.is_empty() {
             return Ok(self.root.clone());
         }
-        if key.split('/').all(plain) { Ok(self.root.join(key)) } else { Err(io::Error::new(ErrorKind::InvalidInput, "not a key")) }
+        if key.split('/').all(plain) {
+            Ok(self.root.join(key))
+        } else {
+            Err(io::Error::new(ErrorKind::InvalidInput, "not a key"))
+        }
     }
 
     async fn blocking<T: Send + 'static>(
@@ -68,7 +77,8 @@ impl FileStore {
     ) -> Result<T, StoreError> {
         let path = self.path(key).map_err(|cause| failed(act, key, cause))?;
         let done = tokio::task::spawn_blocking(move || work(&path)).await;
-        done.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(|cause| failed(act, key, cause))
+        done.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+            .map_err(|cause| failed(act, key, cause))
     }
 }
 
@@ -85,7 +95,9 @@ impl Store for FileStore {
     async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
         let read = self.path(key).and_then(|path| read_at_most(&path, bytes_max));
         match absent_is_none(read).map_err(|cause| failed("read", key, cause))? {
-            Some(bytes) if bytes.len() as u64 > bytes_max => Err(StoreError::too_large(key, bytes_max)),
+            Some(bytes) if bytes.len() as u64 > bytes_max => {
+                Err(StoreError::too_large(key, bytes_max))
+            }
             found => Ok(found.map(Bytes::from)),
         }
     }
@@ -126,7 +138,8 @@ impl Store for FileStore {
     }
 
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
-        let read = self.path(key).and_then(fs::metadata).and_then(|found| meta(key.to_owned(), &found));
+        let read =
+            self.path(key).and_then(fs::metadata).and_then(|found| meta(key.to_owned(), &found));
         absent_is_none(read).map_err(|cause| failed("look at", key, cause))
     }
 
@@ -143,7 +156,9 @@ impl Store for FileStore {
 
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let read = self.path(prefix).and_then(|path| names(&path));
-        let mut names = absent_is_none(read).map_err(|cause| failed("list", prefix, cause))?.unwrap_or_default();
+        let mut names = absent_is_none(read)
+            .map_err(|cause| failed("list", prefix, cause))?
+            .unwrap_or_default();
         names.sort_unstable();
         Ok(names)
     }
@@ -165,9 +180,15 @@ impl Store for FileStore {
         self.get_file_counted(key, path, &Arc::default()).await
     }
 
-    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
+    async fn get_file_counted(
+        &self,
+        key: &str,
+        path: &Path,
+        come: &Arc<AtomicU64>,
+    ) -> Result<Option<(u64, String)>, StoreError> {
         let (target, come) = (path.to_owned(), Arc::clone(come));
-        // Gone with this call: a copy that nobody waits for any more ends by itself, and takes its unfinished file along.
+        // Gone with this call: a copy that nobody waits for any more ends by itself, and takes its
+        // unfinished file along.
         let caller = Arc::new(());
         let waiting = Arc::downgrade(&caller);
         self.blocking("download", key, move |path| {
@@ -200,16 +221,26 @@ impl Store for FileStore {
     }
 }
 
-/// Opens a regular file under its own name. A pipe waits for its writer, a device has no end, and a link leads elsewhere.
+/// Opens a regular file under its own name. A pipe waits for its writer, a device has no end, and a
+/// link leads elsewhere.
 fn open_object(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
-        // A link, or a socket.
-        Some(libc::ELOOP | libc::ENXIO) => io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"),
-        _ => error,
-    })?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(
+            |error| match error.raw_os_error() {
+                // A link, or a socket.
+                Some(libc::ELOOP | libc::ENXIO) => {
+                    io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")
+                }
+                _ => error,
+            },
+        )?;
     let is_file = file.metadata()?.is_file();
-    if is_file { Ok(file) } else { Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")) }
+    if is_file {
+        Ok(file)
+    } else {
+        Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))
+    }
 }
 
 /// One byte more than that says that there is more.
@@ -231,11 +262,15 @@ pub(crate) struct Staged {
 impl Staged {
     pub(crate) fn new(target: &Path) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let folder = target.parent().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no folder above it"))?;
+        let folder = target
+            .parent()
+            .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no folder above it"))?;
         // The process number and a count: no two writers that live at once share a name.
-        let name = format!("{TEMPORARY}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("{TEMPORARY}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = folder.join(name);
-        let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let open =
+            || OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
         let file = match open() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 create_folders(folder)?;
@@ -285,7 +320,8 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 fn walk(folder: &Path, prefix: &str, found: &mut Vec<ObjectMeta>) -> io::Result<()> {
     for name in absent_is_none(names(folder))?.unwrap_or_default() {
         let path = folder.join(&name);
-        // Something that was removed in between is simply not there. A link is no folder of ours, wherever it leads.
+        // Something that was removed in between is simply not there. A link is no folder of ours,
+        // wherever it leads.
         let Some(there) = absent_is_none(fs::symlink_metadata(&path))? else { continue };
         let key = format!("{prefix}{name}");
         if there.is_dir() {
@@ -318,7 +354,9 @@ fn meta(key: String, found: &fs::Metadata) -> io::Result<ObjectMeta> {
 fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -327,9 +365,15 @@ fn failed(act: &'static str, key: &str, cause: io::Error) -> StoreError {
     let key = key.to_owned();
     match cause.kind() {
         _ if Unreadable::is(&cause) => StoreError::Unfit { act, key, cause: cause.into() },
-        ErrorKind::InvalidInput | ErrorKind::InvalidFilename => StoreError::Unfit { act, key, cause: cause.into() },
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Denied { act, key, cause: cause.into() },
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => StoreError::Full { act, key, cause: cause.into() },
+        ErrorKind::InvalidInput | ErrorKind::InvalidFilename => {
+            StoreError::Unfit { act, key, cause: cause.into() }
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            StoreError::Denied { act, key, cause: cause.into() }
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            StoreError::Full { act, key, cause: cause.into() }
+        }
         _ => StoreError::Unavailable { act, key, cause: cause.into() },
     }
 }
@@ -358,7 +402,13 @@ mod tests {
         store.put("a/b", Bytes::from_static(b"second")).await.unwrap();
         store.put_durable("a/c/d#1", Bytes::from_static(b"x")).await.unwrap();
         assert_eq!(store.get("a/b").await.unwrap().as_deref(), Some(&b"second"[..]));
-        let listed: Vec<(String, u64)> = store.list("a/").await.unwrap().into_iter().map(|meta| (meta.key, meta.bytes)).collect();
+        let listed: Vec<(String, u64)> = store
+            .list("a/")
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|meta| (meta.key, meta.bytes))
+            .collect();
         assert_eq!(listed, [("a/b".into(), 6), ("a/c/d#1".into(), 1)]);
         assert_eq!(store.children("a/").await.unwrap(), ["b", "c"]);
         assert_eq!(store.head("a/b").await.unwrap().unwrap().bytes, 6);
@@ -374,17 +424,39 @@ mod tests {
         let (folder, store) = store();
         let good = folder.path().join("good");
         fs::write(&good, "x").unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("pipe"), rustix::fs::Mode::RUSR)
+            .unwrap();
         let long = "n".repeat(300);
         let of = |source: &str| folder.path().join(source);
-        for (key, source) in [("a", of("pipe")), ("a", of("root")), (long.as_str(), good.clone()), ("a/../b", good.clone())] {
+        for (key, source) in [
+            ("a", of("pipe")),
+            ("a", of("root")),
+            (long.as_str(), good.clone()),
+            ("a/../b", good.clone()),
+        ] {
             let sent = store.put_file(key, &source).await;
-            assert!(matches!(sent, Err(StoreError::Unfit { .. })), "{}: {sent:?}", source.display());
+            assert!(
+                matches!(sent, Err(StoreError::Unfit { .. })),
+                "{}: {sent:?}",
+                source.display()
+            );
         }
-        assert!(matches!(store.put_file("a", &of("absent")).await, Err(StoreError::Unavailable { .. })));
-        let denied = io::Error::new(ErrorKind::PermissionDenied, Unreadable::of(ErrorKind::PermissionDenied.into()));
-        assert!(matches!(failed("upload", "a", denied), StoreError::Unfit { .. }), "the source, and not the root");
-        assert!(matches!(failed("upload", "a", ErrorKind::PermissionDenied.into()), StoreError::Denied { .. }));
+        assert!(matches!(
+            store.put_file("a", &of("absent")).await,
+            Err(StoreError::Unavailable { .. })
+        ));
+        let denied = io::Error::new(
+            ErrorKind::PermissionDenied,
+            Unreadable::of(ErrorKind::PermissionDenied.into()),
+        );
+        assert!(
+            matches!(failed("upload", "a", denied), StoreError::Unfit { .. }),
+            "the source, and not the root"
+        );
+        assert!(matches!(
+            failed("upload", "a", ErrorKind::PermissionDenied.into()),
+            StoreError::Denied { .. }
+        ));
         store.put_file("a", &good).await.unwrap();
     }
 
@@ -426,7 +498,9 @@ mod tests {
             let tasks: Vec<_> = (0..16)
                 .map(|n| {
                     let (store, key) = (Arc::clone(&store), key.clone());
-                    tokio::spawn(async move { (n, store.create(&key, Bytes::from(vec![n; 10_000])).await.unwrap()) })
+                    tokio::spawn(async move {
+                        (n, store.create(&key, Bytes::from(vec![n; 10_000])).await.unwrap())
+                    })
                 })
                 .collect();
             let mut winners = Vec::new();
@@ -453,15 +527,23 @@ mod tests {
         assert_eq!(store.get_file("c/f", &target).await.unwrap(), Some(sent));
         assert_eq!(fs::read(&target).unwrap(), body);
         assert_eq!(store.get_file("c/g", &target).await.unwrap(), None);
-        assert!(matches!(store.put_file("c/h", &folder.path().join("absent")).await, Err(StoreError::Unavailable { .. })));
+        assert!(matches!(
+            store.put_file("c/h", &folder.path().join("absent")).await,
+            Err(StoreError::Unavailable { .. })
+        ));
     }
 
     #[tokio::test]
     async fn only_the_owner_can_read_and_no_key_leads_out() {
         let (folder, store) = store();
         store.put("jobs/j/spec.json", Bytes::from_static(b"secret")).await.unwrap();
-        let mode = |path: &str| fs::metadata(folder.path().join(path)).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode("root"), mode("root/jobs/j"), mode("root/jobs/j/spec.json")), (0o700, 0o700, 0o600));
+        let mode = |path: &str| {
+            fs::metadata(folder.path().join(path)).unwrap().permissions().mode() & 0o777
+        };
+        assert_eq!(
+            (mode("root"), mode("root/jobs/j"), mode("root/jobs/j/spec.json")),
+            (0o700, 0o700, 0o600)
+        );
         for wrong in ["../x", "a/../../x", "/etc/passwd", "a//b"] {
             assert!(store.put(wrong, Bytes::new()).await.is_err(), "{wrong}");
         }
@@ -469,9 +551,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_disk_is_called_so() {
-        let error = failed("write", "k", io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
+        let error = failed(
+            "write",
+            "k",
+            io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()),
+        );
         assert_eq!(error.to_string(), "no space left to write `k`");
-        let error = failed("write", "k", io::Error::from_raw_os_error(rustix::io::Errno::ROFS.raw_os_error()));
+        let error = failed(
+            "write",
+            "k",
+            io::Error::from_raw_os_error(rustix::io::Errno::ROFS.raw_os_error()),
+        );
         assert_eq!(error.to_string(), "not allowed to write `k`");
     }
 }

@@ -1,7 +1,9 @@
-//! A store that counts what it moves over the network: the agent's own traffic is not the workload's.
+//! A store that counts what it moves over the network: the agent's own traffic is not the
+//! workload's.
 //!
-//! A folder moves nothing over the network and is not counted. Bodies are counted, not headers; what a retry sends again is
-//! sent by the library below and not seen here. Not here: anything but counting.
+//! A folder moves nothing over the network and is not counted. Bodies are counted, not headers;
+//! what a retry sends again is sent by the library below and not seen here. Not here: anything but
+//! counting.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -87,7 +89,12 @@ impl Store for CountedStore {
         Ok(sent)
     }
 
-    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arrival) -> Result<(u64, String), StoreError> {
+    async fn put_file_counted(
+        &self,
+        key: &str,
+        path: &Path,
+        sent: &Arrival,
+    ) -> Result<(u64, String), StoreError> {
         let told = self.store.put_file_counted(key, path, sent).await?;
         self.add(told.0);
         Ok(told)
@@ -105,13 +112,23 @@ impl Store for CountedStore {
         Ok(found)
     }
 
-    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
+    async fn get_file_counted(
+        &self,
+        key: &str,
+        path: &Path,
+        come: &Arc<AtomicU64>,
+    ) -> Result<Option<(u64, String)>, StoreError> {
         let found = self.store.get_file_counted(key, path, come).await?;
         self.add(found.as_ref().map_or(0, |(bytes, _)| *bytes));
         Ok(found)
     }
 
-    async fn presign_get(&self, key: &str, lives: Lives, endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
+    async fn presign_get(
+        &self,
+        key: &str,
+        lives: Lives,
+        endpoint: Option<&str>,
+    ) -> Result<Option<SignedUrl>, StoreError> {
         self.store.presign_get(key, lives, endpoint).await
     }
 
@@ -127,7 +144,10 @@ mod tests {
     #[tokio::test]
     async fn a_folder_is_no_network() {
         let folder = tempfile::tempdir().unwrap();
-        let (store, bytes) = counted(crate::adapters::store::open::open(&format!("file://{}", folder.path().display())).unwrap());
+        let (store, bytes) = counted(
+            crate::adapters::store::open::open(&format!("file://{}", folder.path().display()))
+                .unwrap(),
+        );
         store.put("a", Bytes::from_static(b"four")).await.unwrap();
         assert_eq!(bytes.load(Ordering::Relaxed), 0);
         let counting = CountedStore { store, bytes: Arc::clone(&bytes) };

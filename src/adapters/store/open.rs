@@ -40,17 +40,18 @@ pub enum OpenError {
     },
 }
 
-/// Opens a job root; a folder that is not there is created, readable by its owner only. A bare absolute path is a folder.
-/// Nothing is asked of S3 yet.
+/// Opens a job root; a folder that is not there is created, readable by its owner only. A bare
+/// absolute path is a folder. Nothing is asked of S3 yet.
 ///
 /// # Errors
-/// When the URL is of neither kind, the folder cannot be created, or the settings for S3 are not complete.
+/// When the URL is of neither kind, the folder cannot be created, or the settings for S3 are not
+/// complete.
 pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     open_with(url, &[])
 }
 
-/// Like [`open`], with settings for S3 that win over the environment, by their names there in lower case
-/// (`aws_endpoint_url`).
+/// Like [`open`], with settings for S3 that win over the environment, by their names there in lower
+/// case (`aws_endpoint_url`).
 ///
 /// # Errors
 /// As [`open`], and when a setting has a name that nobody knows.
@@ -66,7 +67,8 @@ pub struct S3Access {
     pub credentials: Option<AwsCredentialProvider>,
     /// When they end, for what is signed with them.
     pub ending: Option<Arc<dyn Ending>>,
-    /// Where it is remembered how far large files are, so that who packs the same once more sends what has not arrived. `None`: nowhere.
+    /// Where it is remembered how far large files are, so that who packs the same once more sends
+    /// what has not arrived. `None`: nowhere.
     pub uploads: Option<PathBuf>,
 }
 
@@ -74,10 +76,19 @@ pub struct S3Access {
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_through(url: &str, existing: bool, access: S3Access) -> Result<Arc<dyn Store>, OpenError> {
-    let said = [("aws_region", access.region.as_deref()), ("aws_endpoint_url", access.endpoint.as_deref())];
-    let settings: Vec<(&str, &str)> = said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let who = Who { credentials: access.credentials, ending: access.ending, uploads: access.uploads };
+pub fn open_through(
+    url: &str,
+    existing: bool,
+    access: S3Access,
+) -> Result<Arc<dyn Store>, OpenError> {
+    let said = [
+        ("aws_region", access.region.as_deref()),
+        ("aws_endpoint_url", access.endpoint.as_deref()),
+    ];
+    let settings: Vec<(&str, &str)> =
+        said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let who =
+        Who { credentials: access.credentials, ending: access.ending, uploads: access.uploads };
     if existing { open_as(url, &settings, who, there) } else { open_as(url, &settings, who, made) }
 }
 
@@ -88,13 +99,16 @@ fn made(path: &Path) -> Result<FileStore, OpenError> {
 fn there(path: &Path) -> Result<FileStore, OpenError> {
     match path.metadata() {
         Ok(found) if !found.is_dir() => Err(OpenError::NoFolder { path: path.to_owned() }),
-        Err(cause) if cause.kind() == ErrorKind::NotADirectory => Err(OpenError::NoFolder { path: path.to_owned() }),
+        Err(cause) if cause.kind() == ErrorKind::NotADirectory => {
+            Err(OpenError::NoFolder { path: path.to_owned() })
+        }
         _ => Ok(FileStore::at(path)),
     }
 }
 
-/// Like [`open`], with the credentials that the store signs with, if it does: one client holds them for everything that this
-/// machine may call. `uploads`: where it is remembered how far large files are, over a crash.
+/// Like [`open`], with the credentials that the store signs with, if it does: one client holds them
+/// for everything that this machine may call. `uploads`: where it is remembered how far large files
+/// are, over a crash.
 ///
 /// # Errors
 /// As [`open_with`].
@@ -106,7 +120,8 @@ pub fn open_with_credentials(
     if !url.starts_with("s3://") {
         return Ok((open(url)?, None));
     }
-    let store = bucket(url, settings, Who::default())?.remembering(Uploads::remembered_in(uploads.to_owned()));
+    let store = bucket(url, settings, Who::default())?
+        .remembering(Uploads::remembered_in(uploads.to_owned()));
     let credentials = store.credentials();
     Ok((Arc::new(store), Some(credentials)))
 }
@@ -126,7 +141,8 @@ fn open_as(
     folder: impl Fn(&Path) -> Result<FileStore, OpenError>,
 ) -> Result<Arc<dyn Store>, OpenError> {
     let syntax = || OpenError::Syntax { url: shown(url) };
-    if let Some(path) = url.strip_prefix("file://").or_else(|| url.starts_with('/').then_some(url)) {
+    if let Some(path) = url.strip_prefix("file://").or_else(|| url.starts_with('/').then_some(url))
+    {
         let path = Path::new(path);
         if !path.is_absolute() {
             return Err(syntax());
@@ -148,22 +164,31 @@ fn bucket(url: &str, settings: &[(&str, &str)], who: Who) -> Result<S3Store, Ope
     let syntax = || OpenError::Syntax { url: shown(url) };
     let rest = url.strip_prefix("s3://").ok_or_else(syntax)?;
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    // No bucket has such a name. What stands before an `@` is a key or a password, which would be kept with every job.
+    // No bucket has such a name. What stands before an `@` is a key or a password, which would be
+    // kept with every job.
     if name.is_empty() || name.contains(['@', ':']) || url.contains('?') {
         return Err(syntax());
     }
     let wrong = |cause| OpenError::Settings { url: url.to_owned(), cause: Box::new(cause) };
-    let known = settings.iter().map(|(name, value)| Ok((name.parse()?, *value))).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    let store = S3Store::open(name, prefix.trim_matches('/'), &known, who.credentials).map_err(wrong)?;
-    let store = who.uploads.map(Uploads::of_packed_files).into_iter().fold(store, S3Store::remembering);
+    let known = settings
+        .iter()
+        .map(|(name, value)| Ok((name.parse()?, *value)))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(wrong)?;
+    let store =
+        S3Store::open(name, prefix.trim_matches('/'), &known, who.credentials).map_err(wrong)?;
+    let store =
+        who.uploads.map(Uploads::of_packed_files).into_iter().fold(store, S3Store::remembering);
     Ok(who.ending.into_iter().fold(store, S3Store::ending))
 }
 
-/// Without what may be a password: whatever stands before the last `@`, and after a `?`, where presigned URLs have their
-/// signature.
+/// Without what may be a password: whatever stands before the last `@`, and after a `?`, where
+/// presigned URLs have their signature.
 fn shown(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));
-    let rest = rest.rsplit_once('@').map_or_else(|| rest.to_owned(), |(_, rest)| format!("***@{rest}"));
+    let (scheme, rest) =
+        url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));
+    let rest =
+        rest.rsplit_once('@').map_or_else(|| rest.to_owned(), |(_, rest)| format!("***@{rest}"));
     let rest = rest.split_once('?').map_or_else(|| rest.clone(), |(rest, _)| format!("{rest}?***"));
     format!("{scheme}{rest}")
 }
@@ -182,7 +207,10 @@ mod tests {
             ("s3://me@hunter2@x", "s3://***@x"),
         ] {
             let error = open(url).err().expect("it is none").to_string();
-            assert_eq!(error, format!("`{told}` is not a job root, write file:///path or s3://bucket/prefix"));
+            assert_eq!(
+                error,
+                format!("`{told}` is not a job root, write file:///path or s3://bucket/prefix")
+            );
         }
     }
 
@@ -190,8 +218,14 @@ mod tests {
     fn a_root_is_a_folder_or_a_bucket() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b");
-        assert_eq!(open(&format!("file://{}", path.display())).unwrap().url(), format!("file://{}", path.display()));
-        assert_eq!(open(path.to_str().unwrap()).unwrap().url(), format!("file://{}", path.display()));
+        assert_eq!(
+            open(&format!("file://{}", path.display())).unwrap().url(),
+            format!("file://{}", path.display())
+        );
+        assert_eq!(
+            open(path.to_str().unwrap()).unwrap().url(),
+            format!("file://{}", path.display())
+        );
         for wrong in ["", "relative/path", "file://relative", "gs://bucket", "s3://"] {
             assert!(matches!(open(wrong), Err(OpenError::Syntax { .. })), "{wrong}");
         }

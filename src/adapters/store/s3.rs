@@ -1,9 +1,10 @@
 //! S3, and what speaks like it, as a store of objects: `s3://bucket/prefix`.
 //!
-//! Settings come from the environment as the AWS tools read it (`AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`,
-//! ... or the machine's role). Create-if-absent is `If-None-Match: *`. Large files go up and come down in parts, a few at a time,
-//! so that memory is bounded and no single request is long. Profiles and single sign-on come in as credentials
-//! (`aws::bucket_credentials`), because they need more than the agent carries.
+//! Settings come from the environment as the AWS tools read it (`AWS_REGION`, `AWS_ENDPOINT_URL`,
+//! `AWS_ACCESS_KEY_ID`, ... or the machine's role). Create-if-absent is `If-None-Match: *`. Large
+//! files go up and come down in parts, a few at a time, so that memory is bounded and no single
+//! request is long. Profiles and single sign-on come in as credentials (`aws::bucket_credentials`),
+//! because they need more than the agent carries.
 
 use std::io;
 use std::path::Path;
@@ -26,7 +27,10 @@ use super::s3_upload_source::{Source, generic};
 use crate::adapters::host::system_clock::SystemClock;
 use crate::adapters::workstation::hashed_file::Unreadable;
 use crate::market::{Span, elapsed};
-use crate::ports::{Arrival, Clock as _, Created, Lives, OBJECT_BYTES_MAX, ObjectMeta, SignedUrl, Store, StoreError, chain};
+use crate::ports::{
+    Arrival, Clock as _, Created, Lives, OBJECT_BYTES_MAX, ObjectMeta, SignedUrl, Store,
+    StoreError, chain,
+};
 
 /// What S3 copies in one call.
 const COPY_BYTES_MAX: u64 = 5 << 30;
@@ -34,21 +38,24 @@ const COPY_BYTES_MAX: u64 = 5 << 30;
 /// The longest name that S3 gives an object.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// How long one call may go on trying inside the client. The loops above try again anyway and must hear of trouble soon:
-/// longer, and a heartbeat waits behind a dead line; shorter, and one slow answer looks like an outage.
+/// How long one call may go on trying inside the client. The loops above try again anyway and must
+/// hear of trouble soon: longer, and a heartbeat waits behind a dead line; shorter, and one slow
+/// answer looks like an outage.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// When what signs ends. What it has signed for others ends with it, whatever the signature says.
 #[async_trait]
 pub trait Ending: Send + Sync {
-    /// When the credentials end that sign now, after asking for new ones where these do not last so long; `None`: never.
+    /// When the credentials end that sign now, after asking for new ones where these do not last so
+    /// long; `None`: never.
     async fn lasting(&self, needed: Duration) -> Result<Option<Timestamp>, Error>;
 }
 
 pub struct S3Store {
     s3: AmazonS3,
-    /// For the bodies of files. Their SHA-256 is taken on the way for whoever keeps it, and signing each part would take it
-    /// once more: half of all that an upload computes. TLS protects them on the way, or the machine that they do not leave.
+    /// For the bodies of files. Their SHA-256 is taken on the way for whoever keeps it, and signing
+    /// each part would take it once more: half of all that an upload computes. TLS protects them on
+    /// the way, or the machine that they do not leave.
     files: AmazonS3,
     /// For a client of another endpoint.
     builder: AmazonS3Builder,
@@ -59,8 +66,8 @@ pub struct S3Store {
     prefix: String,
 }
 
-/// The one provider of cryptography for every client of this process. Installed before the first client is made, because
-/// reqwest is built without one.
+/// The one provider of cryptography for every client of this process. Installed before the first
+/// client is made, because reqwest is built without one.
 pub fn install_crypto() {
     static ONCE: Once = Once::new();
     // An error says that somebody installed one before: then there is one.
@@ -80,22 +87,41 @@ impl S3Store {
     ) -> Result<Self, Error> {
         install_crypto();
         let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
-        let builder = settings.iter().fold(builder, |builder, (key, value)| builder.with_config(*key, *value));
+        let builder = settings
+            .iter()
+            .fold(builder, |builder, (key, value)| builder.with_config(*key, *value));
         let builder = credentials.into_iter().fold(builder, AmazonS3Builder::with_credentials);
         let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
         let plain_http = endpoint.starts_with("http://");
         // A part must get through a line of 1 Mbit/s; the default of 30 s would not let it.
-        let options = crate::adapters::aws::ca_bundle::options().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));
-        let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
-        // A forbidden delete is a 403 of its own, and not a line in the answer to a bulk delete that came through.
-        let builder = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry).with_disable_bulk_delete(true);
+        let options = crate::adapters::aws::ca_bundle::options()
+            .with_timeout(Duration::from_secs(120))
+            .with_connect_timeout(Duration::from_secs(10));
+        let retry =
+            RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
+        // A forbidden delete is a 403 of its own, and not a line in the answer to a bulk delete
+        // that came through.
+        let builder = builder
+            .with_client_options(options.with_allow_http(plain_http))
+            .with_retry(retry)
+            .with_disable_bulk_delete(true);
         let s3 = builder.clone().build()?;
-        // One client's credentials are those of all: each asks the metadata service for its own otherwise, and the first
-        // upload of a file may be the save before the end, while that service does not answer.
+        // One client's credentials are those of all: each asks the metadata service for its own
+        // otherwise, and the first upload of a file may be the save before the end, while that
+        // service does not answer.
         let builder = builder.with_credentials(Arc::clone(s3.credentials()));
         // On a line that anybody may write to, the signature is all that holds a body together.
-        let files = builder.clone().with_unsigned_payload(!plain_http || is_here(&endpoint)).build()?;
-        Ok(S3Store { s3, files, builder, uploads: Uploads::default(), ending: None, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+        let files =
+            builder.clone().with_unsigned_payload(!plain_http || is_here(&endpoint)).build()?;
+        Ok(S3Store {
+            s3,
+            files,
+            builder,
+            uploads: Uploads::default(),
+            ending: None,
+            bucket: bucket.to_owned(),
+            prefix: prefix.to_owned(),
+        })
     }
 
     /// How far large files are is remembered, over the end of this process.
@@ -117,7 +143,8 @@ impl S3Store {
 
     fn key(&self, key: &str) -> Result<Key, Error> {
         let key = key.trim_end_matches('/');
-        let full = if self.prefix.is_empty() { key.to_owned() } else { format!("{}/{key}", self.prefix) };
+        let full =
+            if self.prefix.is_empty() { key.to_owned() } else { format!("{}/{key}", self.prefix) };
         let key = Key::parse(full.trim_end_matches('/'))?;
         if key.as_ref().len() > KEY_BYTES_MAX {
             let text = format!("its name in the bucket is longer than {KEY_BYTES_MAX} bytes");
@@ -129,7 +156,11 @@ impl S3Store {
     /// The key as we know it, from the one in the bucket.
     fn own(&self, key: &Key) -> Option<String> {
         let text = key.as_ref();
-        if self.prefix.is_empty() { Some(text.to_owned()) } else { Some(text.strip_prefix(&self.prefix)?.strip_prefix('/')?.to_owned()) }
+        if self.prefix.is_empty() {
+            Some(text.to_owned())
+        } else {
+            Some(text.strip_prefix(&self.prefix)?.strip_prefix('/')?.to_owned())
+        }
     }
 
     fn meta(&self, found: &object_store::ObjectMeta) -> Option<ObjectMeta> {
@@ -138,11 +169,21 @@ impl S3Store {
     }
 
     /// Gives its size, and its hash if that is asked for.
-    async fn upload(&self, key: &str, path: &Path, hashed: bool, sent: &Arrival) -> Result<(u64, Option<String>), Error> {
+    async fn upload(
+        &self,
+        key: &str,
+        path: &Path,
+        hashed: bool,
+        sent: &Arrival,
+    ) -> Result<(u64, Option<String>), Error> {
         let key = self.key(key)?;
-        let (source, first) = Source::open(path, hashed).map_err(generic)?.next(&self.uploads.buffers).await?;
+        let (source, first) =
+            Source::open(path, hashed).map_err(generic)?.next(&self.uploads.buffers).await?;
         if source.at_end() || (first.len() as u64) < source.part_bytes {
-            sent.bytes.fetch_add(self.files.put(&key, first.into()).await.map(|_| source.bytes)?, Ordering::Relaxed);
+            sent.bytes.fetch_add(
+                self.files.put(&key, first.into()).await.map(|_| source.bytes)?,
+                Ordering::Relaxed,
+            );
             return Ok((source.bytes, source.so_far()));
         }
         self.uploads.send(&self.files, &key, path, source, first, sent).await
@@ -208,8 +249,10 @@ impl Store for S3Store {
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let read = async { self.s3.list_with_delimiter(Some(&self.key(prefix)?)).await };
         let found = read.await.map_err(|error| failed("list", prefix, error))?;
-        let keys = found.common_prefixes.iter().chain(found.objects.iter().map(|meta| &meta.location));
-        let mut names: Vec<String> = keys.filter_map(|key| key.filename().map(str::to_owned)).collect();
+        let keys =
+            found.common_prefixes.iter().chain(found.objects.iter().map(|meta| &meta.location));
+        let mut names: Vec<String> =
+            keys.filter_map(|key| key.filename().map(str::to_owned)).collect();
         names.sort_unstable();
         Ok(names)
     }
@@ -224,7 +267,10 @@ impl Store for S3Store {
         };
         let found = read.await.map_err(|error| failed("list", prefix, error))?;
         let own = found.iter().filter_map(|meta| self.own(&meta.location));
-        let mut names: Vec<String> = own.filter_map(|key| Some(key.strip_prefix(prefix)?.to_owned())).filter(|name| !name.contains('/')).collect();
+        let mut names: Vec<String> = own
+            .filter_map(|key| Some(key.strip_prefix(prefix)?.to_owned()))
+            .filter(|name| !name.contains('/'))
+            .collect();
         names.sort_unstable();
         Ok(names)
     }
@@ -233,50 +279,92 @@ impl Store for S3Store {
         self.put_file_counted(key, path, &Arrival::default()).await
     }
 
-    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arrival) -> Result<(u64, String), StoreError> {
-        let (bytes, sha256) = self.upload(key, path, true, sent).await.map_err(|error| failed("upload", key, error))?;
+    async fn put_file_counted(
+        &self,
+        key: &str,
+        path: &Path,
+        sent: &Arrival,
+    ) -> Result<(u64, String), StoreError> {
+        let (bytes, sha256) = self
+            .upload(key, path, true, sent)
+            .await
+            .map_err(|error| failed("upload", key, error))?;
         Ok((bytes, sha256.expect("it was asked for")))
     }
 
     async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
-        self.upload(key, path, false, &Arrival::default()).await.map(|(bytes, _)| bytes).map_err(|error| failed("upload", key, error))
+        self.upload(key, path, false, &Arrival::default())
+            .await
+            .map(|(bytes, _)| bytes)
+            .map_err(|error| failed("upload", key, error))
     }
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         self.get_file_counted(key, path, &Arc::default()).await
     }
 
-    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
-        async { download(&self.s3, &self.key(key)?, path, come).await }.await.map_err(|error| failed("download", key, error))
+    async fn get_file_counted(
+        &self,
+        key: &str,
+        path: &Path,
+        come: &Arc<AtomicU64>,
+    ) -> Result<Option<(u64, String)>, StoreError> {
+        async { download(&self.s3, &self.key(key)?, path, come).await }
+            .await
+            .map_err(|error| failed("download", key, error))
     }
 
-    async fn presign_get(&self, key: &str, lives: Lives, endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
+    async fn presign_get(
+        &self,
+        key: &str,
+        lives: Lives,
+        endpoint: Option<&str>,
+    ) -> Result<Option<SignedUrl>, StoreError> {
         let act = "sign a URL for";
         let ends = match &self.ending {
-            Some(ending) => ending.lasting(lives.least).await.map_err(|error| failed(act, key, error))?,
+            Some(ending) => {
+                ending.lasting(lives.least).await.map_err(|error| failed(act, key, error))?
+            }
             None => None,
         };
         let now = SystemClock.now();
         let left = ends.map_or(lives.most, |ends| elapsed(now, ends));
         if left < lives.least {
-            return Err(StoreError::ShortLived { left: Span::from_secs(left.as_secs()), needed: Span::from_duration(lives.least) });
+            return Err(StoreError::ShortLived {
+                left: Span::from_secs(left.as_secs()),
+                needed: Span::from_duration(lives.least),
+            });
         }
         let valid = Duration::from_secs(left.min(lives.most).as_secs());
         let sign = async {
             // The host is part of what is signed.
-            let elsewhere = endpoint.map(|endpoint| self.builder.clone().with_endpoint(endpoint).build()).transpose()?;
-            elsewhere.as_ref().unwrap_or(&self.s3).signed_url(reqwest::Method::GET, &self.key(key)?, valid).await
+            let elsewhere = endpoint
+                .map(|endpoint| self.builder.clone().with_endpoint(endpoint).build())
+                .transpose()?;
+            elsewhere
+                .as_ref()
+                .unwrap_or(&self.s3)
+                .signed_url(reqwest::Method::GET, &self.key(key)?, valid)
+                .await
         };
         let url = sign.await.map_err(|error| failed(act, key, error))?;
         let region = self.builder.get_config_value(&AmazonS3ConfigKey::Region);
-        Ok(Some(SignedUrl { url: url.into(), until: now.saturating_add(valid).unwrap_or(Timestamp::MAX), region }))
+        Ok(Some(SignedUrl {
+            url: url.into(),
+            until: now.saturating_add(valid).unwrap_or(Timestamp::MAX),
+            region,
+        }))
     }
 
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
         let copied = async {
             let (from, to) = (self.key(from)?, self.key(to)?);
             let size = head(&self.s3, &from).await?.size;
-            if size > COPY_BYTES_MAX { copy_in_parts(&self.s3, &from, &to, size).await } else { self.s3.copy(&from, &to).await }
+            if size > COPY_BYTES_MAX {
+                copy_in_parts(&self.s3, &from, &to, size).await
+            } else {
+                self.s3.copy(&from, &to).await
+            }
         };
         copied.await.map_err(|error| failed("copy", from, error))
     }
@@ -291,7 +379,11 @@ impl Store for S3Store {
 fn is_here(endpoint: &str) -> bool {
     let host = endpoint.trim_start_matches("http://").split('/').next().unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    name == "localhost" || name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    name == "localhost"
+        || name
+            .trim_matches(['[', ']'])
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
@@ -302,8 +394,8 @@ fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// S3 takes no request that is dated a quarter of an hour off, and forbids it as what is not allowed (RequestTimeTooSkewed, 403). No
-/// permission is missing: a clock is set right by and by.
+/// S3 takes no request that is dated a quarter of an hour off, and forbids it as what is not
+/// allowed (RequestTimeTooSkewed, 403). No permission is missing: a clock is set right by and by.
 const TOO_SKEWED: &str = "RequestTimeTooSkewed";
 
 fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
@@ -320,7 +412,9 @@ fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
         Some(io::ErrorKind::InvalidFilename) => StoreError::Unfit { act, key, cause: error.into() },
         Some(io::ErrorKind::StorageFull) => StoreError::Full { act, key, cause: error.into() },
         // A file or a folder here, and nothing that the store could mend.
-        Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => StoreError::Denied { act, key, cause: error.into() },
+        Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+            StoreError::Denied { act, key, cause: error.into() }
+        }
         _ => StoreError::Unavailable { act, key, cause: error.into() },
     }
 }
@@ -338,10 +432,15 @@ mod tests {
         }
     }
 
-    /// What is signed lives no longer than who signed it, and is not signed at all where that is too short.
+    /// What is signed lives no longer than who signed it, and is not signed at all where that is
+    /// too short.
     #[tokio::test]
     async fn a_signed_url_ends_with_the_credentials() {
-        let settings = [(AmazonS3ConfigKey::AccessKeyId, "a"), (AmazonS3ConfigKey::SecretAccessKey, "b"), (AmazonS3ConfigKey::Region, "us-east-1")];
+        let settings = [
+            (AmazonS3ConfigKey::AccessKeyId, "a"),
+            (AmazonS3ConfigKey::SecretAccessKey, "b"),
+            (AmazonS3ConfigKey::Region, "us-east-1"),
+        ];
         let store = |left: Option<u64>| {
             let ends = left.map(|left| SystemClock.now() + Duration::from_secs(left));
             S3Store::open("bucket", "", &settings, None).unwrap().ending(Arc::new(Until(ends)))
@@ -352,9 +451,16 @@ mod tests {
         assert!(forever.url.contains("X-Amz-Expires=86400&"), "{}", forever.url);
         let hour = signed(Some(3600)).await.unwrap().unwrap();
         let left = elapsed(SystemClock.now(), hour.until).as_secs();
-        assert!((3500..=3600).contains(&left) && !hour.url.contains("X-Amz-Expires=86400"), "{left} s: {}", hour.url);
+        assert!(
+            (3500..=3600).contains(&left) && !hour.url.contains("X-Amz-Expires=86400"),
+            "{left} s: {}",
+            hour.url
+        );
         let short = signed(Some(40)).await.unwrap_err();
-        assert!(matches!(short, StoreError::ShortLived { needed, .. } if needed == Span::from_secs(1000)), "{short}");
+        assert!(
+            matches!(short, StoreError::ShortLived { needed, .. } if needed == Span::from_secs(1000)),
+            "{short}"
+        );
     }
 
     /// What is asked of a bucket that forbids all with this code, and the request.
@@ -377,7 +483,10 @@ mod tests {
                 let body = format!("<Error><Code>{code}</Code><Message>no</Message></Error>");
                 // As S3 answers a HEAD.
                 let body = if asked.starts_with("HEAD") { String::new() } else { body };
-                let text = format!("HTTP/1.1 403 Forbidden\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+                let text = format!(
+                    "HTTP/1.1 403 Forbidden\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                    body.len()
+                );
                 tell.send(asked).await.unwrap();
                 tokio::io::AsyncWriteExt::write_all(&mut line, text.as_bytes()).await.unwrap();
             }
@@ -390,32 +499,50 @@ mod tests {
     /// In a bulk delete, S3 says it in the body of a 200.
     #[tokio::test]
     async fn a_delete_that_is_forbidden_is_denied() {
-        let (deleted, asked) = forbidden("AccessDenied", async |store| store.delete("news/a").await).await;
+        let (deleted, asked) =
+            forbidden("AccessDenied", async |store| store.delete("news/a").await).await;
         assert!(asked.starts_with("DELETE /bucket/jobs/news/a "), "{asked}");
         assert!(matches!(deleted, Err(StoreError::Denied { .. })), "{deleted:?}");
     }
 
-    /// An agent gives a machine up that may not read its job, after ten minutes; a clock that is an hour off is set right before long.
+    /// An agent gives a machine up that may not read its job, after ten minutes; a clock that is an
+    /// hour off is set right before long.
     #[tokio::test]
     async fn a_request_that_is_dated_too_far_off_lacks_no_permission() {
         for (code, denied) in [("AccessDenied", true), (TOO_SKEWED, false)] {
             let (read, _) = forbidden(code, async |store| store.get("a").await.map(drop)).await;
-            let (written, _) = forbidden(code, async |store| store.put("a", Bytes::from_static(b"1")).await).await;
+            let (written, _) =
+                forbidden(code, async |store| store.put("a", Bytes::from_static(b"1")).await).await;
             let (seen, _) = forbidden(code, async |store| store.head("a").await.map(drop)).await;
             let folder = tempfile::tempdir().unwrap();
-            let (fetched, _) = forbidden(code, async |store| store.get_file("a", &folder.path().join("a")).await.map(drop)).await;
+            let (fetched, _) = forbidden(code, async |store| {
+                store.get_file("a", &folder.path().join("a")).await.map(drop)
+            })
+            .await;
             let (listed, _) = forbidden(code, async |store| store.list("").await.map(drop)).await;
             let (copied, _) = forbidden(code, async |store| store.copy("a", "b").await).await;
             for told in [read, written, seen, fetched, listed, copied] {
-                assert_eq!(matches!(told, Err(StoreError::Denied { .. })), denied, "{code}: {told:?}");
-                assert_eq!(matches!(told, Err(StoreError::Unavailable { .. })), !denied, "{code}: {told:?}");
+                assert_eq!(
+                    matches!(told, Err(StoreError::Denied { .. })),
+                    denied,
+                    "{code}: {told:?}"
+                );
+                assert_eq!(
+                    matches!(told, Err(StoreError::Unavailable { .. })),
+                    !denied,
+                    "{code}: {told:?}"
+                );
             }
         }
     }
 
     #[tokio::test]
     async fn name_that_no_bucket_takes_is_unfit() {
-        let settings = [(AmazonS3ConfigKey::AccessKeyId, "a"), (AmazonS3ConfigKey::SecretAccessKey, "b"), (AmazonS3ConfigKey::Region, "us-east-1")];
+        let settings = [
+            (AmazonS3ConfigKey::AccessKeyId, "a"),
+            (AmazonS3ConfigKey::SecretAccessKey, "b"),
+            (AmazonS3ConfigKey::Region, "us-east-1"),
+        ];
         let store = S3Store::open("bucket", "jobs", &settings, None).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         for key in ["a\nb".to_owned(), "a/\u{7f}".to_owned(), "n/".repeat(600)] {
@@ -426,10 +553,18 @@ mod tests {
 
     #[test]
     fn only_what_is_on_this_machine_gets_a_body_that_nothing_protects() {
-        for here in ["http://127.0.0.1:5000", "http://localhost/", "http://[::1]:9000", "http://127.1.2.3"] {
+        for here in
+            ["http://127.0.0.1:5000", "http://localhost/", "http://[::1]:9000", "http://127.1.2.3"]
+        {
             assert!(is_here(here), "{here}");
         }
-        for elsewhere in ["http://192.168.1.2:9000", "http://minio.local:9000", "http://localhost.example:80", "http://[fd00::1]:9000", ""] {
+        for elsewhere in [
+            "http://192.168.1.2:9000",
+            "http://minio.local:9000",
+            "http://localhost.example:80",
+            "http://[fd00::1]:9000",
+            "",
+        ] {
             assert!(!is_here(elsewhere), "{elsewhere}");
         }
     }

@@ -1,15 +1,20 @@
-//! A large file on its way up to S3, in parts, a few at a time. Where there is a folder for it, each part that arrived is
-//! written down, so that whoever comes after a crash or a dead line goes on from there.
+//! A large file on its way up to S3, in parts, a few at a time. Where there is a folder for it,
+//! each part that arrived is written down, so that whoever comes after a crash or a dead line goes
+//! on from there.
 //!
 //! ```text
 //!   <folder>/<hash of the key>.jsonl    which key, which upload, which file it was; then a line for each part that arrived
 //! ```
-//! Where the hash of the file is wanted, it is read whole all the same, and a part is left out only if the file up to the
-//! part's end has the hash that it had then. Where it is not, the file's stamp says that it is the same file. What can never be
-//! finished is taken back: of files that stay where they are, what has changed or is gone; of those that are packed anew for each
-//! try, what is for the same place by another name, and what is too old. Not here: when to try again.
+//! Where the hash of the file is wanted, it is read whole all the same, and a part is left out only
+//! if the file up to the part's end has the hash that it had then. Where it is not, the file's
+//! stamp says that it is the same file. What can never be finished is taken back: of files that
+//! stay where they are, what has changed or is gone; of those that are packed anew for each try,
+//! what is for the same place by another name, and what is too old. Not here: when to try again.
 
-#![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, and remembers how far they are")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads the files that it uploads, and remembers how far they are"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -31,7 +36,8 @@ use sha2::{Digest, Sha256};
 use super::s3_upload_source::{Buffers, Source, generic, part_bytes};
 use crate::ports::{self, Arrival};
 
-/// Parts under way at once where no room bounds them: downloads and copies. Four hold 32 MiB of memory.
+/// Parts under way at once where no room bounds them: downloads and copies. Four hold 32 MiB of
+/// memory.
 pub(crate) const PARTS_IN_FLIGHT: usize = 4;
 
 /// S3's word, with a 400, for a part that it has not as we remember it.
@@ -65,15 +71,16 @@ struct Arrived {
     sha256: Option<String>,
 }
 
-/// What is remembered of a file that is packed anew for each try goes after so long, which is when the bucket's own rule ends it.
+/// What is remembered of a file that is packed anew for each try goes after so long, which is when
+/// the bucket's own rule ends it.
 const PACKED_KEPT: Duration = Duration::from_secs(7 * 86_400);
 
 /// The large files that this process sends, and where it is remembered how far they are.
 #[derive(Default)]
 pub(crate) struct Uploads {
     folder: Option<PathBuf>,
-    /// No file is there any more at the next try, which packs the same content into another one. (An agent that is sent stays where it is;
-    /// its name in the store says what is in it too.)
+    /// No file is there any more at the next try, which packs the same content into another one.
+    /// (An agent that is sent stays where it is; its name in the store says what is in it too.)
     packed_anew: bool,
     busy: Mutex<BTreeSet<PathBuf>>,
     pub buffers: Buffers,
@@ -114,8 +121,8 @@ impl Uploads {
         self.busy.lock().expect("nobody panics while holding it: it is only looked at and changed")
     }
 
-    /// Sends a file of more than one part; `first` was read from it already, and `sent` counts what is there of it. Gives its size, and its
-    /// hash if it was asked for.
+    /// Sends a file of more than one part; `first` was read from it already, and `sent` counts what
+    /// is there of it. Gives its size, and its hash if it was asked for.
     pub async fn send<S: MultipartStore>(
         &self,
         s3: &S,
@@ -140,8 +147,16 @@ impl Uploads {
         }
     }
 
-    /// The upload of this file that was begun already, or a new one. `by_content`: another file with the same content is the same.
-    async fn begin<S: MultipartStore>(&self, s3: &S, key: &Key, file: Stamp, part_bytes: u64, by_content: bool) -> Result<Upload<'_>, Error> {
+    /// The upload of this file that was begun already, or a new one. `by_content`: another file
+    /// with the same content is the same.
+    async fn begin<S: MultipartStore>(
+        &self,
+        s3: &S,
+        key: &Key,
+        file: Stamp,
+        part_bytes: u64,
+        by_content: bool,
+    ) -> Result<Upload<'_>, Error> {
         let Some(folder) = &self.folder else {
             return self.unremembered(s3, key).await;
         };
@@ -151,7 +166,13 @@ impl Uploads {
         if !self.busy().insert(record.clone()) {
             return self.unremembered(s3, key).await;
         }
-        let mut upload = Upload { uploads: self, id: String::new(), arrived: BTreeMap::new(), record: Some(record.clone()), lock: None };
+        let mut upload = Upload {
+            uploads: self,
+            id: String::new(),
+            arrived: BTreeMap::new(),
+            record: Some(record.clone()),
+            lock: None,
+        };
         fs::create_dir_all(folder).map_err(generic)?;
         let Some(lock) = locked_soon(&record).map_err(generic)? else {
             drop(upload);
@@ -159,9 +180,17 @@ impl Uploads {
         };
         upload.lock = Some(lock);
         self.take_back(s3, folder, key, &file).await;
-        let is_same = |head: &Head| head.key == key.as_ref() && head.part_bytes == part_bytes && (by_content || head.file == file);
+        let is_same = |head: &Head| {
+            head.key == key.as_ref()
+                && head.part_bytes == part_bytes
+                && (by_content || head.file == file)
+        };
         if let Some((head, arrived)) = recall(&record).filter(|(head, _)| is_same(head)) {
-            tracing::info!("the upload of `{}` goes on: {} parts of it arrived earlier", file.path.display(), arrived.len());
+            tracing::info!(
+                "the upload of `{}` goes on: {} parts of it arrived earlier",
+                file.path.display(),
+                arrived.len()
+            );
             (upload.id, upload.arrived) = (head.upload, arrived);
             return Ok(upload);
         }
@@ -171,19 +200,35 @@ impl Uploads {
         Ok(upload)
     }
 
-    async fn unremembered<S: MultipartStore>(&self, s3: &S, key: &Key) -> Result<Upload<'_>, Error> {
-        Ok(Upload { uploads: self, id: s3.create_multipart(key).await?, arrived: BTreeMap::new(), record: None, lock: None })
+    async fn unremembered<S: MultipartStore>(
+        &self,
+        s3: &S,
+        key: &Key,
+    ) -> Result<Upload<'_>, Error> {
+        Ok(Upload {
+            uploads: self,
+            id: s3.create_multipart(key).await?,
+            arrived: BTreeMap::new(),
+            record: None,
+            lock: None,
+        })
     }
 
-    /// Ends uploads that nobody will finish. Parts that stay behind cost money until the bucket's own rule removes them.
+    /// Ends uploads that nobody will finish. Parts that stay behind cost money until the bucket's
+    /// own rule removes them.
     async fn take_back<S: MultipartStore>(&self, s3: &S, folder: &Path, key: &Key, file: &Stamp) {
-        for record in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        for record in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+        {
             let Some((head, _)) = recall(&record) else { continue };
             let is_ours = self.busy().contains(&record);
             if !is_ours && matches!(locked(&record), Ok(None)) {
                 continue;
             }
-            let ends = if self.packed_anew { !is_ours && is_past(&record, &head, key) } else { is_another(&head, file, is_ours) };
+            let ends = if self.packed_anew {
+                !is_ours && is_past(&record, &head, key)
+            } else {
+                is_another(&head, file, is_ours)
+            };
             if ends && let Ok(key) = Key::parse(&head.key) {
                 // If it is gone already, so much the better.
                 let _gone = s3.abort_multipart(&key, &head.upload).await;
@@ -205,12 +250,17 @@ fn is_another(head: &Head, file: &Stamp, is_ours: bool) -> bool {
 /// Of one that is packed anew: something else goes to its place now, or it is too old.
 fn is_past(record: &Path, head: &Head, key: &Key) -> bool {
     let folder = |key: &str| key.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-    let age = fs::metadata(record).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
-    (head.key != key.as_ref() && folder(&head.key) == folder(key.as_ref())) || age.is_some_and(|age| age > PACKED_KEPT)
+    let age = fs::metadata(record)
+        .and_then(|found| found.modified())
+        .ok()
+        .and_then(|at| at.elapsed().ok());
+    (head.key != key.as_ref() && folder(&head.key) == folder(key.as_ref()))
+        || age.is_some_and(|age| age > PACKED_KEPT)
 }
 
 impl Upload<'_> {
-    /// Sends what has not arrived yet, in order, as many at once as there is room for. What is hashed is what is sent.
+    /// Sends what has not arrived yet, in order, as many at once as there is room for. What is
+    /// hashed is what is sent.
     async fn send_parts<S: MultipartStore>(
         &mut self,
         s3: &S,
@@ -223,7 +273,9 @@ impl Upload<'_> {
         let (mut sending, mut arrived) = (FuturesUnordered::new(), BTreeMap::new());
         while !part.is_empty() {
             let (number, sha256) = (source.number - 1, source.so_far());
-            if let Some(known) = self.arrived.get(&number).filter(|known| sha256.is_none() || known.sha256 == sha256) {
+            if let Some(known) =
+                self.arrived.get(&number).filter(|known| sha256.is_none() || known.sha256 == sha256)
+            {
                 arrived.insert(number, PartId { content_id: known.tag.clone() });
                 there.is_there(std::mem::take(&mut part).len() as u64);
             } else {
@@ -258,11 +310,17 @@ impl Upload<'_> {
         Ok((source, arrived.into_values().collect()))
     }
 
-    fn arrives(&self, sent: Result<Arrived, Error>, arrived: &mut BTreeMap<usize, PartId>) -> Result<(), Error> {
+    fn arrives(
+        &self,
+        sent: Result<Arrived, Error>,
+        arrived: &mut BTreeMap<usize, PartId>,
+    ) -> Result<(), Error> {
         let sent = sent?;
         if let Some(record) = &self.record {
             // What is not remembered is sent again, and no more.
-            let _kept = line(&sent).and_then(|line| OpenOptions::new().append(true).open(record)?.write_all(line.as_bytes()));
+            let _kept = line(&sent).and_then(|line| {
+                OpenOptions::new().append(true).open(record)?.write_all(line.as_bytes())
+            });
         }
         arrived.insert(sent.number, PartId { content_id: sent.tag });
         Ok(())
@@ -295,8 +353,9 @@ impl Upload<'_> {
 const LOCK_TRIES: u32 = 10;
 const LOCK_EVERY: Duration = Duration::from_millis(10);
 
-/// As [`locked`]. A process that is being started has all that we have open until its own program begins, also a lock that we have
-/// just let go; to take that for somebody else's upload would send a large file from its beginning.
+/// As [`locked`]. A process that is being started has all that we have open until its own program
+/// begins, also a lock that we have just let go; to take that for somebody else's upload would send
+/// a large file from its beginning.
 fn locked_soon(record: &Path) -> io::Result<Option<File>> {
     for _ in 1..LOCK_TRIES {
         if let Some(lock) = locked(record)? {
@@ -333,15 +392,29 @@ fn line(value: &impl Serialize) -> io::Result<String> {
 fn stamp(path: &Path, file: &File) -> io::Result<Stamp> {
     let found = file.metadata()?;
     let (path, inode, bytes) = (path.to_owned(), found.ino(), found.len());
-    Ok(Stamp { path, inode, bytes, modified_secs: found.mtime(), modified_nanos: found.mtime_nsec() })
+    Ok(Stamp {
+        path,
+        inode,
+        bytes,
+        modified_secs: found.mtime(),
+        modified_nanos: found.mtime_nsec(),
+    })
 }
 
 /// Through this process, in bounded memory: S3 copies no more than 5 GiB in one call.
-pub(crate) async fn copy_in_parts<S: ObjectStore + MultipartStore>(s3: &S, from: &Key, to: &Key, size: u64) -> Result<(), Error> {
+pub(crate) async fn copy_in_parts<S: ObjectStore + MultipartStore>(
+    s3: &S,
+    from: &Key,
+    to: &Key,
+    size: u64,
+) -> Result<(), Error> {
     let (step, id) = (part_bytes(size), &s3.create_multipart(to).await?);
     let starts = (0..size).step_by(usize::try_from(step).unwrap_or(usize::MAX)).enumerate();
     let parts = starts.map(|(number, start)| async move {
-        let options = GetOptions { range: Some((start..size.min(start + step)).into()), ..GetOptions::default() };
+        let options = GetOptions {
+            range: Some((start..size.min(start + step)).into()),
+            ..GetOptions::default()
+        };
         let part = s3.get_opts(from, options).await?.bytes().await?;
         s3.put_part(to, id, number, part.into()).await
     });

@@ -1,10 +1,12 @@
-//! A file as it is read for its way up to S3, part by part, into buffers that all uploads of a store share.
+//! A file as it is read for its way up to S3, part by part, into buffers that all uploads of a
+//! store share.
 //!
 //! ```text
 //!   Source::next ── waits for room ──> a buffer ── read, hashed if asked ──> Bytes ──> on their way ──> the buffer is free again
 //! ```
-//! The room bounds the memory of all files together, however many they are, and with it the parts that are under way at once:
-//! few until one of them arrived soon, more on a line that carries them. Not here: what is sent, and where to.
+//! The room bounds the memory of all files together, however many they are, and with it the parts
+//! that are under way at once: few until one of them arrived soon, more on a line that carries
+//! them. Not here: what is sent, and where to.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -20,8 +22,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::adapters::workstation::hashed_file::open_source;
 
-/// The least size of a part on the way up, and its size on the way down. S3 refuses less than 5 MiB; larger parts need
-/// more memory and lose more to a broken line.
+/// The least size of a part on the way up, and its size on the way down. S3 refuses less than 5
+/// MiB; larger parts need more memory and lose more to a broken line.
 pub(crate) const PART_BYTES_MIN: u64 = 8 * 1024 * 1024;
 
 /// S3 allows 10,000 parts; a file that would need more gets larger ones.
@@ -31,13 +33,16 @@ const PARTS_MAX: u64 = 9_000;
 const UNIT_BYTES: u64 = 256 * 1024;
 const PART_UNITS: usize = (PART_BYTES_MIN / UNIT_BYTES) as usize;
 
-/// Room for parts at first. On a line of 2 Mbit/s they take 100 s, less than the two minutes that one request may take.
+/// Room for parts at first. On a line of 2 Mbit/s they take 100 s, less than the two minutes that
+/// one request may take.
 const PARTS_FIRST: usize = 3;
 
-/// Room for parts on a fast line: one is read, and eight are under way, which fill 10 Gbit/s within a region. It is 72 MiB.
+/// Room for parts on a fast line: one is read, and eight are under way, which fill 10 Gbit/s within
+/// a region. It is 72 MiB.
 const PARTS_MOST: usize = 9;
 
-/// A part that arrives within this time came over 13 Mbit/s at least, beside others: nine at once still make it in 45 s.
+/// A part that arrives within this time came over 13 Mbit/s at least, beside others: nine at once
+/// still make it in 45 s.
 const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) fn part_bytes(size: u64) -> u64 {
@@ -52,7 +57,8 @@ pub(crate) struct Buffers {
     shelf: Arc<Shelf>,
 }
 
-/// What has been used and can be used again: fresh memory costs a page fault every 4 KiB, as much as reading the file.
+/// What has been used and can be used again: fresh memory costs a page fault every 4 KiB, as much
+/// as reading the file.
 #[derive(Default)]
 struct Shelf {
     free: Mutex<Vec<Vec<u8>>>,
@@ -62,25 +68,41 @@ struct Shelf {
 impl Default for Buffers {
     fn default() -> Self {
         let units = PARTS_FIRST * PART_UNITS;
-        Buffers { room: Arc::new(Semaphore::new(units)), units: AtomicUsize::new(units), shelf: Arc::default() }
+        Buffers {
+            room: Arc::new(Semaphore::new(units)),
+            units: AtomicUsize::new(units),
+            shelf: Arc::default(),
+        }
     }
 }
 
 impl Buffers {
     /// One that holds so much, once there is room for it.
     async fn take(&self, bytes: u64) -> Buffer {
-        // What is larger than all the room at first takes all of that, so that it never waits for ever.
-        let units = usize::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(usize::MAX).clamp(1, PARTS_FIRST * PART_UNITS);
+        // What is larger than all the room at first takes all of that, so that it never waits for
+        // ever.
+        let units = usize::try_from(bytes.div_ceil(UNIT_BYTES))
+            .unwrap_or(usize::MAX)
+            .clamp(1, PARTS_FIRST * PART_UNITS);
         let units = u32::try_from(units).expect("no more than the room at first");
-        let room = Arc::clone(&self.room).acquire_many_owned(units).await.expect("nobody closes it");
-        Buffer { bytes: self.shelf.take(bytes as usize), filled: 0, shelf: Arc::clone(&self.shelf), _room: room }
+        let room =
+            Arc::clone(&self.room).acquire_many_owned(units).await.expect("nobody closes it");
+        Buffer {
+            bytes: self.shelf.take(bytes as usize),
+            filled: 0,
+            shelf: Arc::clone(&self.shelf),
+            _room: room,
+        }
     }
 
     /// A part of this size arrived in this time.
     pub fn arrived(&self, bytes: usize, within: Duration) {
         let grow = |units| (units < PARTS_MOST * PART_UNITS).then_some(units + PART_UNITS);
         let full = bytes as u64 >= PART_BYTES_MIN;
-        if full && within <= SOON && self.units.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_ok() {
+        if full
+            && within <= SOON
+            && self.units.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_ok()
+        {
             self.room.add_permits(PART_UNITS);
         }
     }
@@ -154,7 +176,8 @@ impl Buffer {
     }
 }
 
-/// A file on its way up, and the hash of what was read of it. What it grows by while it is read is left out.
+/// A file on its way up, and the hash of what was read of it. What it grows by while it is read is
+/// left out.
 pub(crate) struct Source {
     file: File,
     /// When it was opened.
@@ -172,14 +195,22 @@ impl Source {
     pub fn open(path: &Path, hashed: bool) -> io::Result<Self> {
         let file = open_source(path)?;
         let size = file.metadata()?.len();
-        Ok(Source { file, size, hash: hashed.then(Sha256::new), part_bytes: part_bytes(size), number: 0, bytes: 0 })
+        Ok(Source {
+            file,
+            size,
+            hash: hashed.then(Sha256::new),
+            part_bytes: part_bytes(size),
+            number: 0,
+            bytes: 0,
+        })
     }
 
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The next part; shorter only at the end of the file. Read and hashed on another thread, beside what is being sent.
+    /// The next part; shorter only at the end of the file. Read and hashed on another thread,
+    /// beside what is being sent.
     pub async fn next(mut self, buffers: &Buffers) -> Result<(Self, Bytes), Error> {
         let room = self.part_bytes.min(self.size.saturating_sub(self.bytes));
         let mut buffer = buffers.take(room).await;
@@ -192,7 +223,10 @@ impl Source {
             self.bytes += buffer.filled as u64;
             Ok((self, Bytes::from_owner(buffer)))
         };
-        tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(generic)
+        tokio::task::spawn_blocking(read)
+            .await
+            .unwrap_or_else(|panic| Err(io::Error::other(panic)))
+            .map_err(generic)
     }
 
     /// Whether all of it was read.
@@ -250,7 +284,10 @@ mod tests {
                 buffers.arrived(PART, SOON + Duration::from_millis(1));
                 buffers.arrived(PART - 1, Duration::ZERO);
             }
-            assert!(buffers.take(1).now_or_never().is_none(), "a slow part and a small one say nothing of the line");
+            assert!(
+                buffers.take(1).now_or_never().is_none(),
+                "a slow part and a small one say nothing of the line"
+            );
             (0..20).for_each(|_| buffers.arrived(PART, SOON));
         }
         held.clear();
@@ -260,7 +297,10 @@ mod tests {
         }
         assert_eq!(held.len(), PARTS_FIRST, "a line that failed begins anew");
         held.clear();
-        assert!(buffers.take(PART_BYTES_MIN * 100).now_or_never().is_some(), "what is larger than all the room gets in alone");
+        assert!(
+            buffers.take(PART_BYTES_MIN * 100).now_or_never().is_some(),
+            "what is larger than all the room gets in alone"
+        );
     }
 
     #[tokio::test]
@@ -284,7 +324,11 @@ mod tests {
         let (_folder, path) = file(PART * 2 + 5);
         let buffers = Buffers::default();
         let source = Source::open(&path, true).unwrap();
-        std::fs::OpenOptions::new().append(true).open(&path).and_then(|mut file| io::Write::write_all(&mut file, b"more")).unwrap();
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| io::Write::write_all(&mut file, b"more"))
+            .unwrap();
         let (mut source, mut read, mut hash) = (source, Vec::new(), Sha256::new());
         loop {
             let (then, part) = source.next(&buffers).await.unwrap();

@@ -1,4 +1,5 @@
-//! Holds the files of a checkpoint as they are while they are uploaded, so that rotation and the next save do not tear them.
+//! Holds the files of a checkpoint as they are while they are uploaded, so that rotation and the
+//! next save do not tear them.
 //!
 //! ```text
 //!   small, or a log           copied
@@ -17,13 +18,15 @@ use std::path::{Path, PathBuf};
 use crate::adapters::workstation::hashed_file::{Unreadable, open_source};
 use crate::ports::{StageFile, StagedFile};
 
-/// A file of this size is copied in milliseconds. Larger ones would take the disk from the training.
+/// A file of this size is copied in milliseconds. Larger ones would take the disk from the
+/// training.
 const COPIED_MAX: u64 = 4 * 1024 * 1024;
 
 /// What is copied for one checkpoint: more would take seconds, in which the next save may begin.
 const COPIED_SUM_MAX: u64 = 64 * 1024 * 1024;
 
-/// Holds each file under a name of its own in the first of the folders that is on the same file system.
+/// Holds each file under a name of its own in the first of the folders that is on the same file
+/// system.
 ///
 /// # Errors
 /// Where none of the folders can be used. Whatever was made is removed by the caller.
@@ -78,28 +81,42 @@ fn created(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    /// neptune-client#1888: two checkpoints are left, and one takes longer to upload than the time to the next but one.
+    /// neptune-client#1888: two checkpoints are left, and one takes longer to upload than the time
+    /// to the next but one.
     #[test]
     fn what_is_held_stays_as_it_was_when_its_source_is_rotated_away() {
         let home = tempfile::tempdir().expect("a folder");
         let (source, stage) = (home.path().join("checkpoint-20"), home.path().join("staged"));
         fs::create_dir(&source).expect("a folder");
         let large = vec![7; usize::try_from(COPIED_MAX).expect("it fits") + 1];
-        for (name, body) in [("config.json", &b"small"[..]), ("model.pt", &large), ("train.log", b"a line")] {
+        for (name, body) in
+            [("config.json", &b"small"[..]), ("model.pt", &large), ("train.log", b"a line")]
+        {
             fs::write(source.join(name), body).expect("written");
         }
         let files = ["config.json", "model.pt", "train.log"].map(|name| {
             let path = source.join(name);
-            StageFile { bytes: fs::metadata(&path).expect("there").len(), is_log: name.ends_with(".log"), path }
+            StageFile {
+                bytes: fs::metadata(&path).expect("there").len(),
+                is_log: name.ends_with(".log"),
+                path,
+            }
         });
         let staged = stage_once(&files, &stage);
         // The log is written on, the small one is written anew in place, and then all of it goes.
         fs::write(source.join("train.log"), "another").expect("written");
         fs::write(source.join("config.json"), "other").expect("written");
         fs::remove_dir_all(&source).expect("rotated away");
-        let held: Vec<Vec<u8>> = staged.iter().map(|file| fs::read(&file.path).expect("it is held")).collect();
-        assert_eq!((held[0].as_slice(), held[1].len(), held[2].as_slice()), (&b"small"[..], large.len(), &b"a line"[..]));
-        assert!(staged[0].is_copy && staged[2].is_copy, "what is written in place does not reach a copy");
+        let held: Vec<Vec<u8>> =
+            staged.iter().map(|file| fs::read(&file.path).expect("it is held")).collect();
+        assert_eq!(
+            (held[0].as_slice(), held[1].len(), held[2].as_slice()),
+            (&b"small"[..], large.len(), &b"a line"[..])
+        );
+        assert!(
+            staged[0].is_copy && staged[2].is_copy,
+            "what is written in place does not reach a copy"
+        );
     }
 
     fn stage_once(files: &[StageFile], folder: &Path) -> Vec<StagedFile> {

@@ -59,7 +59,8 @@ impl LeftOut {
     /// Warns about files that a user would miss.
     pub fn tell(self, survey: &mut Survey) {
         for path in self.special {
-            let message = format!("`{}` does not ship: it is a socket, a pipe or a device", path.display());
+            let message =
+                format!("`{}` does not ship: it is a socket, a pipe or a device", path.display());
             survey.findings.push(Finding::warning("workdir", message));
         }
         for (path, reason) in self.pruned {
@@ -67,12 +68,21 @@ impl LeftOut {
             match reason {
                 Pruned::Git | Pruned::Cache => {}
                 Pruned::Environment => {
-                    let finding = Finding::warning("workdir", format!("`{shown}` does not ship: a virtual environment works only where it was made"));
-                    survey.findings.push(finding.hint("make it in `setup`, and add it to .lampignore"));
+                    let finding = Finding::warning(
+                        "workdir",
+                        format!(
+                            "`{shown}` does not ship: a virtual environment works only where it was made"
+                        ),
+                    );
+                    survey
+                        .findings
+                        .push(finding.hint("make it in `setup`, and add it to .lampignore"));
                 }
                 Pruned::Own => {
                     if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
-                        let message = format!("`{shown}` does not ship: a job starts from its own checkpoints, not from those of an earlier run");
+                        let message = format!(
+                            "`{shown}` does not ship: a job starts from its own checkpoints, not from those of an earlier run"
+                        );
                         survey.findings.push(Finding::warning("checkpoint.path", message));
                     }
                 }

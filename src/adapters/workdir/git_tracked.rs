@@ -17,17 +17,25 @@ const OF_A_HOOK: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT
 
 /// Files that git tracks and the walk did not find, and their parent folders, relative to the root.
 /// `.lampignore` overrides git.
-pub fn tracked_but_ignored(root: &Path, known: &HashSet<PathBuf>, stays: impl Fn(&Path) -> bool) -> BTreeSet<PathBuf> {
+pub fn tracked_but_ignored(
+    root: &Path,
+    known: &HashSet<PathBuf>,
+    stays: impl Fn(&Path) -> bool,
+) -> BTreeSet<PathBuf> {
     let mut ignores = LampIgnores::default();
-    let is_there = |path: &PathBuf| fs::symlink_metadata(root.join(path)).is_ok_and(|meta| !meta.is_dir());
+    let is_there =
+        |path: &PathBuf| fs::symlink_metadata(root.join(path)).is_ok_and(|meta| !meta.is_dir());
     let missing = tracked(root).into_iter().filter(|path| !known.contains(path) && is_there(path));
     let mut found = BTreeSet::new();
     for path in missing {
-        let folders: Vec<&Path> = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()).collect();
+        let folders: Vec<&Path> =
+            path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()).collect();
         if folders.iter().any(|folder| stays(folder)) || ignores.hide(root, &path) {
             continue;
         }
-        found.extend(folders.into_iter().filter(|folder| !known.contains(*folder)).map(Path::to_owned));
+        found.extend(
+            folders.into_iter().filter(|folder| !known.contains(*folder)).map(Path::to_owned),
+        );
         found.insert(path);
     }
     found
@@ -61,7 +69,10 @@ impl LampIgnores {
     fn hide(&mut self, root: &Path, path: &Path) -> bool {
         for folder in path.ancestors().skip(1) {
             let folder = root.join(folder);
-            let rules = self.read.entry(folder.clone()).or_insert_with(|| Gitignore::new(folder.join(".lampignore")).0);
+            let rules = self
+                .read
+                .entry(folder.clone())
+                .or_insert_with(|| Gitignore::new(folder.join(".lampignore")).0);
             let found = rules.matched_path_or_any_parents(root.join(path), false);
             if !found.is_none() {
                 return found.is_ignore();

@@ -1,4 +1,5 @@
-//! The code archive of a job: packed on the workstation, searched for secrets, unpacked on the machine.
+//! The code archive of a job: packed on the workstation, searched for secrets, unpacked on the
+//! machine.
 
 #[cfg(feature = "lamp")]
 pub(crate) mod default_ignores;

@@ -108,12 +108,15 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
         }
     });
     for entry in walk.build() {
-        let Ok(entry) = entry.map_err(|error| survey.findings.push(unwalked(root, &error))) else { continue };
+        let Ok(entry) = entry.map_err(|error| survey.findings.push(unwalked(root, &error))) else {
+            continue;
+        };
         let path = entry.path().strip_prefix(root).unwrap_or(entry.path()).to_owned();
         if path.as_os_str().is_empty() {
             continue;
         }
-        let taken = fs::symlink_metadata(entry.path()).and_then(|meta| take_in(&mut survey, &mut left_out, path.clone(), &meta));
+        let taken = fs::symlink_metadata(entry.path())
+            .and_then(|meta| take_in(&mut survey, &mut left_out, path.clone(), &meta));
         if let Err(error) = taken {
             survey.findings.push(unreadable(&path, error.kind()));
         }
@@ -127,7 +130,10 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     left_out.tell(&mut survey);
     not_brought_back(&mut survey);
     if survey.files == 0 {
-        survey.findings.push(Finding::warning("workdir", "holds no files that ship: all are ignored, or there are none"));
+        survey.findings.push(Finding::warning(
+            "workdir",
+            "holds no files that ship: all are ignored, or there are none",
+        ));
     }
     if survey.bytes > bytes_max {
         let finding = too_large(&survey, bytes_max);
@@ -144,7 +150,8 @@ fn take_in_tracked(survey: &mut Survey, left_out: &mut LeftOut, skip: &[PathBuf]
     let root = survey.root.clone();
     let known: HashSet<PathBuf> = survey.entries.iter().map(|entry| entry.path.clone()).collect();
     for path in tracked_but_ignored(&root, &known, |folder| is_left_out(&root.join(folder), skip)) {
-        let taken = fs::symlink_metadata(root.join(&path)).and_then(|meta| take_in(survey, left_out, path.clone(), &meta));
+        let taken = fs::symlink_metadata(root.join(&path))
+            .and_then(|meta| take_in(survey, left_out, path.clone(), &meta));
         if let Err(error) = taken {
             survey.findings.push(unreadable(&path, error.kind()));
         }
@@ -162,28 +169,42 @@ fn unreadable(path: &Path, error: impl std::fmt::Display) -> Finding {
 fn unwalked(root: &Path, error: &ignore::Error) -> Finding {
     match error {
         ignore::Error::WithPath { path, err } => {
-            let cause = err.io_error().map_or_else(|| err.to_string(), |error| error.kind().to_string());
+            let cause =
+                err.io_error().map_or_else(|| err.to_string(), |error| error.kind().to_string());
             unreadable(path.strip_prefix(root).unwrap_or(path), cause)
         }
-        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => unwalked(root, err),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => {
+            unwalked(root, err)
+        }
         other => unreadable(Path::new(""), other),
     }
 }
 
 /// Warns about a `!file` line in `.lampignore` without effect. As in git, an ignored folder hides
 /// all below it.
-#[expect(clippy::disallowed_methods, reason = "an ignore file of the user's, which the walk reads too")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an ignore file of the user's, which the walk reads too"
+)]
 fn not_brought_back(survey: &mut Survey) {
     let Ok(text) = fs::read_to_string(survey.root.join(".lampignore")) else { return };
     for line in text.lines() {
-        let Some(path) = line.trim().strip_prefix('!').map(|path| Path::new(path.trim_matches('/'))) else { continue };
+        let Some(path) =
+            line.trim().strip_prefix('!').map(|path| Path::new(path.trim_matches('/')))
+        else {
+            continue;
+        };
         let ships = survey.entries.iter().any(|entry| entry.path.starts_with(path));
-        let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { continue };
+        let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+            continue;
+        };
         if ships || !survey.root.join(path).is_file() {
             continue;
         }
         let (path, folder) = (path.display(), folder.display());
-        let message = format!("`{path}` does not ship: .lampignore brings it back, but a folder above it is ignored");
+        let message = format!(
+            "`{path}` does not ship: .lampignore brings it back, but a folder above it is ignored"
+        );
         let hint = format!("as in git, three lines do it: `!{folder}/`, `{folder}/*`, `!{path}`");
         survey.findings.push(Finding::warning("workdir", message).hint(hint));
     }
@@ -197,7 +218,11 @@ const IGNORE_BYTES_MAX: u64 = 1_000_000;
 /// The root and the folders above it whose ignore files the walk reads.
 fn ignore_folders(root: &Path) -> Vec<PathBuf> {
     let Some(top) = top(root) else { return vec![root.to_owned()] };
-    root.ancestors().take_while(|folder| folder.starts_with(top)).map(Path::to_owned).chain([top.join(".git/info")]).collect()
+    root.ancestors()
+        .take_while(|folder| folder.starts_with(top))
+        .map(Path::to_owned)
+        .chain([top.join(".git/info")])
+        .collect()
 }
 
 /// The root of the git repository that holds this folder.
@@ -208,12 +233,17 @@ fn top(root: &Path) -> Option<&Path> {
 /// A folder's ignore file that cannot be read, is too large, or is a link out of the workdir, which
 /// git does not follow either.
 fn unfit_ignore_file(root: &Path, folder: &Path) -> Option<Finding> {
-    let names: &[&str] = if folder.ends_with(".git/info") { &["exclude"] } else { &[".gitignore", ".lampignore"] };
+    let names: &[&str] =
+        if folder.ends_with(".git/info") { &["exclude"] } else { &[".gitignore", ".lampignore"] };
     let problem = |path: &PathBuf| {
         let is_link = fs::symlink_metadata(path).ok()?.is_symlink();
         let meta = fs::metadata(path).ok()?;
         match () {
-            () if is_link && !fs::canonicalize(path).ok()?.starts_with(fs::canonicalize(root).ok()?) => Some("is a link that leads outside"),
+            () if is_link
+                && !fs::canonicalize(path).ok()?.starts_with(fs::canonicalize(root).ok()?) =>
+            {
+                Some("is a link that leads outside")
+            }
             // A folder of that name is an ordinary folder.
             () if meta.is_dir() => None,
             () if !meta.is_file() => Some("is no regular file"),
@@ -221,9 +251,15 @@ fn unfit_ignore_file(root: &Path, folder: &Path) -> Option<Finding> {
             () => None,
         }
     };
-    let (path, problem) = names.iter().map(|name| folder.join(name)).find_map(|path| problem(&path).map(|problem| (path, problem)))?;
+    let (path, problem) = names
+        .iter()
+        .map(|name| folder.join(name))
+        .find_map(|path| problem(&path).map(|problem| (path, problem)))?;
     let shown = path.strip_prefix(root).unwrap_or(&path).display();
-    Some(Finding::error("workdir", format!("`{shown}` {problem}{NOT_READ}")).hint("put a file with the patterns in its place"))
+    Some(
+        Finding::error("workdir", format!("`{shown}` {problem}{NOT_READ}"))
+            .hint("put a file with the patterns in its place"),
+    )
 }
 
 fn walker(root: &Path) -> WalkBuilder {
@@ -242,7 +278,12 @@ fn walker(root: &Path) -> WalkBuilder {
     walk
 }
 
-fn take_in(survey: &mut Survey, left_out: &mut LeftOut, path: PathBuf, meta: &Metadata) -> io::Result<()> {
+fn take_in(
+    survey: &mut Survey,
+    left_out: &mut LeftOut,
+    path: PathBuf,
+    meta: &Metadata,
+) -> io::Result<()> {
     let kind = meta.file_type();
     let kind = if kind.is_dir() {
         PackKind::Folder
@@ -255,14 +296,21 @@ fn take_in(survey: &mut Survey, left_out: &mut LeftOut, path: PathBuf, meta: &Me
     } else if kind.is_symlink() {
         let target = fs::read_link(survey.root.join(&path))?;
         if !link_stays_inside(&path, &target) {
-            let message = format!("`{}` is a link to `{}`, which is not in the workdir", path.display(), target.display());
-            let hint = "ignore it in .lampignore, put a copy in its place, or fetch the data in `setup`";
+            let message = format!(
+                "`{}` is a link to `{}`, which is not in the workdir",
+                path.display(),
+                target.display()
+            );
+            let hint =
+                "ignore it in .lampignore, put a copy in its place, or fetch the data in `setup`";
             survey.findings.push(Finding::error("workdir", message).hint(hint));
             return Ok(());
         }
         PackKind::Link { target }
     } else {
-        debug_assert!(kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device());
+        debug_assert!(
+            kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device()
+        );
         left_out.special.push(path);
         return Ok(());
     };
@@ -277,8 +325,12 @@ const LARGE_BYTES: u64 = 200 << 20;
 const LARGE_NAMED: usize = 3;
 
 fn large(survey: &Survey) -> Finding {
-    let message =
-        format!("ships {} in {} files to each job; the largest are {}", show_bytes(survey.bytes), survey.files, largest(survey, LARGE_NAMED));
+    let message = format!(
+        "ships {} in {} files to each job; the largest are {}",
+        show_bytes(survey.bytes),
+        survey.files,
+        largest(survey, LARGE_NAMED)
+    );
     Finding::warning("workdir", message).hint("what need not ship is named in .lampignore")
 }
 
@@ -290,7 +342,8 @@ fn too_large(survey: &Survey, bytes_max: u64) -> Finding {
         show_bytes(bytes_max),
         largest(survey, LARGEST_NAMED)
     );
-    Finding::error("workdir", message).hint("add data and results to .lampignore, or raise `workdir_max`")
+    Finding::error("workdir", message)
+        .hint("add data and results to .lampignore, or raise `workdir_max`")
 }
 
 /// The largest files with their sizes.
@@ -301,7 +354,11 @@ fn largest(survey: &Survey, named: usize) -> String {
     };
     let mut files: Vec<(u64, PathBuf)> = survey.entries.iter().filter_map(of_file).collect();
     files.sort_unstable_by(|left, right| right.cmp(left));
-    let shown: Vec<String> = files.iter().take(named).map(|(bytes, path)| format!("{} ({})", path.display(), show_bytes(*bytes))).collect();
+    let shown: Vec<String> = files
+        .iter()
+        .take(named)
+        .map(|(bytes, path)| format!("{} ({})", path.display(), show_bytes(*bytes)))
+        .collect();
     shown.join(", ")
 }
 
@@ -326,15 +383,23 @@ pub fn show_bytes(bytes: u64) -> String {
 /// When a file is unreadable or became shorter since the survey, or the archive cannot be written.
 pub fn pack(survey: &Survey, out: &Path) -> Result<CodeArchive, PackError> {
     let write_failed = |source| PackError::Write { path: out.to_owned(), source };
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(out).map_err(write_failed)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(out)
+        .map_err(write_failed)?;
     let hashed = Hashed { inner: BufWriter::new(file), hash: Sha256::new(), bytes: 0 };
     let packed = zstd::stream::write::Encoder::new(hashed, ZSTD_LEVEL).map_err(write_failed)?;
     let mut tar = tar::Builder::new(packed);
     let mut tree = Sha256::new();
     for entry in &survey.entries {
-        append(&mut tar, &survey.root, entry, &mut tree).map_err(|error| error.unwrap_or_else(write_failed))?;
+        append(&mut tar, &survey.root, entry, &mut tree)
+            .map_err(|error| error.unwrap_or_else(write_failed))?;
     }
-    let mut hashed = tar.into_inner().and_then(zstd::stream::write::Encoder::finish).map_err(write_failed)?;
+    let mut hashed =
+        tar.into_inner().and_then(zstd::stream::write::Encoder::finish).map_err(write_failed)?;
     hashed.flush().map_err(write_failed)?;
     let sha256 = hex::encode(hashed.hash.finalize());
     Ok(CodeArchive {
@@ -356,15 +421,26 @@ pub fn tree_of(survey: &Survey) -> Result<String, PackError> {
     let mut tree = Sha256::new();
     for entry in survey.entries.iter().filter(|entry| entry.kind != PackKind::Folder) {
         let no_archive = |source| PackError::Read { path: entry.path.clone(), source };
-        append(&mut tar, &survey.root, entry, &mut tree).map_err(|error| error.unwrap_or_else(no_archive))?;
+        append(&mut tar, &survey.root, entry, &mut tree)
+            .map_err(|error| error.unwrap_or_else(no_archive))?;
     }
     Ok(hex::encode(tree.finalize()))
 }
 
 /// The files written after this moment.
 pub fn changed_since(survey: &Survey, moment: SystemTime) -> Vec<&Path> {
-    let is_newer = |path: &Path| fs::symlink_metadata(survey.root.join(path)).and_then(|meta| meta.modified()).is_ok_and(|at| at > moment);
-    survey.entries.iter().filter(|entry| entry.kind != PackKind::Folder).map(|entry| entry.path.as_path()).filter(|path| is_newer(path)).collect()
+    let is_newer = |path: &Path| {
+        fs::symlink_metadata(survey.root.join(path))
+            .and_then(|meta| meta.modified())
+            .is_ok_and(|at| at > moment)
+    };
+    survey
+        .entries
+        .iter()
+        .filter(|entry| entry.kind != PackKind::Folder)
+        .map(|entry| entry.path.as_path())
+        .filter(|path| is_newer(path))
+        .collect()
 }
 
 /// A fault in an entry, or in writing the archive.
@@ -384,9 +460,15 @@ impl AppendError {
 
 /// Appends an entry, and adds its kind and content to `tree`. Folders and dates are left out: files
 /// that do not ship change them.
-fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry, tree: &mut Sha256) -> Result<(), AppendError> {
+fn append<W: Write>(
+    tar: &mut tar::Builder<W>,
+    root: &Path,
+    entry: &PackEntry,
+    tree: &mut Sha256,
+) -> Result<(), AppendError> {
     let full = root.join(&entry.path);
-    let unreadable = |source| AppendError::Entry(PackError::Read { path: entry.path.clone(), source });
+    let unreadable =
+        |source| AppendError::Entry(PackError::Read { path: entry.path.clone(), source });
     let meta = fs::symlink_metadata(&full).map_err(unreadable)?;
     let mut header = tar::Header::new_gnu();
     // Files that do not ship change the date of their folder.
@@ -413,15 +495,21 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry, t
             header.set_size(*bytes);
             // NOFOLLOW: the file may have become a link since the survey.
             let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-            let file = OpenOptions::new().read(true).custom_flags(no_follow).open(&full).map_err(unreadable)?;
+            let file = OpenOptions::new()
+                .read(true)
+                .custom_flags(no_follow)
+                .open(&full)
+                .map_err(unreadable)?;
             if file.metadata().map_err(unreadable)?.len() < *bytes {
                 return Err(changed());
             }
             name_in(tree, &entry.path, if meta.mode() & 0o100 == 0 { 'f' } else { 'x' }, *bytes);
             let mut exact = Exact { file, left: *bytes, tree };
-            tar.append_data(&mut header, &entry.path, &mut exact).map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => changed(),
-                _ => AppendError::Archive(error),
+            tar.append_data(&mut header, &entry.path, &mut exact).map_err(|error| {
+                match error.kind() {
+                    io::ErrorKind::UnexpectedEof => changed(),
+                    _ => AppendError::Archive(error),
+                }
             })
         }
     }

@@ -37,8 +37,10 @@ impl Rule {
 
     /// Whether the file holds the words in `beside`.
     pub fn is_of(&self, file: &[u8]) -> bool {
-        let holds = |word: &str| Regex::new(&regex::escape(word)).is_ok_and(|word| word.is_match(file));
-        self.beside.is_empty() || self.beside.iter().any(|group| group.iter().all(|word| holds(word)))
+        let holds =
+            |word: &str| Regex::new(&regex::escape(word)).is_ok_and(|word| word.is_match(file));
+        self.beside.is_empty()
+            || self.beside.iter().any(|group| group.iter().all(|word| holds(word)))
     }
 
     /// Whether a match can be a secret of this rule.
@@ -348,18 +350,26 @@ pub static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
 pub static PREFILTER: LazyLock<Regex> = LazyLock::new(|| {
     let literals = LITERALS.iter().map(|literal| regex::escape(literal));
     let any_case = LITERALS_ANY_CASE.iter().map(|pattern| format!("(?i:{pattern})"));
-    Regex::new(&literals.chain(any_case).collect::<Vec<_>>().join("|")).expect("constant patterns, tested")
+    Regex::new(&literals.chain(any_case).collect::<Vec<_>>().join("|"))
+        .expect("constant patterns, tested")
 });
-pub static SET: LazyLock<RegexSet> = LazyLock::new(|| RegexSet::new(RULES.iter().map(|rule| rule.pattern)).expect("constant patterns, tested"));
-pub static EACH: LazyLock<Vec<Regex>> =
-    LazyLock::new(|| RULES.iter().map(|rule| Regex::new(rule.pattern).expect("constant patterns, tested")).collect());
+pub static SET: LazyLock<RegexSet> = LazyLock::new(|| {
+    RegexSet::new(RULES.iter().map(|rule| rule.pattern)).expect("constant patterns, tested")
+});
+pub static EACH: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    RULES.iter().map(|rule| Regex::new(rule.pattern).expect("constant patterns, tested")).collect()
+});
 
 /// The text after a private key's header: base64, or headers of an encrypted key.
-pub static KEY_BODY: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/=]{32,}|Proc-Type:|Version:|Comment:").expect("a constant pattern, tested"));
+pub static KEY_BODY: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"[A-Za-z0-9+/=]{32,}|Proc-Type:|Version:|Comment:")
+        .expect("a constant pattern, tested")
+});
 
 /// A line between header and key: empty in GnuPG, quotes in a program's string.
-pub static KEY_GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"^[\s"',>#|*+]*(?:\\[nr])*["',+\s]*$"#).expect("a constant pattern, tested"));
+pub static KEY_GAP: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"^[\s"',>#|*+]*(?:\\[nr])*["',+\s]*$"#).expect("a constant pattern, tested")
+});
 
 /// A `.env` line that sets a name which sounds secret.
 pub static ENV_SECRET: LazyLock<Regex> = LazyLock::new(|| {
@@ -373,17 +383,24 @@ pub fn is_real(hit: &[u8]) -> bool {
     const DIFFERENT_MIN: usize = 5;
     let mut seen = [false; 256];
     hit.iter().rev().take(TAIL).for_each(|byte| seen[usize::from(*byte)] = true);
-    seen.iter().filter(|seen| **seen).count() >= DIFFERENT_MIN && !PLACEHOLDER.is_match(hit) && !names_itself(hit)
+    seen.iter().filter(|seen| **seen).count() >= DIFFERENT_MIN
+        && !PLACEHOLDER.is_match(hit)
+        && !names_itself(hit)
 }
 
 /// Whether the last word of a match looks random, unlike a name, path or sentence.
 fn is_drawn(hit: &[u8]) -> bool {
     let is_value = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/_-=.~!#%*^".contains(byte);
-    let from = hit.iter().rposition(|byte| b" \t\"'=:".contains(byte) && !hit.ends_with(&[*byte])).map_or(0, |at| at + 1);
+    let from = hit
+        .iter()
+        .rposition(|byte| b" \t\"'=:".contains(byte) && !hit.ends_with(&[*byte]))
+        .map_or(0, |at| at + 1);
     let value: Vec<u8> = hit[from..].iter().copied().filter(is_value).collect();
     let count = |of: fn(&u8) -> bool| value.iter().filter(|byte| of(byte)).count();
-    let (digits, lower, upper) = (count(u8::is_ascii_digit), count(u8::is_ascii_lowercase), count(u8::is_ascii_uppercase));
-    let kind = |byte: u8| (byte.is_ascii_digit(), byte.is_ascii_lowercase(), byte.is_ascii_uppercase());
+    let (digits, lower, upper) =
+        (count(u8::is_ascii_digit), count(u8::is_ascii_lowercase), count(u8::is_ascii_uppercase));
+    let kind =
+        |byte: u8| (byte.is_ascii_digit(), byte.is_ascii_lowercase(), byte.is_ascii_uppercase());
     let changes = value.windows(2).filter(|pair| kind(pair[0]) != kind(pair[1])).count();
     // `readConfigV2` changes case only between words; a random value does at every second
     // character.
@@ -394,6 +411,8 @@ fn is_drawn(hit: &[u8]) -> bool {
 
 /// `postgres:postgres@`: password and user of a development database are the same.
 fn names_itself(hit: &[u8]) -> bool {
-    let login = str::from_utf8(hit).ok().and_then(|hit| hit.split_once("://")?.1.rsplit_once('@')?.0.split_once(':'));
+    let login = str::from_utf8(hit)
+        .ok()
+        .and_then(|hit| hit.split_once("://")?.1.rsplit_once('@')?.0.split_once(':'));
     login.is_some_and(|(user, password)| user.eq_ignore_ascii_case(password))
 }

@@ -8,7 +8,10 @@
 //! Placeholders do not count: users disable a scanner with false alarms. Not here: the secret
 //! itself, its shape (`secret_rules`), or whether to ship.
 
-#![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the files about to ship")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the adapter that reads the files about to ship"
+)]
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -17,7 +20,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::pack::{PackEntry, PackError, PackKind, Survey};
-use super::secret_rules::{EACH, ENV_SECRET, KEY_BODY, KEY_GAP, PLACEHOLDER, PREFILTER, PRIVATE_KEY, RULES, SET};
+use super::secret_rules::{
+    EACH, ENV_SECRET, KEY_BODY, KEY_GAP, PLACEHOLDER, PREFILTER, PRIVATE_KEY, RULES, SET,
+};
 
 /// A likely secret. It never holds the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +62,8 @@ const OVERLAP_BYTES: usize = 4 * 1024;
 /// # Errors
 /// When a file cannot be read.
 pub fn scan(survey: &Survey) -> Result<Vec<Secret>, PackError> {
-    let files: Vec<&PackEntry> = survey.entries.iter().filter(|entry| matches!(entry.kind, PackKind::File { .. })).collect();
+    let files: Vec<&PackEntry> =
+        survey.entries.iter().filter(|entry| matches!(entry.kind, PackKind::File { .. })).collect();
     let next = AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let results: Vec<Result<Vec<Secret>, PackError>> = std::thread::scope(|scope| {
@@ -69,7 +75,10 @@ pub fn scan(survey: &Survey) -> Result<Vec<Secret>, PackError> {
             Ok(found)
         };
         let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        running.into_iter().map(|worker| worker.join().expect("the scan indexes nothing and unwraps nothing")).collect()
+        running
+            .into_iter()
+            .map(|worker| worker.join().expect("the scan indexes nothing and unwraps nothing"))
+            .collect()
     });
     let mut found = Vec::new();
     for result in results {
@@ -89,7 +98,9 @@ fn scan_file(root: &Path, entry: &PackEntry, found: &mut Vec<Secret>) -> Result<
         found.push(Secret { path, line: 0, rule, what });
         return Ok(());
     }
-    let Some(texts) = read_text(&root.join(&entry.path)).map_err(unreadable)? else { return Ok(()) };
+    let Some(texts) = read_text(&root.join(&entry.path)).map_err(unreadable)? else {
+        return Ok(());
+    };
     let name = entry.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_env = is_env_file(name);
     for (number, text) in texts.iter().enumerate() {
@@ -119,33 +130,55 @@ pub fn sounds_secret(name: &str, value: &str) -> bool {
 /// A file whose name alone marks it as a secret.
 fn secret_by_name(path: &Path) -> Option<(&'static str, &'static str)> {
     let name = path.file_name()?.to_str()?;
-    let parent = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
+    let parent =
+        path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
     match (parent, name) {
-        (_, "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" | "id_ecdsa_sk" | "id_ed25519_sk") => Some(("ssh-key-file", "an SSH private key")),
-        (".aws", "credentials") => Some(("aws-credentials-file", "AWS credentials")),
-        (_, ".netrc" | "_netrc" | ".pgpass" | ".git-credentials" | ".vault-token" | ".dockercfg" | ".htpasswd" | ".terraformrc") => {
-            Some(("credentials-file", "a file of passwords"))
+        (_, "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" | "id_ecdsa_sk" | "id_ed25519_sk") => {
+            Some(("ssh-key-file", "an SSH private key"))
         }
+        (".aws", "credentials") => Some(("aws-credentials-file", "AWS credentials")),
+        (
+            _,
+            ".netrc" | "_netrc" | ".pgpass" | ".git-credentials" | ".vault-token" | ".dockercfg"
+            | ".htpasswd" | ".terraformrc",
+        ) => Some(("credentials-file", "a file of passwords")),
         (_, "kaggle.json") => Some(("kaggle-key", "a Kaggle key")),
         (".kaggle", "access_token") => Some(("kaggle-key", "a Kaggle key")),
-        (_, "credentials.tfrc.json" | "rclone.conf" | ".s3cfg" | ".passwd-s3fs" | "msal_token_cache.json") => {
-            Some(("credentials-file", "a file of passwords"))
-        }
-        (".cargo", "credentials" | "credentials.toml") | (".gem", "credentials") | (".streamlit", "secrets.toml") => {
-            Some(("credentials-file", "a file of passwords"))
-        }
+        (
+            _,
+            "credentials.tfrc.json"
+            | "rclone.conf"
+            | ".s3cfg"
+            | ".passwd-s3fs"
+            | "msal_token_cache.json",
+        ) => Some(("credentials-file", "a file of passwords")),
+        (".cargo", "credentials" | "credentials.toml")
+        | (".gem", "credentials")
+        | (".streamlit", "secrets.toml") => Some(("credentials-file", "a file of passwords")),
         (".kube", "config") => Some(("credentials-file", "the credentials of a cluster")),
         (".docker", "config.json") => Some(("credentials-file", "the credentials of a registry")),
-        ("huggingface" | ".huggingface", "token") => Some(("huggingface-token", "a Hugging Face token")),
-        _ if [".p12", ".pfx", ".ppk", ".jks", ".keystore", ".kdbx"].iter().any(|end| name.ends_with(end)) => Some((PRIVATE_KEY, "a private key")),
+        ("huggingface" | ".huggingface", "token") => {
+            Some(("huggingface-token", "a Hugging Face token"))
+        }
+        _ if [".p12", ".pfx", ".ppk", ".jks", ".keystore", ".kdbx"]
+            .iter()
+            .any(|end| name.ends_with(end)) =>
+        {
+            Some((PRIVATE_KEY, "a private key"))
+        }
         _ => None,
     }
 }
 
 /// `.env`, `.env.local`, `prod.env`; but no templates, which projects commit.
 fn is_env_file(name: &str) -> bool {
-    let is_template = ["example", "sample", "template", "dist"].iter().any(|word| name.contains(word));
-    !is_template && (name == ".env" || [".envrc", ".pypirc", ".my.cnf"].contains(&name) || name.starts_with(".env.") || name.ends_with(".env"))
+    let is_template =
+        ["example", "sample", "template", "dist"].iter().any(|word| name.contains(word));
+    !is_template
+        && (name == ".env"
+            || [".envrc", ".pypirc", ".my.cnf"].contains(&name)
+            || name.starts_with(".env.")
+            || name.ends_with(".env"))
 }
 
 /// The text, unless it is binary; for a large file its beginning and end.
@@ -188,7 +221,8 @@ impl Coding {
             [0xfe, 0xff, ..] => return Coding::Utf16Big,
             _ => {}
         }
-        let zeros = |from: usize| probe.iter().skip(from).step_by(2).filter(|byte| **byte == 0).count();
+        let zeros =
+            |from: usize| probe.iter().skip(from).step_by(2).filter(|byte| **byte == 0).count();
         let (even, odd, most) = (zeros(0), zeros(1), probe.len() * 2 / 5);
         match probe.len() {
             0..8 => Coding::Utf8,
@@ -201,10 +235,14 @@ impl Coding {
     /// As UTF-8, without the mark.
     fn decoded(self, text: Vec<u8>) -> Vec<u8> {
         const MARK: &[u8] = "\u{feff}".as_bytes();
-        let units = |of: fn([u8; 2]) -> u16| text.chunks_exact(2).map(|pair| of([pair[0], pair[1]])).collect::<Vec<u16>>();
+        let units = |of: fn([u8; 2]) -> u16| {
+            text.chunks_exact(2).map(|pair| of([pair[0], pair[1]])).collect::<Vec<u16>>()
+        };
         let decoded = match self {
             Coding::Utf8 => text,
-            Coding::Utf16Little => String::from_utf16_lossy(&units(u16::from_le_bytes)).into_bytes(),
+            Coding::Utf16Little => {
+                String::from_utf16_lossy(&units(u16::from_le_bytes)).into_bytes()
+            }
             Coding::Utf16Big => String::from_utf16_lossy(&units(u16::from_be_bytes)).into_bytes(),
         };
         decoded.strip_prefix(MARK).map_or(decoded.clone(), <[u8]>::to_vec)
@@ -220,7 +258,9 @@ fn scan_text(path: &str, text: &[u8], is_env: bool, found: &mut Vec<Secret>) {
         let here = found.len();
         for (number, window) in windows(line).enumerate() {
             // A setting's name is at the beginning of its line.
-            for (rule, what) in secrets_in(window, &lines[at + 1..], is_env && number == 0, &applies) {
+            for (rule, what) in
+                secrets_in(window, &lines[at + 1..], is_env && number == 0, &applies)
+            {
                 // Two windows or two matches in a line give one finding.
                 if found[here..].iter().all(|known| known.rule != rule) {
                     found.push(Secret { path: path.to_owned(), line: at + 1, rule, what });
@@ -242,12 +282,23 @@ fn windows(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// `applies`: whether a rule applies to this file.
-fn secrets_in(line: &[u8], next: &[&[u8]], is_env: bool, applies: &dyn Fn(usize) -> bool) -> Vec<(&'static str, &'static str)> {
+fn secrets_in(
+    line: &[u8],
+    next: &[&[u8]],
+    is_env: bool,
+    applies: &dyn Fn(usize) -> bool,
+) -> Vec<(&'static str, &'static str)> {
     let is_secret = |index: &usize| match RULES[*index].name {
         // Every program that reads keys contains the header. The key follows on this line or the
         // next.
-        PRIVATE_KEY => EACH[*index].find_iter(line).any(|hit| KEY_BODY.is_match(&line[hit.end()..])) || is_key_next(next),
-        _ => EACH[*index].find_iter(line).any(|hit| RULES[*index].takes(hit.as_bytes())) && applies(*index),
+        PRIVATE_KEY => {
+            EACH[*index].find_iter(line).any(|hit| KEY_BODY.is_match(&line[hit.end()..]))
+                || is_key_next(next)
+        }
+        _ => {
+            EACH[*index].find_iter(line).any(|hit| RULES[*index].takes(hit.as_bytes()))
+                && applies(*index)
+        }
     };
     let hits = SET.matches(line).into_iter().filter(is_secret);
     let mut found: Vec<_> = hits.map(|index| (RULES[index].name, RULES[index].what)).collect();
@@ -268,7 +319,8 @@ const BY_NAME: [&str; 3] = ["api-key", "bearer", "connection-password"];
 const KEY_GAP_LINES: usize = 3;
 
 fn is_key_next(next: &[&[u8]]) -> bool {
-    let mut lines = next.iter().map(|line| &line[..line.len().min(WINDOW_BYTES)]).take(KEY_GAP_LINES);
+    let mut lines =
+        next.iter().map(|line| &line[..line.len().min(WINDOW_BYTES)]).take(KEY_GAP_LINES);
     lines.find(|line| !KEY_GAP.is_match(line)).is_some_and(|line| KEY_BODY.is_match(line))
 }
 
@@ -295,7 +347,10 @@ mod tests {
         let some = |n: usize| body[..n].to_owned();
         let hex = "0123456789abcdef".repeat(3)[..40].to_owned();
         vec![
-            ("aws-access-key", ["key = 'AK", "IA2E0A8F3B244C9986"].concat().replace(['0', '8', '9'], "Q")),
+            (
+                "aws-access-key",
+                ["key = 'AK", "IA2E0A8F3B244C9986"].concat().replace(['0', '8', '9'], "Q"),
+            ),
             ("aws-secret-key", ["aws_secret", "_access_key = "].concat() + &some(40)),
             ("private-key", ["-----BEGIN RSA PRIV", "ATE KEY-----"].concat() + &some(40)),
             ("huggingface-token", ["h", "f_"].concat() + &some(34)),
@@ -303,7 +358,10 @@ mod tests {
             ("gitlab-token", ["glp", "at-"].concat() + &some(20)),
             ("openai-key", ["s", "k-proj-"].concat() + &some(40)),
             ("slack-token", ["xo", "xb-1234-"].concat() + &some(24)),
-            ("slack-webhook", ["https://hooks.sl", "ack.com/services/T0AB12CD3/B0AB12CD3/"].concat() + &some(24)),
+            (
+                "slack-webhook",
+                ["https://hooks.sl", "ack.com/services/T0AB12CD3/B0AB12CD3/"].concat() + &some(24),
+            ),
             ("google-api-key", ["AI", "za"].concat() + &some(35)),
             ("gcp-service-account", ["\"private_", "key_id\": \""].concat() + &hex + "\""),
             ("stripe-key", ["sk_l", "ive_"].concat() + &some(24)),
@@ -363,8 +421,19 @@ mod tests {
     fn a_secret_behind_much_else_in_one_line_is_found_wherever_it_stands_and_told_once() {
         let token = ["gh", "p_", "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC3dF5gH7"].concat();
         let step = WINDOW_BYTES - OVERLAP_BYTES;
-        for before in [0, 80_000, step - 40, step - 20, step, WINDOW_BYTES - 20, WINDOW_BYTES, 2 * step + OVERLAP_BYTES - 20, 1 << 20] {
-            let line = format!("first\n{}'{token}',{}\nlast", "0,".repeat(before / 2), "1,".repeat(100));
+        for before in [
+            0,
+            80_000,
+            step - 40,
+            step - 20,
+            step,
+            WINDOW_BYTES - 20,
+            WINDOW_BYTES,
+            2 * step + OVERLAP_BYTES - 20,
+            1 << 20,
+        ] {
+            let line =
+                format!("first\n{}'{token}',{}\nlast", "0,".repeat(before / 2), "1,".repeat(100));
             let mut found = Vec::new();
             scan_text("dump.json", line.as_bytes(), false, &mut found);
             let told: Vec<_> = found.iter().map(|secret| (secret.line, secret.rule)).collect();
@@ -376,7 +445,17 @@ mod tests {
     fn acknowledged_is_a_path_a_rule_or_a_folder() {
         let secret = Secret { path: "conf/key.py".into(), line: 3, rule: "github-token", what: "" };
         let allowed = |entry: &str| is_allowed(&secret, &[entry.to_owned()]);
-        assert!(allowed("conf/key.py") && allowed("./conf/key.py") && allowed("conf/key.py:github-token") && allowed("conf/"));
-        assert!(!allowed("conf/key.py:aws-access-key") && !allowed("conf") && !allowed("key.py") && !allowed("con/"));
+        assert!(
+            allowed("conf/key.py")
+                && allowed("./conf/key.py")
+                && allowed("conf/key.py:github-token")
+                && allowed("conf/")
+        );
+        assert!(
+            !allowed("conf/key.py:aws-access-key")
+                && !allowed("conf")
+                && !allowed("key.py")
+                && !allowed("con/")
+        );
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! Others may write to the bucket. So these are refused: absolute paths, `..`, links that leave the
 //! folder, devices, hard links, and more bytes or entries than the spec says. Links are made last
-//! and never below one another: a file cannot be written through a link. An error names its entry. Not
-//! here: packing (`workdir::pack`, not part of the agent).
+//! and never below one another: a file cannot be written through a link. An error names its entry.
+//! Not here: packing (`workdir::pack`, not part of the agent).
 
-#![expect(clippy::disallowed_methods, reason = "this is the adapter that reads archives and writes their files")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the adapter that reads archives and writes their files"
+)]
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -30,7 +33,10 @@ impl ArchiveLimits {
         // Folders and links are entries too but are not counted as files. A packed tree has fewer
         // folders.
         const ENTRIES_SPARE: u64 = 1_000_000;
-        ArchiveLimits { bytes_max: code.bytes, entries_max: code.files.saturating_add(ENTRIES_SPARE) }
+        ArchiveLimits {
+            bytes_max: code.bytes,
+            entries_max: code.files.saturating_add(ENTRIES_SPARE),
+        }
     }
 }
 
@@ -73,7 +79,8 @@ pub enum ArchiveError {
 fn shown(path: &Path) -> String {
     const CHARS_MAX: usize = 200;
     let text = path.to_string_lossy();
-    let mut plain: String = text.chars().take(CHARS_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let mut plain: String =
+        text.chars().take(CHARS_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(CHARS_MAX).is_some() {
         plain.push('…');
     }
@@ -94,7 +101,9 @@ impl<R: Read> Read for Metered<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.left.get();
         if left == 0 && !buffer.is_empty() {
-            return Err(io::Error::other(format!("it has more than {BETWEEN_BYTES_MAX} bytes beside the contents of files")));
+            return Err(io::Error::other(format!(
+                "it has more than {BETWEEN_BYTES_MAX} bytes beside the contents of files"
+            )));
         }
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let read = self.inner.read(&mut buffer[..most])?;
@@ -108,16 +117,30 @@ impl<R: Read> Read for Metered<R> {
 /// # Errors
 /// When the archive is unreadable or breaks a rule above, or a file cannot be written. The caller
 /// removes what was written.
-pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits) -> Result<Unpacked, ArchiveError> {
+pub fn unpack(
+    archive: &Path,
+    into: &Path,
+    limits: ArchiveLimits,
+) -> Result<Unpacked, ArchiveError> {
     let file = File::open(archive).map_err(ArchiveError::Read)?;
     let plain = zstd::stream::read::Decoder::new(file).map_err(ArchiveError::Read)?;
-    fs::create_dir_all(into).map_err(|source| ArchiveError::Write { path: into.to_owned(), source })?;
+    fs::create_dir_all(into)
+        .map_err(|source| ArchiveError::Write { path: into.to_owned(), source })?;
     let left = Rc::new(Cell::new(BETWEEN_BYTES_MAX));
     let mut archive = Archive::new(Metered { inner: plain, left: Rc::clone(&left) });
-    let mut unpacker =
-        Unpacker { into, limits, left, entries: 0, last: PathBuf::new(), done: Unpacked::default(), links: Vec::new(), folder_modes: Vec::new() };
+    let mut unpacker = Unpacker {
+        into,
+        limits,
+        left,
+        entries: 0,
+        last: PathBuf::new(),
+        done: Unpacked::default(),
+        links: Vec::new(),
+        folder_modes: Vec::new(),
+    };
     for entry in archive.entries().map_err(ArchiveError::Read)? {
-        let entry = entry.map_err(|source| ArchiveError::After { path: unpacker.last.clone(), source })?;
+        let entry =
+            entry.map_err(|source| ArchiveError::After { path: unpacker.last.clone(), source })?;
         unpacker.entry(entry)?;
         unpacker.left.set(BETWEEN_BYTES_MAX);
     }
@@ -142,13 +165,17 @@ struct Unpacker<'a> {
 impl Unpacker<'_> {
     fn entry<R: Read>(&mut self, entry: tar::Entry<'_, R>) -> Result<(), ArchiveError> {
         let last = self.last.clone();
-        let path = entry.path().map_err(|source| ArchiveError::After { path: last, source })?.into_owned();
+        let path =
+            entry.path().map_err(|source| ArchiveError::After { path: last, source })?.into_owned();
         self.last.clone_from(&path);
         let refuse = |problem| Err(ArchiveError::Refused { path: path.clone(), problem });
         let damaged = |source| ArchiveError::Entry { path: path.clone(), source };
         self.entries += 1;
         if self.entries > self.limits.entries_max {
-            return Err(ArchiveError::TooMuch { path, what: format!("{} entries", self.limits.entries_max) });
+            return Err(ArchiveError::TooMuch {
+                path,
+                what: format!("{} entries", self.limits.entries_max),
+            });
         }
         let Some(inside) = inside(&path) else { return refuse("leaves the folder") };
         let mode = entry.header().mode().map_err(damaged)? & 0o777;
@@ -181,11 +208,19 @@ impl Unpacker<'_> {
         fs::create_dir_all(&folder).map_err(|source| ArchiveError::Write { path: folder, source })
     }
 
-    fn file<R: Read>(&mut self, mut entry: tar::Entry<'_, R>, path: &Path, mode: u32) -> Result<(), ArchiveError> {
+    fn file<R: Read>(
+        &mut self,
+        mut entry: tar::Entry<'_, R>,
+        path: &Path,
+        mode: u32,
+    ) -> Result<(), ArchiveError> {
         let size = entry.size();
         self.done.bytes = self.done.bytes.saturating_add(size);
         if self.done.bytes > self.limits.bytes_max {
-            return Err(ArchiveError::TooMuch { path: path.to_owned(), what: format!("{} bytes", self.limits.bytes_max) });
+            return Err(ArchiveError::TooMuch {
+                path: path.to_owned(),
+                what: format!("{} bytes", self.limits.bytes_max),
+            });
         }
         self.left.set(size);
         if let Some(parent) = path.parent() {
@@ -194,13 +229,22 @@ impl Unpacker<'_> {
         let target = self.into.join(path);
         let failed = |source| ArchiveError::Write { path: target.clone(), source };
         // The owner may always read and write: a job must be able to change its files.
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode | 0o600).open(&target).map_err(failed)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode | 0o600)
+            .open(&target)
+            .map_err(failed)?;
         let copied = io::copy(&mut entry, &mut file).map_err(failed)?;
         if copied != size {
-            return Err(ArchiveError::Entry { path: path.to_owned(), source: io::ErrorKind::UnexpectedEof.into() });
+            return Err(ArchiveError::Entry {
+                path: path.to_owned(),
+                source: io::ErrorKind::UnexpectedEof.into(),
+            });
         }
         if let Ok(secs) = entry.header().mtime() {
-            let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(secs.min(u64::from(u32::MAX)));
+            let modified =
+                SystemTime::UNIX_EPOCH + Duration::from_secs(secs.min(u64::from(u32::MAX)));
             file.set_modified(modified).map_err(failed)?;
         }
         self.done.files += 1;
@@ -213,18 +257,23 @@ impl Unpacker<'_> {
             // It would be made at the other link's target, and its own target was checked for
             // another place.
             if path.ancestors().skip(1).any(|above| links.contains(above)) {
-                return Err(ArchiveError::Refused { path: path.clone(), problem: "is below a link" });
+                return Err(ArchiveError::Refused {
+                    path: path.clone(),
+                    problem: "is below a link",
+                });
             }
             if let Some(parent) = path.parent() {
                 self.folder(parent)?;
             }
             let link = self.into.join(path);
-            std::os::unix::fs::symlink(target, &link).map_err(|source| ArchiveError::Write { path: link, source })?;
+            std::os::unix::fs::symlink(target, &link)
+                .map_err(|source| ArchiveError::Write { path: link, source })?;
         }
         for (path, mode) in self.folder_modes {
             let folder = self.into.join(path);
             let permissions = fs::Permissions::from_mode(mode | 0o700);
-            fs::set_permissions(&folder, permissions).map_err(|source| ArchiveError::Write { path: folder, source })?;
+            fs::set_permissions(&folder, permissions)
+                .map_err(|source| ArchiveError::Write { path: folder, source })?;
         }
         Ok(self.done)
     }
@@ -269,12 +318,20 @@ mod tests {
 
     #[test]
     fn links_may_only_lead_inside() {
-        let stays = |link: &str, target: &str| link_stays_inside(Path::new(link), Path::new(target));
+        let stays =
+            |link: &str, target: &str| link_stays_inside(Path::new(link), Path::new(target));
         assert!(stays("a", "b"));
         assert!(stays("a/b", "../c"));
         assert!(stays("a/b/c", "../../d/e"));
         assert!(stays("a", "./b"));
-        for (link, target) in [("a", "/etc/passwd"), ("a", "../b"), ("a/b", "../../c"), ("a", "b/../c"), ("a", ""), ("a/b", "x/../../../y")] {
+        for (link, target) in [
+            ("a", "/etc/passwd"),
+            ("a", "../b"),
+            ("a/b", "../../c"),
+            ("a", "b/../c"),
+            ("a", ""),
+            ("a/b", "x/../../../y"),
+        ] {
             assert!(!stays(link, target), "{link} -> {target}");
         }
     }

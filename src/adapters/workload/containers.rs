@@ -6,10 +6,14 @@
 //!                                          ── with a folder of the job in it ─────────────> stopped
 //!                                          ── begun since the work, on a machine of its own
 //! ```
-//! The client's own program is asked, so that contexts, rootless engines and podman are as the workload had them. What is
-//! certain and what is not: docs/decisions/0035. Not here: when a workload ends.
+//! The client's own program is asked, so that contexts, rootless engines and podman are as the
+//! workload had them. What is certain and what is not: docs/decisions/0035. Not here: when a
+//! workload ends.
 
-#![expect(clippy::disallowed_methods, reason = "reads /proc, and runs the client of an engine within bounds")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads /proc, and runs the client of an engine within bounds"
+)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -39,11 +43,13 @@ const COMPOSE_FOLDER: &str = "com.docker.compose.project.working_dir";
 /// Where Docker's engine is reached. Without it nobody is asked who has no client in the tree.
 const SOCKET: &str = "/run/docker.sock";
 
-/// How long the engine may take over a question, and over ending what is ours. A container gets [`STOP_SECS`] of that.
+/// How long the engine may take over a question, and over ending what is ours. A container gets
+/// [`STOP_SECS`] of that.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// Between SIGTERM and SIGKILL. The work had its own grace before; a container that is detached hears of its end here first.
+/// Between SIGTERM and SIGKILL. The work had its own grace before; a container that is detached
+/// hears of its end here first.
 const STOP_SECS: &str = "5";
 
 /// By how much the engine's clock and the kernel's ticks may differ: both are of this machine.
@@ -70,7 +76,8 @@ pub struct Client {
 pub struct Owner {
     /// Folders that no other job has.
     pub folders: Vec<PathBuf>,
-    /// Since when everything that begins on this machine is the job's; `None`: the machine is not its own.
+    /// Since when everything that begins on this machine is the job's; `None`: the machine is not
+    /// its own.
     pub all_since: Option<Timestamp>,
 }
 
@@ -109,13 +116,18 @@ fn client(pid: u32) -> Option<Client> {
     let proc = PathBuf::from(format!("/proc/{pid}"));
     let words: Vec<OsString> = split(&fs::read(proc.join("cmdline")).ok()?);
     // A script has its interpreter before it.
-    let at = words.iter().take(2).position(|word| Path::new(word).file_name().is_some_and(|name| CLIENTS.iter().any(|client| name == *client)))?;
-    let said: Vec<String> = words[at + 1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let at = words.iter().take(2).position(|word| {
+        Path::new(word).file_name().is_some_and(|name| CLIENTS.iter().any(|client| name == *client))
+    })?;
+    let said: Vec<String> =
+        words[at + 1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
     // What stands before it says which engine is meant: `--context gpu`, `--root /data`.
     let verb = said.iter().position(|word| VERBS.contains(&word.as_str()))?;
     let is_way = |name: &OsString| {
         let name = name.to_string_lossy();
-        name.starts_with("DOCKER_") || name.starts_with("CONTAINER_") || ["HOME", "PATH", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"].contains(&&*name)
+        name.starts_with("DOCKER_")
+            || name.starts_with("CONTAINER_")
+            || ["HOME", "PATH", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"].contains(&&*name)
     };
     let variables = saved_environment::parse(&fs::read(proc.join("environ")).ok()?);
     let mut program = words[..=at].to_vec();
@@ -136,7 +148,9 @@ fn client(pid: u32) -> Option<Client> {
 
 /// When a process began.
 fn began(pid: u32) -> Option<Timestamp> {
-    let since_boot = Duration::from_secs_f64(ProcessRef::of(pid)?.start_ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
+    let since_boot = Duration::from_secs_f64(
+        ProcessRef::of(pid)?.start_ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+    );
     Timestamp::now().checked_sub(system_clock::since_boot().saturating_sub(since_boot)).ok()
 }
 
@@ -153,7 +167,9 @@ pub async fn end(clients: Vec<Client>, owner: Owner) -> io::Result<()> {
     if clients.is_empty() && !Path::new(SOCKET).exists() {
         return Ok(());
     }
-    let (stopped, failed) = tokio::task::spawn_blocking(move || stop(&clients, &owner)).await.map_err(io::Error::other)?;
+    let (stopped, failed) = tokio::task::spawn_blocking(move || stop(&clients, &owner))
+        .await
+        .map_err(io::Error::other)?;
     if !stopped.is_empty() {
         tracing::info!("containers of the workload are stopped: {}", stopped.join(", "));
     }
@@ -172,7 +188,8 @@ pub fn stop(clients: &[Client], owner: &Owner) -> (Vec<String>, Vec<String>) {
                 continue;
             }
         };
-        let ours: Vec<&Found> = running.iter().filter(|found| is_ours(found, &own, owner)).collect();
+        let ours: Vec<&Found> =
+            running.iter().filter(|found| is_ours(found, &own, owner)).collect();
         if ours.is_empty() {
             continue;
         }
@@ -198,7 +215,9 @@ fn engines(clients: &[Client]) -> Vec<(Engine, Vec<&Client>)> {
         }
     }
     if engines.is_empty() && Path::new(SOCKET).exists() {
-        let own = std::env::vars_os().filter(|(name, _)| ["PATH", "HOME"].iter().any(|kept| name == kept)).collect();
+        let own = std::env::vars_os()
+            .filter(|(name, _)| ["PATH", "HOME"].iter().any(|kept| name == kept))
+            .collect();
         engines.push((Engine { program: vec!["docker".into()], env: own }, Vec::new()));
     }
     engines
@@ -210,7 +229,8 @@ fn is_ours(found: &Found, clients: &[&Client], owner: &Owner) -> bool {
     let is_new = owner.all_since.zip(created).is_some_and(|(since, created)| created >= since);
     let called_in = found.config.labels.iter().filter_map(|labels| labels.get(COMPOSE_FOLDER));
     let mut places = found.mounts.iter().map(|mount| &mount.source).chain(called_in);
-    let has_folder = places.any(|place| owner.folders.iter().any(|folder| Path::new(place).starts_with(folder)));
+    let has_folder =
+        places.any(|place| owner.folders.iter().any(|folder| Path::new(place).starts_with(folder)));
     is_new || has_folder || clients.iter().any(|client| client.started(found))
 }
 
@@ -230,14 +250,25 @@ impl Client {
             return wanted == name;
         }
         if let Some(file) = named("--cidfile") {
-            return fs::read_to_string(self.cwd.join(file)).is_ok_and(|id| !id.trim().is_empty() && found.id.starts_with(id.trim()));
+            return fs::read_to_string(self.cwd.join(file))
+                .is_ok_and(|id| !id.trim().is_empty() && found.id.starts_with(id.trim()));
         }
         // `start NAME`, `exec NAME`: said as it is called.
-        if self.words.iter().any(|word| word == name || (word.len() >= 12 && found.id.starts_with(word.as_str()))) {
+        if self
+            .words
+            .iter()
+            .any(|word| word == name || (word.len() >= 12 && found.id.starts_with(word.as_str())))
+        {
             return true;
         }
-        let is_later = found.created.parse().is_ok_and(|created: Timestamp| created >= self.began - CLOCKS_APART);
-        let Some(run) = self.words.iter().position(|word| word == "run").filter(|_| is_later) else { return false };
+        let is_later = found
+            .created
+            .parse()
+            .is_ok_and(|created: Timestamp| created >= self.began - CLOCKS_APART);
+        let Some(run) = self.words.iter().position(|word| word == "run").filter(|_| is_later)
+        else {
+            return false;
+        };
         let images = [found.config.image.as_str(), found.image_name.as_str()];
         let is_image = |word: &String| {
             images.iter().any(|image| {
@@ -268,16 +299,24 @@ impl Engine {
         if ids.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let said = self.ask(["inspect"].into_iter().chain(ids.split_whitespace()), ANSWER_WITHIN)?;
-        serde_json::from_slice(&said).map_err(|error| format!("the container engine's answer is not understood: {error}"))
+        let said =
+            self.ask(["inspect"].into_iter().chain(ids.split_whitespace()), ANSWER_WITHIN)?;
+        serde_json::from_slice(&said)
+            .map_err(|error| format!("the container engine's answer is not understood: {error}"))
     }
 
     /// What the client prints, when it ends well within this time.
-    fn ask<'a>(&self, words: impl IntoIterator<Item = &'a str>, within: Duration) -> Result<Vec<u8>, String> {
+    fn ask<'a>(
+        &self,
+        words: impl IntoIterator<Item = &'a str>,
+        within: Duration,
+    ) -> Result<Vec<u8>, String> {
         let mut command = Command::new(&self.program[0]);
         command.args(&self.program[1..]).args(words).env_clear().envs(&self.env).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| format!("the container engine's client cannot be run: {error}"))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("the container engine's client cannot be run: {error}"))?;
         let reads = child.stdout.take().map(|output| std::thread::spawn(move || read(output)));
         let until = Instant::now() + within;
         let ended = loop {
@@ -290,10 +329,17 @@ impl Engine {
         let Some(status) = ended else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("the container engine does not answer within {} s", within.as_secs()));
+            return Err(format!(
+                "the container engine does not answer within {} s",
+                within.as_secs()
+            ));
         };
         let said = reads.and_then(|reads| reads.join().ok()).unwrap_or_default();
-        if status.success() { Ok(said) } else { Err(format!("the container engine's client ended with {status}")) }
+        if status.success() {
+            Ok(said)
+        } else {
+            Err(format!("the container engine's client ended with {status}"))
+        }
     }
 }
 
@@ -325,8 +371,10 @@ mod tests {
 
     #[test]
     fn a_container_is_known_by_what_its_client_was_called_with() {
-        let it = found(serde_json::json!({ "Id": "0123456789abcdef", "Name": "/happy_hopper", "Created": "2026-11-28T01:00:00.123456789Z",
-            "Config": { "Image": "pytorch/pytorch:2.6", "Cmd": ["python", "train.py"] }, "Mounts": [{ "Source": "/jobs/a-222222/work/data" }] }));
+        let it = found(
+            serde_json::json!({ "Id": "0123456789abcdef", "Name": "/happy_hopper", "Created": "2026-11-28T01:00:00.123456789Z",
+            "Config": { "Image": "pytorch/pytorch:2.6", "Cmd": ["python", "train.py"] }, "Mounts": [{ "Source": "/jobs/a-222222/work/data" }] }),
+        );
         for (words, ours) in [
             ("run --gpus all pytorch/pytorch:2.6 python train.py", true),
             ("run pytorch/pytorch:2.6 python other.py", false),
@@ -338,16 +386,23 @@ mod tests {
         ] {
             assert_eq!(client(words).started(&it), ours, "{words}");
         }
-        let later = Client { began: "2026-11-28T02:00:00Z".parse().expect("a time"), ..client("run pytorch/pytorch:2.6 python train.py") };
+        let later = Client {
+            began: "2026-11-28T02:00:00Z".parse().expect("a time"),
+            ..client("run pytorch/pytorch:2.6 python train.py")
+        };
         assert!(!later.started(&it), "the same image and words, an hour before");
         let of = |owner: &Owner| is_ours(&it, &[], owner);
         assert!(of(&Owner { folders: vec!["/jobs/a-222222/work".into()], all_since: None }));
         assert!(!of(&Owner { folders: vec!["/jobs/b-222222/work".into()], all_since: None }));
         assert!(of(&Owner { all_since: "2026-11-28T00:59:00Z".parse().ok(), ..Owner::default() }));
-        assert!(!of(&Owner { all_since: "2026-11-28T01:01:00Z".parse().ok(), ..Owner::default() }), "it was there before");
+        assert!(
+            !of(&Owner { all_since: "2026-11-28T01:01:00Z".parse().ok(), ..Owner::default() }),
+            "it was there before"
+        );
     }
 
-    /// A client and its engine in one script: what it is asked is written down, and it runs one container.
+    /// A client and its engine in one script: what it is asked is written down, and it runs one
+    /// container.
     #[test]
     fn what_a_killed_client_has_started_is_stopped() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -356,9 +411,15 @@ mod tests {
             inspect) echo '[{\"Id\":\"00ab\",\"Created\":\"2999-01-01T00:00:00Z\",\"Name\":\"/ours\",\"Config\":{\"Image\":\"img\",\"Cmd\":[\"train\"]}},\
             {\"Id\":\"00cd\",\"Name\":\"/theirs\",\"Config\":{\"Image\":\"img\",\"Cmd\":[\"serve\"]}}]';;\nstop) echo \"$@\" > \"${0%/*}/stopped\";;\nesac\n";
         // `exec` would make another program of it: it stays the client for as long as it runs.
-        fs::write(&docker, script.replace("exec sleep 1000", "sleep 1000 & wait")).expect("written");
-        fs::set_permissions(&docker, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
-        let mut running = Command::new(&docker).args(["run", "--rm", "img", "train"]).stdout(Stdio::null()).spawn().expect("a shell");
+        fs::write(&docker, script.replace("exec sleep 1000", "sleep 1000 & wait"))
+            .expect("written");
+        fs::set_permissions(&docker, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("set");
+        let mut running = Command::new(&docker)
+            .args(["run", "--rm", "img", "train"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a shell");
         let until = Instant::now() + Duration::from_secs(30);
         let seen = loop {
             let seen = clients([running.id()]);

@@ -1,13 +1,16 @@
-//! Links that another user made to what is not theirs: an agent that may read everything follows none of them.
+//! Links that another user made to what is not theirs: an agent that may read everything follows
+//! none of them.
 //!
-//! A workload that runs as a user of its own may turn its folder into a link at any moment. Reading is done elsewhere.
+//! A workload that runs as a user of its own may turn its folder into a link at any moment. Reading
+//! is done elsewhere.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Refuses a path with a link of another user, unless it is root's link or leads to a file of the same user.
+/// Refuses a path with a link of another user, unless it is root's link or leads to a file of the
+/// same user.
 ///
 /// # Errors
 /// There is one.
@@ -15,10 +18,14 @@ pub(crate) fn refuse_foreign_links(path: &Path) -> io::Result<()> {
     let us = rustix::process::geteuid().as_raw();
     let is_foreign = |part: &&Path| {
         let Ok(link) = fs::symlink_metadata(part) else { return false };
-        link.is_symlink() && leads_astray(link.uid(), us, fs::metadata(part).ok().map(|target| target.uid()))
+        link.is_symlink()
+            && leads_astray(link.uid(), us, fs::metadata(part).ok().map(|target| target.uid()))
     };
     match path.ancestors().find(is_foreign) {
-        Some(link) => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("`{}` is a link that another user made", link.display()))),
+        Some(link) => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("`{}` is a link that another user made", link.display()),
+        )),
         None => Ok(()),
     }
 }

@@ -25,8 +25,9 @@ impl HeldWorkload {
             return 0;
         }
         if let Some(group) = &self.started.cgroup {
-            // Kernels before 5.14 cannot, a unit that is gone has no group, and our own sandbox may forbid it: the rest
-            // of the round does it as well, and the holder, which has no sandbox, does it too.
+            // Kernels before 5.14 cannot, a unit that is gone has no group, and our own sandbox may
+            // forbid it: the rest of the round does it as well, and the holder, which has no
+            // sandbox, does it too.
             let _ = cgroup::kill(group);
         }
         let found = self.left();
@@ -43,14 +44,17 @@ impl HeldWorkload {
         if !self.this_boot {
             return Vec::new();
         }
-        let root = if self.started.holder.exists() { self.started.holder } else { self.started.workload };
+        let root =
+            if self.started.holder.exists() { self.started.holder } else { self.started.workload };
         let mut found = process_tree::descendants(root);
         found.push(self.started.workload);
         let (name, value) = records::mark(&self.dir);
         found.extend(process_tree::with_environment(name, &value));
         found.sort_unstable_by_key(|process| process.pid);
         found.dedup();
-        found.retain(|process| process.pid != std::process::id() && *process != self.started.holder && process.alive());
+        found.retain(|process| {
+            process.pid != std::process::id() && *process != self.started.holder && process.alive()
+        });
         found
     }
 
@@ -61,23 +65,34 @@ impl HeldWorkload {
         }
     }
 
-    /// The holder can kill what we may not touch, and the whole group at once. Any signal makes it look for the wish.
+    /// The holder can kill what we may not touch, and the whole group at once. Any signal makes it
+    /// look for the wish.
     pub(crate) fn ask_holder_to_kill(&self) {
-        let wish = private_files::create(&self.dir.join(records::KILL_TREE)).and_then(|_| match self.this_boot {
-            true => self.started.holder.signal(rustix::process::Signal::USR1),
-            false => Ok(false),
-        });
+        let wish =
+            private_files::create(&self.dir.join(records::KILL_TREE)).and_then(|_| {
+                match self.this_boot {
+                    true => self.started.holder.signal(rustix::process::Signal::USR1),
+                    false => Ok(false),
+                }
+            });
         if let Err(error) = wish {
             tracing::debug!(%error, "the holder could not be asked to kill the tree");
         }
     }
 
-    pub(crate) async fn kill_until_nothing_is_left(&self, end: Instant) -> Result<(), WorkloadError> {
+    pub(crate) async fn kill_until_nothing_is_left(
+        &self,
+        end: Instant,
+    ) -> Result<(), WorkloadError> {
         let mut left = self.kill_round();
         while left > 0 {
             if Instant::now() >= end {
-                let what = format!("{left} processes are still there after {} s", KILL_WAIT.as_secs());
-                return Err(WorkloadError::Failed { act: "kill", cause: io::Error::new(io::ErrorKind::TimedOut, what) });
+                let what =
+                    format!("{left} processes are still there after {} s", KILL_WAIT.as_secs());
+                return Err(WorkloadError::Failed {
+                    act: "kill",
+                    cause: io::Error::new(io::ErrorKind::TimedOut, what),
+                });
             }
             sleep(KILL_ROUND).await;
             left = self.kill_round();

@@ -6,7 +6,10 @@
 //! ```
 //! Not here: which processes these are (`workload::signal_targets`), how long the agent waits.
 
-#![expect(clippy::disallowed_methods, reason = "looks at the checkpoint folder, and waits for processes within bounds")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "looks at the checkpoint folder, and waits for processes within bounds"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,17 +25,20 @@ use crate::ports::{self, WorkloadError};
 
 /// Between two looks at those that were told to end.
 const LOOK: Duration = Duration::from_millis(20);
-/// A launcher ends by itself when what it started has ended: `torchrun` and `npm` need less than a second. Longer delays the end of one
-/// that does not; shorter turns its own exit code into a signal.
+/// A launcher ends by itself when what it started has ended: `torchrun` and `npm` need less than a
+/// second. Longer delays the end of one that does not; shorter turns its own exit code into a
+/// signal.
 const LAUNCHER_ENDS_WITHIN: Duration = Duration::from_secs(2);
-/// How long those that are asked have for the first byte of their save, before the forks of theirs are asked too. Shorter asks the data
-/// loaders of a trainer that is within a long step; longer lets ranks wait for each other.
+/// How long those that are asked have for the first byte of their save, before the forks of theirs
+/// are asked too. Shorter asks the data loaders of a trainer that is within a long step; longer
+/// lets ranks wait for each other.
 const SAVE_BEGINS_WITHIN: Duration = Duration::from_secs(3);
 /// Between two looks at a save that is to begin.
 const SAVE_LOOK: Duration = Duration::from_millis(200);
 /// A folder of more files than this is not looked through for a save: then its forks are not asked.
 const FILES_MAX: usize = 5000;
-/// What is left of a tree that was told to end has so long between SIGTERM and SIGKILL, once its main process is gone.
+/// What is left of a tree that was told to end has so long between SIGTERM and SIGKILL, once its
+/// main process is gone.
 const REST_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 impl HeldWorkload {
@@ -47,18 +53,27 @@ impl HeldWorkload {
     pub(crate) fn ask_listeners(&self, signal: ports::Signal) -> u32 {
         let found = self.listeners(number(signal));
         let asked = send(&found.asked, number(signal));
-        if let Some(folder) = self.saves.first().filter(|_| !asked.is_empty() && !found.copies.is_empty()) {
-            tokio::spawn(ask_copies_later(asked.clone(), found.copies, number(signal), folder.clone()));
+        if let Some(folder) =
+            self.saves.first().filter(|_| !asked.is_empty() && !found.copies.is_empty())
+        {
+            tokio::spawn(ask_copies_later(
+                asked.clone(),
+                found.copies,
+                number(signal),
+                folder.clone(),
+            ));
         }
         count(&asked)
     }
 
-    /// See [`ports::Workload::tell`]. One that was told already is not told again: it may be within its save.
+    /// See [`ports::Workload::tell`]. One that was told already is not told again: it may be within
+    /// its save.
     pub(crate) fn tell_listeners(&self, signal: ports::Signal) -> Result<u32, WorkloadError> {
         let found = self.listeners(number(signal));
         let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         told.retain(|process| process.alive());
-        let new: Vec<ProcessRef> = found.asked.iter().filter(|process| !told.contains(process)).copied().collect();
+        let new: Vec<ProcessRef> =
+            found.asked.iter().filter(|process| !told.contains(process)).copied().collect();
         let shells = send(&found.shells, Signal::STOP);
         told.extend(send(&new, number(signal)));
         let (told, main) = (told.clone(), self.started.workload);
@@ -73,7 +88,8 @@ impl HeldWorkload {
     /// See [`ports::Workload::tell_rest`].
     pub(crate) fn tell_all_but_the_told(&self) {
         let told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let rest: Vec<ProcessRef> = self.left().into_iter().filter(|process| !told.contains(process)).collect();
+        let rest: Vec<ProcessRef> =
+            self.left().into_iter().filter(|process| !told.contains(process)).collect();
         send(&rest, Signal::TERM);
         send(&rest, Signal::CONT);
     }
@@ -95,8 +111,10 @@ impl HeldWorkload {
     /// SIGTERM to those of the tree that have left the group of the main process.
     pub(crate) fn signal_outside(&self, signal: Signal) {
         let main = self.started.workload.pid;
-        let is_outside = |process: &ProcessRef| stat(process.pid).is_some_and(|found| found.group != main);
-        let outside: Vec<ProcessRef> = descendants(self.started.holder).into_iter().filter(is_outside).collect();
+        let is_outside =
+            |process: &ProcessRef| stat(process.pid).is_some_and(|found| found.group != main);
+        let outside: Vec<ProcessRef> =
+            descendants(self.started.holder).into_iter().filter(is_outside).collect();
         send(&outside, signal);
     }
 }
@@ -105,7 +123,8 @@ fn count(processes: &[ProcessRef]) -> u32 {
     u32::try_from(processes.len()).unwrap_or(u32::MAX)
 }
 
-/// When those that were told are gone: the shells end before they go on with their scripts, a launcher that stays is told too.
+/// When those that were told are gone: the shells end before they go on with their scripts, a
+/// launcher that stays is told too.
 async fn end_launchers(told: Vec<ProcessRef>, shells: Vec<ProcessRef>, main: ProcessRef) {
     while main.alive() && told.iter().any(|process| process.alive()) {
         sleep(LOOK).await;
@@ -124,12 +143,18 @@ async fn end_launchers(told: Vec<ProcessRef>, shells: Vec<ProcessRef>, main: Pro
 }
 
 /// A save that all ranks make together does not begin while some of them have not heard of it.
-async fn ask_copies_later(asked: Vec<ProcessRef>, copies: Vec<ProcessRef>, signal: Signal, folder: PathBuf) {
+async fn ask_copies_later(
+    asked: Vec<ProcessRef>,
+    copies: Vec<ProcessRef>,
+    signal: Signal,
+    folder: PathBuf,
+) {
     let (since, end) = (SystemTime::now(), Instant::now() + SAVE_BEGINS_WITHIN);
     let folders = [folder];
     while Instant::now() < end {
         sleep(SAVE_LOOK).await;
-        let begins = asked.iter().chain(&copies).any(|process| writes_below(process.pid, &folders)) || has_changed(&folders[0], since);
+        let begins = asked.iter().chain(&copies).any(|process| writes_below(process.pid, &folders))
+            || has_changed(&folders[0], since);
         if begins || !asked.iter().any(|process| process.alive()) {
             return;
         }
@@ -142,7 +167,11 @@ async fn ask_copies_later(asked: Vec<ProcessRef>, copies: Vec<ProcessRef>, signa
 fn has_changed(folder: &Path, since: SystemTime) -> bool {
     let (mut folders, mut seen) = (vec![folder.to_owned()], 0);
     while let Some(folder) = folders.pop() {
-        let is_new = |path: &Path| fs::symlink_metadata(path).and_then(|found| found.modified()).is_ok_and(|at| at >= since);
+        let is_new = |path: &Path| {
+            fs::symlink_metadata(path)
+                .and_then(|found| found.modified())
+                .is_ok_and(|at| at >= since)
+        };
         if is_new(&folder) {
             return true;
         }

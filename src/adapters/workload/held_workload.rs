@@ -1,8 +1,9 @@
 //! The agent's side of a holder: one started workload, found again by its state folder.
 //!
-//! Everything is read from the folder, so a workload that this agent started and one that it found after its own restart
-//! are the same. Waiting costs nothing: the holder keeps a pipe with a name open until the end is on record, and the
-//! kernel tells us when it closes, also when the holder was killed.
+//! Everything is read from the folder, so a workload that this agent started and one that it found
+//! after its own restart are the same. Waiting costs nothing: the holder keeps a pipe with a name
+//! open until the end is on record, and the kernel tells us when it closes, also when the holder
+//! was killed.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -27,14 +28,16 @@ use crate::adapters::workstation::private_files;
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Launch, Scope, Signal, Workload, WorkloadError};
 
-/// How long after the death of the main process its holder may take to write that down. It drains a pipe and writes one
-/// record; only a holder that hangs on a dead disk needs longer, and then the machine must not wait for it.
+/// How long after the death of the main process its holder may take to write that down. It drains a
+/// pipe and writes one record; only a holder that hangs on a dead disk needs longer, and then the
+/// machine must not wait for it.
 const RECORD_WAIT: Duration = Duration::from_secs(30);
-/// Killing gives up after this: what is still there is stuck in the kernel, and only the power-off ends it. Longer delays
-/// that power-off; shorter gives up on a machine that is merely swapping.
+/// Killing gives up after this: what is still there is stuck in the kernel, and only the power-off
+/// ends it. Longer delays that power-off; shorter gives up on a machine that is merely swapping.
 pub(crate) const KILL_WAIT: Duration = Duration::from_secs(10);
-/// How long a holder with nothing left to hold may take to be gone before its tree is searched for all the same. It takes
-/// a millisecond; the search reads the environment of every process of the machine, which delays the power-off by more.
+/// How long a holder with nothing left to hold may take to be gone before its tree is searched for
+/// all the same. It takes a millisecond; the search reads the environment of every process of the
+/// machine, which delays the power-off by more.
 const HOLDER_GONE_WAIT: Duration = Duration::from_millis(50);
 
 /// Where a workload saves, among the variables of its launch.
@@ -49,7 +52,8 @@ pub struct HeldWorkload {
     pub(crate) started: Started,
     /// The numbers of processes in the record belong to this boot.
     pub(crate) this_boot: bool,
-    /// The checkpoint folder first, and the progress file: whoever has them open for writing is the trainer.
+    /// The checkpoint folder first, and the progress file: whoever has them open for writing is the
+    /// trainer.
     pub(crate) saves: Vec<PathBuf>,
     /// Those that were told to end and may be within their last save.
     pub(crate) told: Mutex<Vec<ProcessRef>>,
@@ -57,8 +61,9 @@ pub struct HeldWorkload {
     running: Option<AsyncFd<OwnedFd>>,
     /// The main process, opened when it is first waited for: the agent waits anew each second.
     main: OnceLock<io::Result<Option<AsyncFd<OwnedFd>>>>,
-    /// When the main process was first seen dead, and after an end without a record how many it left and until when they are
-    /// killed: those who wait for the end ask anew each second, and the limits hold over all of their questions.
+    /// When the main process was first seen dead, and after an end without a record how many it
+    /// left and until when they are killed: those who wait for the end ask anew each second, and
+    /// the limits hold over all of their questions.
     died: OnceLock<Instant>,
     unrecorded: OnceLock<(usize, Instant)>,
     record_wait: Duration,
@@ -72,7 +77,9 @@ impl HeldWorkload {
     /// The workload of a state folder; `None` when its holder has recorded no start (yet).
     pub fn open(dir: &Path) -> Result<Option<Self>, WorkloadError> {
         let failed = |cause| WorkloadError::Failed { act: "find", cause };
-        let Some(launch) = records::read::<Launch>(dir, records::LAUNCH).map_err(failed)? else { return Ok(None) };
+        let Some(launch) = records::read::<Launch>(dir, records::LAUNCH).map_err(failed)? else {
+            return Ok(None);
+        };
         let Some(started) = records::read::<Started>(dir, records::STARTED).map_err(failed)? else {
             return records::refused(dir).map_or(Ok(None), Err);
         };
@@ -83,7 +90,11 @@ impl HeldWorkload {
         };
         let mut workload = HeldWorkload {
             dir: dir.to_owned(),
-            saves: SAVES.iter().filter_map(|name| launch.env.get(*name)).map(PathBuf::from).collect(),
+            saves: SAVES
+                .iter()
+                .filter_map(|name| launch.env.get(*name))
+                .map(PathBuf::from)
+                .collect(),
             told: Mutex::default(),
             workdir: launch.cwd,
             is_alone: launch.echo,
@@ -97,8 +108,11 @@ impl HeldWorkload {
             printed: Mutex::new((0, 0)),
             counters: OnceLock::new(),
         };
-        // Inside a container two views of one boot may have two ids; a pipe that is held, or the mark, settles it.
-        workload.this_boot = workload.started.boot_id == records::boot_id() || workload.held() || workload.main_has_the_mark();
+        // Inside a container two views of one boot may have two ids; a pipe that is held, or the
+        // mark, settles it.
+        workload.this_boot = workload.started.boot_id == records::boot_id()
+            || workload.held()
+            || workload.main_has_the_mark();
         Ok(Some(workload))
     }
 
@@ -168,15 +182,21 @@ impl HeldWorkload {
         self.dead(&opened(self.started.holder)).await;
     }
 
-    /// How the containers of this workload are known. The folder of a run in the foreground is its user's, and so is the machine.
+    /// How the containers of this workload are known. The folder of a run in the foreground is its
+    /// user's, and so is the machine.
     fn containers_of(&self) -> containers::Owner {
         let is_alone = self.is_alone;
-        let since = private_files::modified(&self.dir.join(records::LAUNCH)).filter(|_| self.started.cgroup.is_some() && !is_alone);
-        containers::Owner { folders: if is_alone { Vec::new() } else { vec![self.workdir.clone()] }, all_since: since }
+        let since = private_files::modified(&self.dir.join(records::LAUNCH))
+            .filter(|_| self.started.cgroup.is_some() && !is_alone);
+        containers::Owner {
+            folders: if is_alone { Vec::new() } else { vec![self.workdir.clone()] },
+            all_since: since,
+        }
     }
 
     async fn kill_processes(&self) -> Result<(), WorkloadError> {
-        // The usual end: nothing outlived the main process, and the holder, which stays as long as anything does, is gone.
+        // The usual end: nothing outlived the main process, and the holder, which stays as long as
+        // anything does, is gone.
         let nothing_outlived = self.recorded().is_some_and(|ended| ended.orphans == 0);
         if nothing_outlived && timeout(HOLDER_GONE_WAIT, self.holder_dead()).await.is_ok() {
             return Ok(());
@@ -227,14 +247,22 @@ impl Workload for HeldWorkload {
         }
         // A unit that does not end in its time is killed as a whole.
         let told = std::fs::exists(self.dir.join(records::TOLD)).unwrap_or(false);
-        Ended { exit: ExitStatus::default(), orphans: u32::try_from(orphans).unwrap_or(u32::MAX), behind: 0, told }
+        Ended {
+            exit: ExitStatus::default(),
+            orphans: u32::try_from(orphans).unwrap_or(u32::MAX),
+            behind: 0,
+            told,
+        }
     }
 
     fn signal(&self, signal: Signal) -> Result<(), WorkloadError> {
-        // The group has the number of the main process. While that one is there, if only as a zombie, the number is its
-        // own; once its holder has waited for it the number may be anybody's.
+        // The group has the number of the main process. While that one is there, if only as a
+        // zombie, the number is its own; once its holder has waited for it the number may be
+        // anybody's.
         let main = self.started.workload;
-        let Some(group) = i32::try_from(main.pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
+        let Some(group) = i32::try_from(main.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(());
+        };
         if !self.this_boot || !main.exists() {
             return Ok(());
         }
@@ -268,14 +296,20 @@ impl Workload for HeldWorkload {
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
         // The words of a client say what it has started. They are gone with the client.
         let below = if self.this_boot {
-            process_tree::descendants(if self.started.holder.exists() { self.started.holder } else { self.started.workload })
+            process_tree::descendants(if self.started.holder.exists() {
+                self.started.holder
+            } else {
+                self.started.workload
+            })
         } else {
             Vec::new()
         };
         let clients = containers::clients(below.into_iter().map(|process| process.pid));
         let killed = self.kill_processes().await;
         let stopped = containers::end(clients, self.containers_of()).await;
-        killed.and(stopped.map_err(|cause| WorkloadError::Failed { act: "stop a container of", cause }))
+        killed.and(
+            stopped.map_err(|cause| WorkloadError::Failed { act: "stop a container of", cause }),
+        )
     }
 
     async fn open_for_writing(&self, folder: &Path) -> Option<BTreeSet<String>> {
@@ -283,7 +317,10 @@ impl Workload for HeldWorkload {
         if !self.this_boot {
             return Some(BTreeSet::new());
         }
-        tokio::task::spawn_blocking(move || super::open_files::below(holder, &folder)).await.ok().flatten()
+        tokio::task::spawn_blocking(move || super::open_files::below(holder, &folder))
+            .await
+            .ok()
+            .flatten()
     }
 
     fn printed(&self) -> (u64, u64) {
@@ -342,7 +379,13 @@ mod tests {
         let ((_holder, holder), (mut main, workload)) = (Asleep::new(), Asleep::new());
         let launch = serde_json::json!({"name": "n", "argv": ["sleep"], "cwd": dir, "env": {}, "dir": dir, "log_bytes_max": 1, "echo": false});
         records::write(dir, records::LAUNCH, &launch).expect("written");
-        let started = Started { format: records::FORMAT, boot_id: records::boot_id(), holder, workload, cgroup: None };
+        let started = Started {
+            format: records::FORMAT,
+            boot_id: records::boot_id(),
+            holder,
+            workload,
+            cgroup: None,
+        };
         records::write(dir, records::STARTED, &started).expect("written");
         let _held = records::open_running_as_holder(dir).expect("a pipe");
         holder.signal(rustix::process::Signal::STOP).expect("it is ours");

@@ -1,7 +1,8 @@
 //! Where the work of a local job stands: one path for all of its attempts.
 //!
-//! Trainers keep whole paths in their state, such as that of the best checkpoint. On machines of a cloud they are the same in each attempt;
-//! here each attempt is a machine with a folder of its own.
+//! Trainers keep whole paths in their state, such as that of the best checkpoint. On machines of a
+//! cloud they are the same in each attempt; here each attempt is a machine with a folder of its
+//! own.
 //!
 //! ```text
 //!   <state>/local/work/
@@ -10,10 +11,14 @@
 //!     <job>.at        the name, for a job that goes on from another on its kept machine
 //!   <state>/local/<instance>/work ──link──> ../work/<name>
 //! ```
-//! A machine takes the folder when the one before it has ended for good. While another machine lives, or is stopped and keeps its work, it
-//! has a folder of its own, as before. Not here: clearing the folder for an attempt (`agent::startup::prepare`).
+//! A machine takes the folder when the one before it has ended for good. While another machine
+//! lives, or is stopped and keeps its work, it has a folder of its own, as before. Not here:
+//! clearing the folder for an attempt (`agent::startup::prepare`).
 
-#![expect(clippy::disallowed_methods, reason = "makes folders of the local cloud, which is what this adapter is for")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "makes folders of the local cloud, which is what this adapter is for"
+)]
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -36,12 +41,15 @@ const LOCK: &str = ".lock";
 /// As the file system says.
 pub fn claim(folder: &LocalFolder, record: &InstanceRecord) -> io::Result<PathBuf> {
     let own = folder.path(WORK);
-    let (Some(machines), Ok(tags)) = (folder.dir().parent(), Tags::from_map(&record.tags)) else { return Ok(own) };
+    let (Some(machines), Ok(tags)) = (folder.dir().parent(), Tags::from_map(&record.tags)) else {
+        return Ok(own);
+    };
     let shelf = Shelf::open(machines)?;
     let job = tags.job.as_str();
     match fs::read_link(&own) {
         Ok(work) => {
-            // The job may be another one than when the link was made: this machine was stopped, and started for its continuation.
+            // The job may be another one than when the link was made: this machine was stopped, and
+            // started for its continuation.
             if let Some(name) = work.file_name().filter(|name| *name != job) {
                 private_files::write(&shelf.path(&format!("{job}.at")), name.as_encoded_bytes())?;
             }
@@ -61,17 +69,24 @@ pub fn claim(folder: &LocalFolder, record: &InstanceRecord) -> io::Result<PathBu
     Ok(work)
 }
 
-/// Removes the work of a machine that needs it no more, unless another machine has taken its place there.
+/// Removes the work of a machine that needs it no more, unless another machine has taken its place
+/// there.
 ///
 /// # Errors
 /// As the file system says.
 pub fn give_up(folder: &LocalFolder) -> io::Result<()> {
-    let (Ok(work), Some(machines), Some(instance)) = (fs::read_link(folder.path(WORK)), folder.dir().parent(), folder.dir().file_name()) else {
+    let (Ok(work), Some(machines), Some(instance)) =
+        (fs::read_link(folder.path(WORK)), folder.dir().parent(), folder.dir().file_name())
+    else {
         return Ok(());
     };
     let shelf = Shelf::open(machines)?;
     let owner = work.file_name().map(|name| format!("{}.owner", name.to_string_lossy()));
-    let Some(owner) = owner.filter(|owner| shelf.read(owner).is_some_and(|owner| instance == owner.as_str())) else { return Ok(()) };
+    let Some(owner) =
+        owner.filter(|owner| shelf.read(owner).is_some_and(|owner| instance == owner.as_str()))
+    else {
+        return Ok(());
+    };
     match remove_tree(&work) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => fs::remove_file(shelf.path(&owner)),
@@ -88,7 +103,11 @@ impl Shelf {
     fn open(machines: &Path) -> io::Result<Shelf> {
         let dir = machines.join(WORK);
         private_files::folder(&dir)?;
-        let lock = private_files::options().write(true).create(true).truncate(false).open(dir.join(LOCK))?;
+        let lock = private_files::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(dir.join(LOCK))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         Ok(Shelf { dir, _lock: lock })
     }
@@ -98,12 +117,18 @@ impl Shelf {
     }
 
     fn read(&self, name: &str) -> Option<String> {
-        fs::read_to_string(self.path(name)).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty() && !text.contains('/'))
+        fs::read_to_string(self.path(name))
+            .ok()
+            .map(|text| text.trim().to_owned())
+            .filter(|text| !text.is_empty() && !text.contains('/'))
     }
 
     /// Whether no other machine has its work there, alive or stopped. One that cannot be read may.
     fn is_free(&self, machines: &Path, name: &str, instance: &str) -> bool {
-        let Some(owner) = self.read(&format!("{name}.owner")).filter(|owner| owner != instance) else { return true };
+        let Some(owner) = self.read(&format!("{name}.owner")).filter(|owner| owner != instance)
+        else {
+            return true;
+        };
         let owner = LocalFolder::new(machines.join(owner));
         !owner.dir().exists() || matches!(owner.ended(), Ok(Some(ended)) if !ended.stopped)
     }
@@ -122,8 +147,10 @@ mod tests {
         let folder = LocalFolder::new(machines.join(instance));
         fs::create_dir_all(folder.dir()).expect("a folder");
         let tags = [("owner", "ada"), ("job", job), ("attempt", "1"), ("lease-s", "1800")];
-        let tags: serde_json::Map<String, serde_json::Value> =
-            tags.iter().map(|(key, value)| (format!("{}{key}", crate::instance::TAG_PREFIX), (*value).into())).collect();
+        let tags: serde_json::Map<String, serde_json::Value> = tags
+            .iter()
+            .map(|(key, value)| (format!("{}{key}", crate::instance::TAG_PREFIX), (*value).into()))
+            .collect();
         let record = serde_json::json!({
             "instance": instance, "tags": tags, "launched": "2026-06-01T00:00:00Z", "client_token": instance, "job_root": "file:///x",
             "boot_id": "b", "usd_per_hour": 0.0, "agent": ["lamp"],
@@ -132,7 +159,12 @@ mod tests {
     }
 
     fn ends(folder: &LocalFolder, stopped: bool) {
-        folder.write("ended.json", &EndedRecord { at: Timestamp::UNIX_EPOCH, state_reason: "x".into(), stopped }).expect("written");
+        folder
+            .write(
+                "ended.json",
+                &EndedRecord { at: Timestamp::UNIX_EPOCH, state_reason: "x".into(), stopped },
+            )
+            .expect("written");
     }
 
     #[test]
@@ -140,11 +172,18 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let (first, record) = machine(home.path(), "i-local-1", "digits-222222");
         let work = claim(&first, &record).expect("made");
-        assert_eq!((claim(&first, &record).expect("made"), work.file_name()), (work.clone(), Some("digits-222222".as_ref())));
+        assert_eq!(
+            (claim(&first, &record).expect("made"), work.file_name()),
+            (work.clone(), Some("digits-222222".as_ref()))
+        );
         fs::create_dir(&work).expect("the agent makes it");
 
         let (second, record) = machine(home.path(), "i-local-2", "digits-222222");
-        assert_eq!(claim(&second, &record).expect("made"), second.path(WORK), "the first one lives");
+        assert_eq!(
+            claim(&second, &record).expect("made"),
+            second.path(WORK),
+            "the first one lives"
+        );
         ends(&first, false);
         assert_eq!(claim(&second, &record).expect("made"), work);
         give_up(&first).expect("done");
@@ -160,12 +199,24 @@ mod tests {
         let work = claim(&kept, &record).expect("made");
         ends(&kept, true);
         let (other, elsewhere) = machine(home.path(), "i-local-2", "digits-222222");
-        assert_eq!(claim(&other, &elsewhere).expect("made"), other.path(WORK), "what is kept is not touched");
+        assert_eq!(
+            claim(&other, &elsewhere).expect("made"),
+            other.path(WORK),
+            "what is kept is not touched"
+        );
         let (_, record) = machine(home.path(), "i-local-1", "digits-333333");
-        assert_eq!(claim(&kept, &record).expect("made"), work, "its continuation finds it where it was");
+        assert_eq!(
+            claim(&kept, &record).expect("made"),
+            work,
+            "its continuation finds it where it was"
+        );
         ends(&kept, false);
         let (next, record) = machine(home.path(), "i-local-3", "digits-333333");
-        assert_eq!(claim(&next, &record).expect("made"), work, "and so do the later attempts of that");
+        assert_eq!(
+            claim(&next, &record).expect("made"),
+            work,
+            "and so do the later attempts of that"
+        );
     }
 
     /// checkout#1720: Go's module cache and conda leave folders that their owner cannot empty.
@@ -186,7 +237,8 @@ mod tests {
             fs::create_dir_all(work.join("m/p")).expect("made");
             fs::write(work.join("m/p/a"), "x").expect("written");
             for path in ["m/p", "m"] {
-                fs::set_permissions(work.join(path), fs::Permissions::from_mode(0o555)).expect("it is ours");
+                fs::set_permissions(work.join(path), fs::Permissions::from_mode(0o555))
+                    .expect("it is ours");
             }
             give_up(&folder).expect("done");
             assert!(!work.exists());

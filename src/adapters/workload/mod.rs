@@ -1,4 +1,5 @@
-//! The workload of a job: a process, a systemd unit or a whole machine; its signals, environment, files and containers.
+//! The workload of a job: a process, a systemd unit or a whole machine; its signals, environment,
+//! files and containers.
 
 pub(crate) mod containers;
 pub(crate) mod foreign_links;

@@ -1,4 +1,5 @@
-//! Which files of a folder a workload holds open for writing: the kernel knows, in `/proc/PID/fd` and `/proc/PID/fdinfo`.
+//! Which files of a folder a workload holds open for writing: the kernel knows, in `/proc/PID/fd`
+//! and `/proc/PID/fdinfo`.
 //!
 //! Not here: what an open file means for a checkpoint.
 
@@ -14,18 +15,21 @@ use crate::adapters::host::process_tree::{self, ProcessRef};
 /// The lowest two bits of the flags: how a file was opened (`open(2)`).
 const ACCESS: u32 = 0o3;
 
-/// Descriptors that are looked at in one call. A tree of loaders with a socket each has thousands; beyond this nobody can tell in time.
+/// Descriptors that are looked at in one call. A tree of loaders with a socket each has thousands;
+/// beyond this nobody can tell in time.
 const FILES_MAX: usize = 100_000;
 
-/// The files below `folder` that the descendants of `holder` have open, relative to it. `None`: they cannot be read, there are too many,
-/// or a container may write there. A container's processes are no descendants, or see the folder under another path.
+/// The files below `folder` that the descendants of `holder` have open, relative to it. `None`:
+/// they cannot be read, there are too many, or a container may write there. A container's processes
+/// are no descendants, or see the folder under another path.
 pub(crate) fn below(holder: ProcessRef, folder: &Path) -> Option<BTreeSet<String>> {
     let folder = fs::canonicalize(folder).ok()?;
     let (mut open, mut seen) = (BTreeSet::new(), 0);
     let mounts = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     let own = mounts(holder.pid);
     for process in process_tree::descendants(holder) {
-        let is_elsewhere = mounts(process.pid) != own || !containers::clients([process.pid]).is_empty();
+        let is_elsewhere =
+            mounts(process.pid) != own || !containers::clients([process.pid]).is_empty();
         if is_elsewhere && process.alive() {
             return None;
         }
@@ -48,7 +52,11 @@ fn open_of(pid: u32, folder: &Path, open: &mut BTreeSet<String>, seen: &mut usiz
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         let Ok(below) = target.strip_prefix(folder) else { continue };
         let Some(path) = below.to_str().filter(|path| !path.is_empty()) else { continue };
-        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy())).unwrap_or_default();
+        let info = fs::read_to_string(format!(
+            "/proc/{pid}/fdinfo/{}",
+            entry.file_name().to_string_lossy()
+        ))
+        .unwrap_or_default();
         if is_writable(&info) {
             open.insert(path.to_owned());
         }
@@ -59,7 +67,9 @@ fn open_of(pid: u32, folder: &Path, open: &mut BTreeSet<String>, seen: &mut usiz
 /// The line `flags:` is octal.
 fn is_writable(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).is_some_and(|flags| flags & ACCESS != 0)
+    flags
+        .and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok())
+        .is_some_and(|flags| flags & ACCESS != 0)
 }
 
 #[cfg(test)]
@@ -68,7 +78,12 @@ mod tests {
 
     #[test]
     fn flags_say_whether_file_may_be_written() {
-        for (info, writable) in [("pos:\t0\nflags:\t0100001\n", true), ("flags:\t02100002\n", true), ("flags:\t0100000\n", false), ("", false)] {
+        for (info, writable) in [
+            ("pos:\t0\nflags:\t0100001\n", true),
+            ("flags:\t02100002\n", true),
+            ("flags:\t0100000\n", false),
+            ("", false),
+        ] {
             assert_eq!(is_writable(info), writable, "{info:?}");
         }
     }
@@ -79,7 +94,11 @@ mod tests {
         fs::create_dir(folder.path().join("step-1")).expect("a folder");
         let path = folder.path().join("step-1/model.pt");
         let held = |program: &str| {
-            let mut child = std::process::Command::new("sh").args(["-c", program]).current_dir(folder.path()).spawn().expect("a shell");
+            let mut child = std::process::Command::new("sh")
+                .args(["-c", program])
+                .current_dir(folder.path())
+                .spawn()
+                .expect("a shell");
             let holder = ProcessRef::of(std::process::id()).expect("this process");
             let found = |child: &mut std::process::Child| {
                 (0..200).find_map(|_| {
@@ -105,8 +124,12 @@ mod tests {
     fn process_with_mounts_of_its_own_makes_it_unknown() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let holder = ProcessRef::of(std::process::id()).expect("this process");
-        let script = "mkdir there && mount --bind . there 2>/dev/null && touch ready && exec sleep 30";
-        let unshare = std::process::Command::new("unshare").args(["--mount", "sh", "-c", script]).current_dir(folder.path()).spawn();
+        let script =
+            "mkdir there && mount --bind . there 2>/dev/null && touch ready && exec sleep 30";
+        let unshare = std::process::Command::new("unshare")
+            .args(["--mount", "sh", "-c", script])
+            .current_dir(folder.path())
+            .spawn();
         let mut child = unshare.expect("unshare is part of every system");
         let is_ready = || folder.path().join("ready").exists();
         while !is_ready() && child.try_wait().is_ok_and(|ended| ended.is_none()) {

@@ -1,7 +1,8 @@
-//! Workloads without a service manager: the holder is a process that this program starts and forgets.
+//! Workloads without a service manager: the holder is a process that this program starts and
+//! forgets.
 //!
-//! It leaves our session and process group at once, so neither the end of the agent nor a Ctrl-C at its terminal reaches
-//! it. Not here: anything that the holder needs us for later.
+//! It leaves our session and process group at once, so neither the end of the agent nor a Ctrl-C at
+//! its terminal reaches it. Not here: anything that the holder needs us for later.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -20,9 +21,11 @@ const COMPLAINTS: &str = "holder.err";
 /// Where the workload lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// A unit of its own where systemd runs the machine and we may ask it, else a process group of its own.
+    /// A unit of its own where systemd runs the machine and we may ask it, else a process group of
+    /// its own.
     Own,
-    /// Always a process group: it echoes to our terminal, or it must die with a machine that is itself a process.
+    /// Always a process group: it echoes to our terminal, or it must die with a machine that is
+    /// itself a process.
     ProcessGroup,
 }
 
@@ -50,7 +53,11 @@ impl ChildWorkloads {
     fn command(&self, launch: &Launch) -> Command {
         let mut command = Command::new(&self.program.exe);
         command.args(self.program.arguments(&launch.dir)).current_dir("/").process_group(0);
-        command.stdin(Stdio::null()).stdout(if launch.echo { Stdio::inherit() } else { Stdio::null() });
+        command.stdin(Stdio::null()).stdout(if launch.echo {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        });
         command.stderr(complaints(&launch.dir));
         command
     }
@@ -70,10 +77,16 @@ impl Workloads for ChildWorkloads {
     async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
         let launch = &absolute(launch)?;
         let running = prepare(launch)?;
-        let mut holder = self.command(launch).spawn().map_err(|cause| WorkloadError::Failed { act: "start the holder of", cause })?;
+        let mut holder = self
+            .command(launch)
+            .spawn()
+            .map_err(|cause| WorkloadError::Failed { act: "start the holder of", cause })?;
         // Dropping the child later leaves it alone; the runtime waits for it in the background.
         let gone = async {
-            let status = holder.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let status = holder
+                .wait()
+                .await
+                .map_or_else(|error| error.to_string(), |status| status.to_string());
             format!("the holder ended with {status}: {}", complained(&launch.dir))
         };
         await_first_word(launch, running, gone).await
@@ -86,6 +99,7 @@ impl Workloads for ChildWorkloads {
 
 /// The same with a state folder that means the same to a process in another directory.
 pub(crate) fn absolute(launch: &Launch) -> Result<Launch, WorkloadError> {
-    let dir = std::path::absolute(&launch.dir).map_err(|cause| WorkloadError::Failed { act: "find the state folder of", cause })?;
+    let dir = std::path::absolute(&launch.dir)
+        .map_err(|cause| WorkloadError::Failed { act: "find the state folder of", cause })?;
     Ok(Launch { dir, ..launch.clone() })
 }

@@ -1,14 +1,19 @@
-//! An environment in a file: what a command of a job finds, the same in every attempt, whoever drives the job.
+//! An environment in a file: what a command of a job finds, the same in every attempt, whoever
+//! drives the job.
 //!
 //! ```text
 //!   lamp run (a job of this workstation) ── keep ──> <state>/local/environments/<job>   0600, once
 //!   agent of a deep learning image ── login shell ──> <state>/environment              0600, each boot
 //!                                                          └── read by the holder, for the command alone
 //! ```
-//! A file as `/proc/PID/environ` is: `NAME=value`, each with a zero byte behind it. It may hold the user's secrets, so it stays on this
-//! machine and belongs to its user alone; nothing of it goes into a record of the job. Not here: what a job adds.
+//! A file as `/proc/PID/environ` is: `NAME=value`, each with a zero byte behind it. It may hold the
+//! user's secrets, so it stays on this machine and belongs to its user alone; nothing of it goes
+//! into a record of the job. Not here: what a job adds.
 
-#![expect(clippy::disallowed_methods, reason = "reads the environment and a file of the state folder")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads the environment and a file of the state folder"
+)]
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,7 +27,8 @@ use crate::job::{SECRET_BYTES_MAX, SecretSource, is_launchers};
 /// A name and its value.
 pub type Variable = (OsString, OsString);
 
-/// What a service manager told a process about that process: a workload that believed it would speak in its name.
+/// What a service manager told a process about that process: a workload that believed it would
+/// speak in its name.
 const MANAGERS_OWN: [&str; 9] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -56,12 +62,16 @@ pub fn keep(file: &Path, secrets: &[Variable]) -> io::Result<()> {
     if fs::exists(file)? {
         return Ok(());
     }
-    let is_own = |name: &OsString| OF_ONE_PROCESS.iter().any(|own| name == own) || secrets.iter().any(|(secret, _)| secret == name);
+    let is_own = |name: &OsString| {
+        OF_ONE_PROCESS.iter().any(|own| name == own)
+            || secrets.iter().any(|(secret, _)| secret == name)
+    };
     let variables = inherited().into_iter().filter(|(name, _)| !is_own(name));
     write(file, variables.chain(secrets.iter().cloned()))
 }
 
-/// The value of a secret of a local job; `None`: the command inherits it, or it is not on this workstation.
+/// The value of a secret of a local job; `None`: the command inherits it, or it is not on this
+/// workstation.
 ///
 /// # Errors
 /// As the file system says.
@@ -69,7 +79,9 @@ pub fn secret(name: &str, source: &SecretSource) -> io::Result<Option<OsString>>
     match source {
         SecretSource::Env(Some(other)) if other != name => Ok(std::env::var_os(other)),
         SecretSource::File(path) => {
-            let below_home = path.strip_prefix("~/").and_then(|below| Some(Path::new(&std::env::var_os("HOME")?).join(below)));
+            let below_home = path
+                .strip_prefix("~/")
+                .and_then(|below| Some(Path::new(&std::env::var_os("HOME")?).join(below)));
             let file = fs::File::open(below_home.unwrap_or_else(|| path.into()))?;
             if !file.metadata()?.is_file() {
                 return Err(ErrorKind::InvalidInput.into());
@@ -95,7 +107,11 @@ pub fn secret(name: &str, source: &SecretSource) -> io::Result<Option<OsString>>
 pub fn write(file: &Path, variables: impl IntoIterator<Item = Variable>) -> io::Result<()> {
     let folder = file.parent().ok_or(ErrorKind::InvalidInput)?;
     private_files::folder(folder)?;
-    let staged = folder.join(format!(".{}-{}", std::process::id(), file.file_name().unwrap_or_default().to_string_lossy()));
+    let staged = folder.join(format!(
+        ".{}-{}",
+        std::process::id(),
+        file.file_name().unwrap_or_default().to_string_lossy()
+    ));
     let mut bytes = Vec::new();
     for (name, value) in variables {
         bytes.extend_from_slice(name.as_bytes());
@@ -123,7 +139,10 @@ pub fn parse(bytes: &[u8]) -> Vec<Variable> {
     let entries = bytes.split(|byte| *byte == 0);
     let variable = |entry: &[u8]| {
         let at = entry.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
-        Some((OsString::from_vec(entry[..at].to_vec()), OsString::from_vec(entry[at + 1..].to_vec())))
+        Some((
+            OsString::from_vec(entry[..at].to_vec()),
+            OsString::from_vec(entry[at + 1..].to_vec()),
+        ))
     };
     entries.filter_map(variable).collect()
 }
@@ -138,10 +157,12 @@ mod tests {
     fn an_environment_comes_back_as_it_was_and_is_its_users_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("environments/digits-222222");
-        let variables = [("GREETING", "two\nlines=and more"), ("EMPTY", ""), ("RANK", "3")].map(|(name, value)| (name.into(), value.into()));
+        let variables = [("GREETING", "two\nlines=and more"), ("EMPTY", ""), ("RANK", "3")]
+            .map(|(name, value)| (name.into(), value.into()));
         write(&file, variables).expect("written");
         let found = read(&file).expect("readable");
-        let expected: [Variable; 2] = [("GREETING".into(), "two\nlines=and more".into()), ("EMPTY".into(), "".into())];
+        let expected: [Variable; 2] =
+            [("GREETING".into(), "two\nlines=and more".into()), ("EMPTY".into(), "".into())];
         assert_eq!(found, expected, "a launcher's names are not inherited");
         assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
         keep(&file, &[]).expect("it is there");
@@ -159,7 +180,10 @@ mod tests {
             fs::write(&path, wrong).expect("written");
             assert!(secret("HF_TOKEN", &source).is_err(), "{} bytes", wrong.len());
         }
-        assert!(secret("HF_TOKEN", &SecretSource::File(folder.path().display().to_string())).is_err(), "a folder");
+        assert!(
+            secret("HF_TOKEN", &SecretSource::File(folder.path().display().to_string())).is_err(),
+            "a folder"
+        );
         assert_eq!(secret("HF_TOKEN", &SecretSource::Env(None)).expect("inherited"), None);
     }
 }

@@ -1,10 +1,12 @@
-//! Workloads that find the secrets of their job: read from AWS before a start, by the machine's own role.
+//! Workloads that find the secrets of their job: read from AWS before a start, by the machine's own
+//! role.
 //!
 //! ```text
 //!   start ── read each (once a process) ── the file that the holder reads ── holder ── the file without them again
 //! ```
-//! They go to the command's environment and nowhere else: the file belongs to root alone, and holds them for the moment of a start. What must
-//! never live here: which secrets there are (`job::SecretSource`).
+//! They go to the command's environment and nowhere else: the file belongs to root alone, and holds
+//! them for the moment of a start. What must never live here: which secrets there are
+//! (`job::SecretSource`).
 
 #![expect(clippy::disallowed_methods, reason = "waits between two questions, and bounds them")]
 
@@ -23,7 +25,8 @@ use crate::adapters::aws::secrets::{AwsSecrets, SecretError};
 use crate::job::SecretSource;
 use crate::ports::{Launch, Workload, WorkloadError, Workloads, chain};
 
-/// For so long a service that does not answer is asked again. The agent gives a start two minutes; the holder needs some of them.
+/// For so long a service that does not answer is asked again. The agent gives a start two minutes;
+/// the holder needs some of them.
 const ASKED_FOR: Duration = Duration::from_secs(75);
 
 /// Between two questions.
@@ -34,13 +37,19 @@ pub struct SecretWorkloads {
     wanted: BTreeMap<String, SecretSource>,
     /// `None`: this machine has no credentials of AWS.
     secrets: Option<AwsSecrets>,
-    /// The file of the environment that the holder gives its command (`workload::saved_environment`).
+    /// The file of the environment that the holder gives its command
+    /// (`workload::saved_environment`).
     environment: PathBuf,
     read: Mutex<Option<Vec<Variable>>>,
 }
 
 impl SecretWorkloads {
-    pub fn new(inner: Arc<dyn Workloads>, wanted: BTreeMap<String, SecretSource>, secrets: Option<AwsSecrets>, environment: PathBuf) -> Self {
+    pub fn new(
+        inner: Arc<dyn Workloads>,
+        wanted: BTreeMap<String, SecretSource>,
+        secrets: Option<AwsSecrets>,
+        environment: PathBuf,
+    ) -> Self {
         SecretWorkloads { inner, wanted, secrets, environment, read: Mutex::new(None) }
     }
 
@@ -52,7 +61,8 @@ impl SecretWorkloads {
         let until = Instant::now() + ASKED_FOR;
         let mut found = Vec::new();
         for (name, source) in &self.wanted {
-            let value = self.one(source, until).await.map_err(|why| not_read(name, source, &why))?;
+            let value =
+                self.one(source, until).await.map_err(|why| not_read(name, source, &why))?;
             found.push((name.into(), value.into()));
         }
         *read = Some(found.clone());
@@ -60,13 +70,17 @@ impl SecretWorkloads {
     }
 
     async fn one(&self, source: &SecretSource, until: Instant) -> Result<String, String> {
-        let Some(secrets) = &self.secrets else { return Err("this machine has no credentials of AWS".into()) };
+        let Some(secrets) = &self.secrets else {
+            return Err("this machine has no credentials of AWS".into());
+        };
         loop {
             match secrets.value(source).await {
                 Ok(value) => return Ok(value),
                 Err(error @ SecretError::Refused { .. }) => return Err(error.to_string()),
                 Err(error) if Instant::now() >= until => return Err(chain(&error)),
-                Err(error) => tracing::warn!("`{source}` is not read yet, trying again: {}", chain(&error)),
+                Err(error) => {
+                    tracing::warn!("`{source}` is not read yet, trying again: {}", chain(&error))
+                }
             }
             sleep(AGAIN).await;
         }
@@ -81,7 +95,9 @@ fn not_read(name: &str, source: &SecretSource, why: &str) -> WorkloadError {
 /// The environment of the command without the secrets.
 fn base(file: &Path, wanted: &BTreeMap<String, SecretSource>) -> Vec<Variable> {
     let kept = saved_environment::read(file).unwrap_or_else(|_| saved_environment::inherited());
-    kept.into_iter().filter(|(name, _)| name.to_str().is_none_or(|name| !wanted.contains_key(name))).collect()
+    kept.into_iter()
+        .filter(|(name, _)| name.to_str().is_none_or(|name| !wanted.contains_key(name)))
+        .collect()
 }
 
 #[async_trait]
@@ -90,11 +106,15 @@ impl Workloads for SecretWorkloads {
         let secrets = self.secrets().await?;
         let base = base(&self.environment, &self.wanted);
         let failed = |cause| WorkloadError::NotStarted { cause };
-        saved_environment::write(&self.environment, base.iter().cloned().chain(secrets)).map_err(failed)?;
+        saved_environment::write(&self.environment, base.iter().cloned().chain(secrets))
+            .map_err(failed)?;
         let started = self.inner.start(launch).await;
         // The holder has read it, or never will.
         if let Err(error) = saved_environment::write(&self.environment, base) {
-            tracing::warn!("the secrets stay in {} until this machine ends: {error}", self.environment.display());
+            tracing::warn!(
+                "the secrets stay in {} until this machine ends: {error}",
+                self.environment.display()
+            );
         }
         started
     }
@@ -146,14 +166,27 @@ mod tests {
     async fn secrets_are_in_the_environment_of_a_start_and_gone_after_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("environment");
-        saved_environment::write(&file, [("PATH".into(), "/bin".into()), ("HF_TOKEN".into(), "old".into())]).unwrap();
+        saved_environment::write(
+            &file,
+            [("PATH".into(), "/bin".into()), ("HF_TOKEN".into(), "old".into())],
+        )
+        .unwrap();
         let inner = Arc::new(Reads(file.clone(), Plain::default()));
-        let workloads = SecretWorkloads::new(Arc::clone(&inner) as Arc<dyn Workloads>, wanted(), None, file.clone());
+        let workloads = SecretWorkloads::new(
+            Arc::clone(&inner) as Arc<dyn Workloads>,
+            wanted(),
+            None,
+            file.clone(),
+        );
         *workloads.read.lock().await = Some(vec![("HF_TOKEN".into(), "hf_value".into())]);
         assert!(workloads.start(&launch(folder.path())).await.is_err());
         let seen = inner.1.lock().unwrap().clone();
         assert_eq!(seen, [("PATH".into(), "/bin".into()), ("HF_TOKEN".into(), "hf_value".into())]);
-        assert_eq!(saved_environment::read(&file).unwrap(), [("PATH".into(), "/bin".into())], "it lies there no longer");
+        assert_eq!(
+            saved_environment::read(&file).unwrap(),
+            [("PATH".into(), "/bin".into())],
+            "it lies there no longer"
+        );
     }
 
     #[tokio::test]
@@ -162,9 +195,14 @@ mod tests {
         let file = folder.path().join("environment");
         let inner = Arc::new(Reads(file.clone(), Plain::default()));
         let workloads = SecretWorkloads::new(inner, wanted(), None, file);
-        let Err(error) = workloads.start(&launch(folder.path())).await else { panic!("it must be refused") };
+        let Err(error) = workloads.start(&launch(folder.path())).await else {
+            panic!("it must be refused")
+        };
         assert!(error.is_final(), "{error}");
         let text = chain(&error);
-        assert!(text.contains("the secret HF_TOKEN cannot be read from `ssm:/secrets/HF_TOKEN`"), "{text}");
+        assert!(
+            text.contains("the secret HF_TOKEN cannot be read from `ssm:/secrets/HF_TOKEN`"),
+            "{text}"
+        );
     }
 }

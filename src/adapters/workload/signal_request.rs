@@ -1,7 +1,8 @@
 //! Asking a workload for something by signal, without ending what does not know the signal.
 //!
-//! SIGUSR1 ends a process that has no handler for it: the shell around the script, the `tee` behind it, a script that is still importing.
-//! So only processes that hear the signal get it; which of them, `workload::signal_targets` says. Not here: that rule, and SIGKILL.
+//! SIGUSR1 ends a process that has no handler for it: the shell around the script, the `tee` behind
+//! it, a script that is still importing. So only processes that hear the signal get it; which of
+//! them, `workload::signal_targets` says. Not here: that rule, and SIGKILL.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads /proc/PID/status")]
 
@@ -15,8 +16,8 @@ use crate::adapters::host::process_tree::{ProcessRef, descendants, stat};
 
 /// The name that torch gives to a process that loads data.
 const DATA_WORKER: &str = "pt_data_worker";
-/// Signals that such a process catches, also where torch is too old to name it; and one that it does not catch, as a trainer does that
-/// writes its stacks on a fault.
+/// Signals that such a process catches, also where torch is too old to name it; and one that it
+/// does not catch, as a trainer does that writes its stacks on a fault.
 const OF_DATA_WORKERS: [Signal; 4] = [Signal::BUS, Signal::FPE, Signal::SEGV, Signal::TERM];
 const OF_NO_DATA_WORKER: Signal = Signal::ABORT;
 /// Of 64 signals, Go leaves out five or six.
@@ -32,14 +33,20 @@ pub struct Listeners {
     pub shells: Vec<ProcessRef>,
 }
 
-/// Looks through all that is below `holder`, or `main` and all below it where the holder is gone. `saves`: the checkpoint folder and the
-/// progress file.
-pub fn listeners(holder: ProcessRef, main: ProcessRef, signal: Signal, saves: &[PathBuf]) -> Listeners {
+/// Looks through all that is below `holder`, or `main` and all below it where the holder is gone.
+/// `saves`: the checkpoint folder and the progress file.
+pub fn listeners(
+    holder: ProcessRef,
+    main: ProcessRef,
+    signal: Signal,
+    saves: &[PathBuf],
+) -> Listeners {
     let mut tree = descendants(holder);
     if tree.is_empty() {
         tree = [main].into_iter().filter(|main| main.exists()).chain(descendants(main)).collect();
     }
-    let mut found: Vec<Process> = tree.iter().filter_map(|process| read(process.pid, signal)).collect();
+    let mut found: Vec<Process> =
+        tree.iter().filter_map(|process| read(process.pid, signal)).collect();
     // Worth a look only where the rule has to choose.
     if found.iter().filter(|process| process.catches).count() > 1 {
         for process in found.iter_mut().filter(|process| process.catches) {
@@ -52,27 +59,42 @@ pub fn listeners(holder: ProcessRef, main: ProcessRef, signal: Signal, saves: &[
         _ => Purpose::End,
     };
     let Whom { asked, copies, shells } = whom(&found, purpose);
-    let known = |pids: Vec<u32>| tree.iter().filter(|process| pids.contains(&process.pid)).copied().collect();
+    let known = |pids: Vec<u32>| {
+        tree.iter().filter(|process| pids.contains(&process.pid)).copied().collect()
+    };
     Listeners { asked: known(asked), copies: known(copies), shells: known(shells) }
 }
 
-/// Sends a signal to each of them; gives those that were there to get it. Between the look and the signal a process may have ended; its
-/// start tells.
+/// Sends a signal to each of them; gives those that were there to get it. Between the look and the
+/// signal a process may have ended; its start tells.
 pub fn send(processes: &[ProcessRef], signal: Signal) -> Vec<ProcessRef> {
-    processes.iter().copied().filter(|process| process.signal(signal).is_ok_and(|sent| sent)).collect()
+    processes
+        .iter()
+        .copied()
+        .filter(|process| process.signal(signal).is_ok_and(|sent| sent))
+        .collect()
 }
 
-/// Those that are forks with a handler still: one that has executed a program since has lost the handlers of its parent.
+/// Those that are forks with a handler still: one that has executed a program since has lost the
+/// handlers of its parent.
 pub fn still_copies(processes: &[ProcessRef], signal: Signal) -> Vec<ProcessRef> {
-    let is_copy = |process: &ProcessRef| process.exists() && read(process.pid, signal).is_some_and(|now| now.catches && now.is_forked);
+    let is_copy = |process: &ProcessRef| {
+        process.exists()
+            && read(process.pid, signal).is_some_and(|now| now.catches && now.is_forked)
+    };
     processes.iter().filter(|process| is_copy(process)).copied().collect()
 }
 
 /// Whether a process has a file below one of these paths open for writing.
 pub fn writes_below(pid: u32, paths: &[PathBuf]) -> bool {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .take(DESCRIPTORS_MAX);
     entries.into_iter().any(|entry| {
-        let is_there = fs::read_link(entry.path()).is_ok_and(|file| paths.iter().any(|path| file.starts_with(path)));
+        let is_there = fs::read_link(entry.path())
+            .is_ok_and(|file| paths.iter().any(|path| file.starts_with(path)));
         is_there && is_for_writing(pid, &entry.file_name().to_string_lossy())
     })
 }
@@ -80,7 +102,10 @@ pub fn writes_below(pid: u32, paths: &[PathBuf]) -> bool {
 /// By its flags, octal, whose last two bits are 1 or 2 for writing (proc(5)).
 fn is_for_writing(pid: u32, descriptor: &str) -> bool {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
-    let flags = text.lines().find_map(|line| line.strip_prefix("flags:")).and_then(|flags| u64::from_str_radix(flags.trim(), 8).ok());
+    let flags = text
+        .lines()
+        .find_map(|line| line.strip_prefix("flags:"))
+        .and_then(|flags| u64::from_str_radix(flags.trim(), 8).ok());
     flags.is_some_and(|flags| flags & 0b11 != 0)
 }
 
@@ -89,8 +114,10 @@ fn read(pid: u32, signal: Signal) -> Option<Process> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let caught = mask(&status, "SigCgt:");
     let has = |mask: u64, signal: Signal| mask & bit(signal) != 0;
-    let name = status.lines().find_map(|line| line.strip_prefix("Name:")).unwrap_or_default().trim();
-    let by_its_signals = OF_DATA_WORKERS.iter().all(|signal| has(caught, *signal)) && !has(caught, OF_NO_DATA_WORKER);
+    let name =
+        status.lines().find_map(|line| line.strip_prefix("Name:")).unwrap_or_default().trim();
+    let by_its_signals = OF_DATA_WORKERS.iter().all(|signal| has(caught, *signal))
+        && !has(caught, OF_NO_DATA_WORKER);
     Some(Process {
         pid,
         parent: stat.parent,
@@ -112,17 +139,25 @@ fn shown(exe: &Path) -> String {
 
 fn arguments(pid: u32) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let words =
+        bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     words.filter(|word| !word.is_empty()).collect()
 }
 
 fn bit(signal: Signal) -> u64 {
-    u32::try_from(signal.as_raw()).ok().and_then(|number| 1_u64.checked_shl(number.checked_sub(1)?)).unwrap_or(0)
+    u32::try_from(signal.as_raw())
+        .ok()
+        .and_then(|number| 1_u64.checked_shl(number.checked_sub(1)?))
+        .unwrap_or(0)
 }
 
 /// A hexadecimal mask with signal 1 in its lowest bit (proc(5)).
 fn mask(status: &str, name: &str) -> u64 {
-    status.lines().find_map(|line| line.strip_prefix(name)).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //!   hears the signal ─> no data loader of torch, no fork of one that hears ─> no runtime that hears everything by itself
 //!                    ─> no launcher of one that is left ─> asked
 //! ```
-//! Pure: the processes are read in `ask`. What was seen of real launchers is in docs/decisions/0032.
+//! Pure: the processes are read in `ask`. What was seen of real launchers is in
+//! docs/decisions/0032.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -44,19 +45,23 @@ pub enum Purpose {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whom {
     pub asked: Vec<u32>,
-    /// Forks of those that are asked. They may load data, with a handler that is not theirs; or be ranks, without which a save that
-    /// all make together waits for ever. They are asked when the others have not begun to save.
+    /// Forks of those that are asked. They may load data, with a handler that is not theirs; or be
+    /// ranks, without which a save that all make together waits for ever. They are asked when the
+    /// others have not begun to save.
     pub copies: Vec<u32>,
     /// Shells above those that are told to end: what a script has after them must not begin.
     pub shells: Vec<u32>,
 }
 
-/// By the names of their programs. A shell that traps a signal passes it on, or does something of its own afterwards.
-const SHELLS: [&str; 10] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "rbash"];
+/// By the names of their programs. A shell that traps a signal passes it on, or does something of
+/// its own afterwards.
+const SHELLS: [&str; 10] =
+    ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "rbash"];
 /// They catch SIGUSR1 or SIGUSR2 for themselves: a debugger, the collector of garbage.
 const RUNTIMES: [&str; 5] = ["node", "nodejs", "deno", "bun", "java"];
 /// Programs that run a script.
-const INTERPRETERS: [&str; 9] = ["python", "pypy", "perl", "ruby", "node", "julia", "Rscript", "R", "bash"];
+const INTERPRETERS: [&str; 9] =
+    ["python", "pypy", "perl", "ruby", "node", "julia", "Rscript", "R", "bash"];
 /// Options of Python that take the next word.
 const TAKE_A_WORD: [&str; 2] = ["-X", "-W"];
 /// How Python starts a process of its own for a function of the same program.
@@ -83,7 +88,8 @@ impl Process {
     /// What it runs: the script, the module, or the program itself.
     fn script(&self) -> &str {
         let program = self.program();
-        let is_interpreter = INTERPRETERS.iter().any(|known| program.starts_with(known)) || self.is_shell();
+        let is_interpreter =
+            INTERPRETERS.iter().any(|known| program.starts_with(known)) || self.is_shell();
         let mut words = self.argv.iter().skip(1);
         while let Some(word) = words.next().filter(|_| is_interpreter) {
             if TAKE_A_WORD.contains(&word.as_str()) {
@@ -102,8 +108,10 @@ impl Process {
 
     /// Of one program with another process above it: another rank, another worker.
     fn is_peer_of(&self, above: &Process) -> bool {
-        let is_own_child = || self.argv.iter().any(|word| OWN_CHILDREN.iter().any(|mark| word.contains(mark)));
-        self.exe == above.exe && (self.is_forked || self.script() == above.script() || is_own_child())
+        let is_own_child =
+            || self.argv.iter().any(|word| OWN_CHILDREN.iter().any(|mark| word.contains(mark)));
+        self.exe == above.exe
+            && (self.is_forked || self.script() == above.script() || is_own_child())
     }
 }
 
@@ -113,28 +121,46 @@ fn base(path: &str) -> &str {
 
 /// `processes`: a tree, parents before their children.
 pub fn whom(processes: &[Process], purpose: Purpose) -> Whom {
-    let by_pid: HashMap<u32, &Process> = processes.iter().map(|process| (process.pid, process)).collect();
+    let by_pid: HashMap<u32, &Process> =
+        processes.iter().map(|process| (process.pid, process)).collect();
     let above = |process: &Process| ancestors(&by_pid, process.parent);
-    let is_copy = |process: &Process| process.is_forked && by_pid.get(&process.parent).is_some_and(|parent| parent.hears());
-    let mut heard: Vec<&Process> = processes.iter().filter(|process| process.hears() && !is_copy(process)).collect();
+    let is_copy = |process: &Process| {
+        process.is_forked && by_pid.get(&process.parent).is_some_and(|parent| parent.hears())
+    };
+    let mut heard: Vec<&Process> =
+        processes.iter().filter(|process| process.hears() && !is_copy(process)).collect();
     if heard.iter().any(|process| !process.hears_by_itself()) {
         heard.retain(|process| !process.hears_by_itself());
     }
-    let is_below = |low: &Process, high: &Process| above(low).any(|process| process.pid == high.pid);
+    let is_below =
+        |low: &Process, high: &Process| above(low).any(|process| process.pid == high.pid);
     let is_launcher = |process: &Process| {
         heard
             .iter()
             .filter(|low| is_below(low, process) && !low.is_peer_of(process))
             .any(|low| process.is_shell() || process.names(low) || low.writes && !process.writes)
     };
-    let kept: Vec<&Process> = heard.iter().copied().filter(|process| !is_launcher(process)).collect();
-    // A helper of a trainer (a board, a sender of logs, a pool) ends with the trainer and not before it.
+    let kept: Vec<&Process> =
+        heard.iter().copied().filter(|process| !is_launcher(process)).collect();
+    // A helper of a trainer (a board, a sender of logs, a pool) ends with the trainer and not
+    // before it.
     let is_helper = |process: &Process| {
-        kept.iter().any(|high| is_below(process, high) && (purpose == Purpose::Interrupt || !process.is_peer_of(high)) && !process.writes)
+        kept.iter().any(|high| {
+            is_below(process, high)
+                && (purpose == Purpose::Interrupt || !process.is_peer_of(high))
+                && !process.writes
+        })
     };
-    let asked: Vec<u32> = kept.iter().filter(|process| purpose == Purpose::Save || !is_helper(process)).map(|process| process.pid).collect();
+    let asked: Vec<u32> = kept
+        .iter()
+        .filter(|process| purpose == Purpose::Save || !is_helper(process))
+        .map(|process| process.pid)
+        .collect();
     let is_asked = |pid: u32| asked.contains(&pid);
-    let copies = processes.iter().filter(|process| purpose == Purpose::Save && process.hears() && is_copy(process)).map(|process| process.pid);
+    let copies = processes
+        .iter()
+        .filter(|process| purpose == Purpose::Save && process.hears() && is_copy(process))
+        .map(|process| process.pid);
     let shells = processes.iter().filter(|process| {
         purpose != Purpose::Save
             && process.is_shell()
@@ -144,9 +170,16 @@ pub fn whom(processes: &[Process], purpose: Purpose) -> Whom {
     Whom { copies: copies.collect(), shells: shells.map(|process| process.pid).collect(), asked }
 }
 
-/// The processes above, the nearest first. A listing that was made while processes came and went holds no circle for ever.
-fn ancestors<'a>(by_pid: &'a HashMap<u32, &'a Process>, from: u32) -> impl Iterator<Item = &'a Process> {
-    std::iter::successors(by_pid.get(&from).copied(), |process| by_pid.get(&process.parent).copied()).take(by_pid.len())
+/// The processes above, the nearest first. A listing that was made while processes came and went
+/// holds no circle for ever.
+fn ancestors<'a>(
+    by_pid: &'a HashMap<u32, &'a Process>,
+    from: u32,
+) -> impl Iterator<Item = &'a Process> {
+    std::iter::successors(by_pid.get(&from).copied(), |process| {
+        by_pid.get(&process.parent).copied()
+    })
+    .take(by_pid.len())
 }
 
 #[cfg(test)]
@@ -161,7 +194,13 @@ mod tests {
     }
 
     fn deaf(pid: u32, parent: u32, exe: &str, text: &str) -> Process {
-        Process { pid, parent, exe: exe.into(), argv: text.split(' ').map(str::to_owned).collect(), ..Process::default() }
+        Process {
+            pid,
+            parent,
+            exe: exe.into(),
+            argv: text.split(' ').map(str::to_owned).collect(),
+            ..Process::default()
+        }
     }
 
     fn asked(tree: &[Process], purpose: Purpose) -> Vec<u32> {
@@ -172,14 +211,30 @@ mod tests {
     fn launchers_of_all_kinds_are_passed_over() {
         for (what, launcher) in [
             ("uv passes it on", hears(1, 0, "/usr/bin/uv", "uv run python train.py")),
-            ("a script of Python swallows it", hears(1, 0, PYTHON, "python3 wrap.py python3 train.py")),
+            (
+                "a script of Python swallows it",
+                hears(1, 0, PYTHON, "python3 wrap.py python3 train.py"),
+            ),
             ("node hears it for its debugger", hears(1, 0, "/usr/bin/node", "npm run train")),
             ("a shell traps it", hears(1, 0, "/usr/bin/bash", "bash job.sh")),
-            ("torchrun ends its ranks", hears(1, 0, PYTHON, "python3 /venv/bin/torchrun --nproc-per-node 2 train.py")),
-            ("Go hears everything", Process { catches_all: true, ..hears(1, 0, "/usr/bin/run", "run x") }),
-            ("it hears nothing", deaf(1, 0, PYTHON, "python3 /venv/bin/accelerate launch train.py")),
+            (
+                "torchrun ends its ranks",
+                hears(1, 0, PYTHON, "python3 /venv/bin/torchrun --nproc-per-node 2 train.py"),
+            ),
+            (
+                "Go hears everything",
+                Process { catches_all: true, ..hears(1, 0, "/usr/bin/run", "run x") },
+            ),
+            (
+                "it hears nothing",
+                deaf(1, 0, PYTHON, "python3 /venv/bin/accelerate launch train.py"),
+            ),
         ] {
-            let tree = [launcher, deaf(2, 1, "/usr/bin/dash", "sh -c python"), hears(3, 2, PYTHON, "/usr/bin/python3 -u train.py --lr 1")];
+            let tree = [
+                launcher,
+                deaf(2, 1, "/usr/bin/dash", "sh -c python"),
+                hears(3, 2, PYTHON, "/usr/bin/python3 -u train.py --lr 1"),
+            ];
             for purpose in [Purpose::Save, Purpose::End, Purpose::Interrupt] {
                 assert_eq!(asked(&tree, purpose), [3], "{what}, {purpose:?}");
             }
@@ -188,17 +243,32 @@ mod tests {
 
     #[test]
     fn a_launcher_without_a_handler_below_it_is_the_one_to_ask() {
-        let tree = [hears(1, 0, "/usr/bin/uv", "uv run train.py"), deaf(2, 1, PYTHON, "python train.py")];
+        let tree =
+            [hears(1, 0, "/usr/bin/uv", "uv run train.py"), deaf(2, 1, PYTHON, "python train.py")];
         assert_eq!(asked(&tree, Purpose::End), [1], "it passes the signal on, or ends its child");
-        assert_eq!(asked(&[hears(1, 0, "/usr/bin/node", "node train.js")], Purpose::Save), [1], "node may be the trainer");
-        assert_eq!(asked(&[deaf(1, 0, PYTHON, "python train.py")], Purpose::Save), Vec::<u32>::new());
+        assert_eq!(
+            asked(&[hears(1, 0, "/usr/bin/node", "node train.js")], Purpose::Save),
+            [1],
+            "node may be the trainer"
+        );
+        assert_eq!(
+            asked(&[deaf(1, 0, PYTHON, "python train.py")], Purpose::Save),
+            Vec::<u32>::new()
+        );
     }
 
     #[test]
     fn all_ranks_are_asked_wherever_they_stand() {
         let own = "python -c spawn_main --multiprocessing-fork";
-        for (what, child) in [("multiprocessing", own), ("the same script again", "/usr/bin/python3 /work/train.py --lr 1")] {
-            let tree = [hears(1, 0, PYTHON, "python train.py --lr 1"), hears(2, 1, PYTHON, child), hears(3, 1, PYTHON, child)];
+        for (what, child) in [
+            ("multiprocessing", own),
+            ("the same script again", "/usr/bin/python3 /work/train.py --lr 1"),
+        ] {
+            let tree = [
+                hears(1, 0, PYTHON, "python train.py --lr 1"),
+                hears(2, 1, PYTHON, child),
+                hears(3, 1, PYTHON, child),
+            ];
             assert_eq!(asked(&tree, Purpose::Save), [1, 2, 3], "{what}");
             assert_eq!(asked(&tree, Purpose::End), [1, 2, 3], "{what}");
             assert_eq!(asked(&tree, Purpose::Interrupt), [1], "{what}: every Python hears SIGINT");
@@ -206,23 +276,39 @@ mod tests {
         let fork = |pid| Process { is_forked: true, ..hears(pid, 1, PYTHON, "python train.py") };
         let tree = [hears(1, 0, PYTHON, "python train.py"), fork(2), fork(3)];
         let found = whom(&tree, Purpose::Save);
-        assert_eq!((found.asked, found.copies), (vec![1], vec![2, 3]), "forks may be ranks or load data");
+        assert_eq!(
+            (found.asked, found.copies),
+            (vec![1], vec![2, 3]),
+            "forks may be ranks or load data"
+        );
         let tree = [deaf(1, 0, PYTHON, "python train.py"), fork(2), fork(3)];
         assert_eq!(asked(&tree, Purpose::Save), [2, 3], "their parent only waits for them");
     }
 
     #[test]
     fn helpers_are_not_taken_for_trainers() {
-        let loader = |pid| Process { is_data_worker: true, is_forked: true, ..hears(pid, 1, PYTHON, "python train.py") };
+        let loader = |pid| Process {
+            is_data_worker: true,
+            is_forked: true,
+            ..hears(pid, 1, PYTHON, "python train.py")
+        };
         let trainer = hears(1, 0, PYTHON, "python train.py data.mp4");
         let helpers = [
-            Process { catches_all: true, ..hears(4, 1, "/venv/bin/wandb-core", "wandb-core --port") },
+            Process {
+                catches_all: true,
+                ..hears(4, 1, "/venv/bin/wandb-core", "wandb-core --port")
+            },
             hears(5, 1, PYTHON, "python /venv/bin/tensorboard --logdir out"),
             hears(6, 1, "/usr/bin/ffmpeg", "ffmpeg -i data.mp4"),
         ];
-        let tree: Vec<Process> = [trainer, loader(2), loader(3)].into_iter().chain(helpers).collect();
+        let tree: Vec<Process> =
+            [trainer, loader(2), loader(3)].into_iter().chain(helpers).collect();
         assert_eq!(asked(&tree, Purpose::End), [1]);
-        assert_eq!(whom(&tree, Purpose::Save).copies, Vec::<u32>::new(), "torch's workers are never asked");
+        assert_eq!(
+            whom(&tree, Purpose::Save).copies,
+            Vec::<u32>::new(),
+            "torch's workers are never asked"
+        );
         let deaf_trainer: Vec<Process> = [deaf(1, 0, PYTHON, "python train.py"), loader(2)].into();
         assert_eq!(asked(&deaf_trainer, Purpose::End), Vec::<u32>::new());
     }
@@ -243,7 +329,10 @@ mod tests {
             deaf(3, 1, "/usr/bin/tee", "tee log"),
             deaf(4, 1, "/usr/bin/bash", "bash beside.sh"),
         ];
-        assert_eq!(whom(&tree, Purpose::End), Whom { asked: vec![2], copies: vec![], shells: vec![1] });
+        assert_eq!(
+            whom(&tree, Purpose::End),
+            Whom { asked: vec![2], copies: vec![], shells: vec![1] }
+        );
         assert_eq!(whom(&tree, Purpose::Save).shells, Vec::<u32>::new());
     }
 }

@@ -1,8 +1,9 @@
-//! Workloads in systemd units of their own: one control group holds all of a workload, wherever it forks to, and the
-//! kernel counts and kills for us.
+//! Workloads in systemd units of their own: one control group holds all of a workload, wherever it
+//! forks to, and the kernel counts and kills for us.
 //!
-//! The holder is the unit's main process. The settings are those of `systemd/lamp-workload.service`, which is compiled
-//! in, so that the documented unit and the real one are the same.
+//! The holder is the unit's main process. The settings are those of
+//! `systemd/lamp-workload.service`, which is compiled in, so that the documented unit and the real
+//! one are the same.
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -36,7 +37,9 @@ impl UnitWorkloads {
     fn arguments(&self, launch: &Launch) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = ["--quiet", "--collect"].map(OsString::from).to_vec();
         arguments.push(format!("--unit={}", unit_name(&launch.name)).into());
-        arguments.extend(properties(UNIT).map(|property| OsString::from(format!("--property={property}"))));
+        arguments.extend(
+            properties(UNIT).map(|property| OsString::from(format!("--property={property}"))),
+        );
         arguments.push("--".into());
         arguments.push(self.program.exe.clone().into());
         arguments.extend(self.program.arguments(&launch.dir));
@@ -44,9 +47,11 @@ impl UnitWorkloads {
     }
 }
 
-/// The settings, but for the description (systemd-run makes its own, with the start's number in it) and the command.
+/// The settings, but for the description (systemd-run makes its own, with the start's number in it)
+/// and the command.
 fn properties(unit: &str) -> impl Iterator<Item = &str> {
-    let settings = unit.lines().map(str::trim).filter(|line| line.contains('=') && !line.starts_with('#'));
+    let settings =
+        unit.lines().map(str::trim).filter(|line| line.contains('=') && !line.starts_with('#'));
     settings.filter(|line| !line.starts_with("Description=") && !line.starts_with("ExecStart="))
 }
 
@@ -56,12 +61,20 @@ impl Workloads for UnitWorkloads {
         let launch = &absolute(launch)?;
         let running = prepare(launch)?;
         let mut command = Command::new("systemd-run");
-        command.args(self.arguments(launch)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+            .args(self.arguments(launch))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         let failed = |cause| WorkloadError::Failed { act: "start the unit of", cause };
         let answer = command.output().await.map_err(failed)?;
         if !answer.status.success() {
             let said = String::from_utf8_lossy(&answer.stderr).trim().to_owned();
-            return Err(failed(io::Error::other(format!("systemd-run ended with {}: {said}", answer.status))));
+            return Err(failed(io::Error::other(format!(
+                "systemd-run ended with {}: {said}",
+                answer.status
+            ))));
         }
         await_first_word(launch, running, pending()).await
     }
@@ -78,16 +91,29 @@ mod tests {
     #[test]
     fn the_transient_unit_has_the_documented_settings() {
         let found: Vec<&str> = properties(UNIT).collect();
-        for wanted in ["Before=lamp-agent.service", "Type=exec", "KillMode=control-group", "Delegate=yes", "OOMPolicy=continue", "TasksMax=infinity"]
-        {
+        for wanted in [
+            "Before=lamp-agent.service",
+            "Type=exec",
+            "KillMode=control-group",
+            "Delegate=yes",
+            "OOMPolicy=continue",
+            "TasksMax=infinity",
+        ] {
             assert!(found.contains(&wanted), "{wanted} in {found:?}");
         }
-        assert!(!found.iter().any(|property| property.starts_with("ExecStart") || property.starts_with('#') || property.starts_with("Description")));
+        assert!(!found.iter().any(|property| property.starts_with("ExecStart")
+            || property.starts_with('#')
+            || property.starts_with("Description")));
     }
 
     #[test]
     fn the_command_comes_last_and_whole() {
-        let program = HolderProgram { exe: "/opt/lamp".into(), leading: vec!["agent".into()], machine_pid: None, environment: None };
+        let program = HolderProgram {
+            exe: "/opt/lamp".into(),
+            leading: vec!["agent".into()],
+            machine_pid: None,
+            environment: None,
+        };
         let launch = Launch {
             name: "digits-222222-0001-1".into(),
             argv: vec![],
@@ -100,6 +126,9 @@ mod tests {
         };
         let arguments = UnitWorkloads::new(program).arguments(&launch);
         assert!(arguments.contains(&"--unit=lamp-digits-222222-0001-1.service".into()));
-        assert_eq!(arguments[arguments.len() - 5..], ["--", "/opt/lamp", "agent", "holder", "/var/lib/lamplighter/x y"].map(OsString::from));
+        assert_eq!(
+            arguments[arguments.len() - 5..],
+            ["--", "/opt/lamp", "agent", "holder", "/var/lib/lamplighter/x y"].map(OsString::from)
+        );
     }
 }

@@ -13,7 +13,8 @@ use crate::ports::{Power, PowerError, PowerOff};
 const RUNNERS: [&str; 5] = ["sudo", "doas", "exec", "nohup", "command"];
 
 /// Whether a program is there. With a path, some shells are content with any file.
-const FIND: &str = r#"case "$1" in */*) test -x "$1" && ! test -d "$1" ;; *) command -v -- "$1" ;; esac"#;
+const FIND: &str =
+    r#"case "$1" in */*) test -x "$1" && ! test -d "$1" ;; *) command -v -- "$1" ;; esac"#;
 
 /// Why a command cannot work, as far as can be told without running it.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +35,9 @@ pub fn check(command: &str) -> Result<(), CannotWork> {
     if command.trim().is_empty() {
         return Err(CannotWork::Empty);
     }
-    let shell = |words: &[&str]| std::process::Command::new("/bin/sh").args(words).stdin(Stdio::null()).output();
+    let shell = |words: &[&str]| {
+        std::process::Command::new("/bin/sh").args(words).stdin(Stdio::null()).output()
+    };
     // Without a shell nothing can be told; the run itself will say so.
     if let Ok(parsed) = shell(&["-n", "-c", command])
         && !parsed.status.success()
@@ -50,15 +53,22 @@ pub fn check(command: &str) -> Result<(), CannotWork> {
     Ok(())
 }
 
-/// The first program of a command, and what it runs where it only runs another. Words that the shell makes into something else
-/// (quotes, variables, redirections, lists) say nothing.
+/// The first program of a command, and what it runs where it only runs another. Words that the
+/// shell makes into something else (quotes, variables, redirections, lists) say nothing.
 fn programs(command: &str) -> Vec<&str> {
-    let assigns = |word: &str| word.split_once('=').is_some_and(|(name, _)| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+    let assigns = |word: &str| {
+        word.split_once('=').is_some_and(|(name, _)| {
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        })
+    };
     let mut found = Vec::new();
     for word in command.split_whitespace().skip_while(|word| assigns(word)) {
         // `;` ends the first command, and the word before it is its own.
         let bare = word.trim_end_matches(';');
-        if bare.is_empty() || bare.starts_with('-') || bare.contains(|letter: char| "\"'$`\\(){}<>|&;*?[]~#!=".contains(letter)) {
+        if bare.is_empty()
+            || bare.starts_with('-')
+            || bare.contains(|letter: char| "\"'$`\\(){}<>|&;*?[]~#!=".contains(letter))
+        {
             break;
         }
         found.push(bare);
@@ -82,7 +92,12 @@ impl ThenCommand {
 #[async_trait]
 impl Power for ThenCommand {
     async fn off(&self, _how: PowerOff, why: &str) -> Result<(), PowerError> {
-        let status = Command::new("/bin/sh").args(["-c", &self.0]).env("LAMP_REASON", why).stdin(Stdio::null()).status().await;
+        let status = Command::new("/bin/sh")
+            .args(["-c", &self.0])
+            .env("LAMP_REASON", why)
+            .stdin(Stdio::null())
+            .status()
+            .await;
         match status {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(self.failed(match status.code() {
@@ -149,8 +164,12 @@ mod tests {
         let then = ThenCommand(format!("printf %s \"$LAMP_REASON\" > '{}'", file.display()));
         then.off(PowerOff::Stop, "idle for 15m").await.expect("it works");
         assert_eq!(std::fs::read_to_string(&file).expect("written"), "idle for 15m");
-        let failed = ThenCommand("exit 3".into()).off(PowerOff::Stop, "x").await.expect_err("it fails");
-        assert_eq!(failed.to_string(), "the command of `--then` failed: `exit 3` ended with exit code 3");
+        let failed =
+            ThenCommand("exit 3".into()).off(PowerOff::Stop, "x").await.expect_err("it fails");
+        assert_eq!(
+            failed.to_string(),
+            "the command of `--then` failed: `exit 3` ended with exit code 3"
+        );
         ThenExit.off(PowerOff::Terminate, "x").await.expect("nothing to fail");
     }
 }

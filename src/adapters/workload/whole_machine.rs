@@ -1,4 +1,5 @@
-//! A machine that somebody started by hand, as a workload: nothing to start, nothing to end, everything to watch.
+//! A machine that somebody started by hand, as a workload: nothing to start, nothing to end,
+//! everything to watch.
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -20,7 +21,10 @@ impl Workloads for WholeMachine {
         Ok(Box::new(Everything { ended: watch::Sender::new(false) }))
     }
 
-    async fn attach(&self, _dir: &std::path::Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+    async fn attach(
+        &self,
+        _dir: &std::path::Path,
+    ) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
         Ok(None)
     }
 }

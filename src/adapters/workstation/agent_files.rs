@@ -35,7 +35,8 @@ pub struct AgentFiles {
 impl AgentFiles {
     /// `named` is the file that the user named. If it is set, no other place is searched.
     pub fn new(named: Option<PathBuf>) -> Self {
-        let beside = super::process_env::exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));
+        let beside =
+            super::process_env::exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));
         AgentFiles { named, beside, found: Mutex::default() }
     }
 
@@ -49,7 +50,9 @@ impl AgentFiles {
         if let Some(named) = &self.named {
             return program(named, arch).map_err(none);
         }
-        let Some(folder) = &self.beside else { return Err(none("this program cannot find its own folder".into())) };
+        let Some(folder) = &self.beside else {
+            return Err(none("this program cannot find its own folder".into()));
+        };
         let name = format!("lamp-agent-{arch}");
         let portable = folder.join(&name);
         // As seen from `target/release/lamp`.
@@ -69,7 +72,10 @@ impl AgentFiles {
 
 impl Agents for AgentFiles {
     fn find(&self, arch: Arch) -> Result<AgentFile, AgentsError> {
-        let mut found = self.found.lock().expect("nobody panics while holding it: files are read without a panic");
+        let mut found = self
+            .found
+            .lock()
+            .expect("nobody panics while holding it: files are read without a panic");
         if let Some(file) = found.get(&arch) {
             return Ok(file.clone());
         }
@@ -81,15 +87,25 @@ impl Agents for AgentFiles {
 
 /// The file, if it is an agent for this architecture; otherwise why not.
 fn program(path: &Path, arch: Arch) -> Result<AgentFile, String> {
-    let bytes = std::fs::read(path).map_err(|error| format!("`{}` cannot be read ({error})", path.display()))?;
-    let needs = elf_requirements::needs(&bytes).ok_or_else(|| format!("`{}` is no program for Linux machines", path.display()))?;
+    let bytes = std::fs::read(path)
+        .map_err(|error| format!("`{}` cannot be read ({error})", path.display()))?;
+    let needs = elf_requirements::needs(&bytes)
+        .ok_or_else(|| format!("`{}` is no program for Linux machines", path.display()))?;
     if needs.arch != arch {
         return Err(format!("`{}` is for {} machines", path.display(), needs.arch));
     }
     if !is_agent(&bytes) {
-        return Err(format!("`{}` is a program, but not `lamp-agent`: machines would boot, run it in vain and bill", path.display()));
+        return Err(format!(
+            "`{}` is a program, but not `lamp-agent`: machines would boot, run it in vain and bill",
+            path.display()
+        ));
     }
-    Ok(AgentFile { path: path.to_owned(), sha256: hex::encode(Sha256::digest(&bytes)), bytes: bytes.len() as u64, glibc: needs.glibc })
+    Ok(AgentFile {
+        path: path.to_owned(),
+        sha256: hex::encode(Sha256::digest(&bytes)),
+        bytes: bytes.len() as u64,
+        glibc: needs.glibc,
+    })
 }
 
 fn mark() -> Vec<u8> {
@@ -116,7 +132,10 @@ mod tests {
     fn the_portable_one_comes_before_the_plain_one() {
         let folder = tempfile::tempdir().unwrap();
         let error = AgentFiles::beside(folder.path()).find(OURS).unwrap_err().to_string();
-        assert!(error.contains("just agent-portable") && error.contains("LAMP_AGENT_BINARY"), "{error}");
+        assert!(
+            error.contains("just agent-portable") && error.contains("LAMP_AGENT_BINARY"),
+            "{error}"
+        );
 
         agent(&folder.path().join("lamp-agent"));
         let plain = AgentFiles::beside(folder.path()).find(OURS).unwrap();
@@ -124,7 +143,8 @@ mod tests {
         assert_eq!((plain.bytes, plain.sha256.len()), (plain.path.metadata().unwrap().len(), 64));
         let wrong = AgentFiles::beside(folder.path()).find(OTHER).unwrap_err().to_string();
         assert!(
-            wrong.starts_with(&format!("there is no agent for {OTHER} machines")) && wrong.contains(&format!("is for {OURS} machines")),
+            wrong.starts_with(&format!("there is no agent for {OTHER} machines"))
+                && wrong.contains(&format!("is for {OURS} machines")),
             "{wrong}"
         );
 

@@ -37,11 +37,21 @@ impl Cloud for ShippedCloud {
             supply.refused.push("the shipped catalogue has machines with GPUs alone, and the job asks for none; `--gpus 1` asks for one".to_owned());
             return Ok(supply);
         }
-        let unknown = machine.instance_types.iter().filter(|name| catalog.machine_type(name).is_none());
-        let unknown: Vec<String> =
-            unknown.map(|name| format!("{name} is not in the shipped catalogue, which has machines with GPUs alone")).collect();
+        let unknown =
+            machine.instance_types.iter().filter(|name| catalog.machine_type(name).is_none());
+        let unknown: Vec<String> = unknown
+            .map(|name| {
+                format!(
+                    "{name} is not in the shipped catalogue, which has machines with GPUs alone"
+                )
+            })
+            .collect();
         for region in &self.regions {
-            let mut here = catalog.supply(&machine.gpus, &machine.instance_types, std::slice::from_ref(region));
+            let mut here = catalog.supply(
+                &machine.gpus,
+                &machine.instance_types,
+                std::slice::from_ref(region),
+            );
             match extras(catalog, region, machine.disk_gib) {
                 Some((extras, note)) => {
                     here.offers.iter_mut().for_each(|offer| offer.extras = extras);
@@ -50,7 +60,9 @@ impl Cloud for ShippedCloud {
                 // Disk and address are part of the price.
                 None => {
                     here.offers.clear();
-                    here.refused.push(format!("the price of a disk in {region} is not in the shipped catalogue"));
+                    here.refused.push(format!(
+                        "the price of a disk in {region} is not in the shipped catalogue"
+                    ));
                 }
             }
             supply.extend(here);
@@ -63,7 +75,11 @@ impl Cloud for ShippedCloud {
         refused("launch a machine")
     }
 
-    async fn describe(&self, _owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+    async fn describe(
+        &self,
+        _owner: &str,
+        _region: &Region,
+    ) -> Result<Vec<InstanceView>, CloudError> {
         refused("say which machines there are")
     }
 
@@ -75,7 +91,11 @@ impl Cloud for ShippedCloud {
         refused("interrupt a machine")
     }
 
-    async fn raise_kill_at(&self, _machine: &MachineRef, _kill_at: Timestamp) -> Result<(), CloudError> {
+    async fn raise_kill_at(
+        &self,
+        _machine: &MachineRef,
+        _kill_at: Timestamp,
+    ) -> Result<(), CloudError> {
         refused("raise the hard cap of a machine")
     }
 
@@ -100,19 +120,30 @@ mod tests {
     use crate::market::{Cloud as Word, Market};
 
     async fn supply(machine: MachineSpec, regions: &[&str]) -> Supply {
-        let cloud = ShippedCloud { regions: regions.iter().map(|name| Region::new(*name)).collect() };
+        let cloud =
+            ShippedCloud { regions: regions.iter().map(|name| Region::new(*name)).collect() };
         cloud.supply(&machine).await.expect("it asks nobody")
     }
 
     fn machine(gpus: &str, types: &[&str]) -> MachineSpec {
         let instance_types = types.iter().map(|name| (*name).to_owned()).collect();
-        MachineSpec { cloud: Word::Aws, gpus: gpus.parse().unwrap(), instance_types, disk_gib: 100, ..MachineSpec::default() }
+        MachineSpec {
+            cloud: Word::Aws,
+            gpus: gpus.parse().unwrap(),
+            instance_types,
+            disk_gib: 100,
+            ..MachineSpec::default()
+        }
     }
 
     #[tokio::test]
     async fn what_is_sold_on_paper_has_its_disk_and_address_and_is_on_demand() {
         let found = supply(machine("A10G", &["g5.xlarge"]), &["us-east-1"]).await;
-        assert!(!found.offers.is_empty() && found.offers.iter().all(|offer| offer.market == Market::OnDemand), "{found:?}");
+        assert!(
+            !found.offers.is_empty()
+                && found.offers.iter().all(|offer| offer.market == Market::OnDemand),
+            "{found:?}"
+        );
         // 100 GiB at eight cents a GiB and month, plus half a cent an hour, as EC2's own offers
         // have it.
         assert_eq!(found.offers[0].extras, UsdPerHour::new("0.015959".parse().unwrap()));
@@ -125,8 +156,15 @@ mod tests {
         assert!(elsewhere.offers.is_empty() && elsewhere.notes.is_empty(), "{elsewhere:?}");
         assert_eq!(elsewhere.refused, ["g5.xlarge in eu-west-1 has no price in the catalogue"]);
         let small = supply(machine("none", &["t3.micro"]), &["us-east-1"]).await;
-        assert_eq!(small.refused, ["t3.micro is not in the shipped catalogue, which has machines with GPUs alone"]);
+        assert_eq!(
+            small.refused,
+            ["t3.micro is not in the shipped catalogue, which has machines with GPUs alone"]
+        );
         let none = supply(machine("none", &[]), &["us-east-1"]).await;
-        assert!(none.offers.is_empty() && none.refused[0].ends_with("the job asks for none; `--gpus 1` asks for one"), "{none:?}");
+        assert!(
+            none.offers.is_empty()
+                && none.refused[0].ends_with("the job asks for none; `--gpus 1` asks for one"),
+            "{none:?}"
+        );
     }
 }

@@ -22,18 +22,34 @@ const DAEMON: &str = "lamp-controller.service";
 
 pub async fn daemon_unit() -> UserUnit {
     let mut command = Command::new("systemctl");
-    command.args(["--user", "show", "--property=LoadState,ActiveState", DAEMON]).stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .args(["--user", "show", "--property=LoadState,ActiveState", DAEMON])
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     let output = match command.output().await {
         Ok(output) => output,
-        Err(error) => return UserUnit::NoManager(format!("`systemctl` cannot be started: {error}")),
+        Err(error) => {
+            return UserUnit::NoManager(format!("`systemctl` cannot be started: {error}"));
+        }
     };
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        return UserUnit::NoManager(why.lines().next().unwrap_or("`systemctl --user` fails").trim().to_owned());
+        return UserUnit::NoManager(
+            why.lines().next().unwrap_or("`systemctl --user` fails").trim().to_owned(),
+        );
     }
     let told = String::from_utf8_lossy(&output.stdout);
-    let value = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default().to_owned();
-    if value("LoadState") == "loaded" { UserUnit::Known(value("ActiveState")) } else { UserUnit::NotInstalled }
+    let value = |name: &str| {
+        told.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+            .unwrap_or_default()
+            .to_owned()
+    };
+    if value("LoadState") == "loaded" {
+        UserUnit::Known(value("ActiveState"))
+    } else {
+        UserUnit::NotInstalled
+    }
 }
 
 /// The GPUs and the driver here. `Ok(None)`: there is no driver.
@@ -53,5 +69,9 @@ fn ask_the_driver() -> Result<Option<String>, String> {
     let names = (0..number).filter_map(|at| nvml.device_by_index(at).ok()?.name().ok());
     let names = names.collect::<Vec<_>>().join(", ");
     let driver = nvml.sys_driver_version().unwrap_or_else(|_| "unknown".to_owned());
-    Ok(Some(if number == 0 { format!("no GPU, driver {driver}") } else { format!("{names}, driver {driver}") }))
+    Ok(Some(if number == 0 {
+        format!("no GPU, driver {driver}")
+    } else {
+        format!("{names}, driver {driver}")
+    }))
 }

@@ -3,7 +3,10 @@
 //! A downloaded file gets the time of its object, so that the next download need not read it. Not
 //! here: whether to overwrite a file (`cli::control::download`).
 
-#![expect(clippy::disallowed_methods, reason = "reads and dates the user's own copies, which is what this adapter is for")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads and dates the user's own copies, which is what this adapter is for"
+)]
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -30,7 +33,11 @@ impl KeptFile {
         let found = match fs::metadata(path) {
             Ok(found) => found,
             // A broken link counts too: the user made it.
-            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => return Ok(None),
+            Err(error)
+                if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() =>
+            {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         if !found.is_file() {
@@ -80,7 +87,8 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
 /// When it cannot be made or written to.
 pub fn make_writable(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(io::Error::from)
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+        .map_err(io::Error::from)
 }
 
 /// A temporary file beside a file, for a comparison. It is removed on drop.
@@ -121,7 +129,10 @@ mod tests {
         date(&path, at).expect("dated");
         let kept = KeptFile::at(&path).expect("seen").expect("there");
         assert!(kept.is_dated(at) && kept.bytes == 3);
-        assert_eq!(kept.sha256().await.expect("read"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(
+            kept.sha256().await.expect("read"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
         assert!(KeptFile::at(folder.path()).is_err(), "a folder is no file");
         assert!(free_bytes(&folder.path().join("not/there/yet")).is_some_and(|free| free > 0));
     }

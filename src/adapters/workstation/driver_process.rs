@@ -27,13 +27,16 @@ pub struct DaemonLock {
 pub fn lock_daemon(state: &Path, job_root: &str) -> io::Result<Option<DaemonLock>> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
     let file = open_lock(&lock_path(state, job_root))?;
-    Ok(flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(DaemonLock { _file: file }))
+    Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .is_ok()
+        .then_some(DaemonLock { _file: file }))
 }
 
 /// Whether a daemon drives this job root on this workstation.
 pub fn daemon_runs(state: &Path, job_root: &str) -> bool {
     // A shared lock fails only while the daemon holds its own. It is released when the file closes.
-    File::open(lock_path(state, job_root)).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+    File::open(lock_path(state, job_root))
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
 /// Held by each process that drives a job here; several can share it. It is released when the
@@ -55,7 +58,8 @@ impl DrivingLock {
     pub fn take_over(&mut self, owner: &str) -> io::Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // Unique, even across two machines that share a home folder.
-        let name = [hash(owner), hash(&format!("{} {now:?} {:p}", std::process::id(), &self.file))].concat();
+        let name = [hash(owner), hash(&format!("{} {now:?} {:p}", std::process::id(), &self.file))]
+            .concat();
         let alive = open_lock(&self.path.with_extension(&name))?;
         flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
         self.file.write_all_at(name.as_bytes(), 0)?;
@@ -68,7 +72,9 @@ impl DrivingLock {
     pub fn is_taken(&self) -> bool {
         let Some((name, _)) = &self.newest else { return false };
         let Some(said) = newest(&self.file) else { return false };
-        said != *name && said.get(..HASH_CHARS) == name.get(..HASH_CHARS) && is_held(&self.path.with_extension(said))
+        said != *name
+            && said.get(..HASH_CHARS) == name.get(..HASH_CHARS)
+            && is_held(&self.path.with_extension(said))
     }
 }
 
@@ -76,15 +82,26 @@ impl DrivingLock {
 fn newest(file: &File) -> Option<String> {
     let mut said = [0; 2 * HASH_CHARS];
     file.read_exact_at(&mut said, 0).ok()?;
-    String::from_utf8(said.to_vec()).ok().filter(|said| said.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    String::from_utf8(said.to_vec())
+        .ok()
+        .filter(|said| said.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Whether a process took over this job for this owner within this time, and still runs.
-pub fn is_driven_anew(state: &Path, job_root: &str, job: &str, owner: &str, within: Duration) -> bool {
+pub fn is_driven_anew(
+    state: &Path,
+    job_root: &str,
+    job: &str,
+    owner: &str,
+    within: Duration,
+) -> bool {
     let path = driving_path(state, job_root, job);
     let Some(name) = File::open(&path).ok().and_then(|file| newest(&file)) else { return false };
     let alive = path.with_extension(&name);
-    let age = fs::metadata(&alive).and_then(|found| found.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+    let age = fs::metadata(&alive)
+        .and_then(|found| found.modified())
+        .ok()
+        .and_then(|at| SystemTime::now().duration_since(at).ok());
     name.starts_with(&hash(owner)) && age.is_some_and(|age| age < within) && is_held(&alive)
 }
 
@@ -119,8 +136,14 @@ pub fn is_driven(state: &Path, job_root: &str, job: &str) -> bool {
 /// The jobs of this job root with their own process here.
 pub fn driven(state: &Path, job_root: &str) -> Vec<String> {
     let end = format!("-{}.lock", hash(job_root));
-    let entries = fs::read_dir(state.join("driving")).into_iter().flatten().flatten().filter(|entry| is_held(&entry.path()));
-    let mut jobs: Vec<String> = entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(&end)?.to_owned())).collect();
+    let entries = fs::read_dir(state.join("driving"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| is_held(&entry.path()));
+    let mut jobs: Vec<String> = entries
+        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(&end)?.to_owned()))
+        .collect();
     jobs.sort_unstable();
     jobs
 }
@@ -130,7 +153,10 @@ pub fn driven(state: &Path, job_root: &str) -> Vec<String> {
 fn is_held(path: &Path) -> bool {
     // For reading and writing: a home on NFS refuses the other locks. Only `WOULDBLOCK` means held.
     let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return false };
-    matches!(flock(&file, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK))
+    matches!(
+        flock(&file, FlockOperation::NonBlockingLockExclusive),
+        Err(rustix::io::Errno::WOULDBLOCK)
+    )
 }
 
 fn driving_path(state: &Path, job_root: &str, job: &str) -> PathBuf {
@@ -154,7 +180,11 @@ fn lock_path(state: &Path, job_root: &str) -> PathBuf {
 ///
 /// # Errors
 /// When the process cannot be started.
-pub fn start_detached(words: &[String], log: &Path, driving: Option<DrivingLock>) -> io::Result<u32> {
+pub fn start_detached(
+    words: &[String],
+    log: &Path,
+    driving: Option<DrivingLock>,
+) -> io::Result<u32> {
     if let Some(folder) = log.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         forget_old(folder);
@@ -189,7 +219,11 @@ pub(crate) fn forget_old(folder: &Path) {
 
 fn forget_old_unless(folder: &Path, in_use: impl Fn(&Path) -> bool) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        let age = entry
+            .metadata()
+            .and_then(|found| found.modified())
+            .ok()
+            .and_then(|at| SystemTime::now().duration_since(at).ok());
         if age.is_some_and(|age| age > KEEP) && !in_use(&entry.path()) {
             let _ = fs::remove_file(entry.path());
         }
@@ -216,11 +250,25 @@ mod tests {
     fn the_newest_driver_of_an_owner_is_known_while_it_lives() {
         let state = tempfile::tempdir().unwrap();
         let lock = || lock_driving(state.path(), "file:///a", "x-222222").unwrap();
-        let anew = |owner: &str, within: u64| is_driven_anew(state.path(), "file:///a", "x-222222", owner, Duration::from_secs(within));
+        let anew = |owner: &str, within: u64| {
+            is_driven_anew(
+                state.path(),
+                "file:///a",
+                "x-222222",
+                owner,
+                Duration::from_secs(within),
+            )
+        };
         let (mut first, attached) = (lock(), lock());
         assert!(!anew("me", 60), "whoever is attached takes nothing over");
         first.take_over("me").unwrap();
-        assert!(!first.is_taken() && !attached.is_taken() && anew("me", 60) && !anew("me", 0) && !anew("you", 60));
+        assert!(
+            !first.is_taken()
+                && !attached.is_taken()
+                && anew("me", 60)
+                && !anew("me", 0)
+                && !anew("you", 60)
+        );
         let mut second = lock();
         assert!(!first.is_taken(), "it may not have come to driving yet");
         second.take_over("me").unwrap();
@@ -232,7 +280,10 @@ mod tests {
         third.take_over("me").unwrap();
         assert!(first.is_taken() && second.is_taken());
         drop(third);
-        assert!(!first.is_taken() && !second.is_taken() && !anew("me", 60), "it has died, and they are all there is");
+        assert!(
+            !first.is_taken() && !second.is_taken() && !anew("me", 60),
+            "it has died, and they are all there is"
+        );
     }
 
     #[test]
@@ -240,11 +291,20 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let driven = || is_driven(state.path(), "file:///a", "x-222222");
         assert!(!driven());
-        let (one, two) = (lock_driving(state.path(), "file:///a", "x-222222"), lock_driving(state.path(), "file:///a", "x-222222"));
+        let (one, two) = (
+            lock_driving(state.path(), "file:///a", "x-222222"),
+            lock_driving(state.path(), "file:///a", "x-222222"),
+        );
         assert!(one.is_some() && two.is_some() && driven(), "two drive it");
         let listed = |root: &str| super::driven(state.path(), root);
-        assert_eq!((listed("file:///a"), listed("file:///b")), (vec!["x-222222".to_owned()], Vec::new()));
-        assert!(!is_driven(state.path(), "file:///b", "x-222222") && !is_driven(state.path(), "file:///a", "y-222222"));
+        assert_eq!(
+            (listed("file:///a"), listed("file:///b")),
+            (vec!["x-222222".to_owned()], Vec::new())
+        );
+        assert!(
+            !is_driven(state.path(), "file:///b", "x-222222")
+                && !is_driven(state.path(), "file:///a", "y-222222")
+        );
         drop(one);
         assert!(driven());
         drop(two);

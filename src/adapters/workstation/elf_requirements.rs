@@ -32,8 +32,11 @@ pub fn needs(file: &[u8]) -> Option<Needs> {
 
 fn glibc(file: &[u8]) -> Option<Glibc> {
     let (table, size, count) = (u64_at(file, 40)?, u16_at(file, 58)?, u16_at(file, 60)?);
-    let section = |index: u64| usize::try_from(table.checked_add(index.checked_mul(u64::from(size))?)?).ok();
-    let needed = (0..u64::from(count)).filter_map(section).find(|at| u32_at(file, at + 4) == Some(SHT_GNU_VERNEED))?;
+    let section =
+        |index: u64| usize::try_from(table.checked_add(index.checked_mul(u64::from(size))?)?).ok();
+    let needed = (0..u64::from(count))
+        .filter_map(section)
+        .find(|at| u32_at(file, at + 4) == Some(SHT_GNU_VERNEED))?;
     let names = section(u64::from(u32_at(file, needed + 40)?))?;
     let names = offset(file, names)?;
     let libraries = u32_at(file, needed + 44)?;
@@ -91,7 +94,10 @@ mod tests {
         let file = std::fs::read("/proc/self/exe").unwrap();
         let own = needs(&file).expect("this is a program of this machine");
         assert_eq!(own.arch, if cfg!(target_arch = "x86_64") { Arch::X86_64 } else { Arch::Arm64 });
-        assert!(own.glibc.is_some_and(|glibc| glibc >= Glibc(2, 17) && glibc < Glibc(3, 0)), "{own:?}");
+        assert!(
+            own.glibc.is_some_and(|glibc| glibc >= Glibc(2, 17) && glibc < Glibc(3, 0)),
+            "{own:?}"
+        );
         for cut in [0, 5, 17, 50, 63, 100, 1000, file.len() / 2] {
             assert!(needs(&file[..cut]).is_none_or(|needs| needs.glibc.is_none()), "{cut}");
         }

@@ -12,7 +12,8 @@ use crate::adapters::workload::foreign_links::refuse_foreign_links;
 /// Buffer for large files. Smaller costs system calls, larger only memory.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// A local file that this process cannot read, or a device or pipe in its place. The store is not the cause.
+/// A local file that this process cannot read, or a device or pipe in its place. The store is not
+/// the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("the file cannot be read")]
 pub(crate) struct Unreadable(#[source] io::Error);
@@ -34,15 +35,21 @@ impl Unreadable {
 /// When it cannot be read; with [`Unreadable`] inside if a retry cannot help.
 pub(crate) fn open_source(path: &Path) -> io::Result<File> {
     let denied = |error: io::Error| match error.kind() {
-        ErrorKind::PermissionDenied => io::Error::new(ErrorKind::PermissionDenied, Unreadable(error)),
+        ErrorKind::PermissionDenied => {
+            io::Error::new(ErrorKind::PermissionDenied, Unreadable(error))
+        }
         _ => error,
     };
     refuse_foreign_links(path).map_err(denied)?;
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(denied)?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(denied)?;
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(ErrorKind::InvalidInput, Unreadable(io::Error::other("it is not a regular file"))))
+    Err(io::Error::new(
+        ErrorKind::InvalidInput,
+        Unreadable(io::Error::other("it is not a regular file")),
+    ))
 }
 
 /// Copies all of a source; returns its size and SHA-256. `after` runs after each chunk and can stop
@@ -50,7 +57,11 @@ pub(crate) fn open_source(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// When the source cannot be read, the target cannot be written, or `after` fails.
-pub(crate) fn copy(source: &mut impl Read, target: &mut impl Write, after: impl Fn(u64) -> io::Result<()>) -> io::Result<(u64, String)> {
+pub(crate) fn copy(
+    source: &mut impl Read,
+    target: &mut impl Write,
+    after: impl Fn(u64) -> io::Result<()>,
+) -> io::Result<(u64, String)> {
     let (mut buffer, mut hash, mut total) = (vec![0; CHUNK_BYTES], Sha256::new(), 0);
     loop {
         let read = match source.read(&mut buffer) {

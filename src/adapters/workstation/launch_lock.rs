@@ -41,7 +41,9 @@ impl Turns for LaunchTurns {
         let Some(file) = self.open() else { return Some(Box::new(())) };
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Err(rustix::io::Errno::WOULDBLOCK) if tokio::time::Instant::now() < until => tokio::time::sleep(TRY_EVERY).await,
+                Err(rustix::io::Errno::WOULDBLOCK) if tokio::time::Instant::now() < until => {
+                    tokio::time::sleep(TRY_EVERY).await
+                }
                 Err(rustix::io::Errno::WOULDBLOCK) => return None,
                 // This home has no file locks.
                 Ok(()) | Err(_) => return Some(Box::new(file)),

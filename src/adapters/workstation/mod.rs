@@ -1,4 +1,5 @@
-//! The workstation of the user: private files, driver processes, locks, notifications and the shipped catalogue.
+//! The workstation of the user: private files, driver processes, locks, notifications and the
+//! shipped catalogue.
 
 #[cfg(feature = "lamp")]
 pub mod agent_files;

@@ -28,19 +28,26 @@ impl Notifier for NotifyCommand {
 }
 
 impl NotifyCommand {
-    async fn tell_within(&self, notification: &Notification, patience: Duration) -> Result<(), NotifierError> {
+    async fn tell_within(
+        &self,
+        notification: &Notification,
+        patience: Duration,
+    ) -> Result<(), NotifierError> {
         let Some((program, arguments)) = self.argv.split_first() else { return Ok(()) };
         // Without the arguments, because this text is logged: a chat hook's address is a secret.
-        let failed = |what: String| NotifierError { what: format!("the notify command `{program}` {what}") };
+        let failed =
+            |what: String| NotifierError { what: format!("the notify command `{program}` {what}") };
         let mut command = Command::new(program);
         // A chat or terminal may show it raw. Text of a workload or a file name must not control
         // them.
         let text = one_line(&harmless(&notification.text, false)).into_owned();
         command.args(arguments).env("LAMP_TEXT", &text).env("LAMP_JOB", notification.job.as_str());
         command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
+        let mut child =
+            command.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
         let event = serde_json::to_string(&Notification { text, ..notification.clone() });
-        let event = event.expect("an event holds only strings, finite numbers and maps with string keys");
+        let event =
+            event.expect("an event holds only strings, finite numbers and maps with string keys");
         // One timeout for both: a command may never read its event.
         let ran = async {
             if let Some(mut input) = child.stdin.take()
@@ -80,7 +87,9 @@ mod tests {
         };
         let command = NotifyCommand { argv: vec!["sleep".into(), "1000".into()] };
         let told = command.tell_within(&notification, Duration::from_secs(1));
-        let told = tokio::time::timeout(Duration::from_secs(60), told).await.expect("its time is a second");
+        let told = tokio::time::timeout(Duration::from_secs(60), told)
+            .await
+            .expect("its time is a second");
         assert!(told.expect_err("nobody was told").to_string().contains("took longer than 1 s"));
     }
 
@@ -97,12 +106,19 @@ mod tests {
             text: "cannot send `a\u{1b}]0;owned\u{7}\nlamp: all is well`\u{202e}".into(),
             receipt: None,
         };
-        let script = format!("printf %s \"$LAMP_TEXT\" > {0}/text; cat > {0}/event", folder.path().display());
+        let script = format!(
+            "printf %s \"$LAMP_TEXT\" > {0}/text; cat > {0}/event",
+            folder.path().display()
+        );
         let command = NotifyCommand { argv: ["sh", "-c", &script].map(str::to_owned).to_vec() };
         command.tell(&notification).await.expect("told");
         for file in ["text", "event"] {
             let told = std::fs::read_to_string(folder.path().join(file)).expect("written");
-            assert!(told.contains("a^[]0;owned^G^Jlamp: all is well") && !told.contains(|c: char| c.is_control() || c == '\u{202e}'), "{told:?}");
+            assert!(
+                told.contains("a^[]0;owned^G^Jlamp: all is well")
+                    && !told.contains(|c: char| c.is_control() || c == '\u{202e}'),
+                "{told:?}"
+            );
         }
     }
 }

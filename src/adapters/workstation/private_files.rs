@@ -40,7 +40,12 @@ pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
 /// # Errors
 /// When the file system refuses.
 pub fn can_be_made(path: &Path) -> io::Result<()> {
-    match path.ancestors().take_while(|path| std::fs::symlink_metadata(path).is_err()).last().filter(|path| !path.as_os_str().is_empty()) {
+    match path
+        .ancestors()
+        .take_while(|path| std::fs::symlink_metadata(path).is_err())
+        .last()
+        .filter(|path| !path.as_os_str().is_empty())
+    {
         None => Ok(()),
         Some(missing) => std::fs::create_dir(missing).and_then(|()| std::fs::remove_dir(missing)),
     }

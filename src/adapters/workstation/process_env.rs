@@ -1,6 +1,9 @@
 //! This process and its user: program file, folders, environment variables.
 
-#![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the environment of the agent")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the adapter that reads the environment of the agent"
+)]
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -32,7 +35,9 @@ pub fn cache_folder() -> PathBuf {
 fn folder(variable: &str, below_home: &str, without_home: &str) -> PathBuf {
     let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = named.or_else(|| home.map(|home| home.join(below_home))).unwrap_or_else(|| without_home.into());
+    let base = named
+        .or_else(|| home.map(|home| home.join(below_home)))
+        .unwrap_or_else(|| without_home.into());
     base.join("lamplighter")
 }
 
@@ -57,7 +62,9 @@ pub fn nonce(file: &Path) -> io::Result<String> {
 
 /// Makes the folder private, whatever the umask.
 fn private_folder_of(file: &Path) -> io::Result<()> {
-    file.parent().map_or(Ok(()), |folder| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder))
+    file.parent().map_or(Ok(()), |folder| {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    })
 }
 
 /// Six random bytes, for a job id.
@@ -70,7 +77,13 @@ pub fn random() -> [u8; 6] {
 /// Locks a file for as long as the handle exists; `None`: another process holds it.
 pub fn lock(file: &Path) -> io::Result<Option<std::fs::File>> {
     private_folder_of(file)?;
-    let handle = std::fs::OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(file)?;
+    let handle = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(file)?;
     match rustix::fs::flock(&handle, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(handle)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
@@ -86,7 +99,9 @@ pub fn sign(mut held: &std::fs::File, what: &str) -> io::Result<()> {
 
 /// Whether this is a container: there the kernel's counters are for the whole host.
 pub fn is_container() -> bool {
-    ["/run/systemd/container", "/run/.containerenv", "/.dockerenv"].iter().any(|mark| Path::new(mark).exists())
+    ["/run/systemd/container", "/run/.containerenv", "/.dockerenv"]
+        .iter()
+        .any(|mark| Path::new(mark).exists())
 }
 
 /// How long ago a file was written; `None`: it does not exist, or its time is in the future.
@@ -96,8 +111,13 @@ pub fn age(file: &Path) -> Option<std::time::Duration> {
 
 /// The folders directly below one, sorted by name; empty if it does not exist.
 pub fn folders_below(folder: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> =
-        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
     found.sort();
     found
 }
@@ -120,7 +140,15 @@ mod tests {
         std::fs::hard_link(&file, &torn).expect("it can be linked");
         let drawn = nonce(&file).expect("it can be drawn");
         assert_eq!(nonce(&file).expect("it can be read"), drawn);
-        assert_eq!(std::fs::read_to_string(&torn).expect("it can be read"), "", "a new file has taken its place, whole");
-        assert_eq!(std::fs::read_dir(folder.path().join("state")).expect("listed").count(), 1, "nothing else is left");
+        assert_eq!(
+            std::fs::read_to_string(&torn).expect("it can be read"),
+            "",
+            "a new file has taken its place, whole"
+        );
+        assert_eq!(
+            std::fs::read_dir(folder.path().join("state")).expect("listed").count(),
+            1,
+            "nothing else is left"
+        );
     }
 }

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 
 /// Counts from now on, until the runtime ends.
 pub fn count() -> io::Result<watch::Receiver<u32>> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hangup = signal(SignalKind::hangup())?;
     let (sender, receiver) = watch::channel(0);
     tokio::spawn(async move {

@@ -1,6 +1,9 @@
 //! The user's configuration file, replaced atomically: a reader sees the old text or the new one.
 
-#![expect(clippy::disallowed_methods, reason = "reads and writes the file that the user asked to have changed")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads and writes the file that the user asked to have changed"
+)]
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -32,7 +35,12 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     name.push(format!(".{}", std::process::id()));
     let beside = path.with_file_name(name);
     let write = || -> io::Result<()> {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&beside, &path)
@@ -61,6 +69,10 @@ mod tests {
         assert_eq!(read(&new).expect("none is empty"), "");
         replace(&new, "b = 1\n").expect("made");
         assert_eq!(fs::metadata(&new).expect("there").permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(folder.path().join("new")).expect("listed").count(), 1, "nothing is left beside it");
+        assert_eq!(
+            fs::read_dir(folder.path().join("new")).expect("listed").count(),
+            1,
+            "nothing is left beside it"
+        );
     }
 }

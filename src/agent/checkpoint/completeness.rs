@@ -14,7 +14,10 @@ use std::time::Duration;
 
 use super::declared::Declared;
 use super::file_names::{Partition, Places};
-use super::folder_diff::{goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs, stamps, without_logs};
+use super::folder_diff::{
+    goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs, stamps,
+    without_logs,
+};
 pub(super) use super::quiet_period::Ripe;
 use super::rotation::{Motion, QUIET};
 use super::torn_writes::Doubt;
@@ -66,7 +69,14 @@ impl FolderWatch {
     pub(crate) fn new(kept: Picture, before: Before) -> Self {
         let Before { marks, unseen_end } = before;
         let units = Units::of_kept(&kept);
-        FolderWatch { seen: Some(Arc::clone(&kept)), kept, units, habit: Habit::of(marks), unseen_end, ..FolderWatch::default() }
+        FolderWatch {
+            seen: Some(Arc::clone(&kept)),
+            kept,
+            units,
+            habit: Habit::of(marks),
+            unseen_end,
+            ..FolderWatch::default()
+        }
     }
 
     /// Takes over the doubt of an earlier agent. How much was written since then is unknown.
@@ -85,15 +95,27 @@ impl FolderWatch {
     }
 
     /// The same, with the files that the workload has open for writing. `None`: unknown.
-    pub(crate) fn observe_open(&mut self, picture: Picture, now: Duration, signs: Signs, open: Option<&BTreeSet<String>>) -> bool {
+    pub(crate) fn observe_open(
+        &mut self,
+        picture: Picture,
+        now: Duration,
+        signs: Signs,
+        open: Option<&BTreeSet<String>>,
+    ) -> bool {
         let before = self.seen.take().unwrap_or_default();
         let changed = before != picture;
         let rested = self.looked.is_some_and(|looked| self.motion.rests(looked));
-        self.habit.observe((&before, &picture), (rested, self.motion.rests_for(now, RESTLESS)), &signs);
+        self.habit.observe(
+            (&before, &picture),
+            (rested, self.motion.rests_for(now, RESTLESS)),
+            &signs,
+        );
         let step = match self.looked {
             // After a gap longer than a save, the files may be from before the newest step: take
             // the earlier one.
-            Some(looked) if now.saturating_sub(looked) > QUIET => self.told.zip(signs.step).map(|(before, now)| before.min(now)),
+            Some(looked) if now.saturating_sub(looked) > QUIET => {
+                self.told.zip(signs.step).map(|(before, now)| before.min(now))
+            }
             Some(_) => signs.step,
             // The files of the first look were written unseen: only a mark tells their step.
             None => signs.marked_step,
@@ -102,7 +124,8 @@ impl FolderWatch {
         // An ended process has no open files: use the last look's.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
         let earlier = self.told.zip(step).map(|(before, now)| before.min(now));
-        let beside = Beside { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
+        let beside =
+            Beside { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
         self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
         self.open = open;
         if changed {
@@ -123,12 +146,21 @@ impl FolderWatch {
             // A killed process's half save is not covered by the next process's first mark, which
             // may only say where it resumes.
             if !self.doubt.as_ref().is_some_and(Doubt::holds) {
-                let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.units.places);
+                let partition = Partition::new(
+                    picture.iter().map(|file| file.path.as_str()),
+                    &self.units.places,
+                );
                 let units = &self.units;
                 let is_restless = |path: &str| units.is_restless(path, &partition, now, RESTLESS);
                 let before = self.declared.take().map(Declared::into_believed);
                 let known = (&self.kept, before.as_ref());
-                self.declared = Some(Declared::new(&picture, known, (signs.marked_by, is_restless), (self.motion, now), &self.units.places));
+                self.declared = Some(Declared::new(
+                    &picture,
+                    known,
+                    (signs.marked_by, is_restless),
+                    (self.motion, now),
+                    &self.units.places,
+                ));
                 self.doubt = None;
             }
         } else if let Some(declared) = self.declared.as_mut().filter(|_| changed) {
@@ -139,7 +171,8 @@ impl FolderWatch {
         (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
         if let Some(at) = signs.killed.filter(|at| self.killed != Some(*at)) {
             self.killed = Some(at);
-            self.doubt = Doubt::of(&picture, &self.kept, Some(at), self.trusted(at, false, (false, true)));
+            self.doubt =
+                Doubt::of(&picture, &self.kept, Some(at), self.trusted(at, false, (false, true)));
         } else if is_first && self.unseen_end && !one_replaced(&before, &picture) {
             self.doubt = Doubt::of(&picture, &self.kept, None, None);
         }
@@ -155,8 +188,11 @@ impl FolderWatch {
     fn tell_steps(&mut self, before: &Picture, after: &Picture) {
         let (was, is) = (stamps(before), stamps(after));
         self.steps.retain(|path, _| is.contains_key(path.as_str()));
-        let partition = Partition::new(after.iter().map(|file| file.path.as_str()), &self.units.places);
-        for file in without_logs(after).filter(|file| was.get(file.path.as_str()) != Some(&file.stamp)) {
+        let partition =
+            Partition::new(after.iter().map(|file| file.path.as_str()), &self.units.places);
+        for file in
+            without_logs(after).filter(|file| was.get(file.path.as_str()) != Some(&file.stamp))
+        {
             self.steps.insert(file.path.clone(), self.units.step_of(&file.path, &partition));
         }
     }
@@ -187,23 +223,43 @@ impl FolderWatch {
         }
     }
 
-    fn trusted(&self, until: Duration, exited: bool, (with_logs, is_asked): (bool, bool)) -> Option<Ripe> {
+    fn trusted(
+        &self,
+        until: Duration,
+        exited: bool,
+        (with_logs, is_asked): (bool, bool),
+    ) -> Option<Ripe> {
         // Usually nothing is new, and a folder may hold 200,000 files.
-        let seen = self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
+        let seen =
+            self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
         // Either a restarted agent missed the mark, or the save is not finished: but no save pauses
         // this long.
         let quiet = self.marks() && self.marks == 0 && self.motion.rests_for(until, RESTLESS);
-        let ended_itself = self.ended.is_some_and(|(exit, _)| exit.is_in_order() && exit.code < Some(SIGNALLED)) && self.killed.is_none();
-        let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, ended_itself) == seen);
+        let ended_itself =
+            self.ended.is_some_and(|(exit, _)| exit.is_in_order() && exit.code < Some(SIGNALLED))
+                && self.killed.is_none();
+        let declared = self
+            .declared
+            .as_ref()
+            .is_some_and(|declared| declared.believed(until, ended_itself) == seen);
         if declared || quiet || exited {
-            let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
-            let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
+            let same =
+                if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
+            let picture = if with_logs {
+                Arc::clone(seen)
+            } else {
+                Arc::new(without_logs(seen).cloned().collect())
+            };
             // Files that were started since and deleted again are not part of the marked save.
             let of_mark = self.declared.as_ref().filter(|_| declared);
             let is_its = of_mark.filter(|mark| mark.is_of_marked_step(until, ended_itself));
             let step = is_its.map_or_else(|| self.step_of(&picture), |mark| mark.motion.step);
             let motion = of_mark.map_or(self.motion, |mark| mark.motion);
-            return (!same && !picture.is_empty()).then(|| Ripe { step, is_marked: is_its.is_some(), ..Ripe::new(picture, motion) });
+            return (!same && !picture.is_empty()).then(|| Ripe {
+                step,
+                is_marked: is_its.is_some(),
+                ..Ripe::new(picture, motion)
+            });
         }
         let marks = self.marks();
         let (files, motion, left_out, is_all) = if marks {
@@ -215,13 +271,23 @@ impl FolderWatch {
         let picture = Arc::new(files);
         // The disk decides: the picture lacks unfinished parts, but these were not deleted.
         let goes_back = goes_back(seen, &self.kept);
-        let is_marked = marks && !goes_back && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
+        let is_marked = marks
+            && !goes_back
+            && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
         let step = if is_marked { motion.step } else { self.step_of(&picture) };
         // Deleting the oldest save is not a new save. At the workload's end it is recorded, unless
         // more is missing.
-        let is_told = || goes_back || is_all || self.ended() && holds_what_stands(&picture, (&self.kept, seen));
-        let is_another = has_news(&picture, &self.kept) || !same_but_logs(&picture, &self.kept) && is_told();
-        (is_another && !picture.is_empty()).then(|| Ripe { step, is_marked, left_out, ..Ripe::new(picture, motion) })
+        let is_told = || {
+            goes_back || is_all || self.ended() && holds_what_stands(&picture, (&self.kept, seen))
+        };
+        let is_another =
+            has_news(&picture, &self.kept) || !same_but_logs(&picture, &self.kept) && is_told();
+        (is_another && !picture.is_empty()).then(|| Ripe {
+            step,
+            is_marked,
+            left_out,
+            ..Ripe::new(picture, motion)
+        })
     }
 
     /// The parts that are complete: files, motion, what is left out, and whether that is all.
@@ -321,17 +387,42 @@ mod tests {
 
     #[test]
     fn two_quiet_seconds_make_it_complete_and_a_change_begins_anew() {
-        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        let mut watch =
+            FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
         watch.observe(tree(&[]), at(9), Signs::default());
-        assert!(watch.observe(tree(&[("a", 1)]), at(10), Signs { step: Some(4.0), ..Signs::default() }));
+        assert!(watch.observe(
+            tree(&[("a", 1)]),
+            at(10),
+            Signs { step: Some(4.0), ..Signs::default() }
+        ));
         assert_eq!(complete(&watch, 11), None);
-        assert!(watch.observe(tree(&[("a", 2)]), at(11), Signs { step: Some(5.0), ..Signs::default() }));
+        assert!(watch.observe(
+            tree(&[("a", 2)]),
+            at(11),
+            Signs { step: Some(5.0), ..Signs::default() }
+        ));
         assert_eq!(complete(&watch, 12), None);
-        assert!(!watch.observe(tree(&[("a", 2)]), at(13), Signs { step: Some(9.0), any_step: Some(9.0), ..Signs::default() }));
-        assert_eq!(complete(&watch, 13), None, "its writer may pause: nothing like it was seen before");
-        watch.observe(tree(&[("a", 2)]), at(14), Signs { step: Some(9.0), any_step: Some(10.0), ..Signs::default() });
+        assert!(!watch.observe(
+            tree(&[("a", 2)]),
+            at(13),
+            Signs { step: Some(9.0), any_step: Some(9.0), ..Signs::default() }
+        ));
+        assert_eq!(
+            complete(&watch, 13),
+            None,
+            "its writer may pause: nothing like it was seen before"
+        );
+        watch.observe(
+            tree(&[("a", 2)]),
+            at(14),
+            Signs { step: Some(9.0), any_step: Some(10.0), ..Signs::default() },
+        );
         let ripe = watch.complete(at(14), true, false).expect("the training goes on");
-        assert_eq!((&ripe.picture, ripe.save_time(None), ripe.step), (&tree(&[("a", 2)]), at(1), Some(4.0)), "the step when it began to be written");
+        assert_eq!(
+            (&ripe.picture, ripe.save_time(None), ripe.step),
+            (&tree(&[("a", 2)]), at(1), Some(4.0)),
+            "the step when it began to be written"
+        );
         watch.keep(tree(&[("a", 2)]));
         assert_eq!((complete(&watch, 99), watch.dirty()), (None, false));
     }
@@ -349,7 +440,8 @@ mod tests {
                         files.retain(|(name, _)| name != "latest");
                         files.push(("latest".into(), number * 10 + later));
                     }
-                    let now: Vec<(&str, i64)> = files.iter().map(|(name, stamp)| (name.as_str(), *stamp)).collect();
+                    let now: Vec<(&str, i64)> =
+                        files.iter().map(|(name, stamp)| (name.as_str(), *stamp)).collect();
                     watch.observe(tree(&now), at(secs + later as u64), Signs::default());
                 }
             }
@@ -364,9 +456,18 @@ mod tests {
         watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(0), Signs::default());
         watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(50), Signs::default());
         for secs in 100..=160 {
-            watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1), ("model-200.pt", secs)]), at(secs as u64), Signs::default());
+            watch.observe(
+                tree(&[("meta-1.json", 1), ("model-100.pt", 1), ("model-200.pt", secs)]),
+                at(secs as u64),
+                Signs::default(),
+            );
         }
-        let all = tree(&[("meta-1.json", 1), ("meta-2.json", 1), ("model-100.pt", 1), ("model-200.pt", 160)]);
+        let all = tree(&[
+            ("meta-1.json", 1),
+            ("meta-2.json", 1),
+            ("model-100.pt", 1),
+            ("model-200.pt", 160),
+        ]);
         watch.observe(all, at(161), Signs::default());
         assert_eq!(watch.complete(at(163), true, false).expect("it rests").save_time(None), at(60));
     }
@@ -378,25 +479,51 @@ mod tests {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
         let none = BTreeSet::new();
         let look = |watch: &mut FolderWatch, secs: u64, prints_steps| {
-            let signs = Signs { step: Some(secs as f64), any_step: Some(secs as f64), prints_steps, ..Signs::default() };
-            watch.observe_open(tree(&[("model.joblib", secs as i64)]), at(secs), signs, Some(&none));
+            let signs = Signs {
+                step: Some(secs as f64),
+                any_step: Some(secs as f64),
+                prints_steps,
+                ..Signs::default()
+            };
+            watch.observe_open(
+                tree(&[("model.joblib", secs as i64)]),
+                at(secs),
+                signs,
+                Some(&none),
+            );
             watch.complete(at(secs), true, false)
         };
         look(&mut watch, 1, true);
-        assert!(look(&mut watch, 2, true).is_some(), "it is written again, so the one before was whole, and nothing is open");
-        let ripe = (3..=45).map(|secs| look(&mut watch, secs, true)).last().flatten().expect("it is whole each time");
-        assert_eq!((ripe.step, ripe.save_time(None)), (Some(44.0), Duration::ZERO), "the step at the look before its last writing");
+        assert!(
+            look(&mut watch, 2, true).is_some(),
+            "it is written again, so the one before was whole, and nothing is open"
+        );
+        let ripe = (3..=45)
+            .map(|secs| look(&mut watch, secs, true))
+            .last()
+            .flatten()
+            .expect("it is whole each time");
+        assert_eq!(
+            (ripe.step, ripe.save_time(None)),
+            (Some(44.0), Duration::ZERO),
+            "the step at the look before its last writing"
+        );
         let mut may_mark = FolderWatch::new(tree(&[]), Before::default());
-        assert!((1..=45).all(|secs| look(&mut may_mark, secs, false).is_none()), "its mark may come");
+        assert!(
+            (1..=45).all(|secs| look(&mut may_mark, secs, false).is_none()),
+            "its mark may come"
+        );
     }
 
     /// 60,000 numbered files: comparing all pairs would take longer than the job.
     #[test]
     fn crowded_folder_is_judged_by_one_walk_over_it() {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
-        let names: Vec<String> = (0..60_000).map(|number| format!("shard_{}/c{number}", number / 500)).collect();
+        let names: Vec<String> =
+            (0..60_000).map(|number| format!("shard_{}/c{number}", number / 500)).collect();
         for (secs, part) in (1..).zip([20_000, 40_000, 60_000, 60_000]) {
-            let files: Vec<(&str, i64)> = names[..part].iter().map(|name| (name.as_str(), 1)).collect();
+            let files: Vec<(&str, i64)> =
+                names[..part].iter().map(|name| (name.as_str(), 1)).collect();
             watch.observe(tree(&files), at(secs), Signs::default());
         }
         let exit = ExitStatus { code: Some(0), ..ExitStatus::default() };
@@ -409,27 +536,39 @@ mod tests {
     /// save of the first start was deleted, and then no save was kept.
     #[test]
     fn saves_of_a_second_start_are_kept_when_those_of_the_first_are_cleared_away() {
-        let pair = |run: u64, step: u64| ["model", "optim"].map(|part| format!("version_{run}/checkpoints/{part}-{step}.pt"));
+        let pair = |run: u64, step: u64| {
+            ["model", "optim"].map(|part| format!("version_{run}/checkpoints/{part}-{step}.pt"))
+        };
         let mut there: Vec<String> = [pair(1, 680), pair(1, 720)].concat();
         there.extend([1, 2].map(|run| format!("version_{run}/hparams.yaml")));
         let look = |watch: &mut FolderWatch, secs: u64, there: &mut Vec<String>| {
             there.sort();
             let files: Vec<(&str, i64)> = there.iter().map(|path| (path.as_str(), 1)).collect();
             let step = Some(secs as f64 / 10.0);
-            watch.observe_open(tree(&files), at(secs), Signs { step, any_step: step, life: 1, ..Signs::default() }, Some(&BTreeSet::new()));
+            watch.observe_open(
+                tree(&files),
+                at(secs),
+                Signs { step, any_step: step, life: 1, ..Signs::default() },
+                Some(&BTreeSet::new()),
+            );
             let ripe = watch.complete(at(secs), true, false)?;
             watch.keep(Arc::clone(&ripe.picture));
             Some(ripe.picture)
         };
-        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        let mut watch =
+            FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
         (1..40).for_each(|secs| drop(look(&mut watch, secs, &mut there)));
         for (secs, step) in (1..).map(|save| save * 100).zip([760, 800, 840, 880]) {
             there.extend(pair(2, step));
             let mut kept: Vec<Picture> = look(&mut watch, secs, &mut there).into_iter().collect();
             let oldest = if step <= 800 { pair(1, step - 80) } else { pair(2, step - 80) };
             there.retain(|path| !oldest.contains(path));
-            kept.extend((secs + 1..secs + 40).filter_map(|secs| look(&mut watch, secs, &mut there)));
-            let has = |picture: &Picture| pair(2, step).iter().all(|path| picture.iter().any(|file| file.path == *path));
+            kept.extend(
+                (secs + 1..secs + 40).filter_map(|secs| look(&mut watch, secs, &mut there)),
+            );
+            let has = |picture: &Picture| {
+                pair(2, step).iter().all(|path| picture.iter().any(|file| file.path == *path))
+            };
             assert!(kept.iter().any(has), "step {step}: {kept:?}");
         }
     }
@@ -438,7 +577,9 @@ mod tests {
     fn an_exit_completes_and_a_killing_does_not() {
         let exit = ExitStatus { code: Some(1), ..ExitStatus::default() };
         let killed = ExitStatus { signal: Some(9), ..ExitStatus::default() };
-        for (end, trusted) in [(exit, true), (killed, false), (ExitStatus { oom: true, ..exit }, false)] {
+        for (end, trusted) in
+            [(exit, true), (killed, false), (ExitStatus { oom: true, ..exit }, false)]
+        {
             let mut watch = FolderWatch::new(tree(&[]), Before::default());
             watch.observe(tree(&[("a", 1)]), at(10), ended(end, 11));
             assert_eq!(complete(&watch, 60).is_some(), trusted, "{end}");
@@ -469,14 +610,27 @@ mod tests {
         let overwritten = |second: u64| Arc::new(vec![file(7, second as i64)]);
         assert_eq!(play(&overwritten), (None, true));
         let mut killed = FolderWatch::new(renamed(1), Before::default());
-        killed.observe(renamed(2), at(2), ended(ExitStatus { signal: Some(9), ..ExitStatus::default() }, 3));
+        killed.observe(
+            renamed(2),
+            at(2),
+            ended(ExitStatus { signal: Some(9), ..ExitStatus::default() }, 3),
+        );
         assert_eq!(complete(&killed, 4), Some(renamed(2)), "it was whole before its writer died");
-        let two = |second: u64| Arc::new(vec![TreeFile { path: "a".into(), ..file(1000 + second, second as i64) }, file(second, second as i64)]);
+        let two = |second: u64| {
+            Arc::new(vec![
+                TreeFile { path: "a".into(), ..file(1000 + second, second as i64) },
+                file(second, second as i64),
+            ])
+        };
         assert_eq!(play(&two), (None, true), "of two, one may be the new and one the old");
         let mut young = FolderWatch::new(tree(&[]), Before::default());
         for second in 1..=20 {
             young.observe(renamed(second), at(second), Signs::default());
         }
-        assert_eq!((complete(&young, 20), young.never_rests(at(20))), (Some(renamed(20)), false), "a renaming is a statement");
+        assert_eq!(
+            (complete(&young, 20), young.never_rests(at(20))),
+            (Some(renamed(20)), false),
+            "a renaming is a statement"
+        );
     }
 }

@@ -30,7 +30,15 @@ struct Habits {
 fn habits() -> impl Strategy<Value = Habits> {
     let series = (prop::collection::vec(1u64..6, 1..4), 0u64..5, any::<bool>(), 2usize..6);
     let beside = (any::<bool>(), any::<bool>(), prop::option::of((1u64..6, 1u64..6, 0u64..6)));
-    (series, beside).prop_map(|((files, pause, folders, keep), (log, restless, pair))| Habits { files, pause, folders, keep, log, restless, pair })
+    (series, beside).prop_map(|((files, pause, folders, keep), (log, restless, pair))| Habits {
+        files,
+        pause,
+        folders,
+        keep,
+        log,
+        restless,
+        pair,
+    })
 }
 
 /// The folder, and which parts of it are really complete.
@@ -94,7 +102,9 @@ impl Folder {
             if at < *takes {
                 self.write(name(file, number));
                 if file + 1 == habits.files.len() && at + 1 == *takes {
-                    let files = (0..habits.files.len()).map(|file| (name(file, number), self.files[&name(file, number)])).collect();
+                    let files = (0..habits.files.len())
+                        .map(|file| (name(file, number), self.files[&name(file, number)]))
+                        .collect();
                     self.finished.insert(number, (files, now));
                 }
                 break;
@@ -102,7 +112,8 @@ impl Folder {
             at = at.saturating_sub(*takes);
         }
         if self.finished.len() > habits.keep {
-            let first = self.finished.iter().next().map(|(number, (files, _))| (*number, files.clone()));
+            let first =
+                self.finished.iter().next().map(|(number, (files, _))| (*number, files.clone()));
             let (oldest, files) = first.expect("there are more than some");
             let one = files.keys().find(|name| self.files.contains_key(*name)).cloned();
             if let Some(one) = one {
@@ -122,20 +133,33 @@ fn number(path: &str) -> Option<u64> {
 
 /// No kept part is incomplete.
 fn whole(kept: &Picture, folder: &Folder, habits: &Habits) -> Result<(), TestCaseError> {
-    let held: BTreeMap<&str, i64> = kept.iter().map(|file| (file.path.as_str(), file.stamp.modified_nanos)).collect();
+    let held: BTreeMap<&str, i64> =
+        kept.iter().map(|file| (file.path.as_str(), file.stamp.modified_nanos)).collect();
     for path in held.keys() {
         let Some(number) = number(path) else { continue };
         let Some((finished, _)) = folder.finished.get(&number) else {
-            return Err(TestCaseError::fail(format!("{path} is of a checkpoint that is not finished: {habits:?}")));
+            return Err(TestCaseError::fail(format!(
+                "{path} is of a checkpoint that is not finished: {habits:?}"
+            )));
         };
         for (name, stamp) in finished {
-            prop_assert_eq!(held.get(name.as_str()), Some(stamp), "{} of {} in {:?}: {:?}", name, number, held, habits);
+            prop_assert_eq!(
+                held.get(name.as_str()),
+                Some(stamp),
+                "{} of {} in {:?}: {:?}",
+                name,
+                number,
+                held,
+                habits
+            );
         }
     }
     let pair = (held.get("model.pt").copied(), held.get("optimizer.pt").copied());
     match pair {
         (None, None) => {}
-        (Some(model), Some(optimizer)) => prop_assert!(folder.pairs.contains(&(model, optimizer)), "{pair:?}: {habits:?}"),
+        (Some(model), Some(optimizer)) => {
+            prop_assert!(folder.pairs.contains(&(model, optimizer)), "{pair:?}: {habits:?}")
+        }
         _ => prop_assert!(false, "half of a pair: {pair:?}: {habits:?}"),
     }
     Ok(())
@@ -192,22 +216,43 @@ proptest! {
 /// no save.
 #[test]
 fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_again() {
-    let file = |path: String, modified_nanos| TreeFile { path, stamp: FileStamp { bytes: 1, modified_nanos, inode: 7, mode: 0o644 } };
-    let save = |number: &i64| [file(format!("model-{number}.pt"), number * 10), file(format!("optim-{number}.pt"), number * 10 + 2)];
+    let file = |path: String, modified_nanos| TreeFile {
+        path,
+        stamp: FileStamp { bytes: 1, modified_nanos, inode: 7, mode: 0o644 },
+    };
+    let save = |number: &i64| {
+        [
+            file(format!("model-{number}.pt"), number * 10),
+            file(format!("optim-{number}.pt"), number * 10 + 2),
+        ]
+    };
     let saves = |numbers: &[i64]| -> Picture {
         let mut files: Vec<TreeFile> = numbers.iter().flat_map(save).collect();
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Arc::new(files)
     };
     let at = Duration::from_secs;
-    let told =
-        |marks, by, step| Signs { marks, has_marked: true, marked_by: Some(by), marked_step: Some(step), step: Some(step), ..Signs::default() };
+    let told = |marks, by, step| Signs {
+        marks,
+        has_marked: true,
+        marked_by: Some(by),
+        marked_step: Some(step),
+        step: Some(step),
+        ..Signs::default()
+    };
     for (kept, is_news) in [(saves(&[6, 7]), true), (saves(&[7, 8]), false)] {
-        let mut watch = FolderWatch::new(saves(&[6, 7]), Before { marks: Some(true), ..Before::default() });
-        watch.observe(saves(&[6, 7]), at(79), Signs { marks: 0, marked_by: None, ..told(0, 0, 8.0) });
+        let mut watch =
+            FolderWatch::new(saves(&[6, 7]), Before { marks: Some(true), ..Before::default() });
+        watch.observe(
+            saves(&[6, 7]),
+            at(79),
+            Signs { marks: 0, marked_by: None, ..told(0, 0, 8.0) },
+        );
         watch.observe(saves(&[7, 8]), at(83), told(1, 83, 8.0));
         watch.keep(kept);
-        let ripe = |watch: &FolderWatch, secs| watch.complete(at(secs), true, false).map(|ripe| (ripe.picture, ripe.step));
+        let ripe = |watch: &FolderWatch, secs| {
+            watch.complete(at(secs), true, false).map(|ripe| (ripe.picture, ripe.step))
+        };
         let eight = is_news.then(|| (saves(&[8]), Some(8.0)));
         watch.observe(saves(&[8, 9]), at(93), Signs { step: Some(9.0), ..told(1, 83, 8.0) });
         assert_eq!(ripe(&watch, 93), eight);
@@ -222,12 +267,23 @@ fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_agai
 fn a_newest_save_that_is_taken_away_is_not_what_the_job_goes_on_from() {
     let file = |number: &i64| TreeFile {
         path: format!("step-{number}.pt"),
-        stamp: FileStamp { bytes: 1, modified_nanos: number * 10, inode: *number as u64, mode: 0o644 },
+        stamp: FileStamp {
+            bytes: 1,
+            modified_nanos: number * 10,
+            inode: *number as u64,
+            mode: 0o644,
+        },
     };
     let saves = |numbers: &[i64]| -> Picture { Arc::new(numbers.iter().map(file).collect()) };
     let at = Duration::from_secs;
-    let told =
-        |marks, by, step| Signs { marks, has_marked: true, marked_by: Some(by), marked_step: Some(step), step: Some(step), ..Signs::default() };
+    let told = |marks, by, step| Signs {
+        marks,
+        has_marked: true,
+        marked_by: Some(by),
+        marked_step: Some(step),
+        step: Some(step),
+        ..Signs::default()
+    };
     let mut watch = FolderWatch::new(saves(&[]), Before { marks: Some(true), ..Before::default() });
     watch.observe(saves(&[]), at(69), Signs { marked_by: None, ..told(0, 0, 7.0) });
     watch.observe(saves(&[7]), at(71), told(1, 71, 7.0));

@@ -21,14 +21,17 @@ impl Held {
     }
 
     pub(crate) fn has_all_of(&self, other: &Held, but: impl Fn(&str) -> bool) -> bool {
-        other.names.iter().all(|(name, number)| self.names.get(name).is_some_and(|has| has >= number) || but(name))
+        other.names.iter().all(|(name, number)| {
+            self.names.get(name).is_some_and(|has| has >= number) || but(name)
+        })
     }
 }
 
 pub(crate) fn held(files: &[&TreeFile]) -> Held {
     let mut names = BTreeMap::new();
     files.iter().for_each(|file| *names.entry(shape_of(&file.path)).or_default() += 1);
-    let last = files.iter().max_by_key(|file| file.stamp.modified_nanos).map(|file| shape_of(&file.path));
+    let last =
+        files.iter().max_by_key(|file| file.stamp.modified_nanos).map(|file| shape_of(&file.path));
     Held { names, last }
 }
 

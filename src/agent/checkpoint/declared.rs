@@ -61,43 +61,67 @@ impl Declared {
             numbered @ Part::Numbered { .. } => (numbered, String::new()),
         };
         let (was, known) = (stamps(kept), declared.map(stamps).unwrap_or_default());
-        let is_new = |file: &&TreeFile| [&was, &known].iter().all(|known| known.get(file.path.as_str()) != Some(&file.stamp));
+        let is_new = |file: &&TreeFile| {
+            [&was, &known].iter().all(|known| known.get(file.path.as_str()) != Some(&file.stamp))
+        };
         let is_after = |file: &TreeFile| marked_by.is_some_and(|by| file.stamp.modified_nanos > by);
         let is_before = |file: &TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos < by);
         // If one file replaces a single other by rename, it is complete, whatever its time.
         let is_whole = one_replaced(kept, picture);
-        let new: Vec<&TreeFile> = without_logs(picture).filter(|file| is_new(file) && !is_restless(&file.path)).collect();
+        let new: Vec<&TreeFile> =
+            without_logs(picture).filter(|file| is_new(file) && !is_restless(&file.path)).collect();
         // A file with exactly the mark's time came before it if other files of its save did. (Seed
         // 36003486 of 24 h: a script that marks at its start, and saves.)
-        let sooner: BTreeSet<_> = new.iter().filter(|file| is_before(file)).map(|file| set_of(&file.path)).collect();
+        let sooner: BTreeSet<_> =
+            new.iter().filter(|file| is_before(file)).map(|file| set_of(&file.path)).collect();
         let belongs = |file: &TreeFile| {
             let set = set_of(&file.path);
             !sooner.is_empty() && (set.0 == Part::Common || sooner.contains(&set))
         };
-        let is_late = |file: &TreeFile| !is_whole && (is_after(file) || !is_before(file) && !belongs(file));
-        let (late, early): (Vec<&TreeFile>, Vec<&TreeFile>) = new.into_iter().partition(|file| is_late(file));
+        let is_late =
+            |file: &TreeFile| !is_whole && (is_after(file) || !is_before(file) && !belongs(file));
+        let (late, early): (Vec<&TreeFile>, Vec<&TreeFile>) =
+            new.into_iter().partition(|file| is_late(file));
         let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
         // Files without a number belong together: if one was overwritten, the mark covers none.
-        let is_over_written = late.iter().any(|file| set_of(&file.path).0 == Part::Common && was.contains_key(file.path.as_str()));
+        let is_over_written = late.iter().any(|file| {
+            set_of(&file.path).0 == Part::Common && was.contains_key(file.path.as_str())
+        });
         let is_sure = |file: &&TreeFile| {
             let set = set_of(&file.path);
             let is_late = sets.contains(&set) || (is_over_written && set.0 == Part::Common);
             !is_late
         };
-        let sure = if late.is_empty() { Arc::clone(picture) } else { Arc::new(picture.iter().filter(is_sure).cloned().collect()) };
+        let sure = if late.is_empty() {
+            Arc::clone(picture)
+        } else {
+            Arc::new(picture.iter().filter(is_sure).cloned().collect())
+        };
         let skew = i64::try_from(SKEW.as_nanos()).unwrap_or(i64::MAX);
-        let is_explained = |file: &&TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos.saturating_sub(by) <= skew);
+        let is_explained = |file: &&TreeFile| {
+            marked_by.is_none_or(|by| file.stamp.modified_nanos.saturating_sub(by) <= skew)
+        };
         // Each mark covers new, complete files. If some came in time, another number is another
         // save.
         let marked: BTreeSet<_> = early.iter().map(|file| set_of(&file.path)).collect();
         // A covered file that came in time shows that the clocks agree: late files belong to the
         // next save.
-        let is_another = !marked.is_empty() && sets.iter().any(|set| set.0 == Part::Common || !marked.contains(set));
+        let is_another = !marked.is_empty()
+            && sets.iter().any(|set| set.0 == Part::Common || !marked.contains(set));
         let rest = if late.iter().all(is_explained) && !is_another { QUIET } else { RESTLESS };
         let is_tied = !late.is_empty() && !is_another && !late.iter().any(|file| is_after(file));
         let holds_marked = late.is_empty() || !early.is_empty() && early.iter().all(is_sure);
         let after = late.into_iter().map(|file| (file.path.clone(), file.stamp)).collect();
-        Declared { picture: Arc::clone(picture), motion, at: now, after, rest, is_tied, sure, holds_marked }
+        Declared {
+            picture: Arc::clone(picture),
+            motion,
+            at: now,
+            after,
+            rest,
+            is_tied,
+            sure,
+            holds_marked,
+        }
     }
 
     /// Whether the believed files are from the marked step, and not only from a save before it.
@@ -124,12 +148,18 @@ impl Declared {
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }
     }
 
-    pub(crate) fn still(&self, seen: &Picture, places: &Places, until: Duration) -> Option<Vec<TreeFile>> {
+    pub(crate) fn still(
+        &self,
+        seen: &Picture,
+        places: &Places,
+        until: Duration,
+    ) -> Option<Vec<TreeFile>> {
         let declared = self.believed(until, false);
         // An older save may have been deleted. The marked one must be complete.
         let files = remaining(declared, seen, places)?;
         let mut gone = without_logs(declared).filter(|file| !files.contains(file));
-        let cleared = gone.all(|file| !seen.iter().any(|other| top(&other.path) == top(&file.path)));
+        let cleared =
+            gone.all(|file| !seen.iter().any(|other| top(&other.path) == top(&file.path)));
         (cleared && !files.is_empty()).then_some(files)
     }
 }
@@ -142,8 +172,17 @@ mod tests {
 
     /// Names, modification and inode.
     fn tree(files: &[(&str, i64, u64)]) -> Picture {
-        let stamp = |modified_nanos, inode| FileStamp { bytes: 1, modified_nanos, inode, mode: 0o644 };
-        Arc::new(files.iter().map(|(path, modified, inode)| TreeFile { path: (*path).into(), stamp: stamp(*modified, *inode) }).collect())
+        let stamp =
+            |modified_nanos, inode| FileStamp { bytes: 1, modified_nanos, inode, mode: 0o644 };
+        Arc::new(
+            files
+                .iter()
+                .map(|(path, modified, inode)| TreeFile {
+                    path: (*path).into(),
+                    stamp: stamp(*modified, *inode),
+                })
+                .collect(),
+        )
     }
 
     fn at(secs: u64) -> Duration {
@@ -164,7 +203,10 @@ mod tests {
     /// was kept.
     #[test]
     fn what_was_begun_after_the_mark_is_not_covered_by_it() {
-        for [model, optim, next] in [["model-8.pt", "optim-8.pt", "model-9.pt"], ["step-8/model", "step-8/optim", "step-9/model"]] {
+        for [model, optim, next] in [
+            ["model-8.pt", "optim-8.pt", "model-9.pt"],
+            ["step-8/model", "step-8/optim", "step-9/model"],
+        ] {
             let eight = [(model, 80, 8), (optim, 82, 9)];
             let mut watch = FolderWatch::new(tree(&[]), Before::default());
             watch.observe(tree(&eight), at(82), marked(0, 0));
@@ -195,7 +237,11 @@ mod tests {
     #[test]
     fn what_comes_soon_after_a_whole_save_is_another_however_soon() {
         let (second, tenth) = (1_000_000_000, 100_000_000);
-        let files = [("model-8.pt", 80 * second, 8), ("model-9.pt", 83 * second + 3 * tenth, 10), ("optim-8.pt", 82 * second, 9)];
+        let files = [
+            ("model-8.pt", 80 * second, 8),
+            ("model-9.pt", 83 * second + 3 * tenth, 10),
+            ("optim-8.pt", 82 * second, 9),
+        ];
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
         for secs in [84, 90, 100] {
             watch.observe(tree(&files), at(secs), marked(1, 83 * second));
@@ -206,12 +252,17 @@ mod tests {
     /// Seed 36003486 of 24 h: after a reboot a script marks which checkpoint it resumes from. In
     /// the same clock tick it begins its first save, whose files have a pause between them.
     #[test]
-    fn what_has_the_very_time_of_a_mark_is_covered_once_it_rests_or_where_more_of_its_save_came_before() {
+    fn what_has_the_very_time_of_a_mark_is_covered_once_it_rests_or_where_more_of_its_save_came_before()
+     {
         let (half, more) = (tree(&[("model-0.pt", 80, 8)]), tree(&[("model-0.pt", 95, 8)]));
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
         watch.observe(Arc::clone(&half), at(80), marked(1, 80));
         assert_eq!(complete(&watch, 81), None, "it may have been begun after the mark");
-        assert_eq!(watch.complete(at(81), true, true).map(|ripe| ripe.picture), None, "also where somebody waits for it");
+        assert_eq!(
+            watch.complete(at(81), true, true).map(|ripe| ripe.picture),
+            None,
+            "also where somebody waits for it"
+        );
         watch.observe(Arc::clone(&more), at(81), marked(1, 80));
         assert_eq!(complete(&watch, 100), None, "it was");
         let mut whole = FolderWatch::new(tree(&[]), Before::default());
@@ -231,10 +282,18 @@ mod tests {
     /// ticks of 4 ms.
     #[test]
     fn what_has_the_very_time_of_a_mark_is_kept_where_its_script_then_fails() {
-        for (code, signal, kept) in [(Some(3), None, true), (Some(0), None, true), (Some(137), None, false), (None, Some(9), false)] {
+        for (code, signal, kept) in [
+            (Some(3), None, true),
+            (Some(0), None, true),
+            (Some(137), None, false),
+            (None, Some(9), false),
+        ] {
             let mut watch = FolderWatch::new(tree(&[]), Before::default());
             watch.observe(tree(&[("model.pt", 80, 1)]), at(80), marked(1, 80));
-            let ended = Signs { ended: Some((ExitStatus { code, signal, oom: false }, at(81))), ..marked(1, 80) };
+            let ended = Signs {
+                ended: Some((ExitStatus { code, signal, oom: false }, at(81))),
+                ..marked(1, 80)
+            };
             watch.observe(tree(&[("model.pt", 80, 1)]), at(81), ended);
             assert_eq!(complete(&watch, 81).is_some(), kept, "{code:?} {signal:?}");
         }
@@ -320,7 +379,10 @@ mod tests {
         watch.observe(tree(&[EIGHT[0], EIGHT[1], ("model-9.pt", 190, 10)]), at(190), told(9.0));
         watch.observe(tree(&EIGHT), at(200), told(9.0));
         let ripe = watch.complete(at(200), true, false).unwrap();
-        assert_eq!((ripe.picture.clone(), ripe.step, ripe.save_time(None)), (tree(&EIGHT), Some(8.0), at(0)));
+        assert_eq!(
+            (ripe.picture.clone(), ripe.step, ripe.save_time(None)),
+            (tree(&EIGHT), Some(8.0), at(0))
+        );
     }
 
     /// The script pauses for twenty seconds between model and optimizer.
@@ -342,11 +404,23 @@ mod tests {
         for numbered in [false, true] {
             let mut watch = FolderWatch::new(tree(&[]), Before::default());
             watch.observe(tree(&[]), at(0), told(0));
-            let save = |number: i64| if numbered { (format!("model-{number}.pt"), number, 5) } else { ("model.pt".to_owned(), number, 5) };
+            let save = |number: i64| {
+                if numbered {
+                    (format!("model-{number}.pt"), number, 5)
+                } else {
+                    ("model.pt".to_owned(), number, 5)
+                }
+            };
             let one = [save(1)];
             let two = if numbered { vec![save(1), save(2)] } else { vec![save(2)] };
-            let picture =
-                |files: &[(String, i64, u64)]| tree(&files.iter().map(|(path, at, inode)| (path.as_str(), *at, *inode)).collect::<Vec<_>>());
+            let picture = |files: &[(String, i64, u64)]| {
+                tree(
+                    &files
+                        .iter()
+                        .map(|(path, at, inode)| (path.as_str(), *at, *inode))
+                        .collect::<Vec<_>>(),
+                )
+            };
             watch.observe(picture(&one), at(20), told(1));
             watch.observe(picture(&one), at(30), told(1));
             assert_eq!(complete(&watch, 30), None, "its mark may come");
@@ -372,7 +446,11 @@ mod tests {
         let half = tree(&[("args.json", 52, 1), ("model.pt", 52, 2)]);
         watch.observe(Arc::clone(&half), at(52), told(2.0));
         watch.observe(half, at(57), told(2.0));
-        assert_eq!((complete(&watch, 57), watch.known_marks()), (None, None), "its optimizer comes after a pause, and then its mark");
+        assert_eq!(
+            (complete(&watch, 57), watch.known_marks()),
+            (None, None),
+            "its optimizer comes after a pause, and then its mark"
+        );
     }
 
     /// Seed 275 of the simulation: half of the first save was kept, because marks were not known
@@ -380,7 +458,8 @@ mod tests {
     #[test]
     fn the_first_save_of_a_script_that_tells_its_steps_may_still_be_marked() {
         let told = Signs { step: Some(3.0), ..Signs::default() };
-        let (model, both) = (tree(&[("model.pt", 1, 1)]), tree(&[("model.pt", 1, 1), ("optimizer.pt", 1, 2)]));
+        let (model, both) =
+            (tree(&[("model.pt", 1, 1)]), tree(&[("model.pt", 1, 1), ("optimizer.pt", 1, 2)]));
         let first = |marks| {
             let mut watch = FolderWatch::new(tree(&[]), Before { marks, ..Before::default() });
             watch.observe(tree(&[]), at(0), told);
@@ -390,24 +469,47 @@ mod tests {
         };
         let mut watch = first(None);
         assert_eq!(complete(&watch, 30), None, "the optimizer is still to come");
-        assert!(watch.complete(at(30), true, true).is_some(), "somebody waits, and there may never be more");
+        assert!(
+            watch.complete(at(30), true, true).is_some(),
+            "somebody waits, and there may never be more"
+        );
         assert_eq!(watch.known_marks(), None, "and whether it marks, nobody knows by that");
         watch.observe(Arc::clone(&both), at(35), marked(1, 2));
         assert_eq!(complete(&watch, 35), Some(both));
         assert!(complete(&first(None), 40).is_some(), "it makes none");
         assert!(complete(&first(Some(false)), 20).is_some(), "that it makes none is known");
-        assert_eq!(complete(&first(Some(true)), 30), None, "a machine before this one has seen its marks");
+        assert_eq!(
+            complete(&first(Some(true)), 30),
+            None,
+            "a machine before this one has seen its marks"
+        );
     }
 
     #[test]
     fn a_workload_that_marks_is_believed_and_its_silence_is_not() {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
-        watch.observe(tree(&[("a", 1, 7)]), at(1), Signs { marks: 1, marked_step: Some(3.0), ..Signs::default() });
+        watch.observe(
+            tree(&[("a", 1, 7)]),
+            at(1),
+            Signs { marks: 1, marked_step: Some(3.0), ..Signs::default() },
+        );
         let ripe = watch.complete(at(1), true, false).unwrap();
         assert_eq!((ripe.picture, ripe.step), (tree(&[("a", 1, 7)]), Some(3.0)));
-        watch.observe(tree(&[("a", 1, 7), ("b", 2, 7)]), at(2), Signs { marks: 1, ..Signs::default() });
-        watch.observe(tree(&[("a", 1, 7), ("b", 2, 7)]), at(60), Signs { marks: 1, ..Signs::default() });
-        assert_eq!(complete(&watch, 60), None, "half of the next checkpoint, however long it takes");
+        watch.observe(
+            tree(&[("a", 1, 7), ("b", 2, 7)]),
+            at(2),
+            Signs { marks: 1, ..Signs::default() },
+        );
+        watch.observe(
+            tree(&[("a", 1, 7), ("b", 2, 7)]),
+            at(60),
+            Signs { marks: 1, ..Signs::default() },
+        );
+        assert_eq!(
+            complete(&watch, 60),
+            None,
+            "half of the next checkpoint, however long it takes"
+        );
     }
 
     /// Seed 386 of the simulation: after a reboot, an agent gave an old save the step of the newest
@@ -416,10 +518,18 @@ mod tests {
     fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
         for marked_step in [None, Some(60.0)] {
             let mut watch = FolderWatch::new(tree(&[("a", 1, 7)]), Before::default());
-            let signs = Signs { step: Some(64.0), marked_step, has_marked: marked_step.is_some(), ..Signs::default() };
+            let signs = Signs {
+                step: Some(64.0),
+                marked_step,
+                has_marked: marked_step.is_some(),
+                ..Signs::default()
+            };
             assert!(watch.observe(tree(&[("a", 2, 7)]), at(10), signs));
             watch.observe(tree(&[("a", 2, 7)]), at(41), signs);
-            assert_eq!(watch.complete(at(41), true, false).map(|ripe| ripe.step), Some(marked_step));
+            assert_eq!(
+                watch.complete(at(41), true, false).map(|ripe| ripe.step),
+                Some(marked_step)
+            );
         }
     }
 }

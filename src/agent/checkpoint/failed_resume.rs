@@ -66,19 +66,36 @@ impl WentBack {
     /// Reads well after "because".
     pub fn in_words(&self) -> String {
         let lived = Span::from_secs(self.lived.duration().as_secs().max(1));
-        format!("the command ended within {lived} of its start from checkpoint {}", self.from.number())
+        format!(
+            "the command ended within {lived} of its start from checkpoint {}",
+            self.from.number()
+        )
     }
 }
 
 impl Agent {
     pub(crate) async fn note_beginning(&mut self) {
         self.memory.begun = None;
-        let Some(checkpoints) = self.checkpoints.clone().filter(|_| self.memory.stage == crate::policy::Stage::Main) else { return };
+        let Some(checkpoints) =
+            self.checkpoints.clone().filter(|_| self.memory.stage == crate::policy::Stage::Main)
+        else {
+            return;
+        };
         let Some(from) = checkpoints.last() else { return };
         let shipped = self.memory.shipped.clone().unwrap_or_default();
-        let exact = self.alive_while(self.out.within(LOOK_WITHIN, checkpoints.is_as_kept(&shipped))).await.unwrap_or(true);
-        self.memory.begun =
-            Some(Begun { from, exact, at: self.steady_now(), written: checkpoints.written(), lived: None, is_going: false, is_last: false });
+        let exact = self
+            .alive_while(self.out.within(LOOK_WITHIN, checkpoints.is_as_kept(&shipped)))
+            .await
+            .unwrap_or(true);
+        self.memory.begun = Some(Begun {
+            from,
+            exact,
+            at: self.steady_now(),
+            written: checkpoints.written(),
+            lived: None,
+            is_going: false,
+            is_last: false,
+        });
         self.hold_back();
     }
 
@@ -89,13 +106,24 @@ impl Agent {
         if let Some(begun) = self.memory.begun.as_mut().filter(|_| is_over) {
             begun.lived.get_or_insert(Span::from_duration(elapsed(begun.at, now)));
         }
-        let Some(begun) = self.memory.begun.as_ref().filter(|begun| !begun.is_going) else { return };
-        let is_beyond = |step: Option<f64>| step.is_some_and(|step| begun.from.step.is_none_or(|from| step > from));
+        let Some(begun) = self.memory.begun.as_ref().filter(|begun| !begun.is_going) else {
+            return;
+        };
+        let is_beyond = |step: Option<f64>| {
+            step.is_some_and(|step| begun.from.step.is_none_or(|from| step > from))
+        };
         let saves = self.checkpoints.as_ref();
-        let has_written = || saves.is_some_and(|saves| is_a_save(saves.written().saturating_sub(begun.written), begun.from.bytes));
-        let made =
-            |newest: CheckpointSummary| newest.number > begun.from.number && newest.step.map_or_else(has_written, |step| is_beyond(Some(step)));
-        let is_going = is_beyond(self.board.told()) || saves.and_then(|saves| saves.last()).is_some_and(made);
+        let has_written = || {
+            saves.is_some_and(|saves| {
+                is_a_save(saves.written().saturating_sub(begun.written), begun.from.bytes)
+            })
+        };
+        let made = |newest: CheckpointSummary| {
+            newest.number > begun.from.number
+                && newest.step.map_or_else(has_written, |step| is_beyond(Some(step)))
+        };
+        let is_going =
+            is_beyond(self.board.told()) || saves.and_then(|saves| saves.last()).is_some_and(made);
         if is_going && let Some(begun) = &mut self.memory.begun {
             begun.is_going = true;
             self.keep();
@@ -105,16 +133,22 @@ impl Agent {
 
     /// After a rollback, holds uploads back until the start has made progress.
     pub(crate) fn hold_back(&self) {
-        let Some((checkpoints, begun)) = self.checkpoints.as_ref().zip(self.memory.begun.as_ref()) else { return };
+        let Some((checkpoints, begun)) = self.checkpoints.as_ref().zip(self.memory.begun.as_ref())
+        else {
+            return;
+        };
         let longest = self.memory.went_back.iter().map(|back| back.lived).max();
-        let is_held = longest.is_some_and(|longest| !begun.is_going && self.lived(begun) < must_live(longest));
+        let is_held = longest
+            .is_some_and(|longest| !begun.is_going && self.lived(begun) < must_live(longest));
         checkpoints.hold(is_held);
     }
 
     /// Releases uploads unless the start failed by itself: other endings do not count against it.
     pub(crate) fn release_at(&self, end: &End) {
         let is_its_own = matches!(end.because, EndedBecause::Failed | EndedBecause::OutOfMemory);
-        if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_its_own && self.memory.back_before.is_none()) {
+        if let Some(checkpoints) =
+            self.checkpoints.as_ref().filter(|_| !is_its_own && self.memory.back_before.is_none())
+        {
             checkpoints.hold(false);
         }
     }
@@ -176,9 +210,12 @@ impl Agent {
     /// loses nothing.
     async fn keep_what_is_whole(&mut self) -> Result<(), Decision> {
         let is_exact = self.memory.begun.as_ref().is_none_or(|begun| begun.exact);
-        let Some(checkpoints) = self.checkpoints.clone().filter(|_| !is_exact) else { return Ok(()) };
+        let Some(checkpoints) = self.checkpoints.clone().filter(|_| !is_exact) else {
+            return Ok(());
+        };
         checkpoints.hold(false);
-        let saving = async move { checkpoints.save(checkpoints.as_is(), "go_back", SAVED_WITHIN).await };
+        let saving =
+            async move { checkpoints.save(checkpoints.as_is(), "go_back", SAVED_WITHIN).await };
         let saved = self.patient_fetch(&Fetching::new(self.out.clock.clone()), saving).await?;
         if let Ok(Saved::Failed(why)) = saved {
             self.attend(Topic::Other, format!("what the checkpoint folder held before an older checkpoint was brought back is not kept: {why}"));
@@ -189,24 +226,46 @@ impl Agent {
     /// Carries out the intent, also one of a crashed agent. Returns whether an older checkpoint is
     /// restored.
     pub(crate) async fn bring_back(&mut self) -> Result<bool, Decision> {
-        let Some((before, begun)) = self.memory.back_before.zip(self.memory.begun.clone()) else { return Ok(false) };
+        let Some((before, begun)) = self.memory.back_before.zip(self.memory.begun.clone()) else {
+            return Ok(false);
+        };
         // Stop watching the present content.
         if let Some(checkpoints) = self.checkpoints.take() {
             checkpoints.end();
         }
-        let (out, journal, folder) = (self.out.clone(), self.journal.clone(), self.attempt.checkpoint_dir());
-        let (inherited, shipped) = (self.attempt.resolved.inherited().map(|from| from.job.clone()), self.memory.shipped.clone().unwrap_or_default());
+        let (out, journal, folder) =
+            (self.out.clone(), self.journal.clone(), self.attempt.checkpoint_dir());
+        let (inherited, shipped) = (
+            self.attempt.resolved.inherited().map(|from| from.job.clone()),
+            self.memory.shipped.clone().unwrap_or_default(),
+        );
         let fetching = Fetching::new(self.out.clock.clone());
         let (watch, from) = (fetching.clone(), begun.from.clone());
-        let work = async move { restore_before(&out, inherited.as_ref(), &journal, (&folder, &shipped), (&from, before), &watch).await };
+        let work = async move {
+            restore_before(
+                &out,
+                inherited.as_ref(),
+                &journal,
+                (&folder, &shipped),
+                (&from, before),
+                &watch,
+            )
+            .await
+        };
         let restored = match self.patient_fetch(&fetching, work).await? {
             Ok(Ok(restored)) => restored,
             Ok(Err(error)) => {
-                self.attend(Topic::Other, format!("no older checkpoint can be brought back: {}", chain(&error)));
+                self.attend(
+                    Topic::Other,
+                    format!("no older checkpoint can be brought back: {}", chain(&error)),
+                );
                 None
             }
             Err(text) => {
-                self.attend(Topic::Other, format!("no older checkpoint can be brought back: {text}"));
+                self.attend(
+                    Topic::Other,
+                    format!("no older checkpoint can be brought back: {text}"),
+                );
                 None
             }
         };
@@ -218,9 +277,13 @@ impl Agent {
             self.keep();
             return Ok(false);
         };
-        let back = WentBack { from: begun.from.number, to: manifest.number, lived: self.lived(&begun) };
+        let back =
+            WentBack { from: begun.from.number, to: manifest.number, lived: self.lived(&begun) };
         let why = back.in_words();
-        self.attend(Topic::Other, format!("began from checkpoint {}, because {why}", manifest.number.number()));
+        self.attend(
+            Topic::Other,
+            format!("began from checkpoint {}, because {why}", manifest.number.number()),
+        );
         self.journal.record(What::Resumed { checkpoint: manifest.summary(), went_back: Some(why) });
         self.memory.resumed_from = Some(manifest.summary());
         self.memory.went_back.push(back);
@@ -234,6 +297,11 @@ pub(crate) async fn shipped(out: &Outbox, attempt: &Attempt, is_kept: bool) -> O
     if is_kept {
         return Some(Vec::new());
     }
-    let tree = out.files.walk_aside(&attempt.checkpoint_dir(), SHIPPED_MAX).await.ok().filter(|tree| !tree.truncated)?;
+    let tree = out
+        .files
+        .walk_aside(&attempt.checkpoint_dir(), SHIPPED_MAX)
+        .await
+        .ok()
+        .filter(|tree| !tree.truncated)?;
     Some(tree.files.into_iter().map(|file| file.path).collect())
 }

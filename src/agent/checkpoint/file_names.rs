@@ -17,8 +17,21 @@ use crate::job::{CheckpointLink, is_log_name, link_depth};
 pub(crate) type Numbers = Vec<u64>;
 
 /// Numbers beside these words count pieces of one checkpoint, not checkpoints.
-const PIECES: [&str; 13] =
-    ["rank", "shard", "part", "piece", "worker", "layer", "fsdp", "distcp", "gpu", "expert", "chunk", "rng_state", "random_states"];
+const PIECES: [&str; 13] = [
+    "rank",
+    "shard",
+    "part",
+    "piece",
+    "worker",
+    "layer",
+    "fsdp",
+    "distcp",
+    "gpu",
+    "expert",
+    "chunk",
+    "rng_state",
+    "random_states",
+];
 
 /// A part of the folder that is judged by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,7 +80,9 @@ impl<'a> Partition<'a> {
     }
 
     pub(crate) fn part_of(&self, path: &str) -> Part {
-        self.part(path, |parent, _, numbers| self.series.get(parent).is_some_and(|series| series.contains(numbers)))
+        self.part(path, |parent, _, numbers| {
+            self.series.get(parent).is_some_and(|series| series.contains(numbers))
+        })
     }
 
     /// The same, but a numbered file needs no sibling: for a marked save.
@@ -90,7 +105,9 @@ impl<'a> Partition<'a> {
         }
         let (parent, name) = split(path);
         match numbered(name).filter(|_| !is_log(path)) {
-            Some((shape, numbers)) if is_numbered(parent, &shape, &numbers) => Part::Numbered { parent: parent.to_owned(), numbers },
+            Some((shape, numbers)) if is_numbered(parent, &shape, &numbers) => {
+                Part::Numbered { parent: parent.to_owned(), numbers }
+            }
             _ => Part::Common,
         }
     }
@@ -133,7 +150,8 @@ pub(crate) fn is_log(path: &str) -> bool {
 pub(crate) fn numbered(name: &str) -> Option<(String, Numbers)> {
     let (shape, numbers) = shaped(name);
     let lower = shape.to_ascii_lowercase();
-    (!numbers.is_empty() && !PIECES.iter().any(|word| lower.contains(word))).then_some((shape, numbers))
+    (!numbers.is_empty() && !PIECES.iter().any(|word| lower.contains(word)))
+        .then_some((shape, numbers))
 }
 
 /// The numbers in a path that may count checkpoints, each with its folder and its name with `#`.
@@ -152,13 +170,17 @@ pub(crate) fn shape_of(path: &str) -> String {
 }
 
 fn shaped(name: &str) -> (String, Numbers) {
-    let (mut shape, mut numbers, mut rest) = (String::with_capacity(name.len()), Numbers::new(), name);
+    let (mut shape, mut numbers, mut rest) =
+        (String::with_capacity(name.len()), Numbers::new(), name);
     while let Some(at) = rest.find(|letter: char| letter.is_ascii_digit()) {
         let digits = rest[at..].bytes().take_while(u8::is_ascii_digit).count();
         shape.push_str(&rest[..at]);
         // `-00002-of-00005` is a piece of one checkpoint; its two numbers stay in the shape.
         let after = &rest[at + digits..];
-        let of = after.strip_prefix("-of-").map(|total| total.bytes().take_while(u8::is_ascii_digit).count()).filter(|digits| *digits > 0);
+        let of = after
+            .strip_prefix("-of-")
+            .map(|total| total.bytes().take_while(u8::is_ascii_digit).count())
+            .filter(|digits| *digits > 0);
         if let Some(total) = of {
             shape.push_str(&rest[at..at + digits + "-of-".len() + total]);
             rest = &after["-of-".len() + total..];
@@ -178,7 +200,10 @@ const UNFINISHED_BEGINS: [&str; 2] = [".tmp", "tmp-"];
 
 /// Whether the name says that the file is not finished yet.
 pub(crate) fn is_unfinished(path: &str) -> bool {
-    let says = |name: &str| UNFINISHED_ENDS.iter().any(|end| name.ends_with(end)) || UNFINISHED_BEGINS.iter().any(|begin| name.starts_with(begin));
+    let says = |name: &str| {
+        UNFINISHED_ENDS.iter().any(|end| name.ends_with(end))
+            || UNFINISHED_BEGINS.iter().any(|begin| name.starts_with(begin))
+    };
     path.split('/').any(says)
 }
 
@@ -191,7 +216,9 @@ pub(crate) fn stays_below(path: &str) -> bool {
 /// this.
 pub(crate) fn link_stays_below(link: &CheckpointLink) -> bool {
     let is_text = !link.target.is_empty() && !link.target.contains('\0');
-    stays_below(&link.path) && is_text && link_depth(&link.path, &link.target).is_some_and(|depth| depth > 0)
+    stays_below(&link.path)
+        && is_text
+        && link_depth(&link.path, &link.target).is_some_and(|depth| depth > 0)
 }
 
 #[cfg(test)]
@@ -217,7 +244,10 @@ mod tests {
             ["weights/epoch3.pt", "weights/epoch4.pt"],
         ] {
             let parts = parts(&series, &Places::default());
-            assert!(parts[0] != parts[1] && !parts.contains(&Part::Common), "{series:?}: {parts:?}");
+            assert!(
+                parts[0] != parts[1] && !parts.contains(&Part::Common),
+                "{series:?}: {parts:?}"
+            );
         }
         for common in [
             ["model.pt", "optimizer.pt"],
@@ -228,7 +258,11 @@ mod tests {
             ["mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"],
             ["train-1.log", "train-2.log"],
         ] {
-            assert_eq!(parts(&common, &Places::default()), [Part::Common, Part::Common], "{common:?}");
+            assert_eq!(
+                parts(&common, &Places::default()),
+                [Part::Common, Part::Common],
+                "{common:?}"
+            );
         }
     }
 
@@ -236,7 +270,15 @@ mod tests {
     fn files_of_one_number_are_one_part() {
         let files = ["model-100.pt", "model-99.pt", "optim-0100.pt", "optim-99.pt"];
         let parts = parts(&files, &Places::default());
-        assert_eq!(parts, [numbered_part("", &[100]), numbered_part("", &[99]), numbered_part("", &[100]), numbered_part("", &[99])]);
+        assert_eq!(
+            parts,
+            [
+                numbered_part("", &[100]),
+                numbered_part("", &[99]),
+                numbered_part("", &[100]),
+                numbered_part("", &[99])
+            ]
+        );
     }
 
     #[test]
@@ -247,14 +289,22 @@ mod tests {
 
     #[test]
     fn run_folder_is_a_place_once_checkpoints_are_made_in_it() {
-        let files = ["version_0/checkpoints/epoch=0-step=20.ckpt", "version_0/checkpoints/epoch=1-step=40.ckpt", "version_0/hparams.yaml"];
+        let files = [
+            "version_0/checkpoints/epoch=0-step=20.ckpt",
+            "version_0/checkpoints/epoch=1-step=40.ckpt",
+            "version_0/hparams.yaml",
+        ];
         assert_eq!(parts(&files, &Places::default()), vec![numbered_part("", &[0]); 3]);
         let mut places = Places::default();
         places.add_folders_of(files[1], true);
         let inner = |numbers: &[u64]| numbered_part("version_0/checkpoints", numbers);
         assert_eq!(parts(&files, &places), [inner(&[0, 20]), inner(&[1, 40]), Part::Common]);
         let next = ["version_1/checkpoints/epoch=0-step=20.ckpt", "version_1/hparams.yaml"];
-        assert_eq!(parts(&next, &places), [Part::Common, Part::Common], "the folder of the next start is a place too");
+        assert_eq!(
+            parts(&next, &places),
+            [Part::Common, Part::Common],
+            "the folder of the next start is a place too"
+        );
     }
 
     #[test]
@@ -275,8 +325,16 @@ mod tests {
 
     #[test]
     fn unfinished_names_do_not_count() {
-        for name in ["a.tmp", "a.part", "a~", ".tmpXYZ", "x/.tmp-1/model.pt", "tmp-checkpoint-50/model.pt", "50.orbax-checkpoint-tmp/d/x", "a.__lock"]
-        {
+        for name in [
+            "a.tmp",
+            "a.part",
+            "a~",
+            ".tmpXYZ",
+            "x/.tmp-1/model.pt",
+            "tmp-checkpoint-50/model.pt",
+            "50.orbax-checkpoint-tmp/d/x",
+            "a.__lock",
+        ] {
             assert!(is_unfinished(name), "{name}");
         }
         assert!(!is_unfinished("kept.pt"));

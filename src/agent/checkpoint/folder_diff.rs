@@ -6,12 +6,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::completeness::Picture;
-use super::file_names::{Numbers, Part, Partition, Places, is_log, is_unfinished, join, kinds, numbered, split};
+use super::file_names::{
+    Numbers, Part, Partition, Places, is_log, is_unfinished, join, kinds, numbered, split,
+};
 use crate::ports::{FileStamp, Tree, TreeFile, TreeLink};
 
 /// The parts of a picture that are unchanged. `None` if the common files have changed.
-pub(crate) fn remaining(picture: &Picture, seen: &Picture, places: &Places) -> Option<Vec<TreeFile>> {
-    let partition = Partition::new(picture.iter().chain(seen.iter()).map(|file| file.path.as_str()), places);
+pub(crate) fn remaining(
+    picture: &Picture,
+    seen: &Picture,
+    places: &Places,
+) -> Option<Vec<TreeFile>> {
+    let partition =
+        Partition::new(picture.iter().chain(seen.iter()).map(|file| file.path.as_str()), places);
     let parts = |picture: &Picture| {
         let mut parts: BTreeMap<Part, Vec<TreeFile>> = BTreeMap::new();
         for file in without_logs(picture) {
@@ -23,7 +30,11 @@ pub(crate) fn remaining(picture: &Picture, seen: &Picture, places: &Places) -> O
     if was.get(&Part::Common).is_some_and(|common| is.get(&Part::Common) != Some(common)) {
         return None;
     }
-    let mut files: Vec<TreeFile> = was.into_iter().filter(|(part, files)| is.get(part) == Some(files)).flat_map(|(_, files)| files).collect();
+    let mut files: Vec<TreeFile> = was
+        .into_iter()
+        .filter(|(part, files)| is.get(part) == Some(files))
+        .flat_map(|(_, files)| files)
+        .collect();
     files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Some(files)
 }
@@ -36,9 +47,13 @@ pub(crate) fn stands(picture: &Picture, seen: &Picture, places: &Places) -> bool
 /// Whether a part of a picture has a new file by now: then it was not complete.
 pub(crate) fn has_grown(picture: &Picture, seen: &Picture, places: &Places) -> bool {
     let known: BTreeSet<&str> = picture.iter().map(|file| file.path.as_str()).collect();
-    let partition = Partition::new(picture.iter().chain(seen.iter()).map(|file| file.path.as_str()), places);
-    let parts: BTreeSet<Part> = without_logs(picture).map(|file| partition.part_of(&file.path)).collect();
-    without_logs(seen).any(|file| !known.contains(file.path.as_str()) && parts.contains(&partition.part_of(&file.path)))
+    let partition =
+        Partition::new(picture.iter().chain(seen.iter()).map(|file| file.path.as_str()), places);
+    let parts: BTreeSet<Part> =
+        without_logs(picture).map(|file| partition.part_of(&file.path)).collect();
+    without_logs(seen).any(|file| {
+        !known.contains(file.path.as_str()) && parts.contains(&partition.part_of(&file.path))
+    })
 }
 
 /// The greatest numbers of each kind of file in a folder.
@@ -53,7 +68,10 @@ pub(crate) fn latest(picture: &Picture) -> HashMap<String, Numbers> {
     latest
 }
 
-pub(crate) fn inside_parts(picture: &Picture, partition: &Partition<'_>) -> HashMap<Part, HashMap<String, HashSet<Numbers>>> {
+pub(crate) fn inside_parts(
+    picture: &Picture,
+    partition: &Partition<'_>,
+) -> HashMap<Part, HashMap<String, HashSet<Numbers>>> {
     let mut inside: HashMap<Part, HashMap<String, HashSet<Numbers>>> = HashMap::new();
     for file in picture.iter() {
         let part = partition.part_of(&file.path);
@@ -68,12 +86,20 @@ pub(crate) fn inside_parts(picture: &Picture, partition: &Partition<'_>) -> Hash
 }
 
 /// The numbers of a path below a numbered folder in `parent`.
-pub(crate) fn kinds_inside<'a>(parent: &'a str, path: &str) -> impl Iterator<Item = (String, Numbers)> + use<'a> {
-    kinds(path).into_iter().filter(|(kind, _)| kind.len() > parent.len() && kind[parent.len()..].trim_start_matches('/').contains('/'))
+pub(crate) fn kinds_inside<'a>(
+    parent: &'a str,
+    path: &str,
+) -> impl Iterator<Item = (String, Numbers)> + use<'a> {
+    kinds(path).into_iter().filter(|(kind, _)| {
+        kind.len() > parent.len() && kind[parent.len()..].trim_start_matches('/').contains('/')
+    })
 }
 
 /// The files of each part, without logs.
-pub(crate) fn by_part<'a>(picture: &'a Picture, partition: &Partition<'_>) -> BTreeMap<Part, Vec<&'a TreeFile>> {
+pub(crate) fn by_part<'a>(
+    picture: &'a Picture,
+    partition: &Partition<'_>,
+) -> BTreeMap<Part, Vec<&'a TreeFile>> {
     let mut parts: BTreeMap<Part, Vec<&TreeFile>> = BTreeMap::new();
     for file in picture.iter().filter(|file| !is_log(&file.path)) {
         parts.entry(partition.part_of(&file.path)).or_default().push(file);
@@ -95,7 +121,8 @@ pub(crate) fn has_news(picture: &Picture, before: &Picture) -> bool {
 /// before. (Scripts delete the oldest one at every save.)
 pub(crate) fn goes_back(picture: &Picture, before: &Picture) -> bool {
     let newest = without_logs(before).max_by_key(|file| file.stamp.modified_nanos);
-    newest.is_some_and(|newest| picture.iter().all(|file| file.path != newest.path)) && !has_news(picture, before)
+    newest.is_some_and(|newest| picture.iter().all(|file| file.path != newest.path))
+        && !has_news(picture, before)
 }
 
 /// Whether a picture has every file of an earlier one that is still in the folder.
@@ -121,9 +148,11 @@ pub(crate) fn is_in(known: &HashMap<&str, FileStamp>, file: &TreeFile) -> bool {
 /// A file is rewritten, or appears under another number: a save after another.
 pub(crate) fn saves_again(before: &Picture, after: &Picture) -> bool {
     let was = stamps(before);
-    let known: BTreeSet<(String, Vec<u64>)> = without_logs(before).flat_map(|file| kinds(&file.path)).collect();
+    let known: BTreeSet<(String, Vec<u64>)> =
+        without_logs(before).flat_map(|file| kinds(&file.path)).collect();
     let is_another = |(kind, numbers): (String, Vec<u64>)| {
-        let of_kind = known.range((kind.clone(), Vec::new())..).take_while(|(other, _)| *other == kind);
+        let of_kind =
+            known.range((kind.clone(), Vec::new())..).take_while(|(other, _)| *other == kind);
         of_kind.clone().next().is_some() && of_kind.clone().all(|(_, other)| *other != numbers)
     };
     without_logs(after).any(|file| match was.get(file.path.as_str()) {
@@ -153,8 +182,12 @@ pub(crate) fn is_link(file: &TreeFile) -> bool {
 
 /// The files and links of a checkpoint, without those whose names say unfinished.
 pub(crate) fn picture(tree: Tree) -> Picture {
-    let link = |link: TreeLink| TreeFile { path: link.path, stamp: FileStamp { mode: link.stamp.mode | LINK, ..link.stamp } };
-    let mut files: Vec<TreeFile> = tree.files.into_iter().filter(|file| !is_unfinished(&file.path)).collect();
+    let link = |link: TreeLink| TreeFile {
+        path: link.path,
+        stamp: FileStamp { mode: link.stamp.mode | LINK, ..link.stamp },
+    };
+    let mut files: Vec<TreeFile> =
+        tree.files.into_iter().filter(|file| !is_unfinished(&file.path)).collect();
     let links = tree.links.into_iter().filter(|link| !is_unfinished(&link.path)).map(link);
     let had = files.len();
     files.extend(links);

@@ -152,7 +152,14 @@ impl Checkpoints {
     /// Call after [`restore`] and before the workload starts. Reads the state of an earlier agent.
     /// Files in the folder before the first start are no checkpoint. `unseen_end`: a process ended
     /// unseen.
-    pub fn start(outbox: Outbox, journal: Journal, board: Board, spec: &CheckpointSpec, path: PathBuf, unseen_end: bool) -> Self {
+    pub fn start(
+        outbox: Outbox,
+        journal: Journal,
+        board: Board,
+        spec: &CheckpointSpec,
+        path: PathBuf,
+        unseen_end: bool,
+    ) -> Self {
         let folder = Folder::new(Arc::clone(&outbox.files), path);
         let kept = outbox.recall(KEPT).unwrap_or_else(|| {
             let kept = Kept::found(&folder);
@@ -185,7 +192,11 @@ impl Checkpoints {
     }
 
     pub fn workload_started(&self, workload: Option<Arc<dyn Workload>>) {
-        *self.shared.writer.lock().expect("nobody panics while holding it: it is only set and cloned") = workload;
+        *self
+            .shared
+            .writer
+            .lock()
+            .expect("nobody panics while holding it: it is only set and cloned") = workload;
         let mut ends = self.shared.ends();
         (ends.now, ends.life) = (None, ends.life + 1);
     }
@@ -203,7 +214,12 @@ impl Checkpoints {
     /// Called just before the checkpoint signal. On a hung folder it may never return.
     pub async fn ask(&self) -> Ask {
         let picture = self.shared.folder.look().await.ok().map(|look| look.picture);
-        Ask { picture, marks: self.shared.board.saved().0, at: self.shared.outbox.clock.mono(), as_is: false }
+        Ask {
+            picture,
+            marks: self.shared.board.saved().0,
+            at: self.shared.outbox.clock.mono(),
+            as_is: false,
+        }
     }
 
     /// The present content counts, unasked: for the end of a job, and without a checkpoint signal.
@@ -227,7 +243,8 @@ impl Checkpoints {
     /// folder.
     pub async fn is_as_kept(&self, shipped: &[String]) -> bool {
         let Ok(look) = self.shared.folder.look().await else { return true };
-        let ours = look.picture.iter().filter(|file| !shipped.contains(&file.path)).cloned().collect();
+        let ours =
+            look.picture.iter().filter(|file| !shipped.contains(&file.path)).cloned().collect();
         !has_news(&Arc::new(ours), &self.shared.kept().picture())
     }
 
@@ -238,7 +255,8 @@ impl Checkpoints {
         }
         let clock = &self.shared.outbox.clock;
         let (reply, answer) = oneshot::channel();
-        let save = Save { ask, asked_by: asked_by.to_owned(), deadline: clock.mono() + within, reply };
+        let save =
+            Save { ask, asked_by: asked_by.to_owned(), deadline: clock.mono() + within, reply };
         if self.commands.send(save).is_err() {
             return Saved::Failed("the checkpoint watch has ended".into());
         }
@@ -265,8 +283,14 @@ impl Checkpoints {
     /// The files of the newest save that can never be sent, in sentences.
     pub fn left_out(&self) -> Vec<String> {
         let kept = self.shared.kept();
-        let mut losses: Vec<String> = kept.left_out.iter().take(LEFT_OUT_TOLD).map(|(path, why)| format!("{}: {why}", left_out(path))).collect();
-        if let Some(more) = kept.left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|more| *more > 0) {
+        let mut losses: Vec<String> = kept
+            .left_out
+            .iter()
+            .take(LEFT_OUT_TOLD)
+            .map(|(path, why)| format!("{}: {why}", left_out(path)))
+            .collect();
+        if let Some(more) = kept.left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|more| *more > 0)
+        {
             losses.push(format!("{more} more files of the checkpoints are not kept"));
         }
         losses
@@ -302,7 +326,9 @@ impl Checkpoints {
     pub fn upload_p95(&self) -> Option<(Duration, Duration)> {
         let p95 = Duration::from_secs_f64(p95(&self.shared.kept().uploads)?);
         let since = *self.shared.uploading.lock().expect("it is only read and set");
-        let left = since.map_or(Duration::ZERO, |since| p95.saturating_sub(self.shared.outbox.clock.mono().saturating_sub(since)));
+        let left = since.map_or(Duration::ZERO, |since| {
+            p95.saturating_sub(self.shared.outbox.clock.mono().saturating_sub(since))
+        });
         Some((p95, left))
     }
 
@@ -338,7 +364,9 @@ fn p95(costs: &[f64]) -> Option<f64> {
 
 impl Shared {
     pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().expect("nobody panics while holding what is kept: fields are only read and set")
+        self.kept
+            .lock()
+            .expect("nobody panics while holding what is kept: fields are only read and set")
     }
 
     pub(crate) fn troubles(&self) -> MutexGuard<'_, BTreeMap<Trouble, String>> {
@@ -350,7 +378,10 @@ impl Shared {
     }
 
     pub(crate) fn writer(&self) -> Option<Arc<dyn Workload>> {
-        self.writer.lock().expect("nobody panics while holding it: it is only set and cloned").clone()
+        self.writer
+            .lock()
+            .expect("nobody panics while holding it: it is only set and cloned")
+            .clone()
     }
 
     pub(crate) fn ends(&self) -> MutexGuard<'_, Ends> {
@@ -361,7 +392,10 @@ impl Shared {
 impl Kept {
     fn found(folder: &Folder) -> Self {
         let picture = folder.look_now().map(|look| look.picture).unwrap_or_default();
-        Kept { files: picture.iter().map(|file| (file.path.clone(), file.stamp)).collect(), ..Kept::default() }
+        Kept {
+            files: picture.iter().map(|file| (file.path.clone(), file.stamp)).collect(),
+            ..Kept::default()
+        }
     }
 
     /// Records the seconds of a save in total, and of its upload.
@@ -383,8 +417,12 @@ impl Kept {
 
     /// Bytes of files that the newest checkpoint lacks, logs excluded.
     fn beyond(&self, picture: &Picture) -> u64 {
-        let before: HashMap<&str, FileStamp> = self.files.iter().map(|(path, stamp)| (path.as_str(), *stamp)).collect();
-        without_logs(picture).filter(|file| before.get(file.path.as_str()) != Some(&file.stamp)).map(|file| file.stamp.bytes).sum()
+        let before: HashMap<&str, FileStamp> =
+            self.files.iter().map(|(path, stamp)| (path.as_str(), *stamp)).collect();
+        without_logs(picture)
+            .filter(|file| before.get(file.path.as_str()) != Some(&file.stamp))
+            .map(|file| file.stamp.bytes)
+            .sum()
     }
 
     /// Whether the new bytes are so many that this must be a save.
@@ -393,6 +431,11 @@ impl Kept {
     }
 
     pub(crate) fn picture(&self) -> Picture {
-        Arc::new(self.files.iter().map(|(path, stamp)| TreeFile { path: path.clone(), stamp: *stamp }).collect())
+        Arc::new(
+            self.files
+                .iter()
+                .map(|(path, stamp)| TreeFile { path: path.clone(), stamp: *stamp })
+                .collect(),
+        )
     }
 }

@@ -23,7 +23,14 @@ pub(crate) struct Ripe {
 
 impl Ripe {
     pub(crate) fn new(picture: Picture, motion: Motion) -> Self {
-        Ripe { picture, step: motion.step, is_marked: false, begun: motion.begun, changed: motion.changed, left_out: None }
+        Ripe {
+            picture,
+            step: motion.step,
+            is_marked: false,
+            begun: motion.begun,
+            changed: motion.changed,
+            left_out: None,
+        }
     }
 
     /// From the request, or the first change, to the last change.

@@ -88,13 +88,23 @@ pub async fn restore(
     let theirs = theirs(outbox, inherited);
     let mut own = true;
     let try_both = async {
-        match (try_all(outbox, journal, (folder, Target::Any), &scratch, fetching).await?, &theirs) {
+        match (try_all(outbox, journal, (folder, Target::Any), &scratch, fetching).await?, &theirs)
+        {
             (None, Some(theirs)) => {
                 own = false;
                 let target = if is_kept { Target::OnKeptDisk } else { Target::Any };
                 let found = try_all(theirs, journal, (folder, target), &scratch, fetching).await?;
-                let is_gone = found.is_none() && !is_kept && matches!(theirs.dir.discarded_of(StoredKind::Checkpoints).await, Ok(Some(_)));
-                if is_gone { Err(RestoreError::Discarded(theirs.dir.job().clone())) } else { Ok(found) }
+                let is_gone = found.is_none()
+                    && !is_kept
+                    && matches!(
+                        theirs.dir.discarded_of(StoredKind::Checkpoints).await,
+                        Ok(Some(_))
+                    );
+                if is_gone {
+                    Err(RestoreError::Discarded(theirs.dir.job().clone()))
+                } else {
+                    Ok(found)
+                }
             }
             (found, _) => Ok(found),
         }
@@ -108,10 +118,16 @@ pub async fn restore(
         None => return Ok(None),
         Some(Found::Restored(manifest)) => manifest,
         Some(Found::OlderThan { path, manifest }) => {
-            let text = format!("`{path}` on the kept disk is newer than checkpoint {}: the work goes on from what is there", manifest.number);
+            let text = format!(
+                "`{path}` on the kept disk is newer than checkpoint {}: the work goes on from what is there",
+                manifest.number
+            );
             tracing::warn!("{text}");
             journal.record(What::Attention { text });
-            outbox.keep(KEPT, &Kept { last: Some(manifest.summary()), marks: manifest.marks, ..Kept::default() });
+            outbox.keep(
+                KEPT,
+                &Kept { last: Some(manifest.summary()), marks: manifest.marks, ..Kept::default() },
+            );
             return Ok(Some(Manifest { step: None, ..manifest }));
         }
     };
@@ -121,7 +137,10 @@ pub async fn restore(
 }
 
 pub(crate) fn theirs(outbox: &Outbox, inherited: Option<&JobId>) -> Option<Outbox> {
-    inherited.map(|job| Outbox { dir: JobDir::new(Arc::clone(outbox.dir.store()), job.clone()), ..outbox.clone() })
+    inherited.map(|job| Outbox {
+        dir: JobDir::new(Arc::clone(outbox.dir.store()), job.clone()),
+        ..outbox.clone()
+    })
 }
 
 /// Beside the folder, so that a file can be moved into it in one step.
@@ -168,16 +187,18 @@ pub(crate) async fn try_all(
             {
                 return Ok(Some(Found::OlderThan { path, manifest }));
             }
-            Ok(Some((number, Ok(manifest)))) => match fetch(outbox, &manifest, (folder, &target), scratch, fetching).await {
-                Ok(()) => return Ok(Some(Found::Restored(manifest))),
-                Err(Stop::Damaged(why)) => {
-                    pass_over(journal, number, &why);
-                    damaged.insert(number);
-                    continue;
+            Ok(Some((number, Ok(manifest)))) => {
+                match fetch(outbox, &manifest, (folder, &target), scratch, fetching).await {
+                    Ok(()) => return Ok(Some(Found::Restored(manifest))),
+                    Err(Stop::Damaged(why)) => {
+                        pass_over(journal, number, &why);
+                        damaged.insert(number);
+                        continue;
+                    }
+                    Err(Stop::Disk(error)) => return Err(RestoreError::Disk(error)),
+                    Err(Stop::Store(error)) => JobDirError::Store(error),
                 }
-                Err(Stop::Disk(error)) => return Err(RestoreError::Disk(error)),
-                Err(Stop::Store(error)) => JobDirError::Store(error),
-            },
+            }
             Err(error) => error,
         };
         fetching.failed(&problem);
@@ -192,7 +213,9 @@ pub(crate) async fn try_all(
 }
 
 fn pass_over(journal: &Journal, number: CheckpointNo, why: &Damaged) {
-    journal.record(What::Attention { text: format!("checkpoint {number} cannot be used and is passed over: {}", chain(why)) });
+    journal.record(What::Attention {
+        text: format!("checkpoint {number} cannot be used and is passed over: {}", chain(why)),
+    });
 }
 
 /// The newest checkpoint with a manifest that is not known to be damaged. The inner error: the
@@ -229,8 +252,10 @@ async fn fetch(
     let come = fetching.counter();
     outbox.files.remove(scratch).map_err(Stop::Disk)?;
     outbox.files.create_folder(scratch).map_err(Stop::Disk)?;
-    let download = |(index, file)| download(outbox, file, scratch.join(format!("{index}")), &come).boxed();
-    let downloads: Vec<BoxFuture<'_, _>> = manifest.files.iter().enumerate().map(download).collect();
+    let download =
+        |(index, file)| download(outbox, file, scratch.join(format!("{index}")), &come).boxed();
+    let downloads: Vec<BoxFuture<'_, _>> =
+        manifest.files.iter().enumerate().map(download).collect();
     futures::stream::iter(downloads).buffer_unordered(FILES_IN_FLIGHT).try_collect::<()>().await?;
     if let Target::Before { shipped, .. } = target {
         clear(outbox, folder, shipped).await.map_err(Stop::Disk)?;
@@ -240,11 +265,15 @@ async fn fetch(
     files.sort_by_key(|(_, file)| file.modified);
     for (index, file) in files {
         if let Some(modified) = file.modified
-            && let Err(error) = outbox.files.set_modified(&scratch.join(index.to_string()), modified)
+            && let Err(error) =
+                outbox.files.set_modified(&scratch.join(index.to_string()), modified)
         {
             tracing::warn!("the time of `{}` is not set: {error}", file.path);
         }
-        outbox.files.place(&scratch.join(index.to_string()), &folder.join(&file.path), file.mode).map_err(Stop::Disk)?;
+        outbox
+            .files
+            .place(&scratch.join(index.to_string()), &folder.join(&file.path), file.mode)
+            .map_err(Stop::Disk)?;
     }
     for link in &manifest.links {
         outbox.files.link(&folder.join(&link.path), &link.target).map_err(Stop::Disk)?;
@@ -260,7 +289,12 @@ fn newer_on_disk(outbox: &Outbox, manifest: &Manifest, folder: &Path) -> Option<
         let stamp = outbox.files.stamp(&folder.join(&file.path)).ok().flatten();
         stamp.is_some_and(|stamp| stamp.modified_nanos > saved)
     };
-    manifest.files.iter().filter(|_| check(manifest).is_ok()).find(is_newer).map(|file| file.path.clone())
+    manifest
+        .files
+        .iter()
+        .filter(|_| check(manifest).is_ok())
+        .find(is_newer)
+        .map(|file| file.path.clone())
 }
 
 /// Refuses a manifest with paths that lead out of the folder or the job.
@@ -285,14 +319,24 @@ fn check(manifest: &Manifest) -> Result<(), Damaged> {
         }
     }
     // No file is written through a link.
-    let below = |path: &str| manifest.links.iter().any(|link| path.strip_prefix(&link.path).is_some_and(|rest| rest.starts_with('/')));
+    let below = |path: &str| {
+        manifest
+            .links
+            .iter()
+            .any(|link| path.strip_prefix(&link.path).is_some_and(|rest| rest.starts_with('/')))
+    };
     match paths.iter().find(|path| below(path)) {
         Some(path) => Err(Damaged::Path((*path).to_owned())),
         None => Ok(()),
     }
 }
 
-async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Arc<AtomicU64>) -> Result<(), Stop> {
+async fn download(
+    outbox: &Outbox,
+    file: &CheckpointFile,
+    to: PathBuf,
+    come: &Arc<AtomicU64>,
+) -> Result<(), Stop> {
     let key = format!("{}{}", layout::job(outbox.dir.job()), file.key);
     match outbox.dir.store().get_file_counted(&key, &to, come).await {
         Ok(Some((bytes, sha256))) if bytes == file.bytes && sha256 == file.sha256 => Ok(()),
@@ -305,11 +349,18 @@ async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Ar
 /// Marks the restored files as kept, so that they are neither a change nor uploaded
 /// again. Another job's files are uploaded with the first checkpoint, which must not depend on that
 /// job.
-pub(crate) fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool, before: Kept) {
+pub(crate) fn remember(
+    outbox: &Outbox,
+    folder: &Path,
+    manifest: &Manifest,
+    own: bool,
+    before: Kept,
+) {
     // The number comes from a file, so clamp it.
     let measured = vec![manifest.upload_secs.clamp(0.0, UPLOAD_SECS_MAX)];
     let uploads = if before.uploads.is_empty() { measured } else { before.uploads.clone() };
-    let mut kept = Kept { last: Some(manifest.summary()), marks: manifest.marks, uploads, ..before };
+    let mut kept =
+        Kept { last: Some(manifest.summary()), marks: manifest.marks, uploads, ..before };
     for file in &manifest.files {
         let Ok(Some(stamp)) = outbox.files.stamp(&folder.join(&file.path)) else { continue };
         if own {
@@ -318,7 +369,9 @@ pub(crate) fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own:
         kept.files.push((file.path.clone(), stamp));
     }
     if let Ok(tree) = outbox.files.walk(folder, FILES_MAX).map(picture) {
-        kept.files.extend(tree.iter().filter(|file| is_link(file)).map(|file| (file.path.clone(), file.stamp)));
+        kept.files.extend(
+            tree.iter().filter(|file| is_link(file)).map(|file| (file.path.clone(), file.stamp)),
+        );
     }
     kept.files.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     outbox.keep(KEPT, &kept);
@@ -359,8 +412,14 @@ mod tests {
         let good = "checkpoints/0001/files/a";
         assert!(check(&manifest(&[("a", good), ("b/c.pt", good), ("layer\\0.pt", good)])).is_ok());
         for path in ["../a", "a/../../b", "/etc/passwd", "", ".", "a//b", "a\0b"] {
-            assert!(matches!(check(&manifest(&[(path, good)])), Err(Damaged::Path(_))), "path {path}");
-            assert!(matches!(check(&manifest(&[("a", path)])), Err(Damaged::Path(_))), "key {path}");
+            assert!(
+                matches!(check(&manifest(&[(path, good)])), Err(Damaged::Path(_))),
+                "path {path}"
+            );
+            assert!(
+                matches!(check(&manifest(&[("a", path)])), Err(Damaged::Path(_))),
+                "key {path}"
+            );
         }
         assert!(matches!(check(&manifest(&[("a", good), ("a", good)])), Err(Damaged::Twice(_))));
     }
@@ -371,12 +430,20 @@ mod tests {
             let links = vec![CheckpointLink { path: path.into(), target: target.into() }];
             check(&Manifest { links, ..manifest(&[("step-40/a", "checkpoints/0001/files/a")]) })
         };
-        for (path, target) in [("latest", "step-40"), ("runs/latest", "../step-40"), ("latest", "./step-40/")] {
+        for (path, target) in
+            [("latest", "step-40"), ("runs/latest", "../step-40"), ("latest", "./step-40/")]
+        {
             assert!(linked(path, target).is_ok(), "{path} -> {target}");
         }
-        for (path, target) in
-            [("latest", "../secrets"), ("latest", "/etc"), ("latest", "."), ("a/b", "../.."), ("../x", "step-40"), ("step-40", "a"), ("latest", "")]
-        {
+        for (path, target) in [
+            ("latest", "../secrets"),
+            ("latest", "/etc"),
+            ("latest", "."),
+            ("a/b", "../.."),
+            ("../x", "step-40"),
+            ("step-40", "a"),
+            ("latest", ""),
+        ] {
             assert!(linked(path, target).is_err(), "{path} -> {target}");
         }
     }

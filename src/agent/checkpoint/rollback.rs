@@ -38,26 +38,51 @@ pub(crate) async fn restore_before(
     // The number of an inherited checkpoint counts in the other job.
     let its = own_manifest(outbox, begun, fetching).await;
     let is_own = its.is_some() || theirs.is_none();
-    let target = Target::Before { number: Some(before), unlike: its.filter(|_| before == begun.number), shipped };
+    let target = Target::Before {
+        number: Some(before),
+        unlike: its.filter(|_| before == begun.number),
+        shipped,
+    };
     let mut own = is_own;
-    let mut found = if is_own { try_all(outbox, journal, (folder, target), &scratch, fetching).await? } else { None };
+    let mut found = if is_own {
+        try_all(outbox, journal, (folder, target), &scratch, fetching).await?
+    } else {
+        None
+    };
     if let (None, Some(theirs)) = (&found, &theirs) {
         own = false;
         // All of the other job's checkpoints are older than this job's.
         let number = (!is_own).then_some(before);
-        found = try_all(theirs, journal, (folder, Target::Before { number, unlike: None, shipped }), &scratch, fetching).await?;
+        found = try_all(
+            theirs,
+            journal,
+            (folder, Target::Before { number, unlike: None, shipped }),
+            &scratch,
+            fetching,
+        )
+        .await?;
     }
     if let Err(error) = outbox.files.remove(&scratch) {
         tracing::warn!("cannot remove {}: {error}", scratch.display());
     }
     let Some(Found::Restored(manifest)) = found else { return Ok(None) };
     let known = outbox.recall::<Kept>(KEPT).unwrap_or_default();
-    remember(outbox, folder, &manifest, own, Kept { files: Vec::new(), contents: Arc::default(), doubted: Vec::new(), ..known });
+    remember(
+        outbox,
+        folder,
+        &manifest,
+        own,
+        Kept { files: Vec::new(), contents: Arc::default(), doubted: Vec::new(), ..known },
+    );
     Ok(Some(manifest))
 }
 
 /// The manifest of a checkpoint, if it is this job's own.
-async fn own_manifest(outbox: &Outbox, begun: &CheckpointSummary, fetching: &Fetching) -> Option<Manifest> {
+async fn own_manifest(
+    outbox: &Outbox,
+    begun: &CheckpointSummary,
+    fetching: &Fetching,
+) -> Option<Manifest> {
     let pace = Pace::default();
     for failures in 1.. {
         match outbox.dir.manifest(begun.number).await {

@@ -32,7 +32,12 @@ impl Motion {
 
     /// `looked`: the previous look, up to which a rest is known. `not_before`: the earliest start
     /// of the present change, if known from elsewhere.
-    pub(crate) fn moved(&mut self, (now, step): Begun, looked: Duration, not_before: Option<Begun>) {
+    pub(crate) fn moved(
+        &mut self,
+        (now, step): Begun,
+        looked: Duration,
+        not_before: Option<Begun>,
+    ) {
         if self.rests(looked) {
             (self.begun, self.rested, self.step) = (now, now, step);
         }
@@ -80,7 +85,8 @@ mod tests {
     /// Seed 33001763 of 24 h: the agent hung, and the save of step 20 got a later step.
     #[test]
     fn a_save_that_nobody_saw_begin_is_not_called_by_a_later_step() {
-        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        let mut watch =
+            FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
         let told = |step| Signs { step: Some(step), ..Signs::default() };
         watch.observe(tree(&[]), at(0), told(20.0));
         watch.observe(tree(&["model-20.pt"]), at(15), told(21.0));
@@ -92,7 +98,8 @@ mod tests {
     /// before.
     #[test]
     fn a_save_that_was_taken_away_again_leaves_no_step() {
-        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        let mut watch =
+            FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
         let told = |step| Signs { step: Some(step), ..Signs::default() };
         watch.observe(tree(&[]), at(9), told(20.0));
         watch.observe(tree(&["model-21.pt"]), at(10), told(21.0));

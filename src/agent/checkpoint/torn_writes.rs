@@ -29,8 +29,14 @@ pub(crate) struct Doubt {
 impl Doubt {
     /// Doubts all files that are not kept, except those `whole` at the end. `None`: there is no
     /// such file.
-    pub(crate) fn of(seen: &Picture, kept: &Picture, ended: Option<Duration>, whole: Option<Ripe>) -> Option<Doubt> {
-        let (kept, trusted) = (stamps(kept), whole.as_ref().map(|whole| stamps(&whole.picture)).unwrap_or_default());
+    pub(crate) fn of(
+        seen: &Picture,
+        kept: &Picture,
+        ended: Option<Duration>,
+        whole: Option<Ripe>,
+    ) -> Option<Doubt> {
+        let (kept, trusted) =
+            (stamps(kept), whole.as_ref().map(|whole| stamps(&whole.picture)).unwrap_or_default());
         let files: BTreeMap<String, (FileStamp, u64)> = without_logs(seen)
             .filter(|file| !is_in(&kept, file) && !is_in(&trusted, file))
             .map(|file| {
@@ -44,7 +50,8 @@ impl Doubt {
 
     /// Restores the doubt of an earlier agent. `None`: it had none.
     pub(crate) fn again(files: Vec<(String, FileStamp, u64)>) -> Option<Doubt> {
-        let files: BTreeMap<String, (FileStamp, u64)> = files.into_iter().map(|(path, stamp, bytes)| (path, (stamp, bytes))).collect();
+        let files: BTreeMap<String, (FileStamp, u64)> =
+            files.into_iter().map(|(path, stamp, bytes)| (path, (stamp, bytes))).collect();
         (!files.is_empty()).then_some(Doubt { ended: None, files, written: 0, whole: None })
     }
 
@@ -65,19 +72,28 @@ impl Doubt {
             if old == Some(&file.stamp) {
                 continue;
             }
-            let grown = old.filter(|old| old.inode == file.stamp.inode && old.bytes < file.stamp.bytes);
+            let grown =
+                old.filter(|old| old.inode == file.stamp.inode && old.bytes < file.stamp.bytes);
             self.written += file.stamp.bytes - grown.map_or(0, |old| old.bytes);
         }
         self.files.retain(|path, (stamp, _)| is.get(path.as_str()) == Some(stamp));
     }
 
     pub(crate) fn holds(&self) -> bool {
-        self.written < self.files.values().map(|(_, bytes)| *bytes).sum::<u64>().max(u64::from(!self.files.is_empty()))
+        self.written
+            < self
+                .files
+                .values()
+                .map(|(_, bytes)| *bytes)
+                .sum::<u64>()
+                .max(u64::from(!self.files.is_empty()))
     }
 
     /// The complete files, although others are in doubt.
     pub(crate) fn whole(&self, seen: &Picture, kept: &Picture, places: &Places) -> Option<&Ripe> {
-        self.whole.as_ref().filter(|whole| stands(&whole.picture, seen, places) && !same_but_logs(&whole.picture, kept))
+        self.whole.as_ref().filter(|whole| {
+            stands(&whole.picture, seen, places) && !same_but_logs(&whole.picture, kept)
+        })
     }
 }
 
@@ -94,8 +110,17 @@ mod tests {
 
     /// Names, bytes and modification; written in place.
     fn tree(files: &[(&str, u64, i64)]) -> Picture {
-        let stamp = |bytes, modified_nanos| FileStamp { bytes, modified_nanos, inode: 7, mode: 0o644 };
-        Arc::new(files.iter().map(|(path, bytes, modified)| TreeFile { path: (*path).into(), stamp: stamp(*bytes, *modified) }).collect())
+        let stamp =
+            |bytes, modified_nanos| FileStamp { bytes, modified_nanos, inode: 7, mode: 0o644 };
+        Arc::new(
+            files
+                .iter()
+                .map(|(path, bytes, modified)| TreeFile {
+                    path: (*path).into(),
+                    stamp: stamp(*bytes, *modified),
+                })
+                .collect(),
+        )
     }
 
     fn at(secs: u64) -> Duration {
@@ -111,7 +136,11 @@ mod tests {
         let mut watch = FolderWatch::new(tree(&[("model.pt", 8, 1)]), Before::default());
         watch.observe(tree(&[("model.pt", 8, 1)]), at(1), Signs::default());
         watch.observe(tree(files), at(100), Signs::default());
-        watch.observe(tree(files), at(101), Signs { ended: Some((KILLED, at(101))), killed: Some(at(101)), ..Signs::default() });
+        watch.observe(
+            tree(files),
+            at(101),
+            Signs { ended: Some((KILLED, at(101))), killed: Some(at(101)), ..Signs::default() },
+        );
         assert_eq!(complete(&watch, 101), None);
         watch.observe(tree(files), at(102), AFTER);
         watch
@@ -184,12 +213,17 @@ mod tests {
         let half = [("model.pt", 3, 100)];
         let mut marked = killed_in_a_save(&half);
         marked.observe(tree(&half), at(300), Signs { marks: 1, ..AFTER });
-        assert_eq!(complete(&marked, 300), None, "it says at its start what it goes on from, and has written nothing");
+        assert_eq!(
+            complete(&marked, 300),
+            None,
+            "it says at its start what it goes on from, and has written nothing"
+        );
         let whole = [("model.pt", 8, 400)];
         marked.observe(tree(&whole), at(400), Signs { marks: 1, ..AFTER });
         marked.observe(tree(&whole), at(401), Signs { marks: 2, ..AFTER });
         assert_eq!(complete(&marked, 401), Some(tree(&whole)), "the workload says so");
-        let exit = |at_secs| Some((ExitStatus { code: Some(0), ..ExitStatus::default() }, at(at_secs)));
+        let exit =
+            |at_secs| Some((ExitStatus { code: Some(0), ..ExitStatus::default() }, at(at_secs)));
         let mut idle = killed_in_a_save(&half);
         idle.observe(tree(&half), at(300), Signs { ended: exit(300), ..AFTER });
         assert_eq!(complete(&idle, 300), None, "nothing was saved since");
@@ -220,7 +254,8 @@ mod tests {
     /// The next agent finds a running process, and half a save of the previous one.
     #[test]
     fn an_agent_that_was_started_anew_doubts_what_the_one_before_it_doubted() {
-        let (whole, half) = (tree(&[("step-1.pt", 8, 1)]), [("step-1.pt", 8, 1), ("step-2.pt", 3, 100)]);
+        let (whole, half) =
+            (tree(&[("step-1.pt", 8, 1)]), [("step-1.pt", 8, 1), ("step-2.pt", 3, 100)]);
         let mut before = killed_in_a_save(&half);
         before.keep(Arc::clone(&whole));
         let mut watch = FolderWatch::new(whole, Before::default()).doubting(before.doubted());
@@ -244,7 +279,14 @@ mod tests {
             watch.observe(tree(&[("model.pt", 3, 100)]), at(secs), Signs::default());
             assert_eq!(complete(&watch, secs), None);
         }
-        let renamed = Arc::new(kept.iter().map(|file| TreeFile { stamp: FileStamp { inode: 8, ..file.stamp }, ..file.clone() }).collect::<Vec<_>>());
+        let renamed = Arc::new(
+            kept.iter()
+                .map(|file| TreeFile {
+                    stamp: FileStamp { inode: 8, ..file.stamp },
+                    ..file.clone()
+                })
+                .collect::<Vec<_>>(),
+        );
         let mut watch = FolderWatch::new(Arc::clone(&kept), unwatched);
         watch.observe(Arc::clone(&renamed), at(10), Signs::default());
         watch.observe(Arc::clone(&renamed), at(13), Signs::default());
@@ -267,7 +309,8 @@ mod tests {
             watch.observe(tree(&both), at(115), Signs { marks: 1, ..signs });
             assert_eq!(complete(&watch, 115), Some(tree(&both)));
         }
-        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(true), ..Before::default() });
+        let mut watch =
+            FolderWatch::new(tree(&[]), Before { marks: Some(true), ..Before::default() });
         watch.observe(tree(&[("model.pt", 8, 100)]), at(100), Signs::default());
         watch.observe(tree(&[("model.pt", 8, 100)]), at(131), Signs::default());
         assert!(complete(&watch, 131).is_some(), "its mark was made before");

@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use super::completeness::{Picture, RESTLESS};
 use super::content_names::{Held, count, held};
-use super::file_names::{Numbers, Part, Partition, Places, is_log, join, numbered, shape_of, split};
+use super::file_names::{
+    Numbers, Part, Partition, Places, is_log, join, numbered, shape_of, split,
+};
 use super::folder_diff::{by_part, inside_parts, kinds_inside, latest, replaced, stamps};
 use super::rotation::{Begun, Motion, QUIET};
 use crate::ports::{FileStamp, TreeFile};
@@ -144,9 +146,18 @@ impl Units {
             let was = stamps(before);
             self.find_places((before, after), &was, looked);
             let places = self.places.clone();
-            let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &places);
+            let partition = Partition::new(
+                before.iter().chain(after.iter()).map(|file| file.path.as_str()),
+                &places,
+            );
             self.grow((before, after), (&was, &partition), beside.open);
-            self.move_parts((before, after), (&was, &stamps(kept), &partition), (looked, now), step, beside);
+            self.move_parts(
+                (before, after),
+                (&was, &stamps(kept), &partition),
+                (looked, now),
+                step,
+                beside,
+            );
         }
         self.life = beside.life;
         self.look_beside(after, now, beside);
@@ -156,9 +167,13 @@ impl Units {
     /// Parts that are complete by now show which names the next must have.
     fn settle(&mut self, now: Duration) {
         let newest = self.newest();
-        let is_new =
-            |(part, unit): &(&Part, &Unit)| matches!(part, Part::Numbered { .. }) && !unit.was_whole && self.is_whole(part, unit, now, &newest);
-        let whole: Vec<Part> = self.parts.iter().filter(is_new).map(|(part, _)| part.clone()).collect();
+        let is_new = |(part, unit): &(&Part, &Unit)| {
+            matches!(part, Part::Numbered { .. })
+                && !unit.was_whole
+                && self.is_whole(part, unit, now, &newest)
+        };
+        let whole: Vec<Part> =
+            self.parts.iter().filter(is_new).map(|(part, _)| part.clone()).collect();
         for part in whole {
             let unit = self.parts.get_mut(&part).expect("it was just found");
             unit.was_whole = true;
@@ -171,14 +186,28 @@ impl Units {
 
     /// Finds numbered folders without checkpoints, and numbered files without a series, from the
     /// changes.
-    fn find_places(&mut self, (before, after): (&Picture, &Picture), was: &HashMap<&str, FileStamp>, looked: Duration) {
+    fn find_places(
+        &mut self,
+        (before, after): (&Picture, &Picture),
+        was: &HashMap<&str, FileStamp>,
+        looked: Duration,
+    ) {
         let places = self.places.clone();
-        let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &places);
+        let partition = Partition::new(
+            before.iter().chain(after.iter()).map(|file| file.path.as_str()),
+            &places,
+        );
         // A look may find 60,000 new files: each index is made once, and only if a file needs it.
-        let (newest, latest, inside) =
-            (LazyCell::new(|| self.newest()), LazyCell::new(|| latest(after)), LazyCell::new(|| inside_parts(before, &partition)));
+        let (newest, latest, inside) = (
+            LazyCell::new(|| self.newest()),
+            LazyCell::new(|| latest(after)),
+            LazyCell::new(|| inside_parts(before, &partition)),
+        );
         let mut found = places.clone();
-        for file in after.iter().filter(|file| !is_log(&file.path) && was.get(file.path.as_str()) != Some(&file.stamp)) {
+        for file in after
+            .iter()
+            .filter(|file| !is_log(&file.path) && was.get(file.path.as_str()) != Some(&file.stamp))
+        {
             let part = partition.part_of(&file.path);
             let Part::Numbered { parent, .. } = &part else { continue };
             let (folder, name) = split(&file.path);
@@ -194,9 +223,14 @@ impl Units {
                 }
                 continue;
             }
-            let was_whole = || self.parts.get(&part).is_none_or(|unit| self.is_whole(&part, unit, looked, &newest));
+            let was_whole = || {
+                self.parts.get(&part).is_none_or(|unit| self.is_whole(&part, unit, looked, &newest))
+            };
             let is_another = |(kind, numbers): (String, Numbers)| {
-                inside.get(&part).and_then(|kinds| kinds.get(&kind)).is_some_and(|known| !known.contains(&numbers))
+                inside
+                    .get(&part)
+                    .and_then(|kinds| kinds.get(&kind))
+                    .is_some_and(|known| !known.contains(&numbers))
             };
             if self.rested(&part, looked) {
                 let is_of_run = kinds_inside(parent, &file.path).any(is_another);
@@ -211,7 +245,10 @@ impl Units {
 
     /// Whether no file of a part was being written at the previous look.
     fn rested(&self, part: &Part, looked: Duration) -> bool {
-        self.parts.get(part).is_none_or(|unit| unit.motion.rests(looked) || self.is_open_known && !unit.open && unit.motion.changed < looked)
+        self.parts.get(part).is_none_or(|unit| {
+            unit.motion.rests(looked)
+                || self.is_open_known && !unit.open && unit.motion.changed < looked
+        })
     }
 
     /// A file that only grows, or stays open, over two saves is a log.
@@ -229,7 +266,9 @@ impl Units {
             if stamp == Some(&file.stamp) {
                 continue;
             }
-            let has_grown = stamp.is_some_and(|stamp| stamp.inode == file.stamp.inode && stamp.bytes < file.stamp.bytes);
+            let has_grown = stamp.is_some_and(|stamp| {
+                stamp.inode == file.stamp.inode && stamp.bytes < file.stamp.bytes
+            });
             if has_grown || stamp.is_some() && open.is_some_and(|open| open.contains(&file.path)) {
                 let growing = self.growing.entry(file.path.clone()).or_default();
                 growing.is_log |= growing.rounds >= 2;
@@ -238,7 +277,9 @@ impl Units {
             self.growing.remove(&file.path);
             match partition.part_of(&file.path) {
                 Part::Common if stamp.is_some() => drop(begun.insert(file.path.clone())),
-                part @ Part::Numbered { .. } if !old.contains(&part) => drop(begun.insert(shape_of(&file.path))),
+                part @ Part::Numbered { .. } if !old.contains(&part) => {
+                    drop(begun.insert(shape_of(&file.path)))
+                }
                 _ => {}
             }
         }
@@ -251,27 +292,46 @@ impl Units {
         }
         // Pictures are ordered by path. Deleted files are forgotten.
         if before.len() > after.len() {
-            self.growing.retain(|path, _| after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok());
+            self.growing.retain(|path, _| {
+                after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok()
+            });
         }
     }
 
     fn move_parts(
         &mut self,
         (before, after): (&Picture, &Picture),
-        (was, kept, partition): (&HashMap<&str, FileStamp>, &HashMap<&str, FileStamp>, &Partition<'_>),
+        (was, kept, partition): (
+            &HashMap<&str, FileStamp>,
+            &HashMap<&str, FileStamp>,
+            &Partition<'_>,
+        ),
         (looked, now): (Duration, Duration),
         step: Option<f64>,
         beside: Beside<'_>,
     ) {
         let (old, new) = (by_part(before, partition), by_part(after, partition));
         let newest = self.newest();
-        let whole: BTreeSet<Part> =
-            self.parts.iter().filter(|(part, unit)| self.is_whole(part, unit, looked, &newest)).map(|(part, _)| part.clone()).collect();
-        self.parts.retain(|part, unit| old.contains_key(part) || new.contains_key(part) || now.saturating_sub(unit.motion.changed) < GONE_FOR);
+        let whole: BTreeSet<Part> = self
+            .parts
+            .iter()
+            .filter(|(part, unit)| self.is_whole(part, unit, looked, &newest))
+            .map(|(part, _)| part.clone())
+            .collect();
+        self.parts.retain(|part, unit| {
+            old.contains_key(part)
+                || new.contains_key(part)
+                || now.saturating_sub(unit.motion.changed) < GONE_FOR
+        });
         self.divide(&old, partition, &whole);
-        let begins = new.keys().any(|part| matches!(part, Part::Numbered { .. }) && !old.contains_key(part) && !self.parts.contains_key(part));
+        let begins = new.keys().any(|part| {
+            matches!(part, Part::Numbered { .. })
+                && !old.contains_key(part)
+                && !self.parts.contains_key(part)
+        });
         if begins && !old.is_empty() {
-            self.newest_begun = self.begins_another(&new, &old).then_some((now, step)).or(self.newest_begun);
+            self.newest_begun =
+                self.begins_another(&new, &old).then_some((now, step)).or(self.newest_begun);
         }
         let parts: BTreeSet<&Part> = old.keys().chain(new.keys()).collect();
         for part in parts {
@@ -281,19 +341,36 @@ impl Units {
             }
             let empty = Vec::new();
             let (is, had) = (is.unwrap_or(&empty), was_there.unwrap_or(&empty));
-            let changed: Vec<&&TreeFile> = is.iter().filter(|file| was.get(file.path.as_str()) != Some(&file.stamp)).collect();
-            self.move_part(part, (is, had, &changed), (whole.contains(part), kept), (looked, now), (step, beside));
+            let changed: Vec<&&TreeFile> =
+                is.iter().filter(|file| was.get(file.path.as_str()) != Some(&file.stamp)).collect();
+            self.move_part(
+                part,
+                (is, had, &changed),
+                (whole.contains(part), kept),
+                (looked, now),
+                (step, beside),
+            );
         }
-        self.find_end(new.keys().rfind(|part| **part != Part::Common && !old.contains_key(*part)), whole.contains(&Part::Common), now);
+        self.find_end(
+            new.keys().rfind(|part| **part != Part::Common && !old.contains_key(*part)),
+            whole.contains(&Part::Common),
+            now,
+        );
     }
 
     /// A number that appears while common files are written belongs to their save, unless they are
     /// independent.
     fn find_end(&mut self, came: Option<&Part>, was_whole: bool, now: Duration) {
         let Some(common) = self.parts.get(&Part::Common) else { return };
-        let (begun, is_moving) = (common.motion.begun, !was_whole && !common.written.is_empty() && !common.motion.restless(now, FIRST));
+        let (begun, is_moving) = (
+            common.motion.begun,
+            !was_whole && !common.written.is_empty() && !common.motion.restless(now, FIRST),
+        );
         let is_apart = common.ended_by.as_ref().is_some_and(|(part, came)| {
-            *came < begun && self.parts.get(part).is_some_and(|unit| unit.motion.changed == now && unit.there && !unit.is_leaving)
+            *came < begun
+                && self.parts.get(part).is_some_and(|unit| {
+                    unit.motion.changed == now && unit.there && !unit.is_leaving
+                })
         });
         let common = self.parts.get_mut(&Part::Common).expect("it was just found");
         common.is_apart |= is_apart;
@@ -305,22 +382,46 @@ impl Units {
     }
 
     /// Splits a part after a number appeared, or after a folder turned out to be a place.
-    fn divide(&mut self, old: &BTreeMap<Part, Vec<&TreeFile>>, partition: &Partition<'_>, whole: &BTreeSet<Part>) {
+    fn divide(
+        &mut self,
+        old: &BTreeMap<Part, Vec<&TreeFile>>,
+        partition: &Partition<'_>,
+        whole: &BTreeSet<Part>,
+    ) {
         let mut came = Vec::new();
-        let written: LazyCell<HashMap<&str, &Part>, _> =
-            LazyCell::new(|| self.parts.iter().flat_map(|(part, unit)| unit.written.iter().map(move |path| (path.as_str(), part))).collect());
-        for (part, files) in old.iter().filter(|(part, _)| matches!(part, Part::Numbered { .. }) && !self.parts.contains_key(part)) {
+        let written: LazyCell<HashMap<&str, &Part>, _> = LazyCell::new(|| {
+            self.parts
+                .iter()
+                .flat_map(|(part, unit)| unit.written.iter().map(move |path| (path.as_str(), part)))
+                .collect()
+        });
+        for (part, files) in old.iter().filter(|(part, _)| {
+            matches!(part, Part::Numbered { .. }) && !self.parts.contains_key(part)
+        }) {
             let from = files.iter().find_map(|file| written.get(file.path.as_str()).copied());
-            let Some((from, unit)) = from.and_then(|from| self.parts.get_key_value(from)) else { continue };
+            let Some((from, unit)) = from.and_then(|from| self.parts.get_key_value(from)) else {
+                continue;
+            };
             if whole.contains(from) {
                 came.push((part.clone(), None, held(files)));
                 continue;
             }
-            let motion =
-                files.iter().filter_map(|file| self.files.get(&file.path)).max_by_key(|motion| motion.changed).copied().unwrap_or(unit.motion);
+            let motion = files
+                .iter()
+                .filter_map(|file| self.files.get(&file.path))
+                .max_by_key(|motion| motion.changed)
+                .copied()
+                .unwrap_or(unit.motion);
             came.push((
                 part.clone(),
-                Some(Unit { motion, life: unit.life, there: true, open: unit.open, held: held(files), ..Unit::default() }),
+                Some(Unit {
+                    motion,
+                    life: unit.life,
+                    there: true,
+                    open: unit.open,
+                    held: held(files),
+                    ..Unit::default()
+                }),
                 held(files),
             ));
         }
@@ -335,7 +436,8 @@ impl Units {
             unit.written.retain(|path| partition.part_of(path) == *part);
             if let Some(expected) = unit.expected.as_mut().filter(|_| *part == Part::Common) {
                 expected.names.retain(|path, _| partition.part_of(path) == Part::Common);
-                expected.last = expected.last.take().filter(|last| expected.names.contains_key(last));
+                expected.last =
+                    expected.last.take().filter(|last| expected.names.contains_key(last));
             }
         }
     }
@@ -351,7 +453,9 @@ impl Units {
         let is_known = self.parts.contains_key(part);
         // Never seen to change: it was complete if the newest manifest holds it, or it was there at
         // the first look.
-        let is_kept = !is_known && !had.is_empty() && had.iter().all(|file| kept.get(file.path.as_str()) == Some(&file.stamp));
+        let is_kept = !is_known
+            && !had.is_empty()
+            && had.iter().all(|file| kept.get(file.path.as_str()) == Some(&file.stamp));
         if (was_whole || is_kept)
             && let Part::Numbered { parent, .. } = part
         {
@@ -359,9 +463,13 @@ impl Units {
         }
         let newest_begun = self.newest_begun;
         let is_alone = self.parts.keys().all(|other| other == part);
-        let noisy: BTreeSet<&str> = is.iter().map(|file| file.path.as_str()).filter(|path| self.is_noisy(path)).collect();
+        let noisy: BTreeSet<&str> =
+            is.iter().map(|file| file.path.as_str()).filter(|path| self.is_noisy(path)).collect();
         let is_calm = |path: &str| !noisy.contains(path);
-        let unit = self.parts.entry(part.clone()).or_insert_with(|| Unit { motion: Motion::new((now, step)), ..Unit::default() });
+        let unit = self
+            .parts
+            .entry(part.clone())
+            .or_insert_with(|| Unit { motion: Motion::new((now, step)), ..Unit::default() });
         let had_names: BTreeSet<&str> = had.iter().map(|file| file.path.as_str()).collect();
         let is_again = changed.iter().any(|file| unit.written.contains(&file.path));
         let rested = unit.motion.rests(looked) || beside.open.is_some() && !unit.open;
@@ -376,13 +484,22 @@ impl Units {
         unit.is_leaving = changed.is_empty() && is.len() < had.len();
         unit.held = held(is);
         unit.there = !is.is_empty();
-        let moved: Vec<&&TreeFile> = changed.iter().filter(|file| is_calm(&file.path)).copied().collect();
+        let moved: Vec<&&TreeFile> =
+            changed.iter().filter(|file| is_calm(&file.path)).copied().collect();
         if !moved.is_empty() || changed.is_empty() {
             let is_whole = replaced(had, is);
             unit.is_replaced = is_whole && is.len() == 1;
-            unit.motion.moved((now, step), looked, if is_whole { Some((now, step)) } else { begun.or(newest_begun) });
+            unit.motion.moved(
+                (now, step),
+                looked,
+                if is_whole { Some((now, step)) } else { begun.or(newest_begun) },
+            );
             unit.written.extend(moved.iter().map(|file| file.path.clone()));
-            unit.newest = is.iter().filter(|file| is_calm(&file.path)).max_by_key(|file| file.stamp.modified_nanos).map(|file| file.path.clone());
+            unit.newest = is
+                .iter()
+                .filter(|file| is_calm(&file.path))
+                .max_by_key(|file| file.stamp.modified_nanos)
+                .map(|file| file.path.clone());
             (unit.life, unit.step_then, unit.has_stepped) = (beside.life, None, false);
         }
         if *part == Part::Common {
@@ -390,20 +507,37 @@ impl Units {
             self.newest_begun = begun.filter(|_| is_alone).or(newest_begun);
             for file in changed {
                 let new = || Motion::new((now, step));
-                self.files.entry(file.path.clone()).and_modify(|motion| motion.moved((now, step), looked, None)).or_insert_with(new);
+                self.files
+                    .entry(file.path.clone())
+                    .and_modify(|motion| motion.moved((now, step), looked, None))
+                    .or_insert_with(new);
             }
             let there: BTreeSet<&str> = is.iter().map(|file| file.path.as_str()).collect();
-            self.files.retain(|path, _| there.contains(path.as_str()) || !had_names.contains(path.as_str()));
+            self.files.retain(|path, _| {
+                there.contains(path.as_str()) || !had_names.contains(path.as_str())
+            });
         }
     }
 
     /// Whether a number appeared whose kind had an unfinished older one: later writes belong to it.
-    fn begins_another(&self, new: &BTreeMap<Part, Vec<&TreeFile>>, old: &BTreeMap<Part, Vec<&TreeFile>>) -> bool {
-        let kind = |files: &[&TreeFile]| -> BTreeSet<String> { files.iter().map(|file| shape_of(&file.path)).collect() };
+    fn begins_another(
+        &self,
+        new: &BTreeMap<Part, Vec<&TreeFile>>,
+        old: &BTreeMap<Part, Vec<&TreeFile>>,
+    ) -> bool {
+        let kind = |files: &[&TreeFile]| -> BTreeSet<String> {
+            files.iter().map(|file| shape_of(&file.path)).collect()
+        };
         let moving = |part: &Part| self.parts.get(part).is_some_and(|unit| !unit.was_whole);
-        let known: BTreeSet<String> = old.iter().filter(|(part, _)| moving(part)).flat_map(|(_, files)| kind(files)).collect();
+        let known: BTreeSet<String> = old
+            .iter()
+            .filter(|(part, _)| moving(part))
+            .flat_map(|(_, files)| kind(files))
+            .collect();
         let fresh = |part: &Part| matches!(part, Part::Numbered { .. }) && !old.contains_key(part);
-        new.iter().filter(|(part, _)| fresh(part)).any(|(_, files)| !kind(files).is_disjoint(&known))
+        new.iter()
+            .filter(|(part, _)| fresh(part))
+            .any(|(_, files)| !kind(files).is_disjoint(&known))
     }
 
     /// Records which parts have open files, and whether training went on after each.
@@ -412,12 +546,20 @@ impl Units {
         if let Some(open) = beside.open {
             let places = self.places.clone();
             let partition = Partition::new(after.iter().map(|file| file.path.as_str()), &places);
-            let counts = |path: &&String| !is_log(path) && !is_growing(&self.growing, path) && !self.is_left_out(path, now);
-            let open: BTreeSet<Part> = open.iter().filter(counts).map(|path| partition.part_of(path)).collect();
+            let counts = |path: &&String| {
+                !is_log(path) && !is_growing(&self.growing, path) && !self.is_left_out(path, now)
+            };
+            let open: BTreeSet<Part> =
+                open.iter().filter(counts).map(|path| partition.part_of(path)).collect();
             self.parts.iter_mut().for_each(|(part, unit)| unit.open = open.contains(part));
         }
-        for unit in self.parts.values_mut().filter(|unit| now.saturating_sub(unit.motion.changed) >= STEP_AFTER) {
-            unit.has_stepped |= unit.step_then.is_some_and(|then| beside.step.is_some_and(|step| step > then));
+        for unit in self
+            .parts
+            .values_mut()
+            .filter(|unit| now.saturating_sub(unit.motion.changed) >= STEP_AFTER)
+        {
+            unit.has_stepped |=
+                unit.step_then.is_some_and(|then| beside.step.is_some_and(|step| step > then));
             unit.step_then = unit.step_then.or(beside.step);
         }
     }
@@ -436,7 +578,11 @@ impl Units {
             if !newest.contains_key(parent) {
                 newest.insert(parent.clone(), HashMap::new());
             }
-            let begun = newest.get_mut(parent).expect("it was just put there").entry(unit.life).or_default();
+            let begun = newest
+                .get_mut(parent)
+                .expect("it was just put there")
+                .entry(unit.life)
+                .or_default();
             *begun = unit.motion.begun.max(*begun);
         }
         newest
@@ -455,46 +601,83 @@ impl Units {
             return true;
         }
         let expected = match part {
-            Part::Common => unit.expected.as_ref().filter(|expected| unit.written.iter().any(|path| expected.names.contains_key(path))),
-            Part::Numbered { parent, .. } => self.kinds.get(parent).and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held))),
+            Part::Common => unit.expected.as_ref().filter(|expected| {
+                unit.written.iter().any(|path| expected.names.contains_key(path))
+            }),
+            Part::Numbered { parent, .. } => self
+                .kinds
+                .get(parent)
+                .and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held))),
         };
         let written = match part {
-            Part::Common => Held { names: count(unit.written.iter().map(String::as_str)), last: unit.newest.clone() },
+            Part::Common => Held {
+                names: count(unit.written.iter().map(String::as_str)),
+                last: unit.newest.clone(),
+            },
             Part::Numbered { .. } => unit.held.clone(),
         };
         let next_begun = || {
             let Part::Numbered { parent, .. } = part else { return false };
-            newest.get(parent).and_then(|begun| begun.get(&unit.life)).is_some_and(|begun| *begun > unit.motion.changed)
+            newest
+                .get(parent)
+                .and_then(|begun| begun.get(&unit.life))
+                .is_some_and(|begun| *begun > unit.motion.changed)
         };
         match expected {
-            Some(expected) if written.has_all_of(expected, |name| *part == Part::Common && self.is_noisy(name)) => {
-                rest >= QUIET || self.is_open_known && expected.last.is_some() && written.last == expected.last
+            Some(expected)
+                if written
+                    .has_all_of(expected, |name| *part == Part::Common && self.is_noisy(name)) =>
+            {
+                rest >= QUIET
+                    || self.is_open_known
+                        && expected.last.is_some()
+                        && written.last == expected.last
             }
             Some(_) => rest >= RESTLESS && is_alive || rest >= QUIET && next_begun(),
-            None => rest >= FIRST && is_alive || rest >= QUIET && (unit.has_stepped || next_begun()),
+            None => {
+                rest >= FIRST && is_alive || rest >= QUIET && (unit.has_stepped || next_begun())
+            }
         }
     }
 
     /// The complete files of a picture, judged at `until`: now, or when the workload ended.
-    pub(crate) fn snapshot(&self, picture: &Picture, until: Duration, with_logs: bool, end: End) -> Option<Snapshot> {
+    pub(crate) fn snapshot(
+        &self,
+        picture: &Picture,
+        until: Duration,
+        with_logs: bool,
+        end: End,
+    ) -> Option<Snapshot> {
         let has_ended = end == End::InOrder;
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
         let parts = by_part(picture, &partition);
         let newest = self.newest();
         let is_whole = |part: &Part| {
-            self.parts.get(part).is_none_or(|unit| self.is_whole(part, unit, until, &newest) || has_ended && self.may_be_whole(part, unit))
+            self.parts.get(part).is_none_or(|unit| {
+                self.is_whole(part, unit, until, &newest)
+                    || has_ended && self.may_be_whole(part, unit)
+            })
         };
         // A common file that never rests is left out, and one that only grows is a log.
         let common = parts.get(&Part::Common).map(Vec::as_slice).unwrap_or_default();
-        let judged = |path: &str| !is_growing(&self.growing, path) && !self.is_left_out(path, until);
-        let is_left_out = self.parts.get(&Part::Common).is_some_and(|unit| unit.motion.restless(until, LEFT_OUT_AFTER));
-        if !is_left_out && !is_whole(&Part::Common) && common.iter().any(|file| judged(&file.path)) {
+        let judged =
+            |path: &str| !is_growing(&self.growing, path) && !self.is_left_out(path, until);
+        let is_left_out = self
+            .parts
+            .get(&Part::Common)
+            .is_some_and(|unit| unit.motion.restless(until, LEFT_OUT_AFTER));
+        if !is_left_out && !is_whole(&Part::Common) && common.iter().any(|file| judged(&file.path))
+        {
             return None;
         }
         let mut kept: BTreeSet<&Part> = BTreeSet::new();
         let mut is_all = true;
-        let common_changed =
-            common.iter().filter(|file| judged(&file.path)).filter_map(|file| self.files.get(&file.path)).map(|motion| motion.changed).max();
+        let common_changed = common
+            .iter()
+            .filter(|file| judged(&file.path))
+            .filter_map(|file| self.files.get(&file.path))
+            .map(|motion| motion.changed)
+            .max();
         for part in parts.keys().filter(|part| matches!(part, Part::Numbered { .. })) {
             if is_whole(part) {
                 kept.insert(part);
@@ -507,7 +690,11 @@ impl Units {
             // It was complete and is rewritten, or a pointer may name it, or it ends the save of
             // the common files.
             let is_named = common_changed.is_some_and(|changed| changed >= unit.motion.changed);
-            let ends_common = || self.parts.get(&Part::Common).is_some_and(|common| common.ended_by.as_ref().is_some_and(|(last, _)| last == part));
+            let ends_common = || {
+                self.parts.get(&Part::Common).is_some_and(|common| {
+                    common.ended_by.as_ref().is_some_and(|(last, _)| last == part)
+                })
+            };
             if waits && (unit.was_whole || is_named || ends_common()) {
                 return None;
             }
@@ -518,11 +705,18 @@ impl Units {
             part => kept.contains(&part),
         };
         let files: Vec<TreeFile> = picture.iter().filter(takes).cloned().collect();
+        let motion = files
+            .iter()
+            .filter(|file| !is_log(&file.path))
+            .map(|file| self.parts.get(&partition.part_of(&file.path)).map(|unit| unit.motion));
         let motion =
-            files.iter().filter(|file| !is_log(&file.path)).map(|file| self.parts.get(&partition.part_of(&file.path)).map(|unit| unit.motion));
-        let motion = motion.max_by_key(|motion| motion.map(|motion| motion.changed))?.unwrap_or_default();
-        let left_out =
-            common.iter().find(|file| !is_growing(&self.growing, &file.path) && self.is_left_out(&file.path, until)).map(|file| file.path.clone());
+            motion.max_by_key(|motion| motion.map(|motion| motion.changed))?.unwrap_or_default();
+        let left_out = common
+            .iter()
+            .find(|file| {
+                !is_growing(&self.growing, &file.path) && self.is_left_out(&file.path, until)
+            })
+            .map(|file| file.path.clone());
         if kept.is_empty() && is_left_out {
             return None;
         }
@@ -532,8 +726,14 @@ impl Units {
 
     /// Whether a common file is among those that are always being written.
     fn is_left_out(&self, path: &str, at: Duration) -> bool {
-        let together = self.parts.get(&Part::Common).map(|unit| unit.motion).filter(|motion| motion.restless(at, LEFT_OUT_AFTER));
-        let is_among = |motion: &Motion| together.is_some_and(|together| motion.changed >= together.moving_since());
+        let together = self
+            .parts
+            .get(&Part::Common)
+            .map(|unit| unit.motion)
+            .filter(|motion| motion.restless(at, LEFT_OUT_AFTER));
+        let is_among = |motion: &Motion| {
+            together.is_some_and(|together| motion.changed >= together.moving_since())
+        };
         self.files.get(path).is_some_and(is_among)
     }
 
@@ -545,7 +745,10 @@ impl Units {
     /// After a clean exit it is complete, unless it lacks a name that the previous one had.
     fn may_be_whole(&self, part: &Part, unit: &Unit) -> bool {
         let Part::Numbered { parent, .. } = part else { return true };
-        let kind = self.kinds.get(parent).and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held)));
+        let kind = self
+            .kinds
+            .get(parent)
+            .and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held)));
         !unit.is_leaving && kind.is_none_or(|kind| unit.held.has_all_of(kind, |_| false))
     }
 
@@ -555,7 +758,13 @@ impl Units {
     }
 
     /// Whether a file or its part has been changing this long without a rest.
-    pub(crate) fn is_restless(&self, path: &str, partition: &Partition<'_>, at: Duration, time: Duration) -> bool {
+    pub(crate) fn is_restless(
+        &self,
+        path: &str,
+        partition: &Partition<'_>,
+        at: Duration,
+        time: Duration,
+    ) -> bool {
         if is_growing(&self.growing, path) {
             return true;
         }
@@ -584,8 +793,10 @@ impl Unit {
     fn closes(&mut self, had: &[&TreeFile]) {
         if !self.written.is_empty() {
             let written = had.iter().filter(|file| self.written.contains(&file.path));
-            let last = written.max_by_key(|file| file.stamp.modified_nanos).map(|file| file.path.clone());
-            self.expected = Some(Held { names: count(self.written.iter().map(String::as_str)), last });
+            let last =
+                written.max_by_key(|file| file.stamp.modified_nanos).map(|file| file.path.clone());
+            self.expected =
+                Some(Held { names: count(self.written.iter().map(String::as_str)), last });
         }
         self.written.clear();
     }
@@ -618,22 +829,34 @@ mod tests {
 
     impl Script {
         fn new(is_open_known: bool) -> Self {
-            let watch = FolderWatch::new(Picture::default(), Before { marks: Some(false), ..Before::default() });
-            let mut script =
-                Script { files: BTreeMap::new(), open: BTreeSet::new(), watch, now: 0, is_open_known, signs: Signs::default(), clock: 0 };
+            let watch = FolderWatch::new(
+                Picture::default(),
+                Before { marks: Some(false), ..Before::default() },
+            );
+            let mut script = Script {
+                files: BTreeMap::new(),
+                open: BTreeSet::new(),
+                watch,
+                now: 0,
+                is_open_known,
+                signs: Signs::default(),
+                clock: 0,
+            };
             script.wait(1);
             script
         }
 
         fn write(&mut self, path: &str) {
             self.clock += 1;
-            let inode = self.files.get(path).map_or(self.clock.unsigned_abs(), |(_, inode, _)| *inode);
+            let inode =
+                self.files.get(path).map_or(self.clock.unsigned_abs(), |(_, inode, _)| *inode);
             self.files.insert(path.into(), (self.clock, inode, 9));
         }
 
         fn append(&mut self, path: &str) {
             self.clock += 1;
-            let (_, inode, bytes) = self.files.get(path).copied().unwrap_or((0, self.clock.unsigned_abs(), 0));
+            let (_, inode, bytes) =
+                self.files.get(path).copied().unwrap_or((0, self.clock.unsigned_abs(), 0));
             self.files.insert(path.into(), (self.clock, inode, bytes + 5));
         }
 
@@ -642,10 +865,16 @@ mod tests {
         }
 
         fn picture(&self) -> Picture {
-            let file = |(path, (modified_nanos, inode, bytes)): (&String, &(i64, u64, u64))| TreeFile {
-                path: path.clone(),
-                stamp: FileStamp { bytes: *bytes, modified_nanos: *modified_nanos, inode: *inode, mode: 0o644 },
-            };
+            let file =
+                |(path, (modified_nanos, inode, bytes)): (&String, &(i64, u64, u64))| TreeFile {
+                    path: path.clone(),
+                    stamp: FileStamp {
+                        bytes: *bytes,
+                        modified_nanos: *modified_nanos,
+                        inode: *inode,
+                        mode: 0o644,
+                    },
+                };
             Arc::new(self.files.iter().map(file).collect())
         }
 
@@ -653,7 +882,12 @@ mod tests {
             for _ in 0..secs {
                 self.now += 1;
                 let open = self.is_open_known.then_some(&self.open);
-                self.watch.observe_open(self.picture(), Duration::from_secs(self.now), self.signs, open);
+                self.watch.observe_open(
+                    self.picture(),
+                    Duration::from_secs(self.now),
+                    self.signs,
+                    open,
+                );
             }
         }
 
@@ -666,7 +900,9 @@ mod tests {
 
         /// Returns and keeps the complete files.
         fn kept(&mut self) -> Vec<String> {
-            let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else { return Vec::new() };
+            let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else {
+                return Vec::new();
+            };
             self.watch.keep(Arc::clone(&ripe.picture));
             ripe.picture.iter().map(|file| file.path.clone()).collect()
         }
@@ -693,7 +929,10 @@ mod tests {
             script.wait(1);
             assert_eq!(script.kept(), Vec::<String>::new());
             script.train(4);
-            assert!(has(&script.kept(), "checkpoint-25/trainer_state.json"), "the training goes on");
+            assert!(
+                has(&script.kept(), "checkpoint-25/trainer_state.json"),
+                "the training goes on"
+            );
             script.train(6);
             script.write("checkpoint-50/model.safetensors");
             for _ in 0..4 {
@@ -703,7 +942,10 @@ mod tests {
             script.hugging_face(50, 0);
             script.wait(3);
             let kept = script.kept();
-            assert!(has(&kept, "checkpoint-50/trainer_state.json") && has(&kept, "checkpoint-25"), "{kept:?}");
+            assert!(
+                has(&kept, "checkpoint-50/trainer_state.json") && has(&kept, "checkpoint-25"),
+                "{kept:?}"
+            );
         }
     }
 
@@ -716,7 +958,9 @@ mod tests {
             script.remove(&format!("checkpoint-{}/", save.saturating_sub(2) * 50));
             for _ in 0..2 {
                 script.train(1);
-                kept.extend(script.kept().into_iter().filter(|path| path.ends_with("trainer_state.json")));
+                kept.extend(
+                    script.kept().into_iter().filter(|path| path.ends_with("trainer_state.json")),
+                );
             }
         }
         assert!(kept.contains(&"checkpoint-500/trainer_state.json".into()), "{kept:?}");
@@ -776,12 +1020,16 @@ mod tests {
                     script.train(1);
                     kept.extend(script.kept());
                 }
-                script.write(&format!("version_0/checkpoints/epoch={epoch}-step={}.ckpt", (epoch + 1) * 20));
+                script.write(&format!(
+                    "version_0/checkpoints/epoch={epoch}-step={}.ckpt",
+                    (epoch + 1) * 20
+                ));
             }
             script.train(3);
             kept.extend(script.kept());
             for epoch in [1, 2, 4] {
-                let name = format!("version_0/checkpoints/epoch={epoch}-step={}.ckpt", (epoch + 1) * 20);
+                let name =
+                    format!("version_0/checkpoints/epoch={epoch}-step={}.ckpt", (epoch + 1) * 20);
                 assert!(kept.contains(&name), "{name} {is_open_known}: {kept:?}");
             }
             assert!(has(&kept, "version_0/hparams.yaml") && has(&kept, "version_0/metrics.csv"));
@@ -804,7 +1052,10 @@ mod tests {
             script.write(&format!("model_{save:07}.pth"));
             script.write("last_checkpoint");
         }
-        assert!(kept.contains(&"last_checkpoint".into()) && kept.contains(&"model_0000005.pth".into()), "{kept:?}");
+        assert!(
+            kept.contains(&"last_checkpoint".into()) && kept.contains(&"model_0000005.pth".into()),
+            "{kept:?}"
+        );
     }
 
     #[test]
@@ -822,7 +1073,10 @@ mod tests {
                     }
                 }
                 script.wait(1);
-                assert!(!has(&script.kept(), &format!("global_step{save}/")), "{save}: rank 0 is being written");
+                assert!(
+                    !has(&script.kept(), &format!("global_step{save}/")),
+                    "{save}: rank 0 is being written"
+                );
             }
             script.open.clear();
             script.train(12);
@@ -858,7 +1112,10 @@ mod tests {
             for _ in 0..12 {
                 script.train(1);
                 let kept = script.kept();
-                assert!(kept.is_empty() || has(&kept, &format!("global_step{save}0/optim.pt")), "{save}: {kept:?}");
+                assert!(
+                    kept.is_empty() || has(&kept, &format!("global_step{save}0/optim.pt")),
+                    "{save}: {kept:?}"
+                );
             }
         }
     }
@@ -882,7 +1139,10 @@ mod tests {
             script.hugging_face(step, 0);
             script.train(5);
             let kept = script.kept();
-            assert!(has(&kept, &format!("checkpoint-{step}/")) && !has(&kept, "checkpoint-50"), "{kept:?}");
+            assert!(
+                has(&kept, &format!("checkpoint-{step}/")) && !has(&kept, "checkpoint-50"),
+                "{kept:?}"
+            );
         }
     }
 
@@ -898,6 +1158,11 @@ mod tests {
         script.files.remove("checkpoint-25/optimizer.pt");
         script.wait(3);
         let kept = script.kept();
-        assert!(has(&kept, "checkpoint-100/") && has(&kept, "checkpoint-75/") && !has(&kept, "checkpoint-25/"), "{kept:?}");
+        assert!(
+            has(&kept, "checkpoint-100/")
+                && has(&kept, "checkpoint-75/")
+                && !has(&kept, "checkpoint-25/"),
+            "{kept:?}"
+        );
     }
 }

@@ -23,9 +23,14 @@ use super::file_names::{Places, is_log, link_stays_below};
 use super::folder_diff::{has_grown, is_link, picture, stamps, stands};
 use super::handle::{KEPT, Kept};
 use crate::agent::report::retry_sender::{Outbox, Pace, chain};
-use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FILE_BYTES_MAX, checkpoint_step, may_tell_step};
+use crate::job::{
+    CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FILE_BYTES_MAX, checkpoint_step,
+    may_tell_step,
+};
 use crate::jobdir::{JobDirError, layout, unless_damaged};
-use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, StoreError, Tree, TreeFile, TreeLink};
+use crate::ports::{
+    Created, FileStamp, Files, StageFile, StagedFile, StoreError, Tree, TreeFile, TreeLink,
+};
 
 /// Parallel uploads. With one, a fast line idles between two files. More gain nothing: the store
 /// already sends the parts of a large file in parallel.
@@ -112,7 +117,10 @@ impl Folder {
         }
         let seen = Arc::new(Mutex::new(None));
         let leave = Arc::clone(&seen);
-        let look = walk.map(move |tree| *leave.lock().expect("never held over a panic") = Some(tree)).boxed().shared();
+        let look = walk
+            .map(move |tree| *leave.lock().expect("never held over a panic") = Some(tree))
+            .boxed()
+            .shared();
         *newest = Some(look.clone());
         Begun::Ours(look, seen)
     }
@@ -131,8 +139,10 @@ fn looked(mut tree: Tree) -> io::Result<Look> {
     }
     let mut skipped = std::mem::take(&mut tree.skipped);
     // The restore would refuse these links.
-    let link = |link: &TreeLink| CheckpointLink { path: link.path.clone(), target: link.target.clone() };
-    let (good, bad): (Vec<TreeLink>, Vec<TreeLink>) = tree.links.into_iter().partition(|there| link_stays_below(&link(there)));
+    let link =
+        |link: &TreeLink| CheckpointLink { path: link.path.clone(), target: link.target.clone() };
+    let (good, bad): (Vec<TreeLink>, Vec<TreeLink>) =
+        tree.links.into_iter().partition(|there| link_stays_below(&link(there)));
     skipped.extend(bad.into_iter().map(|bad| format!("{}: a link that leads outside", bad.path)));
     let links = good.iter().map(link).collect();
     tree.links = good;
@@ -252,7 +262,9 @@ impl Try {
         if self.manifest.files.is_empty() && !left_out.is_empty() {
             return Err(Torn::Unfit(left_out));
         }
-        let is_in = |link: &CheckpointLink| self.picture.iter().any(|file| is_link(file) && file.path == link.path);
+        let is_in = |link: &CheckpointLink| {
+            self.picture.iter().any(|file| is_link(file) && file.path == link.path)
+        };
         self.manifest.links = self.links.iter().filter(|link| is_in(link)).cloned().collect();
         if self.unknown.as_ref().is_some_and(|before| holds_all(before, &self.manifest.files)) {
             return Err(Torn::Known);
@@ -271,48 +283,72 @@ impl Try {
             })
             .await;
         let created = *created.lock().expect("never held over a panic");
-        if created == Some(Created::New) { Ok(Sent { manifest: self.manifest, left_out }) } else { Err(Torn::Number) }
+        if created == Some(Created::New) {
+            Ok(Sent { manifest: self.manifest, left_out })
+        } else {
+            Err(Torn::Number)
+        }
     }
 
     /// The step in the names and small files of the checkpoint.
     fn step_in_files(&self, held: Option<&HashMap<Identity, StagedFile>>) -> Option<f64> {
         let read = |file: &TreeFile| {
             let staged = held.and_then(|held| held.get(&Identity::of(file.stamp)));
-            let path = staged.map_or_else(|| self.folder.path.join(&file.path), |staged| staged.path.clone());
-            let text = self.outbox.files.read_from(&path, 0, STEP_FILE_BYTES_MAX as usize).ok()??;
+            let path = staged
+                .map_or_else(|| self.folder.path.join(&file.path), |staged| staged.path.clone());
+            let text =
+                self.outbox.files.read_from(&path, 0, STEP_FILE_BYTES_MAX as usize).ok()??;
             Some(String::from_utf8_lossy(&text).into_owned())
         };
-        let texts: Vec<(&str, String)> =
-            self.picture.iter().filter(|file| may_tell_step(&file.path)).filter_map(|file| Some((file.path.as_str(), read(file)?))).collect();
-        let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        let texts: Vec<(&str, String)> = self
+            .picture
+            .iter()
+            .filter(|file| may_tell_step(&file.path))
+            .filter_map(|file| Some((file.path.as_str(), read(file)?)))
+            .collect();
+        let texts: Vec<(&str, &str)> =
+            texts.iter().map(|(path, text)| (*path, text.as_str())).collect();
         checkpoint_step(self.picture.iter().map(|file| file.path.as_str()), &texts)
     }
 
     fn new_files(&self) -> Vec<&TreeFile> {
         let mut known = HashSet::new();
-        let is_new = |file: &&TreeFile| !is_link(file) && !self.contents.has(file.stamp) && known.insert(Identity::of(file.stamp));
+        let is_new = |file: &&TreeFile| {
+            !is_link(file)
+                && !self.contents.has(file.stamp)
+                && known.insert(Identity::of(file.stamp))
+        };
         self.picture.iter().filter(is_new).collect()
     }
 
     async fn hold(&self) -> Result<HashMap<Identity, StagedFile>, Hold> {
         let files = self.new_files();
-        let wanted = |file: &&TreeFile| StageFile { path: self.folder.path.join(&file.path), bytes: file.stamp.bytes, is_log: is_log(&file.path) };
+        let wanted = |file: &&TreeFile| StageFile {
+            path: self.folder.path.join(&file.path),
+            bytes: file.stamp.bytes,
+            is_log: is_log(&file.path),
+        };
         let wanted: Vec<StageFile> = files.iter().map(wanted).collect();
         if wanted.is_empty() {
             return Ok(HashMap::new());
         }
         self.release().await;
-        let staged = self.outbox.files.stage_aside(&wanted, &self.stages()).await.map_err(|error| {
-            tracing::debug!("the files of a checkpoint are sent from where they are: {error}");
-            Hold::Impossible
-        })?;
+        let staged =
+            self.outbox.files.stage_aside(&wanted, &self.stages()).await.map_err(|error| {
+                tracing::debug!("the files of a checkpoint are sent from where they are: {error}");
+                Hold::Impossible
+            })?;
         // A file that changed during its copy is incomplete.
         let seen = self.folder.look().await.map_err(|_| Hold::Impossible)?;
         let now = stamps(&seen.picture);
-        let changed = files.iter().find(|file| !is_log(&file.path) && now.get(file.path.as_str()) != Some(&file.stamp));
+        let changed = files
+            .iter()
+            .find(|file| !is_log(&file.path) && now.get(file.path.as_str()) != Some(&file.stamp));
         match changed {
             // A file that was deleted after it was held is still held.
-            Some(file) if now.contains_key(file.path.as_str()) => Err(Hold::Torn(file.path.clone())),
+            Some(file) if now.contains_key(file.path.as_str()) => {
+                Err(Hold::Torn(file.path.clone()))
+            }
             _ => Ok(files.into_iter().map(|file| Identity::of(file.stamp)).zip(staged).collect()),
         }
     }
@@ -331,13 +367,22 @@ impl Try {
     }
 
     async fn send_new(&self, held: &HashMap<Identity, StagedFile>) -> Result<(), Torn> {
-        let (small, large): (Vec<&TreeFile>, Vec<&TreeFile>) = self.new_files().into_iter().partition(|file| file.stamp.bytes <= SMALL_BYTES);
+        let (small, large): (Vec<&TreeFile>, Vec<&TreeFile>) =
+            self.new_files().into_iter().partition(|file| file.stamp.bytes <= SMALL_BYTES);
         self.send_all(small, held, SMALL_IN_FLIGHT).await?;
         self.send_all(large, held, FILES_IN_FLIGHT).await
     }
 
-    async fn send_all(&self, files: Vec<&TreeFile>, held: &HashMap<Identity, StagedFile>, in_flight: usize) -> Result<(), Torn> {
-        let sends: Vec<BoxFuture<'_, _>> = files.into_iter().map(|file| self.send(file, held.get(&Identity::of(file.stamp))).boxed()).collect();
+    async fn send_all(
+        &self,
+        files: Vec<&TreeFile>,
+        held: &HashMap<Identity, StagedFile>,
+        in_flight: usize,
+    ) -> Result<(), Torn> {
+        let sends: Vec<BoxFuture<'_, _>> = files
+            .into_iter()
+            .map(|file| self.send(file, held.get(&Identity::of(file.stamp))).boxed())
+            .collect();
         futures::stream::iter(sends).buffer_unordered(in_flight).try_collect().await
     }
 
@@ -347,7 +392,10 @@ impl Try {
         let torn = || Torn::File(file.path.clone());
         let is_copy = held.is_some_and(|held| held.is_copy);
         let is_same = |stamp: FileStamp| Identity::of(stamp) == Identity::of(file.stamp);
-        let same = async || is_copy || matches!(outbox.files.stamp_aside(&path).await, Ok(Some(stamp)) if is_same(stamp));
+        let same = async || {
+            is_copy
+                || matches!(outbox.files.stamp_aside(&path).await, Ok(Some(stamp)) if is_same(stamp))
+        };
         // A log that grew during its copy is longer than before.
         let may_differ = is_copy && is_log(&file.path);
         let key = layout::checkpoint_file(outbox.dir.job(), self.manifest.number, &file.path);
@@ -364,7 +412,10 @@ impl Try {
             match sent {
                 Some(Ok((bytes, sha256))) if bytes == file.stamp.bytes || may_differ => {
                     let prefix = layout::job(outbox.dir.job());
-                    let key = key.strip_prefix(&prefix).expect("every key of a job begins with its prefix").to_owned();
+                    let key = key
+                        .strip_prefix(&prefix)
+                        .expect("every key of a job begins with its prefix")
+                        .to_owned();
                     self.contents.add_sized(file.stamp, key, sha256, bytes);
                     self.sent.fetch_add(bytes, Ordering::Relaxed);
                     self.pace.came();
@@ -373,12 +424,23 @@ impl Try {
                 Some(Ok(_)) => return Err(torn()),
                 // Leave the file out. The rest is sent at once.
                 Some(Err(StoreError::Unfit { cause, .. })) => {
-                    tracing::warn!("`{}` is left out of the checkpoint: {}", file.path, chain(&*cause));
-                    self.unfit.lock().expect("never held over a panic").insert(Identity::of(file.stamp), chain(&*cause));
+                    tracing::warn!(
+                        "`{}` is left out of the checkpoint: {}",
+                        file.path,
+                        chain(&*cause)
+                    );
+                    self.unfit
+                        .lock()
+                        .expect("never held over a panic")
+                        .insert(Identity::of(file.stamp), chain(&*cause));
                     return Ok(());
                 }
                 Some(Err(error)) => self.failed(file, failures + 1, &chain(&error)),
-                None => self.failed(file, failures + 1, &format!("no answer within {} s", limit.as_secs())),
+                None => self.failed(
+                    file,
+                    failures + 1,
+                    &format!("no answer within {} s", limit.as_secs()),
+                ),
             }
             failures += 1;
             self.pace.wait(&*outbox.clock, failures).await;
@@ -388,31 +450,49 @@ impl Try {
     fn failed(&self, file: &TreeFile, failures: u32, why: &str) {
         tracing::warn!("`{}` of a checkpoint is not uploaded yet: {why}", file.path);
         if failures == FAILURES_TOLD {
-            let text = format!("`{}` of a checkpoint is not uploaded after {failures} tries, which go on: {why}", file.path);
+            let text = format!(
+                "`{}` of a checkpoint is not uploaded after {failures} tries, which go on: {why}",
+                file.path
+            );
             *self.trouble.lock().expect("never held over a panic") = Some(text);
         }
     }
 
     fn left_out(&self) -> LeftOut {
         let unfit = self.unfit.lock().expect("never held over a panic");
-        let why = |file: &TreeFile| Some((file.path.clone(), unfit.get(&Identity::of(file.stamp))?.clone()));
+        let why = |file: &TreeFile| {
+            Some((file.path.clone(), unfit.get(&Identity::of(file.stamp))?.clone()))
+        };
         self.picture.iter().filter_map(why).collect()
     }
 
     fn files(&self) -> Result<Vec<CheckpointFile>, Torn> {
-        let (stored, unfit) = (self.contents.lock(), self.unfit.lock().expect("never held over a panic"));
+        let (stored, unfit) =
+            (self.contents.lock(), self.unfit.lock().expect("never held over a panic"));
         let entry = |file: &TreeFile| {
-            let Stored { key, sha256, bytes } = stored.get(&Identity::of(file.stamp)).cloned().ok_or(Torn::Folder)?;
-            let (bytes, modified) = (bytes.unwrap_or(file.stamp.bytes), Some(file.stamp.modified_nanos));
-            Ok(CheckpointFile { path: file.path.clone(), bytes, sha256, key, mode: Some(file.stamp.mode), modified })
+            let Stored { key, sha256, bytes } =
+                stored.get(&Identity::of(file.stamp)).cloned().ok_or(Torn::Folder)?;
+            let (bytes, modified) =
+                (bytes.unwrap_or(file.stamp.bytes), Some(file.stamp.modified_nanos));
+            Ok(CheckpointFile {
+                path: file.path.clone(),
+                bytes,
+                sha256,
+                key,
+                mode: Some(file.stamp.mode),
+                modified,
+            })
         };
-        let is_sent = |file: &&TreeFile| !is_link(file) && !unfit.contains_key(&Identity::of(file.stamp));
+        let is_sent =
+            |file: &&TreeFile| !is_link(file) && !unfit.contains_key(&Identity::of(file.stamp));
         self.picture.iter().filter(is_sent).map(entry).collect()
     }
 }
 
 fn holds_all(before: &Manifest, files: &[CheckpointFile]) -> bool {
-    files.iter().all(|file| before.files.iter().any(|kept| (&kept.path, &kept.sha256) == (&file.path, &file.sha256)))
+    files.iter().all(|file| {
+        before.files.iter().any(|kept| (&kept.path, &kept.sha256) == (&file.path, &file.sha256))
+    })
 }
 
 impl Identity {
@@ -433,13 +513,16 @@ impl Contents {
 
     /// Forgets files that are no longer in the folder.
     pub(crate) fn retain(&self, picture: &Picture) {
-        let there: HashSet<Identity> = picture.iter().map(|file| Identity::of(file.stamp)).collect();
+        let there: HashSet<Identity> =
+            picture.iter().map(|file| Identity::of(file.stamp)).collect();
         self.lock().retain(|identity, _| there.contains(identity));
     }
 
     /// The newest checkpoint number, complete or torn, with any of this content.
     fn newest(&self) -> Option<CheckpointNo> {
-        let number = |stored: &Stored| stored.key.strip_prefix("checkpoints/")?.split('/').next()?.parse().ok();
+        let number = |stored: &Stored| {
+            stored.key.strip_prefix("checkpoints/")?.split('/').next()?.parse().ok()
+        };
         self.lock().values().filter_map(number).max()
     }
 
@@ -448,7 +531,9 @@ impl Contents {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Stored>> {
-        self.0.lock().expect("nobody panics while holding the contents: they are only inserted and read")
+        self.0
+            .lock()
+            .expect("nobody panics while holding the contents: they are only inserted and read")
     }
 }
 
@@ -496,7 +581,10 @@ pub(crate) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
                 break;
             }
         }
-        Ok::<_, JobDirError>(Numbers { next, unknown: unknown.filter(|unknown| unknown.attempt == outbox.attempt) })
+        Ok::<_, JobDirError>(Numbers {
+            next,
+            unknown: unknown.filter(|unknown| unknown.attempt == outbox.attempt),
+        })
     };
     let mut failures = 0;
     loop {

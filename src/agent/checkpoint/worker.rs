@@ -13,7 +13,9 @@ use super::handle::{Ask, KEPT, Save, Saved, Shared, Trouble, left_out};
 use super::rotation::QUIET;
 use super::upload::{LeftOut, Numbers, Sent, Torn, Try, numbers};
 use crate::agent::report::journal::Journal;
-use crate::job::{CheckpointLink, CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT};
+use crate::job::{
+    CheckpointLink, CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT,
+};
 use crate::jobdir::What;
 use crate::market::Span;
 
@@ -77,7 +79,13 @@ enum Ended {
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, journal: Journal, interval: Span, inbox: mpsc::UnboundedReceiver<Save>, unseen_end: bool) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        journal: Journal,
+        interval: Span,
+        inbox: mpsc::UnboundedReceiver<Save>,
+        unseen_end: bool,
+    ) -> Self {
         let before = Before { marks: shared.kept().marks, unseen_end };
         let doubted = shared.kept().doubted.clone();
         let watch = FolderWatch::new(shared.kept().picture(), before).doubting(doubted);
@@ -109,7 +117,11 @@ impl Worker {
                 continue;
             }
             self.answer(now);
-            let wait = if self.pending.is_some() { LOOK_HURRIED.max(self.look_after - LOOK) } else { self.look_after };
+            let wait = if self.pending.is_some() {
+                LOOK_HURRIED.max(self.look_after - LOOK)
+            } else {
+                self.look_after
+            };
             let (clock, board) = (Arc::clone(&self.shared.outbox.clock), self.shared.board.clone());
             tokio::select! {
                 biased;
@@ -131,10 +143,14 @@ impl Worker {
             return None;
         }
         let ripe = self.watch.complete(now, self.torn == 0, self.pending.is_some())?;
-        if self.shared.held.load(Ordering::Relaxed) && !self.shared.kept().is_a_save(&ripe.picture) {
+        if self.shared.held.load(Ordering::Relaxed) && !self.shared.kept().is_a_save(&ripe.picture)
+        {
             return None;
         }
-        (self.pending.is_some() || now >= self.not_before || self.shared.hurry.load(Ordering::Relaxed)).then_some(ripe)
+        (self.pending.is_some()
+            || now >= self.not_before
+            || self.shared.hurry.load(Ordering::Relaxed))
+        .then_some(ripe)
     }
 
     fn accept(&mut self, save: Save) {
@@ -171,7 +187,9 @@ impl Worker {
         let look = self.shared.folder.look().await;
         // After the look: a file that is opened in between is reported as open.
         let open = match &look {
-            Ok(look) if self.watch.may_be_moving(&look.picture, self.now()) => self.open_files().await,
+            Ok(look) if self.watch.may_be_moving(&look.picture, self.now()) => {
+                self.open_files().await
+            }
             _ => None,
         };
         let now = self.now();
@@ -180,11 +198,18 @@ impl Worker {
             Ok(look) => {
                 self.blind = None;
                 self.tell(Trouble::Blind, None);
-                self.shared.bytes.store(look.picture.iter().map(|file| file.stamp.bytes).sum(), Ordering::Relaxed);
+                self.shared.bytes.store(
+                    look.picture.iter().map(|file| file.stamp.bytes).sum(),
+                    Ordering::Relaxed,
+                );
                 self.links = look.links;
                 if !look.skipped.is_empty() {
                     let rest = look.skipped.len() - 1;
-                    self.say(format!("not part of any checkpoint: {}{}", look.skipped[0], if rest > 0 { " and others" } else { "" }));
+                    self.say(format!(
+                        "not part of any checkpoint: {}{}",
+                        look.skipped[0],
+                        if rest > 0 { " and others" } else { "" }
+                    ));
                 }
                 if self.watch.observe_open(look.picture, now, signs, open.as_ref()) {
                     self.shared.board.checkpoint_changed();
@@ -201,7 +226,11 @@ impl Worker {
                 let since = self.blind.take().map_or(now, |(since, _)| since);
                 self.blind = Some((since, text.clone()));
                 self.say(text.clone());
-                self.tell(Trouble::Blind, (now.saturating_sub(since) >= BLIND_FOR).then(|| format!("nothing is saved: {text}")));
+                self.tell(
+                    Trouble::Blind,
+                    (now.saturating_sub(since) >= BLIND_FOR)
+                        .then(|| format!("nothing is saved: {text}")),
+                );
             }
         }
     }
@@ -209,7 +238,11 @@ impl Worker {
     /// The files that the workload has open for writing. `None`: unknown.
     async fn open_files(&self) -> Option<BTreeSet<String>> {
         let writer = self.shared.writer()?;
-        self.shared.outbox.within(OPEN_WITHIN, writer.open_for_writing(&self.shared.folder.path)).await.flatten()
+        self.shared
+            .outbox
+            .within(OPEN_WITHIN, writer.open_for_writing(&self.shared.folder.path))
+            .await
+            .flatten()
     }
 
     /// A restarted agent finds another running process and has not seen this one end.
@@ -235,7 +268,10 @@ impl Worker {
         let failing = self.shared.pace.failing_for(&*self.shared.outbox.clock);
         if failing >= UNSENT_FOR {
             let why = why.unwrap_or("the job root does not take it");
-            self.shared.troubles().entry(Trouble::Unsent).or_insert_with(|| format!("nothing is saved, and it is tried again: {why}"));
+            self.shared
+                .troubles()
+                .entry(Trouble::Unsent)
+                .or_insert_with(|| format!("nothing is saved, and it is tried again: {why}"));
         }
     }
 
@@ -268,7 +304,12 @@ impl Worker {
     /// Whether something was written after the request.
     fn changed_since(&self, ask: &Ask) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
-        ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| self.watch.seen().is_some_and(|seen| has_news(seen, before)))
+        ask.as_is
+            || marked
+            || ask
+                .picture
+                .as_ref()
+                .is_some_and(|before| self.watch.seen().is_some_and(|seen| has_news(seen, before)))
     }
 
     /// Answers a save that needs neither an upload nor more waiting.
@@ -304,15 +345,19 @@ impl Worker {
     /// Whether the complete files were written after the request.
     fn answers(&self, ask: &Ask, ripe: &Ripe) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
-        ask.as_is || marked && ripe.is_marked || ask.picture.as_ref().is_some_and(|before| ripe.newer_than(before))
+        ask.as_is
+            || marked && ripe.is_marked
+            || ask.picture.as_ref().is_some_and(|before| ripe.newer_than(before))
     }
 
     async fn upload(&mut self, ripe: Ripe) {
         let complete_at = self.now();
-        let by_notice = (self.pending.is_none() && complete_at < self.not_before).then(|| "notice".to_owned());
+        let by_notice =
+            (self.pending.is_none() && complete_at < self.not_before).then(|| "notice".to_owned());
         // The rest of a kept checkpoint, after others were deleted, does not delay the next save.
         let adds = ripe.adds_to(&self.shared.kept().picture());
-        self.not_before = if adds { complete_at + self.interval.duration() } else { self.not_before };
+        self.not_before =
+            if adds { complete_at + self.interval.duration() } else { self.not_before };
         if let Some(entry) = &ripe.left_out {
             self.say(format!(
                 "`{entry}` in the checkpoint folder is always being written, so it is left out of the checkpoints; what is kept is the \
@@ -323,14 +368,19 @@ impl Worker {
         let asked = answers.map(|save| (save.ask.at, save.asked_by.clone(), save.ask.as_is));
         let which = asked.as_ref().map(|_| self.accepted);
         self.shared.is_uploading(self.pending.is_none().then_some(complete_at));
-        let save_time = ripe.save_time(asked.as_ref().filter(|(_, _, as_is)| !as_is).map(|(at, _, _)| *at));
+        let save_time =
+            ripe.save_time(asked.as_ref().filter(|(_, _, as_is)| !as_is).map(|(at, _, _)| *at));
         let number = match self.next {
             Some(number) => number,
             None => {
                 let pace = Arc::clone(&self.shared.pace);
                 let outbox = self.shared.outbox.clone();
-                let Some(Numbers { next, unknown }) = self.in_time(numbers(&outbox, &pace)).await else {
-                    self.reply(Saved::Failed("the job directory did not answer in time, so the checkpoint has no number".into()));
+                let Some(Numbers { next, unknown }) = self.in_time(numbers(&outbox, &pace)).await
+                else {
+                    self.reply(Saved::Failed(
+                        "the job directory did not answer in time, so the checkpoint has no number"
+                            .into(),
+                    ));
                     self.again();
                     return;
                 };
@@ -384,7 +434,13 @@ impl Worker {
     }
 
     /// Runs a try. Ends it when the folder changes or the save's time is up.
-    async fn drive(&mut self, attempt: Try, picture: &Picture, sent: &AtomicU64, trouble: &Mutex<Option<String>>) -> Ended {
+    async fn drive(
+        &mut self,
+        attempt: Try,
+        picture: &Picture,
+        sent: &AtomicU64,
+        trouble: &Mutex<Option<String>>,
+    ) -> Ended {
         let running = attempt.run();
         tokio::pin!(running);
         let (clock, board) = (Arc::clone(&self.shared.outbox.clock), self.shared.board.clone());
@@ -453,7 +509,8 @@ impl Worker {
                 self.came();
                 self.watch.keep(picture);
                 let mut kept = self.shared.kept();
-                kept.last = self.unknown.as_ref().map(|unknown| unknown.summary()).or(kept.last.take());
+                kept.last =
+                    self.unknown.as_ref().map(|unknown| unknown.summary()).or(kept.last.take());
             }
             // A retry would fail again: wait until the folder changes.
             Ended::Torn(Torn::Unfit(left_out)) => {
@@ -472,7 +529,9 @@ impl Worker {
                 }
                 self.torn += 1;
                 if self.torn == TORN_MAX {
-                    let text = format!("the checkpoint folder changes faster than it can be uploaded: {TORN_MAX} tries in a row were torn");
+                    let text = format!(
+                        "the checkpoint folder changes faster than it can be uploaded: {TORN_MAX} tries in a row were torn"
+                    );
                     self.say(text.clone());
                     self.tell(Trouble::Torn, Some(format!("nothing is saved: {text}")));
                 }
@@ -482,7 +541,11 @@ impl Worker {
             }
             Ended::OutOfTime { sent, total } => {
                 let mb = |bytes: u64| bytes as f64 / 1e6;
-                self.reply(Saved::Failed(format!("{:.1} of {:.1} MB were uploaded when the time was up", mb(sent), mb(total))));
+                self.reply(Saved::Failed(format!(
+                    "{:.1} of {:.1} MB were uploaded when the time was up",
+                    mb(sent),
+                    mb(total)
+                )));
                 self.again();
             }
         }
@@ -508,7 +571,12 @@ impl Worker {
             self.shared.outbox.keep(KEPT, &*kept);
         }
         let Manifest { save_secs, upload_secs, asked_by, .. } = manifest;
-        self.journal.record(What::Checkpoint { checkpoint: summary.clone(), save_secs, upload_secs, asked_by });
+        self.journal.record(What::Checkpoint {
+            checkpoint: summary.clone(),
+            save_secs,
+            upload_secs,
+            asked_by,
+        });
         summary
     }
 }

@@ -56,9 +56,17 @@ impl Habit {
     }
 
     /// `rested`: for two seconds before this look; `rests`: for half a minute by now.
-    pub(crate) fn observe(&mut self, (before, after): (&Picture, &Picture), (rested, rests): (bool, bool), signs: &Signs) {
+    pub(crate) fn observe(
+        &mut self,
+        (before, after): (&Picture, &Picture),
+        (rested, rests): (bool, bool),
+        signs: &Signs,
+    ) {
         let changed = before != after;
-        if self.marks.is_none() && self.has_moved && (rests || changed && rested && saves_again(&self.since_told(before), after)) {
+        if self.marks.is_none()
+            && self.has_moved
+            && (rests || changed && rested && saves_again(&self.since_told(before), after))
+        {
             self.marks = Some(false);
         }
         match &self.told_at {
@@ -72,6 +80,12 @@ impl Habit {
 
     fn since_told(&self, picture: &Picture) -> Picture {
         let told = self.told_at.as_ref().map(stamps).unwrap_or_default();
-        Arc::new(picture.iter().filter(|file| told.get(file.path.as_str()) != Some(&file.stamp)).cloned().collect())
+        Arc::new(
+            picture
+                .iter()
+                .filter(|file| told.get(file.path.as_str()) != Some(&file.stamp))
+                .cloned()
+                .collect(),
+        )
     }
 }

@@ -99,7 +99,11 @@ impl LogShip {
         let pattern = settings.pattern.as_ref().and_then(|text| match Regex::new(text) {
             Ok(pattern) => Some(pattern),
             Err(error) => {
-                journal.record(What::Attention { text: format!("`watch.log_pattern` is not used, it is not a regular expression: {error}") });
+                journal.record(What::Attention {
+                    text: format!(
+                        "`watch.log_pattern` is not used, it is not a regular expression: {error}"
+                    ),
+                });
                 None
             }
         });
@@ -117,7 +121,11 @@ impl LogShip {
             at_end: watch::channel(false).0,
             lost: Mutex::default(),
         });
-        let scan = Task::spawn(scan::run(Arc::clone(&shared), board, LineScan::new(pattern, settings.done_line.clone())));
+        let scan = Task::spawn(scan::run(
+            Arc::clone(&shared),
+            board,
+            LineScan::new(pattern, settings.done_line.clone()),
+        ));
         let shipper = Shipper::new(Arc::clone(&shared), state, &settings);
         LogShip { shared, _tasks: Arc::new([scan, Task::spawn(shipper.run())]) }
     }
@@ -135,7 +143,12 @@ impl LogShip {
             // An earlier start is over when the next begins.
             let follows = Arc::make_mut(&mut follows);
             follows.iter_mut().for_each(|follow| follow.ended = true);
-            follows.push(Follow { start, dir: dir.to_owned(), ended: false, label: Some(label.to_owned()) });
+            follows.push(Follow {
+                start,
+                dir: dir.to_owned(),
+                ended: false,
+                label: Some(label.to_owned()),
+            });
             // At once: a restarted agent knows only the newest start by itself.
             self.shared.outbox.keep(STARTS, follows);
         }
@@ -151,7 +164,10 @@ impl LogShip {
 
     pub fn ended(&self, start: u32) {
         let mut follows = self.shared.lock_follows();
-        Arc::make_mut(&mut follows).iter_mut().filter(|follow| follow.start == start).for_each(|follow| follow.ended = true);
+        Arc::make_mut(&mut follows)
+            .iter_mut()
+            .filter(|follow| follow.start == start)
+            .for_each(|follow| follow.ended = true);
         drop(follows);
         self.shared.wake();
     }
@@ -169,7 +185,10 @@ impl LogShip {
         let lost = *self.shared.lost();
         let mut losses = Vec::new();
         if lost.left_out > 0 {
-            losses.push(format!("{} bytes in the middle of the log were left out: it is longer than its bound", lost.left_out));
+            losses.push(format!(
+                "{} bytes in the middle of the log were left out: it is longer than its bound",
+                lost.left_out
+            ));
         }
         if !done {
             losses.push(format!("the end of the log was not kept, about {} bytes: the store did not take it in time", lost.unsent));
@@ -197,11 +216,15 @@ impl Shared {
     }
 
     fn lock_follows(&self) -> MutexGuard<'_, Arc<Vec<Follow>>> {
-        self.follows.lock().expect("nobody panics while holding the starts: they are only listed and marked")
+        self.follows
+            .lock()
+            .expect("nobody panics while holding the starts: they are only listed and marked")
     }
 
     pub(crate) fn lost(&self) -> MutexGuard<'_, Lost> {
-        self.lost.lock().expect("nobody panics while holding the losses: they are only read and set")
+        self.lost
+            .lock()
+            .expect("nobody panics while holding the losses: they are only read and set")
     }
 }
 
@@ -210,9 +233,15 @@ pub(crate) fn segment_name(number: u64) -> String {
 }
 
 pub(crate) fn segments(outbox: &Outbox, dir: &Path) -> Vec<(u64, u64)> {
-    let listed = outbox.files.list(dir).inspect_err(|error| tracing::warn!("cannot list {}: {error}", dir.display())).unwrap_or_default();
-    let mut found: Vec<(u64, u64)> =
-        listed.into_iter().filter_map(|(name, stamp)| Some((name.strip_suffix(".log")?.parse().ok()?, stamp.bytes))).collect();
+    let listed = outbox
+        .files
+        .list(dir)
+        .inspect_err(|error| tracing::warn!("cannot list {}: {error}", dir.display()))
+        .unwrap_or_default();
+    let mut found: Vec<(u64, u64)> = listed
+        .into_iter()
+        .filter_map(|(name, stamp)| Some((name.strip_suffix(".log")?.parse().ok()?, stamp.bytes)))
+        .collect();
     found.sort_unstable();
     found
 }

@@ -25,7 +25,8 @@ impl Output {
     }
 
     pub(crate) fn count(&mut self, printed: u64, logged: u64) -> u64 {
-        let (new, read) = (printed.saturating_sub(self.printed), logged.saturating_sub(self.logged));
+        let (new, read) =
+            (printed.saturating_sub(self.printed), logged.saturating_sub(self.logged));
         (self.printed, self.logged) = (self.printed.max(printed), self.logged.max(logged));
         self.unread += new;
         let known = read.min(self.unread);
@@ -42,9 +43,16 @@ mod tests {
     #[test]
     fn what_is_printed_counts_once_and_at_once() {
         let mut output = Output::default();
-        assert_eq!([(0, 0), (7, 0), (7, 7), (14, 7), (14, 14)].map(|(printed, logged)| output.count(printed, logged)), [0, 7, 7, 14, 14]);
+        assert_eq!(
+            [(0, 0), (7, 0), (7, 7), (14, 7), (14, 14)]
+                .map(|(printed, logged)| output.count(printed, logged)),
+            [0, 7, 7, 14, 14]
+        );
         output.begins();
-        assert_eq!([(0, 14), (7, 14), (7, 21)].map(|(printed, logged)| output.count(printed, logged)), [14, 21, 21]);
+        assert_eq!(
+            [(0, 14), (7, 14), (7, 21)].map(|(printed, logged)| output.count(printed, logged)),
+            [14, 21, 21]
+        );
     }
 
     /// The scan reads output from before a reboot, and then the disk is too full for new lines.

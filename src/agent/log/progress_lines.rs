@@ -29,11 +29,14 @@ pub(crate) struct Line {
 const ASIDE: [&str; 6] = ["valid", "eval", "test", "sanity", "predict", "instances"];
 /// The same, unless the line names an epoch or training.
 const WORK: [&str; 18] = [
-    "download", "load", "map", "token", "filter", "generat", "fetch", "extract", "sav", "upload", "cach", "writ", "check", "prepar", "compil",
-    "resolv", "scan", "collect",
+    "download", "load", "map", "token", "filter", "generat", "fetch", "extract", "sav", "upload",
+    "cach", "writ", "check", "prepar", "compil", "resolv", "scan", "collect",
 ];
 /// Words before `epoch 3` and `step 120` that change their meaning.
-const OTHER: [&str; 13] = ["best", "resum", "load", "max", "total", "every", "until", "most", "valid", "eval", "test", "from", "restor"];
+const OTHER: [&str; 13] = [
+    "best", "resum", "load", "max", "total", "every", "until", "most", "valid", "eval", "test",
+    "from", "restor",
+];
 
 pub(crate) struct Reader {
     epoch: Regex,
@@ -52,7 +55,9 @@ impl Reader {
         const SIGN: &str = r"\s*[:=#]?\s*[\[(]?\s*";
         Reader {
             epoch: regex(&format!("(?i)(?:^|[^a-z0-9_])epoch{SIGN}{NUMBER}{OF}")),
-            step: regex(&format!("(?i)(?:^|[^a-z0-9_])(?:global[ _]step|step|iter|iteration)[\"']?{SIGN}{NUMBER}{OF}")),
+            step: regex(&format!(
+                "(?i)(?:^|[^a-z0-9_])(?:global[ _]step|step|iter|iteration)[\"']?{SIGN}{NUMBER}{OF}"
+            )),
             count: regex(r"^\s*(\d+)/(\d+)(?:\s|$)"),
             columns: regex(r"^\s*(\d+)/(\d+)\s+\S"),
             dict_epoch: regex(r#"['"]epoch['"]:\s*['"]?(\d+(?:\.\d+)?)"#),
@@ -74,7 +79,12 @@ impl Reader {
         }
         let epoch = self.counted(&self.epoch, &line);
         let count = self.counted(&self.step, &line);
-        (epoch.is_some() || count.is_some()).then(|| Line { epoch, count, name: "step".to_owned(), ..Line::default() })
+        (epoch.is_some() || count.is_some()).then(|| Line {
+            epoch,
+            count,
+            name: "step".to_owned(),
+            ..Line::default()
+        })
     }
 
     fn counted(&self, regex: &Regex, line: &str) -> Option<Count> {
@@ -86,11 +96,22 @@ impl Reader {
 
     fn bar(&self, before: &str, after: &str) -> Option<Line> {
         // Keras prints the count before the bar, all others after it.
-        let found = self.count.captures(after).or_else(|| self.count.captures(before.get(before.trim_end().rfind(' ').unwrap_or(0)..)?))?;
+        let found = self.count.captures(after).or_else(|| {
+            self.count.captures(before.get(before.trim_end().rfind(' ').unwrap_or(0)..)?)
+        })?;
         let count = count(found.get(1)?.as_str(), found.get(2).map(|of| of.as_str()));
-        let name: String = before.chars().filter(|letter| letter.is_alphabetic()).take(40).flat_map(char::to_lowercase).collect();
+        let name: String = before
+            .chars()
+            .filter(|letter| letter.is_alphabetic())
+            .take(40)
+            .flat_map(char::to_lowercase)
+            .collect();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        let columns = || self.columns.captures(before).filter(|_| !before.trim_end().ends_with('%') || before.trim().contains(' '));
+        let columns = || {
+            self.columns
+                .captures(before)
+                .filter(|_| !before.trim_end().ends_with('%') || before.trim().contains(' '))
+        };
         let epoch = self.counted(&self.epoch, before).or_else(|| {
             let found = columns()?;
             self::count(found.get(1)?.as_str(), found.get(2).map(|of| of.as_str()))
@@ -109,8 +130,16 @@ impl Reader {
         }
         let count = self.counted(&self.step, line);
         let epoch = number(&self.dict_epoch).map(|at| Count { at, of: None });
-        let (is_trainer, loss) = (line.contains("'learning_rate'") && epoch.is_some(), number(&self.dict_loss));
-        (epoch.is_some() || count.is_some()).then(|| Line { epoch, count, name: "step".to_owned(), is_trainer, loss, ..Line::default() })
+        let (is_trainer, loss) =
+            (line.contains("'learning_rate'") && epoch.is_some(), number(&self.dict_loss));
+        (epoch.is_some() || count.is_some()).then(|| Line {
+            epoch,
+            count,
+            name: "step".to_owned(),
+            is_trainer,
+            loss,
+            ..Line::default()
+        })
     }
 }
 
@@ -126,7 +155,8 @@ fn bar(line: &str) -> Option<(&str, &str)> {
         let end = line.rfind('|')?;
         return (end > begin + 1).then(|| (&line[..begin], &line[end + 1..]));
     }
-    if let Some(begin) = line.find("━━").or_else(|| line.find("╸━")).or_else(|| line.find("──")) {
+    if let Some(begin) = line.find("━━").or_else(|| line.find("╸━")).or_else(|| line.find("──"))
+    {
         let rest = &line[begin..];
         let end = rest.find(|letter: char| !DRAWN.contains(&letter) && letter != ' ')?;
         return Some((&line[..begin], &rest[end..]));
@@ -162,30 +192,59 @@ mod tests {
     fn read(line: &str) -> Option<Shown> {
         let line = Reader::new().read(line)?;
         let (epoch, count) = (line.epoch, line.count);
-        Some((epoch.map(|it| it.at), epoch.and_then(|it| it.of), count.map(|it| it.at), count.and_then(|it| it.of)))
+        Some((
+            epoch.map(|it| it.at),
+            epoch.and_then(|it| it.of),
+            count.map(|it| it.at),
+            count.and_then(|it| it.of),
+        ))
     }
 
     #[test]
     fn lines_of_programs_that_people_run() {
         let cases = [
-            (" 37%|███▋      | 37/100 [00:10<00:17,  3.60it/s]", (None, None, Some(37.0), Some(100.0))),
-            ("Epoch 3:  50%|█████     | 10/20 [00:01<00:01,  8.5it/s, v_num=0]", (Some(3.0), None, Some(10.0), Some(20.0))),
-            ("Epoch 2/3:  50%|█████     | 10/20 [00:01<00:01,  8.5it/s]", (Some(2.0), Some(3.0), Some(10.0), Some(20.0))),
-            ("Epoch 1/9  ━━━━━━━━━━━━━━ 10/20 0:00:00 • 0:00:01 8.50it/s v_num: 0.000", (Some(1.0), Some(9.0), Some(10.0), Some(20.0))),
+            (
+                " 37%|███▋      | 37/100 [00:10<00:17,  3.60it/s]",
+                (None, None, Some(37.0), Some(100.0)),
+            ),
+            (
+                "Epoch 3:  50%|█████     | 10/20 [00:01<00:01,  8.5it/s, v_num=0]",
+                (Some(3.0), None, Some(10.0), Some(20.0)),
+            ),
+            (
+                "Epoch 2/3:  50%|█████     | 10/20 [00:01<00:01,  8.5it/s]",
+                (Some(2.0), Some(3.0), Some(10.0), Some(20.0)),
+            ),
+            (
+                "Epoch 1/9  ━━━━━━━━━━━━━━ 10/20 0:00:00 • 0:00:01 8.50it/s v_num: 0.000",
+                (Some(1.0), Some(9.0), Some(10.0), Some(20.0)),
+            ),
             (
                 "\x1b[1m12/50\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━━━\x1b[0m \x1b[1m1s\x1b[0m 20ms/step - loss: 0.68",
                 (None, None, Some(12.0), Some(50.0)),
             ),
-            (" 12/50 [======>.......] - ETA: 1s - loss: 0.68", (None, None, Some(12.0), Some(50.0))),
+            (
+                " 12/50 [======>.......] - ETA: 1s - loss: 0.68",
+                (None, None, Some(12.0), Some(50.0)),
+            ),
             (
                 "        1/3         0G        1.2        8        640: 15% ━╸────────── 3/20 6.5it/s 0.3s<2.6s",
                 (Some(1.0), Some(3.0), Some(3.0), Some(20.0)),
             ),
             ("Epoch 2/5", (Some(2.0), Some(5.0), None, None)),
-            ("Epoch [1/5], Step [100/600], Loss: 0.31", (Some(1.0), Some(5.0), Some(100.0), Some(600.0))),
+            (
+                "Epoch [1/5], Step [100/600], Loss: 0.31",
+                (Some(1.0), Some(5.0), Some(100.0), Some(600.0)),
+            ),
             ("epoch 3 loss 0.2500 accuracy 0.7", (Some(3.0), None, None, None)),
-            ("{'loss': '1.984', 'grad_norm': '5.6', 'learning_rate': '4.4e-05', 'epoch': '0.4'}", (Some(0.4), None, None, None)),
-            ("{'loss': 1.98, 'learning_rate': 4.4e-05, 'epoch': 0.4}", (Some(0.4), None, None, None)),
+            (
+                "{'loss': '1.984', 'grad_norm': '5.6', 'learning_rate': '4.4e-05', 'epoch': '0.4'}",
+                (Some(0.4), None, None, None),
+            ),
+            (
+                "{'loss': 1.98, 'learning_rate': 4.4e-05, 'epoch': 0.4}",
+                (Some(0.4), None, None, None),
+            ),
             ("step 1,200 | loss 3.1", (None, None, Some(1200.0), None)),
             ("iter 120: loss 3.1, time 12ms", (None, None, Some(120.0), None)),
             ("INFO:root:global_step=120 loss=1", (None, None, Some(120.0), None)),

@@ -54,7 +54,9 @@ impl Steps {
         if let Some(epoch) = line.epoch {
             self.from_zero |= epoch.at == 0.0;
             let of = epoch.of.or(self.epoch.and_then(|before| before.of));
-            if self.epoch.is_none_or(|before| epoch.at >= before.at) && of.is_none_or(|of| epoch.at <= of) {
+            if self.epoch.is_none_or(|before| epoch.at >= before.at)
+                && of.is_none_or(|of| epoch.at <= of)
+            {
                 self.epoch = Some(Count { at: epoch.at, of });
             }
         }
@@ -66,7 +68,9 @@ impl Steps {
         let stand = match line.count {
             Some(count) => self.counted(count, line),
             // With a counter, an epoch only tells what the counter counts within.
-            None if self.main.is_none() => line.epoch.map(|epoch| Stand { step: epoch.at, total: epoch.of }),
+            None if self.main.is_none() => {
+                line.epoch.map(|epoch| Stand { step: epoch.at, total: epoch.of })
+            }
             None => None,
         }?;
         if self.best.is_some_and(|best| stand.step < best) {
@@ -84,7 +88,10 @@ impl Steps {
         if index != main {
             // A counter that restarts with each epoch stays the main one; another after it is an
             // evaluation.
-            if self.is_whole || self.counters[main].begins_with_epoch || !is_full(&self.counters[main]) {
+            if self.is_whole
+                || self.counters[main].begins_with_epoch
+                || !is_full(&self.counters[main])
+            {
                 self.counters[index].count(count.at, epoch);
                 return None;
             }
@@ -106,26 +113,48 @@ impl Steps {
     fn stand(&self, index: usize) -> Stand {
         let counter = &self.counters[index];
         let counted = counter.base + counter.at;
-        let Some((epoch, of)) = self.epoch.zip(counter.of).filter(|_| counter.begins_with_epoch && !counter.spans_epochs && !self.is_whole) else {
-            let is_told = !counter.is_bar && counter.grew >= 3 && counter.base == 0.0 && (counter.spans_epochs || self.epoch.is_none());
+        let Some((epoch, of)) = self
+            .epoch
+            .zip(counter.of)
+            .filter(|_| counter.begins_with_epoch && !counter.spans_epochs && !self.is_whole)
+        else {
+            let is_told = !counter.is_bar
+                && counter.grew >= 3
+                && counter.base == 0.0
+                && (counter.spans_epochs || self.epoch.is_none());
             let total = counter.of.filter(|of| self.is_whole || (is_told && *of >= TOTAL_MIN));
             return Stand { step: counted, total };
         };
         let before = if self.from_zero { epoch.at } else { epoch.at - 1.0 };
         // With epochs from 0, some programs print the last epoch as the total, others the number of
         // epochs.
-        Stand { step: (before.floor() * of + counter.at).max(0.0), total: epoch.of.filter(|_| !self.from_zero).map(|epochs| epochs * of) }
+        Stand {
+            step: (before.floor() * of + counter.at).max(0.0),
+            total: epoch.of.filter(|_| !self.from_zero).map(|epochs| epochs * of),
+        }
     }
 
     fn counter(&mut self, count: Count, line: &Line) -> Option<usize> {
-        let known = self.counters.iter().position(|counter| counter.name == line.name && counter.of == count.of && counter.is_bar == line.is_bar);
+        let known = self.counters.iter().position(|counter| {
+            counter.name == line.name && counter.of == count.of && counter.is_bar == line.is_bar
+        });
         if known.is_some() {
             return known;
         }
         (self.counters.len() < COUNTERS_MAX).then(|| {
             let (name, is_bar, of) = (line.name.clone(), line.is_bar, count.of);
             let (base, grew, epoch) = (0.0, 0, self.epoch.map(|epoch| epoch.at));
-            self.counters.push(Counter { name, is_bar, of, at: count.at, base, grew, epoch, begins_with_epoch: false, spans_epochs: false });
+            self.counters.push(Counter {
+                name,
+                is_bar,
+                of,
+                at: count.at,
+                base,
+                grew,
+                epoch,
+                begins_with_epoch: false,
+                spans_epochs: false,
+            });
             self.counters.len() - 1
         })
     }
@@ -133,7 +162,8 @@ impl Steps {
 
 impl Counter {
     fn count(&mut self, at: f64, epoch: Option<f64>) {
-        let next_epoch = epoch.zip(self.epoch).is_some_and(|(now, before)| now.floor() > before.floor());
+        let next_epoch =
+            epoch.zip(self.epoch).is_some_and(|(now, before)| now.floor() > before.floor());
         if at < self.at {
             self.base += self.at;
             self.begins_with_epoch |= next_epoch;
@@ -152,7 +182,11 @@ mod tests {
 
     fn shown(lines: &[&str]) -> Vec<(f64, Option<f64>)> {
         let (reader, mut steps) = (Reader::new(), Steps::default());
-        lines.iter().filter_map(|line| steps.take(&reader.read(line)?)).map(|stand| (stand.step, stand.total)).collect()
+        lines
+            .iter()
+            .filter_map(|line| steps.take(&reader.read(line)?))
+            .map(|stand| (stand.step, stand.total))
+            .collect()
     }
 
     fn bar(name: &str, at: u32, of: u32) -> String {
@@ -163,15 +197,30 @@ mod tests {
     fn a_bar_that_begins_anew_is_counted_on_and_has_no_end() {
         let lines: Vec<String> = [5, 10, 4, 10, 3].iter().map(|at| bar("", *at, 10)).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        assert_eq!(shown(&lines), [(5.0, None), (10.0, None), (14.0, None), (20.0, None), (23.0, None)]);
+        assert_eq!(
+            shown(&lines),
+            [(5.0, None), (10.0, None), (14.0, None), (20.0, None), (23.0, None)]
+        );
     }
 
     #[test]
     fn epochs_and_the_bar_within_are_one_count() {
-        let lines =
-            ["Epoch 1/3", "10/20 ━━━━ 1s 20ms/step", "20/20 ━━━━ 1s 20ms/step", "Epoch 2/3", " 5/20 ━━━━ 1s 20ms/step", "20/20 ━━━━ 1s 20ms/step"];
-        assert_eq!(shown(&lines), [(1.0, Some(3.0)), (10.0, None), (20.0, None), (25.0, Some(60.0)), (40.0, Some(60.0))]);
-        let lines: Vec<String> = [(0, 10), (0, 20), (1, 2), (2, 7)].iter().map(|(epoch, at)| bar(&format!("Epoch {epoch}:"), *at, 20)).collect();
+        let lines = [
+            "Epoch 1/3",
+            "10/20 ━━━━ 1s 20ms/step",
+            "20/20 ━━━━ 1s 20ms/step",
+            "Epoch 2/3",
+            " 5/20 ━━━━ 1s 20ms/step",
+            "20/20 ━━━━ 1s 20ms/step",
+        ];
+        assert_eq!(
+            shown(&lines),
+            [(1.0, Some(3.0)), (10.0, None), (20.0, None), (25.0, Some(60.0)), (40.0, Some(60.0))]
+        );
+        let lines: Vec<String> = [(0, 10), (0, 20), (1, 2), (2, 7)]
+            .iter()
+            .map(|(epoch, at)| bar(&format!("Epoch {epoch}:"), *at, 20))
+            .collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         assert_eq!(shown(&lines), [(10.0, None), (20.0, None), (22.0, None), (47.0, None)]);
     }
@@ -179,17 +228,41 @@ mod tests {
     #[test]
     fn the_trainers_bar_is_believed_once_it_tells_its_loss_and_its_evaluation_is_a_sign_of_life() {
         let said = "{'loss': '1.9', 'learning_rate': '4e-05', 'epoch': '0.4'}";
-        let lines =
-            [bar("", 10, 75), said.to_owned(), bar("", 20, 75), bar("", 3, 10), bar("", 10, 10), bar("", 26, 75), bar("", 75, 75), bar("", 9, 10)];
+        let lines = [
+            bar("", 10, 75),
+            said.to_owned(),
+            bar("", 20, 75),
+            bar("", 3, 10),
+            bar("", 10, 10),
+            bar("", 26, 75),
+            bar("", 75, 75),
+            bar("", 9, 10),
+        ];
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        assert_eq!(shown(&lines), [(10.0, None), (20.0, Some(75.0)), (26.0, Some(75.0)), (75.0, Some(75.0))]);
+        assert_eq!(
+            shown(&lines),
+            [(10.0, None), (20.0, Some(75.0)), (26.0, Some(75.0)), (75.0, Some(75.0))]
+        );
     }
 
     #[test]
     fn steps_of_all_epochs_are_no_steps_within_one() {
-        let lines = ["epoch 1 step 100/900", "epoch 1 step 200/900", "epoch 1 step 300/900", "epoch 2 step 400/900", "epoch 2 step 500/900"];
-        assert_eq!(shown(&lines), [(200.0, None), (300.0, None), (400.0, Some(900.0)), (500.0, Some(900.0))]);
-        assert_eq!(shown(&["Step 1/4 : FROM x", "Step 2/4 : RUN y", "Step 3/4 : RUN z", "Step 4/4 : CMD"]).last(), Some(&(4.0, None)));
+        let lines = [
+            "epoch 1 step 100/900",
+            "epoch 1 step 200/900",
+            "epoch 1 step 300/900",
+            "epoch 2 step 400/900",
+            "epoch 2 step 500/900",
+        ];
+        assert_eq!(
+            shown(&lines),
+            [(200.0, None), (300.0, None), (400.0, Some(900.0)), (500.0, Some(900.0))]
+        );
+        assert_eq!(
+            shown(&["Step 1/4 : FROM x", "Step 2/4 : RUN y", "Step 3/4 : RUN z", "Step 4/4 : CMD"])
+                .last(),
+            Some(&(4.0, None))
+        );
         assert_eq!(shown(&["will stop at step 100"]), []);
     }
 
@@ -200,16 +273,39 @@ mod tests {
         type Recording = (&'static str, &'static [u8], usize, (f64, Option<f64>));
         let cases: [Recording; 5] = [
             ("tqdm", include_bytes!("../../../tests/data/printed/tqdm.txt"), 40, (143.0, None)),
-            ("Lightning", include_bytes!("../../../tests/data/printed/lightning.txt"), 15, (60.0, None)),
-            ("Trainer", include_bytes!("../../../tests/data/printed/trainer.txt"), 8, (75.0, Some(75.0))),
-            ("Keras", include_bytes!("../../../tests/data/printed/keras.txt"), 20, (60.0, Some(60.0))),
-            ("Ultralytics", include_bytes!("../../../tests/data/printed/ultralytics.txt"), 20, (60.0, Some(60.0))),
+            (
+                "Lightning",
+                include_bytes!("../../../tests/data/printed/lightning.txt"),
+                15,
+                (60.0, None),
+            ),
+            (
+                "Trainer",
+                include_bytes!("../../../tests/data/printed/trainer.txt"),
+                8,
+                (75.0, Some(75.0)),
+            ),
+            (
+                "Keras",
+                include_bytes!("../../../tests/data/printed/keras.txt"),
+                20,
+                (60.0, Some(60.0)),
+            ),
+            (
+                "Ultralytics",
+                include_bytes!("../../../tests/data/printed/ultralytics.txt"),
+                20,
+                (60.0, Some(60.0)),
+            ),
         ];
         for (name, bytes, least, last) in cases {
             let text = String::from_utf8_lossy(bytes);
             let lines: Vec<&str> = text.split(['\r', '\n']).collect();
             let shown = shown(&lines);
-            assert!(shown.len() >= least && shown.is_sorted_by(|before, after| before.0 <= after.0), "{name}: {shown:?}");
+            assert!(
+                shown.len() >= least && shown.is_sorted_by(|before, after| before.0 <= after.0),
+                "{name}: {shown:?}"
+            );
             assert_eq!(shown.last(), Some(&last), "{name}: {shown:?}");
         }
     }
@@ -233,6 +329,9 @@ mod tests {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let shown = shown(&lines);
         assert!(shown.len() > 10 && shown.is_sorted_by(|before, after| before.0 <= after.0));
-        assert!(shown.iter().all(|(step, total)| total.is_none_or(|total| total >= *step)), "{shown:?}");
+        assert!(
+            shown.iter().all(|(step, total)| total.is_none_or(|total| total >= *step)),
+            "{shown:?}"
+        );
     }
 }

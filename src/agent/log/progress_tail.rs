@@ -62,7 +62,14 @@ struct Tail {
 
 impl ProgressTail {
     /// `done_marker`: a file that appears when the work is done.
-    pub fn new(files: Arc<dyn Files>, clock: Arc<dyn Clock>, board: Board, journal: Journal, path: PathBuf, done_marker: Option<PathBuf>) -> Self {
+    pub fn new(
+        files: Arc<dyn Files>,
+        clock: Arc<dyn Clock>,
+        board: Board,
+        journal: Journal,
+        path: PathBuf,
+        done_marker: Option<PathBuf>,
+    ) -> Self {
         let tail = Arc::new(Mutex::new(Tail {
             files,
             clock: Arc::clone(&clock),
@@ -133,7 +140,8 @@ impl Tail {
         if stamp.bytes == self.offset {
             return Ok(());
         }
-        let bytes = self.files.read_from(&self.path, self.offset, READ_BYTES_MAX)?.unwrap_or_default();
+        let bytes =
+            self.files.read_from(&self.path, self.offset, READ_BYTES_MAX)?.unwrap_or_default();
         let now = Moment::now(&*self.clock);
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.offset += part.len() as u64;
@@ -143,7 +151,10 @@ impl Tail {
             let written = self.files.stamp(&self.path).ok().flatten();
             // A line after the mark may be the last before the next save, and both may have one
             // file system time. So files with exactly that line's time came after the mark.
-            let is_newest = self.ends_with_mark && self.rest.is_empty() && !self.skipping && written.is_some_and(|stamp| stamp.bytes == self.offset);
+            let is_newest = self.ends_with_mark
+                && self.rest.is_empty()
+                && !self.skipping
+                && written.is_some_and(|stamp| stamp.bytes == self.offset);
             self.board.settle(written.map(|stamp| stamp.modified_nanos - i64::from(!is_newest)));
         }
         Ok(())
@@ -175,7 +186,10 @@ impl Tail {
         match ProgressLine::parse(&String::from_utf8_lossy(line)) {
             Ok(line) => {
                 if !line.lost.is_empty() && !std::mem::replace(&mut self.named_lost, true) {
-                    let text = format!("the progress file holds a value that cannot be taken: `{}` (said once)", line.lost.join("`, `"));
+                    let text = format!(
+                        "the progress file holds a value that cannot be taken: `{}` (said once)",
+                        line.lost.join("`, `")
+                    );
                     self.journal.record(What::Attention { text });
                 }
                 self.ends_with_mark = line.checkpoint.is_some();

@@ -68,7 +68,14 @@ pub(crate) struct LineScan {
 impl LineScan {
     pub(crate) fn new(pattern: Option<Regex>, done_line: Option<String>) -> Self {
         let shown = pattern.is_none().then(|| (Reader::new(), Steps::default()));
-        LineScan { pattern, done_line, shown, is_work: true, line: Vec::new(), lines_left: LINES_MAX }
+        LineScan {
+            pattern,
+            done_line,
+            shown,
+            is_work: true,
+            line: Vec::new(),
+            lines_left: LINES_MAX,
+        }
     }
 
     fn wants_all(&self) -> bool {
@@ -108,7 +115,11 @@ impl LineScan {
     }
 
     fn line_ends(&mut self, said: &mut impl FnMut(Said)) {
-        if self.done_line.as_ref().is_some_and(|done| self.line.trim_ascii() == done.as_bytes().trim_ascii()) {
+        if self
+            .done_line
+            .as_ref()
+            .is_some_and(|done| self.line.trim_ascii() == done.as_bytes().trim_ascii())
+        {
             said(Said::Done);
         }
         if self.line.is_empty() || self.lines_left == 0 {
@@ -124,7 +135,9 @@ impl LineScan {
         }
         let Some(pattern) = &self.pattern else { return };
         if let Some(captures) = pattern.captures(&text) {
-            let step = captures.get(1).and_then(|group| group.as_str().replace([',', '_'], "").parse().ok());
+            let step = captures
+                .get(1)
+                .and_then(|group| group.as_str().replace([',', '_'], "").parse().ok());
             said(Said::Match(step));
         }
     }
@@ -209,7 +222,11 @@ impl Scan {
     /// Reads a chunk. `false`: there is nothing to read.
     async fn chunk(&mut self, dir: &Path) -> bool {
         let path = dir.join(segment_name(self.place.segment));
-        let Ok(Some(bytes)) = self.shared.outbox.files.read_from(&path, self.place.offset, CHUNK_BYTES) else { return false };
+        let Ok(Some(bytes)) =
+            self.shared.outbox.files.read_from(&path, self.place.offset, CHUNK_BYTES)
+        else {
+            return false;
+        };
         self.place.offset += bytes.len() as u64;
         self.budget = self.budget.saturating_sub(bytes.len() as u64);
         self.board.logged(bytes.len() as u64);
@@ -262,9 +279,18 @@ mod tests {
     #[test]
     fn lines_match_across_pieces_and_the_first_group_is_the_step() {
         let step = |step| Said::Match(Some(step));
-        assert_eq!(scan(r"step (\d+)", None, &[b"epoch 1 st", b"ep 12 loss 0.1\nnoise\nstep 13"]), [step(12.0), step(13.0)]);
-        assert_eq!(scan(r"(\d[\d,]*)/", None, &[b"\r1,024/9000 it\r2,048/9000 it\r"]), [step(1024.0), step(2048.0)]);
-        assert_eq!(scan("epoch", Some("ALL DONE"), &[b"epoch x\n  ALL DONE \nnot ALL DONE\n"]), [Said::Match(None), Said::Done]);
+        assert_eq!(
+            scan(r"step (\d+)", None, &[b"epoch 1 st", b"ep 12 loss 0.1\nnoise\nstep 13"]),
+            [step(12.0), step(13.0)]
+        );
+        assert_eq!(
+            scan(r"(\d[\d,]*)/", None, &[b"\r1,024/9000 it\r2,048/9000 it\r"]),
+            [step(1024.0), step(2048.0)]
+        );
+        assert_eq!(
+            scan("epoch", Some("ALL DONE"), &[b"epoch x\n  ALL DONE \nnot ALL DONE\n"]),
+            [Said::Match(None), Said::Done]
+        );
     }
 
     #[test]

@@ -99,7 +99,8 @@ enum Step {
 fn at_tick(now: Duration, at_least: Duration) -> Duration {
     const SECOND: Duration = Duration::from_secs(1);
     let tick = to_next(now, SECOND);
-    tick + SECOND * u32::try_from(at_least.saturating_sub(tick).as_millis().div_ceil(1000)).unwrap_or(0)
+    tick + SECOND
+        * u32::try_from(at_least.saturating_sub(tick).as_millis().div_ceil(1000)).unwrap_or(0)
 }
 
 impl State {
@@ -206,15 +207,24 @@ impl Shipper {
 
     fn step(&mut self) -> Step {
         let follows = self.shared.follows();
-        let Some(index) = follows.iter().position(|follow| follow.start >= self.state.start) else { return Step::AtEnd };
+        let Some(index) = follows.iter().position(|follow| follow.start >= self.state.start) else {
+            return Step::AtEnd;
+        };
         let follow = &follows[index];
         if follow.start > self.state.start {
             (self.state.start, self.state.segment, self.state.offset) = (follow.start, 0, 0);
         }
         let dir = follow.dir.join("log");
-        let there: Vec<(u64, u64)> = segments(&self.shared.outbox, &dir).into_iter().filter(|(number, _)| *number >= self.state.segment).collect();
+        let there: Vec<(u64, u64)> = segments(&self.shared.outbox, &dir)
+            .into_iter()
+            .filter(|(number, _)| *number >= self.state.segment)
+            .collect();
         let finishing = self.finishing();
-        let unread = there.iter().map(|(_, bytes)| bytes).sum::<u64>().saturating_sub(self.offset_in(&there));
+        let unread = there
+            .iter()
+            .map(|(_, bytes)| bytes)
+            .sum::<u64>()
+            .saturating_sub(self.offset_in(&there));
         self.shared.lost().unsent = unread;
         if self.state.full && !(finishing && index + 1 == follows.len()) {
             return self.pass_over(&dir, &there, index + 1 < follows.len());
@@ -227,20 +237,31 @@ impl Shipper {
         }
         if bytes <= self.state.offset {
             let over = there.len() > 1 || index + 1 < follows.len();
-            return if over { self.segment_done(&dir, number, &follows, index, there.len() > 1) } else { self.nothing_left() };
+            return if over {
+                self.segment_done(&dir, number, &follows, index, there.len() > 1)
+            } else {
+                self.nothing_left()
+            };
         }
         self.cut(&dir, there.len() == 1, bytes, unread, finishing)
     }
 
     /// The shipped part of the first segment.
     fn offset_in(&self, there: &[(u64, u64)]) -> u64 {
-        there.first().filter(|(number, _)| *number == self.state.segment).map_or(0, |(_, bytes)| self.state.offset.min(*bytes))
+        there
+            .first()
+            .filter(|(number, _)| *number == self.state.segment)
+            .map_or(0, |(_, bytes)| self.state.offset.min(*bytes))
     }
 
     fn cut(&mut self, dir: &Path, newest: bool, bytes: u64, unread: u64, finishing: bool) -> Step {
         let now = self.shared.outbox.clock.mono();
         let since = self.shipped_at.map_or(self.apart, |at| now.saturating_sub(at));
-        if newest && !finishing && bytes - self.state.offset < PIECE_BYTES_MAX as u64 && since < self.apart {
+        if newest
+            && !finishing
+            && bytes - self.state.offset < PIECE_BYTES_MAX as u64
+            && since < self.apart
+        {
             return Step::Later(at_tick(now, self.apart - since));
         }
         let mut before = String::new();
@@ -259,7 +280,11 @@ impl Shipper {
         }
         let path = dir.join(segment_name(self.state.segment));
         match self.shared.outbox.files.read_from(&path, self.state.offset, PIECE_BYTES_MAX) {
-            Ok(Some(body)) if !body.is_empty() => Step::Ship { piece: Piece { before, bytes: body.len() as u64 }, bytes: body, last: newest },
+            Ok(Some(body)) if !body.is_empty() => Step::Ship {
+                piece: Piece { before, bytes: body.len() as u64 },
+                bytes: body,
+                last: newest,
+            },
             Ok(_) => Step::AtEnd,
             Err(error) => {
                 tracing::warn!("cannot read {}: {error}", path.display());
@@ -271,7 +296,11 @@ impl Shipper {
     /// Beyond the limit, the end of the log at least says how much is missing.
     fn nothing_left(&mut self) -> Step {
         if self.state.full && self.finishing() && self.state.left_out > self.state.told {
-            return Step::Ship { piece: Piece { before: self.tell(), bytes: 0 }, bytes: Vec::new(), last: false };
+            return Step::Ship {
+                piece: Piece { before: self.tell(), bytes: 0 },
+                bytes: Vec::new(),
+                last: false,
+            };
         }
         Step::AtEnd
     }
@@ -282,7 +311,12 @@ impl Shipper {
     }
 
     fn label(&self) -> String {
-        let said = self.shared.follows().iter().find(|follow| follow.start == self.state.start).and_then(|follow| follow.label.clone());
+        let said = self
+            .shared
+            .follows()
+            .iter()
+            .find(|follow| follow.start == self.state.start)
+            .and_then(|follow| follow.label.clone());
         said.unwrap_or_else(|| format!("start {} of the workload", self.state.start))
     }
 
@@ -292,7 +326,14 @@ impl Shipper {
     }
 
     /// The segment is shipped, and the holder needs its space. The scan must have read it first.
-    fn segment_done(&mut self, dir: &Path, number: u64, follows: &[Follow], index: usize, more: bool) -> Step {
+    fn segment_done(
+        &mut self,
+        dir: &Path,
+        number: u64,
+        follows: &[Follow],
+        index: usize,
+        more: bool,
+    ) -> Step {
         if !self.scan_is_past(number, self.state.offset) {
             return Step::Later(SCAN_WAIT);
         }
@@ -323,7 +364,8 @@ impl Shipper {
             if (needed && !superseded) || !self.scan_is_past(number, bytes) {
                 break;
             }
-            let behind = if number == self.state.segment { self.state.offset.min(bytes) } else { 0 };
+            let behind =
+                if number == self.state.segment { self.state.offset.min(bytes) } else { 0 };
             self.remove(dir, number);
             left -= bytes;
             self.state.left_out += bytes - behind;
@@ -332,7 +374,10 @@ impl Shipper {
         }
         if superseded && left == 0 {
             let follows = self.shared.follows();
-            let index = follows.iter().position(|follow| follow.start == self.state.start).unwrap_or_default();
+            let index = follows
+                .iter()
+                .position(|follow| follow.start == self.state.start)
+                .unwrap_or_default();
             return self.next_start(&follows, index);
         }
         self.keep();
@@ -361,8 +406,15 @@ impl Shipper {
         match self.packer.pack(&raw) {
             Ok(frame) => {
                 drop(raw);
-                let (key, frame) = (layout::log_piece(outbox.dir.job(), outbox.attempt, number), Bytes::from(frame));
-                outbox.persist("a piece of the log", &self.shared.pace, || outbox.dir.store().put_durable(&key, frame.clone()).boxed()).await;
+                let (key, frame) = (
+                    layout::log_piece(outbox.dir.job(), outbox.attempt, number),
+                    Bytes::from(frame),
+                );
+                outbox
+                    .persist("a piece of the log", &self.shared.pace, || {
+                        outbox.dir.store().put_durable(&key, frame.clone()).boxed()
+                    })
+                    .await;
             }
             Err(error) => tracing::warn!("a piece of the log is lost: cannot compress it: {error}"),
         }
@@ -379,7 +431,9 @@ impl Shipper {
     async fn send_again(&mut self) {
         let Some(piece) = self.state.sending.take() else { return };
         let follows = self.shared.follows();
-        let Some(follow) = follows.iter().find(|follow| follow.start == self.state.start) else { return };
+        let Some(follow) = follows.iter().find(|follow| follow.start == self.state.start) else {
+            return;
+        };
         let path = follow.dir.join("log").join(segment_name(self.state.segment));
         let length = usize::try_from(piece.bytes).unwrap_or(PIECE_BYTES_MAX);
         match self.shared.outbox.files.read_from(&path, self.state.offset, length) {

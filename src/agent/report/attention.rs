@@ -75,15 +75,21 @@ impl Agent {
     pub(crate) fn tell_of_silence(&mut self, since: Option<Duration>) {
         match since {
             None => self.take_back(&Topic::Metadata),
-            Some(since) if self.out.clock.mono().saturating_sub(since) >= DEAF_AFTER => self.attend(Topic::Metadata, DEAF.to_owned()),
+            Some(since) if self.out.clock.mono().saturating_sub(since) >= DEAF_AFTER => {
+                self.attend(Topic::Metadata, DEAF.to_owned())
+            }
             Some(_) => {}
         }
     }
 
     pub(crate) fn tell_of_room(&mut self, sample: Option<&Sample>) {
         match sample.map(|sample| &sample.disk_free_bytes) {
-            Some(Reading::Known(free)) if *free < ROOM_BYTES_MIN => self.attend(Topic::DiskFull, FULL.to_owned()),
-            Some(Reading::Known(free)) if *free >= ROOM_BYTES_AGAIN => self.take_back(&Topic::DiskFull),
+            Some(Reading::Known(free)) if *free < ROOM_BYTES_MIN => {
+                self.attend(Topic::DiskFull, FULL.to_owned())
+            }
+            Some(Reading::Known(free)) if *free >= ROOM_BYTES_AGAIN => {
+                self.take_back(&Topic::DiskFull)
+            }
             _ => {}
         }
     }
@@ -103,7 +109,8 @@ impl Agent {
 
     /// `None`: the download progresses or is complete.
     pub(crate) fn tell_of_fetching(&mut self, told: Option<String>) {
-        self.attention.retain(|said| said.topic != Topic::Fetch || told.as_ref() == Some(&said.text));
+        self.attention
+            .retain(|said| said.topic != Topic::Fetch || told.as_ref() == Some(&said.text));
         if let Some(text) = told {
             self.attend(Topic::Fetch, text);
         }

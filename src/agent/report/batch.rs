@@ -41,13 +41,20 @@ mod tests {
     #[test]
     fn what_was_packed_before_changes_nothing() {
         let line = |n: u64| format!("step {n} loss {:.4}\n", 1.0 / (n + 1) as f64);
-        let piece = |from: u64, lines: u64| (from..from + lines).map(line).collect::<String>().into_bytes();
+        let piece =
+            |from: u64, lines: u64| (from..from + lines).map(line).collect::<String>().into_bytes();
         for level in [1, 3] {
             let mut packer = Packer::new(level);
-            for (from, lines) in [(0, 1), (0, 1), (7, 3), (0, 40_000), (2, 1), (0, 2000), (0, 0), (5, 200)] {
+            for (from, lines) in
+                [(0, 1), (0, 1), (7, 3), (0, 40_000), (2, 1), (0, 2000), (0, 0), (5, 200)]
+            {
                 let bytes = piece(from, lines);
                 let packed = packer.pack(&bytes).unwrap();
-                assert_eq!(packed, zstd::bulk::compress(&bytes, level).unwrap(), "level {level}, {lines} lines from {from}");
+                assert_eq!(
+                    packed,
+                    zstd::bulk::compress(&bytes, level).unwrap(),
+                    "level {level}, {lines} lines from {from}"
+                );
                 assert_eq!(zstd::bulk::decompress(&packed, bytes.len()).unwrap(), bytes);
             }
         }

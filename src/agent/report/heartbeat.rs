@@ -112,7 +112,15 @@ impl Heartbeat {
         let (written, _) = watch::channel(0);
         let beat = if watched && outbox.dir.store().is_folder() { BEAT_LOCAL } else { BEAT_REMOTE };
         let tells = watched && has_news(outbox.dir.store().as_ref());
-        let inner = Arc::new(Inner { outbox, beat, tells, newest: Mutex::default(), wake: Notify::new(), pace: Pace::default(), written });
+        let inner = Arc::new(Inner {
+            outbox,
+            beat,
+            tells,
+            newest: Mutex::default(),
+            wake: Notify::new(),
+            pace: Pace::default(),
+            written,
+        });
         let task = Task::spawn(run(Arc::clone(&inner)));
         Heartbeat { inner, _task: Arc::new(task) }
     }
@@ -121,7 +129,9 @@ impl Heartbeat {
     /// tick.
     pub fn wants(&self, now: &Seen<'_>) -> bool {
         let newest = self.inner.newest();
-        let old = newest.handed_in_at.is_none_or(|at| self.inner.outbox.clock.mono().saturating_sub(at) + TICK_SLACK >= self.inner.beat);
+        let old = newest.handed_in_at.is_none_or(|at| {
+            self.inner.outbox.clock.mono().saturating_sub(at) + TICK_SLACK >= self.inner.beat
+        });
         old || newest.status.as_ref().is_none_or(|status| Seen::of(status) != *now)
     }
 
@@ -146,7 +156,8 @@ impl Heartbeat {
         let mut written = self.inner.written.subscribe();
         self.inner.pace.hurry();
         self.inner.wake.notify_one();
-        let done = self.inner.outbox.within(within, written.wait_for(|written| *written >= target)).await;
+        let done =
+            self.inner.outbox.within(within, written.wait_for(|written| *written >= target)).await;
         self.inner.pace.relax();
         matches!(done, Some(Ok(_)))
     }
@@ -189,7 +200,11 @@ impl Numbers {
     }
 
     /// `None`: no answer.
-    async fn write(&mut self, outbox: &Outbox, status: &mut Status) -> Option<Result<(), JobDirError>> {
+    async fn write(
+        &mut self,
+        outbox: &Outbox,
+        status: &mut Status,
+    ) -> Option<Result<(), JobDirError>> {
         if !self.ours {
             // A full disk may have lost the reserved numbers, so read the number in the store
             // first.
@@ -205,7 +220,8 @@ impl Numbers {
             self.set_aside = self.last + SET_ASIDE;
             outbox.keep(SEQUENCE, &Sequence { sequence: self.set_aside });
         }
-        let written = outbox.within(TRY_SECS_MAX, outbox.dir.put_status(outbox.attempt, status, true)).await;
+        let written =
+            outbox.within(TRY_SECS_MAX, outbox.dir.put_status(outbox.attempt, status, true)).await;
         self.ours |= matches!(written, Some(Ok(())));
         written
     }
@@ -242,7 +258,9 @@ async fn run(inner: Arc<Inner>) {
             Some(problem) => {
                 failures += 1;
                 if failures == 1 {
-                    tracing::warn!("the heartbeat is not written and will be tried again: {problem}");
+                    tracing::warn!(
+                        "the heartbeat is not written and will be tried again: {problem}"
+                    );
                 }
                 inner.newest().changed = true;
                 // As often as the regular beat: after an outage longer than a lease, the sweeper
@@ -275,8 +293,11 @@ struct Told {
 
 /// Writes the change markers. A failure is retried with the next heartbeat.
 async fn tell_news(outbox: &Outbox, status: &Status, told: &mut Told) {
-    let tell = async |what| matches!(outbox.within(TRY_SECS_MAX, outbox.dir.tell_news(what)).await, Some(Ok(())));
-    let (seen, now) = ((status.phase, status.attention.len(), status.unmeasured), outbox.clock.mono());
+    let tell = async |what| {
+        matches!(outbox.within(TRY_SECS_MAX, outbox.dir.tell_news(what)).await, Some(Ok(())))
+    };
+    let (seen, now) =
+        ((status.phase, status.attention.len(), status.unmeasured), outbox.clock.mono());
     if told.seen != Some(seen) && tell(News::Phase(outbox.attempt)).await {
         told.seen = Some(seen);
     }
@@ -301,7 +322,9 @@ async fn due(inner: &Inner) -> (Status, u64) {
                 return (status, newest.update);
             }
             // Without a new status, no timer is needed.
-            news.then(|| since.map_or(inner.beat, |since| inner.beat.saturating_sub(since)).max(APART))
+            news.then(|| {
+                since.map_or(inner.beat, |since| inner.beat.saturating_sub(since)).max(APART)
+            })
         };
         let Some(wait) = wait else {
             inner.wake.notified().await;

@@ -77,7 +77,13 @@ impl Journal {
     pub fn start(outbox: Outbox) -> Self {
         let book = Book::open(&outbox);
         let (acked, _) = watch::channel(book.borders.acked);
-        let inner = Arc::new(Inner { outbox, book: Mutex::new(book), wake: Notify::new(), pace: Pace::default(), acked });
+        let inner = Arc::new(Inner {
+            outbox,
+            book: Mutex::new(book),
+            wake: Notify::new(),
+            pace: Pace::default(),
+            acked,
+        });
         let task = Task::spawn(run(Arc::clone(&inner)));
         Journal { inner, _task: Arc::new(task) }
     }
@@ -122,7 +128,11 @@ async fn run(inner: Arc<Inner>) {
             inner.book().close_batch(&inner.outbox);
         };
         let outbox = &inner.outbox;
-        outbox.persist("a batch of events", &inner.pace, || outbox.dir.put_events(outbox.attempt, &batch).boxed()).await;
+        outbox
+            .persist("a batch of events", &inner.pace, || {
+                outbox.dir.put_events(outbox.attempt, &batch).boxed()
+            })
+            .await;
         let acked = inner.book().acknowledge(outbox);
         inner.acked.send_replace(acked);
     }
@@ -133,7 +143,8 @@ impl Inner {
     async fn gather(&self) {
         let clock = &self.outbox.clock;
         let end = clock.mono() + GATHER;
-        while !self.pace.hurried() && !self.book().unsent.iter().any(|event| important(&event.what)) {
+        while !self.pace.hurried() && !self.book().unsent.iter().any(|event| important(&event.what))
+        {
             let left = end.saturating_sub(clock.mono());
             if left.is_zero() {
                 return;
@@ -147,7 +158,9 @@ impl Inner {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().expect("nobody panics while holding the book: it does no more than move events and call Files")
+        self.book.lock().expect(
+            "nobody panics while holding the book: it does no more than move events and call Files",
+        )
     }
 }
 
@@ -156,10 +169,16 @@ impl Book {
         let borders: Borders = outbox.recall(BORDERS).unwrap_or_default();
         let path = outbox.state.join(EVENTS);
         let bytes = outbox.files.read(&path).ok().flatten().unwrap_or_default();
-        let events: Vec<Event> = bytes.split(|byte| *byte == b'\n').map_while(|line| serde_json::from_slice(line).ok()).collect();
-        let last = events.last().map_or(0, |event| event.seq).max(borders.acked).max(borders.sending);
-        let unsent: VecDeque<Event> = events.into_iter().filter(|event| event.seq > borders.acked).collect();
-        let mut book = Book { next: last + 1, unsent, borders, dropped: 0, file_bytes: 0, disk_failed: false };
+        let events: Vec<Event> = bytes
+            .split(|byte| *byte == b'\n')
+            .map_while(|line| serde_json::from_slice(line).ok())
+            .collect();
+        let last =
+            events.last().map_or(0, |event| event.seq).max(borders.acked).max(borders.sending);
+        let unsent: VecDeque<Event> =
+            events.into_iter().filter(|event| event.seq > borders.acked).collect();
+        let mut book =
+            Book { next: last + 1, unsent, borders, dropped: 0, file_bytes: 0, disk_failed: false };
         // Also cuts off a line that a crash left incomplete.
         book.rewrite(outbox);
         book
@@ -192,7 +211,8 @@ impl Book {
     /// The batch whose range is set, if there is one.
     fn batch(&self) -> Option<Vec<Event>> {
         let Borders { acked, sending } = self.borders;
-        (sending > acked).then(|| self.unsent.iter().take_while(|event| event.seq <= sending).cloned().collect())
+        (sending > acked)
+            .then(|| self.unsent.iter().take_while(|event| event.seq <= sending).cloned().collect())
     }
 
     fn close_batch(&mut self, outbox: &Outbox) {
@@ -209,7 +229,10 @@ impl Book {
             self.unsent.pop_front();
         }
         if self.dropped > 0 {
-            let text = format!("{} events were not recorded: the store did not take them in time", self.dropped);
+            let text = format!(
+                "{} events were not recorded: the store did not take them in time",
+                self.dropped
+            );
             self.dropped = 0;
             self.add(outbox, What::Loss { text }, true);
         }
@@ -232,7 +255,8 @@ impl Book {
 }
 
 fn line(event: &Event) -> Vec<u8> {
-    let mut line = serde_json::to_vec(event).expect("events hold only strings, finite numbers and maps with string keys");
+    let mut line = serde_json::to_vec(event)
+        .expect("events hold only strings, finite numbers and maps with string keys");
     line.push(b'\n');
     line
 }

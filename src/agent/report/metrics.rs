@@ -81,7 +81,11 @@ impl Minute {
 
     fn put(&mut self, name: &'static str, unit: Unit, value: f64) {
         if value.is_finite() {
-            let stat = &mut self.stats.entry(name).or_insert((unit, Stat { count: 0.0, sum: 0.0, least: value, most: value })).1;
+            let stat = &mut self
+                .stats
+                .entry(name)
+                .or_insert((unit, Stat { count: 0.0, sum: 0.0, least: value, most: value }))
+                .1;
             *stat = stat.and(value);
         }
     }
@@ -90,13 +94,24 @@ impl Minute {
     fn close(&mut self) -> Vec<Datum> {
         let stats = std::mem::take(&mut self.stats);
         let heartbeat = Datum { name: "Heartbeat", unit: Unit::Count, stat: Stat::one(1.0) };
-        stats.into_iter().map(|(name, (unit, stat))| Datum { name, unit, stat }).chain([heartbeat]).collect()
+        stats
+            .into_iter()
+            .map(|(name, (unit, stat))| Datum { name, unit, stat })
+            .chain([heartbeat])
+            .collect()
     }
 }
 
 impl Metrics {
     pub fn start(meter: Arc<dyn Meter>, clock: Arc<dyn Clock>, instance: String) -> Self {
-        let inner = Arc::new(Inner { meter, clock, instance, hand: Mutex::default(), wake: Notify::new(), unheard: AtomicBool::default() });
+        let inner = Arc::new(Inner {
+            meter,
+            clock,
+            instance,
+            hand: Mutex::default(),
+            wake: Notify::new(),
+            unheard: AtomicBool::default(),
+        });
         let _task = Task::spawn(run(Arc::clone(&inner)));
         Metrics { inner, _task }
     }
@@ -137,21 +152,28 @@ async fn run(inner: Arc<Inner>) {
             inner.wake.notified().await;
             continue;
         };
-        let problem = match within(&*inner.clock, TRY_SECS_MAX, inner.meter.publish(&inner.instance, &batch)).await {
-            Some(Ok(())) => None,
-            Some(Err(error)) => Some(chain(&error)),
-            None => Some(format!("no answer within {} s", TRY_SECS_MAX.as_secs())),
-        };
+        let problem =
+            match within(&*inner.clock, TRY_SECS_MAX, inner.meter.publish(&inner.instance, &batch))
+                .await
+            {
+                Some(Ok(())) => None,
+                Some(Err(error)) => Some(chain(&error)),
+                None => Some(format!("no answer within {} s", TRY_SECS_MAX.as_secs())),
+            };
         match problem {
             None if failures > 0 => {
-                tracing::info!("measurements are published again, after {failures} minutes without");
+                tracing::info!(
+                    "measurements are published again, after {failures} minutes without"
+                );
                 failures = 0;
             }
             None => {}
             Some(problem) => {
                 failures += 1;
                 if failures == 1 {
-                    tracing::warn!("{problem}; the work goes on without, and `watch.metrics = false` turns this off");
+                    tracing::warn!(
+                        "{problem}; the work goes on without, and `watch.metrics = false` turns this off"
+                    );
                 }
             }
         }
@@ -166,14 +188,22 @@ mod tests {
     #[test]
     fn a_minute_is_what_was_known_in_it() {
         let mut minute = Minute::default();
-        let row = |gpu: Reading<f64>| Rates { gpu_percent: gpu, cpu_percent: Reading::Known(50.0), ..Rates::default() };
+        let row = |gpu: Reading<f64>| Rates {
+            gpu_percent: gpu,
+            cpu_percent: Reading::Known(50.0),
+            ..Rates::default()
+        };
         minute.add(&row(Reading::Known(90.0)), Some(0.0));
         minute.add(&row(Reading::unknown("lost")), None);
         minute.add(&row(Reading::Known(f64::NAN)), Some(2.0));
         minute.add(&row(Reading::Known(30.0)), None);
         let batch = minute.close();
-        let stat = |name: &str| batch.iter().find(|datum| datum.name == name).map(|datum| datum.stat);
-        assert_eq!(stat("GPUUtilization"), Some(Stat { count: 2.0, sum: 120.0, least: 30.0, most: 90.0 }));
+        let stat =
+            |name: &str| batch.iter().find(|datum| datum.name == name).map(|datum| datum.stat);
+        assert_eq!(
+            stat("GPUUtilization"),
+            Some(Stat { count: 2.0, sum: 120.0, least: 30.0, most: 90.0 })
+        );
         assert_eq!(stat("WorkloadCPU").map(|stat| stat.count), Some(4.0));
         assert_eq!(stat("IdleSeconds").map(|stat| stat.most), Some(2.0));
         assert_eq!((stat("Heartbeat"), stat("GPUPower")), (Some(Stat::one(1.0)), None));
@@ -193,7 +223,8 @@ mod tests {
             ..Rates::default()
         };
         minute.add(&rates, Some(12.0));
-        let mut batch: Vec<_> = minute.close().into_iter().map(|datum| (datum.name, datum.unit, datum.stat)).collect();
+        let mut batch: Vec<_> =
+            minute.close().into_iter().map(|datum| (datum.name, datum.unit, datum.stat)).collect();
         batch.sort_by_key(|(name, ..)| *name);
         let expected = [
             ("GPUMemoryUsed", Unit::Mebibytes, 20_480.0),

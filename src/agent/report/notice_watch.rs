@@ -47,12 +47,18 @@ impl NoticeWatch {
     pub fn start(metadata: Arc<dyn Metadata>, clock: Arc<dyn Clock>) -> Self {
         let (sender, facts) = watch::channel(NoticeFacts::default());
         let sender = Arc::new(sender);
-        let _tags = Task::spawn(watch_tags(Arc::clone(&sender), Arc::clone(&metadata), Arc::clone(&clock)));
+        let _tags =
+            Task::spawn(watch_tags(Arc::clone(&sender), Arc::clone(&metadata), Arc::clone(&clock)));
         let _task = Task::spawn(async move {
             loop {
                 let asked = clock.mono();
                 let answer = within(&*clock, ANSWER_MAX, metadata.notices()).await;
-                take(&sender, answer.map(|answer| answer.map_err(|error| chain(&error))), asked, clock.mono());
+                take(
+                    &sender,
+                    answer.map(|answer| answer.map_err(|error| chain(&error))),
+                    asked,
+                    clock.mono(),
+                );
                 clock.sleep(to_next(clock.mono(), POLL)).await;
             }
         });
@@ -67,26 +73,46 @@ impl NoticeWatch {
 }
 
 /// Reads the hard cap in parallel, so that a hung read does not delay a notice.
-async fn watch_tags(sender: Arc<watch::Sender<NoticeFacts>>, metadata: Arc<dyn Metadata>, clock: Arc<dyn Clock>) {
+async fn watch_tags(
+    sender: Arc<watch::Sender<NoticeFacts>>,
+    metadata: Arc<dyn Metadata>,
+    clock: Arc<dyn Clock>,
+) {
     loop {
         if let Some(Ok(identity)) = within(&*clock, ANSWER_MAX, metadata.identity()).await
             && let Ok(tags) = Tags::from_map(&identity.tags)
         {
-            sender.send_if_modified(|facts| std::mem::replace(&mut facts.kill_at, tags.kill_at) != tags.kill_at);
+            sender.send_if_modified(|facts| {
+                std::mem::replace(&mut facts.kill_at, tags.kill_at) != tags.kill_at
+            });
         }
         clock.sleep(to_next(clock.mono(), TAGS_EVERY)).await;
     }
 }
 
 /// Wakes the receivers only for changes, so that the loop can sleep.
-fn take(sender: &watch::Sender<NoticeFacts>, answer: Option<Result<Vec<Notice>, String>>, asked: Duration, now: Duration) {
+fn take(
+    sender: &watch::Sender<NoticeFacts>,
+    answer: Option<Result<Vec<Notice>, String>>,
+    asked: Duration,
+    now: Duration,
+) {
     sender.send_if_modified(|facts| match answer {
         Some(Ok(notices)) => {
             if facts.failures > 0 {
-                tracing::info!("the metadata service answers again, after {} failures", facts.failures);
+                tracing::info!(
+                    "the metadata service answers again, after {} failures",
+                    facts.failures
+                );
             }
             let news = facts.notices != notices || facts.failures > 0;
-            *facts = NoticeFacts { notices, answered: Some(now), failures: 0, silent_since: None, kill_at: facts.kill_at };
+            *facts = NoticeFacts {
+                notices,
+                answered: Some(now),
+                failures: 0,
+                silent_since: None,
+                kill_at: facts.kill_at,
+            };
             news
         }
         failed => {

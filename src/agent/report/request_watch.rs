@@ -94,7 +94,11 @@ fn note(outbox: &Outbox, journal: &Journal, requests: &[Request]) {
     for request in new {
         newest = newest.max(request.number);
         if !matches!(request.wish, Wish::Interrupt { .. }) {
-            journal.record(What::Wish { number: request.number, by: request.by.clone(), text: request.wish.to_string() });
+            journal.record(What::Wish {
+                number: request.number,
+                by: request.by.clone(),
+                text: request.wish.to_string(),
+            });
         }
     }
     if newest > noted {

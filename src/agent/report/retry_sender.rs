@@ -58,7 +58,9 @@ impl Outbox {
     pub(crate) fn recall<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let path = self.state.join(name);
         match self.files.read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes?).inspect_err(|error| tracing::warn!("{}: {error}", path.display())).ok(),
+            Ok(bytes) => serde_json::from_slice(&bytes?)
+                .inspect_err(|error| tracing::warn!("{}: {error}", path.display()))
+                .ok(),
             Err(error) => {
                 tracing::warn!("cannot read {}: {error}", path.display());
                 None
@@ -76,22 +78,33 @@ impl Outbox {
 
     /// The same, for a record that must be kept before the next action.
     pub(crate) fn try_keep<T: Serialize>(&self, name: &str, record: &T) -> std::io::Result<()> {
-        let bytes = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");
+        let bytes = serde_json::to_vec(record)
+            .expect("state holds only strings, finite numbers and maps with string keys");
         self.files.replace(&self.state.join(name), &bytes)
     }
 
     /// The newest record that [`Outbox::keep_line`] left.
     pub(crate) fn recall_line<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let path = self.state.join(name);
-        let bytes = self.files.read(&path).inspect_err(|error| tracing::warn!("cannot read {}: {error}", path.display())).ok()??;
+        let bytes = self
+            .files
+            .read(&path)
+            .inspect_err(|error| tracing::warn!("cannot read {}: {error}", path.display()))
+            .ok()??;
         bytes.split(|byte| *byte == b'\n').rev().find_map(|line| serde_json::from_slice(line).ok())
     }
 
     /// Keeps a small record that changes every second: appends a line to a file that restarts now
     /// and then, a tenth of the cost of a new file. `bytes`: the known length of the file.
-    pub(crate) fn keep_line<T: Serialize>(&self, name: &str, record: &T, bytes: &mut Option<usize>) {
+    pub(crate) fn keep_line<T: Serialize>(
+        &self,
+        name: &str,
+        record: &T,
+        bytes: &mut Option<usize>,
+    ) {
         let path = self.state.join(name);
-        let mut line = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");
+        let mut line = serde_json::to_vec(record)
+            .expect("state holds only strings, finite numbers and maps with string keys");
         line.push(b'\n');
         let before = bytes.filter(|before| before + line.len() <= LINES_BYTES_MAX);
         let kept = match before {
@@ -107,12 +120,21 @@ impl Outbox {
     }
 
     /// The result of a future. `None`: it takes longer than `limit`.
-    pub(crate) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Duration,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
         within(&*self.clock, limit, future).await
     }
 
     /// Retries until it works. Returns the number of failures before that.
-    pub(crate) async fn persist<'a, E: Error>(&self, what: &str, pace: &Pace, attempt: impl Fn() -> BoxFuture<'a, Result<(), E>>) -> u32 {
+    pub(crate) async fn persist<'a, E: Error>(
+        &self,
+        what: &str,
+        pace: &Pace,
+        attempt: impl Fn() -> BoxFuture<'a, Result<(), E>>,
+    ) -> u32 {
         let mut failures = 0;
         loop {
             let problem = match self.within(TRY_SECS_MAX, attempt()).await {
@@ -216,7 +238,11 @@ impl Drop for Task {
     }
 }
 
-pub(crate) async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn within<T>(
+    clock: &dyn Clock,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         biased;
         value = future => Some(value),

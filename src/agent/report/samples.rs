@@ -76,10 +76,23 @@ struct Next {
 impl Samples {
     pub fn start(outbox: Outbox) -> Self {
         let next = outbox.recall::<Next>(NUMBER).map_or(1, |state| state.next);
-        let queue =
-            Queue { rows: Vec::new(), packer: Packer::new(ZSTD_LEVEL), count: 0, begun: Duration::ZERO, next, waiting: VecDeque::new(), dropped: 0 };
+        let queue = Queue {
+            rows: Vec::new(),
+            packer: Packer::new(ZSTD_LEVEL),
+            count: 0,
+            begun: Duration::ZERO,
+            next,
+            waiting: VecDeque::new(),
+            dropped: 0,
+        };
         let (sent, _) = watch::channel(next - 1);
-        let inner = Arc::new(Inner { outbox, queue: Mutex::new(queue), wake: Notify::new(), pace: Pace::default(), sent });
+        let inner = Arc::new(Inner {
+            outbox,
+            queue: Mutex::new(queue),
+            wake: Notify::new(),
+            pace: Pace::default(),
+            sent,
+        });
         let task = Task::spawn(run(Arc::clone(&inner)));
         Samples { inner, _task: Arc::new(task) }
     }
@@ -114,7 +127,13 @@ impl Samples {
         self.inner.pace.relax();
         let queue = self.inner.queue();
         let lost = queue.dropped + queue.waiting.iter().map(|batch| batch.rows).sum::<u64>();
-        if lost == 0 { Vec::new() } else { vec![format!("{lost} rows of measurements were not kept: the store did not take them in time")] }
+        if lost == 0 {
+            Vec::new()
+        } else {
+            vec![format!(
+                "{lost} rows of measurements were not kept: the store did not take them in time"
+            )]
+        }
     }
 }
 
@@ -133,7 +152,9 @@ impl Queue {
         let compressed = self.packer.pack(&self.rows);
         // Keeps the capacity for the next batch.
         self.rows.clear();
-        let Ok(body) = compressed.inspect_err(|error| tracing::warn!("cannot compress samples: {error}")) else {
+        let Ok(body) =
+            compressed.inspect_err(|error| tracing::warn!("cannot compress samples: {error}"))
+        else {
             self.dropped += rows;
             return;
         };
@@ -141,7 +162,8 @@ impl Queue {
         self.next += 1;
         // Before the send: a used number is never used again.
         outbox.keep(NUMBER, &Next { next: self.next });
-        let bytes = |waiting: &VecDeque<Batch>| waiting.iter().map(|batch| batch.body.len()).sum::<usize>();
+        let bytes =
+            |waiting: &VecDeque<Batch>| waiting.iter().map(|batch| batch.body.len()).sum::<usize>();
         // The front is being sent; the next oldest is dropped.
         while bytes(&self.waiting) > WAITING_BYTES_MAX && self.waiting.len() > 2 {
             self.dropped += self.waiting.remove(1).map_or(0, |batch| batch.rows);
@@ -158,7 +180,11 @@ async fn run(inner: Arc<Inner>) {
             continue;
         };
         let key = layout::sample_batch(outbox.dir.job(), outbox.attempt, batch.number);
-        outbox.persist("a batch of samples", &inner.pace, || outbox.dir.store().put_durable(&key, batch.body.clone()).boxed()).await;
+        outbox
+            .persist("a batch of samples", &inner.pace, || {
+                outbox.dir.store().put_durable(&key, batch.body.clone()).boxed()
+            })
+            .await;
         inner.queue().waiting.pop_front();
         inner.sent.send_replace(batch.number);
     }

@@ -33,22 +33,33 @@ struct Number {
 
 /// Records what the process tree waits for. `None`: no answer in time, or the store did not accept
 /// it.
-pub async fn collect(outbox: &Outbox, journal: &Journal, stacks: &dyn Stacks, scope: &Scope) -> Option<String> {
+pub async fn collect(
+    outbox: &Outbox,
+    journal: &Journal,
+    stacks: &dyn Stacks,
+    scope: &Scope,
+) -> Option<String> {
     let number = outbox.recall::<Number>(NUMBER).unwrap_or_default().number + 1;
     outbox.keep(NUMBER, &Number { number });
     let key = layout::stacks(outbox.dir.job(), outbox.attempt, number);
     let until = outbox.clock.mono() + WITHIN;
     let left = || until.saturating_sub(outbox.clock.mono());
     let lost = |why: String| {
-        journal.record(What::Loss { text: format!("what the processes were waiting for was not kept: {why}") });
+        journal.record(What::Loss {
+            text: format!("what the processes were waiting for was not kept: {why}"),
+        });
     };
-    let Some(text) = outbox.within(WITHIN, stacks.dump(scope, BYTES_MAX)).await.map(Bytes::from) else {
+    let Some(text) = outbox.within(WITHIN, stacks.dump(scope, BYTES_MAX)).await.map(Bytes::from)
+    else {
         lost(format!("it could not be read within {} s", WITHIN.as_secs()));
         return None;
     };
     let mut why = "there was no time left to store it".to_owned();
     while !left().is_zero() {
-        match outbox.within(TRY_MAX.min(left()), outbox.dir.store().put_durable(&key, text.clone())).await {
+        match outbox
+            .within(TRY_MAX.min(left()), outbox.dir.store().put_durable(&key, text.clone()))
+            .await
+        {
             Some(Ok(())) => {
                 journal.record(What::Stacks { key: key.clone() });
                 return Some(key);

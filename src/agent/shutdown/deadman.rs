@@ -79,7 +79,12 @@ struct Told {
 }
 
 impl Deadman {
-    pub fn new(paths: SwitchFiles, lease: Duration, files: Arc<dyn Files>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        paths: SwitchFiles,
+        lease: Duration,
+        files: Arc<dyn Files>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let SwitchFiles { deadline: file, alive } = paths;
         Deadman { file, alive, lease, files, clock, told: Mutex::default(), said: Mutex::default() }
     }
@@ -89,15 +94,24 @@ impl Deadman {
     pub fn say_alive(&self) {
         let (mono, wall) = (self.clock.mono(), self.clock.now());
         let mut said = self.said.lock().expect("it is only compared and set, which cannot panic");
-        let is_due = said.is_none_or(|said| mono.saturating_sub(said.mono) >= ALIVE_EVERY || wall.duration_since(said.wall).abs() > STEP);
+        let is_due = said.is_none_or(|said| {
+            mono.saturating_sub(said.mono) >= ALIVE_EVERY
+                || wall.duration_since(said.wall).abs() > STEP
+        });
         if !is_due {
             return;
         }
-        let done = self.files.replace(&self.alive, format!("{} {}\n", wall.as_second(), self.lease.as_secs()).as_bytes());
+        let done = self.files.replace(
+            &self.alive,
+            format!("{} {}\n", wall.as_second(), self.lease.as_secs()).as_bytes(),
+        );
         if let Err(error) = &done
             && said.is_none_or(|said| said.written)
         {
-            tracing::warn!("the dead-man's switch is not told that the agent is alive, cannot write {}: {error}", self.alive.display());
+            tracing::warn!(
+                "the dead-man's switch is not told that the agent is alive, cannot write {}: {error}",
+                self.alive.display()
+            );
         }
         *said = Some(Said { mono, wall, written: done.is_ok() });
     }
@@ -106,7 +120,8 @@ impl Deadman {
     /// as the hard end is from `steady`, the agent's own time. So a set wall clock does no harm.
     pub fn renew(&self, hard_end: Option<Timestamp>, steady: Timestamp) {
         let (mono, wall) = (self.clock.mono(), self.clock.now());
-        let mut told = self.told.lock().expect("nobody panics while holding it: it is only compared and set");
+        let mut told =
+            self.told.lock().expect("nobody panics while holding it: it is only compared and set");
         let now = Told { mono, wall, steady, hard_end, written: false };
         if !told.is_none_or(|told| is_due(&told, &now)) {
             return;
@@ -117,7 +132,10 @@ impl Deadman {
         if let Err(error) = &done
             && told.is_none_or(|told| told.written)
         {
-            tracing::warn!("the dead-man's switch keeps its old deadline, cannot write {}: {error}", self.file.display());
+            tracing::warn!(
+                "the dead-man's switch keeps its old deadline, cannot write {}: {error}",
+                self.file.display()
+            );
         }
         *told = Some(Told { written: done.is_ok(), ..now });
     }
@@ -130,7 +148,8 @@ fn is_due(told: &Told, now: &Told) -> bool {
     }
     let lasted = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
     // The wall clock was set, or the agent has corrected its time.
-    let stepped = |before: Timestamp, after: Timestamp| (after.duration_since(before) - lasted).abs() > STEP;
+    let stepped =
+        |before: Timestamp, after: Timestamp| (after.duration_since(before) - lasted).abs() > STEP;
     let is_moved = stepped(told.wall, now.wall) || stepped(told.steady, now.steady);
     is_moved || told.hard_end != now.hard_end || (now.hard_end.is_none() && passed >= RENEW)
 }

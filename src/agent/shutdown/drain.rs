@@ -60,7 +60,11 @@ impl Agent {
         if let (Afterwards::Hold(time), Some(_)) = (end.then, self.memory.held) {
             // An earlier agent has drained and crashed while the machine was held: continue to hold
             // it.
-            self.ended = self.workload.as_ref().and_then(|workload| workload.ended().now_or_never()).or(self.ended);
+            self.ended = self
+                .workload
+                .as_ref()
+                .and_then(|workload| workload.ended().now_or_never())
+                .or(self.ended);
             self.hold(time).await;
             return self.finish(end, reason).await;
         }
@@ -76,7 +80,8 @@ impl Agent {
         let is_written = self.write_outcome(&end, losses, until).await;
         // A user who inspects the machine need not wait for a silent store: that has cost half an
         // hour already.
-        let is_asked_for = matches!(afterwards(&self.attempt.resolved.spec.on, end.because), Afterwards::Hold(_));
+        let is_asked_for =
+            matches!(afterwards(&self.attempt.resolved.spec.on, end.because), Afterwards::Hold(_));
         if let (Afterwards::Hold(time), true) = (end.then, is_written || is_asked_for) {
             self.hold(time).await;
         }
@@ -119,8 +124,14 @@ impl Agent {
 
     /// Asks once more for a checkpoint and waits. Without a signal of its own, the SIGTERM that
     /// follows asks.
-    async fn final_save(&mut self, end: &End, ahead: &Ahead, asked_by: &'static str) -> Option<String> {
-        let (checkpoints, spec) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())?;
+    async fn final_save(
+        &mut self,
+        end: &End,
+        ahead: &Ahead,
+        asked_by: &'static str,
+    ) -> Option<String> {
+        let (checkpoints, spec) =
+            self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())?;
         let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
         // One grace for everything: the cost estimate has room for only one.
         let mono = self.out.clock.mono();
@@ -135,13 +146,23 @@ impl Agent {
             return None;
         }
         if was_asked && self.out.clock.mono() >= until {
-            let slow = || format!("no last checkpoint: the one that was under way was not complete within {}", spec.grace);
+            let slow = || {
+                format!(
+                    "no last checkpoint: the one that was under way was not complete within {}",
+                    spec.grace
+                )
+            };
             return (!is_saved).then(slow);
         }
         self.saves.forget();
         let (out, left) = (self.out.clone(), until.saturating_sub(self.out.clock.mono()));
-        let Some(ask) = self.until_saved(ahead, out.within(left, checkpoints.ask())).await.flatten() else {
-            return Some(format!("no last checkpoint: the checkpoint folder did not answer within {}", Span::from_duration(left)));
+        let Some(ask) =
+            self.until_saved(ahead, out.within(left, checkpoints.ask())).await.flatten()
+        else {
+            return Some(format!(
+                "no last checkpoint: the checkpoint folder did not answer within {}",
+                Span::from_duration(left)
+            ));
         };
         let workload = self.workload.clone()?;
         if self.ended.is_some() {
@@ -151,7 +172,11 @@ impl Agent {
         // stop.
         let asked = if signal.asks() { workload.ask(signal) } else { workload.tell(signal) };
         if let (Ok(processes), Some(signal)) = (&asked, spec.signal) {
-            self.journal.record(What::Asked { by: asked_by.to_owned(), signal, processes: *processes });
+            self.journal.record(What::Asked {
+                by: asked_by.to_owned(),
+                signal,
+                processes: *processes,
+            });
         }
         match asked {
             Ok(0) => return Some(format!("no last checkpoint: {}", crate::agent::act::NOBODY)),
@@ -175,12 +200,20 @@ impl Agent {
     async fn save_under_way(&mut self, ahead: &Ahead, until: Duration) -> Option<Saved> {
         let (mut answers, out) = (self.saves.heard()?, self.out.clone());
         let answer = async move { answers.wait_for(Option::is_some).await.ok()?.clone() };
-        self.until_saved(ahead, async move { out.within(until.saturating_sub(out.clock.mono()), answer).await.flatten() }).await.flatten()
+        self.until_saved(ahead, async move {
+            out.within(until.saturating_sub(out.clock.mono()), answer).await.flatten()
+        })
+        .await
+        .flatten()
     }
 
     /// Waits for a save and keeps the watchdog fed. Notices when the workload ends. `None`: time is
     /// up.
-    async fn until_saved<T>(&mut self, ahead: &Ahead, saving: impl Future<Output = T>) -> Option<T> {
+    async fn until_saved<T>(
+        &mut self,
+        ahead: &Ahead,
+        saving: impl Future<Output = T>,
+    ) -> Option<T> {
         let began = self.out.clock.mono();
         let mut saving = Box::pin(saving);
         let workload = self.workload.clone();
@@ -238,7 +271,8 @@ impl Agent {
                 return Drained::Over(self.after_reclaim_wish(reason).await);
             }
         }
-        let text = "the cloud gave notice and did not take the machine: the work goes on".to_owned();
+        let text =
+            "the cloud gave notice and did not take the machine: the work goes on".to_owned();
         let void = Reason::new(self.out.clock.now(), "interruption", "void", text);
         self.journal.record(What::Verdict { reason: void.clone() });
         self.reasons.push(void);
@@ -299,7 +333,10 @@ impl Agent {
         };
         loop {
             let left = until.saturating_sub(self.out.clock.mono()).max(FLUSH_MIN).min(TRY_SECS_MAX);
-            let why = match self.alive_while(self.out.within(left, self.out.dir.create_outcome(&outcome))).await {
+            let why = match self
+                .alive_while(self.out.within(left, self.out.dir.create_outcome(&outcome)))
+                .await
+            {
                 // Our own outcome from before a crash is there. It was true then and stays.
                 Some(Ok(_)) => return true,
                 None => "the job root does not answer".to_owned(),
@@ -324,15 +361,24 @@ impl Agent {
         self.enter(AttemptPhase::Held);
         let mut said = None;
         loop {
-            let more = self.requests.wishes.borrow().more_time.duration().saturating_sub(held.granted.duration());
-            let whole = SignedDuration::try_from(time.duration() + more).unwrap_or(SignedDuration::MAX);
+            let more = self
+                .requests
+                .wishes
+                .borrow()
+                .more_time
+                .duration()
+                .saturating_sub(held.granted.duration());
+            let whole =
+                SignedDuration::try_from(time.duration() + more).unwrap_or(SignedDuration::MAX);
             // Never sooner than promised before: after a crash the requests are not read yet.
             held.until = held.until.max(held.since.saturating_add(whole).unwrap_or(Timestamp::MAX));
             if self.memory.held != Some(held) {
                 self.memory.held = Some(held);
                 self.keep();
             }
-            let until = limit_points(&self.account()).first().map_or(held.until, |limit| held.until.min(limit.drain_at));
+            let until = limit_points(&self.account())
+                .first()
+                .map_or(held.until, |limit| held.until.min(limit.drain_at));
             self.held_until = Some(until);
             self.keep_now_and_then();
             self.report();
@@ -348,9 +394,13 @@ impl Agent {
 
     /// At the beginning, and again at each of the times before the end.
     fn tell_terminals(&self, said: &mut Option<Duration>, left: Duration) {
-        let next = TOLD_BEFORE.iter().find(|before| left <= **before).copied().unwrap_or(Duration::MAX);
+        let next =
+            TOLD_BEFORE.iter().find(|before| left <= **before).copied().unwrap_or(Duration::MAX);
         if said.replace(next) != Some(next) {
-            let (job, left) = (self.attempt.job(), Span::from_duration(Duration::from_secs(left.as_secs().max(1))));
+            let (job, left) = (
+                self.attempt.job(),
+                Span::from_duration(Duration::from_secs(left.as_secs().max(1))),
+            );
             self.world.people.tell(&format!("{job} is over, and this machine goes in {left}, with its disk. More time: lamp extend {job} 1h"));
         }
     }
@@ -363,7 +413,12 @@ impl Agent {
         self.heartbeat.flush(FLUSH_MIN).await;
         if self.alone() && *self.news.signals.borrow() > 0 {
             // A user who stops the agent by hand decides about the machine.
-            return Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason, still_on: None });
+            return Drained::Over(Finish {
+                because: end.because,
+                exit: self.ended.map(|ended| ended.exit),
+                reason,
+                still_on: None,
+            });
         }
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
         self.forget_the_look(how, end, &reason);
@@ -379,7 +434,12 @@ impl Agent {
         }
         // Not earlier: from this call on, systemd waits for the agent, and the power-off waits too.
         self.world.service.stopping();
-        Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason, still_on })
+        Drained::Over(Finish {
+            because: end.because,
+            exit: self.ended.map(|ended| ended.exit),
+            reason,
+            still_on,
+        })
     }
 
     /// Runs the power-off steps and keeps the watchdog fed: a killed agent would restart them from

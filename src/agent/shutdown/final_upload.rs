@@ -32,42 +32,73 @@ const OUTPUTS_SHARE: u32 = 4;
 
 impl Agent {
     /// Uploads the last checkpoint, outputs, and the rest of the log, samples and events.
-    pub(crate) async fn upload_rest(&mut self, ahead: &Ahead, until: Duration, asked_by: &str) -> Vec<String> {
+    pub(crate) async fn upload_rest(
+        &mut self,
+        ahead: &Ahead,
+        until: Duration,
+        asked_by: &str,
+    ) -> Vec<String> {
         let mut losses = Vec::new();
         let out = self.out.clone();
         self.saves.forget();
-        if let Some(checkpoints) = self.checkpoints.clone().filter(|_| self.memory.stage == Stage::Main) {
+        if let Some(checkpoints) =
+            self.checkpoints.clone().filter(|_| self.memory.stage == Stage::Main)
+        {
             // A hung folder leaves the time to the outputs and the log.
             let answers = FOLDER_ANSWERS_WITHIN.min(self.left(ahead, until).max(FLUSH_MIN));
-            let saved = match self.in_time(ahead, until, out.within(answers, checkpoints.ask())).await.flatten() {
+            let saved = match self
+                .in_time(ahead, until, out.within(answers, checkpoints.ask()))
+                .await
+                .flatten()
+            {
                 Some(_) => {
                     let left = self.left(ahead, until).max(FLUSH_MIN);
                     // The outputs have their own share. A job that continues elsewhere uploads them
                     // again.
-                    let share = if self.has_outputs() && !ahead.is_left_to_cloud() { left / OUTPUTS_SHARE } else { Duration::ZERO };
-                    let saving = checkpoints.save(checkpoints.as_is(), asked_by, (left - share).max(FLUSH_MIN));
-                    self.in_time(ahead, until, saving).await.unwrap_or_else(|| Saved::Failed(TIME_WAS_UP.into()))
+                    let share = if self.has_outputs() && !ahead.is_left_to_cloud() {
+                        left / OUTPUTS_SHARE
+                    } else {
+                        Duration::ZERO
+                    };
+                    let saving = checkpoints.save(
+                        checkpoints.as_is(),
+                        asked_by,
+                        (left - share).max(FLUSH_MIN),
+                    );
+                    self.in_time(ahead, until, saving)
+                        .await
+                        .unwrap_or_else(|| Saved::Failed(TIME_WAS_UP.into()))
                 }
-                None => Saved::Failed(format!("it did not answer within {}", Span::from_duration(answers))),
+                None => Saved::Failed(format!(
+                    "it did not answer within {}",
+                    Span::from_duration(answers)
+                )),
             };
             if let Saved::Failed(why) = saved {
-                losses.push(format!("what the checkpoint folder held at the end is not kept: {why}"));
+                losses
+                    .push(format!("what the checkpoint folder held at the end is not kept: {why}"));
             }
             losses.extend(checkpoints.left_out());
         }
         if self.has_outputs() {
             losses.extend(self.upload_outputs(ahead, until).await);
         }
-        let (logs, samples, journal) = (self.logs.clone(), self.samples.clone(), self.journal.clone());
+        let (logs, samples, journal) =
+            (self.logs.clone(), self.samples.clone(), self.journal.clone());
         let left = self.left(ahead, until).max(FLUSH_MIN);
         let log_losses = self.in_time(ahead, until, logs.finish(left)).await;
         let left = self.left(ahead, until).max(FLUSH_MIN);
         let sample_losses = self.in_time(ahead, until, samples.finish(left)).await;
-        losses.extend(log_losses.unwrap_or_else(|| vec![format!("the end of the log was not kept: {TIME_WAS_UP}")]));
+        losses
+            .extend(log_losses.unwrap_or_else(|| {
+                vec![format!("the end of the log was not kept: {TIME_WAS_UP}")]
+            }));
         if let Some((_, dropped)) = self.printed.filter(|(_, dropped)| *dropped > 0) {
             losses.push(format!("{dropped} bytes of output were not kept: they came faster than they could be shipped"));
         }
-        losses.extend(sample_losses.unwrap_or_else(|| vec![format!("the last measurements were not kept: {TIME_WAS_UP}")]));
+        losses.extend(sample_losses.unwrap_or_else(|| {
+            vec![format!("the last measurements were not kept: {TIME_WAS_UP}")]
+        }));
         for text in &losses {
             journal.record(What::Loss { text: text.clone() });
         }
@@ -81,9 +112,14 @@ impl Agent {
 
     /// Time may end sooner than it seems now: then the upload is told, and names what is missing.
     async fn upload_outputs(&mut self, ahead: &Ahead, until: Duration) -> Vec<String> {
-        let (out, workdir, named) = (self.out.clone(), self.attempt.folders.work.clone(), self.attempt.resolved.spec.outputs.clone());
+        let (out, workdir, named) = (
+            self.out.clone(),
+            self.attempt.folders.work.clone(),
+            self.attempt.resolved.spec.outputs.clone(),
+        );
         let time_is_up = Notify::new();
-        let mut uploading = Box::pin(outputs::upload(&out, &workdir, wanted(&named), time_is_up.notified()));
+        let mut uploading =
+            Box::pin(outputs::upload(&out, &workdir, wanted(&named), time_is_up.notified()));
         let least = out.clock.mono() + FLUSH_MIN;
         loop {
             tokio::select! {
@@ -103,9 +139,18 @@ impl Agent {
     pub(crate) async fn unkept(&self, within: Duration) -> Option<String> {
         let since = self.memory.main_since.filter(|_| self.attempt.mode == Mode::Launched)?;
         let spec = &self.attempt.resolved.spec;
-        let apart = [spec.checkpoint.as_ref().map(|spec| spec.path.as_str()), spec.watch.done_marker.as_deref()];
+        let apart = [
+            spec.checkpoint.as_ref().map(|spec| spec.path.as_str()),
+            spec.watch.done_marker.as_deref(),
+        ];
         let apart: Vec<&str> = apart.into_iter().flatten().collect();
-        let looking = unsaved_files::left_behind(&self.out, &self.attempt.folders.work, wanted(&spec.outputs), &apart, since);
+        let looking = unsaved_files::left_behind(
+            &self.out,
+            &self.attempt.folders.work,
+            wanted(&spec.outputs),
+            &apart,
+            since,
+        );
         self.alive_while(self.out.within(within, looking)).await.flatten()
     }
 }

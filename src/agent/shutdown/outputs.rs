@@ -57,14 +57,20 @@ pub struct Wanted<'a> {
 
 /// Uploads the wanted files to `outputs/`, until `time_is_up` resolves, which is not known in
 /// advance.
-pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is_up: impl Future<Output = ()>) -> Kept {
+pub async fn upload(
+    outbox: &Outbox,
+    workdir: &Path,
+    wanted: Wanted<'_>,
+    time_is_up: impl Future<Output = ()>,
+) -> Kept {
     let kept = Mutex::new(Kept::default());
     let begun = outbox.clock.mono();
     let took = || outbox.clock.mono().saturating_sub(begun).as_secs();
     let mut time_is_up = pin!(time_is_up);
     let finding = outbox.within(FOUND_WITHIN, find(outbox, workdir, wanted));
     let Some(found) = before(time_is_up.as_mut(), finding).await.flatten() else {
-        let losses = vec![format!("the outputs were not found within {} s, so none is kept", took())];
+        let losses =
+            vec![format!("the outputs were not found within {} s, so none is kept", took())];
         return Kept { losses, ..Kept::default() };
     };
     let pace = Pace::default();
@@ -85,15 +91,20 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
                 Err(error) => {
                     tracing::warn!("output `{}` is not kept: {}", file.path, chain(&error));
                     if let StoreError::Unfit { cause, .. } = error {
-                        unfit.lock().expect("never held over a panic").insert(index, chain(&*cause));
+                        unfit
+                            .lock()
+                            .expect("never held over a panic")
+                            .insert(index, chain(&*cause));
                     }
                 }
             }
         }
         .boxed()
     };
-    let (small, large): (Vec<_>, Vec<_>) = found.files.iter().enumerate().partition(|(_, file)| file.stamp.bytes <= SMALL_BYTES);
-    let (small, large): (Vec<_>, Vec<_>) = (small.into_iter().map(&keep).collect(), large.into_iter().map(&keep).collect());
+    let (small, large): (Vec<_>, Vec<_>) =
+        found.files.iter().enumerate().partition(|(_, file)| file.stamp.bytes <= SMALL_BYTES);
+    let (small, large): (Vec<_>, Vec<_>) =
+        (small.into_iter().map(&keep).collect(), large.into_iter().map(&keep).collect());
     let small = futures::stream::iter(small).buffer_unordered(SMALL_IN_FLIGHT).collect::<()>();
     let large = futures::stream::iter(large).buffer_unordered(LARGE_IN_FLIGHT).collect::<()>();
     let all = futures::future::join(small, large);
@@ -105,7 +116,8 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
         None => format!("output `{path}` was not kept"),
     };
     let missing = arrived.iter().enumerate().filter(|(_, arrived)| !**arrived);
-    let missing: Vec<String> = missing.map(|(index, _)| text(index, &found.files[index].path)).collect();
+    let missing: Vec<String> =
+        missing.map(|(index, _)| text(index, &found.files[index].path)).collect();
     let mut kept = kept.into_inner().expect("never held over a panic");
     kept.losses = found.losses;
     kept.losses.extend(missing.iter().take(LOSSES_MAX).cloned());
@@ -118,7 +130,10 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
     kept
 }
 
-async fn before<T>(time_is_up: Pin<&mut impl Future<Output = ()>>, work: impl Future<Output = T>) -> Option<T> {
+async fn before<T>(
+    time_is_up: Pin<&mut impl Future<Output = ()>>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         biased;
         done = work => Some(done),
@@ -127,15 +142,26 @@ async fn before<T>(time_is_up: Pin<&mut impl Future<Output = ()>>, work: impl Fu
 }
 
 /// Retries until the file arrives, or can never arrive.
-async fn send(outbox: &Outbox, workdir: &Path, file: &TreeFile, pace: &Pace) -> Result<u64, StoreError> {
+async fn send(
+    outbox: &Outbox,
+    workdir: &Path,
+    file: &TreeFile,
+    pace: &Pace,
+) -> Result<u64, StoreError> {
     let key = format!("{}{}", layout::outputs(outbox.dir.job()), file.path);
     let path = workdir.join(&file.path);
     let mut failures = 0;
     loop {
         match outbox.dir.store().put_file_unhashed(&key, &path).await {
             Ok(bytes) => return Ok(bytes),
-            Err(error @ (StoreError::Denied { .. } | StoreError::Full { .. } | StoreError::Unfit { .. })) => return Err(error),
-            Err(error) if matches!(outbox.files.stamp_aside(&path).await, Ok(None)) => return Err(error),
+            Err(
+                error @ (StoreError::Denied { .. }
+                | StoreError::Full { .. }
+                | StoreError::Unfit { .. }),
+            ) => return Err(error),
+            Err(error) if matches!(outbox.files.stamp_aside(&path).await, Ok(None)) => {
+                return Err(error);
+            }
             Err(_) => {}
         }
         failures += 1;
@@ -172,9 +198,14 @@ async fn find(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>) -> Found {
             found.losses.push(format!("output `{glob}` was not there"));
         }
         if tree.truncated {
-            found.losses.push(format!("some of `{glob}` may be missing: there are more than {FILES_MAX} files"));
+            found.losses.push(format!(
+                "some of `{glob}` may be missing: there are more than {FILES_MAX} files"
+            ));
         }
-        let skipped = tree.skipped.iter().map(|text| full(text)).filter(|text| text.split_once(": ").is_some_and(|(path, _)| pattern.matches(path)));
+        let skipped =
+            tree.skipped.iter().map(|text| full(text)).filter(|text| {
+                text.split_once(": ").is_some_and(|(path, _)| pattern.matches(path))
+            });
         found.losses.extend(skipped.take(LOSSES_MAX).map(|text| format!("output {text}")));
     }
     found.files = files.into_iter().map(|(path, stamp)| TreeFile { path, stamp }).collect();
@@ -209,7 +240,10 @@ pub(crate) struct Pattern {
 impl Pattern {
     pub fn new(glob: &str) -> Self {
         let is_glob = glob.contains(GLOB_LETTERS);
-        Pattern { path: plain_path(glob), glob: if is_glob { OutputGlob::new(glob).ok() } else { None } }
+        Pattern {
+            path: plain_path(glob),
+            glob: if is_glob { OutputGlob::new(glob).ok() } else { None },
+        }
     }
 
     /// Whether a path is named by the pattern, or is below it.
@@ -217,7 +251,9 @@ impl Pattern {
         if self.path.is_empty() {
             return false;
         }
-        let is_below = path.strip_prefix(&self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_below = path
+            .strip_prefix(&self.path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         is_below || self.glob.as_ref().is_some_and(|glob| glob.names(path))
     }
 }

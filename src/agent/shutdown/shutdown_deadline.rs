@@ -25,7 +25,13 @@ pub(crate) struct Ahead {
 impl Ahead {
     /// The deadline that later news cannot move: from a limit, or from the interruption itself.
     pub(crate) fn fixed(&self) -> Option<Timestamp> {
-        let is_limit = matches!(self.end.because, EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline | EndedBecause::HardEnd);
+        let is_limit = matches!(
+            self.end.because,
+            EndedBecause::MaxRuntime
+                | EndedBecause::Budget
+                | EndedBecause::Deadline
+                | EndedBecause::HardEnd
+        );
         self.end.by.filter(|_| is_limit || self.is_left_to_cloud())
     }
 
@@ -53,7 +59,8 @@ impl Agent {
         }
         let now = self.steady_now();
         self.look_for_notice(now);
-        let is_heard = self.news.notices.as_ref().is_some_and(|channel| channel.borrow().answered.is_some());
+        let is_heard =
+            self.news.notices.as_ref().is_some_and(|channel| channel.borrow().answered.is_some());
         // An agent that restarted in this end may not have read the notice yet.
         let taken = if is_heard { self.taken_by(now) } else { ahead.end.by };
         let hard = self.kill_at().map(|at| {
@@ -79,7 +86,12 @@ impl Agent {
     }
 
     /// Awaits a slow step and keeps the watchdog fed. `None`: time is up.
-    pub(crate) async fn in_time<T>(&mut self, ahead: &Ahead, until: Duration, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn in_time<T>(
+        &mut self,
+        ahead: &Ahead,
+        until: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         let began = self.out.clock.mono();
         let mut work = Box::pin(work);
         loop {

@@ -21,18 +21,38 @@ const MADE_BY_TOOLS: [&str; 3] = ["__pycache__", "node_modules", "lost+found"];
 
 /// A sentence about new files that neither `wanted` nor a checkpoint keeps. `apart`: the checkpoint
 /// folder and the done marker, which are not results.
-pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, apart: &[&str], since: Timestamp) -> Option<String> {
+pub async fn left_behind(
+    outbox: &Outbox,
+    workdir: &Path,
+    wanted: Wanted<'_>,
+    apart: &[&str],
+    since: Timestamp,
+) -> Option<String> {
     let tree = outbox.files.walk_aside(workdir, FILES_MAX).await.ok()?;
-    let named = wanted.named.iter().map(String::as_str).chain(wanted.if_any.iter().copied()).chain(apart.iter().copied());
+    let named = wanted
+        .named
+        .iter()
+        .map(String::as_str)
+        .chain(wanted.if_any.iter().copied())
+        .chain(apart.iter().copied());
     let patterns: Vec<Pattern> = named.map(Pattern::new).collect();
     let is_kept = |path: &str| patterns.iter().any(|pattern| pattern.matches(path));
     let since = i64::try_from(since.as_nanosecond()).unwrap_or(i64::MAX);
     let by_the_work = |file: &&TreeFile| file.stamp.modified_nanos >= since && file.stamp.bytes > 0;
-    let mut files: Vec<&TreeFile> =
-        tree.files.iter().filter(by_the_work).filter(|file| !is_made_by_tools(&file.path) && !is_kept(&file.path)).collect();
+    let mut files: Vec<&TreeFile> = tree
+        .files
+        .iter()
+        .filter(by_the_work)
+        .filter(|file| !is_made_by_tools(&file.path) && !is_kept(&file.path))
+        .collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.stamp.bytes));
     // A folder of the code is not named whole because of one new file.
-    let of_code: BTreeSet<&str> = tree.files.iter().filter(|file| !by_the_work(file)).filter_map(|file| Some(file.path.split_once('/')?.0)).collect();
+    let of_code: BTreeSet<&str> = tree
+        .files
+        .iter()
+        .filter(|file| !by_the_work(file))
+        .filter_map(|file| Some(file.path.split_once('/')?.0))
+        .collect();
     said(&files, &to_keep(&files, wanted.named, &of_code), tree.truncated)
 }
 
@@ -56,7 +76,8 @@ fn to_keep(files: &[&TreeFile], named: &[String], of_code: &BTreeSet<&str>) -> V
 
 /// Hidden, or made by an interpreter or a package manager.
 fn is_made_by_tools(path: &str) -> bool {
-    path.split('/').any(|part| part.starts_with('.') || MADE_BY_TOOLS.contains(&part)) || path.ends_with(".pyc")
+    path.split('/').any(|part| part.starts_with('.') || MADE_BY_TOOLS.contains(&part))
+        || path.ends_with(".pyc")
 }
 
 /// `cut`: there are more files than were looked at.
@@ -64,7 +85,11 @@ fn said(files: &[&TreeFile], patterns: &[String], cut: bool) -> Option<String> {
     if files.is_empty() {
         return cut.then(|| format!("whether the work left anything in its workdir is not known: it holds more than {FILES_MAX} files"));
     }
-    let names: Vec<String> = files.iter().take(NAMED_MAX).map(|file| format!("`{}` ({})", file.path, size(file.stamp.bytes))).collect();
+    let names: Vec<String> = files
+        .iter()
+        .take(NAMED_MAX)
+        .map(|file| format!("`{}` ({})", file.path, size(file.stamp.bytes)))
+        .collect();
     let more = files.len().saturating_sub(NAMED_MAX);
     let more = match (more, cut) {
         (_, true) => format!(" and others (only {FILES_MAX} files were looked at)"),
@@ -95,8 +120,16 @@ mod tests {
 
     #[test]
     fn the_largest_are_named_and_how_to_keep_them() {
-        let file = |path: &str, bytes| TreeFile { path: path.into(), stamp: FileStamp { bytes, modified_nanos: 1, inode: 1, mode: 0o644 } };
-        let files = [file("model.pt", 44_000_000), file("out/a", 3_000), file("out/deep/b", 20), file("src/c", 10)];
+        let file = |path: &str, bytes| TreeFile {
+            path: path.into(),
+            stamp: FileStamp { bytes, modified_nanos: 1, inode: 1, mode: 0o644 },
+        };
+        let files = [
+            file("model.pt", 44_000_000),
+            file("out/a", 3_000),
+            file("out/deep/b", 20),
+            file("src/c", 10),
+        ];
         let files: Vec<&TreeFile> = files.iter().collect();
         let patterns = to_keep(&files, &["log.txt".to_owned()], &["src"].into());
         let text = said(&files, &patterns, false).unwrap();
@@ -106,7 +139,14 @@ mod tests {
              `outputs = [\"log.txt\", \"model.pt\", \"out/**\", \"src/c\"]` in the job file keeps them, and so does writing to $LAMP_OUTPUT_DIR"
         );
         assert_eq!(said(&[], &[], false), None);
-        assert!(said(&[], &[], true).is_some_and(|text| text.contains("is not known")), "what was not looked at is not called nothing");
-        assert!(is_made_by_tools("src/__pycache__/a.pyc") && is_made_by_tools(".venv/bin/python") && !is_made_by_tools("runs/model.pt"));
+        assert!(
+            said(&[], &[], true).is_some_and(|text| text.contains("is not known")),
+            "what was not looked at is not called nothing"
+        );
+        assert!(
+            is_made_by_tools("src/__pycache__/a.pyc")
+                && is_made_by_tools(".venv/bin/python")
+                && !is_made_by_tools("runs/model.pt")
+        );
     }
 }

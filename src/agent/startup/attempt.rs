@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::checkpoint::failed_resume::{Begun, WentBack};
 use crate::agent::watch_workload::{Drawers, Rhythm};
-use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, ExitStatus, JobId, Plan, Reason, ResolvedSpec};
+use crate::job::{
+    AttemptNo, CheckpointNo, CheckpointSummary, ExitStatus, JobId, Plan, Reason, ResolvedSpec,
+};
 use crate::jobdir::layout;
 use crate::market::{Span, Usd, UsdPerHour};
 use crate::policy::{Afterwards, End, Extension, HardwareFault, Stage};
@@ -180,7 +182,11 @@ impl Anchor {
     /// Corrects by the store's clock: at the moment `mono` it was at least `at`, and not much
     /// later. `None`: they agree. A clock that is behind gives a machine too much time, one that is
     /// ahead too little. After a reboot there is nothing else to compare with.
-    pub fn by_the_store(&self, launched: Timestamp, (mono, at): (Duration, Timestamp)) -> Option<Anchor> {
+    pub fn by_the_store(
+        &self,
+        launched: Timestamp,
+        (mono, at): (Duration, Timestamp),
+    ) -> Option<Anchor> {
         let carried = self.carried(mono);
         let (behind, ahead) = (at.duration_since(carried), carried.duration_since(at));
         let wall = if behind > BEHIND_MAX {
@@ -250,7 +256,12 @@ impl Attempt {
     }
 
     pub fn checkpoint_dir(&self) -> PathBuf {
-        let path = self.resolved.spec.checkpoint.as_ref().map_or("checkpoints", |checkpoint| checkpoint.path.as_str());
+        let path = self
+            .resolved
+            .spec
+            .checkpoint
+            .as_ref()
+            .map_or("checkpoints", |checkpoint| checkpoint.path.as_str());
         self.folders.work.join(path)
     }
 
@@ -348,9 +359,17 @@ mod tests {
     /// Returns the corrected time.
     fn put_right(wall: i64, dated: i64) -> Option<i64> {
         let lived = Duration::from_secs(3600);
-        let anchor = Anchor { wall: at(wall), mono: Duration::from_secs(40), boot: "2".into(), lived_before: lived, lived };
+        let anchor = Anchor {
+            wall: at(wall),
+            mono: Duration::from_secs(40),
+            boot: "2".into(),
+            lived_before: lived,
+            lived,
+        };
         let mono = Duration::from_secs(50);
-        anchor.by_the_store(LAUNCHED, (mono, at(dated))).map(|anchor| anchor.carried(mono).as_second())
+        anchor
+            .by_the_store(LAUNCHED, (mono, at(dated)))
+            .map(|anchor| anchor.carried(mono).as_second())
     }
 
     #[test]
@@ -358,7 +377,15 @@ mod tests {
         assert_eq!(put_right(7200, 7210), None);
         assert_eq!(put_right(7200, 7200), None, "a heartbeat took ten seconds");
         assert_eq!(put_right(7200, 10_810), Some(10_810), "an hour behind");
-        assert_eq!(put_right(10_800, 7210), Some(7270), "an hour ahead, and nobody gets a second more for it");
-        assert_eq!(put_right(10_800, 0), Some(3610), "it has lived for an hour, whatever a store says");
+        assert_eq!(
+            put_right(10_800, 7210),
+            Some(7270),
+            "an hour ahead, and nobody gets a second more for it"
+        );
+        assert_eq!(
+            put_right(10_800, 0),
+            Some(3610),
+            "it has lived for an hour, whatever a store says"
+        );
     }
 }

@@ -34,7 +34,9 @@ pub enum BootError {
     NotOurs(#[source] JobDirError),
     #[error("the attempt has ended already")]
     Ended,
-    #[error("the attempt was settled ({because}) before this machine came up: nobody waits for its work")]
+    #[error(
+        "the attempt was settled ({because}) before this machine came up: nobody waits for its work"
+    )]
     Settled { because: &'static str },
     #[error("the job is over and has its receipt: nobody waits for its work")]
     Over,
@@ -106,10 +108,19 @@ async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
     let known = match ports.metadata.identity().await {
         Ok(identity) => Known { boot, identity, assumed: false },
         Err(error) => {
-            let (known, asks): (Option<Known>, _) = (read(&*ports.files, &path), asks_in_its_end(&*ports.files, folders));
+            let (known, asks): (Option<Known>, _) =
+                (read(&*ports.files, &path), asks_in_its_end(&*ports.files, folders));
             match (known, asks) {
-                (Some(known), asks) if known.boot == boot && !boot.is_empty() && (!known.assumed || asks.is_some()) => {
-                    let by = if known.assumed { "goes on with the end of the machine that it was" } else { "has been told already who it is" };
+                (Some(known), asks)
+                    if known.boot == boot
+                        && !boot.is_empty()
+                        && (!known.assumed || asks.is_some()) =>
+                {
+                    let by = if known.assumed {
+                        "goes on with the end of the machine that it was"
+                    } else {
+                        "has been told already who it is"
+                    };
                     tracing::warn!("{}; in this boot this machine {by}", chain(&error));
                     return known.identity;
                 }
@@ -121,12 +132,25 @@ async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
                         Known { boot, assumed: true, ..known }
                     }
                 },
-                _ => Known { boot, identity: identity(&*ports.metadata, &*ports.clock).await, assumed: false },
+                _ => Known {
+                    boot,
+                    identity: identity(&*ports.metadata, &*ports.clock).await,
+                    assumed: false,
+                },
             }
         }
     };
-    let ours = known.identity.tags.iter().filter(|(key, _)| key.starts_with(TAG_PREFIX)).map(|(key, value)| (key.clone(), value.clone()));
-    let kept = Known { boot: known.boot.clone(), identity: Identity { tags: ours.collect(), ..known.identity.clone() }, assumed: known.assumed };
+    let ours = known
+        .identity
+        .tags
+        .iter()
+        .filter(|(key, _)| key.starts_with(TAG_PREFIX))
+        .map(|(key, value)| (key.clone(), value.clone()));
+    let kept = Known {
+        boot: known.boot.clone(),
+        identity: Identity { tags: ours.collect(), ..known.identity.clone() },
+        assumed: known.assumed,
+    };
     let bytes = serde_json::to_vec(&kept).expect("an identity is strings and a time");
     if let Err(error) = ports.files.replace(&path, &bytes) {
         tracing::warn!("cannot write {}: {error}", path.display());
@@ -140,7 +164,8 @@ fn read<T: DeserializeOwned>(files: &dyn Files, path: &Path) -> Option<T> {
 
 /// How long to ask for the identity, if this disk's attempt was terminating.
 fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
-    let ends = read(files, &folders.state.join(MEMORY)).is_some_and(|memory: Memory| memory.is_terminating());
+    let ends = read(files, &folders.state.join(MEMORY))
+        .is_some_and(|memory: Memory| memory.is_terminating());
     let attempt: Option<Attempt> = read(files, &folders.state.join(ATTEMPT));
     let may_stand = attempt.is_none_or(|attempt| attempt.resolved.spec.on.may_stop());
     ends.then_some(if may_stand { STOPPING_ASKS } else { ENDING_ASKS })
@@ -148,7 +173,10 @@ fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
 
 /// Takes the lease and gathers what the attempt needs. On an error the machine powers off, unless
 /// its tags are not lamp's.
-pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+pub async fn boot(
+    ports: &BootPorts,
+    folders: Folders,
+) -> Result<(Attempt, Outbox, Memory), BootError> {
     // The service manager does not wait for the store: report ready now and feed the watchdog
     // meanwhile.
     ports.service.ready();
@@ -159,7 +187,10 @@ pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbo
     }
 }
 
-async fn take_up_or_put_out(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+async fn take_up_or_put_out(
+    ports: &BootPorts,
+    folders: Folders,
+) -> Result<(Attempt, Outbox, Memory), BootError> {
     let booted = take_up(ports, folders).await;
     if let Err(error @ BootError::Tags(_)) = &booted {
         // Not a machine of lamp: do not touch it.
@@ -174,19 +205,31 @@ async fn take_up_or_put_out(ports: &BootPorts, folders: Folders) -> Result<(Atte
 }
 
 /// Feeds the watchdog every second, beside slow work.
-pub(crate) async fn keep_alive(service: &dyn Service, clock: &dyn Clock) -> std::convert::Infallible {
+pub(crate) async fn keep_alive(
+    service: &dyn Service,
+    clock: &dyn Clock,
+) -> std::convert::Infallible {
     loop {
         service.alive();
         clock.sleep(RETRY).await;
     }
 }
 
-async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+async fn take_up(
+    ports: &BootPorts,
+    folders: Folders,
+) -> Result<(Attempt, Outbox, Memory), BootError> {
     let identity = who(ports, &folders).await;
     let tags = Tags::from_map(&identity.tags)?;
     let dir = JobDir::new(Arc::clone(&ports.store), tags.job.clone());
     let state = folders.state.clone();
-    let outbox = |dir| Outbox { dir, attempt: tags.attempt, clock: Arc::clone(&ports.clock), files: Arc::clone(&ports.files), state: state.clone() };
+    let outbox = |dir| Outbox {
+        dir,
+        attempt: tags.attempt,
+        clock: Arc::clone(&ports.clock),
+        files: Arc::clone(&ports.files),
+        state: state.clone(),
+    };
     if let Some(attempt) = kept(&outbox(dir.clone()), &identity.instance, &tags) {
         // An earlier agent held the lease and may have left a workload. Watch it, also without the
         // store.
@@ -197,16 +240,29 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     }
     forget_another_attempt(&outbox(dir.clone()), &ports.nonce);
     let resolved = spec(&dir, &*ports.clock).await?;
-    let lease = Lease { format: RECORD_FORMAT, instance: identity.instance.clone(), nonce: ports.nonce.clone(), taken: ports.clock.now() };
-    patiently(&*ports.clock, async || dir.take_lease(tags.attempt, &lease).await).await.map_err(|error| match error {
-        JobDirError::Taken { .. } => BootError::NotOurs(error),
-        other => BootError::Record(other),
-    })?;
-    if patiently(&*ports.clock, async || dir.outcome(tags.attempt).await).await.map_err(BootError::Record)?.is_some() {
+    let lease = Lease {
+        format: RECORD_FORMAT,
+        instance: identity.instance.clone(),
+        nonce: ports.nonce.clone(),
+        taken: ports.clock.now(),
+    };
+    patiently(&*ports.clock, async || dir.take_lease(tags.attempt, &lease).await).await.map_err(
+        |error| match error {
+            JobDirError::Taken { .. } => BootError::NotOurs(error),
+            other => BootError::Record(other),
+        },
+    )?;
+    if patiently(&*ports.clock, async || dir.outcome(tags.attempt).await)
+        .await
+        .map_err(BootError::Record)?
+        .is_some()
+    {
         return Err(BootError::Ended);
     }
     is_awaited(&dir, &*ports.clock, tags.attempt).await?;
-    let plan = patiently(&*ports.clock, async || dir.plan(tags.attempt).await).await.map_err(BootError::Record)?;
+    let plan = patiently(&*ports.clock, async || dir.plan(tags.attempt).await)
+        .await
+        .map_err(BootError::Record)?;
     let (price, kill_at) = terms(plan.as_ref());
     let spent_before = spent_before(&dir, &*ports.clock, tags.attempt).await?;
     let outbox = outbox(dir);
@@ -230,7 +286,9 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
 /// Whether the attempt is still expected. A controller that slept after its launch may have settled
 /// the attempt as missing, and another attempt may run. Then this machine's work would not count.
 async fn is_awaited(dir: &JobDir, clock: &dyn Clock, attempt: AttemptNo) -> Result<(), BootError> {
-    if let Some(settled) = patiently(clock, async || dir.settled(attempt).await).await.map_err(BootError::Record)? {
+    if let Some(settled) =
+        patiently(clock, async || dir.settled(attempt).await).await.map_err(BootError::Record)?
+    {
         return Err(BootError::Settled { because: settled.because.word() });
     }
     match patiently(clock, async || dir.receipt().await).await.map_err(BootError::Record)? {
@@ -244,13 +302,22 @@ async fn is_awaited(dir: &JobDir, clock: &dyn Clock, attempt: AttemptNo) -> Resu
 /// the lease: after a crash halfway, a new nonce is made, and no lease has the old one.
 fn forget_another_attempt(outbox: &Outbox, nonce: &str) {
     let Some(other) = outbox.recall::<Attempt>(ATTEMPT) else { return };
-    tracing::info!(attempt = other.no.number(), "this disk is of an earlier attempt: what was kept of it is forgotten");
+    tracing::info!(
+        attempt = other.no.number(),
+        "this disk is of an earlier attempt: what was kept of it is forgotten"
+    );
     // First: a crash in between must not lose the work of a job that continues.
     let whole = outbox.recall::<Memory>(MEMORY).is_some_and(|memory| memory.prepared);
-    if whole && let Err(error) = outbox.files.replace_durable(&kept_work(&outbox.state), other.job().as_str().as_bytes()) {
+    if whole
+        && let Err(error) =
+            outbox.files.replace_durable(&kept_work(&outbox.state), other.job().as_str().as_bytes())
+    {
         tracing::warn!("cannot note whose work this disk has: {error}");
     }
-    let forgotten = outbox.files.remove(&outbox.state).and_then(|()| outbox.files.replace_durable(&outbox.state.join(NONCE), nonce.as_bytes()));
+    let forgotten = outbox
+        .files
+        .remove(&outbox.state)
+        .and_then(|()| outbox.files.replace_durable(&outbox.state.join(NONCE), nonce.as_bytes()));
     if let Err(error) = forgotten {
         tracing::warn!("cannot forget the earlier attempt: {error}");
     }
@@ -271,7 +338,8 @@ fn lease_is_held(outbox: &Outbox) {
 /// The attempt that an earlier agent started on this machine.
 fn kept(outbox: &Outbox, instance: &str, tags: &Tags) -> Option<Attempt> {
     let attempt: Attempt = outbox.recall(ATTEMPT)?;
-    (attempt.instance == instance && attempt.no == tags.attempt && attempt.resolved.job == tags.job).then_some(attempt)
+    (attempt.instance == instance && attempt.no == tags.attempt && attempt.resolved.job == tags.job)
+        .then_some(attempt)
 }
 
 /// The memory of an earlier agent, or a new one.
@@ -284,7 +352,9 @@ async fn spec(dir: &JobDir, clock: &dyn Clock) -> Result<ResolvedSpec, BootError
     loop {
         match patiently(clock, async || dir.spec().await).await.map_err(BootError::Record)? {
             Some(spec) => return Ok(spec),
-            None if clock.mono() >= until => return Err(BootError::NoSpec { job: dir.job().to_string() }),
+            None if clock.mono() >= until => {
+                return Err(BootError::NoSpec { job: dir.job().to_string() });
+            }
             None => clock.sleep(RETRY).await,
         }
     }
@@ -293,14 +363,19 @@ async fn spec(dir: &JobDir, clock: &dyn Clock) -> Result<ResolvedSpec, BootError
 async fn spent_before(dir: &JobDir, clock: &dyn Clock, this: AttemptNo) -> Result<Usd, BootError> {
     let mut spent = Usd::ZERO;
     for number in (1..this.number()).map(AttemptNo::new) {
-        let settled = patiently(clock, async || dir.settled(number).await).await.map_err(BootError::Record)?;
+        let settled = patiently(clock, async || dir.settled(number).await)
+            .await
+            .map_err(BootError::Record)?;
         spent += settled.map_or(Usd::ZERO, |settled| settled.usd);
     }
     Ok(spent)
 }
 
 /// Retries until the store answers. An error about the record itself is returned at once.
-async fn patiently<T>(clock: &dyn Clock, mut ask: impl AsyncFnMut() -> Result<T, JobDirError>) -> Result<T, JobDirError> {
+async fn patiently<T>(
+    clock: &dyn Clock,
+    mut ask: impl AsyncFnMut() -> Result<T, JobDirError>,
+) -> Result<T, JobDirError> {
     let mut complained = false;
     loop {
         match ask().await {

@@ -121,17 +121,23 @@ pub fn parse(args: Vec<OsString>) -> Result<Call, UsageError> {
         "boot" => boot(parser),
         "run" => alone(parser, Alone::for_run()).and_then(|(alone, help)| match help {
             true => Ok(Call::Help),
-            false if alone.argv.is_empty() => Err(UsageError::Wrong("nothing to run: put the command after `--`".into())),
+            false if alone.argv.is_empty() => {
+                Err(UsageError::Wrong("nothing to run: put the command after `--`".into()))
+            }
             false => Ok(Call::Run(alone)),
         }),
         "watch" => alone(parser, Alone::for_watch()).and_then(|(alone, help)| match help {
             true => Ok(Call::Help),
-            false if !alone.argv.is_empty() => Err(UsageError::Wrong("`watch` takes no command; `run` does".into())),
+            false if !alone.argv.is_empty() => {
+                Err(UsageError::Wrong("`watch` takes no command; `run` does".into()))
+            }
             false => Ok(Call::Watch(alone)),
         }),
         "holder" => holder(parser),
         "machine" => Ok(Call::Machine { dir: parser.value()?.into() }),
-        other => Err(UsageError::Wrong(format!("`{other}` is not a command; there are run, watch and boot"))),
+        other => Err(UsageError::Wrong(format!(
+            "`{other}` is not a command; there are run, watch and boot"
+        ))),
     }
 }
 
@@ -171,7 +177,9 @@ fn alone(mut parser: lexopt::Parser, mut alone: Alone) -> Result<(Alone, bool), 
             Long("idle") | Short('i') => alone.idle = span_or_off("--idle", &mut parser)?,
             Long("idle-grace") => alone.idle_grace = Some(typed("--idle-grace", &mut parser)?),
             Long("stall") => alone.stall = span_or_off("--stall", &mut parser)?,
-            Long("max-runtime" | "max-duration") => alone.max_runtime = Some(typed("--max-runtime", &mut parser)?),
+            Long("max-runtime" | "max-duration") => {
+                alone.max_runtime = Some(typed("--max-runtime", &mut parser)?)
+            }
             Long("grace") => alone.grace = typed("--grace", &mut parser)?,
             Long("gpus") => alone.gpus = gpus(&parser.value()?.string()?)?,
             Long("log-pattern") => alone.log_pattern = Some(parser.value()?.string()?),
@@ -214,7 +222,13 @@ impl Alone {
 
     /// A machine in manual use pauses longer than a job, and has no steps that could stall.
     fn for_watch() -> Self {
-        Alone { idle: Some(Span::from_secs(30 * 60)), stall: None, gpus: GpuSelection::All, idle_grace: Some(Span::ZERO), ..Alone::for_run() }
+        Alone {
+            idle: Some(Span::from_secs(30 * 60)),
+            stall: None,
+            gpus: GpuSelection::All,
+            idle_grace: Some(Span::ZERO),
+            ..Alone::for_run()
+        }
     }
 }
 
@@ -241,7 +255,9 @@ fn gpus(text: &str) -> Result<GpuSelection, UsageError> {
         return Ok(GpuSelection::All);
     }
     let indices: Result<Vec<u32>, _> = text.split(',').map(|index| index.trim().parse()).collect();
-    indices.map(GpuSelection::Indices).map_err(|_| UsageError::Wrong(format!("--gpus: `{text}` is not a list of numbers like 0,1, nor `all`")))
+    indices.map(GpuSelection::Indices).map_err(|_| {
+        UsageError::Wrong(format!("--gpus: `{text}` is not a list of numbers like 0,1, nor `all`"))
+    })
 }
 
 fn then(text: String) -> Then {
@@ -254,7 +270,8 @@ fn then(text: String) -> Then {
 
 /// The word that was probably meant by a `--then` that is not a command.
 pub fn then_meant(text: &str) -> Option<&'static str> {
-    let word: String = text.trim().to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+    let word: String =
+        text.trim().to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     let known = [
         ("poweroff", "poweroff"),
         ("shutdown", "poweroff"),
@@ -291,12 +308,17 @@ mod tests {
     use super::*;
 
     fn parsed(words: &str) -> Result<Call, String> {
-        parse(words.split_whitespace().map(OsString::from).collect()).map_err(|error| error.to_string())
+        parse(words.split_whitespace().map(OsString::from).collect())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     fn everything_after_the_dashes_is_the_programs() {
-        let Ok(Call::Run(alone)) = parsed("run --idle 5m --then poweroff -- python train.py --epochs 10 --then x") else { panic!() };
+        let Ok(Call::Run(alone)) =
+            parsed("run --idle 5m --then poweroff -- python train.py --epochs 10 --then x")
+        else {
+            panic!()
+        };
         assert_eq!(alone.argv, ["python", "train.py", "--epochs", "10", "--then", "x"]);
         assert_eq!(alone.idle, Some(Span::from_secs(300)));
         assert_eq!(alone.then, Then::Poweroff);
@@ -320,7 +342,11 @@ mod tests {
     #[test]
     fn a_typing_error_of_a_word_of_ours_is_told_from_a_command() {
         for near in ["powerof", "power-off", "Poweroff", "poweroof", "shutdow", "hlat", "stopp"] {
-            assert!(matches!(then_meant(near), Some("poweroff") | None) && (near == "hlat" || then_meant(near).is_some()), "{near}");
+            assert!(
+                matches!(then_meant(near), Some("poweroff") | None)
+                    && (near == "hlat" || then_meant(near).is_some()),
+                "{near}"
+            );
         }
         assert_eq!((then_meant("exitt"), then_meant("quit")), (Some("exit"), Some("exit")));
         for far in ["./upload.sh", "rsync -a out host:", "true", "echo done"] {
@@ -331,7 +357,10 @@ mod tests {
 
     #[test]
     fn wrong_words_are_named() {
-        assert_eq!(parsed("run --idle 15 -- x").unwrap_err(), "--idle: `15` has no unit, write `15s` for seconds or `15m` for minutes");
+        assert_eq!(
+            parsed("run --idle 15 -- x").unwrap_err(),
+            "--idle: `15` has no unit, write `15s` for seconds or `15m` for minutes"
+        );
         assert_eq!(parsed("run").unwrap_err(), "nothing to run: put the command after `--`");
         assert!(parsed("run --idel 5m -- x").unwrap_err().contains("--idel"));
         assert!(parsed("start").unwrap_err().contains("`start`"));

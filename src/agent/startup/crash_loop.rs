@@ -43,7 +43,9 @@ impl Agent {
         let lives = self.memory.short_lives;
         if lives >= SEVERAL {
             let seconds = quiet_for(lives).as_secs();
-            tracing::error!("{lives} agents in a row died young: this one says nothing for {seconds} s, so that others may end the machine");
+            tracing::error!(
+                "{lives} agents in a row died young: this one says nothing for {seconds} s, so that others may end the machine"
+            );
         }
         self.memory.short_lives = lives.saturating_add(1);
         self.keep();
@@ -51,7 +53,8 @@ impl Agent {
 
     /// This run is no longer short.
     pub(crate) fn look_at_age(&mut self) {
-        if self.memory.short_lives > 0 && self.out.clock.mono().saturating_sub(self.began) >= GROWN {
+        if self.memory.short_lives > 0 && self.out.clock.mono().saturating_sub(self.began) >= GROWN
+        {
             self.memory.short_lives = 0;
             self.keep();
         }

@@ -66,7 +66,8 @@ fn own(place: &Place<'_>) -> BTreeMap<String, String> {
 /// One machine, so node 0 of 1. Names that make a framework think it is one rank of many are not
 /// among them (`job::is_launchers`): the command is started once, without a launcher.
 fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
-    let (job, one, zero, host) = (place.job.to_string(), "1".to_owned(), "0".to_owned(), "127.0.0.1".to_owned());
+    let (job, one, zero, host) =
+        (place.job.to_string(), "1".to_owned(), "0".to_owned(), "127.0.0.1".to_owned());
     let mut env = map([
         // In a pipe, as in `python train.py | tee log`, a terminal does not help.
         ("PYTHONUNBUFFERED", one.clone()),
@@ -93,7 +94,9 @@ fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
         ("AWS_BATCH_JOB_ATTEMPT", place.attempt.number().to_string()),
     ]);
     if let Some(gpus) = place.gpus {
-        for name in ["SKYPILOT_NUM_GPUS_PER_NODE", "DSTACK_GPUS_NUM", "DSTACK_GPUS_PER_NODE", "SM_NUM_GPUS"] {
+        for name in
+            ["SKYPILOT_NUM_GPUS_PER_NODE", "DSTACK_GPUS_NUM", "DSTACK_GPUS_PER_NODE", "SM_NUM_GPUS"]
+        {
             env.insert(name.to_owned(), gpus.to_string());
         }
         env.insert("DSTACK_MPI_HOSTFILE".to_owned(), text(place.hostfile));
@@ -139,10 +142,16 @@ mod tests {
             resume_step: Some(12.0),
             gpus: None,
         };
-        let user = BTreeMap::from([("RANK".to_owned(), "3".to_owned()), ("LAMP_JOB".to_owned(), "other".to_owned())]);
+        let user = BTreeMap::from([
+            ("RANK".to_owned(), "3".to_owned()),
+            ("LAMP_JOB".to_owned(), "other".to_owned()),
+        ]);
         let env = environment(&place, &user);
         assert_eq!(env["RANK"], "3", "the user's own word stays");
-        let said: Vec<String> = environment(&place, &BTreeMap::new()).into_keys().filter(|name| crate::job::is_launchers(name)).collect();
+        let said: Vec<String> = environment(&place, &BTreeMap::new())
+            .into_keys()
+            .filter(|name| crate::job::is_launchers(name))
+            .collect();
         assert!(said.is_empty(), "no launcher started the command: {said:?}");
         assert_eq!(env["LAMP_JOB"], "digits-222222");
         assert_eq!(env["LAMP_RESUME_STEP"], "12");
@@ -150,10 +159,19 @@ mod tests {
             assert!(!env.contains_key(unknown), "an unknown number of GPUs is not claimed");
         }
         for name in ["TF_CONFIG", "CLUSTER_SPEC", "SM_HPS", "SM_CHANNELS", "SM_HOSTS"] {
-            assert!(serde_json::from_str::<serde_json::Value>(&env[name]).is_ok(), "{name} is JSON");
+            assert!(
+                serde_json::from_str::<serde_json::Value>(&env[name]).is_ok(),
+                "{name} is JSON"
+            );
         }
         let task: serde_json::Value = serde_json::from_str(&env["TF_CONFIG"]).unwrap();
-        assert_eq!(task["cluster"]["chief"][0], "127.0.0.1:2222", "the machine of its task is in its cluster");
-        assert_eq!((hostfile(0).as_str(), hostfile(2).as_str()), ("127.0.0.1\n", "127.0.0.1 slots=2\n"));
+        assert_eq!(
+            task["cluster"]["chief"][0], "127.0.0.1:2222",
+            "the machine of its task is in its cluster"
+        );
+        assert_eq!(
+            (hostfile(0).as_str(), hostfile(2).as_str()),
+            ("127.0.0.1\n", "127.0.0.1 slots=2\n")
+        );
     }
 }

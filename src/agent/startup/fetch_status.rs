@@ -106,12 +106,20 @@ impl Fetching {
         (inner.come, inner.seen) = (Arc::default(), 0);
         match &mut inner.trouble {
             Some(trouble) if trouble.kind == kind => {
-                trouble.lasted += trouble.said.map_or(Duration::ZERO, |said| now.saturating_sub(said));
+                trouble.lasted +=
+                    trouble.said.map_or(Duration::ZERO, |said| now.saturating_sub(said));
                 trouble.said = Some(now);
             }
             // A store error in between does not cancel a refusal.
             Some(trouble) if kind == Kind::Silent => trouble.said = None,
-            _ => inner.trouble = Some(Trouble { kind, text: chain(error), lasted: Duration::ZERO, said: Some(now) }),
+            _ => {
+                inner.trouble = Some(Trouble {
+                    kind,
+                    text: chain(error),
+                    lasted: Duration::ZERO,
+                    said: Some(now),
+                })
+            }
         }
     }
 
@@ -133,11 +141,20 @@ impl Fetching {
             None => return Look::default(),
         };
         let is_fruitless = now.saturating_sub(inner.moved) >= FRUITLESS_MAX;
-        let (within, lasted) = (kind.patience(), inner.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.lasted));
-        let ends = if kind != Kind::Silent && lasted >= within { Some(kind) } else { is_fruitless.then_some(Kind::Silent) };
+        let (within, lasted) = (
+            kind.patience(),
+            inner.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.lasted),
+        );
+        let ends = if kind != Kind::Silent && lasted >= within {
+            Some(kind)
+        } else {
+            is_fruitless.then_some(Kind::Silent)
+        };
         let over = ends.map(|kind| format!("{CANNOT} {what}: {cause}; {}", kind.ends()));
         let within = Span::from_duration(within);
-        let told = format!("{CANNOT} {what}, so the work is not started: {cause}; it is given up after {within} of this");
+        let told = format!(
+            "{CANNOT} {what}, so the work is not started: {cause}; it is given up after {within} of this"
+        );
         Look { told: Some(told), over }
     }
 
@@ -240,7 +257,9 @@ mod tests {
             fetching.failed(&error(kind));
             clock.0.fetch_add(59, Ordering::Relaxed);
             let look = fetching.look();
-            assert!(look.told.is_some_and(|told| told.starts_with("cannot fetch it, so the work is not started: ")));
+            assert!(look.told.is_some_and(|told| {
+                told.starts_with("cannot fetch it, so the work is not started: ")
+            }));
             clock.0.fetch_add(1, Ordering::Relaxed);
             look.over.is_some()
         })
@@ -252,9 +271,14 @@ mod tests {
         assert_eq!(given_up(|_| (Kind::Full, 7)), Some(10), "as much as the disk takes, each time");
         assert_eq!(given_up(|minute| (Kind::Full, minute)), Some(10), "and a little more or less");
         assert_eq!(given_up(|_| (Kind::Silent, 0)), Some(180));
-        assert_eq!(given_up(|_| (Kind::Silent, 7)), Some(180), "the same beginning each time is no progress");
+        assert_eq!(
+            given_up(|_| (Kind::Silent, 7)),
+            Some(180),
+            "the same beginning each time is no progress"
+        );
         assert_eq!(given_up(|minute| (Kind::Silent, minute)), None, "it gets on");
-        let outage = |minute| (if (5..100).contains(&minute) { Kind::Silent } else { Kind::Denied }, 0);
+        let outage =
+            |minute| (if (5..100).contains(&minute) { Kind::Silent } else { Kind::Denied }, 0);
         assert_eq!(given_up(outage), Some(106), "an outage is no refusal, and takes none back");
     }
 
@@ -267,14 +291,26 @@ mod tests {
         clock.0.fetch_add(119, Ordering::Relaxed);
         assert_eq!(fetching.look(), Look::default(), "a call may take a while");
         clock.0.fetch_add(1, Ordering::Relaxed);
-        assert!(fetching.look().told.is_some_and(|told| told.contains("nothing comes, and no error either")));
+        assert!(
+            fetching
+                .look()
+                .told
+                .is_some_and(|told| told.contains("nothing comes, and no error either"))
+        );
         fetching.failed(&error(Kind::Silent));
-        assert!(fetching.look().told.is_some_and(|told| told.contains("cannot download `k`: injected")));
+        assert!(
+            fetching.look().told.is_some_and(|told| told.contains("cannot download `k`: injected"))
+        );
         fetching.counter().fetch_add(1, Ordering::Relaxed);
         assert_eq!(fetching.look(), Look::default());
         fetching.failed(&error(Kind::Full));
         fetching.begin("it".into());
-        assert!(fetching.look().told.is_some_and(|told| told.contains("no space left to download `k`: injected")));
+        assert!(
+            fetching
+                .look()
+                .told
+                .is_some_and(|told| told.contains("no space left to download `k`: injected"))
+        );
         fetching.begin("another".into());
         assert_eq!(fetching.look(), Look::default());
         fetching.failed(&error(Kind::Denied));

@@ -55,7 +55,11 @@ impl Agent {
 
     /// Replaces all saves and uploads of an end. Stops the workload in case the cloud spares the
     /// machine.
-    pub(crate) async fn drain_nothing(&mut self, end: &End, text: String) -> (Vec<String>, Duration) {
+    pub(crate) async fn drain_nothing(
+        &mut self,
+        end: &End,
+        text: String,
+    ) -> (Vec<String>, Duration) {
         if matches!(end.then, Afterwards::LeaveToCloud { .. }) {
             self.stop_workload(Duration::ZERO, None).await;
         }

@@ -33,18 +33,29 @@ fn check_gpus(spec: &Spec, sample: &Sample, found: &mut Vec<Finding>) {
     let path = "machine.gpus";
     match &sample.gpus {
         Reading::Absent => found.push(
-            Finding::error(path, format!("the job asks for {wanted}, and this machine has no NVIDIA driver"))
-                .hint("choose an image with the driver, or gpus = \"none\""),
+            Finding::error(
+                path,
+                format!("the job asks for {wanted}, and this machine has no NVIDIA driver"),
+            )
+            .hint("choose an image with the driver, or gpus = \"none\""),
         ),
         Reading::Unknown(why) => {
-            found.push(Finding::warning(path, format!("the job asks for {wanted}, and the GPUs of this machine cannot be seen: {why}")));
+            found.push(Finding::warning(
+                path,
+                format!(
+                    "the job asks for {wanted}, and the GPUs of this machine cannot be seen: {why}"
+                ),
+            ));
         }
         Reading::Known(gpus) => {
             let fitting = gpus.iter().filter(|gpu| fits(gpu, spec)).count();
             if fitting < wanted.count as usize {
                 let names: Vec<&str> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
                 let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                found.push(Finding::error(path, format!("the job asks for {wanted}, and this machine has {has}")));
+                found.push(Finding::error(
+                    path,
+                    format!("the job asks for {wanted}, and this machine has {has}"),
+                ));
             }
         }
     }
@@ -75,7 +86,9 @@ fn fits(gpu: &GpuSample, spec: &Spec) -> bool {
     let wanted = &spec.machine.gpus;
     let model = wanted.is_model(&gpu.name);
     // Unknown memory is not a reason to refuse.
-    let memory = wanted.memory_mib_min.is_none_or(|min| gpu.memory_total_mib.known().is_none_or(|mib| *mib as f64 >= min as f64 * MEMORY_SHARE_MIN));
+    let memory = wanted.memory_mib_min.is_none_or(|min| {
+        gpu.memory_total_mib.known().is_none_or(|mib| *mib as f64 >= min as f64 * MEMORY_SHARE_MIN)
+    });
     model && memory
 }
 
@@ -83,9 +96,18 @@ fn check_disk(sample: &Sample, found: &mut Vec<Finding>) {
     let Reading::Known(free) = sample.disk_free_bytes else { return };
     let gib = free as f64 / f64::from(1 << 30);
     if free < DISK_BYTES_MIN {
-        found.push(Finding::error("machine.disk", format!("only {:.0} MiB of the disk are free", gib * 1024.0)).hint("ask for a larger disk"));
+        found.push(
+            Finding::error(
+                "machine.disk",
+                format!("only {:.0} MiB of the disk are free", gib * 1024.0),
+            )
+            .hint("ask for a larger disk"),
+        );
     } else if free < DISK_BYTES_LOW {
-        found.push(Finding::warning("machine.disk", format!("only {gib:.1} GiB of the disk are free")));
+        found.push(Finding::warning(
+            "machine.disk",
+            format!("only {gib:.1} GiB of the disk are free"),
+        ));
     }
 }
 
@@ -171,9 +193,17 @@ mod tests {
             ("at least 24GiB", known(vec![a10g()]), None),
             ("at least 40GiB", known(vec![a10g()]), Some(Severity::Error)),
             ("at least 40GiB", known(vec![gpu("NVIDIA X", Reading::unknown("lost"))]), None),
-            ("A100-80GB:1", known(vec![gpu("NVIDIA A100-SXM4-80GB", Reading::Known(81_920))]), None),
+            (
+                "A100-80GB:1",
+                known(vec![gpu("NVIDIA A100-SXM4-80GB", Reading::Known(81_920))]),
+                None,
+            ),
             ("RTX4090", known(vec![gpu("NVIDIA GeForce RTX 4090", Reading::Absent)]), None),
-            ("RTX4090", known(vec![gpu("NVIDIA GeForce RTX 4090D", Reading::Absent)]), Some(Severity::Error)),
+            (
+                "RTX4090",
+                known(vec![gpu("NVIDIA GeForce RTX 4090D", Reading::Absent)]),
+                Some(Severity::Error),
+            ),
             ("H100:1", known(vec![]), Some(Severity::Error)),
             ("H100:1", Reading::Absent, Some(Severity::Error)),
             ("H100:1", Reading::unknown("driver/library mismatch"), Some(Severity::Warning)),
@@ -193,15 +223,32 @@ mod tests {
             (Some("12.4"), Reading::Absent, Some(Severity::Error)),
             (Some("12.4"), Reading::unknown("library mismatch"), Some(Severity::Warning)),
         ] {
-            let spec = Spec { machine: MachineSpec { cuda: wanted.map(cuda), ..MachineSpec::default() }, ..spec("none") };
-            let found = preflight(&spec, &Sample { cuda: runs.clone(), ..sample(Reading::Absent, 100 << 30) });
-            assert_eq!(found.first().map(|finding| finding.severity), expected, "{wanted:?} on {runs:?}");
+            let spec = Spec {
+                machine: MachineSpec { cuda: wanted.map(cuda), ..MachineSpec::default() },
+                ..spec("none")
+            };
+            let found = preflight(
+                &spec,
+                &Sample { cuda: runs.clone(), ..sample(Reading::Absent, 100 << 30) },
+            );
+            assert_eq!(
+                found.first().map(|finding| finding.severity),
+                expected,
+                "{wanted:?} on {runs:?}"
+            );
         }
     }
 
     #[test]
     fn a_full_disk_is_found_before_the_work() {
-        let severity = |free| preflight(&spec("none"), &sample(Reading::Absent, free)).first().map(|finding| finding.severity);
-        assert_eq!((severity(1 << 20), severity(1 << 30), severity(100 << 30)), (Some(Severity::Error), Some(Severity::Warning), None));
+        let severity = |free| {
+            preflight(&spec("none"), &sample(Reading::Absent, free))
+                .first()
+                .map(|finding| finding.severity)
+        };
+        assert_eq!(
+            (severity(1 << 20), severity(1 << 30), severity(100 << 30)),
+            (Some(Severity::Error), Some(Severity::Warning), None)
+        );
     }
 }

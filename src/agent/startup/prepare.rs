@@ -75,7 +75,8 @@ impl Agent {
             Ok(attached) => attached,
             Err(decision) => return Some(decision),
         };
-        let (version, instance) = (env!("CARGO_PKG_VERSION").to_owned(), self.attempt.instance.clone());
+        let (version, instance) =
+            (env!("CARGO_PKG_VERSION").to_owned(), self.attempt.instance.clone());
         self.journal.record(What::Agent { version, instance, reattached: attached });
         self.world.service.ready();
         match self.memory.ending.clone() {
@@ -83,23 +84,36 @@ impl Agent {
                 self.know_checkpoints();
                 // The earlier agent may have ended the workload already: then no last save can be
                 // asked for.
-                let over = self.workload.clone().and_then(|workload| workload.ended().now_or_never());
+                let over =
+                    self.workload.clone().and_then(|workload| workload.ended().now_or_never());
                 match over {
                     Some(ended) if self.is_last_way().is_some() => self.ended = Some(ended),
                     Some(ended) => self.observe(Wake::Ended(ended)).await,
-                    None => self.ended = self.memory.exit.map(|exit| Ended { exit, orphans: 0, ..Default::default() }),
+                    None => {
+                        self.ended = self.memory.exit.map(|exit| Ended {
+                            exit,
+                            orphans: 0,
+                            ..Default::default()
+                        })
+                    }
                 }
                 self.reasons.push(reason.clone());
-                return Some(Decision { step: Step::End(end), standing: Standing::Starting, reason });
+                return Some(Decision {
+                    step: Step::End(end),
+                    standing: Standing::Starting,
+                    reason,
+                });
             }
             Some(Ending::Restart) => {
-                self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), None).await;
+                self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), None)
+                    .await;
                 return self.proceed().await;
             }
             None => {}
         }
         // An earlier agent may have ended the work without being able to record it.
-        let has_ended = self.workload.clone().is_some_and(|workload| workload.ended().now_or_never().is_some());
+        let has_ended =
+            self.workload.clone().is_some_and(|workload| workload.ended().now_or_never().is_some());
         if self.memory.start > 0
             && (!attached || has_ended)
             && let Some(over) = self.over_already().await
@@ -107,13 +121,22 @@ impl Agent {
             return Some(over);
         }
         if !attached && self.memory.start > 0 {
-            let text = format!("{} is gone with an earlier life of the machine: the work is started again", self.memory.start_name());
-            self.journal.record(What::Verdict { reason: Reason::new(self.out.clock.now(), "agent", "restarted", text) });
+            let text = format!(
+                "{} is gone with an earlier life of the machine: the work is started again",
+                self.memory.start_name()
+            );
+            self.journal.record(What::Verdict {
+                reason: Reason::new(self.out.clock.now(), "agent", "restarted", text),
+            });
         }
         if attached {
             self.watching.reattached();
             self.open_checkpoints();
-            self.enter(if self.memory.stage == Stage::Setup { AttemptPhase::Setup } else { AttemptPhase::Running });
+            self.enter(if self.memory.stage == Stage::Setup {
+                AttemptPhase::Setup
+            } else {
+                AttemptPhase::Running
+            });
             return None;
         }
         self.proceed().await
@@ -148,12 +171,23 @@ impl Agent {
     /// proves it. Without this check the work would be done twice. A silent store is asked once.
     async fn over_already(&mut self) -> Option<Decision> {
         let attempt = self.attempt.no;
-        let outcome = self.alive_while(self.out.within(TRY_SECS_MAX, self.out.dir.outcome(attempt))).await?.ok()??;
-        let text = format!("the outcome of this attempt is written already ({}): nothing is started again", outcome.because.word());
+        let outcome = self
+            .alive_while(self.out.within(TRY_SECS_MAX, self.out.dir.outcome(attempt)))
+            .await?
+            .ok()??;
+        let text = format!(
+            "the outcome of this attempt is written already ({}): nothing is started again",
+            outcome.because.word()
+        );
         let reason = Reason::new(self.out.clock.now(), "agent", outcome.because.word(), text);
         self.journal.record(What::Verdict { reason: reason.clone() });
         self.reasons.clone_from(&outcome.reasons);
-        let end = End { because: outcome.because, save: false, by: None, then: afterwards(&self.attempt.resolved.spec.on, outcome.because) };
+        let end = End {
+            because: outcome.because,
+            save: false,
+            by: None,
+            then: afterwards(&self.attempt.resolved.spec.on, outcome.because),
+        };
         Some(Decision { step: Step::End(end), standing: Standing::Starting, reason })
     }
 
@@ -167,7 +201,9 @@ impl Agent {
         let dir = self.attempt.start_dir(self.memory.start);
         let until = self.out.clock.mono() + ENDING_UNSEEN_MAX;
         loop {
-            let found = self.alive_while(self.out.within(ENDING_UNSEEN_MAX, self.world.workloads.attach(&dir))).await;
+            let found = self
+                .alive_while(self.out.within(ENDING_UNSEEN_MAX, self.world.workloads.attach(&dir)))
+                .await;
             let error = match found.unwrap_or_else(|| Err(in_no_time("find", ENDING_UNSEEN_MAX))) {
                 Ok(Some(workload)) => {
                     self.take_back(&Topic::UnseenWorkload);
@@ -181,13 +217,26 @@ impl Agent {
                     return Ok(false);
                 }
                 Err(error) if error.is_final() => {
-                    tracing::warn!("the agent before this one could not start the workload: {}", chain(&error));
+                    tracing::warn!(
+                        "the agent before this one could not start the workload: {}",
+                        chain(&error)
+                    );
                     return Ok(false);
                 }
                 Err(error) => error,
             };
-            tracing::warn!("cannot find the workload of the agent before this one: {}", chain(&error));
-            self.attend(Topic::UnseenWorkload, format!("{UNSEEN} {} still runs, so none is started: {}", self.memory.start_name(), chain(&error)));
+            tracing::warn!(
+                "cannot find the workload of the agent before this one: {}",
+                chain(&error)
+            );
+            self.attend(
+                Topic::UnseenWorkload,
+                format!(
+                    "{UNSEEN} {} still runs, so none is started: {}",
+                    self.memory.start_name(),
+                    chain(&error)
+                ),
+            );
             if matches!(self.memory.ending, Some(Ending::End { .. })) {
                 // The next step is power-off, which ends every process.
                 if self.out.clock.mono() >= until {
@@ -206,9 +255,15 @@ impl Agent {
         let until = self.out.clock.mono() + ROOM_WITHIN;
         while let Err(cause) = self.out.try_keep(MEMORY, &self.memory) {
             if self.out.clock.mono() >= until {
-                return Err(self.cannot_start(&WorkloadError::Failed { act: "write down the start of", cause }));
+                return Err(self.cannot_start(&WorkloadError::Failed {
+                    act: "write down the start of",
+                    cause,
+                }));
             }
-            self.attend(Topic::UnwrittenStart, format!("{NO_ROOM}, so the work is not started: {cause}"));
+            self.attend(
+                Topic::UnwrittenStart,
+                format!("{NO_ROOM}, so the work is not started: {cause}"),
+            );
             if let Some(decision) = self.guard_for(ATTACH_AGAIN).await {
                 return Err(decision);
             }
@@ -229,16 +284,31 @@ impl Agent {
 
     pub(crate) fn open_checkpoints(&mut self) {
         let attempt = &self.attempt;
-        let Some(spec) = attempt.resolved.spec.checkpoint.as_ref().filter(|_| attempt.mode == Mode::Launched) else { return };
+        let Some(spec) =
+            attempt.resolved.spec.checkpoint.as_ref().filter(|_| attempt.mode == Mode::Launched)
+        else {
+            return;
+        };
         let folder = attempt.checkpoint_dir();
         // An ended workload may have left half a save, also if an earlier agent ended it.
-        let over = self.workload.as_ref().and_then(|workload| workload.ended().now_or_never()).map(|ended| ended.exit);
+        let over = self
+            .workload
+            .as_ref()
+            .and_then(|workload| workload.ended().now_or_never())
+            .map(|ended| ended.exit);
         let gone = self.memory.start > 0 && (self.workload.is_none() || over.is_some());
         let exit = over.or(self.ended.map(|ended| ended.exit)).or(self.memory.exit);
         // On a kept disk, the end of the previous job's workload is unknown.
         let of_another = self.memory.start == 0 && is_work_kept(&self.out, attempt);
         let unseen_end = of_another || gone && !exit.is_some_and(|exit| exit.is_in_order());
-        let checkpoints = Checkpoints::start(self.out.clone(), self.journal.clone(), self.board.clone(), spec, folder, unseen_end);
+        let checkpoints = Checkpoints::start(
+            self.out.clone(),
+            self.journal.clone(),
+            self.board.clone(),
+            spec,
+            folder,
+            unseen_end,
+        );
         if self.workload.is_some() && !gone {
             checkpoints.workload_started(self.workload.clone());
         }
@@ -265,7 +335,8 @@ impl Agent {
     /// Code and checkpoint, or the decision that ends the attempt meanwhile.
     async fn fetched(&mut self) -> Result<(Option<Manifest>, Option<Vec<String>>), Decision> {
         let fetching = Fetching::new(Arc::clone(&self.out.clock));
-        let work = fetch(self.out.clone(), self.attempt.clone(), self.journal.clone(), fetching.clone());
+        let work =
+            fetch(self.out.clone(), self.attempt.clone(), self.journal.clone(), fetching.clone());
         match self.patient_fetch(&fetching, work).await? {
             Ok(fetched) => fetched.map_err(|error| self.unprepared(chain(&error))),
             Err(text) => Err(self.unprepared(text)),
@@ -291,7 +362,8 @@ impl Agent {
         let mut scope = self.scope();
         scope.workdir = self.attempt.folders.work.clone();
         let Some(sample) = self.first_sample(&scope).await else {
-            let text = "the sensors do not answer: this machine was not looked at before the start".to_owned();
+            let text = "the sensors do not answer: this machine was not looked at before the start"
+                .to_owned();
             self.attend(Topic::Other, text);
             return None;
         };
@@ -301,8 +373,16 @@ impl Agent {
         for finding in findings.iter().filter(|finding| finding.severity == Severity::Warning) {
             self.attend(Topic::Other, finding.to_string());
         }
-        let errors: Vec<String> = findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect();
-        if errors.is_empty() || self.alone() { None } else { Some(self.unprepared(errors.join("; "))) }
+        let errors: Vec<String> = findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+            .map(ToString::to_string)
+            .collect();
+        if errors.is_empty() || self.alone() {
+            None
+        } else {
+            Some(self.unprepared(errors.join("; ")))
+        }
     }
 
     /// Watches for urgent events during the preparation. Resolves with the decision that ends the
@@ -349,7 +429,8 @@ async fn fetch(
     let is_new = attempt.resolved.continues.as_ref().is_some_and(|continues| continues.new_code);
     if let Some(code) = attempt.resolved.code.as_ref().filter(|_| !is_kept || is_new) {
         let archive = folders.state.join("code.tar.zst");
-        let sha256 = download(&out, &layout::code(attempt.job(), &code.sha256), &archive, &fetching).await?;
+        let sha256 =
+            download(&out, &layout::code(attempt.job(), &code.sha256), &archive, &fetching).await?;
         fetching.done();
         if sha256 != code.sha256 {
             return Err(PrepareError::BadCode);
@@ -357,7 +438,10 @@ async fn fetch(
         if is_kept {
             lay_over(&out, &archive, &folders.work, code).await.map_err(PrepareError::Unpack)?;
         } else {
-            out.files.unpack_aside(&archive, &folders.work, code).await.map_err(PrepareError::Unpack)?;
+            out.files
+                .unpack_aside(&archive, &folders.work, code)
+                .await
+                .map_err(PrepareError::Unpack)?;
         }
         if let Err(error) = out.files.remove(&archive) {
             tracing::warn!("cannot remove the code archive: {error}");
@@ -368,7 +452,10 @@ async fn fetch(
     }
     let shipped = shipped(&out, &attempt, is_kept).await;
     let inherited = attempt.resolved.inherited().map(|from| &from.job);
-    let restored = restore(&out, inherited, &journal, (&attempt.checkpoint_dir(), is_kept), &fetching).await.map_err(PrepareError::Restore)?;
+    let restored =
+        restore(&out, inherited, &journal, (&attempt.checkpoint_dir(), is_kept), &fetching)
+            .await
+            .map_err(PrepareError::Restore)?;
     fetching.done();
     // Scripts expect the folder to exist, also at the first start without a restore.
     out.files.create_folder(&attempt.checkpoint_dir()).map_err(PrepareError::Unpack)?;
@@ -376,7 +463,12 @@ async fn fetch(
 }
 
 /// New code on a kept disk: its files replace the old ones, and files that the work wrote stay.
-async fn lay_over(out: &Outbox, archive: &Path, work: &Path, code: &CodeArchive) -> std::io::Result<()> {
+async fn lay_over(
+    out: &Outbox,
+    archive: &Path,
+    work: &Path,
+    code: &CodeArchive,
+) -> std::io::Result<()> {
     // On the same disk as the work, so that a file moves in one step.
     let fresh = work.with_file_name("new-code");
     out.files.remove_aside(&fresh).await?;
@@ -399,7 +491,12 @@ fn is_work_kept(out: &Outbox, attempt: &Attempt) -> bool {
     noted.is_some_and(|job| job == continues.job.as_str().as_bytes())
 }
 
-async fn download(out: &Outbox, key: &str, to: &std::path::Path, fetching: &Fetching) -> Result<String, PrepareError> {
+async fn download(
+    out: &Outbox,
+    key: &str,
+    to: &std::path::Path,
+    fetching: &Fetching,
+) -> Result<String, PrepareError> {
     fetching.begin("the code of the job".into());
     loop {
         match out.dir.store().get_file_counted(key, to, &fetching.counter()).await {

@@ -11,8 +11,8 @@ use crate::agent::report::retry_sender::Outbox;
 use crate::agent::run_loop::Finish;
 use crate::instance::{Reading, Sample};
 use crate::job::{
-    ALONE_WRITER, AttemptNo, Command, EndedBecause, GpuSelection, IdleSpec, JobId, LimitsSpec, MachineSpec, OnSpec, RECORD_FORMAT, ResolvedSpec,
-    Spec, StallSpec, WatchSpec,
+    ALONE_WRITER, AttemptNo, Command, EndedBecause, GpuSelection, IdleSpec, JobId, LimitsSpec,
+    MachineSpec, OnSpec, RECORD_FORMAT, ResolvedSpec, Spec, StallSpec, WatchSpec,
 };
 use crate::jobdir::JobDirError;
 use crate::market::{GpuRequirement, Span, Usd, UsdPerHour};
@@ -21,16 +21,25 @@ use crate::market::{GpuRequirement, Span, Usd, UsdPerHour};
 const ENDED_BY_US: i32 = 124;
 
 pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
-    let program = call.argv.first().map_or("watch", |program| program.rsplit('/').next().unwrap_or(program));
+    let program =
+        call.argv.first().map_or("watch", |program| program.rsplit('/').next().unwrap_or(program));
     let name = call.name.clone().unwrap_or_else(|| program.to_owned());
     let idle = IdleSpec {
         window: call.idle,
-        grace: call.idle_grace.unwrap_or_else(|| IdleSpec::default().grace.min(call.idle.unwrap_or(Span::from_secs(u64::MAX / 2000)))),
+        grace: call.idle_grace.unwrap_or_else(|| {
+            IdleSpec::default().grace.min(call.idle.unwrap_or(Span::from_secs(u64::MAX / 2000)))
+        }),
         ..IdleSpec::default()
     };
     let stall = StallSpec { window: call.stall, ..StallSpec::default() };
-    let watch =
-        WatchSpec { idle, stall, gpus: call.gpus.clone(), log_pattern: call.log_pattern.clone(), term_grace: call.grace, ..WatchSpec::default() };
+    let watch = WatchSpec {
+        idle,
+        stall,
+        gpus: call.gpus.clone(),
+        log_pattern: call.log_pattern.clone(),
+        term_grace: call.grace,
+        ..WatchSpec::default()
+    };
     let spec = Spec {
         name: name.clone(),
         command: Command::Args(call.argv.clone()),
@@ -64,14 +73,22 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
 /// A user who names GPUs needs them: if none is visible, a sensor is lost.
 fn asked(selection: &GpuSelection) -> GpuRequirement {
     match selection {
-        GpuSelection::Indices(indices) => {
-            GpuRequirement { count: u32::try_from(indices.len()).unwrap_or(u32::MAX), model: None, memory_mib_min: None }
-        }
+        GpuSelection::Indices(indices) => GpuRequirement {
+            count: u32::try_from(indices.len()).unwrap_or(u32::MAX),
+            model: None,
+            memory_mib_min: None,
+        },
         GpuSelection::Workload | GpuSelection::All => GpuRequirement::NONE,
     }
 }
 
-pub fn attempt(resolved: &ResolvedSpec, now: Timestamp, work: &Path, state: &Path, cache: &Path) -> Attempt {
+pub fn attempt(
+    resolved: &ResolvedSpec,
+    now: Timestamp,
+    work: &Path,
+    state: &Path,
+    cache: &Path,
+) -> Attempt {
     Attempt {
         resolved: resolved.clone(),
         no: AttemptNo::FIRST,
@@ -80,17 +97,23 @@ pub fn attempt(resolved: &ResolvedSpec, now: Timestamp, work: &Path, state: &Pat
         price: UsdPerHour::ZERO,
         spent_before: Usd::ZERO,
         kill_at: None,
-        folders: Folders { work: work.to_owned(), state: state.to_owned(), cache: cache.to_owned() },
+        folders: Folders {
+            work: work.to_owned(),
+            state: state.to_owned(),
+            cache: cache.to_owned(),
+        },
         mode: Mode::Alone,
     }
 }
 
 /// Writes the spec beside the run's other records, so that the same tools can read them.
 pub async fn record(outbox: &Outbox, resolved: &ResolvedSpec) -> Result<(), JobDirError> {
-    outbox.files.create_folder(&outbox.state).map_err(|error| crate::ports::StoreError::Unavailable {
-        act: "create",
-        key: outbox.state.display().to_string(),
-        cause: Box::new(error),
+    outbox.files.create_folder(&outbox.state).map_err(|error| {
+        crate::ports::StoreError::Unavailable {
+            act: "create",
+            key: outbox.state.display().to_string(),
+            cause: Box::new(error),
+        }
     })?;
     // The id is new and random, so no other spec is there.
     outbox.dir.create_spec(resolved).await.map(|_| ())
@@ -100,7 +123,11 @@ pub async fn record(outbox: &Outbox, resolved: &ResolvedSpec) -> Result<(), JobD
 pub fn describe(call: &Alone, sample: Option<&Sample>, gpu_problem: Option<&str>) -> String {
     let span = |span: Option<Span>| span.map_or("never".to_owned(), |span| format!("after {span}"));
     let stretched = call.idle.map_or("", |_| "; longer while little is seen or known of the work, up to an hour, and after long pauses of its own");
-    let what = if call.argv.is_empty() { "this machine, whatever runs on it".to_owned() } else { format!("`{}`", call.argv.join(" ")) };
+    let what = if call.argv.is_empty() {
+        "this machine, whatever runs on it".to_owned()
+    } else {
+        format!("`{}`", call.argv.join(" "))
+    };
     let then = match &call.then {
         Then::Exit => "nothing: this program exits and the machine stays on".to_owned(),
         Then::Poweroff => "power this machine off: `systemctl poweroff`, after 60 s `--force`, after 30 s more `--force --force`".to_owned(),
@@ -124,7 +151,9 @@ fn gpus(sample: Option<&Sample>, problem: Option<&str>) -> String {
             });
             each.collect::<Vec<_>>().join("; ")
         }
-        Some(Reading::Unknown(why)) => format!("unknown ({why}): no verdict will ever call this idle"),
+        Some(Reading::Unknown(why)) => {
+            format!("unknown ({why}): no verdict will ever call this idle")
+        }
         Some(Reading::Absent) => match problem {
             Some(problem) => format!("none seen ({problem}): judged by the other signals"),
             None => "none: judged by the other signals".to_owned(),
@@ -171,5 +200,7 @@ pub fn taken(name: &str, held_by: &str, root: &Path) -> String {
     let watch = job.map_or(format!("`lamp --job-root {root} status` shows it"), |job| {
         format!("`lamp --job-root {root} logs -f {job}` shows its output and `lamp --job-root {root} status {job}` how it is")
     });
-    format!("a run named `{name}` is alive: {who}, and nothing was started\nhint: {watch}; another --name starts a second one")
+    format!(
+        "a run named `{name}` is alive: {who}, and nothing was started\nhint: {watch}; another --name starts a second one"
+    )
 }

@@ -29,7 +29,8 @@ use crate::wire::setup::{UserUnit, daemon_unit, gpus, reads_job_root};
 /// Look at everything that jobs need, here and at AWS, and say what to do where it is missing
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// Buy the smallest machine, give it no agent, and watch whether it ends by itself; says what that costs, and asks
+    /// Buy the smallest machine, give it no agent, and watch whether it ends by itself; says what
+    /// that costs, and asks
     #[arg(long)]
     pub prove: bool,
 
@@ -87,10 +88,15 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
     let width = checks.iter().map(|check| check.check.len()).max().unwrap_or(0);
     // A dozen equal lines would hide the one with the reason.
     let alike = |check: &&Check| check.level == Level::Skipped && check.said == NOT_KNOWN;
-    let unasked: Vec<&str> = checks.iter().filter(alike).map(|check| check.check.as_str()).collect();
+    let unasked: Vec<&str> =
+        checks.iter().filter(alike).map(|check| check.check.as_str()).collect();
     for (at, check) in checks.iter().enumerate() {
         if at == 0 || at == aws_at {
-            printer.line(printer.paint(Stream::Out, Style::Bold, if at == 0 { "this workstation" } else { "AWS" }));
+            printer.line(printer.paint(
+                Stream::Out,
+                Style::Bold,
+                if at == 0 { "this workstation" } else { "AWS" },
+            ));
         }
         if alike(&check) {
             continue;
@@ -102,22 +108,47 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
             Level::Unknown => ("?   ", Style::Bad),
             Level::Failure => ("FAIL", Style::Bad),
         };
-        printer.prose(8 + width, format!("{}  {:width$}  {}", printer.paint(Stream::Out, style, word), check.check, check.said));
+        printer.prose(
+            8 + width,
+            format!(
+                "{}  {:width$}  {}",
+                printer.paint(Stream::Out, style, word),
+                check.check,
+                check.said
+            ),
+        );
         if let Some(fix) = &check.fix {
-            printer.prose(12 + width, format!("      {:width$}  {} {fix}", "", printer.paint(Stream::Out, Style::Hint, "do:")));
+            printer.prose(
+                12 + width,
+                format!(
+                    "      {:width$}  {} {fix}",
+                    "",
+                    printer.paint(Stream::Out, Style::Hint, "do:")
+                ),
+            );
         }
     }
     if !unasked.is_empty() {
         let word = printer.paint(Stream::Out, Style::Dim, "-   ");
-        printer.prose(8 + width, format!("{word}  {:width$}  {NOT_KNOWN}: {}", "the rest", unasked.join(", ")));
+        printer.prose(
+            8 + width,
+            format!("{word}  {:width$}  {NOT_KNOWN}: {}", "the rest", unasked.join(", ")),
+        );
     }
     let number = |level| checks.iter().filter(|check| check.level == level).count();
-    let (failures, unknown, warnings) = (number(Level::Failure), number(Level::Unknown), number(Level::Warning));
+    let (failures, unknown, warnings) =
+        (number(Level::Failure), number(Level::Unknown), number(Level::Warning));
     printer.note(match (failures, unknown, warnings) {
         (0, 0, 0) => "all is well".to_owned(),
         // Nothing here uses AWS yet, so this is only a warning.
-        (0, 0, warnings) if checks.iter().any(|check| check.check == "credentials" && check.level == Level::Warning) => {
-            format!("nothing that is set up is broken, and AWS cannot be used yet; warnings: {warnings}")
+        (0, 0, warnings)
+            if checks
+                .iter()
+                .any(|check| check.check == "credentials" && check.level == Level::Warning) =>
+        {
+            format!(
+                "nothing that is set up is broken, and AWS cannot be used yet; warnings: {warnings}"
+            )
         }
         (0, 0, warnings) => format!("nothing is broken; warnings: {warnings}"),
         (_, 0, _) => format!("failures: {failures}, warnings: {warnings}"),
@@ -127,9 +158,12 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
 
 /// The first configuration error that also stops a job with only a command.
 fn refuses_every_job(context: &Context) -> Option<Finding> {
-    let job = JobArgs { command: vec!["true".to_owned()], ..JobArgs::default() }.read(context).ok()?;
+    let job =
+        JobArgs { command: vec!["true".to_owned()], ..JobArgs::default() }.read(context).ok()?;
     let path = context.user.path.as_deref().map(|path| shown(path, &context.current_dir))?;
-    job.findings.into_iter().find(|finding| finding.severity == Severity::Error && finding.file.as_deref() == Some(path.as_str()))
+    job.findings.into_iter().find(|finding| {
+        finding.severity == Severity::Error && finding.file.as_deref() == Some(path.as_str())
+    })
 }
 
 /// A configuration that can be read may still let no job run.
@@ -137,16 +171,29 @@ fn configuration(context: &Context) -> Check {
     match &context.user.path {
         Some(_) if let Some(wrong) = refuses_every_job(context) => {
             let line = wrong.line.map(|line| format!(":{line}")).unwrap_or_default();
-            let text = format!("{}{line} lets no job run: {wrong}", wrong.file.as_deref().unwrap_or_default());
-            Check::failure("configuration", text)
-                .fix(wrong.hint.unwrap_or_else(|| "mend that line: `lamp check` of any job says the same".to_owned()))
+            let text = format!(
+                "{}{line} lets no job run: {wrong}",
+                wrong.file.as_deref().unwrap_or_default()
+            );
+            Check::failure("configuration", text).fix(wrong.hint.unwrap_or_else(|| {
+                "mend that line: `lamp check` of any job says the same".to_owned()
+            }))
         }
         Some(path) if context.is_misread => {
-            let text = format!("{} has errors: what could be read of it is what the lines below go by", path.display());
-            Check::failure("configuration", text).fix("mend what was said of it above: nothing is launched with it before that")
+            let text = format!(
+                "{} has errors: what could be read of it is what the lines below go by",
+                path.display()
+            );
+            Check::failure("configuration", text)
+                .fix("mend what was said of it above: nothing is launched with it before that")
         }
-        Some(path) => Check::ok("configuration", format!("{}, owner {}", path.display(), context.user.owner)),
-        None => Check::ok("configuration", format!("none, and none is needed; owner {}", context.user.owner)),
+        Some(path) => {
+            Check::ok("configuration", format!("{}, owner {}", path.display(), context.user.owner))
+        }
+        None => Check::ok(
+            "configuration",
+            format!("none, and none is needed; owner {}", context.user.owner),
+        ),
     }
 }
 
@@ -157,7 +204,8 @@ async fn place(context: &Context) -> Check {
         Ok(store) => store,
         Err(fault) => {
             let elsewhere = "`--job-root`, or `lamp init`, names another place for jobs";
-            return Check::failure(name, fault.sentence()).fix(fault.hint.clone().unwrap_or_else(|| elsewhere.to_owned()));
+            return Check::failure(name, fault.sentence())
+                .fix(fault.hint.clone().unwrap_or_else(|| elsewhere.to_owned()));
         }
     };
     // The first job creates the folder. This tests whether it can be created.
@@ -179,11 +227,19 @@ fn daemon(unit: UserUnit, runs: bool) -> Check {
     let install = "`systemctl --user enable --now lamp-controller`; its unit is systemd/lamp-controller.service";
     match unit {
         _ if runs => Check::ok(name, "a daemon drives this job root"),
-        UserUnit::Known(state) => Check::warning(name, format!("lamp-controller is {state}")).fix("`systemctl --user restart lamp-controller`"),
-        UserUnit::NotInstalled => {
-            Check::new(name, Level::Skipped, "none: a job is driven by the `lamp` that started it, and by whoever looks at it").fix(install)
-        }
-        UserUnit::NoManager(why) => Check::new(name, Level::Skipped, format!("no systemd for this user ({why}): `lamp daemon` runs without it")),
+        UserUnit::Known(state) => Check::warning(name, format!("lamp-controller is {state}"))
+            .fix("`systemctl --user restart lamp-controller`"),
+        UserUnit::NotInstalled => Check::new(
+            name,
+            Level::Skipped,
+            "none: a job is driven by the `lamp` that started it, and by whoever looks at it",
+        )
+        .fix(install),
+        UserUnit::NoManager(why) => Check::new(
+            name,
+            Level::Skipped,
+            format!("no systemd for this user ({why}): `lamp daemon` runs without it"),
+        ),
     }
 }
 
@@ -191,7 +247,12 @@ fn gpu(found: Result<Option<String>, String>) -> Check {
     let name = "gpu here";
     match found {
         Ok(Some(gpus)) => Check::ok(name, gpus),
-        Ok(None) => Check::new(name, Level::Skipped, "no NVIDIA driver: `cloud = \"local\"` runs without a GPU"),
-        Err(why) => Check::warning(name, format!("the driver is there and does not answer: {why}")).fix("`nvidia-smi` says more"),
+        Ok(None) => Check::new(
+            name,
+            Level::Skipped,
+            "no NVIDIA driver: `cloud = \"local\"` runs without a GPU",
+        ),
+        Err(why) => Check::warning(name, format!("the driver is there and does not answer: {why}"))
+            .fix("`nvidia-smi` says more"),
     }
 }

@@ -18,8 +18,9 @@ mod asked {
     use crate::jobdir::{ProofDir, SweeperDir};
     use crate::market::{Arch, Catalog, PriceRule, Region};
     use crate::policy::account::doctor::{
-        AFTER_CREDENTIALS, Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_disk_prices, judge_image,
-        judge_network, judge_price_list, judge_quotas, judge_role, judge_spot_role, judge_stand_in, judge_writing,
+        AFTER_CREDENTIALS, Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket,
+        judge_clock, judge_disk_prices, judge_image, judge_network, judge_price_list, judge_quotas,
+        judge_role, judge_spot_role, judge_stand_in, judge_writing,
     };
     use crate::policy::account::shutdown_proof;
     use crate::policy::account::subnet_egress::{judge_absent, judge_subnets};
@@ -77,7 +78,12 @@ mod asked {
         /// The default architecture of jobs' machines. Arm64 is bought only when every named type
         /// is arm64.
         fn arch(&self) -> Arch {
-            let named = self.machine.instance_types.iter().flatten().filter_map(|name| Catalog::shipped().machine_type(name));
+            let named = self
+                .machine
+                .instance_types
+                .iter()
+                .flatten()
+                .filter_map(|name| Catalog::shipped().machine_type(name));
             let mut archs = named.map(|kind| kind.arch);
             match archs.next() {
                 Some(Arch::Arm64) if archs.all(|arch| arch == Arch::Arm64) => Arch::Arm64,
@@ -92,12 +98,17 @@ mod asked {
 
     async fn unasked(desk: &Desk, name: &str) -> Vec<Check> {
         vec![match desk.who().await {
-            Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer").fix(AFTER_CREDENTIALS),
+            Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer")
+                .fix(AFTER_CREDENTIALS),
             _ => Check::new(name, Level::Skipped, NOT_KNOWN),
         }]
     }
 
-    pub fn checks<'a>(context: &Context, workstation: &Workstation, agent: &'a dyn Fn() -> Result<String, String>) -> Vec<Asked<'a>> {
+    pub fn checks<'a>(
+        context: &Context,
+        workstation: &Workstation,
+        agent: &'a dyn Fn() -> Result<String, String>,
+    ) -> Vec<Asked<'a>> {
         let desk = Rc::new(Desk {
             doctor: workstation.doctor(),
             who: OnceCell::new(),
@@ -105,7 +116,13 @@ mod asked {
             said: context.user.aws.clone(),
             machine: context.user.defaults.machine.clone().unwrap_or_default(),
             owner: context.user.owner.clone(),
-            armed: context.user.defaults.watch.as_ref().and_then(|watch| watch.alarm.as_ref()).is_none_or(|alarm| alarm.0 != AlarmRule::Off),
+            armed: context
+                .user
+                .defaults
+                .watch
+                .as_ref()
+                .and_then(|watch| watch.alarm.as_ref())
+                .is_none_or(|alarm| alarm.0 != AlarmRule::Off),
             bucket: bucket_of(&context.job_root),
             workstation: workstation.clone(),
             clock: context.clock.clone(),
@@ -145,7 +162,9 @@ mod asked {
         Box::pin(async move {
             let mut checks = ask(&desk).await;
             // A user without AWS settings gets warnings only.
-            for check in checks.iter_mut().filter(|check| !desk.is_meant() && check.level >= Level::Unknown) {
+            for check in
+                checks.iter_mut().filter(|check| !desk.is_meant() && check.level >= Level::Unknown)
+            {
                 check.level = Level::Warning;
             }
             checks
@@ -177,18 +196,20 @@ mod asked {
         // AWS adds regions after a release, and an emulator has its own.
         let unknown = all.iter().find_map(|name| region_arg::unknown(name));
         match (known, unknown, all.len()) {
-            (true, Some(unknown), _) => {
-                Check::warning("region", unknown).fix("--region, `regions` in [aws] of the configuration, or AWS_REGION names it")
-            }
+            (true, Some(unknown), _) => Check::warning("region", unknown)
+                .fix("--region, `regions` in [aws] of the configuration, or AWS_REGION names it"),
             (false, ..) => {
-                let fix = "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
+                let fix =
+                    "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
                 // A user without credentials and AWS settings needs no region.
                 let is_idle = !desk.is_meant() && matches!(desk.who().await, Who::NoCredentials(_));
                 let level = if is_idle { Level::Skipped } else { Level::Warning };
                 Check::new("region", level, format!("nothing names one: {home} is taken")).fix(fix)
             }
             (true, None, 0 | 1) => Check::ok("region", home),
-            (true, None, _) => Check::ok("region", format!("{home} is home; machines in {}", all.join(", "))),
+            (true, None, _) => {
+                Check::ok("region", format!("{home} is home; machines in {}", all.join(", ")))
+            }
         }
     }
 
@@ -206,7 +227,8 @@ mod asked {
         let regions = &desk.names().await.regions;
         let each = regions.iter().map(|region| async move {
             let found = desk.doctor.quotas(region).await.into_iter();
-            let found: Vec<GpuQuota> = found.map(|(kind, vcpus)| GpuQuota { kind, vcpus }).collect();
+            let found: Vec<GpuQuota> =
+                found.map(|(kind, vcpus)| GpuQuota { kind, vcpus }).collect();
             judge_quotas(region, &found)
         });
         futures::future::join_all(each).await.concat()
@@ -214,7 +236,8 @@ mod asked {
 
     async fn bucket(desk: &Desk) -> Vec<Check> {
         let Some((name, prefix)) = &desk.bucket else {
-            let said = "the job root is a folder of this workstation, which no machine of AWS can reach";
+            let said =
+                "the job root is a folder of this workstation, which no machine of AWS can reach";
             return vec![
                 Check::new("bucket", if desk.is_meant() { Level::Warning } else { Level::Skipped }, said)
                     .fix("`lamp init aws`; where nothing names a region, `lamp init aws --region us-east-1` or another"),
@@ -224,7 +247,8 @@ mod asked {
         let found = desk.doctor.bucket(name, account).await;
         let mut checks = vec![judge_bucket(desk.names().await, &found)];
         if let Found::There(there) = &found {
-            checks.push(judge_writing(name, &desk.doctor.writes(name, prefix, &there.region).await));
+            checks
+                .push(judge_writing(name, &desk.doctor.writes(name, prefix, &there.region).await));
         }
         checks
     }
@@ -244,13 +268,21 @@ mod asked {
         }
         // The sweeper works only on a job root in a bucket.
         if desk.bucket.is_none() {
-            return vec![Check::new("sweeper", Level::Skipped, "it looks after a job root in a bucket")];
+            return vec![Check::new(
+                "sweeper",
+                Level::Skipped,
+                "it looks after a job root in a bucket",
+            )];
         }
         let names = desk.names().await;
         let name = names.sweeper();
         let visit = async {
-            let store = desk.workstation.open_root(true).await.map_err(|error| error.to_string())?;
-            SweeperDir::new(store, &name).newest_visit().await.map_err(|error| causes(&error).join(": "))
+            let store =
+                desk.workstation.open_root(true).await.map_err(|error| error.to_string())?;
+            SweeperDir::new(store, &name)
+                .newest_visit()
+                .await
+                .map_err(|error| causes(&error).join(": "))
         };
         let ((function, schedule), visit) = tokio::join!(desk.doctor.sweeper(&name), visit);
         // The time by AWS's clock.
@@ -263,15 +295,25 @@ mod asked {
     async fn proofs(desk: &Desk) -> Vec<Check> {
         let Some(account) = desk.account().await else { return unasked(desk, "proof").await };
         if desk.bucket.is_none() {
-            return vec![Check::new("proof", Level::Skipped, "it is kept in a job root in a bucket")];
+            return vec![Check::new(
+                "proof",
+                Level::Skipped,
+                "it is kept in a job root in a bucket",
+            )];
         }
         let found = async {
-            let store = desk.workstation.open_root(true).await.map_err(|error| error.to_string())?;
+            let store =
+                desk.workstation.open_root(true).await.map_err(|error| error.to_string())?;
             ProofDir::new(store, account).all().await.map_err(|error| causes(&error).join(": "))
         };
         let found = found.await;
         let regions = &desk.names().await.regions;
-        regions.iter().map(|region| shutdown_proof::check(region, &desk.owner, found.as_deref(), desk.clock.now())).collect()
+        regions
+            .iter()
+            .map(|region| {
+                shutdown_proof::check(region, &desk.owner, found.as_deref(), desk.clock.now())
+            })
+            .collect()
     }
 
     async fn network(desk: &Desk) -> Vec<Check> {
@@ -280,24 +322,37 @@ mod asked {
         }
         let names = desk.names().await;
         let each = names.regions.iter().map(|region| desk.doctor.network(&names.group, region));
-        futures::future::join_all(each).await.concat().iter().map(|found| judge_network(names, found)).collect()
+        futures::future::join_all(each)
+            .await
+            .concat()
+            .iter()
+            .map(|found| judge_network(names, found))
+            .collect()
     }
 
     /// Empty when no subnet is configured: default subnets reach the internet.
     async fn subnets(desk: &Desk) -> Vec<Check> {
-        let Some(named) = desk.said.subnets.as_ref().filter(|named| !named.is_empty()) else { return Vec::new() };
+        let Some(named) = desk.said.subnets.as_ref().filter(|named| !named.is_empty()) else {
+            return Vec::new();
+        };
         if desk.account().await.is_none() {
             return unasked(desk, "subnets").await;
         }
         let regions = &desk.names().await.regions;
-        let found = futures::future::join_all(regions.iter().map(|region| desk.doctor.subnets(region))).await;
-        let seen: Option<Vec<&[SubnetFound]>> = found.iter().map(|found| found.there().map(Vec::as_slice)).collect();
+        let found =
+            futures::future::join_all(regions.iter().map(|region| desk.doctor.subnets(region)))
+                .await;
+        let seen: Option<Vec<&[SubnetFound]>> =
+            found.iter().map(|found| found.there().map(Vec::as_slice)).collect();
         // If one region did not answer, the subnet may be there.
         let absent = seen.map_or_else(Vec::new, |seen| {
-            let is_there = |id: &String| seen.iter().flat_map(|subnets| subnets.iter()).any(|subnet| subnet.id == *id);
+            let is_there = |id: &String| {
+                seen.iter().flat_map(|subnets| subnets.iter()).any(|subnet| subnet.id == *id)
+            };
             named.iter().filter(|id| !is_there(id)).cloned().collect::<Vec<_>>()
         });
-        let each = regions.iter().zip(&found).filter_map(|(region, found)| judge_subnets(region, found));
+        let each =
+            regions.iter().zip(&found).filter_map(|(region, found)| judge_subnets(region, found));
         each.chain(judge_absent(&absent)).collect()
     }
 
@@ -306,10 +361,13 @@ mod asked {
             return unasked(desk, "image").await;
         }
         let configured = desk.machine.image.as_deref();
-        let (words, arch) = (configured.map_or_else(|| MachineSpec::default().image, str::to_owned), desk.arch());
+        let (words, arch) =
+            (configured.map_or_else(|| MachineSpec::default().image, str::to_owned), desk.arch());
         let each = desk.names().await.regions.iter().map(|region| {
             let words = &words;
-            async move { judge_image(region, configured, arch, &desk.doctor.image(words, region, arch).await) }
+            async move {
+                judge_image(region, configured, arch, &desk.doctor.image(words, region, arch).await)
+            }
         });
         futures::future::join_all(each).await
     }
@@ -318,9 +376,14 @@ mod asked {
         if desk.account().await.is_none() {
             return unasked(desk, "price list").await;
         }
-        let in_dollars = desk.machine.max_price.as_ref().is_some_and(|price| matches!(price.0, PriceRule::Fixed(_)));
-        let each =
-            desk.names().await.regions.iter().map(|region| async move { judge_price_list(region, in_dollars, &desk.doctor.prices(region).await) });
+        let in_dollars = desk
+            .machine
+            .max_price
+            .as_ref()
+            .is_some_and(|price| matches!(price.0, PriceRule::Fixed(_)));
+        let each = desk.names().await.regions.iter().map(|region| async move {
+            judge_price_list(region, in_dollars, &desk.doctor.prices(region).await)
+        });
         futures::future::join_all(each).await
     }
 
@@ -340,7 +403,8 @@ mod asked {
     fn to_ship(found: Result<String, String>) -> Check {
         match found {
             Ok(said) => Check::ok("agent to ship", said),
-            Err(why) => Check::failure("agent to ship", why).fix("`.ci/agent-portable x86_64` in the source builds it"),
+            Err(why) => Check::failure("agent to ship", why)
+                .fix("`.ci/agent-portable x86_64` in the source builds it"),
         }
     }
 }
@@ -356,5 +420,7 @@ pub fn checks<'a>(
     _agent: &'a dyn Fn() -> Result<String, String>,
 ) -> Vec<super::doctor::Asked<'a>> {
     use crate::policy::account::doctor::{Check, Level};
-    vec![Box::pin(async { vec![Check::new("aws", Level::Skipped, "this `lamp` was built without it")] })]
+    vec![Box::pin(async {
+        vec![Check::new("aws", Level::Skipped, "this `lamp` was built without it")]
+    })]
 }

@@ -12,8 +12,9 @@ use crate::cli::{Context, ExitCode, Fault};
 
 /// Print the IAM policy that a part of Lamplighter needs
 ///
-/// It is bound to the machines of one owner, by the tag `lamplighter:owner`: to you, unless --owner says for whom it is. You
-/// are LAMP_OWNER, or `owner` of the configuration, or your login name, in this order.
+/// It is bound to the machines of one owner, by the tag `lamplighter:owner`: to you, unless --owner
+/// says for whom it is. You are LAMP_OWNER, or `owner` of the configuration, or your login name, in
+/// this order.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     #[arg(value_enum)]
@@ -23,7 +24,8 @@ pub struct Args {
     #[arg(long, value_name = "BUCKET[/PREFIX]")]
     pub bucket: Option<String>,
 
-    /// Where machines may be bought, several with commas [default: `regions` in [aws] of the configuration]
+    /// Where machines may be bought, several with commas [default: `regions` in [aws] of the
+    /// configuration]
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
     pub region: Vec<String>,
 
@@ -31,12 +33,13 @@ pub struct Args {
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "*")]
     pub types: Vec<String>,
 
-    /// Whose machines it is for, where that is not you: what LAMP_OWNER, or else their login, says where they type `lamp`
+    /// Whose machines it is for, where that is not you: what LAMP_OWNER, or else their login, says
+    /// where they type `lamp`
     #[arg(long, value_name = "NAME")]
     pub owner: Option<String>,
 
-    /// The role of the machines, where it is not called as its instance profile [default: `instance_profile` in [aws] of the
-    /// configuration, else lamplighter-box]
+    /// The role of the machines, where it is not called as its instance profile [default:
+    /// `instance_profile` in [aws] of the configuration, else lamplighter-box]
     #[arg(long, value_name = "NAME")]
     pub role: Option<String>,
 }
@@ -65,16 +68,26 @@ const BUCKETS: &str = "lamplighter-*";
 /// # Errors
 /// Fails when the bucket or the region is unknown.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let named = args.bucket.as_ref().map(|bucket| format!("s3://{}", bucket.trim_start_matches("s3://")));
+    let named =
+        args.bucket.as_ref().map(|bucket| format!("s3://{}", bucket.trim_start_matches("s3://")));
     let root = named.as_deref().unwrap_or(&context.job_root);
-    let missing = |what: &str, hint: &str| Err(Fault::new(ExitCode::USAGE, format!("nothing says which {what}")).hint(hint));
+    let missing = |what: &str, hint: &str| {
+        Err(Fault::new(ExitCode::USAGE, format!("nothing says which {what}")).hint(hint))
+    };
     let is_setup = args.name == Name::Setup;
     let Some(rest) = root.strip_prefix("s3://").or(is_setup.then_some(BUCKETS)) else {
-        return missing("bucket", "--bucket names it; `lamp init aws` makes one and writes it into the configuration");
+        return missing(
+            "bucket",
+            "--bucket names it; `lamp init aws` makes one and writes it into the configuration",
+        );
     };
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let prefix = prefix.trim_matches('/');
-    let regions = if args.region.is_empty() { context.user.aws.regions.clone().unwrap_or_default() } else { args.region.clone() };
+    let regions = if args.region.is_empty() {
+        context.user.aws.regions.clone().unwrap_or_default()
+    } else {
+        args.region.clone()
+    };
     // Set-up permissions are bound by names. The region only gives the partition in each ARN.
     if regions.is_empty() && !is_setup {
         return missing("region", "--region names it, or `regions` in [aws] of the configuration");
@@ -103,7 +116,9 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // The policies of machines name no owner.
     if args.owner.is_none() && !matches!(args.name, Name::Box | Name::BoxSession) {
         let you = &context.user.owner;
-        context.printer.note(format!("for the owner `{you}`, who you are here; `--owner NAME` prints it for somebody else"));
+        context.printer.note(format!(
+            "for the owner `{you}`, who you are here; `--owner NAME` prints it for somebody else"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

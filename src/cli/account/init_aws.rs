@@ -12,7 +12,10 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::setup_steps::{Carried, Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
+use super::setup_steps::{
+    Carried, Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked,
+    settings, show, write,
+};
 use crate::account::setup::SetupFound;
 use crate::cli::control::download::with_progress;
 use crate::cli::output::printer::shell_word;
@@ -32,25 +35,28 @@ pub struct Args {
     #[command(flatten)]
     pub place: Place,
 
-    /// Let `lamp ssh` open shells on the machines through Session Manager; who may, `lamp iam session` prints
+    /// Let `lamp ssh` open shells on the machines through Session Manager; who may,
+    /// `lamp iam session` prints
     ///
-    /// Not by default: a machine that trains does not need it, every process on it may use what its role may, and whoever in
-    /// the account may start sessions anywhere gets a shell there.
+    /// Not by default: a machine that trains does not need it, every process on it may use what its
+    /// role may, and whoever in the account may start sessions anywhere gets a shell there.
     #[arg(long)]
     pub session_manager: bool,
 
-    /// A sweeper in the cloud: every five minutes it ends machines of yours that no job needs, also while every workstation
-    /// sleeps; five to twenty-five cents a month
+    /// A sweeper in the cloud: every five minutes it ends machines of yours that no job needs, also
+    /// while every workstation sleeps; five to twenty-five cents a month
     ///
-    /// A function of AWS Lambda that runs this very program, a schedule that calls it, their roles and a log. Said again after
-    /// an update of `lamp`, it sends the new program.
+    /// A function of AWS Lambda that runs this very program, a schedule that calls it, their roles
+    /// and a log. Said again after an update of `lamp`, it sends the new program.
     #[arg(long)]
     pub sweeper: bool,
 
-    /// Bind the machines' role to this bucket instead of the one that it is for, and write it into the configuration
+    /// Bind the machines' role to this bucket instead of the one that it is for, and write it into
+    /// the configuration
     ///
-    /// Jobs stay where they are: `--job-root` still shows those of the old bucket. It is refused while a machine of yours is not
-    /// terminated, because the role would take its job away from it.
+    /// Jobs stay where they are: `--job-root` still shows those of the old bucket. It is refused
+    /// while a machine of yours is not terminated, because the role would take its job away from
+    /// it.
     #[arg(long)]
     pub instead: bool,
 }
@@ -73,9 +79,17 @@ const ELSEWHERE: [&str; 5] = ["cn-", "us-gov-", "us-iso", "eusc-", "eu-isoe-"];
 
 /// No machine can be bought there, so a bucket and roles are useless.
 fn refuse_elsewhere(regions: &[String]) -> Result<(), Fault> {
-    let Some(region) = regions.iter().find(|region| ELSEWHERE.iter().any(|other| region.starts_with(other))) else { return Ok(()) };
-    let what = format!("`{region}` is in a partition of AWS of its own, whose prices and addresses of S3 this version does not know");
-    Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed; no machine could be bought there").hint("--region names another"))
+    let Some(region) =
+        regions.iter().find(|region| ELSEWHERE.iter().any(|other| region.starts_with(other)))
+    else {
+        return Ok(());
+    };
+    let what = format!(
+        "`{region}` is in a partition of AWS of its own, whose prices and addresses of S3 this version does not know"
+    );
+    Err(Fault::new(ExitCode::REFUSED, what)
+        .meaning("nothing was changed; no machine could be bought there")
+        .hint("--region names another"))
 }
 
 /// # Errors
@@ -84,12 +98,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let place = &args.place;
     let setup = open(context, place, args.session_manager).await?;
     refuse_elsewhere(&setup.names.regions)?;
-    let found = with_progress(context, || "looking at what is there".to_owned(), setup.look()).await;
+    let found =
+        with_progress(context, || "looking at what is there".to_owned(), setup.look()).await;
     let rebind = if args.instead { Rebind::Asked } else { Rebind::Refused };
     let mut lines = planned(args, context, &setup, &found, rebind).await;
     let wanted: Vec<Setting> = settings(&setup.names, !place.region.is_empty())
         .into_iter()
-        .map(|setting| if setting.key == "job_root" { setting.replacing(args.instead) } else { setting })
+        .map(
+            |setting| {
+                if setting.key == "job_root" { setting.replacing(args.instead) } else { setting }
+            },
+        )
         .collect();
     let configuration = edited(context, |text| config_edit::add(text, &wanted))?;
     show(context, &setup, &lines);
@@ -120,14 +139,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         tell(&lines, true);
         write(context, Lines::Added, configuration.as_ref(), &wanted);
         let is_otherwise = configuration.as_ref().is_none_or(|edited| !edited.kept.is_empty());
-        context.printer.note(match lines.iter().any(|line| line.remark.is_some()) || is_otherwise {
-            true => "nothing is left to do here; what the warnings name is for you to decide",
-            false => "everything is ready",
-        });
+        context.printer.note(
+            match lines.iter().any(|line| line.remark.is_some()) || is_otherwise {
+                true => "nothing is left to do here; what the warnings name is for you to decide",
+                false => "everything is ready",
+            },
+        );
         return Ok(left_undone(context, &lines));
     }
     let beside = if args.sweeper { "beside the sweeper, none of it" } else { "none of it" };
-    context.printer.note(format!("{beside} costs anything until it is used; stored jobs do, by the size"));
+    context
+        .printer
+        .note(format!("{beside} costs anything until it is used; stored jobs do, by the size"));
     if args.sweeper {
         tell_of_sweeper(context, &setup);
     }
@@ -152,15 +175,26 @@ fn left_undone(context: &Context, lines: &[SetupLine]) -> ExitCode {
     let lacking: Vec<&SetupLine> = lines.iter().filter(|line| line.lacks).collect();
     for line in &lacking {
         let remark = line.remark.as_deref().map(|remark| format!("; {remark}")).unwrap_or_default();
-        context.printer.warn(format!("not ready: {}: {}, so that no machine is bought there{remark}", line.thing, line.found));
+        context.printer.warn(format!(
+            "not ready: {}: {}, so that no machine is bought there{remark}",
+            line.thing, line.found
+        ));
     }
     if lacking.is_empty() { ExitCode::SUCCESS } else { ExitCode::FINDINGS }
 }
 
-async fn planned(args: &Args, context: &Context, setup: &AwsSetup, found: &SetupFound, rebind: Rebind) -> Vec<SetupLine> {
+async fn planned(
+    args: &Args,
+    context: &Context,
+    setup: &AwsSetup,
+    found: &SetupFound,
+    rebind: Rebind,
+) -> Vec<SetupLine> {
     let mut lines = plan_setup(&setup.names, found, rebind);
     if args.sweeper {
-        let stands = with_progress(context, || "looking at the sweeper".to_owned(), setup.look_at_sweeper()).await;
+        let stands =
+            with_progress(context, || "looking at the sweeper".to_owned(), setup.look_at_sweeper())
+                .await;
         lines.extend(plan_sweeper(&setup.names, &setup.wanted_sweeper(), &stands));
     }
     lines
@@ -179,12 +213,21 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// Fails when the role is for another job root, or this happens twice.
-async fn go_on_beside(args: &Args, context: &Context, setup: &AwsSetup, thing: &str) -> Result<Vec<SetupLine>, Fault> {
-    context.printer.note(format!("{thing}: somebody else has just made it, and what is there is looked at again"));
+async fn go_on_beside(
+    args: &Args,
+    context: &Context,
+    setup: &AwsSetup,
+    thing: &str,
+) -> Result<Vec<SetupLine>, Fault> {
+    context.printer.note(format!(
+        "{thing}: somebody else has just made it, and what is there is looked at again"
+    ));
     let until = context.clock.mono() + POLICY_FOLLOWS_WITHIN;
     let found = loop {
         let found = with_progress(context, || "looking again".to_owned(), setup.look()).await;
-        if found.role.there().is_some_and(|role| role.policy.is_some()) || context.clock.mono() >= until {
+        if found.role.there().is_some_and(|role| role.policy.is_some())
+            || context.clock.mono() >= until
+        {
             break found;
         }
         context.clock.sleep(LOOK_AGAIN).await;
@@ -198,15 +241,21 @@ async fn go_on_beside(args: &Args, context: &Context, setup: &AwsSetup, thing: &
     }
     match carry_out(context, setup, &lines, AGAIN).await? {
         Carried::All => Ok(lines),
-        Carried::Overtaken(thing) => Err(Fault::new(ExitCode::UNREACHABLE, format!("{thing}: somebody else has just made it, once more"))
-            .meaning("what was done before it stays")
-            .hint(format!("`{AGAIN}` goes on where it stopped"))),
+        Carried::Overtaken(thing) => Err(Fault::new(
+            ExitCode::UNREACHABLE,
+            format!("{thing}: somebody else has just made it, once more"),
+        )
+        .meaning("what was done before it stays")
+        .hint(format!("`{AGAIN}` goes on where it stopped"))),
     }
 }
 
 fn warn_unpriced(context: &Context, regions: &[String]) {
     // An unknown region was reported before.
-    let unpriced = |name: &&String| Catalog::shipped().disk_gib_month(&Region::new(name.as_str())).is_none() && region_arg::unknown(name).is_none();
+    let unpriced = |name: &&String| {
+        Catalog::shipped().disk_gib_month(&Region::new(name.as_str())).is_none()
+            && region_arg::unknown(name).is_none()
+    };
     let unpriced: Vec<String> = regions.iter().filter(unpriced).cloned().collect();
     if !unpriced.is_empty() {
         context.printer.warn(unpriced_disks(&unpriced));
@@ -215,34 +264,65 @@ fn warn_unpriced(context: &Context, regions: &[String]) {
 
 /// The machines' role and the configuration must name one bucket: a machine cannot reach a job in
 /// another.
-async fn keep_one_bucket(args: &Args, context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(), Fault> {
+async fn keep_one_bucket(
+    args: &Args,
+    context: &Context,
+    setup: &AwsSetup,
+    found: &SetupFound,
+) -> Result<(), Fault> {
     let wanted = setup.names.job_root();
-    let said = context.user.job_root.as_deref().filter(|root| bucket_of(root).is_some()).map(|root| root.trim_end_matches('/').to_owned());
+    let said = context
+        .user
+        .job_root
+        .as_deref()
+        .filter(|root| bucket_of(root).is_some())
+        .map(|root| root.trim_end_matches('/').to_owned());
     let said = said.filter(|said| *said != wanted);
     if args.instead {
         let bound = || other_root(&setup.names, found.role.there()?.policy.as_ref());
         let Some(said) = said.or_else(bound) else { return Ok(()) };
-        let running = with_progress(context, || "looking for machines of yours".to_owned(), setup.machines()).await;
+        let running =
+            with_progress(context, || "looking for machines of yours".to_owned(), setup.machines())
+                .await;
         let running = running.map_err(|error| fault(&error).meaning("nothing was changed"))?;
         let Some(first) = running.first() else { return Ok(()) };
-        return Err(Fault::new(ExitCode::REFUSED, format!("{first} is not terminated, and would lose its job in {said}"))
-            .meaning("nothing was changed")
-            .hint("`lamp stop` ends what runs, `lamp cancel` what an ended job keeps"));
+        return Err(Fault::new(
+            ExitCode::REFUSED,
+            format!("{first} is not terminated, and would lose its job in {said}"),
+        )
+        .meaning("nothing was changed")
+        .hint("`lamp stop` ends what runs, `lamp cancel` what an ended job keeps"));
     }
     let Some(said) = said else { return Ok(()) };
-    Err(Fault::new(ExitCode::REFUSED, format!("the configuration says `job_root = \"{said}\"`, and {wanted} is asked for"))
-        .meaning("nothing was changed: jobs in the one would be out of reach for the machines of the other")
-        .hint(format!("`lamp init aws --bucket {}{} --instead` changes both", setup.names.bucket, prefix_flag(&setup.names.prefix))))
+    Err(Fault::new(
+        ExitCode::REFUSED,
+        format!("the configuration says `job_root = \"{said}\"`, and {wanted} is asked for"),
+    )
+    .meaning(
+        "nothing was changed: jobs in the one would be out of reach for the machines of the other",
+    )
+    .hint(format!(
+        "`lamp init aws --bucket {}{} --instead` changes both",
+        setup.names.bucket,
+        prefix_flag(&setup.names.prefix)
+    )))
 }
 
 fn prefix_flag(prefix: &str) -> String {
-    if prefix.is_empty() { String::new() } else { format!(" --prefix {}", shell_word(prefix.trim_end_matches('/'))) }
+    if prefix.is_empty() {
+        String::new()
+    } else {
+        format!(" --prefix {}", shell_word(prefix.trim_end_matches('/')))
+    }
 }
 
 fn tell_of_sweeper(context: &Context, setup: &AwsSetup) {
     if let Some((path, bytes)) = setup.sweeper_program() {
         let megabytes = bytes as f64 / 1e6;
-        context.printer.note(format!("the sweeper is `{}` ({megabytes:.1} MB); it costs five to twenty-five cents a month", path.display()));
+        context.printer.note(format!(
+            "the sweeper is `{}` ({megabytes:.1} MB); it costs five to twenty-five cents a month",
+            path.display()
+        ));
     }
 }
 
@@ -256,6 +336,9 @@ mod tests {
             let fault = refuse_elsewhere(&["us-east-1".into(), region.into()]).unwrap_err();
             assert!(fault.sentence().contains(region), "{}", fault.sentence());
         }
-        assert!(refuse_elsewhere(&["us-east-1".into(), "eu-central-1".into(), "ca-central-1".into()]).is_ok());
+        assert!(
+            refuse_elsewhere(&["us-east-1".into(), "eu-central-1".into(), "ca-central-1".into()])
+                .is_ok()
+        );
     }
 }

@@ -11,7 +11,9 @@ use crate::wire::sweeper::{SweeperSettings, serve};
 pub fn run(api: &str, environment: &Environment) -> Result<ExitCode, Fault> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let settings = match (environment.job_root.clone(), environment.owner.clone()) {
-        (Some(job_root), Some(owner)) if job_root.starts_with("s3://") => Ok(SweeperSettings { job_root, owner, version }),
+        (Some(job_root), Some(owner)) if job_root.starts_with("s3://") => {
+            Ok(SweeperSettings { job_root, owner, version })
+        }
         _ => Err("LAMP_JOB_ROOT (a bucket, s3://...) and LAMP_OWNER must be set".to_owned()),
     };
     block_on(async {

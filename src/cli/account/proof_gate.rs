@@ -33,7 +33,10 @@ pub async fn look(workstation: &Workstation, store: &Store) -> Result<Proofs, Fa
     // The requests run in parallel, because a launch waits for them.
     let (account, keys) = tokio::join!(account(workstation), proof_keys(&**store));
     let (account, keys) = (account?, keys.map_err(|error| job_root::record_fault(&error))?);
-    let proofs = ProofDir::new(store.clone(), &account).among(&keys).await.map_err(|error| job_root::record_fault(&error))?;
+    let proofs = ProofDir::new(store.clone(), &account)
+        .among(&keys)
+        .await
+        .map_err(|error| job_root::record_fault(&error))?;
     Ok(Proofs { account, proofs })
 }
 
@@ -48,8 +51,13 @@ pub async fn account(workstation: &Workstation) -> Result<String, Fault> {
 }
 
 /// All regions where the job may get a machine, also after a refusal or an interruption.
-pub async fn regions(workstation: &Workstation, machine: &MachineSpec, plan: &Plan) -> BTreeSet<String> {
-    let mut regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
+pub async fn regions(
+    workstation: &Workstation,
+    machine: &MachineSpec,
+    plan: &Plan,
+) -> BTreeSet<String> {
+    let mut regions: BTreeSet<String> =
+        workstation.aws_regions(&machine.regions).await.into_iter().collect();
     // A kept machine may be in a region that the configuration no longer names.
     regions.insert(plan.offer.region.to_string());
     regions
@@ -63,7 +71,9 @@ impl Proofs {
     /// A good proof may cover only the deadline unit. The note says what was not tried.
     fn tell_what_was_not_tried(&self, context: &Context, regions: &BTreeSet<String>) {
         let less = regions.iter().find_map(|region| match self.standing(context, region) {
-            Standing::Good(proof) => not_tried(proof, &context.user.owner).map(|less| (region, less)),
+            Standing::Good(proof) => {
+                not_tried(proof, &context.user.owner).map(|less| (region, less))
+            }
             _ => None,
         });
         if let Some((region, less)) = less {
@@ -75,22 +85,37 @@ impl Proofs {
 
     /// # Errors
     /// Fails when a region has no good proof. `plan` gives the cost at stake.
-    pub fn refuse(&self, context: &Context, regions: &BTreeSet<String>, plan: Option<&Plan>) -> Result<(), Fault> {
-        let bad: Vec<(&String, Standing<'_>)> =
-            regions.iter().map(|region| (region, self.standing(context, region))).filter(|(_, standing)| !standing.is_good()).collect();
+    pub fn refuse(
+        &self,
+        context: &Context,
+        regions: &BTreeSet<String>,
+        plan: Option<&Plan>,
+    ) -> Result<(), Fault> {
+        let bad: Vec<(&String, Standing<'_>)> = regions
+            .iter()
+            .map(|region| (region, self.standing(context, region)))
+            .filter(|(_, standing)| !standing.is_good())
+            .collect();
         let Some((first, _)) = bad.first() else {
             self.tell_what_was_not_tried(context, regions);
             return Ok(());
         };
-        let words: Vec<String> = bad.iter().map(|(region, standing)| format!("{region} {}", standing.words())).collect();
+        let words: Vec<String> =
+            bad.iter().map(|(region, standing)| format!("{region} {}", standing.words())).collect();
         let what = format!(
             "nothing here drives this machine while this workstation is off, and account {} has not shown that it ends by itself: {}",
             self.account,
             words.join(", ")
         );
         // Not for a kept machine: its disk bills after its end too.
-        let stake = plan.filter(|plan| plan.starts.is_none()).map(|plan| format!("it would bill {} until somebody ends it", plan.offer.hourly()));
-        let stake = stake.map(|stake| format!("; if its agent died and the other switches did not work, {stake}")).unwrap_or_default();
+        let stake = plan
+            .filter(|plan| plan.starts.is_none())
+            .map(|plan| format!("it would bill {} until somebody ends it", plan.offer.hourly()));
+        let stake = stake
+            .map(|stake| {
+                format!("; if its agent died and the other switches did not work, {stake}")
+            })
+            .unwrap_or_default();
         // Without a plan, several jobs were asked for, and some may run already.
         let meaning = if plan.is_some() {
             format!("nothing was started, and nothing bills{stake}")
@@ -98,32 +123,54 @@ impl Proofs {
             "nothing was changed: what runs goes on".to_owned()
         };
         let also: Vec<&str> = bad.iter().skip(1).map(|(region, _)| region.as_str()).collect();
-        let also = if also.is_empty() { String::new() } else { format!(" there (and the same with {})", also.join(", ")) };
+        let also = if also.is_empty() {
+            String::new()
+        } else {
+            format!(" there (and the same with {})", also.join(", "))
+        };
         Err(Fault::new(ExitCode::UNPROVEN, what)
             .meaning(meaning)
             .hint(format!("`lamp doctor --prove --region {first}` shows it{also}, for about a cent and ten minutes; `--unproven` goes on without")))
     }
 }
 
-pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, regions: &BTreeSet<String>) {
+pub async fn warn(
+    context: &Context,
+    workstation: &Workstation,
+    store: &Store,
+    regions: &BTreeSet<String>,
+) {
     let looked = tokio::select! {
         looked = look(workstation, store) => looked.ok(),
         () = context.clock.sleep(WARN_WITHIN) => None,
     };
     let Some(proofs) = looked else { return };
-    let unproven = regions.iter().map(|region| (region, proofs.standing(context, region))).find(|(_, standing)| !standing.is_good());
+    let unproven = regions
+        .iter()
+        .map(|region| (region, proofs.standing(context, region)))
+        .find(|(_, standing)| !standing.is_good());
     if let Some((region, standing)) = unproven {
         context.printer.warn(format!(
             "its machine is driven from here only while this workstation is on, and {region} {} that machines end by themselves",
             standing.words()
         ));
-        context.printer.hint(format!("`lamp doctor --prove --region {region}` shows it, for about a cent and ten minutes"));
+        context.printer.hint(format!(
+            "`lamp doctor --prove --region {region}` shows it, for about a cent and ten minutes"
+        ));
     }
 }
 
-pub async fn warn_beforehand(context: &Context, workstation: &Workstation, store: &Store, machine: &MachineSpec) {
-    let regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
-    if let Ok(Err(fault)) = look(workstation, store).await.map(|proofs| proofs.refuse(context, &regions, None)) {
+pub async fn warn_beforehand(
+    context: &Context,
+    workstation: &Workstation,
+    store: &Store,
+    machine: &MachineSpec,
+) {
+    let regions: BTreeSet<String> =
+        workstation.aws_regions(&machine.regions).await.into_iter().collect();
+    if let Ok(Err(fault)) =
+        look(workstation, store).await.map(|proofs| proofs.refuse(context, &regions, None))
+    {
         context.printer.warn(format!("`--detach` would be refused: {}", fault.sentence()));
     }
 }

@@ -27,7 +27,10 @@ use crate::cli::shell::{confirm, ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::SpanWord;
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, SubmitError};
-use crate::job::{AttemptRecord, JobId, JobOutcome, Proof, RECORD_FORMAT, Receipt, ResolvedSpec, Switch, Trial, Tried, Wish};
+use crate::job::{
+    AttemptRecord, JobId, JobOutcome, Proof, RECORD_FORMAT, Receipt, ResolvedSpec, Switch, Trial,
+    Tried, Wish,
+};
 use crate::jobdir::{JobDir, JobDirError, ProofDir};
 use crate::market::{Cloud, Span, Usd};
 use crate::policy::account::shutdown_proof;
@@ -36,8 +39,8 @@ use crate::wire::{self, DrivingLock, Store, Workstation};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProofArgs {
-    /// Where the proof is made [default: the first of `regions` in [aws] of the configuration, else AWS_REGION, else that of the
-    /// profile]
+    /// Where the proof is made [default: the first of `regions` in [aws] of the configuration, else
+    /// AWS_REGION, else that of the profile]
     #[arg(long, value_name = "REGION", requires = "prove", value_parser = crate::cli::shell::flags::one_name)]
     pub region: Option<String>,
 
@@ -104,7 +107,11 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
             planned.plan.most_whichever().unwrap_or_default()
         ));
     }
-    let what = format!("this buys {} in {}, which cost at most {most}", counted(planned.len() as u64, "machine"), desk.region);
+    let what = format!(
+        "this buys {} in {}, which cost at most {most}",
+        counted(planned.len() as u64, "machine"),
+        desk.region
+    );
     confirm::confirm(context, &what, args.yes, "nothing was started, and nothing bills")?;
     // A Ctrl-C during the launches takes effect after them, and ends them.
     let mut left = pin!(ctrl_c::left());
@@ -115,26 +122,41 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
 }
 
 impl Desk<'_> {
-    async fn plans(&self, args: &ProofArgs, sweeper: &Expected) -> Result<Vec<(Trial, ResolvedSpec, Planned)>, Fault> {
+    async fn plans(
+        &self,
+        args: &ProofArgs,
+        sweeper: &Expected,
+    ) -> Result<Vec<(Trial, ResolvedSpec, Planned)>, Fault> {
         let mut switches = vec![Switch::DeadlineUnit];
         let daemon = self.workstation.daemon_runs();
         if daemon || sweeper.is_tried() {
             switches.push(Switch::Sweep);
         }
         prove_sweeper::tell(self.context, sweeper, daemon);
-        let types = if args.instance_type.is_empty() { shutdown_proof::TYPES.map(str::to_owned).to_vec() } else { args.instance_type.clone() };
+        let types = if args.instance_type.is_empty() {
+            shutdown_proof::TYPES.map(str::to_owned).to_vec()
+        } else {
+            args.instance_type.clone()
+        };
         let mut plans = Vec::new();
         for switch in switches {
-            let trial = Trial { switch, lease: args.lease.as_ref().map_or(shutdown_proof::LEASE, |lease| lease.0) };
-            let within = args.within.as_ref().map_or(shutdown_proof::within(switch), |within| within.0);
+            let trial = Trial {
+                switch,
+                lease: args.lease.as_ref().map_or(shutdown_proof::LEASE, |lease| lease.0),
+            };
+            let within =
+                args.within.as_ref().map_or(shutdown_proof::within(switch), |within| within.0);
             let spec = self.spec(trial, within, &types);
-            let (planned, lacks) = account_ready::planned(self.context, &self.controller, &spec).await;
+            let (planned, lacks) =
+                account_ready::planned(self.context, &self.controller, &spec).await;
             account_ready::refuse(&lacks, &spec)?;
             let planned = planned?;
             if let Some(reason) = plan::held_back(&self.controller, &planned).await? {
-                return Err(
-                    Fault::new(ExitCode::REFUSED, format!("the proof would wait for {reason}")).meaning("nothing was started, and nothing bills")
-                );
+                return Err(Fault::new(
+                    ExitCode::REFUSED,
+                    format!("the proof would wait for {reason}"),
+                )
+                .meaning("nothing was started, and nothing bills"));
             }
             plans.push((trial, spec, planned));
         }
@@ -164,12 +186,17 @@ impl Desk<'_> {
     }
 
     /// Records each intent before its launch. If one fails, the earlier trials are ended.
-    async fn begin(&self, planned: Vec<(Trial, ResolvedSpec, Planned)>) -> Result<(Vec<Attempt>, Vec<JobMemory>), Fault> {
+    async fn begin(
+        &self,
+        planned: Vec<(Trial, ResolvedSpec, Planned)>,
+    ) -> Result<(Vec<Attempt>, Vec<JobMemory>), Fault> {
         let (mut attempts, mut memories) = (Vec::new(), Vec::new());
         for (trial, spec, planned) in planned {
             let dir = JobDir::new(self.store.clone(), spec.job.clone());
             let _driving = self.workstation.lock_driving(spec.job.as_str());
-            let within = Span::from_duration(spec.spec.limits.boot.duration().saturating_sub(trial.lease.duration()));
+            let within = Span::from_duration(
+                spec.spec.limits.boot.duration().saturating_sub(trial.lease.duration()),
+            );
             match self.controller.begin(&dir, &spec, planned).await {
                 Ok((memory, begun)) => {
                     attempts.push(Attempt { trial, within, dir, _driving });
@@ -178,7 +205,10 @@ impl Desk<'_> {
                             self.end(&attempts).await;
                             return Err(clock_fault(&error));
                         }
-                        Err(error) => self.context.printer.warn(format!("not launched yet, trying again: {error}")),
+                        Err(error) => self
+                            .context
+                            .printer
+                            .warn(format!("not launched yet, trying again: {error}")),
                         Ok(()) => {}
                     }
                     memories.push(memory);
@@ -202,14 +232,33 @@ impl Desk<'_> {
     }
 
     /// Drives every job to its receipt. Ctrl-C ends the machines first.
-    async fn watch(&self, attempts: &[Attempt], memories: Vec<JobMemory>, left: Pin<&mut impl Future<Output = ()>>) -> Result<(), Fault> {
-        let jobs: Vec<String> = attempts.iter().map(|attempt| attempt.dir.job().to_string()).collect();
-        let patience = attempts.iter().map(|attempt| attempt.trial.lease.duration() + attempt.within.duration()).max().unwrap_or_default();
-        let until = crate::cli::status::status::local_time(self.context.clock.now().saturating_add(patience).unwrap_or(Timestamp::MAX));
-        self.context.printer.note(format!("watching {}: whatever lives at {until} is ended then; Ctrl-C ends it now", jobs.join(" and ")));
-        let driven = attempts.iter().zip(memories).map(|(attempt, memory)| self.controller.drive_on(attempt.dir.job(), memory));
+    async fn watch(
+        &self,
+        attempts: &[Attempt],
+        memories: Vec<JobMemory>,
+        left: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Fault> {
+        let jobs: Vec<String> =
+            attempts.iter().map(|attempt| attempt.dir.job().to_string()).collect();
+        let patience = attempts
+            .iter()
+            .map(|attempt| attempt.trial.lease.duration() + attempt.within.duration())
+            .max()
+            .unwrap_or_default();
+        let until = crate::cli::status::status::local_time(
+            self.context.clock.now().saturating_add(patience).unwrap_or(Timestamp::MAX),
+        );
+        self.context.printer.note(format!(
+            "watching {}: whatever lives at {until} is ended then; Ctrl-C ends it now",
+            jobs.join(" and ")
+        ));
+        let driven = attempts
+            .iter()
+            .zip(memories)
+            .map(|(attempt, memory)| self.controller.drive_on(attempt.dir.job(), memory));
         let mut drive = pin!(join_all(driven));
-        let told = || format!("waiting for the end of {}", counted(attempts.len() as u64, "machine"));
+        let told =
+            || format!("waiting for the end of {}", counted(attempts.len() as u64, "machine"));
         let watched = tokio::select! {
             biased;
             driven = with_progress(self.context, told, &mut drive) => Some(driven),
@@ -218,7 +267,9 @@ impl Desk<'_> {
         if let Some(driven) = watched {
             return self.all_driven(driven, attempts);
         }
-        self.context.printer.note("ending the machines; Ctrl-C again leaves that to a process in the background");
+        self.context
+            .printer
+            .note("ending the machines; Ctrl-C again leaves that to a process in the background");
         self.cancel(attempts).await;
         let ended = tokio::select! {
             biased;
@@ -228,34 +279,51 @@ impl Desk<'_> {
         if !ended {
             self.leave(attempts);
         }
-        let meaning = if ended { "its machines have ended" } else { "somebody else ends its machines; `lamp sweep` shows whether any is left" };
-        Err(Fault::new(ExitCode::CTRL_C, "the proof was broken off").meaning(format!("{meaning}, and nothing was proven")))
+        let meaning = if ended {
+            "its machines have ended"
+        } else {
+            "somebody else ends its machines; `lamp sweep` shows whether any is left"
+        };
+        Err(Fault::new(ExitCode::CTRL_C, "the proof was broken off")
+            .meaning(format!("{meaning}, and nothing was proven")))
     }
 
     /// A job whose records are gone cannot be driven, but its machine must still end.
-    fn all_driven(&self, driven: Vec<Result<Receipt, DriveError>>, attempts: &[Attempt]) -> Result<(), Fault> {
+    fn all_driven(
+        &self,
+        driven: Vec<Result<Receipt, DriveError>>,
+        attempts: &[Attempt],
+    ) -> Result<(), Fault> {
         match driven.into_iter().find_map(Result::err) {
             None => Ok(()),
             Some(error) => {
                 self.leave(attempts);
-                Err(run::drive_fault(&error).hint("`lamp sweep` shows whether a machine is left, and ends it"))
+                Err(run::drive_fault(&error)
+                    .hint("`lamp sweep` shows whether a machine is left, and ends it"))
             }
         }
     }
 
     async fn cancel(&self, attempts: &[Attempt]) {
         for attempt in attempts {
-            let wish = attempt.dir.insist_on(Wish::Cancel, &self.workstation.name, &*self.context.clock).await;
+            let wish = attempt
+                .dir
+                .insist_on(Wish::Cancel, &self.workstation.name, &*self.context.clock)
+                .await;
             if let Err(error) = wish {
                 // Its limits and its hard cap end it.
-                self.context.printer.warn(format!("{} could not be cancelled, and ends later: {error}", attempt.dir.job()));
+                self.context.printer.warn(format!(
+                    "{} could not be cancelled, and ends later: {error}",
+                    attempt.dir.job()
+                ));
             }
         }
     }
 
     async fn end(&self, attempts: &[Attempt]) {
         self.cancel(attempts).await;
-        let drive = join_all(attempts.iter().map(|attempt| self.controller.drive(attempt.dir.job())));
+        let drive =
+            join_all(attempts.iter().map(|attempt| self.controller.drive(attempt.dir.job())));
         tokio::select! {
             _ = drive => {}
             () = ctrl_c::left() => self.leave(attempts),
@@ -274,7 +342,12 @@ impl Desk<'_> {
         let mut trials = Vec::new();
         for attempt in attempts {
             match self.tried(attempt).await.map_err(|error| job_root::record_fault(&error))? {
-                Ok(tried) if is_by_another(&tried, &shutdown_proof::swept_by_own(&self.context.user.owner)) => {
+                Ok(tried)
+                    if is_by_another(
+                        &tried,
+                        &shutdown_proof::swept_by_own(&self.context.user.owner),
+                    ) =>
+                {
                     trials.push(stands_in(tried, &sweeper, &self.sweeper().await));
                 }
                 Ok(tried) => trials.push(tried),
@@ -294,28 +367,46 @@ impl Desk<'_> {
         };
         let kept = ProofDir::new(self.store.clone(), &self.account).put(&proof).await;
         show(self.context, &proof);
-        kept.map_err(|error| job_root::record_fault(&error).meaning("the machines have ended, and what they have proven is not recorded"))?;
+        kept.map_err(|error| {
+            job_root::record_fault(&error)
+                .meaning("the machines have ended, and what they have proven is not recorded")
+        })?;
         Ok(if proof.passed { ExitCode::SUCCESS } else { ExitCode::NOT_PROVED })
     }
 
-    async fn tried(&self, Attempt { trial, within, dir, .. }: &Attempt) -> Result<Result<Tried, Fault>, JobDirError> {
+    async fn tried(
+        &self,
+        Attempt { trial, within, dir, .. }: &Attempt,
+    ) -> Result<Result<Tried, Fault>, JobDirError> {
         let receipt = dir.receipt().await?;
-        if let Some(receipt) = receipt.as_ref().filter(|receipt| receipt.outcome == JobOutcome::Cancelled) {
+        if let Some(receipt) =
+            receipt.as_ref().filter(|receipt| receipt.outcome == JobOutcome::Cancelled)
+        {
             let what = format!("{} was cancelled: {}", dir.job(), receipt.reason);
-            return Ok(Err(Fault::new(ExitCode::STOPPED, what).meaning("its machine has ended, and nothing was proven")));
+            return Ok(Err(Fault::new(ExitCode::STOPPED, what)
+                .meaning("its machine has ended, and nothing was proven")));
         }
         // Earlier attempts found no machine.
         if let Some(number) = dir.attempts().await?.into_iter().next_back()
-            && let (Some(plan), Some(settled)) = (dir.plan(number).await?, dir.settled(number).await?)
+            && let (Some(plan), Some(settled)) =
+                (dir.plan(number).await?, dir.settled(number).await?)
             && let ending = dir.ending(number).await?
-            && let Some(tried) = shutdown_proof::judge(trial, *within, &AttemptRecord { plan: plan.into(), settled: settled.into() }, ending.as_ref())
+            && let Some(tried) = shutdown_proof::judge(
+                trial,
+                *within,
+                &AttemptRecord { plan: plan.into(), settled: settled.into() },
+                ending.as_ref(),
+            )
         {
             return Ok(Ok(tried));
         }
         let why = receipt.map_or_else(|| "no word of it".to_owned(), |receipt| receipt.reason);
-        Ok(Err(Fault::new(ExitCode::LAUNCH_FAILED, format!("no machine was to be had for the {} trial: {why}", trial.switch))
-            .meaning("nothing bills, and nothing was proven")
-            .hint("`--instance-type` names another type, `--region` another region")))
+        Ok(Err(Fault::new(
+            ExitCode::LAUNCH_FAILED,
+            format!("no machine was to be had for the {} trial: {why}", trial.switch),
+        )
+        .meaning("nothing bills, and nothing was proven")
+        .hint("`--instance-type` names another type, `--region` another region")))
     }
 }
 
@@ -335,7 +426,8 @@ fn show(context: &Context, proof: &Proof) {
     }
     let printer = &context.printer;
     for tried in &proof.trials {
-        let (word, style) = if tried.proven { ("proven", Style::Good) } else { ("FAILED", Style::Bad) };
+        let (word, style) =
+            if tried.proven { ("proven", Style::Good) } else { ("FAILED", Style::Bad) };
         let Tried { instance, instance_type, zone, after_lease, lease, within, .. } = tried;
         printer.prose(
             8,
@@ -349,7 +441,10 @@ fn show(context: &Context, proof: &Proof) {
     }
     if proof.passed {
         let until = until.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d");
-        printer.note(format!("machines of account {} in {} end by themselves; the proof is good until {until}", proof.account, proof.region));
+        printer.note(format!(
+            "machines of account {} in {} end by themselves; the proof is good until {until}",
+            proof.account, proof.region
+        ));
     } else {
         printer
             .warn("NOT PROVEN: a machine that nobody watches may bill on here; until a proof passes, `lamp run --detach` is refused in this region");

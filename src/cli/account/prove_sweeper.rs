@@ -13,7 +13,10 @@ pub async fn look(context: &Context, workstation: &Workstation, store: &Store) -
     let dir = SweeperDir::new(store.clone(), &name);
     let ((function, schedule), came) = tokio::join!(workstation.aws_sweeper(&name), dir.came());
     let came = came.map_err(|error| causes(&error).join(": "));
-    expected(&SweeperFacts { name, job_root: workstation.job_root.clone(), function, schedule, came }, context.clock.now())
+    expected(
+        &SweeperFacts { name, job_root: workstation.job_root.clone(), function, schedule, came },
+        context.clock.now(),
+    )
 }
 
 /// `daemon`: one runs here, so its sweep is tried in any case.
@@ -24,7 +27,9 @@ pub fn tell(context: &Context, expected: &Expected, daemon: bool) {
     match expected {
         Expected::Comes => {}
         Expected::Missing(missing) => {
-            printer.warn(format!("{missing}: it is tried all the same, and the proof fails where it does not come"));
+            printer.warn(format!(
+                "{missing}: it is tried all the same, and the proof fails where it does not come"
+            ));
             printer.hint("`lamp doctor` says what is wrong with it, `lamp init aws --sweeper` makes it as it should be");
         }
         Expected::Unknown(why) => {
@@ -38,7 +43,9 @@ pub fn tell(context: &Context, expected: &Expected, daemon: bool) {
             printer.hint(install);
         }
         Expected::Nobody => {
-            printer.warn(format!("no sweeper of yours is installed, and no daemon runs here: {alone}"));
+            printer.warn(format!(
+                "no sweeper of yours is installed, and no daemon runs here: {alone}"
+            ));
             printer.hint(install);
         }
     }

@@ -24,8 +24,8 @@ pub struct Place {
     #[arg(long, value_name = "PATH")]
     pub prefix: Option<String>,
 
-    /// Where machines may be bought, several with commas; the bucket is in the first [default: `regions` in [aws] of
-    /// the configuration, else AWS_REGION, else that of the profile]
+    /// Where machines may be bought, several with commas; the bucket is in the first [default:
+    /// `regions` in [aws] of the configuration, else AWS_REGION, else that of the profile]
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
     pub region: Vec<String>,
 
@@ -40,7 +40,8 @@ pub struct Place {
 
 /// The bucket and the prefix of a job root; `None` for a folder.
 pub fn bucket_of(url: &str) -> Option<(String, String)> {
-    let (bucket, prefix) = url.strip_prefix("s3://")?.split_once('/').unwrap_or((url.strip_prefix("s3://")?, ""));
+    let (bucket, prefix) =
+        url.strip_prefix("s3://")?.split_once('/').unwrap_or((url.strip_prefix("s3://")?, ""));
     Some((bucket.to_owned(), with_slash(prefix)))
 }
 
@@ -73,10 +74,16 @@ fn wrong_bucket(name: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// Fails without credentials or a region, or when AWS does not answer.
-pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Result<AwsSetup, Fault> {
-    let (bucket, prefix) = bucket_of(&context.job_root).map_or((None, String::new()), |(bucket, prefix)| (Some(bucket), prefix));
+pub async fn open(
+    context: &Context,
+    place: &Place,
+    session_manager: bool,
+) -> Result<AwsSetup, Fault> {
+    let (bucket, prefix) = bucket_of(&context.job_root)
+        .map_or((None, String::new()), |(bucket, prefix)| (Some(bucket), prefix));
     // The prefix of the job root applies only to its own bucket.
-    let prefix = if place.bucket.is_some() && place.bucket != bucket { String::new() } else { prefix };
+    let prefix =
+        if place.bucket.is_some() && place.bucket != bucket { String::new() } else { prefix };
     let wish = SetupWish {
         owner: context.user.owner.clone(),
         bucket: place.bucket.clone().or(bucket),
@@ -89,17 +96,23 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
     for unknown in place.region.iter().filter_map(|name| region_arg::unknown(name)) {
         context.printer.warn(unknown);
     }
-    if let Some((name, wrong)) = wish.bucket.as_ref().and_then(|name| Some((name, wrong_bucket(name)?))) {
+    if let Some((name, wrong)) =
+        wish.bucket.as_ref().and_then(|name| Some((name, wrong_bucket(name)?)))
+    {
         return Err(Fault::new(ExitCode::USAGE, format!("`{name}` cannot be the name of a bucket: {wrong}"))
             .meaning("nothing was changed")
             .hint("3 to 63 small letters, digits, hyphens and dots, with a letter or a digit at both ends, as in `--bucket my-lamp-jobs`"));
     }
     let session = job_root::workstation(context)?.aws_session();
-    let opened = with_progress(context, || "asking AWS who we are".to_owned(), AwsSetup::new(session, wish)).await;
+    let opened =
+        with_progress(context, || "asking AWS who we are".to_owned(), AwsSetup::new(session, wish))
+            .await;
     opened.map_err(|error| {
         let hint = match error.act.as_str() {
             _ if error.fix.is_some() => error.fix.as_deref().unwrap_or_default(),
-            _ if error.unsaid => "--region names one; so do AWS_REGION, and `regions` in [aws] of the configuration",
+            _ if error.unsaid => {
+                "--region names one; so do AWS_REGION, and `regions` in [aws] of the configuration"
+            }
             _ => "`aws sts get-caller-identity` must answer; `lamp doctor` says what is missing",
         };
         let slip = if error.fix.is_none() { region_arg::hint(&error.to_string()) } else { None };
@@ -109,7 +122,10 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
 
 pub fn fault(error: &SetupError) -> Fault {
     // A missing argument is a usage error, as in `lamp iam`.
-    Fault::new(if error.unsaid { ExitCode::USAGE } else { ExitCode::UNREACHABLE }, error.to_string())
+    Fault::new(
+        if error.unsaid { ExitCode::USAGE } else { ExitCode::UNREACHABLE },
+        error.to_string(),
+    )
 }
 
 pub fn show(context: &Context, setup: &AwsSetup, lines: &[SetupLine]) {
@@ -117,11 +133,23 @@ pub fn show(context: &Context, setup: &AwsSetup, lines: &[SetupLine]) {
         return;
     }
     let names = &setup.names;
-    context.printer.line(format!("account {}, owner {}, {}", setup.account, names.owner, names.regions.join(", ")));
-    let rows: Vec<Vec<String>> = lines.iter().map(|line| vec![line.thing.clone(), line.found.clone(), line.will()]).collect();
+    context.printer.line(format!(
+        "account {}, owner {}, {}",
+        setup.account,
+        names.owner,
+        names.regions.join(", ")
+    ));
+    let rows: Vec<Vec<String>> = lines
+        .iter()
+        .map(|line| vec![line.thing.clone(), line.found.clone(), line.will()])
+        .collect();
     let table = table(context.printer.columns(Stream::Out), &rows);
     for (at, row) in table.lines().enumerate() {
-        context.printer.line(if at == 0 { context.printer.paint(Stream::Out, Style::Bold, row) } else { row.to_owned() });
+        context.printer.line(if at == 0 {
+            context.printer.paint(Stream::Out, Style::Bold, row)
+        } else {
+            row.to_owned()
+        });
     }
     for line in lines {
         if let Some(remark) = &line.remark {
@@ -132,7 +160,13 @@ pub fn show(context: &Context, setup: &AwsSetup, lines: &[SetupLine]) {
 
 /// The column `what will be done` is cut last.
 fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
-    render_table_within(width, &["thing", "what is there", "what will be done"], rows, &[], Give { cut: &[1, 0, 2], go: &[] })
+    render_table_within(
+        width,
+        &["thing", "what is there", "what will be done"],
+        rows,
+        &[],
+        Give { cut: &[1, 0, 2], go: &[] },
+    )
 }
 
 /// # Errors
@@ -140,7 +174,8 @@ fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
 pub fn refuse_blocked(lines: &[SetupLine]) -> Result<(), Fault> {
     let Some(line) = lines.iter().find(|line| line.blocks) else { return Ok(()) };
     let why = line.remark.clone().unwrap_or_default();
-    let fault = Fault::new(ExitCode::REFUSED, format!("{}: {why}", line.thing)).meaning("nothing was changed");
+    let fault = Fault::new(ExitCode::REFUSED, format!("{}: {why}", line.thing))
+        .meaning("nothing was changed");
     Err(match region_arg::hint(&line.thing) {
         Some(slip) => fault.hint(slip),
         None => fault,
@@ -154,9 +189,11 @@ pub fn refuse_blocked(lines: &[SetupLine]) -> Result<(), Fault> {
 pub fn confirm(context: &Context, question: &str, word: &str) -> Result<(), Fault> {
     let refused = |what: &str| Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed");
     if !std::io::stdin().is_terminal() {
-        return Err(refused("nobody is here to ask").hint("--yes does it without a question, --dry-run shows what it would do"));
+        return Err(refused("nobody is here to ask")
+            .hint("--yes does it without a question, --dry-run shows what it would do"));
     }
-    let Some(answer) = ctrl_c::line_or_left(|| context.printer.raw_err(&format!("{question} "))) else {
+    let Some(answer) = ctrl_c::line_or_left(|| context.printer.raw_err(&format!("{question} ")))
+    else {
         return Err(ctrl_c::left_at_the_question("nothing was changed"));
     };
     if answer.trim().eq_ignore_ascii_case(word) { Ok(()) } else { Err(refused("not confirmed")) }
@@ -173,7 +210,12 @@ pub enum Carried {
 ///
 /// # Errors
 /// Fails when AWS refuses a step. The steps before it stay done.
-pub async fn carry_out(context: &Context, setup: &AwsSetup, lines: &[SetupLine], again: &str) -> Result<Carried, Fault> {
+pub async fn carry_out(
+    context: &Context,
+    setup: &AwsSetup,
+    lines: &[SetupLine],
+    again: &str,
+) -> Result<Carried, Fault> {
     for line in lines {
         for step in &line.steps {
             let told = || format!("{}: {}", line.thing, step.words());
@@ -181,7 +223,11 @@ pub async fn carry_out(context: &Context, setup: &AwsSetup, lines: &[SetupLine],
             if done.as_ref().is_err_and(|error| error.overtaken) {
                 return Ok(Carried::Overtaken(line.thing.clone()));
             }
-            done.map_err(|error| fault(&error).meaning("what was done before it stays").hint(format!("`{again}` goes on where it stopped")))?;
+            done.map_err(|error| {
+                fault(&error)
+                    .meaning("what was done before it stays")
+                    .hint(format!("`{again}` goes on where it stopped"))
+            })?;
         }
         if !line.steps.is_empty() {
             context.printer.note(format!("{}: done ({})", line.thing, line.will()));
@@ -205,10 +251,18 @@ pub fn settings(names: &SetupNames, adds_regions: bool) -> Vec<Setting> {
 ///
 /// # Errors
 /// Fails when it cannot be read or is not TOML.
-pub fn edited(context: &Context, edit: impl FnOnce(&str) -> Result<Edited, toml_edit::TomlError>) -> Result<Option<Edited>, Fault> {
+pub fn edited(
+    context: &Context,
+    edit: impl FnOnce(&str) -> Result<Edited, toml_edit::TomlError>,
+) -> Result<Option<Edited>, Fault> {
     let Some(path) = context.environment.user_config_path() else { return Ok(None) };
     let refused = |error: &(dyn std::error::Error + 'static)| {
-        Fault::new(ExitCode::UNREACHABLE, format!("cannot read the configuration `{}`", path.display())).because(error).meaning("nothing was changed")
+        Fault::new(
+            ExitCode::UNREACHABLE,
+            format!("cannot read the configuration `{}`", path.display()),
+        )
+        .because(error)
+        .meaning("nothing was changed")
     };
     let text = read_user_file(&path).map_err(|error| refused(&error))?;
     edit(&text).map(Some).map_err(|error| refused(&error))
@@ -223,8 +277,13 @@ pub enum Lines {
 /// Writes the configuration, or prints the lines that the user should write.
 pub fn write(context: &Context, lines: Lines, edited: Option<&Edited>, all: &[Setting]) {
     let printer = &context.printer;
-    let shown = context.environment.user_config_path().map(|path| path.display().to_string()).unwrap_or_default();
-    let by_hand = |lines: &[String]| lines.iter().for_each(|line| printer.hint(format!("`{line}`")));
+    let shown = context
+        .environment
+        .user_config_path()
+        .map(|path| path.display().to_string())
+        .unwrap_or_default();
+    let by_hand =
+        |lines: &[String]| lines.iter().for_each(|line| printer.hint(format!("`{line}`")));
     let Some(edited) = edited else {
         if lines == Lines::TakenOut {
             return;
@@ -240,14 +299,17 @@ pub fn write(context: &Context, lines: Lines, edited: Option<&Edited>, all: &[Se
                 Lines::TakenOut => format!("taken out of {shown}: {}", edited.changed.join(", ")),
             }),
             Err(error) => {
-                let should = if lines == Lines::Added { "it should say" } else { "it should no longer say" };
+                let should =
+                    if lines == Lines::Added { "it should say" } else { "it should no longer say" };
                 printer.warn(format!("cannot write `{shown}` ({error}); {should}"));
                 by_hand(&edited.changed);
             }
         }
     }
     if !edited.kept.is_empty() {
-        printer.warn(format!("{shown} says otherwise, and stays as it is; for this set-up it would say"));
+        printer.warn(format!(
+            "{shown} says otherwise, and stays as it is; for this set-up it would say"
+        ));
         by_hand(&edited.kept);
     }
 }
@@ -260,7 +322,11 @@ mod tests {
     fn a_terminal_of_80_columns_holds_what_is_set_up() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let rows = [
-            row(["bucket lamplighter-123456789012-us-east-1", "not there", "create, version, close, encrypt, tidy"]),
+            row([
+                "bucket lamplighter-123456789012-us-east-1",
+                "not there",
+                "create, version, close, encrypt, tidy",
+            ]),
             row(["service-linked roles", "of the whole account, free", "nothing"]),
         ];
         let text = table(Some(80), &rows);

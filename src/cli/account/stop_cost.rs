@@ -39,9 +39,19 @@ pub struct AtStake(BTreeMap<JobId, Newest>);
 
 impl AtStake {
     pub async fn of(context: &Context, store: &Store, found: &Found) -> Self {
-        let jobs: BTreeSet<JobId> = found.machines.iter().filter(|judged| is_orphan(judged)).map(|judged| judged.view.tags.job.clone()).collect();
-        let read = jobs.iter().map(|job| async move { newest(store, job).await.map(|newest| (job.clone(), newest)) });
-        let read = stream::iter(read).buffer_unordered(READS_IN_FLIGHT).filter_map(std::future::ready).collect();
+        let jobs: BTreeSet<JobId> = found
+            .machines
+            .iter()
+            .filter(|judged| is_orphan(judged))
+            .map(|judged| judged.view.tags.job.clone())
+            .collect();
+        let read = jobs
+            .iter()
+            .map(|job| async move { newest(store, job).await.map(|newest| (job.clone(), newest)) });
+        let read = stream::iter(read)
+            .buffer_unordered(READS_IN_FLIGHT)
+            .filter_map(std::future::ready)
+            .collect();
         tokio::select! {
             read = read => AtStake(read),
             () = context.clock.sleep(LOOK_MAX) => {
@@ -57,7 +67,10 @@ impl AtStake {
             Ok(Some(newest)) => {
                 let step = newest.step.map(|step| format!(" (step {step})")).unwrap_or_default();
                 let age = Span::from_secs(elapsed(newest.created, now).as_secs());
-                format!("the newest checkpoint of `{job}` is {}{step}, {age} old", newest.number.number())
+                format!(
+                    "the newest checkpoint of `{job}` is {}{step}, {age} old",
+                    newest.number.number()
+                )
             }
             Ok(None) => format!("`{job}` has saved no checkpoint"),
             Err(why) => format!("what `{job}` has saved is unknown: {why}"),
@@ -67,7 +80,11 @@ impl AtStake {
 
     /// For programs. `null`: the newest checkpoint is missing or unknown.
     pub fn figure(&self, judged: &Judged) -> Value {
-        let newest = self.0.get(&judged.view.tags.job).and_then(|newest| newest.as_ref().ok()?.as_ref()).filter(|_| is_orphan(judged));
+        let newest = self
+            .0
+            .get(&judged.view.tags.job)
+            .and_then(|newest| newest.as_ref().ok()?.as_ref())
+            .filter(|_| is_orphan(judged));
         newest.map_or(Value::Null, |newest| json!({ "number": newest.number, "step": newest.step, "created": newest.created }))
     }
 }
@@ -86,5 +103,7 @@ async fn newest(store: &Store, job: &JobId) -> Option<Newest> {
 
 fn cost(view: &InstanceView, now: Timestamp) -> String {
     let at_most = if view.market == Market::Spot { "less than " } else { "" };
-    unknown_job_machines::so_far(view, now).map(|usd| format!("{at_most}{usd} so far; ")).unwrap_or_default()
+    unknown_job_machines::so_far(view, now)
+        .map(|usd| format!("{at_most}{usd} so far; "))
+        .unwrap_or_default()
 }

@@ -31,20 +31,23 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// List machines that no `lamp` launched, with GPUs or with a tag of ours, with their age and cost; touch none of them
+    /// List machines that no `lamp` launched, with GPUs or with a tag of ours, with their age and
+    /// cost; touch none of them
     #[arg(long)]
     pub foreign: bool,
 
-    /// Do not ask before machines are ended, or what is left over is removed; where nobody can be asked, it must be said
+    /// Do not ask before machines are ended, or what is left over is removed; where nobody can be
+    /// asked, it must be said
     #[arg(short, long)]
     pub yes: bool,
 
-    /// Remove disks, addresses, network interfaces, spot requests and alarms of ours that no machine needs, too
+    /// Remove disks, addresses, network interfaces, spot requests and alarms of ours that no
+    /// machine needs, too
     #[arg(long, conflicts_with = "foreign")]
     pub residue: bool,
 
-    /// End this machine of yours, although nobody here knows its job; may be repeated. No sweep does it by itself, because another
-    /// job root of yours may know it
+    /// End this machine of yours, although nobody here knows its job; may be repeated. No sweep
+    /// does it by itself, because another job root of yours may know it
     #[arg(long, value_name = "ID", value_parser = unknown_job_machines::machine_id, conflicts_with_all = ["foreign", "residue"])]
     pub machine: Vec<String>,
 }
@@ -67,7 +70,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return unknown_job_machines::end_named(args, context, &store, &controller, found).await;
     }
     if unsigned.contains(&Cloud::Aws) && never_at_aws(context, &store).await {
-        found.unasked = unknown.extract_if(.., |(place, _)| place.as_str() == Cloud::Aws.word()).collect();
+        found.unasked =
+            unknown.extract_if(.., |(place, _)| place.as_str() == Cloud::Aws.word()).collect();
     }
     found.unknown.extend(unknown);
     let (at_stake, mut swept) = (AtStake::of(context, &store, &found).await, Swept::default());
@@ -77,14 +81,26 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     code
 }
 
-async fn act(args: &Args, context: &Context, controller: &Controller, found: &Found, swept: &mut Swept) -> Result<ExitCode, Fault> {
+async fn act(
+    args: &Args,
+    context: &Context,
+    controller: &Controller,
+    found: &Found,
+    swept: &mut Swept,
+) -> Result<ExitCode, Fault> {
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
-    let residue: Vec<&Residue> = found.residue.iter().filter(|left| args.residue && left.is_removable()).collect();
+    let residue: Vec<&Residue> =
+        found.residue.iter().filter(|left| args.residue && left.is_removable()).collect();
     if args.dry_run || orphans.len() + residue.len() == 0 {
         context.printer.note(if args.dry_run { "nothing was done" } else { "nothing was ended" });
         return Ok(code(found));
     }
-    confirm(context, &will_do(orphans.len(), residue.len()), args.yes, "nothing was ended, and nothing removed: what is listed bills on")?;
+    confirm(
+        context,
+        &will_do(orphans.len(), residue.len()),
+        args.yes,
+        "nothing was ended, and nothing removed: what is listed bills on",
+    )?;
     swept.end(context, controller, &orphans).await;
     swept.clear(context, controller, &residue).await;
     Ok(if swept.is_whole() { code(found) } else { ExitCode::UNREACHABLE })
@@ -109,7 +125,8 @@ const READS_IN_FLIGHT: usize = 32;
 
 fn will_do(orphans: usize, removed: usize) -> String {
     let ends = (orphans > 0).then(|| format!("ends {}", counted(orphans as u64, "machine")));
-    let removes = (removed > 0).then(|| format!("removes {} that no machine needs", counted(removed as u64, "thing")));
+    let removes = (removed > 0)
+        .then(|| format!("removes {} that no machine needs", counted(removed as u64, "thing")));
     format!("this {}", ends.into_iter().chain(removes).collect::<Vec<_>>().join(" and "))
 }
 
@@ -124,7 +141,11 @@ fn code(found: &Found) -> ExitCode {
 
 fn show(context: &Context, found: &Found, at_stake: &AtStake) {
     if !context.is_machine_output() && !found.machines.iter().any(is_shown) {
-        context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
+        context.printer.line(if found.unknown.is_empty() {
+            "no machine of yours runs"
+        } else {
+            "no machine of yours was seen"
+        });
     }
     show_found(context, found, at_stake);
     unknown_job_machines::hint(context, found);
@@ -141,27 +162,47 @@ pub fn show_found(context: &Context, found: &Found, at_stake: &AtStake) {
         return;
     }
     let now = context.clock.now();
-    let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| is_shown(judged) && !is_stray(judged)).map(row).collect();
+    let rows: Vec<Vec<String>> = found
+        .machines
+        .iter()
+        .filter(|judged| is_shown(judged) && !is_stray(judged))
+        .map(row)
+        .collect();
     if !rows.is_empty() {
         context.printer.line(own_table(context.printer.columns(Stream::Out), &rows));
     }
-    for line in found.machines.iter().filter(|judged| is_shown(judged) && is_orphan(judged)).filter_map(|judged| at_stake.line(judged, now)) {
+    for line in found
+        .machines
+        .iter()
+        .filter(|judged| is_shown(judged) && is_orphan(judged))
+        .filter_map(|judged| at_stake.line(judged, now))
+    {
         context.printer.line(line);
     }
     unknown_job_machines::show(context, found);
     for left in &found.residue {
         let whose = if left.ours { "" } else { " (not ours)" };
-        context
-            .printer
-            .line(format!("left over in {}: {} {}, {}, {} a month{whose}", left.region, left.kind, left.id, left.detail, left.usd_per_month));
+        context.printer.line(format!(
+            "left over in {}: {} {}, {}, {} a month{whose}",
+            left.region, left.kind, left.id, left.detail, left.usd_per_month
+        ));
     }
     unreachable::sentences(&found.unknown).iter().for_each(|unknown| context.printer.warn(unknown));
     for (place, why) in &found.unasked {
-        context.printer.note(format!("{place} was not looked at, and no job of this job root was ever for it: {why}"));
+        context.printer.note(format!(
+            "{place} was not looked at, and no job of this job root was ever for it: {why}"
+        ));
     }
-    let ours: Usd = found.residue.iter().filter(|left| left.is_removable()).map(|left| left.usd_per_month).sum();
+    let ours: Usd = found
+        .residue
+        .iter()
+        .filter(|left| left.is_removable())
+        .map(|left| left.usd_per_month)
+        .sum();
     if found.residue.iter().any(Residue::is_removable) {
-        context.printer.hint(format!("`lamp sweep --residue` removes what is ours: {ours} a month"));
+        context
+            .printer
+            .hint(format!("`lamp sweep --residue` removes what is ours: {ours} a month"));
     }
 }
 
@@ -190,7 +231,13 @@ pub fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
 /// The name is cut first: users look a machine up by its id.
 fn foreign_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
     let headings = ["machine", "name", "type", "region", "$/h", "age", "so far", "cpu", "gpu"];
-    render_table_within(width, &headings, rows, &[4, 5, 6, 7, 8], Give { cut: &[1], go: &[1, 5, 4] })
+    render_table_within(
+        width,
+        &headings,
+        rows,
+        &[4, 5, 6, 7, 8],
+        Give { cut: &[1], go: &[1, 5, 4] },
+    )
 }
 
 /// The reason is cut first; `-o json` has it whole.
@@ -200,10 +247,18 @@ fn own_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
 }
 
 /// Forgotten machines, and those launched with a stolen key.
-fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(String, String)]) -> ExitCode {
+fn show_foreign(
+    context: &Context,
+    machines: &[ForeignMachine],
+    unknown: &[(String, String)],
+) -> ExitCode {
     let now = context.clock.now();
-    let hours = |machine: &ForeignMachine| now.duration_since(machine.launched).as_secs_f64().max(0.0) / 3600.0;
-    let cost = |machine: &ForeignMachine| machine.usd_per_hour.map(|price| price.per_hour().dollars() * hours(machine));
+    let hours = |machine: &ForeignMachine| {
+        now.duration_since(machine.launched).as_secs_f64().max(0.0) / 3600.0
+    };
+    let cost = |machine: &ForeignMachine| {
+        machine.usd_per_hour.map(|price| price.per_hour().dollars() * hours(machine))
+    };
     if context.is_machine_output() {
         let list = machines.iter().map(|machine| {
             let mut value = serde_json::to_value(machine).unwrap_or_default();
@@ -212,7 +267,9 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
             value
         });
         let unknown = unknown.iter().map(|(place, why)| json!({ "place": place, "why": why }));
-        context.printer.json(&json!({ "foreign": list.collect::<Vec<_>>(), "unknown": unknown.collect::<Vec<_>>() }));
+        context.printer.json(
+            &json!({ "foreign": list.collect::<Vec<_>>(), "unknown": unknown.collect::<Vec<_>>() }),
+        );
     } else if machines.is_empty() {
         // A place that did not answer may have machines.
         context.printer.line(if unknown.is_empty() {
@@ -221,7 +278,9 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
             "no GPU machine that is not yours was seen where somebody answered"
         });
     } else {
-        let known = |value: Option<f64>, unit: &str| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.0}{unit}"));
+        let known = |value: Option<f64>, unit: &str| {
+            value.map_or_else(|| "?".to_owned(), |value| format!("{value:.0}{unit}"))
+        };
         let rows: Vec<Vec<String>> = machines
             .iter()
             .map(|machine| {
@@ -230,19 +289,34 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
                     machine.name.clone().unwrap_or_default(),
                     machine.instance_type.clone(),
                     machine.region.to_string(),
-                    machine.usd_per_hour.map_or_else(|| "?".to_owned(), |price| format!("{:.2}", price.per_hour().dollars())),
+                    machine.usd_per_hour.map_or_else(
+                        || "?".to_owned(),
+                        |price| format!("{:.2}", price.per_hour().dollars()),
+                    ),
                     format!("{:.1}d", hours(machine) / 24.0),
-                    cost(machine).map_or_else(|| "?".to_owned(), |usd| format!("{}${usd:.2}", if machine.market == Market::Spot { "<" } else { "" })),
+                    cost(machine).map_or_else(
+                        || "?".to_owned(),
+                        |usd| {
+                            format!(
+                                "{}${usd:.2}",
+                                if machine.market == Market::Spot { "<" } else { "" }
+                            )
+                        },
+                    ),
                     known(machine.cpu_percent, "%"),
                     known(machine.gpu_percent, "%"),
                 ]
             })
             .collect();
         context.printer.line(foreign_table(context.printer.columns(Stream::Out), &rows));
-        for (machine, odd) in machines.iter().filter_map(|machine| Some((machine, machine.odd.as_ref()?))) {
+        for (machine, odd) in
+            machines.iter().filter_map(|machine| Some((machine, machine.odd.as_ref()?)))
+        {
             context.printer.warn(format!("{} in {}: {odd}", machine.id, machine.region));
         }
-        context.printer.hint("`lamp` touches none of these: ask whose they are, or end them in the console");
+        context
+            .printer
+            .hint("`lamp` touches none of these: ask whose they are, or end them in the console");
     }
     unreachable::sentences(unknown).iter().for_each(|unknown| context.printer.warn(unknown));
     if unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
@@ -255,7 +329,8 @@ mod tests {
 
     #[test]
     fn a_terminal_of_80_columns_holds_what_is_swept_and_no_id_is_cut() {
-        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<String>>();
+        let row =
+            |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<String>>();
         let foreign = [
             row(&[
                 "i-0123456789abcdef0",
@@ -268,7 +343,17 @@ mod tests {
                 "12%",
                 "100%",
             ]),
-            row(&["i-0fedcba9876543210", "", "p5.48xlarge", "us-east-1", "55.04", "0.1d", "$9.12", "?", "?"]),
+            row(&[
+                "i-0fedcba9876543210",
+                "",
+                "p5.48xlarge",
+                "us-east-1",
+                "55.04",
+                "0.1d",
+                "$9.12",
+                "?",
+                "?",
+            ]),
         ];
         let own = [row(&[
             "i-0123456789abcdef0",
@@ -283,6 +368,9 @@ mod tests {
             assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
             assert!(text.contains("i-0123456789abcdef0"), "{text}");
         }
-        assert!(foreign_table(None, &foreign).contains("long name a notebook"), "what is piped is whole");
+        assert!(
+            foreign_table(None, &foreign).contains("long name a notebook"),
+            "what is piped is whole"
+        );
     }
 }

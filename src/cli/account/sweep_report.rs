@@ -51,19 +51,24 @@ pub struct Swept {
 
 impl Swept {
     pub fn is_whole(&self) -> bool {
-        self.machines.values().all(|end| end.trouble.is_none()) && self.residue.values().all(|removed| *removed)
+        self.machines.values().all(|end| end.trouble.is_none())
+            && self.residue.values().all(|removed| *removed)
     }
 
     /// Ends machines that the user named at once, and orphans after a second look.
     pub async fn end(&mut self, context: &Context, controller: &Controller, machines: &[&Judged]) {
-        let (named, orphans): (Vec<&Judged>, Vec<&Judged>) = machines.iter().partition(|judged| is_stray(judged));
+        let (named, orphans): (Vec<&Judged>, Vec<&Judged>) =
+            machines.iter().partition(|judged| is_stray(judged));
         for stray in named {
             self.end_one(context, controller, stray).await;
         }
         if orphans.is_empty() {
             return;
         }
-        context.printer.note(format!("looking again in {} s, before anything is ended", SECOND_LOOK.as_secs()));
+        context.printer.note(format!(
+            "looking again in {} s, before anything is ended",
+            SECOND_LOOK.as_secs()
+        ));
         context.clock.sleep(SECOND_LOOK).await;
         for orphan in orphans {
             self.end_one(context, controller, orphan).await;
@@ -96,15 +101,26 @@ impl Swept {
                 (Done::Left, None)
             }
             Err(error) => {
-                let trouble = format!("may still run and bill: {}", Fault::from_error(ExitCode::UNREACHABLE, &error).sentence());
-                printer.warn(format!("{machine} in {} {trouble}; type the same again", machine.region));
+                let trouble = format!(
+                    "may still run and bill: {}",
+                    Fault::from_error(ExitCode::UNREACHABLE, &error).sentence()
+                );
+                printer.warn(format!(
+                    "{machine} in {} {trouble}; type the same again",
+                    machine.region
+                ));
                 (Done::Failed, Some(trouble))
             }
         };
         self.machines.insert(machine, End { done, trouble });
     }
 
-    pub async fn clear(&mut self, context: &Context, controller: &Controller, residue: &[&Residue]) {
+    pub async fn clear(
+        &mut self,
+        context: &Context,
+        controller: &Controller,
+        residue: &[&Residue],
+    ) {
         for left in residue {
             let removed = match controller.clear(left).await {
                 Ok(()) => {
@@ -112,7 +128,9 @@ impl Swept {
                     true
                 }
                 Err(error) => {
-                    context.printer.warn(format!("{} {} is still there: {error}", left.kind, left.id));
+                    context
+                        .printer
+                        .warn(format!("{} {} is still there: {error}", left.kind, left.id));
                     false
                 }
             };

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
-use super::setup_steps::{Lines, Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
+use super::setup_steps::{
+    Lines, Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write,
+};
 use crate::account::setup::{InUse, SetupFound, SetupStep};
 use crate::cli::control::download::with_progress;
 use crate::cli::output::table::counted;
@@ -34,7 +36,8 @@ pub enum What {
     Aws(AwsArgs),
 }
 
-/// The bucket, the roles, the instance profile, the security group and the sweeper that carry our owner tag
+/// The bucket, the roles, the instance profile, the security group and the sweeper that carry our
+/// owner tag
 #[derive(Clone, Debug, ClapArgs)]
 pub struct AwsArgs {
     #[command(flatten)]
@@ -44,7 +47,8 @@ pub struct AwsArgs {
     #[arg(long)]
     pub delete_jobs: bool,
 
-    /// How many jobs are in the job root (the table says it), instead of typing it when asked; with --yes, jobs go only by this
+    /// How many jobs are in the job root (the table says it), instead of typing it when asked; with
+    /// --yes, jobs go only by this
     #[arg(long, value_name = "JOBS", requires = "delete_jobs")]
     pub count: Option<u64>,
 }
@@ -57,10 +61,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let setup = open(context, place, false).await?;
     let looking = || "looking at what is there".to_owned();
     let found = with_progress(context, looking, setup.look()).await;
-    if let Some(bucket) = found.bucket.there().filter(|bucket| bucket.region != setup.names.home()) {
-        let (region, asked) = (&bucket.region, setup.names.regions.iter().filter(|asked| **asked != bucket.region));
-        let named = place.bucket.as_ref().map(|bucket| format!(" --bucket {bucket}")).unwrap_or_default();
-        let all: Vec<&str> = std::iter::once(region.as_str()).chain(asked.map(String::as_str)).collect();
+    if let Some(bucket) = found.bucket.there().filter(|bucket| bucket.region != setup.names.home())
+    {
+        let (region, asked) =
+            (&bucket.region, setup.names.regions.iter().filter(|asked| **asked != bucket.region));
+        let named =
+            place.bucket.as_ref().map(|bucket| format!(" --bucket {bucket}")).unwrap_or_default();
+        let all: Vec<&str> =
+            std::iter::once(region.as_str()).chain(asked.map(String::as_str)).collect();
         return Err(Fault::new(
             ExitCode::REFUSED,
             format!("the bucket {} is in {region}, which is not the first region that is asked for", setup.names.bucket),
@@ -68,14 +76,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .meaning("nothing was changed")
         .hint(format!("`lamp uninit aws --region {}{named}` names it first; without --region, those of the configuration count", all.join(","))));
     }
-    let used = with_progress(context, looking, setup.in_use(&found)).await.map_err(|error| fault(&error).meaning("nothing was changed"))?;
+    let used = with_progress(context, looking, setup.in_use(&found))
+        .await
+        .map_err(|error| fault(&error).meaning("nothing was changed"))?;
     let stands = with_progress(context, looking, setup.look_at_sweeper()).await;
     let (schedules, waiting) = left_in_root(args, context, &setup, &found).await?;
     let mut lines = plan_sweeper_removal(&setup.names, &stands, &used);
     lines.extend(plan_removal(&setup.names, &found, &used, args.delete_jobs));
     // A job root that stays keeps its name and regions in the configuration: otherwise its jobs are
     // not found.
-    let root_goes = [SetupStep::DeleteBucket, SetupStep::EmptyRoot, SetupStep::ForgetHouse].iter().any(|step| does(&lines, step));
+    let root_goes = [SetupStep::DeleteBucket, SetupStep::EmptyRoot, SetupStep::ForgetHouse]
+        .iter()
+        .any(|step| does(&lines, step));
     if lines.iter().any(|line| !line.steps.is_empty()) {
         lines.splice(0..0, in_the_way(&driven_here(context, &setup, &waiting)?, root_goes));
     }
@@ -84,11 +96,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if !context.is_machine_output()
         && let Some(blocked) = lines.iter().find(|line| line.blocks)
     {
-        context.printer.warn(format!("nothing is taken away as long as this is so: {}: {}", blocked.thing, blocked.found));
+        context.printer.warn(format!(
+            "nothing is taken away as long as this is so: {}: {}",
+            blocked.thing, blocked.found
+        ));
     }
     show(context, &setup, &lines);
     let stays = |key: &str| !root_goes && ["job_root", "regions"].contains(&key);
-    let wanted: Vec<_> = settings(&setup.names, false).into_iter().filter(|setting| !stays(setting.key)).collect();
+    let wanted: Vec<_> =
+        settings(&setup.names, false).into_iter().filter(|setting| !stays(setting.key)).collect();
     let wanted = if lines.iter().any(|line| !line.steps.is_empty()) { wanted } else { Vec::new() };
     let configuration = edited(context, |text| config_edit::take_away(text, &wanted))?;
     let tell = |done: bool| {
@@ -97,7 +113,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
     };
     let is_blocked = lines.iter().any(|line| line.blocks);
-    if let Some(gone) = configuration.as_ref().map(|edited| &edited.changed).filter(|changed| !changed.is_empty() && !is_blocked) {
+    if let Some(gone) = configuration
+        .as_ref()
+        .map(|edited| &edited.changed)
+        .filter(|changed| !changed.is_empty() && !is_blocked)
+    {
         context.printer.note(format!("the configuration will no longer say {}", gone.join(", ")));
     }
     tell_schedules(context, &schedules, does(&lines, &SetupStep::EmptyRoot));
@@ -131,24 +151,35 @@ fn does(lines: &[SetupLine], step: &SetupStep) -> bool {
 /// By the locks in this user's state folder. The jobs in `told` are reported anyway.
 fn driven_here(context: &Context, setup: &AwsSetup, told: &[JobId]) -> Result<DrivenHere, Fault> {
     let there = job_root::workstation(context)?.at(&setup.names.job_root());
-    let jobs = there.driven().into_iter().filter(|job| !told.iter().any(|told| told.as_str() == job));
+    let jobs =
+        there.driven().into_iter().filter(|job| !told.iter().any(|told| told.as_str() == job));
     Ok(DrivenHere { daemon: there.daemon_runs(), jobs: jobs.collect() })
 }
 
 /// The schedules in force, as `SET/NAME`, and the jobs without an end. Both may still need a
 /// daemon.
-async fn left_in_root(args: &AwsArgs, context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(Vec<String>, Vec<JobId>), Fault> {
+async fn left_in_root(
+    args: &AwsArgs,
+    context: &Context,
+    setup: &AwsSetup,
+    found: &SetupFound,
+) -> Result<(Vec<String>, Vec<JobId>), Fault> {
     if found.bucket.there().is_none() {
         return Ok(Default::default());
     }
-    let there = job_root::workstation(context)?.at(&setup.names.job_root()).in_regions(&setup.names.regions);
+    let there = job_root::workstation(context)?
+        .at(&setup.names.job_root())
+        .in_regions(&setup.names.regions);
     let store = there.open_root(true).await;
     let store = store.map_err(|error| job_root::open_fault(context, &error))?;
     let told = |error: &JobDirError| job_root::record_fault(error).meaning("nothing was changed");
     let mut named = Vec::new();
     for dir in jobdir::schedules(&store, None).await.map_err(|error| told(&error.into()))? {
         // A schedule that this version cannot read may be in force.
-        if unless_damaged(dir.record().await).map_err(|error| told(&error))?.is_none_or(|record| record.removed.is_none()) {
+        if unless_damaged(dir.record().await)
+            .map_err(|error| told(&error))?
+            .is_none_or(|record| record.removed.is_none())
+        {
             named.push(format!("{}/{}", dir.set(), dir.name()));
         }
     }
@@ -181,7 +212,10 @@ fn tell_schedules(context: &Context, schedules: &[String], go: bool) {
     let number = counted(schedules.len() as u64, "schedule");
     context.printer.warn(match go {
         true => format!("{number} will be gone with the job root: {}", schedules.join(", ")),
-        false => format!("left in the job root, where a daemon goes on with them: {number}, {}", schedules.join(", ")),
+        false => format!(
+            "left in the job root, where a daemon goes on with them: {number}, {}",
+            schedules.join(", ")
+        ),
     });
     if !go {
         let set = first.split('/').next().unwrap_or_default();
@@ -192,11 +226,17 @@ fn tell_schedules(context: &Context, schedules: &[String], go: bool) {
 /// `--yes` alone never deletes a job: the number shows that the user looked.
 fn confirm_count(args: &AwsArgs, context: &Context, root: &str, used: &InUse) -> Result<(), Fault> {
     let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed");
-    let held = format!("{} with {} in {root}", counted(used.jobs, "job"), counted(used.objects, "object"));
+    let held =
+        format!("{} with {} in {root}", counted(used.jobs, "job"), counted(used.objects, "object"));
     match args.count {
         Some(count) if count == used.jobs => Ok(()),
         Some(count) => Err(refused(format!("there are {held}, not {count}"))),
-        None if args.place.yes => Err(refused(format!("there are {held}")).hint(format!("`--count {}` says that they may go", used.jobs))),
-        None => confirm(context, &format!("{held} will be gone for ever. Type the number of jobs:"), &used.jobs.to_string()),
+        None if args.place.yes => Err(refused(format!("there are {held}"))
+            .hint(format!("`--count {}` says that they may go", used.jobs))),
+        None => confirm(
+            context,
+            &format!("{held} will be gone for ever. Type the number of jobs:"),
+            &used.jobs.to_string(),
+        ),
     }
 }

@@ -44,7 +44,11 @@ pub fn so_far(view: &InstanceView, now: Timestamp) -> Option<Usd> {
 }
 
 pub fn figures(view: &InstanceView, now: Timestamp) -> [(&'static str, Value); 3] {
-    [("kill_at", json!(view.tags.kill_at)), ("usd_per_hour", json!(hour(view))), ("usd_so_far", json!(so_far(view, now)))]
+    [
+        ("kill_at", json!(view.tags.kill_at)),
+        ("usd_per_hour", json!(hour(view))),
+        ("usd_so_far", json!(so_far(view, now))),
+    ]
 }
 
 /// Shows the machines with an unknown job, and what helps the user to recognise them.
@@ -66,7 +70,9 @@ pub fn show(context: &Context, found: &Found) {
 /// Fails when no machine can have such an id; then no request is sent.
 pub fn machine_id(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("i-").map(|rest| rest.strip_prefix("local-").unwrap_or(rest));
-    if rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_hexdigit())) {
+    if rest.is_some_and(|rest| {
+        !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_hexdigit())
+    }) {
         return Ok(text.to_owned());
     }
     Err("no machine has an id like that: EC2's are like i-0123456789abcdef0, those of a workstation like i-local-0123456789ab; \
@@ -75,7 +81,14 @@ pub fn machine_id(text: &str) -> Result<String, String> {
 }
 
 pub fn hint(context: &Context, found: &Found) {
-    let Some(first) = found.machines.iter().find(|judged| is_stray(judged)).filter(|_| !context.is_machine_output()) else { return };
+    let Some(first) = found
+        .machines
+        .iter()
+        .find(|judged| is_stray(judged))
+        .filter(|_| !context.is_machine_output())
+    else {
+        return;
+    };
     context.printer.hint(format!(
         "`lamp --job-root ROOT sweep` says whether another job root knows it; where none does, `lamp sweep --machine {}` ends it for good",
         first.view.id
@@ -96,7 +109,9 @@ fn row(view: &InstanceView, now: Timestamp) -> Vec<String> {
         (true, None) => "no cap".to_owned(),
     };
     let at_most = if view.market == Market::Spot { "<" } else { "" };
-    let usd = |usd: Option<Usd>| usd.map_or_else(|| "?".to_owned(), |usd| format!("{at_most}{:.2}", usd.dollars()));
+    let usd = |usd: Option<Usd>| {
+        usd.map_or_else(|| "?".to_owned(), |usd| format!("{at_most}{:.2}", usd.dollars()))
+    };
     let hour = hour(view);
     vec![
         view.id.clone(),
@@ -114,9 +129,17 @@ fn row(view: &InstanceView, now: Timestamp) -> Vec<String> {
 ///
 /// # Errors
 /// Fails when one is missing, its job is known or unreadable, or the user declines.
-pub async fn end_named(args: &sweep::Args, context: &Context, store: &Store, controller: &Controller, mut found: Found) -> Result<ExitCode, Fault> {
+pub async fn end_named(
+    args: &sweep::Args,
+    context: &Context,
+    store: &Store,
+    controller: &Controller,
+    mut found: Found,
+) -> Result<ExitCode, Fault> {
     let is_named = |judged: &Judged| args.machine.contains(&judged.view.id);
-    if let Some(missing) = args.machine.iter().find(|id| !found.machines.iter().any(|judged| judged.view.id == **id)) {
+    if let Some(missing) =
+        args.machine.iter().find(|id| !found.machines.iter().any(|judged| judged.view.id == **id))
+    {
         return Err(not_seen(context, missing, &found));
     }
     found.machines.retain(is_named);
@@ -131,14 +154,27 @@ pub async fn end_named(args: &sweep::Args, context: &Context, store: &Store, con
     code
 }
 
-async fn end_those(args: &sweep::Args, context: &Context, controller: &Controller, found: &Found, swept: &mut Swept) -> Result<ExitCode, Fault> {
+async fn end_those(
+    args: &sweep::Args,
+    context: &Context,
+    controller: &Controller,
+    found: &Found,
+    swept: &mut Swept,
+) -> Result<ExitCode, Fault> {
     for gone in found.machines.iter().filter(|judged| !is_stray(judged) && !is_orphan(judged)) {
-        context.printer.note(format!("{} is {}: nothing of it is left to end", gone.view.id, gone.view.state));
+        context
+            .printer
+            .note(format!("{} is {}: nothing of it is left to end", gone.view.id, gone.view.state));
     }
     let strays = found.machines.iter().filter(|judged| is_stray(judged));
-    let ends: Vec<&Judged> = strays.chain(found.machines.iter().filter(|judged| is_orphan(judged))).collect();
+    let ends: Vec<&Judged> =
+        strays.chain(found.machines.iter().filter(|judged| is_orphan(judged))).collect();
     if args.dry_run {
-        let would = if ends.is_empty() { String::new() } else { format!("; without `--dry-run` {}", will_do(&ends)) };
+        let would = if ends.is_empty() {
+            String::new()
+        } else {
+            format!("; without `--dry-run` {}", will_do(&ends))
+        };
         context.printer.note(format!("nothing was done{would}"));
     }
     if args.dry_run || ends.is_empty() {
@@ -157,7 +193,9 @@ fn will_do(ends: &[&Judged]) -> String {
         what.push_str("; where its job keeps the disk, it is stopped");
     }
     if ends.iter().any(|judged| is_stray(judged)) {
-        what.push_str("; where another job root of yours knows its job, that loses what it has not saved");
+        what.push_str(
+            "; where another job root of yours knows its job, that loses what it has not saved",
+        );
     }
     what
 }
@@ -167,16 +205,31 @@ fn refused(judged: &Judged) -> Option<Fault> {
     let (id, job) = (&judged.view.id, &judged.view.tags.job);
     match &judged.verdict {
         OrphanVerdict::Stray { .. } | OrphanVerdict::Orphan { .. } => None,
-        OrphanVerdict::Keep { .. } if matches!(judged.view.state, InstanceState::ShuttingDown | InstanceState::Terminated) => None,
+        OrphanVerdict::Keep { .. }
+            if matches!(
+                judged.view.state,
+                InstanceState::ShuttingDown | InstanceState::Terminated
+            ) =>
+        {
+            None
+        }
         OrphanVerdict::Keep { why } => Some(
-            Fault::new(ExitCode::REFUSED, format!("{id} is the machine of job `{job}`, which is in this job root: {why}"))
-                .meaning("nothing was ended")
-                .hint(format!("`lamp stop {job}` saves and ends it, `lamp cancel {job}` ends it at once")),
+            Fault::new(
+                ExitCode::REFUSED,
+                format!("{id} is the machine of job `{job}`, which is in this job root: {why}"),
+            )
+            .meaning("nothing was ended")
+            .hint(format!(
+                "`lamp stop {job}` saves and ends it, `lamp cancel {job}` ends it at once"
+            )),
         ),
         OrphanVerdict::Unknown { why } => Some(
-            Fault::new(ExitCode::UNREACHABLE, format!("whether job `{job}` needs {id} is not known: {why}"))
-                .meaning("nothing was ended")
-                .hint("`lamp doctor` looks at the way to the job root; --job-root names another"),
+            Fault::new(
+                ExitCode::UNREACHABLE,
+                format!("whether job `{job}` needs {id} is not known: {why}"),
+            )
+            .meaning("nothing was ended")
+            .hint("`lamp doctor` looks at the way to the job root; --job-root names another"),
         ),
     }
 }
@@ -184,10 +237,18 @@ fn refused(judged: &Judged) -> Option<Fault> {
 fn not_seen(context: &Context, id: &str, found: &Found) -> Fault {
     let owner = &context.user.owner;
     let fault = match found.unknown.first() {
-        None => Fault::new(ExitCode::NOT_FOUND, format!("no machine `{id}` with the owner `{owner}` is in any region")),
-        Some((place, why)) => Fault::new(ExitCode::UNREACHABLE, format!("no machine `{id}` of yours was seen, and {place} is unknown: {why}")),
+        None => Fault::new(
+            ExitCode::NOT_FOUND,
+            format!("no machine `{id}` with the owner `{owner}` is in any region"),
+        ),
+        Some((place, why)) => Fault::new(
+            ExitCode::UNREACHABLE,
+            format!("no machine `{id}` of yours was seen, and {place} is unknown: {why}"),
+        ),
     };
-    fault.meaning("nothing was ended").hint("`lamp sweep --dry-run` lists those of yours, `lamp sweep --foreign` those of nobody")
+    fault
+        .meaning("nothing was ended")
+        .hint("`lamp sweep --dry-run` lists those of yours, `lamp sweep --foreign` those of nobody")
 }
 
 #[cfg(test)]
@@ -197,10 +258,24 @@ mod tests {
 
     #[test]
     fn a_terminal_of_80_columns_holds_what_nobody_knows_and_no_id_is_cut() {
-        let cells = ["i-0123456789abcdef0", "g4dn.12xlarge", "ap-southeast-2", "llama-fine-tune-7f3k2q", "3h 20m", "12d 3h", "<12.24", "<12345.67"];
+        let cells = [
+            "i-0123456789abcdef0",
+            "g4dn.12xlarge",
+            "ap-southeast-2",
+            "llama-fine-tune-7f3k2q",
+            "3h 20m",
+            "12d 3h",
+            "<12.24",
+            "<12345.67",
+        ];
         let rows = [cells.map(str::to_owned).to_vec()];
         let text = table(Some(80), &rows);
-        assert!(text.lines().all(|line| columns(line) <= 80) && text.contains(cells[0]) && text.contains(cells[5]), "{text}");
+        assert!(
+            text.lines().all(|line| columns(line) <= 80)
+                && text.contains(cells[0])
+                && text.contains(cells[5]),
+            "{text}"
+        );
         assert!(table(None, &rows).contains(cells[3]), "what is piped is whole");
     }
 }

@@ -32,7 +32,9 @@ use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, render_table};
 use crate::job::{Applied, JobId, Receipt, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
-use crate::policy::schedule::apply_diff::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of};
+use crate::policy::schedule::apply_diff::{
+    Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of,
+};
 use crate::wire::Store;
 
 /// Make the jobs be what the job files in a directory say
@@ -46,7 +48,8 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Stop the job of a changed file before the new one is made, and older ones that an earlier call left running
+    /// Stop the job of a changed file before the new one is made, and older ones that an earlier
+    /// call left running
     #[arg(long)]
     pub replace: bool,
 
@@ -54,7 +57,8 @@ pub struct Args {
     #[arg(long)]
     pub prune: bool,
 
-    /// Make a job again of an unchanged file whose last job was stopped, has failed or came to a limit
+    /// Make a job again of an unchanged file whose last job was stopped, has failed or came to a
+    /// limit
     #[arg(long)]
     pub again: bool,
 
@@ -62,7 +66,8 @@ pub struct Args {
     #[arg(short, long)]
     pub yes: bool,
 
-    /// Hand jobs at AWS to the daemon although nothing has shown lately that their machines end by themselves
+    /// Hand jobs at AWS to the daemon although nothing has shown lately that their machines end by
+    /// themselves
     #[arg(long)]
     pub unproven: bool,
 
@@ -95,9 +100,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 /// A fault for a single job says that nothing bills. For a set, `means` replaces that.
 fn of_a_set(mut fault: Fault, means: &str) -> Fault {
     let meaning = fault.meaning.take().unwrap_or_else(|| means.to_owned());
-    let meaning = ["no job was made: nothing was started, and nothing bills", "nothing was started, and nothing bills"]
-        .iter()
-        .fold(meaning, |meaning, alone| meaning.replace(alone, means));
+    let meaning = [
+        "no job was made: nothing was started, and nothing bills",
+        "nothing was started, and nothing bills",
+    ]
+    .iter()
+    .fold(meaning, |meaning, alone| meaning.replace(alone, means));
     let is_said = means != UNCHANGED || meaning.contains("nothing was changed");
     let meaning = if is_said { meaning } else { format!("{meaning}; {means}") };
     let others = std::mem::take(&mut fault.others);
@@ -105,20 +113,32 @@ fn of_a_set(mut fault: Fault, means: &str) -> Fault {
     fault.meaning(meaning)
 }
 
-async fn apply(args: &Args, context: &Context, means: &mut &'static str) -> Result<ExitCode, Fault> {
+async fn apply(
+    args: &Args,
+    context: &Context,
+    means: &mut &'static str,
+) -> Result<ExitCode, Fault> {
     let (files, whole) = files_of(&args.paths, context)?;
     let set = match &args.set {
         Some(set) => JobId::slug(set),
         None => set_of(&args.paths[0], whole, context),
     };
-    let store = if args.dry_run { job_root::open_existing(context).await? } else { job_root::open(context).await? };
+    let store = if args.dry_run {
+        job_root::open_existing(context).await?
+    } else {
+        job_root::open(context).await?
+    };
     let mut ready = Vec::new();
     for file in &prepare_all(&files, context)? {
         ready.push(execute::ready(context, &store, &set, file).await?);
     }
-    let (jobs, short) = jobs_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
-    let kept = schedules_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
-    let scheduled: BTreeSet<String> = kept.iter().map(|(_, record)| record.applied.file.clone()).collect();
+    let (jobs, short) =
+        jobs_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
+    let kept = schedules_of(&store, &set, context)
+        .await
+        .map_err(|error| job_root::record_fault(&error))?;
+    let scheduled: BTreeSet<String> =
+        kept.iter().map(|(_, record)| record.applied.file.clone()).collect();
     let facts: Vec<FileFact> = ready.iter().map(fact).collect();
     let wishes = ApplyWishes { replace: args.replace, prune: args.prune, again: args.again, whole };
     let planned = changes(&facts, &jobs, &scheduled, wishes);
@@ -127,12 +147,19 @@ async fn apply(args: &Args, context: &Context, means: &mut &'static str) -> Resu
     let capped = caps_cost::of(context, &store, &planned, &costs).await?;
     if !context.is_machine_output() {
         let falls_short = |change: &Change| {
-            let scheduled = ready.iter().find(|one| one.applied.file == change.file).and_then(|one| one.scheduled.as_ref());
+            let scheduled = ready
+                .iter()
+                .find(|one| one.applied.file == change.file)
+                .and_then(|one| one.scheduled.as_ref());
             if scheduled.is_some_and(Scheduled::is_of_another_workdir) {
                 return Some("another file in its workdir, the same words".to_owned());
             }
-            let newest = newest_of(&change.file, &jobs).filter(|_| change.change == ChangeKind::Unchanged && change.kind == Applies::Job)?;
-            short.get(&newest.job).map(|short| short.told(&again(&args.paths, whole, &change.file, &set, context)))
+            let newest = newest_of(&change.file, &jobs).filter(|_| {
+                change.change == ChangeKind::Unchanged && change.kind == Applies::Job
+            })?;
+            short
+                .get(&newest.job)
+                .map(|short| short.told(&again(&args.paths, whole, &change.file, &set, context)))
         };
         let ends = |job: &JobId| matches!(short.get(job), Some(Short::Ends));
         show(context, &set, &planned, &costs, (falls_short, ends));
@@ -140,7 +167,8 @@ async fn apply(args: &Args, context: &Context, means: &mut &'static str) -> Resu
     }
     let costs = (costs, capped);
     if args.dry_run {
-        let refused = [costs.0.refuse(), refuse_unproven(args, context, &store, &planned, &ready).await];
+        let refused =
+            [costs.0.refuse(), refuse_unproven(args, context, &store, &planned, &ready).await];
         let refused: Vec<Fault> = refused.into_iter().filter_map(Result::err).collect();
         for refused in refused.iter().filter(|_| !context.is_machine_output()) {
             context.printer.warn(format!("it would be refused: {}", refused.sentence()));
@@ -160,7 +188,8 @@ async fn apply(args: &Args, context: &Context, means: &mut &'static str) -> Resu
     }
     confirm(args, context, &planned)?;
     *means = AS_FAR;
-    let made = execute::carry_out(context, &store, &controller, &planned, &ready, &jobs, &kept).await?;
+    let made =
+        execute::carry_out(context, &store, &controller, &planned, &ready, &jobs, &kept).await?;
     tell(context, &set, &planned, &costs, &made, false);
     Ok(made.iter().find_map(|made| made.refused.as_ref()).map_or(ExitCode::SUCCESS, run::exit_code))
 }
@@ -179,7 +208,12 @@ fn set_of(path: &Path, whole: bool, context: &Context) -> String {
     let path = context.current_dir.join(path);
     let path = path.canonicalize().unwrap_or(path);
     let folder = if whole { Some(path.as_path()) } else { path.parent() };
-    JobId::slug(&folder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+    JobId::slug(
+        &folder
+            .and_then(Path::file_name)
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default(),
+    )
 }
 
 /// Reads all files before anything is done, and reports all errors at once.
@@ -198,28 +232,43 @@ fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fa
             if context.is_machine_output() {
                 last.others = faults;
             } else {
-                faults.into_iter().for_each(|fault| context.printer.fault(&of_a_set(fault, UNCHANGED)));
+                faults
+                    .into_iter()
+                    .for_each(|fault| context.printer.fault(&of_a_set(fault, UNCHANGED)));
             }
-            Err(if count == 1 { last } else { last.also(format!("{count} of {} files cannot be applied", files.len())) })
+            Err(if count == 1 {
+                last
+            } else {
+                last.also(format!("{count} of {} files cannot be applied", files.len()))
+            })
         }
     }
 }
 
 fn typed(paths: &[PathBuf], whole: bool, file: &str) -> PathBuf {
     let named = || paths.iter().find(|path| path.file_name().is_some_and(|name| name == file));
-    if whole { paths[0].join(file) } else { named().cloned().unwrap_or_else(|| PathBuf::from(file)) }
+    if whole {
+        paths[0].join(file)
+    } else {
+        named().cloned().unwrap_or_else(|| PathBuf::from(file))
+    }
 }
 
 /// The command that makes one file's job again, as the user would type it.
 fn again(paths: &[PathBuf], whole: bool, file: &str, set: &str, context: &Context) -> String {
     let path = typed(paths, whole, file);
     // A link alone belongs to the set of the directory that it points to.
-    let set = if set_of(&path, false, context) == set { String::new() } else { format!(" --set {set}") };
+    let set =
+        if set_of(&path, false, context) == set { String::new() } else { format!(" --set {set}") };
     format!("lamp apply {}{set} --again", shell_word(&path.to_string_lossy()))
 }
 
 /// The jobs of this set and owner, and which of them fall short.
-async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<JobFact>, BTreeMap<JobId, Short>), JobDirError> {
+async fn jobs_of(
+    store: &Store,
+    set: &str,
+    context: &Context,
+) -> Result<(Vec<JobFact>, BTreeMap<JobId, Short>), JobDirError> {
     let all = jobdir::jobs(store.as_ref()).await?;
     let facts = stream::iter(all).map(|job| {
         let dir = JobDir::new(Arc::clone(store), job);
@@ -236,7 +285,8 @@ async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<Job
             }
         }
     });
-    let facts: Vec<Option<(JobFact, Option<Short>)>> = facts.buffered(READS_IN_FLIGHT).try_collect().await?;
+    let facts: Vec<Option<(JobFact, Option<Short>)>> =
+        facts.buffered(READS_IN_FLIGHT).try_collect().await?;
     let (mut jobs, mut short) = (Vec::new(), BTreeMap::new());
     for (fact, falls_short) in facts.into_iter().flatten() {
         short.extend(falls_short.map(|how| (fact.job.clone(), how)));
@@ -245,7 +295,11 @@ async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<Job
     Ok((jobs, short))
 }
 
-async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFact, Option<Short>)>, JobDirError> {
+async fn job_fact(
+    dir: &JobDir,
+    set: &str,
+    owner: &str,
+) -> Result<Option<(JobFact, Option<Short>)>, JobDirError> {
     // This version did not make a job that it cannot read.
     let spec = match dir.spec().await {
         Err(JobDirError::Store(error)) => return Err(error.into()),
@@ -253,17 +307,35 @@ async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFac
         Ok(spec) => spec,
     };
     let Some(spec) = spec else { return Ok(None) };
-    let Some(applied) = spec.applied.filter(|applied| applied.set == set && applied.owner == owner) else { return Ok(None) };
+    let Some(applied) = spec.applied.filter(|applied| applied.set == set && applied.owner == owner)
+    else {
+        return Ok(None);
+    };
     let receipt = jobdir::unless_damaged(dir.receipt().await)?;
     let short = Short::of(dir, receipt.as_ref()).await?;
     let fell_short = short.as_ref().is_some_and(Short::is_over);
-    Ok(Some((JobFact { job: spec.job, applied, created: spec.created, has_ended: receipt.is_some(), fell_short }, short)))
+    Ok(Some((
+        JobFact {
+            job: spec.job,
+            applied,
+            created: spec.created,
+            has_ended: receipt.is_some(),
+            fell_short,
+        },
+        short,
+    )))
 }
 
-async fn schedules_of(store: &Store, set: &str, context: &Context) -> Result<Vec<(ScheduleDir, Schedule)>, JobDirError> {
+async fn schedules_of(
+    store: &Store,
+    set: &str,
+    context: &Context,
+) -> Result<Vec<(ScheduleDir, Schedule)>, JobDirError> {
     let mut kept = Vec::new();
     for dir in jobdir::schedules(store, Some(set)).await? {
-        let record = dir.record().await?.filter(|record| record.removed.is_none() && record.applied.owner == context.user.owner);
+        let record = dir.record().await?.filter(|record| {
+            record.removed.is_none() && record.applied.owner == context.user.owner
+        });
         kept.extend(record.map(|record| (dir, record)));
     }
     Ok(kept)
@@ -281,15 +353,18 @@ fn show(
         context.printer.note(format!("no job files, and nothing is left of the set `{set}`"));
         return;
     }
-    let names = |jobs: &[JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let names =
+        |jobs: &[JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let rows: Vec<Vec<String>> = planned
         .iter()
         .map(|change| {
-            let mut also: Vec<String> = short(change).iter().map(|short| context.printer.in_root(short)).collect();
+            let mut also: Vec<String> =
+                short(change).iter().map(|short| context.printer.in_root(short)).collect();
             if !change.stops.is_empty() {
                 also.push(format!("stops {}", names(&change.stops)));
             }
-            let (ending, running): (Vec<JobId>, Vec<JobId>) = change.leaves.iter().cloned().partition(|job| ends(job));
+            let (ending, running): (Vec<JobId>, Vec<JobId>) =
+                change.leaves.iter().cloned().partition(|job| ends(job));
             if !running.is_empty() {
                 also.push(format!("leaves {} running", names(&running)));
             }
@@ -302,7 +377,13 @@ fn show(
                 also.push("leaves its schedule".to_owned());
             }
             let kind = if change.kind == Applies::Schedule { "schedule" } else { "job" };
-            vec![change.file.clone(), kind.to_owned(), word(change.change).to_owned(), costs.word(&change.file), also.join("; ")]
+            vec![
+                change.file.clone(),
+                kind.to_owned(),
+                word(change.change).to_owned(),
+                costs.word(&change.file),
+                also.join("; "),
+            ]
         })
         .collect();
     context.printer.line(render_table(&["file", "kind", "change", "at most", "also"], &rows, &[]));
@@ -310,9 +391,15 @@ fn show(
     if planned.iter().any(|change| change.change == ChangeKind::Gone && change.is_nothing()) {
         context.printer.hint("`--prune` stops what is left of files that are gone");
     }
-    let leaves = |kind: ChangeKind| planned.iter().any(|change| change.change == kind && change.leaves.iter().any(|job| !ends(job)));
+    let leaves = |kind: ChangeKind| {
+        planned
+            .iter()
+            .any(|change| change.change == kind && change.leaves.iter().any(|job| !ends(job)))
+    };
     if leaves(ChangeKind::Changed) {
-        context.printer.hint("`--replace` stops the job of a changed file before the new one is made");
+        context
+            .printer
+            .hint("`--replace` stops the job of a changed file before the new one is made");
     } else if leaves(ChangeKind::Unchanged) {
         context.printer.hint("`--replace` stops the older jobs of a file");
     }
@@ -329,10 +416,20 @@ fn word(change: ChangeKind) -> &'static str {
 }
 
 /// Jobs made here run while this workstation is off, so they need a proof.
-async fn refuse_unproven(args: &Args, context: &Context, store: &Store, planned: &[Change], ready: &[Ready]) -> Result<(), Fault> {
+async fn refuse_unproven(
+    args: &Args,
+    context: &Context,
+    store: &Store,
+    planned: &[Change],
+    ready: &[Ready],
+) -> Result<(), Fault> {
     let is_made = |file: &str| planned.iter().any(|change| change.file == file && change.makes());
-    let machines = ready.iter().filter(|one| is_made(&one.applied.file)).map(|one| &one.prepared.loaded.spec.machine);
-    let machines: Vec<_> = machines.filter(|machine| proof_gate::is_asked(machine.cloud, args.unproven)).collect();
+    let machines = ready
+        .iter()
+        .filter(|one| is_made(&one.applied.file))
+        .map(|one| &one.prepared.loaded.spec.machine);
+    let machines: Vec<_> =
+        machines.filter(|machine| proof_gate::is_asked(machine.cloud, args.unproven)).collect();
     if machines.is_empty() {
         return Ok(());
     }
@@ -350,11 +447,22 @@ fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fau
     if args.yes || jobs + schedules == 0 {
         return Ok(());
     }
-    let what = format!("this stops {} and ends {}", counted(jobs as u64, "job"), counted(schedules as u64, "schedule"));
+    let what = format!(
+        "this stops {} and ends {}",
+        counted(jobs as u64, "job"),
+        counted(schedules as u64, "schedule")
+    );
     confirm::confirm(context, &what, args.yes, "nothing was changed")
 }
 
-fn tell(context: &Context, set: &str, planned: &[Change], (costs, capped): &(Costs, Option<Capped>), made: &[execute::Made], dry_run: bool) {
+fn tell(
+    context: &Context,
+    set: &str,
+    planned: &[Change],
+    (costs, capped): &(Costs, Option<Capped>),
+    made: &[execute::Made],
+    dry_run: bool,
+) {
     if context.is_machine_output() {
         let changes: Vec<serde_json::Value> = planned
             .iter()
@@ -364,7 +472,8 @@ fn tell(context: &Context, set: &str, planned: &[Change], (costs, capped): &(Cos
                 let refused = made.and_then(|made| made.refused.as_ref());
                 value["made"] = json!(made.map(|made| &made.name));
                 value["refused"] = json!(refused.map(|receipt: &Receipt| &receipt.reason));
-                value["waits_for"] = json!(capped.as_ref().and_then(|capped| capped.waits.get(&change.file)));
+                value["waits_for"] =
+                    json!(capped.as_ref().and_then(|capped| capped.waits.get(&change.file)));
                 for (name, field) in costs.fields(&change.file) {
                     value[name] = field;
                 }

@@ -24,10 +24,19 @@ pub struct Capped {
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn of(context: &Context, store: &Store, planned: &[Change], costs: &Costs) -> Result<Option<Capped>, Fault> {
+pub async fn of(
+    context: &Context,
+    store: &Store,
+    planned: &[Change],
+    costs: &Costs,
+) -> Result<Option<Capped>, Fault> {
     let Some(shown) = caps_view::shown(context, store).await? else { return Ok(None) };
     let (allowed, now) = (context.user.caps, context.clock.now());
-    let mut spending = Spending { machines: shown.machines, usd_per_hour: shown.usd_per_hour_now, usd_last_day: shown.usd_last_day };
+    let mut spending = Spending {
+        machines: shown.machines,
+        usd_per_hour: shown.usd_per_hour_now,
+        usd_last_day: shown.usd_last_day,
+    };
     let mut waits = BTreeMap::new();
     for change in planned {
         let Some(plan) = costs.plan(&change.file) else { continue };
@@ -40,7 +49,8 @@ pub async fn of(context: &Context, store: &Store, planned: &[Change], costs: &Co
             Some(reason) => drop(waits.insert(change.file.clone(), reason.text)),
             None if change.kind == Applies::Job && hourly > UsdPerHour::ZERO => {
                 spending.machines += 1;
-                spending.usd_per_hour = UsdPerHour::new(spending.usd_per_hour.per_hour() + hourly.per_hour());
+                spending.usd_per_hour =
+                    UsdPerHour::new(spending.usd_per_hour.per_hour() + hourly.per_hour());
             }
             None => {}
         }

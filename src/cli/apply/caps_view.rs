@@ -13,7 +13,9 @@ use crate::wire::Store;
 /// The caps as the configuration has them now, read again at each launch.
 pub fn in_force(context: &Context) -> CapsInForce {
     let reader = CapsReader::new(context.environment.clone(), &context.user);
-    CapsInForce::read_by(context.user.caps, move || reader.read().map_err(|error| error.in_a_line()))
+    CapsInForce::read_by(context.user.caps, move || {
+        reader.read().map_err(|error| error.in_a_line())
+    })
 }
 
 /// The field names are an interface (docs/cli-json.md).
@@ -49,7 +51,9 @@ pub async fn shown(context: &Context, store: &Store) -> Result<Option<CapsShown>
 impl CapsShown {
     /// `of your caps: $8.20 of $10.00 an hour, $31.00 of $50.00 in 24 hours`
     pub fn text(&self) -> String {
-        let hour = self.usd_per_hour.map(|cap| format!("{} of {} an hour", self.usd_per_hour_now.per_hour(), cap.per_hour()));
+        let hour = self.usd_per_hour.map(|cap| {
+            format!("{} of {} an hour", self.usd_per_hour_now.per_hour(), cap.per_hour())
+        });
         let day = self.usd_per_day.map(|cap| format!("{} of {cap} in 24 hours", self.usd_last_day));
         format!("of your caps: {}", hour.into_iter().chain(day).collect::<Vec<_>>().join(", "))
     }

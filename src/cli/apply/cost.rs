@@ -32,29 +32,42 @@ pub struct Costs {
 }
 
 impl Costs {
-    pub async fn of(context: &Context, controller: &Controller, planned: &[Change], ready: &[Ready]) -> Costs {
-        let is_made = |one: &&Ready| planned.iter().any(|change| change.file == one.applied.file && change.makes());
+    pub async fn of(
+        context: &Context,
+        controller: &Controller,
+        planned: &[Change],
+        ready: &[Ready],
+    ) -> Costs {
+        let is_made = |one: &&Ready| {
+            planned.iter().any(|change| change.file == one.applied.file && change.makes())
+        };
         let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {
             let spec = submission::spec(context, &one.prepared.loaded);
             let (planned, lacks) = account_ready::planned(context, controller, &spec).await;
             // As in `lamp run`, missing credentials are reported first. A schedule is not launched
             // now.
-            let is_judged = one.scheduled.is_none() && (planned.is_ok() || account_ready::was_seen(context, &lacks));
+            let is_judged = one.scheduled.is_none()
+                && (planned.is_ok() || account_ready::was_seen(context, &lacks));
             let file = &one.applied.file;
             let refused = if is_judged { account_ready::refuse(&lacks, &spec).err() } else { None };
             let refused = refused.map(|refused| refused.also(format!("`{file}` asks for one")));
             // As in `lamp run`, AWS must answer before a job is made. Later it would launch without
             // a question.
-            let unasked = planned.as_ref().err().filter(|fault| fault.code == ExitCode::UNREACHABLE).cloned();
-            let refused =
-                refused.or(unasked.map(|fault| fault.also(format!("nobody could be asked what `{file}` would cost, and whether it can be bought"))));
+            let unasked =
+                planned.as_ref().err().filter(|fault| fault.code == ExitCode::UNREACHABLE).cloned();
+            let refused = refused.or(unasked.map(|fault| {
+                fault.also(format!(
+                    "nobody could be asked what `{file}` would cost, and whether it can be bought"
+                ))
+            }));
             let cost = match planned {
                 Ok(planned) => Cost::Planned(Box::new(planned)),
                 Err(fault) => Cost::Unknown(fault.sentence(), spec.spec.limits.budget),
             };
             (file.clone(), cost, refused)
         });
-        let all: Vec<(String, Cost, Option<Fault>)> = costs.buffered(PLANS_IN_FLIGHT).collect().await;
+        let all: Vec<(String, Cost, Option<Fault>)> =
+            costs.buffered(PLANS_IN_FLIGHT).collect().await;
         let refused = all.iter().find_map(|(.., refused)| refused.clone());
         Costs { costs: all.into_iter().map(|(file, cost, _)| (file, cost)).collect(), refused }
     }
@@ -67,7 +80,10 @@ impl Costs {
 
     pub fn word(&self, file: &str) -> String {
         match self.costs.get(file) {
-            Some(Cost::Planned(planned)) => planned.most_job.usd.map_or_else(|| "nothing bounds it".to_owned(), |most| most.rounded_up().to_string()),
+            Some(Cost::Planned(planned)) => planned.most_job.usd.map_or_else(
+                || "nothing bounds it".to_owned(),
+                |most| most.rounded_up().to_string(),
+            ),
             Some(Cost::Unknown(_, Some(budget))) => budget.rounded_up().to_string(),
             Some(Cost::Unknown(_, None)) => "not known".to_owned(),
             None => "-".to_owned(),
@@ -75,7 +91,11 @@ impl Costs {
     }
 
     pub fn plan(&self, file: &str) -> Option<&Plan> {
-        if let Some(Cost::Planned(planned)) = self.costs.get(file) { Some(&planned.plan) } else { None }
+        if let Some(Cost::Planned(planned)) = self.costs.get(file) {
+            Some(&planned.plan)
+        } else {
+            None
+        }
     }
 
     pub fn tell(&self, context: &Context) {
@@ -85,7 +105,9 @@ impl Costs {
                     let offer = &planned.plan.offer;
                     context.printer.note(format!("{file}: {}, {}", offer.describe(), offer.price));
                 }
-                Cost::Unknown(why, _) => context.printer.warn(format!("{file}: what it would cost is not known: {why}")),
+                Cost::Unknown(why, _) => {
+                    context.printer.warn(format!("{file}: what it would cost is not known: {why}"))
+                }
             }
         }
         let mut unready: Vec<Unready> = Vec::new();

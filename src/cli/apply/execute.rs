@@ -36,12 +36,16 @@ pub struct Made {
 
 impl Scheduled {
     pub fn is_as_kept(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && has_same_code(kept, &self.new))
+        self.kept
+            .as_ref()
+            .is_some_and(|kept| has_same_words(kept, &self.new) && has_same_code(kept, &self.new))
     }
 
     /// Whether only the workdir differs. Every file in it counts, also job files.
     pub fn is_of_another_workdir(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && !has_same_code(kept, &self.new))
+        self.kept
+            .as_ref()
+            .is_some_and(|kept| has_same_words(kept, &self.new) && !has_same_code(kept, &self.new))
     }
 }
 
@@ -51,7 +55,11 @@ fn has_same_code(kept: &Schedule, new: &Schedule) -> bool {
 
 /// The same except for the workdir.
 fn has_same_words(kept: &Schedule, new: &Schedule) -> bool {
-    kept.removed.is_none() && kept.applied == new.applied && kept.schedule == new.schedule && kept.spec == new.spec && kept.here == new.here
+    kept.removed.is_none()
+        && kept.applied == new.applied
+        && kept.schedule == new.schedule
+        && kept.spec == new.spec
+        && kept.here == new.here
 }
 
 /// Reads what is kept for a file, and packs the workdir if it has a schedule.
@@ -59,7 +67,12 @@ fn has_same_words(kept: &Schedule, new: &Schedule) -> bool {
 /// # Errors
 /// Fails when the job root is unreachable, the workdir cannot be packed, or another owner has the
 /// schedule.
-pub async fn ready(context: &Context, store: &Store, set: &str, prepared: &Prepared) -> Result<Ready, Fault> {
+pub async fn ready(
+    context: &Context,
+    store: &Store,
+    set: &str,
+    prepared: &Prepared,
+) -> Result<Ready, Fault> {
     let loaded = &prepared.loaded;
     let file = loaded.file.as_deref().unwrap_or(Path::new(""));
     run::refuse_cloud(loaded.spec.machine.cloud)?;
@@ -72,12 +85,28 @@ pub async fn ready(context: &Context, store: &Store, set: &str, prepared: &Prepa
         due: None,
     };
     let prepared = Prepared { loaded: loaded.clone(), survey: prepared.survey.clone() };
-    let Some(schedule) = loaded.schedule.clone() else { return Ok(Ready { prepared, applied, scheduled: None }) };
-    let dir = ScheduleDir::new(Arc::clone(store), set, &JobId::slug(&file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default()));
+    let Some(schedule) = loaded.schedule.clone() else {
+        return Ok(Ready { prepared, applied, scheduled: None });
+    };
+    let dir = ScheduleDir::new(
+        Arc::clone(store),
+        set,
+        &JobId::slug(&file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default()),
+    );
     let kept = dir.record().await.map_err(|error| job_root::record_fault(&error))?;
-    if let Some(kept) = kept.as_ref().filter(|kept| kept.applied.owner != applied.owner || kept.applied.file != applied.file) {
-        let whose = format!("the schedule `{set}/{}` is `{}` of `{}`", dir.name(), kept.applied.file, kept.applied.owner);
-        return Err(Fault::new(ExitCode::REFUSED, whose).meaning("nothing was changed").hint("`--set NAME` keeps yours beside it"));
+    if let Some(kept) = kept
+        .as_ref()
+        .filter(|kept| kept.applied.owner != applied.owner || kept.applied.file != applied.file)
+    {
+        let whose = format!(
+            "the schedule `{set}/{}` is `{}` of `{}`",
+            dir.name(),
+            kept.applied.file,
+            kept.applied.owner
+        );
+        return Err(Fault::new(ExitCode::REFUSED, whose)
+            .meaning("nothing was changed")
+            .hint("`--set NAME` keeps yours beside it"));
     }
     let packed = submission::pack(context, &prepared, submission::spec(context, loaded))?;
     let here = match loaded.spec.machine.cloud {
@@ -105,7 +134,9 @@ pub async fn ready(context: &Context, store: &Store, set: &str, prepared: &Prepa
 
 fn here(context: &Context) -> Result<String, Fault> {
     let here = job_root::workstation(context)?.here();
-    here.map(|here| here.as_str().to_owned()).map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))
+    here.map(|here| here.as_str().to_owned()).map_err(|error| {
+        Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error)
+    })
 }
 
 /// Stops first, then makes. After a failure, the next call finds what was done.
@@ -132,7 +163,9 @@ pub async fn carry_out(
     }
     let mut made = Vec::new();
     for change in planned.iter().filter(|change| change.makes()) {
-        let Some(ready) = ready.iter().find(|ready| ready.applied.file == change.file) else { continue };
+        let Some(ready) = ready.iter().find(|ready| ready.applied.file == change.file) else {
+            continue;
+        };
         let (name, refused) = match &ready.scheduled {
             Some(scheduled) => (left.or_give_up(broken_off, keep(context, scheduled)).await?, None),
             None => make_job(context, store, controller, ready, jobs, &mut left).await?,
@@ -142,7 +175,11 @@ pub async fn carry_out(
     Ok(made)
 }
 
-async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedule)]) -> Result<(), Fault> {
+async fn unschedule(
+    context: &Context,
+    file: &str,
+    kept: &[(ScheduleDir, Schedule)],
+) -> Result<(), Fault> {
     for (dir, record) in kept.iter().filter(|(_, record)| record.applied.file == file) {
         let ended = Schedule { removed: Some(context.clock.now()), ..record.clone() };
         dir.put_record(&ended, &*context.clock).await.map_err(|error| schedule_fault(&error))?;
@@ -152,14 +189,26 @@ async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedul
 }
 
 /// Asks the job to stop. With `wait` it waits until the machine is gone, or the user leaves.
-async fn stop(context: &Context, store: &Store, controller: &Controller, job: &JobId, wait: Option<&mut Left>) -> Result<(), Fault> {
+async fn stop(
+    context: &Context,
+    store: &Store,
+    controller: &Controller,
+    job: &JobId,
+    wait: Option<&mut Left>,
+) -> Result<(), Fault> {
     let workstation = job_root::workstation(context)?;
     let dir = JobDir::new(Arc::clone(store), job.clone());
-    dir.insist_on(Wish::Stop, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, job))?;
+    dir.insist_on(Wish::Stop, &workstation.name, &*context.clock)
+        .await
+        .map_err(|error| job_root::wish_fault(&error, job))?;
     context.printer.note(format!("asked {job} to stop"));
     let waits = wait.is_some();
     if let Some(left) = wait
-        && Attached::new(context, &dir).without_log().follow_and_drive_on(controller, JobMemory::default(), left).await?.is_some()
+        && Attached::new(context, &dir)
+            .without_log()
+            .follow_and_drive_on(controller, JobMemory::default(), left)
+            .await?
+            .is_some()
     {
         return Ok(());
     }
@@ -168,7 +217,8 @@ async fn stop(context: &Context, store: &Store, controller: &Controller, job: &J
 }
 
 fn broken_off() -> Fault {
-    Fault::new(ExitCode::CTRL_C, "left before all was made").hint("run it again: it goes on where it was")
+    Fault::new(ExitCode::CTRL_C, "left before all was made")
+        .hint("run it again: it goes on where it was")
 }
 
 /// The job's id, and its receipt if its launch was refused for good.
@@ -184,26 +234,53 @@ async fn make_job(
     let workstation = job_root::workstation(context)?;
     // Two calls at once get the same id. A file that returns to an earlier text gets a new one.
     let before = jobs.iter().filter(|job| job.applied.file == applied.file).count();
-    let job = applied_id(&store.url(), &ready.prepared.loaded.spec.name, applied, &format!("{}\n{before}", applied.sha256));
+    let job = applied_id(
+        &store.url(),
+        &ready.prepared.loaded.spec.name,
+        applied,
+        &format!("{}\n{before}", applied.sha256),
+    );
     let here = JobDir::new(Arc::clone(store), job.clone());
     let is_old = jobs.iter().any(|old| old.job == job);
     if !is_old && is_there(&here).await {
         return there_already(context, &workstation, applied, &here);
     }
-    let spec = ResolvedSpec { job, applied: Some(applied.clone()), owner: None, ..submission::spec(context, &ready.prepared.loaded) };
-    let planned = left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
+    let spec = ResolvedSpec {
+        job,
+        applied: Some(applied.clone()),
+        owner: None,
+        ..submission::spec(context, &ready.prepared.loaded)
+    };
+    let planned =
+        left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
     let dir = match planned {
         Ok(planned) => {
-            let launched = run::launch(context, store, controller, &ready.prepared, spec.into(), planned, left).await;
+            let launched = run::launch(
+                context,
+                store,
+                controller,
+                &ready.prepared,
+                spec.into(),
+                planned,
+                left,
+            )
+            .await;
             let Launched { dir, memory, .. } = match launched {
                 Ok(launched) => launched,
                 // Earlier files may have been applied.
                 Err(fault) if fault.code == ExitCode::CTRL_C => return Err(broken_off()),
-                Err(_) if !is_old && is_there(&here).await => return there_already(context, &workstation, applied, &here),
+                Err(_) if !is_old && is_there(&here).await => {
+                    return there_already(context, &workstation, applied, &here);
+                }
                 Err(fault) => return Err(fault),
             };
             if let Some(receipt) = run::refused_for_good(&dir, &memory).await {
-                context.printer.warn(format!("{}: job {} has ended: {}", applied.file, dir.job(), receipt.reason));
+                context.printer.warn(format!(
+                    "{}: job {} has ended: {}",
+                    applied.file,
+                    dir.job(),
+                    receipt.reason
+                ));
                 run::hinted(context, &dir, &receipt).await;
                 return Ok((dir.job().to_string(), Some(receipt)));
             }
@@ -211,13 +288,17 @@ async fn make_job(
         }
         // A job that cannot launch now waits, as after any launch without an offer.
         Err(error) => {
-            context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
+            context
+                .printer
+                .warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
             let pending = submission::pack(context, &ready.prepared, spec)?;
             left.or_give_up(broken_off, pending.shown(context, pending.upload(controller))).await?;
             let (made, _) = left.undisturbed(context, controller.make(&here, &pending.spec)).await;
             match made.ok_or_else(broken_off)? {
                 Ok(()) => here,
-                Err(_) if !is_old && is_there(&here).await => return there_already(context, &workstation, applied, &here),
+                Err(_) if !is_old && is_there(&here).await => {
+                    return there_already(context, &workstation, applied, &here);
+                }
                 Err(error) => return Err(submission::submit_fault(&error)),
             }
         }
@@ -232,7 +313,12 @@ async fn is_there(dir: &JobDir) -> bool {
 }
 
 /// Another call made the job under the same id, or this one lost the reply. Two drivers do no harm.
-fn there_already(context: &Context, workstation: &Workstation, applied: &Applied, dir: &JobDir) -> Result<(String, Option<Receipt>), Fault> {
+fn there_already(
+    context: &Context,
+    workstation: &Workstation,
+    applied: &Applied,
+    dir: &JobDir,
+) -> Result<(String, Option<Receipt>), Fault> {
     let job = dir.job();
     let driver = run::hand_over(workstation, job)?;
     context.printer.note(format!("{}: job {job} is there already; {driver}", applied.file));
@@ -242,7 +328,11 @@ fn there_already(context: &Context, workstation: &Workstation, applied: &Applied
 
 fn schedule_fault(error: &JobDirError) -> Fault {
     let fault = job_root::record_fault(error);
-    if matches!(error, JobDirError::Unsure(_)) { fault.hint("`lamp schedules` shows what is kept; to run it again does no harm") } else { fault }
+    if matches!(error, JobDirError::Unsure(_)) {
+        fault.hint("`lamp schedules` shows what is kept; to run it again does no harm")
+    } else {
+        fault
+    }
 }
 
 async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault> {

@@ -61,18 +61,26 @@ const READS_IN_FLIGHT: usize = 16;
 /// Fails when the job root is unreachable, or the schedule is missing.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let (set, name) = match args.which.as_deref().map(|which| which.split_once('/').unwrap_or((which, ""))) {
-        Some((set, name)) => (Some(set), Some(name).filter(|name| !name.is_empty())),
-        None => (None, None),
-    };
-    let dirs = jobdir::schedules(&store, set).await.map_err(|error| job_root::record_fault(&error.into()))?;
+    let (set, name) =
+        match args.which.as_deref().map(|which| which.split_once('/').unwrap_or((which, ""))) {
+            Some((set, name)) => (Some(set), Some(name).filter(|name| !name.is_empty())),
+            None => (None, None),
+        };
+    let dirs = jobdir::schedules(&store, set)
+        .await
+        .map_err(|error| job_root::record_fault(&error.into()))?;
     let dirs = dirs.into_iter().filter(|dir| name.is_none_or(|name| dir.name() == name));
     let now = context.clock.now();
     let read = stream::iter(dirs).map(|dir| read(&store, dir, now)).buffered(READS_IN_FLIGHT);
-    let shown: Vec<Option<Shown>> = read.try_collect().await.map_err(|error: JobDirError| job_root::record_fault(&error))?;
+    let shown: Vec<Option<Shown>> =
+        read.try_collect().await.map_err(|error: JobDirError| job_root::record_fault(&error))?;
     let shown: Vec<Shown> = shown.into_iter().flatten().collect();
     if let (true, Some(which)) = (shown.is_empty(), &args.which) {
-        return Err(Fault::new(ExitCode::NOT_FOUND, format!("no schedule `{which}` in {}", store.url())).hint("`lamp schedules` lists all"));
+        return Err(Fault::new(
+            ExitCode::NOT_FOUND,
+            format!("no schedule `{which}` in {}", store.url()),
+        )
+        .hint("`lamp schedules` lists all"));
     }
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({ "schedules": shown }));
@@ -80,7 +88,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     if shown.is_empty() {
         context.printer.note(format!("nothing is scheduled in {}", context.job_root));
-        context.printer.hint("a job file with a [schedule] table is scheduled by `lamp apply FILE`");
+        context
+            .printer
+            .hint("a job file with a [schedule] table is scheduled by `lamp apply FILE`");
         return Ok(ExitCode::SUCCESS);
     }
     let rows: Vec<Vec<String>> = shown.iter().map(row).collect();
@@ -90,12 +100,24 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
-    render_table_within(width, &["schedule", "next run", "last run", "how it stands", "now"], rows, &[], Give { cut: &[4, 2], go: &[3, 2, 4] })
+    render_table_within(
+        width,
+        &["schedule", "next run", "last run", "how it stands", "now"],
+        rows,
+        &[],
+        Give { cut: &[4, 2], go: &[3, 2, 4] },
+    )
 }
 
 /// `None`: the schedule was removed.
-async fn read(store: &Store, dir: ScheduleDir, now: Timestamp) -> Result<Option<Shown>, JobDirError> {
-    let Some(record) = dir.record().await?.filter(|record| record.removed.is_none()) else { return Ok(None) };
+async fn read(
+    store: &Store,
+    dir: ScheduleDir,
+    now: Timestamp,
+) -> Result<Option<Shown>, JobDirError> {
+    let Some(record) = dir.record().await?.filter(|record| record.removed.is_none()) else {
+        return Ok(None);
+    };
     let newest = dir.newest_run().await?;
     let last = match &newest {
         Some(run) => Some(last_run(store, run, now).await?),
@@ -103,7 +125,9 @@ async fn read(store: &Store, dir: ScheduleDir, now: Timestamp) -> Result<Option<
     };
     let running = newest.as_ref().and_then(ScheduleRun::newest_job).cloned();
     let running = match running {
-        Some(job) => Some(job.clone()).filter(|_| last.as_ref().is_none_or(|last| last.state.is_none_or(|state| !state.is_final()))),
+        Some(job) => Some(job.clone()).filter(|_| {
+            last.as_ref().is_none_or(|last| last.state.is_none_or(|state| !state.is_final()))
+        }),
         None => None,
     };
     let (next, due, problem) = match Calendar::of(&record.schedule) {
@@ -115,10 +139,23 @@ async fn read(store: &Store, dir: ScheduleDir, now: Timestamp) -> Result<Option<
     };
     // A wait recorded before the last decision is over.
     let waiting = jobdir::unless_damaged(dir.waiting().await)?;
-    let waiting = waiting.filter(|waiting| due.is_some() && newest.as_ref().is_none_or(|run| run.decided < waiting.at));
+    let waiting = waiting.filter(|waiting| {
+        due.is_some() && newest.as_ref().is_none_or(|run| run.decided < waiting.at)
+    });
     let Schedule { applied, schedule, .. } = record;
     let (set, name) = (dir.set().to_owned(), dir.name().to_owned());
-    Ok(Some(Shown { set, name, file: applied.file, owner: applied.owner, schedule, next, due, last, waiting, problem }))
+    Ok(Some(Shown {
+        set,
+        name,
+        file: applied.file,
+        owner: applied.owner,
+        schedule,
+        next,
+        due,
+        last,
+        waiting,
+        problem,
+    }))
 }
 
 fn times(
@@ -129,16 +166,30 @@ fn times(
     now: Timestamp,
 ) -> (Option<Timestamp>, Option<Timestamp>) {
     let decided = newest.map(|run| run.due);
-    let facts = ScheduleFacts { spec: &record.schedule, calendar, since: record.since, decided, running, seen: decided, spot: &Spot::NotAsked, now };
+    let facts = ScheduleFacts {
+        spec: &record.schedule,
+        calendar,
+        since: record.since,
+        decided,
+        running,
+        seen: decided,
+        spot: &Spot::NotAsked,
+        now,
+    };
     match judge(&facts) {
         DueVerdict::Rest { next } => (next.map(|due| calendar.begins(due)), None),
-        DueVerdict::Run { due, .. } | DueVerdict::Skip { due, .. } | DueVerdict::Wait { due, .. } | DueVerdict::AskPrice { due } => {
-            (calendar.begins_after(now), Some(due))
-        }
+        DueVerdict::Run { due, .. }
+        | DueVerdict::Skip { due, .. }
+        | DueVerdict::Wait { due, .. }
+        | DueVerdict::AskPrice { due } => (calendar.begins_after(now), Some(due)),
     }
 }
 
-async fn last_run(store: &Store, run: &ScheduleRun, now: Timestamp) -> Result<LastRun, JobDirError> {
+async fn last_run(
+    store: &Store,
+    run: &ScheduleRun,
+    now: Timestamp,
+) -> Result<LastRun, JobDirError> {
     let job = run.job.as_ref().map(|spec| spec.job.clone());
     let dir = job.as_ref().map(|job| JobDir::new(Arc::clone(store), job.clone()));
     let (summary, receipt) = match &dir {
@@ -202,6 +253,9 @@ mod tests {
         ];
         let text = table(Some(80), &rows);
         assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
-        assert!(text.contains("experiments/nightly-llama") && text.contains("2026-11-22 02:00:00"), "{text}");
+        assert!(
+            text.contains("experiments/nightly-llama") && text.contains("2026-11-22 02:00:00"),
+            "{text}"
+        );
     }
 }

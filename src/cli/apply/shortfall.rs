@@ -44,9 +44,13 @@ impl Short {
 
     pub fn told(&self, again: &str) -> String {
         match self {
-            Short::Ends => format!("its job ends, as somebody asked; after that `{again}` makes it again"),
+            Short::Ends => {
+                format!("its job ends, as somebody asked; after that `{again}` makes it again")
+            }
             Short::GoesOn(job) => format!("its job goes on as {job}"),
-            Short::Ended(outcome @ JobOutcome::Failed) => format!("its job has {outcome}; `{again}` makes it again"),
+            Short::Ended(outcome @ JobOutcome::Failed) => {
+                format!("its job has {outcome}; `{again}` makes it again")
+            }
             Short::Ended(outcome) => format!("its job was {outcome}; `{again}` makes it again"),
         }
     }

@@ -29,14 +29,16 @@ use crate::wire::{DaemonLock, DrivingLock, Service, Store, Workstation};
 
 /// Drive all jobs of the job root: relaunch after interruptions, write receipts
 ///
-/// Of several job roots: `lamp --job-root A --job-root B daemon`. Caps count the jobs of all of them.
+/// Of several job roots: `lamp --job-root A --job-root B daemon`. Caps count the jobs of all of
+/// them.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Only this job, by its id, the beginning of it, or its name; may be repeated
     #[arg(long, value_name = "JOB")]
     pub job: Vec<String>,
 
-    /// End when the jobs named have ended, or when nobody answers this process and a newer one drives them too
+    /// End when the jobs named have ended, or when nobody answers this process and a newer one
+    /// drives them too
     #[arg(long, requires = "job")]
     pub until_done: bool,
 }
@@ -45,14 +47,19 @@ pub struct Args {
 /// Fails when a job root cannot be opened, or another daemon drives it.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if !args.job.is_empty() && !context.more_job_roots.is_empty() {
-        return Err(Fault::new(ExitCode::USAGE, "--job names a job of one job root, and --job-root was given more than once"));
+        return Err(Fault::new(
+            ExitCode::USAGE,
+            "--job names a job of one job root, and --job-root was given more than once",
+        ));
     }
     let mut desks = Vec::new();
     let here = job_root::workstation(context)?;
     for root in std::iter::once(&context.job_root).chain(&context.more_job_roots) {
         desks.push(Desk::open(args, context, &here.at(root)).await?);
     }
-    Controller::count_together(&mut desks.iter_mut().map(|desk| &mut desk.controller).collect::<Vec<_>>());
+    Controller::count_together(
+        &mut desks.iter_mut().map(|desk| &mut desk.controller).collect::<Vec<_>>(),
+    );
     let service = here.service();
     if args.until_done {
         desks.iter_mut().for_each(|desk| desk.take_over(&here.owner));
@@ -60,8 +67,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // Listen before reporting ready: the reader may end the daemon at once.
     let mut left = ctrl_c::Left::listen();
     service.ready();
-    let roots: Vec<&str> = std::iter::once(&context.job_root).chain(&context.more_job_roots).map(String::as_str).collect();
-    context.printer.note(format!("driving the jobs of {}; Ctrl-C ends this, the jobs go on", roots.join(", ")));
+    let roots: Vec<&str> = std::iter::once(&context.job_root)
+        .chain(&context.more_job_roots)
+        .map(String::as_str)
+        .collect();
+    context.printer.note(format!(
+        "driving the jobs of {}; Ctrl-C ends this, the jobs go on",
+        roots.join(", ")
+    ));
     if context.user.caps.let_nothing() {
         context.printer.warn("a cap in [caps] is 0: nothing is launched that costs anything");
         context.printer.hint("without `usd_per_hour` and `usd_per_day` there is no cap");
@@ -121,7 +134,8 @@ async fn taken_over(context: &Context, desks: &[Desk]) {
     loop {
         context.clock.sleep(LOOK_EVERY).await;
         let gives_way = |desk: &Desk| {
-            let is_newer = !desk.driving.is_empty() && desk.driving.iter().all(DrivingLock::is_taken);
+            let is_newer =
+                !desk.driving.is_empty() && desk.driving.iter().all(DrivingLock::is_taken);
             is_newer && desk.controller.troubled_for() >= TROUBLE_MAX
         };
         if desks.iter().all(gives_way) {
@@ -140,24 +154,44 @@ impl Desk {
         }
     }
 
-    async fn open(args: &Args, context: &Context, workstation: &Workstation) -> Result<Desk, Fault> {
-        let store = workstation.open_root(false).await.map_err(|error| job_root::open_fault(context, &error))?;
+    async fn open(
+        args: &Args,
+        context: &Context,
+        workstation: &Workstation,
+    ) -> Result<Desk, Fault> {
+        let store = workstation
+            .open_root(false)
+            .await
+            .map_err(|error| job_root::open_fault(context, &error))?;
         let mut jobs = Vec::new();
         for text in &args.job {
             jobs.push(meant(&store, text).await?);
         }
-        let driving = jobs.iter().filter_map(|job| workstation.lock_driving(job.as_str())).collect();
+        let driving =
+            jobs.iter().filter_map(|job| workstation.lock_driving(job.as_str())).collect();
         let lock = if args.job.is_empty() {
-            let lock =
-                workstation.lock_daemon().map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))?;
+            let lock = workstation.lock_daemon().map_err(|error| {
+                Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder")
+                    .because(&error)
+            })?;
             Some(lock.ok_or_else(|| {
-                Fault::new(ExitCode::REFUSED, format!("a daemon drives {} already", workstation.job_root))
-                    .hint("`systemctl --user status lamp-controller` shows it")
+                Fault::new(
+                    ExitCode::REFUSED,
+                    format!("a daemon drives {} already", workstation.job_root),
+                )
+                .hint("`systemctl --user status lamp-controller` shows it")
             })?)
         } else {
             None
         };
-        Ok(Desk { controller: run::controller(workstation, &store)?, workstation: workstation.clone(), store, jobs, _lock: lock, driving })
+        Ok(Desk {
+            controller: run::controller(workstation, &store)?,
+            workstation: workstation.clone(),
+            store,
+            jobs,
+            _lock: lock,
+            driving,
+        })
     }
 
     /// `is_idle`: all jobs had ended at the last look, so a bucket is not asked again, which

@@ -15,7 +15,9 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{AttemptNo, JobId, ResolvedSpec, StoredKind};
 use crate::jobdir::{self, JobDir, JobDirError, unless_damaged};
 use crate::market::{Span, elapsed};
-use crate::policy::lifecycle::discardable::{Hindrance, StoredFacts, is_gone_on_from, judge_discard};
+use crate::policy::lifecycle::discardable::{
+    Hindrance, StoredFacts, is_gone_on_from, judge_discard,
+};
 use crate::wire::Store;
 
 pub struct Wanted {
@@ -45,17 +47,34 @@ pub const NOTHING: &str = "nothing was deleted";
 ///
 /// # Errors
 /// Fails when a named job must stay, or the job root is unreachable.
-pub async fn look(context: &Context, store: &Store, wanted: &Wanted, meant: &BTreeMap<JobId, bool>) -> Result<Look, Fault> {
+pub async fn look(
+    context: &Context,
+    store: &Store,
+    wanted: &Wanted,
+    meant: &BTreeMap<JobId, bool>,
+) -> Result<Look, Fault> {
     let nothing = |fault: Fault| fault.meaning(NOTHING);
-    let all = jobdir::jobs(store.as_ref()).await.map_err(|error| nothing(job_root::record_fault(&error.into())))?;
-    let read = stream::iter(all).map(|job| known(context, store, job)).buffered(READS_IN_FLIGHT).try_collect();
-    let known: Vec<Option<Known>> = with_progress(context, || "reading the jobs".to_owned(), read).await.map_err(nothing)?;
+    let all = jobdir::jobs(store.as_ref())
+        .await
+        .map_err(|error| nothing(job_root::record_fault(&error.into())))?;
+    let read = stream::iter(all)
+        .map(|job| known(context, store, job))
+        .buffered(READS_IN_FLIGHT)
+        .try_collect();
+    let known: Vec<Option<Known>> =
+        with_progress(context, || "reading the jobs".to_owned(), read).await.map_err(nothing)?;
     let mut known: Vec<Known> = known.into_iter().flatten().collect();
     for known in &mut known {
-        known.facts.is_discarded = meant.get(&known.facts.job).copied().unwrap_or(known.facts.is_discarded);
+        known.facts.is_discarded =
+            meant.get(&known.facts.job).copied().unwrap_or(known.facts.is_discarded);
     }
     let (now, me) = (context.clock.now(), &context.user.owner);
-    let is_old = |known: &&Known| wanted.older.zip(known.ended).is_some_and(|(age, ended)| elapsed(ended, now) > age.duration());
+    let is_old = |known: &&Known| {
+        wanted
+            .older
+            .zip(known.ended)
+            .is_some_and(|(age, ended)| elapsed(ended, now) > age.duration())
+    };
     // A job without a known owner goes only when it is named.
     let is_ours = |known: &&Known| known.facts.owner.as_ref() == Some(me);
     let old = known.iter().filter(is_old).filter(is_ours).map(|known| known.facts.job.clone());
@@ -67,14 +86,20 @@ pub async fn look(context: &Context, store: &Store, wanted: &Wanted, meant: &BTr
         match verdicts.get(&known.facts.job) {
             None => {}
             Some(None) => look.goes.push(known),
-            Some(Some(why)) if wanted.named.contains(&known.facts.job) => return Err(refused(store, &known, why)),
+            Some(Some(why)) if wanted.named.contains(&known.facts.job) => {
+                return Err(refused(store, &known, why));
+            }
             Some(Some(why)) => look.left_out.push((known.facts.job, sentence(why))),
         }
     }
     // A named job without a verdict has no readable spec.
     if let Some(job) = wanted.named.iter().find(|job| !verdicts.contains_key(*job)) {
-        let what = format!("job `{job}` has no spec that can be read: whether anything needs what it stores is not known");
-        return Err(Fault::new(ExitCode::REFUSED, what).meaning(NOTHING).hint(format!("`lamp status {job}` says what is known of it")));
+        let what = format!(
+            "job `{job}` has no spec that can be read: whether anything needs what it stores is not known"
+        );
+        return Err(Fault::new(ExitCode::REFUSED, what)
+            .meaning(NOTHING)
+            .hint(format!("`lamp status {job}` says what is known of it")));
     }
     Ok(look)
 }
@@ -135,8 +160,12 @@ fn refused(store: &Store, known: &Known, why: &Hindrance) -> Fault {
     let what = match why {
         Hindrance::UnderWay => format!("job `{job}` has not ended"),
         Hindrance::Theirs { owner } => format!("job `{job}` is of the owner `{owner}`"),
-        Hindrance::KeepsMachine => format!("job `{job}` keeps a machine, which goes on from what it has stored"),
-        Hindrance::NeededBy(by) => format!("job `{by}` began from a checkpoint of `{job}`, and may go on from it again"),
+        Hindrance::KeepsMachine => {
+            format!("job `{job}` keeps a machine, which goes on from what it has stored")
+        }
+        Hindrance::NeededBy(by) => {
+            format!("job `{by}` began from a checkpoint of `{job}`, and may go on from it again")
+        }
     };
     let hint = match why {
         Hindrance::UnderWay if known.alone => {
@@ -145,11 +174,19 @@ fn refused(store: &Store, known: &Known, why: &Hindrance) -> Fault {
                 "its agent has not written how it ended; where that is gone for good, {folder} is all that there is of the run, and may be deleted"
             )
         }
-        Hindrance::UnderWay => format!("`lamp stop {job}` ends it, `lamp cancel {job}` ends it without a checkpoint"),
-        Hindrance::Theirs { owner } => format!("whoever is `{owner}` discards it; LAMP_OWNER, or `owner` in the configuration, says who you are"),
-        Hindrance::KeepsMachine => format!("`lamp cancel {job}` gives the machine up with its disk"),
+        Hindrance::UnderWay => {
+            format!("`lamp stop {job}` ends it, `lamp cancel {job}` ends it without a checkpoint")
+        }
+        Hindrance::Theirs { owner } => format!(
+            "whoever is `{owner}` discards it; LAMP_OWNER, or `owner` in the configuration, says who you are"
+        ),
+        Hindrance::KeepsMachine => {
+            format!("`lamp cancel {job}` gives the machine up with its disk")
+        }
         Hindrance::NeededBy(by) => {
-            format!("`lamp discard {job} {by}` discards both, once that one has ended; one that has succeeded needs nothing more")
+            format!(
+                "`lamp discard {job} {by}` discards both, once that one has ended; one that has succeeded needs nothing more"
+            )
         }
     };
     Fault::new(ExitCode::REFUSED, what).meaning(NOTHING).hint(hint)
@@ -160,6 +197,8 @@ fn sentence(why: &Hindrance) -> String {
         Hindrance::UnderWay => "it has not ended".to_owned(),
         Hindrance::Theirs { owner } => format!("it is of the owner `{owner}`"),
         Hindrance::KeepsMachine => "it keeps a machine, which goes on from it".to_owned(),
-        Hindrance::NeededBy(by) => format!("{by} began from its checkpoint, and may go on from it again"),
+        Hindrance::NeededBy(by) => {
+            format!("{by} began from its checkpoint, and may go on from it again")
+        }
     }
 }

@@ -105,7 +105,8 @@ pub async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault>
 fn at_home(mut outputs: Vec<Output>) -> Vec<Output> {
     let begins = format!("{}/", layout::OUTPUT_DIR);
     let first = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
-    let (inside, beside): (Vec<&Output>, Vec<&Output>) = outputs.iter().partition(|output| output.path.starts_with(&begins));
+    let (inside, beside): (Vec<&Output>, Vec<&Output>) =
+        outputs.iter().partition(|output| output.path.starts_with(&begins));
     let taken: HashSet<String> = beside.iter().map(|output| first(&output.path)).collect();
     if inside.iter().all(|output| !taken.contains(&first(&output.path[begins.len()..]))) {
         for output in &mut outputs {
@@ -123,7 +124,10 @@ pub fn of_checkpoint(job: &JobId, manifest: &Manifest, folder: &str) -> Vec<Outp
         path: path(file),
         here: path(file),
         bytes: file.bytes,
-        modified: file.modified.and_then(|nanos| Timestamp::from_nanosecond(nanos.into()).ok()).unwrap_or(manifest.created),
+        modified: file
+            .modified
+            .and_then(|nanos| Timestamp::from_nanosecond(nanos.into()).ok())
+            .unwrap_or(manifest.created),
         state: OutputState::Listed,
         key: Some(format!("{}{}", layout::job(job), file.key)),
         error: None,
@@ -135,12 +139,23 @@ pub fn of_checkpoint(job: &JobId, manifest: &Manifest, folder: &str) -> Vec<Outp
 ///
 /// # Errors
 /// Fails when the disk is too small, or the folder cannot be written.
-pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder: &Path, force: bool) -> Result<Vec<Output>, Fault> {
+pub async fn fetch(
+    context: &Context,
+    dir: &JobDir,
+    outputs: Vec<Output>,
+    folder: &Path,
+    force: bool,
+) -> Result<Vec<Output>, Fault> {
     room_for(&outputs, folder, force)?;
     if let Err(error) = wire::make_writable(folder) {
         let what = format!("cannot write into `{}`", config::shown(folder, &context.current_dir));
-        let fault = Fault::new(ExitCode::REFUSED, what).because(&error).meaning("nothing was fetched; the outputs are safe in the job root");
-        return Err(fault.hint(format!("`lamp outputs {} --to FOLDER` brings them to another folder", dir.job())));
+        let fault = Fault::new(ExitCode::REFUSED, what)
+            .because(&error)
+            .meaning("nothing was fetched; the outputs are safe in the job root");
+        return Err(fault.hint(format!(
+            "`lamp outputs {} --to FOLDER` brings them to another folder",
+            dir.job()
+        )));
     }
     let (all, total) = (outputs.len(), outputs.iter().map(|output| output.bytes).sum::<u64>());
     let (come, done) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
@@ -149,7 +164,10 @@ pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder
         async move {
             let before = Seen {
                 store: dir.store(),
-                key: output.key.clone().unwrap_or_else(|| format!("{}{}", layout::outputs(dir.job()), output.path)),
+                key: output
+                    .key
+                    .clone()
+                    .unwrap_or_else(|| format!("{}{}", layout::outputs(dir.job()), output.path)),
                 come,
             };
             match before.bring(&output, folder, force).await {
@@ -164,7 +182,11 @@ pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder
     pace.how_far(0, 0, total, context.clock.mono());
     let told = || {
         let far = pace.how_far(come.load(Ordering::Relaxed), 0, total, context.clock.mono());
-        format!("fetching {} of {}, {far}", done.load(Ordering::Relaxed), counted(all as u64, "file"))
+        format!(
+            "fetching {} of {}, {far}",
+            done.load(Ordering::Relaxed),
+            counted(all as u64, "file")
+        )
     };
     Ok(with_progress(context, told, brought.buffered(FILES_IN_FLIGHT).collect()).await)
 }
@@ -177,7 +199,12 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    async fn bring(&self, output: &Output, folder: &Path, force: bool) -> Result<OutputState, String> {
+    async fn bring(
+        &self,
+        output: &Output,
+        folder: &Path,
+        force: bool,
+    ) -> Result<OutputState, String> {
         // A key written by a hostile machine must not lead out of the folder.
         if !Path::new(&output.here).components().all(|part| matches!(part, Component::Normal(_))) {
             return Err("its name leads out of the folder".to_owned());
@@ -190,7 +217,9 @@ impl Seen<'_> {
         };
         match here {
             Some(here) if is_same(&here, output) => return skip(OutputState::AlreadyThere),
-            Some(here) if !force && here.bytes != output.bytes => return skip(OutputState::KeptLocal),
+            Some(here) if !force && here.bytes != output.bytes => {
+                return skip(OutputState::KeptLocal);
+            }
             Some(here) if !force => return self.compare(&here, &target).await,
             _ => {}
         }
@@ -229,8 +258,15 @@ fn room_for(outputs: &[Output], folder: &Path, force: bool) -> Result<(), Fault>
     let needed: u64 = outputs.iter().filter(comes).map(|output| output.bytes).sum();
     match wire::free_bytes(folder) {
         Some(free) if free < needed => {
-            let what = format!("the outputs need {}, and `{}` has room for {}", show_bytes(needed), folder.display(), show_bytes(free));
-            Err(Fault::new(ExitCode::UNREACHABLE, what).meaning("nothing was fetched").hint("`--to FOLDER` names a place on another disk"))
+            let what = format!(
+                "the outputs need {}, and `{}` has room for {}",
+                show_bytes(needed),
+                folder.display(),
+                show_bytes(free)
+            );
+            Err(Fault::new(ExitCode::UNREACHABLE, what)
+                .meaning("nothing was fetched")
+                .hint("`--to FOLDER` names a place on another disk"))
         }
         _ => Ok(()),
     }
@@ -263,15 +299,25 @@ impl Pace {
         let mut text = format!("{} of {}", show_bytes(come), show_bytes(total));
         if a_second >= 1.0 {
             let left = total.saturating_sub(come) as f64 / a_second;
-            text.push_str(&format!(", {}/s, {} left", show_bytes(a_second as u64), Span::from_secs(left.ceil() as u64)));
+            text.push_str(&format!(
+                ", {}/s, {} left",
+                show_bytes(a_second as u64),
+                Span::from_secs(left.ceil() as u64)
+            ));
         }
         text
     }
 }
 
 /// Runs `work`. After a second, people see its progress.
-pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work: impl Future<Output = T>) -> T {
-    let terminal = std::io::stderr().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet();
+pub async fn with_progress<T>(
+    context: &Context,
+    told: impl Fn() -> String,
+    work: impl Future<Output = T>,
+) -> T {
+    let terminal = std::io::stderr().is_terminal()
+        && !context.is_machine_output()
+        && !context.printer.is_quiet();
     let shown = std::cell::Cell::new(false);
     let show = async {
         context.clock.sleep(PATIENCE).await;
@@ -324,14 +370,24 @@ mod tests {
     fn the_same_line_is_written_into_a_file_once_and_then_now_and_then() {
         let said = Some(("waiting".to_owned(), Duration::from_secs(100)));
         let news = |text: &str, secs: u64| is_news(said.as_ref(), text, Duration::from_secs(secs));
-        assert_eq!([news("waiting", 110), news("waiting", 399), news("waiting", 400), news("fetched", 110)], [false, false, true, true]);
+        assert_eq!(
+            [
+                news("waiting", 110),
+                news("waiting", 399),
+                news("waiting", 400),
+                news("fetched", 110)
+            ],
+            [false, false, true, true]
+        );
         assert!(is_news(None, "waiting", Duration::ZERO));
     }
 
     #[test]
     fn the_line_says_how_far_and_how_long_by_what_came_lately() {
         let (gib, pace) = (1 << 30, Pace::default());
-        let look = |come: u64, before: u64, secs: u64| pace.how_far(come, before, 11 * gib, Duration::from_secs(secs));
+        let look = |come: u64, before: u64, secs: u64| {
+            pace.how_far(come, before, 11 * gib, Duration::from_secs(secs))
+        };
         assert_eq!(look(0, 0, 2), "0 B of 11.0 GiB");
         assert_eq!(look(gib, 0, 18), "1.0 GiB of 11.0 GiB, 64.0 MiB/s, 2m 40s left");
         assert_eq!(look(gib, 0, 28), "1.0 GiB of 11.0 GiB, 39.4 MiB/s, 4m 20s left");

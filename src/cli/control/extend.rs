@@ -30,11 +30,13 @@ pub struct Args {
     #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub budget: Option<Dollars>,
 
-    /// How many times as much as the cheapest machine one may cost that is bought in its place, like 3.5, or `any`
+    /// How many times as much as the cheapest machine one may cost that is bought in its place,
+    /// like 3.5, or `any`
     #[arg(long, value_name = "TIMES", allow_negative_numbers = true)]
     pub fallback_cost: Option<FallbackCostWord>,
 
-    /// Do not ask before more of another owner's money may be spent; where nobody can be asked, it must be said
+    /// Do not ask before more of another owner's money may be spent; where nobody can be asked, it
+    /// must be said
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -46,14 +48,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let budget = args.budget.as_ref().map(|dollars| dollars.0);
     let fallback_cost = args.fallback_cost.as_ref().map(|word| word.0);
     if args.time.is_none() && budget.is_none() && fallback_cost.is_none() {
-        return Err(
-            Fault::new(ExitCode::USAGE, "nothing to extend by").hint(format!("`lamp extend {} 2h`, or --budget 5, or --fallback-cost 3", args.job))
-        );
+        return Err(Fault::new(ExitCode::USAGE, "nothing to extend by")
+            .hint(format!("`lamp extend {} 2h`, or --budget 5, or --fallback-cost 3", args.job)));
     }
     // A shorter limit would end the job at an unforeseen moment: `lamp stop` is for that.
-    if args.time.is_some_and(|time| time == Span::ZERO) || budget.is_some_and(|budget| budget <= Usd::ZERO) {
-        return Err(Fault::new(ExitCode::USAGE, "a limit can only be raised: the time and the budget must be more than zero")
-            .hint(format!("`lamp stop {}` ends it", args.job)));
+    if args.time.is_some_and(|time| time == Span::ZERO)
+        || budget.is_some_and(|budget| budget <= Usd::ZERO)
+    {
+        return Err(Fault::new(
+            ExitCode::USAGE,
+            "a limit can only be raised: the time and the budget must be more than zero",
+        )
+        .hint(format!("`lamp stop {}` ends it", args.job)));
     }
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find_under_way(&store, Some(&args.job)).await?;
@@ -61,9 +67,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let spec = job_root::must_be_under_way(&dir).await?;
     match Wishes::of(&dir.requests().await.map_err(fault)?).end {
         Some(end) if end.cancel => return Err(ends_anyway(&dir, &spec, &end, context.clock.now())),
-        Some(end) => {
-            context.printer.note(format!("{} was asked to stop by {}, and ends all the same: what is added is for its last save", dir.job(), end.by))
-        }
+        Some(end) => context.printer.note(format!(
+            "{} was asked to stop by {}, and ends all the same: what is added is for its last save",
+            dir.job(),
+            end.by
+        )),
         None => {}
     }
     let missing = if args.time.is_some() && !is_timed(&spec) && !is_held(&dir, context).await? {
@@ -74,28 +82,45 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         fallback_cost.and_then(|cost| allowed_already(&spec, cost))
     };
     if let Some(missing) = missing {
-        return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has {missing}: there is nothing to raise", dir.job()))
-            .meaning("nothing was changed")
-            .hint(raised_by(&spec, dir.job())));
+        return Err(Fault::new(
+            ExitCode::REFUSED,
+            format!("job `{}` has {missing}: there is nothing to raise", dir.job()),
+        )
+        .meaning("nothing was changed")
+        .hint(raised_by(&spec, dir.job())));
     }
     let workstation = job_root::workstation(context)?;
     let theirs = job_root::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner);
     if let Some(theirs) = &theirs {
-        let what = format!("the machine of `{}` is of the owner `{theirs}`, who pays for it, and you are `{}`", dir.job(), workstation.owner);
+        let what = format!(
+            "the machine of `{}` is of the owner `{theirs}`, who pays for it, and you are `{}`",
+            dir.job(),
+            workstation.owner
+        );
         confirm(context, &what, args.yes, "nothing was changed")?;
     }
     let wish = Wish::Extend { time: args.time, budget, fallback_cost };
-    let request = dir.insist_on(wish, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, dir.job()))?;
+    let request = dir
+        .insist_on(wish, &workstation.name, &*context.clock)
+        .await
+        .map_err(|error| job_root::wish_fault(&error, dir.job()))?;
     // The machine's own switches go by the cap in its tags, and only a controller raises that.
     if theirs.is_none() && !workstation.is_driven(dir.job().as_str()) {
-        let_it_be_driven(context, &workstation, &dir, &format!("`lamp daemon --job {} --until-done` does", dir.job()));
+        let_it_be_driven(
+            context,
+            &workstation,
+            &dir,
+            &format!("`lamp daemon --job {} --until-done` does", dir.job()),
+        );
     }
     let requests = dir.requests().await.map_err(fault)?;
-    let all_before: Vec<Request> = requests.iter().filter(|other| other.number < request.number).cloned().collect();
+    let all_before: Vec<Request> =
+        requests.iter().filter(|other| other.number < request.number).cloned().collect();
     let (before, after) = (Standing::of(&spec, &all_before), Standing::of(&spec, &requests));
     // The same figure as in `lamp status`.
     let stands = Summary::read(&dir, context.clock.now()).await.map_err(fault)?;
-    let (most, most_job) = stands.map_or((None, None), |stands| (stands.most_usd, stands.most_job_usd));
+    let (most, most_job) =
+        stands.map_or((None, None), |stands| (stands.most_usd, stands.most_job_usd));
     if context.is_machine_output() {
         let limits = json!({ "before": before, "after": after });
         context.printer.json(
@@ -106,14 +131,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.note(format!("{} may have {time} more", dir.job()));
     }
     if let (Some(more), Some(was), Some(is)) = (budget, before.budget, after.budget) {
-        context.printer.note(format!("{}: adds {more} to the budget of {was}: {is} now", dir.job()));
+        context
+            .printer
+            .note(format!("{}: adds {more} to the budget of {was}: {is} now", dir.job()));
     }
     let most = match (most.map(Usd::rounded_up), most_job.map(Usd::rounded_up)) {
-        (Some(most), Some(job)) if job > most => {
-            Some(format!("with the machines that it has had it costs at most {most} now, and at most {job} with all that may follow"))
-        }
+        (Some(most), Some(job)) if job > most => Some(format!(
+            "with the machines that it has had it costs at most {most} now, and at most {job} with all that may follow"
+        )),
         (_, Some(job)) => Some(format!("it costs at most {job} now")),
-        (Some(most), None) => Some(format!("with the machines that it has had it costs at most {most} now, unless it is interrupted")),
+        (Some(most), None) => Some(format!(
+            "with the machines that it has had it costs at most {most} now, unless it is interrupted"
+        )),
         (None, None) => None,
     };
     let told: Vec<String> = before.changes(&after).into_iter().chain(most).collect();
@@ -125,8 +154,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 fn raised_by(spec: &Spec, job: &JobId) -> String {
     let time = is_timed(spec).then(|| format!("`lamp extend {job} 2h` adds to its time"));
-    let money = spec.limits.budget.map(|_| format!("`lamp extend {job} --budget 5` adds to its budget"));
-    let ways: Vec<String> = [time, money, Some(format!("`lamp status {job}` shows how it stands"))].into_iter().flatten().collect();
+    let money =
+        spec.limits.budget.map(|_| format!("`lamp extend {job} --budget 5` adds to its budget"));
+    let ways: Vec<String> = [time, money, Some(format!("`lamp status {job}` shows how it stands"))]
+        .into_iter()
+        .flatten()
+        .collect();
     ways.join("; ")
 }
 
@@ -134,12 +167,21 @@ fn raised_by(spec: &Spec, job: &JobId) -> String {
 fn ends_anyway(dir: &JobDir, spec: &Spec, end: &EndWish, now: Timestamp) -> Fault {
     let ago = Span::from_secs(elapsed(end.at, now).as_secs());
     let hint = match spec.checkpoint {
-        Some(_) => format!("`lamp start {}` goes on from its last checkpoint once it has ended", dir.job()),
+        Some(_) => {
+            format!("`lamp start {}` goes on from its last checkpoint once it has ended", dir.job())
+        }
         None => format!("`lamp status {}` shows when it has ended", dir.job()),
     };
-    Fault::new(ExitCode::REFUSED, format!("job `{}` was asked to cancel by {} {ago} ago: more time or money changes nothing", dir.job(), end.by))
-        .meaning("it ends as it was asked to")
-        .hint(hint)
+    Fault::new(
+        ExitCode::REFUSED,
+        format!(
+            "job `{}` was asked to cancel by {} {ago} ago: more time or money changes nothing",
+            dir.job(),
+            end.by
+        ),
+    )
+    .meaning("it ends as it was asked to")
+    .hint(hint)
 }
 
 #[derive(Serialize)]
@@ -155,8 +197,12 @@ impl Standing {
         let (limits, wishes) = (&spec.limits, Wishes::of(requests));
         let more = wishes.more_time.duration();
         Standing {
-            max_runtime: limits.max_runtime.map(|time| Span::from_duration(time.duration().saturating_add(more))),
-            deadline: limits.deadline.map(|deadline| deadline.saturating_add(more).unwrap_or(Timestamp::MAX)),
+            max_runtime: limits
+                .max_runtime
+                .map(|time| Span::from_duration(time.duration().saturating_add(more))),
+            deadline: limits
+                .deadline
+                .map(|deadline| deadline.saturating_add(more).unwrap_or(Timestamp::MAX)),
             budget: limits.budget.map(|budget| budget + wishes.more_budget),
             fallback_cost: spec.machine.fallback_cost.widened(wishes.fallback_cost),
         }
@@ -188,19 +234,24 @@ impl Standing {
 fn allowed_already(spec: &Spec, wished: FallbackCost) -> Option<&'static str> {
     match spec.machine.cloud {
         Cloud::Local => Some("one machine, which is this workstation"),
-        Cloud::Aws => (spec.machine.fallback_cost.or_wider(wished) == spec.machine.fallback_cost).then_some("no narrower `fallback_cost`"),
+        Cloud::Aws => (spec.machine.fallback_cost.or_wider(wished) == spec.machine.fallback_cost)
+            .then_some("no narrower `fallback_cost`"),
     }
 }
 
 /// Whether more time changes anything: a limit in the job file, or how long the machine is kept.
 fn is_timed(spec: &Spec) -> bool {
     let (on, limits) = (&spec.on, &spec.limits);
-    let keeps = [on.success, on.failure, on.idle, on.stall].iter().any(|reaction| matches!(reaction, Reaction::Keep(_)));
+    let keeps = [on.success, on.failure, on.idle, on.stall]
+        .iter()
+        .any(|reaction| matches!(reaction, Reaction::Keep(_)));
     limits.max_runtime.is_some() || limits.deadline.is_some() || keeps
 }
 
 /// Whether its machine is kept after the end now, also for a user who works there.
 async fn is_held(dir: &JobDir, context: &Context) -> Result<bool, Fault> {
-    let summary = Summary::read(dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    let summary = Summary::read(dir, context.clock.now())
+        .await
+        .map_err(|error| job_root::record_fault(&error))?;
     Ok(summary.is_some_and(|summary| summary.held.is_some()))
 }

@@ -40,7 +40,11 @@ impl LogTail {
     ///
     /// # Errors
     /// As [`LogTail::next`].
-    pub async fn last(dir: &JobDir, attempt: AttemptNo, lines: usize) -> Result<(Vec<u8>, Self), JobDirError> {
+    pub async fn last(
+        dir: &JobDir,
+        attempt: AttemptNo,
+        lines: usize,
+    ) -> Result<(Vec<u8>, Self), JobDirError> {
         let mut after = LogTail::new(attempt);
         let found = dir.store().children_after(&layout::log(dir.job(), attempt), "").await?;
         let names: Vec<String> = found.into_iter().filter(|name| name.ends_with(".zst")).collect();
@@ -50,7 +54,11 @@ impl LogTail {
             if lines_in(&bytes) > lines {
                 break;
             }
-            let mut one = LogTail { names: VecDeque::from([name.clone()]), last: after.last.clone(), ..LogTail::new(attempt) };
+            let mut one = LogTail {
+                names: VecDeque::from([name.clone()]),
+                last: after.last.clone(),
+                ..LogTail::new(attempt)
+            };
             let mut piece = one.next(dir).await?;
             piece.append(&mut bytes);
             bytes = piece;
@@ -69,7 +77,10 @@ impl LogTail {
         loop {
             while let Some((name, piece)) = self.read.pop_front() {
                 let bytes = piece.map(|piece| {
-                    let torn = |error| format!("\n[lamp: piece {name} of the log cannot be read: {error}]\n").into_bytes();
+                    let torn = |error| {
+                        format!("\n[lamp: piece {name} of the log cannot be read: {error}]\n")
+                            .into_bytes()
+                    };
                     unpacked(&piece).unwrap_or_else(torn)
                 });
                 if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
@@ -105,12 +116,17 @@ impl LogTail {
 
 /// Counts lines, also one without a line end.
 pub fn lines_in(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| **byte == b'\n').count() + usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'))
+    bytes.iter().filter(|byte| **byte == b'\n').count()
+        + usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'))
 }
 
 /// The last lines of a text, which may end inside a line.
 pub fn last_lines(bytes: &[u8], lines: usize) -> &[u8] {
-    let ends = bytes.iter().enumerate().filter(|(at, byte)| **byte == b'\n' && at + 1 < bytes.len()).map(|(at, _)| at + 1);
+    let ends = bytes
+        .iter()
+        .enumerate()
+        .filter(|(at, byte)| **byte == b'\n' && at + 1 < bytes.len())
+        .map(|(at, _)| at + 1);
     let skipped = lines_in(bytes).saturating_sub(lines);
     match skipped {
         0 => bytes,
@@ -144,7 +160,11 @@ mod tests {
             ("\n\n", 1, "\n"),
         ];
         for (text, lines, last) in cases {
-            assert_eq!(str::from_utf8(last_lines(text.as_bytes(), lines)), Ok(last), "{lines} of {text:?}");
+            assert_eq!(
+                str::from_utf8(last_lines(text.as_bytes(), lines)),
+                Ok(last),
+                "{lines} of {text:?}"
+            );
         }
     }
 }

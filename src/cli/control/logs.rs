@@ -73,13 +73,17 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
     let fault = |error: JobDirError| job_root::record_fault(&error);
-    let (attempts, gone) = tokio::join!(dir.attempts(), discarded_view::told(context, &dir, StoredKind::Logs));
+    let (attempts, gone) =
+        tokio::join!(dir.attempts(), discarded_view::told(context, &dir, StoredKind::Logs));
     let attempts = attempts.map_err(fault)?;
     let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
         Some(one) if attempts.contains(&one) => vec![one],
         Some(one) => {
-            return Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no attempt {}", dir.job(), one.number()))
-                .hint(format!("it has {}", attempts.len())));
+            return Err(Fault::new(
+                ExitCode::NOT_FOUND,
+                format!("job `{}` has no attempt {}", dir.job(), one.number()),
+            )
+            .hint(format!("it has {}", attempts.len())));
         }
         None => attempts,
     };
@@ -88,7 +92,8 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         None => None,
     };
     if context.format == Format::Json {
-        let mut pieces: Vec<_> = last.iter().flatten().map(|(attempt, bytes)| as_object(*attempt, bytes)).collect();
+        let mut pieces: Vec<_> =
+            last.iter().flatten().map(|(attempt, bytes)| as_object(*attempt, bytes)).collect();
         for attempt in chosen.into_iter().filter(|_| last.is_none()) {
             let mut tail = LogTail::new(attempt);
             loop {
@@ -109,12 +114,20 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     if is_empty && gone.is_none() {
         let has_ended = dir.receipt().await.map_err(fault)?.is_some();
-        context.printer.note(format!("{} {}", dir.job(), if has_ended { "has printed nothing" } else { "has printed nothing yet" }));
+        context.printer.note(format!(
+            "{} {}",
+            dir.job(),
+            if has_ended { "has printed nothing" } else { "has printed nothing yet" }
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn last_of(dir: &JobDir, attempts: &[AttemptNo], lines: usize) -> Result<(Vec<(AttemptNo, Vec<u8>)>, Option<LogTail>), JobDirError> {
+async fn last_of(
+    dir: &JobDir,
+    attempts: &[AttemptNo],
+    lines: usize,
+) -> Result<(Vec<(AttemptNo, Vec<u8>)>, Option<LogTail>), JobDirError> {
     let (mut pieces, mut newest, mut left) = (Vec::new(), None, lines);
     for attempt in attempts.iter().rev() {
         let (bytes, tail) = LogTail::last(dir, *attempt, left).await?;
@@ -130,7 +143,11 @@ async fn last_of(dir: &JobDir, attempts: &[AttemptNo], lines: usize) -> Result<(
 }
 
 /// A standalone run has no controller. Its log is followed until its agent records the end.
-async fn follow_alone(context: &Context, dir: &JobDir, from: Option<LogTail>) -> Result<ExitCode, JobDirError> {
+async fn follow_alone(
+    context: &Context,
+    dir: &JobDir,
+    from: Option<LogTail>,
+) -> Result<ExitCode, JobDirError> {
     let mut tail = from.unwrap_or_else(|| LogTail::new(AttemptNo::FIRST));
     loop {
         // Read before the log, so that no output before the end is missed.

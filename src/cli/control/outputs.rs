@@ -23,7 +23,8 @@ pub const FOLDER: &str = "lamp-outputs";
 
 /// Fetch the files that a job kept
 ///
-/// What is here already is skipped, so an interrupted fetch goes on when the same line is typed again.
+/// What is here already is skipped, so an interrupted fetch goes on when the same line is typed
+/// again.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// A job: its id, the beginning of it, or its name [default: the newest]
@@ -71,7 +72,10 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
     if args.checkpoints {
         return checkpoint(args, context, dir).await;
     }
-    let (listed, gone) = tokio::join!(download::list(context, dir), discarded_view::told(context, dir, StoredKind::Outputs));
+    let (listed, gone) = tokio::join!(
+        download::list(context, dir),
+        discarded_view::told(context, dir, StoredKind::Outputs)
+    );
     let listed = listed?;
     if listed.is_empty() && gone.is_some() && !context.is_machine_output() {
         return Ok(ExitCode::SUCCESS);
@@ -84,9 +88,13 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
     if context.is_machine_output() {
         context.printer.json(&document(dir, Some(&home.folder), &home.files, gone.as_ref()));
     } else {
-        let here = |output: &&Output| matches!(output.state, OutputState::Fetched | OutputState::AlreadyThere);
+        let here = |output: &&Output| {
+            matches!(output.state, OutputState::Fetched | OutputState::AlreadyThere)
+        };
         for output in home.files.iter().filter(here) {
-            context.printer.line(config::shown(&home.folder.join(&output.here), &context.current_dir));
+            context
+                .printer
+                .line(config::shown(&home.folder.join(&output.here), &context.current_dir));
         }
         home.tell(context, dir);
     }
@@ -98,7 +106,10 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
 async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<ExitCode, Fault> {
     let fault = |error| job_root::record_fault(&error);
     let spec = dir.spec().await.map_err(fault)?;
-    let from = spec.as_ref().and_then(|spec| spec.inherited()).map(|from| JobDir::new(dir.store().clone(), from.job.clone()));
+    let from = spec
+        .as_ref()
+        .and_then(|spec| spec.inherited())
+        .map(|from| JobDir::new(dir.store().clone(), from.job.clone()));
     let holders = [Some(dir), from.as_ref()].into_iter().flatten();
     let mut newest = None;
     for holder in holders {
@@ -109,25 +120,49 @@ async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<Exit
     }
     let Some((holder, manifest)) = newest else {
         let gone = discarded_view::told(context, dir, StoredKind::Checkpoints).await;
-        let what = format!("job `{}` has {} checkpoint", dir.job(), if gone.is_some() { "no longer a" } else { "saved no" });
-        return Err(Fault::new(ExitCode::NOT_FOUND, what).hint("a job saves what its script writes to the folder of [checkpoint], `path`"));
+        let what = format!(
+            "job `{}` has {} checkpoint",
+            dir.job(),
+            if gone.is_some() { "no longer a" } else { "saved no" }
+        );
+        return Err(Fault::new(ExitCode::NOT_FOUND, what)
+            .hint("a job saves what its script writes to the folder of [checkpoint], `path`"));
     };
-    let folder = spec.and_then(|spec| spec.spec.checkpoint).map_or_else(|| "checkpoints".to_owned(), |checkpoint| checkpoint.path);
+    let folder = spec
+        .and_then(|spec| spec.spec.checkpoint)
+        .map_or_else(|| "checkpoints".to_owned(), |checkpoint| checkpoint.path);
     let listed = download::of_checkpoint(holder.job(), &manifest, &folder);
     let step = manifest.step.map(|step| format!(" of step {step}")).unwrap_or_default();
-    context.printer.note(format!("checkpoint {}{step} of {}: {}", manifest.number.number(), holder.job(), show_bytes(manifest.bytes())));
+    context.printer.note(format!(
+        "checkpoint {}{step} of {}: {}",
+        manifest.number.number(),
+        holder.job(),
+        show_bytes(manifest.bytes())
+    ));
     if !manifest.links.is_empty() {
-        context.printer.note(format!("{} to folders of it are left out", counted(manifest.links.len() as u64, "link")));
+        context.printer.note(format!(
+            "{} to folders of it are left out",
+            counted(manifest.links.len() as u64, "link")
+        ));
     }
-    let home = if args.list { None } else { Some(bring(context, dir, listed.clone(), args.to.as_deref(), args.force).await?) };
+    let home = if args.list {
+        None
+    } else {
+        Some(bring(context, dir, listed.clone(), args.to.as_deref(), args.force).await?)
+    };
     if context.is_machine_output() {
-        let url = format!("{}/{}", dir.store().url(), layout::checkpoint(holder.job(), manifest.number));
-        let (home, files) = home.as_ref().map_or((None, &listed), |home| (Some(&home.folder), &home.files));
+        let url =
+            format!("{}/{}", dir.store().url(), layout::checkpoint(holder.job(), manifest.number));
+        let (home, files) =
+            home.as_ref().map_or((None, &listed), |home| (Some(&home.folder), &home.files));
         context.printer.json(&json!({ "job": dir.job(), "url": url, "folder": home, "files": files, "checkpoint": manifest.summary() }));
     } else if let Some(home) = &home {
         home.tell(context, dir);
     } else {
-        let rows: Vec<Vec<String>> = listed.iter().map(|output| vec![show_bytes(output.bytes), output.path.clone()]).collect();
+        let rows: Vec<Vec<String>> = listed
+            .iter()
+            .map(|output| vec![show_bytes(output.bytes), output.path.clone()])
+            .collect();
         context.printer.line(render_table(&["size", "path"], &rows, &[0]));
         context.printer.hint(format!("`lamp outputs --checkpoints {}` fetches it", dir.job()));
     }
@@ -138,7 +173,11 @@ async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<Exit
 ///
 /// # Errors
 /// Fails when the job root is unreachable, or the disk is full.
-pub async fn fetch_all(context: &Context, dir: &JobDir, into: Option<&Path>) -> Result<Option<Home>, Fault> {
+pub async fn fetch_all(
+    context: &Context,
+    dir: &JobDir,
+    into: Option<&Path>,
+) -> Result<Option<Home>, Fault> {
     let fetched = async {
         match download::list(context, dir).await? {
             none if none.is_empty() => Ok(None),
@@ -151,8 +190,17 @@ pub async fn fetch_all(context: &Context, dir: &JobDir, into: Option<&Path>) -> 
     }
 }
 
-async fn bring(context: &Context, dir: &JobDir, listed: Vec<Output>, into: Option<&Path>, force: bool) -> Result<Home, Fault> {
-    let folder = into.map_or_else(|| context.current_dir.join(FOLDER).join(dir.job().as_str()), |into| context.current_dir.join(into));
+async fn bring(
+    context: &Context,
+    dir: &JobDir,
+    listed: Vec<Output>,
+    into: Option<&Path>,
+    force: bool,
+) -> Result<Home, Fault> {
+    let folder = into.map_or_else(
+        || context.current_dir.join(FOLDER).join(dir.job().as_str()),
+        |into| context.current_dir.join(into),
+    );
     let files = download::fetch(context, dir, listed, &folder, force).await?;
     Ok(Home { folder, files })
 }
@@ -166,29 +214,46 @@ impl Home {
         let printer = &context.printer;
         let folder = config::shown(&self.folder, &context.current_dir);
         let here = self.of(OutputState::Fetched).chain(self.of(OutputState::AlreadyThere));
-        let (files, bytes) = here.fold((0, 0), |(files, bytes), output| (files + 1, bytes + output.bytes));
+        let (files, bytes) =
+            here.fold((0, 0), |(files, bytes), output| (files + 1, bytes + output.bytes));
         let skipped = match self.of(OutputState::AlreadyThere).count() {
             0 => String::new(),
             all if all == files => "; all of it was here already".to_owned(),
-            some => format!("; {some} of them {} here already", if some == 1 { "was" } else { "were" }),
+            some => {
+                format!("; {some} of them {} here already", if some == 1 { "was" } else { "were" })
+            }
         };
-        printer.note(format!("outputs: {}, {} in {folder}{skipped}", counted(files as u64, "file"), show_bytes(bytes)));
+        printer.note(format!(
+            "outputs: {}, {} in {folder}{skipped}",
+            counted(files as u64, "file"),
+            show_bytes(bytes)
+        ));
         let named = |state| self.of(state).take(NAMED_MAX);
         for output in named(OutputState::Failed) {
-            printer.warn(format!("`{}` was not fetched: {}", output.path, output.error.as_deref().unwrap_or("nobody knows why")));
+            printer.warn(format!(
+                "`{}` was not fetched: {}",
+                output.path,
+                output.error.as_deref().unwrap_or("nobody knows why")
+            ));
         }
         for output in named(OutputState::KeptLocal) {
             printer.warn(format!("`{}` is different here and was left as it is", output.here));
         }
-        let (failed, kept) = (self.of(OutputState::Failed).count(), self.of(OutputState::KeptLocal).count());
-        for (count, word) in [(failed, "were not fetched"), (kept, "are different here and were left as they are")] {
+        let (failed, kept) =
+            (self.of(OutputState::Failed).count(), self.of(OutputState::KeptLocal).count());
+        for (count, word) in
+            [(failed, "were not fetched"), (kept, "are different here and were left as they are")]
+        {
             if count > NAMED_MAX {
                 printer.warn(format!("{} more {word}", count - NAMED_MAX));
             }
         }
         let job = dir.job();
         if failed > 0 {
-            printer.hint(format!("`lamp outputs {job} --to {}` tries again, and skips what is here", shell_word(&folder)));
+            printer.hint(format!(
+                "`lamp outputs {job} --to {}` tries again, and skips what is here",
+                shell_word(&folder)
+            ));
         }
         if kept > 0 {
             printer.hint(format!("`lamp outputs {job} --to FOLDER` fetches them elsewhere, `--force` writes over what is here"));
@@ -199,16 +264,30 @@ impl Home {
         if self.of(OutputState::Failed).next().is_some() {
             return ExitCode::UNREACHABLE;
         }
-        if self.of(OutputState::KeptLocal).next().is_some() { ExitCode::REFUSED } else { ExitCode::SUCCESS }
+        if self.of(OutputState::KeptLocal).next().is_some() {
+            ExitCode::REFUSED
+        } else {
+            ExitCode::SUCCESS
+        }
     }
 }
 
-fn document(dir: &JobDir, folder: Option<&Path>, files: &[Output], gone: Option<&Discarded>) -> serde_json::Value {
+fn document(
+    dir: &JobDir,
+    folder: Option<&Path>,
+    files: &[Output],
+    gone: Option<&Discarded>,
+) -> serde_json::Value {
     let url = format!("{}/{}", dir.store().url(), layout::outputs(dir.job()));
     json!({ "job": dir.job(), "url": url, "folder": folder, "files": files, "discarded": discarded_view::for_programs(gone) })
 }
 
-async fn show_list(context: &Context, dir: &JobDir, listed: &[Output], gone: Option<&Discarded>) -> Result<(), Fault> {
+async fn show_list(
+    context: &Context,
+    dir: &JobDir,
+    listed: &[Output],
+    gone: Option<&Discarded>,
+) -> Result<(), Fault> {
     if context.is_machine_output() {
         context.printer.json(&document(dir, None, listed, gone));
         return Ok(());
@@ -220,12 +299,18 @@ async fn show_list(context: &Context, dir: &JobDir, listed: &[Output], gone: Opt
         }
         return Ok(());
     }
-    let row = |output: &Output| vec![show_bytes(output.bytes), local_time(output.modified), output.path.clone()];
+    let row = |output: &Output| {
+        vec![show_bytes(output.bytes), local_time(output.modified), output.path.clone()]
+    };
     let rows: Vec<Vec<String>> = listed.iter().map(row).collect();
     context.printer.line(render_table(&["size", "kept", "path"], &rows, &[0]));
     let bytes = listed.iter().map(|output| output.bytes).sum();
     let (files, url) = (counted(listed.len() as u64, "file"), dir.store().url());
-    context.printer.note(format!("{files}, {} in {url}/{}", show_bytes(bytes), layout::outputs(dir.job())));
+    context.printer.note(format!(
+        "{files}, {} in {url}/{}",
+        show_bytes(bytes),
+        layout::outputs(dir.job())
+    ));
     context.printer.hint(format!("`lamp outputs {}` fetches them", dir.job()));
     Ok(())
 }
@@ -245,7 +330,13 @@ async fn why_none(context: &Context, dir: &JobDir) -> Result<Option<String>, Fau
 
 /// The line at the end of a receipt. `None`: the outputs are missing or unknown.
 pub async fn line_of_receipt(dir: &JobDir) -> Option<String> {
-    let kept = dir.store().list(&layout::outputs(dir.job())).await.ok().filter(|kept| !kept.is_empty())?;
+    let kept =
+        dir.store().list(&layout::outputs(dir.job())).await.ok().filter(|kept| !kept.is_empty())?;
     let bytes = kept.iter().map(|object| object.bytes).sum();
-    Some(format!("outputs: {}, {}; `lamp outputs {}` fetches them", counted(kept.len() as u64, "file"), show_bytes(bytes), dir.job()))
+    Some(format!(
+        "outputs: {}, {}; `lamp outputs {}` fetches them",
+        counted(kept.len() as u64, "file"),
+        show_bytes(bytes),
+        dir.job()
+    ))
 }

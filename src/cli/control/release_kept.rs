@@ -50,15 +50,25 @@ pub async fn run(
     if wish == Wish::Stop {
         return Err(job_root::has_ended(dir, ended)
             .meaning(format!("nothing was changed: {what}"))
-            .hint(format!("`lamp cancel {0}` gives it up for good, `lamp start {0}` goes on with it", dir.job())));
+            .hint(format!(
+                "`lamp cancel {0}` gives it up for good, `lamp start {0}` goes on with it",
+                dir.job()
+            )));
     }
     let machine = view.machine();
     confirm(
         context,
-        &format!("job `{}` has ended, and {what}: this ends it for good, with all that is on its disk", dir.job()),
+        &format!(
+            "job `{}` has ended, and {what}: this ends it for good, with all that is on its disk",
+            dir.job()
+        ),
         yes,
         // A folder on this workstation bills nothing.
-        if machine.cloud == Cloud::Local { "nothing was ended: what is kept stays" } else { "nothing was ended: what is kept bills on" },
+        if machine.cloud == Cloud::Local {
+            "nothing was ended: what is kept stays"
+        } else {
+            "nothing was ended: what is kept bills on"
+        },
     )?;
     // The user may have taken long to answer.
     unless_it_goes_on(store, dir, ended, wish).await?;
@@ -72,7 +82,9 @@ pub async fn run(
         "usd_per_month": cost, "left": gave_up.left, "left_unasked": gave_up.left_unasked,
     });
     if !gave_up.is_gone {
-        context.printer.warn(format!("{machine} was asked to end, and the cloud does not show yet that it is gone"));
+        context.printer.warn(format!(
+            "{machine} was asked to end, and the cloud does not show yet that it is gone"
+        ));
         context.printer.hint(format!("`lamp cancel {}` looks again", dir.job()));
         return Ok((ExitCode::UNREACHABLE, document));
     }
@@ -80,35 +92,52 @@ pub async fn run(
     context.printer.note(format!("{machine} is gone, with its disk{saved}"));
     for left in &gave_up.left {
         match left.fate {
-            LeavingFate::Removed => context.printer.note(format!("removed {} {}", left.kind, left.id)),
+            LeavingFate::Removed => {
+                context.printer.note(format!("removed {} {}", left.kind, left.id))
+            }
             LeavingFate::Kept | LeavingFate::Left => {
-                context.printer.warn(format!("{} {} is still there: {}, {} a month", left.kind, left.id, left.detail, left.usd_per_month));
+                context.printer.warn(format!(
+                    "{} {} is still there: {}, {} a month",
+                    left.kind, left.id, left.detail, left.usd_per_month
+                ));
                 context.printer.hint("`lamp sweep --residue` removes what is ours");
             }
         }
     }
     for region in &gave_up.left_unasked {
-        context.printer.warn(format!("what it left in {region} is not known; `lamp sweep` looks again"));
+        context
+            .printer
+            .warn(format!("what it left in {region} is not known; `lamp sweep` looks again"));
     }
     Ok((ExitCode::SUCCESS, document))
 }
 
 fn what_it_is(view: &InstanceView, ended: &Receipt) -> String {
     let cost = kept_machines::kept_in(ended);
-    let priced = if cost > Usd::ZERO { format!(", and costs {cost} a month") } else { String::new() };
+    let priced =
+        if cost > Usd::ZERO { format!(", and costs {cost} a month") } else { String::new() };
     match view.state {
-        InstanceState::Stopped | InstanceState::Stopping => format!("its machine {} is stopped, and kept with its disk{priced}", view.id),
+        InstanceState::Stopped | InstanceState::Stopping => {
+            format!("its machine {} is stopped, and kept with its disk{priced}", view.id)
+        }
         state => format!("its machine {} is {state}, and bills", view.id),
     }
 }
 
 /// # Errors
 /// Fails when a later job continues this one: the machine belongs to that job.
-async fn unless_it_goes_on(store: &Store, dir: &JobDir, ended: &Receipt, wish: Wish) -> Result<(), Fault> {
+async fn unless_it_goes_on(
+    store: &Store,
+    dir: &JobDir,
+    ended: &Receipt,
+    wish: Wish,
+) -> Result<(), Fault> {
     let next = continuation_of(dir.job(), &ended.name);
     let next_dir = JobDir::new(store.clone(), next.clone());
     let fault = |error| job_root::record_fault(&error);
-    if next_dir.spec().await.map_err(fault)?.is_none() || next_dir.receipt().await.map_err(fault)?.is_some() {
+    if next_dir.spec().await.map_err(fault)?.is_none()
+        || next_dir.receipt().await.map_err(fault)?.is_some()
+    {
         return Ok(());
     }
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
@@ -119,16 +148,32 @@ async fn unless_it_goes_on(store: &Store, dir: &JobDir, ended: &Receipt, wish: W
 
 /// The machine is missing, or cannot be looked at from here. Things that the receipt lists may
 /// still exist.
-async fn nothing(dir: &JobDir, ended: &Receipt, elsewhere: Option<&str>) -> Result<Fault, JobDirError> {
+async fn nothing(
+    dir: &JobDir,
+    ended: &Receipt,
+    elsewhere: Option<&str>,
+) -> Result<Fault, JobDirError> {
     let (kept, given_up) = (kept_machines::kept_in(ended), dir.given_up().await?.is_some());
-    let left: Usd = ended.left.iter().filter(|left| left.fate == LeavingFate::Left).map(|left| left.usd_per_month).sum();
+    let left: Usd = ended
+        .left
+        .iter()
+        .filter(|left| left.fate == LeavingFate::Left)
+        .map(|left| left.usd_per_month)
+        .sum();
     let stands = if given_up { left } else { left + kept };
     let fault = job_root::has_ended(dir, ended);
     if stands == Usd::ZERO {
         return Ok(fault.meaning("nothing of it runs, and nothing of it bills"));
     }
-    let look = elsewhere.map_or_else(|| "the cloud shows no machine of it".to_owned(), |why| format!("nothing was looked at: {why}"));
+    let look = elsewhere.map_or_else(
+        || "the cloud shows no machine of it".to_owned(),
+        |why| format!("nothing was looked at: {why}"),
+    );
     Ok(fault
-        .meaning(format!("{look}; by its receipt it left or kept things that cost {stands} a month"))
-        .hint("`lamp sweep --residue` shows what is there still, and removes what is ours and unused"))
+        .meaning(format!(
+            "{look}; by its receipt it left or kept things that cost {stands} a month"
+        ))
+        .hint(
+            "`lamp sweep --residue` shows what is there still, and removes what is ours and unused",
+        ))
 }

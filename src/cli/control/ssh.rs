@@ -24,8 +24,9 @@ use crate::market::{Cloud, Region};
 
 /// Open a shell on the machine of a job, through Session Manager
 ///
-/// No key and no open port. Needs the AWS CLI with its Session Manager plugin here, once `lamp init aws --session-manager`, and
-/// for a user who is no administrator the policy that `lamp iam session` prints (docs/aws.md). Where `aws.key_name` named a key pair when the machine
+/// No key and no open port. Needs the AWS CLI with its Session Manager plugin here, once
+/// `lamp init aws --session-manager`, and for a user who is no administrator the policy that
+/// `lamp iam session` prints (docs/aws.md). Where `aws.key_name` named a key pair when the machine
 /// was launched, and its file is here, `ssh` is used instead: that needs port 22 open to you.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -86,10 +87,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.print {
-        context.printer.line(argv.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" "));
+        context
+            .printer
+            .line(argv.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" "));
         return Ok(ExitCode::SUCCESS);
     }
-    context.printer.note(format!("a session on {} in {}; `exit` ends it, the job goes on", target.instance, target.region));
+    context.printer.note(format!(
+        "a session on {} in {}; `exit` ends it, the job goes on",
+        target.instance, target.region
+    ));
     if by_key.is_some() {
         context.printer.hint("if nothing answers: port 22 of its security group must be open to you; --session-manager needs no port");
     } else {
@@ -112,26 +118,39 @@ async fn target(context: &Context, dir: &JobDir) -> Result<Target, Fault> {
     let fault = |error| job_root::record_fault(&error);
     job_root::must_be_under_way(dir).await?;
     let none = || {
-        Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no machine now", dir.job()))
-            .hint(format!("`lamp status {0}` shows how it stands, `lamp explain {0}` why", dir.job()))
+        Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no machine now", dir.job())).hint(
+            format!("`lamp status {0}` shows how it stands, `lamp explain {0}` why", dir.job()),
+        )
     };
     let attempt = dir.attempts().await.map_err(fault)?.pop().ok_or_else(none)?;
-    let (plan, settled, lease) = tokio::join!(dir.plan(attempt), dir.settled(attempt), dir.lease(attempt));
+    let (plan, settled, lease) =
+        tokio::join!(dir.plan(attempt), dir.settled(attempt), dir.lease(attempt));
     let plan = plan.map_err(fault)?.ok_or_else(none)?;
     if plan.offer.cloud == Cloud::Local {
-        let what = format!("job `{}` runs on a workstation, {}, not on a machine of its own", dir.job(), plan.offer.zone);
+        let what = format!(
+            "job `{}` runs on a workstation, {}, not on a machine of its own",
+            dir.job(),
+            plan.offer.zone
+        );
         let follow = format!("`lamp logs -f {}` follows it", dir.job());
         let instance = lease.ok().flatten().map(|lease| lease.instance);
-        let folder = instance.and_then(|instance| job_root::workstation(context).ok()?.work_folder(&instance));
-        let hint = folder.map_or_else(|| follow.clone(), |folder| format!("its work is here, in {}; {follow}", folder.display()));
+        let folder = instance
+            .and_then(|instance| job_root::workstation(context).ok()?.work_folder(&instance));
+        let hint = folder.map_or_else(
+            || follow.clone(),
+            |folder| format!("its work is here, in {}; {follow}", folder.display()),
+        );
         return Err(Fault::new(ExitCode::REFUSED, what).hint(hint));
     }
     if settled.map_err(fault)?.is_some() {
         return Err(none());
     }
     let lease = lease.map_err(fault)?.ok_or_else(|| {
-        Fault::new(ExitCode::NOT_FOUND, format!("the machine of job `{}` has not said its name yet: it is booting", dir.job()))
-            .hint("try again in a minute")
+        Fault::new(
+            ExitCode::NOT_FOUND,
+            format!("the machine of job `{}` has not said its name yet: it is booting", dir.job()),
+        )
+        .hint("try again in a minute")
     })?;
     Ok(Target { instance: lease.instance, region: plan.offer.region, launch: plan.launch })
 }
@@ -151,14 +170,21 @@ async fn by_key(args: &Args, context: &Context, target: &Target) -> Result<Optio
         return Ok(None);
     };
     let workstation = job_root::workstation(context)?;
-    let address = workstation.ec2_address(&target.region, &target.instance).await.map_err(|error| {
-        Fault::new(ExitCode::UNREACHABLE, format!("the address of {} is not known", target.instance))
+    let address =
+        workstation.ec2_address(&target.region, &target.instance).await.map_err(|error| {
+            Fault::new(
+                ExitCode::UNREACHABLE,
+                format!("the address of {} is not known", target.instance),
+            )
             .because(&*error)
             .meaning("the job was not touched")
             .hint("--session-manager needs no address")
-    })?;
+        })?;
     let Some(address) = address else {
-        context.printer.note(format!("{} has no public address, so this goes through Session Manager", target.instance));
+        context.printer.note(format!(
+            "{} has no public address, so this goes through Session Manager",
+            target.instance
+        ));
         return Ok(None);
     };
     let image = target.launch.as_ref().and_then(|launch| launch.image_name.as_deref());
@@ -169,7 +195,10 @@ async fn by_key(args: &Args, context: &Context, target: &Target) -> Result<Optio
 /// Where EC2's documentation says to keep it.
 fn key_file(context: &Context, name: &str) -> Option<PathBuf> {
     let folder = context.environment.home.as_ref()?.join(".ssh");
-    [format!("{name}.pem"), name.to_owned()].into_iter().map(|name| folder.join(name)).find(|path| path.is_file())
+    [format!("{name}.pem"), name.to_owned()]
+        .into_iter()
+        .map(|name| folder.join(name))
+        .find(|path| path.is_file())
 }
 
 /// The user that the makers of an image install the key for.
@@ -202,19 +231,28 @@ fn secure_shell(target: &Target, by_key: &ByKey, command: &[String]) -> Vec<Stri
 /// The arguments of the session. A command runs as AWS's interactive-command document, which gives
 /// it a terminal too.
 fn session(target: &Target, profile: Option<&str>, command: &[String]) -> Vec<String> {
-    let mut argv: Vec<String> = ["aws", "ssm", "start-session", "--target"].map(str::to_owned).to_vec();
+    let mut argv: Vec<String> =
+        ["aws", "ssm", "start-session", "--target"].map(str::to_owned).to_vec();
     argv.extend([target.instance.clone(), "--region".into(), target.region.to_string()]);
-    argv.extend(profile.into_iter().flat_map(|profile| ["--profile".to_owned(), profile.to_owned()]));
+    argv.extend(
+        profile.into_iter().flat_map(|profile| ["--profile".to_owned(), profile.to_owned()]),
+    );
     if !command.is_empty() {
         let line = command.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ");
         let parameters = json!({ "command": [line] }).to_string();
-        argv.extend(["--document-name".into(), "AWS-StartInteractiveCommand".into(), "--parameters".into(), parameters]);
+        argv.extend([
+            "--document-name".into(),
+            "AWS-StartInteractiveCommand".into(),
+            "--parameters".into(),
+            parameters,
+        ]);
     }
     argv
 }
 
 fn shell_word(word: &str) -> String {
-    let plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c));
+    let plain = !word.is_empty()
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c));
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
@@ -224,11 +262,19 @@ mod tests {
 
     #[test]
     fn a_session_names_the_machine_and_carries_the_command_whole() {
-        let target = Target { instance: "i-1".into(), region: Region::new("us-east-2"), launch: None };
-        assert_eq!(session(&target, None, &[]).join(" "), "aws ssm start-session --target i-1 --region us-east-2");
+        let target =
+            Target { instance: "i-1".into(), region: Region::new("us-east-2"), launch: None };
+        assert_eq!(
+            session(&target, None, &[]).join(" "),
+            "aws ssm start-session --target i-1 --region us-east-2"
+        );
         let words = session(&target, Some("lab"), &["echo".into(), "it's \"it\"".into()]);
         assert_eq!(words[7..9], ["--profile".to_owned(), "lab".to_owned()]);
-        let by_key = ByKey { file: "/k.pem".into(), user: login(Some("Ubuntu 22.04")).into(), address: "1.2.3.4".into() };
+        let by_key = ByKey {
+            file: "/k.pem".into(),
+            user: login(Some("Ubuntu 22.04")).into(),
+            address: "1.2.3.4".into(),
+        };
         let words = secure_shell(&target, &by_key, &["echo".into(), "a b".into()]);
         assert_eq!(words[..3], ["ssh", "-i", "/k.pem"].map(str::to_owned));
         assert_eq!(words[words.len() - 2..], ["ubuntu@1.2.3.4", "echo 'a b'"].map(str::to_owned));

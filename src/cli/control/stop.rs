@@ -39,8 +39,9 @@ pub struct Args {
     #[arg(short, long)]
     pub wait: bool,
 
-    /// Do not ask before jobs that are not named are ended, one of them without a checkpoint or all with `--all`, before the machine of
-    /// another owner is ended, or before the machine that an ended job keeps is given up; where nobody can be asked, it must be said
+    /// Do not ask before jobs that are not named are ended, one of them without a checkpoint or all
+    /// with `--all`, before the machine of another owner is ended, or before the machine that an
+    /// ended job keeps is given up; where nobody can be asked, it must be said
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -51,7 +52,11 @@ pub struct Args {
 pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let workstation = job_root::workstation(context)?;
-    let meant = if args.all { all(context, &store, &workstation, (wish, args.yes)).await? } else { named(&store, &args.jobs).await? };
+    let meant = if args.all {
+        all(context, &store, &workstation, (wish, args.yes)).await?
+    } else {
+        named(&store, &args.jobs).await?
+    };
     // By the command line: a program that names two jobs always reads the same form.
     let several = args.all || args.jobs.len() > 1;
     let named = if args.all {
@@ -62,7 +67,8 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         Named::Itself
     };
     let how = How { wish, wait: args.wait, yes: args.yes, named, several };
-    let (mut said, mut standing, mut faults) = (Vec::<Value>::new(), Vec::<Standing>::new(), Vec::<Fault>::new());
+    let (mut said, mut standing, mut faults) =
+        (Vec::<Value>::new(), Vec::<Standing>::new(), Vec::<Fault>::new());
     let mut code = ExitCode::SUCCESS;
     for dir in meant {
         let asked = match dir {
@@ -131,7 +137,12 @@ async fn named(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fau
 
 /// After the user has confirmed their names. Unreadable jobs come back as errors, because they may
 /// run. A bucket may hold other owners' jobs.
-async fn all(context: &Context, store: &Store, workstation: &Workstation, (wish, yes): (Wish, bool)) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+async fn all(
+    context: &Context,
+    store: &Store,
+    workstation: &Workstation,
+    (wish, yes): (Wish, bool),
+) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let owned = stream::iter(job_root::all_under_way(store).await?).map(|dir| async {
         let dir = dir?;
         let owner = job_root::owner_of(&dir).await?;
@@ -148,27 +159,45 @@ async fn all(context: &Context, store: &Store, workstation: &Workstation, (wish,
         }
     }
     let left = [(theirs, "of another owner"), (nobodys, "whose owner its records do not say")];
-    let left: String =
-        left.into_iter().filter(|(jobs, _)| *jobs > 0).map(|(jobs, of)| format!("; {} {of} left alone", counted(jobs, "job"))).collect();
+    let left: String = left
+        .into_iter()
+        .filter(|(jobs, _)| *jobs > 0)
+        .map(|(jobs, of)| format!("; {} {of} left alone", counted(jobs, "job")))
+        .collect();
     if mine.is_empty() && unread.is_empty() {
         return Err(Fault::new(ExitCode::NOT_FOUND, format!("no job of yours is under way in {}{left}", store.url()))
             .hint("`lamp status --all` lists those that have ended, `lamp sweep` looks for machines whose job is not here"));
     }
     if !mine.is_empty() {
         let names: Vec<&str> = mine.iter().map(|dir| dir.job().as_str()).collect();
-        let how =
-            if wish == Wish::Cancel { "ends them at once, without a checkpoint" } else { "ends them, each with its last save where it makes one" };
+        let how = if wish == Wish::Cancel {
+            "ends them at once, without a checkpoint"
+        } else {
+            "ends them, each with its last save where it makes one"
+        };
         let jobs = if mine.len() == 1 { "1 job is" } else { &format!("{} jobs are", mine.len()) };
-        confirm(context, &format!("{jobs} under way, {}: this {how}{left}", names.join(", ")), yes, "nothing was asked of any of them")?;
+        confirm(
+            context,
+            &format!("{jobs} under way, {}: this {how}{left}", names.join(", ")),
+            yes,
+            "nothing was asked of any of them",
+        )?;
     }
     Ok(mine.into_iter().map(Ok).chain(unread.into_iter().map(Err)).collect())
 }
 
 /// Waits until it has ended. `None`: the user left, and the wish stands.
-async fn wait(context: &Context, (store, workstation): (&Store, &Workstation), stands: &Standing, wish: Wish) -> Result<Option<Value>, Fault> {
+async fn wait(
+    context: &Context,
+    (store, workstation): (&Store, &Workstation),
+    stands: &Standing,
+    wish: Wish,
+) -> Result<Option<Value>, Fault> {
     let dir = &stands.dir;
     let controller = run::controller(workstation, store)?;
-    let Some(ended) = Attached::new(context, dir).without_log().follow_and_drive(&controller).await? else {
+    let Some(ended) =
+        Attached::new(context, dir).without_log().follow_and_drive(&controller).await?
+    else {
         see_it_through(context, workstation, dir, wish);
         context.printer.note(format!("the {} stands", stop_one::verb(wish)));
         context.printer.hint(format!("`lamp status {}` shows when it is over", dir.job()));
@@ -180,5 +209,7 @@ async fn wait(context: &Context, (store, workstation): (&Store, &Workstation), s
     if ended.last_checkpoint.is_some() {
         context.printer.hint(stop_one::how_to_go_on(dir.job()));
     }
-    Ok(Some(serde_json::to_value(&ended).expect("a receipt has string keys and no failing serializers")))
+    Ok(Some(
+        serde_json::to_value(&ended).expect("a receipt has string keys and no failing serializers"),
+    ))
 }

@@ -47,7 +47,12 @@ pub struct Standing {
 
 /// # Errors
 /// Fails when it has ended and keeps nothing, the user declines, or the job root is unreachable.
-pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation), dir: JobDir, how: How) -> Result<Asked, Fault> {
+pub async fn ask(
+    context: &Context,
+    (store, workstation): (&Store, &Workstation),
+    dir: JobDir,
+    how: How,
+) -> Result<Asked, Fault> {
     let How { wish, wait, yes, named, several } = how;
     let fault = |error| job_root::record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
@@ -57,11 +62,19 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
             Named::No => return Err(none_under_way(store, &dir, &ended).await),
             // It ended between the list and its turn. `--all` does not release what it keeps.
             Named::All => {
-                context.printer.note(format!("{} has ended by itself meanwhile: {}", dir.job(), ended.told()));
-                return Ok(Asked::Over(ExitCode::SUCCESS, json!({ "job": dir.job(), "request": null, "wish": wish })));
+                context.printer.note(format!(
+                    "{} has ended by itself meanwhile: {}",
+                    dir.job(),
+                    ended.told()
+                ));
+                return Ok(Asked::Over(
+                    ExitCode::SUCCESS,
+                    json!({ "job": dir.job(), "request": null, "wish": wish }),
+                ));
             }
         }
-        let (code, document) = release_kept::run(context, store, workstation, &dir, &ended, (wish, yes)).await?;
+        let (code, document) =
+            release_kept::run(context, store, workstation, &dir, &ended, (wish, yes)).await?;
         return Ok(Asked::Over(code, document));
     }
     if let Some((code, document)) = missing_spec::end(context, &dir, wish, (yes, wait)).await? {
@@ -76,30 +89,48 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
     let now = context.clock.now();
     let requests = dir.requests().await.map_err(fault)?;
     // A cancel wins, and a later stop changes nothing.
-    let cancelled = Wishes::of(&requests).end.filter(|end| end.cancel && wish == Wish::Stop).map(|end| end.at);
+    let cancelled =
+        Wishes::of(&requests).end.filter(|end| end.cancel && wish == Wish::Stop).map(|end| end.at);
     let before = requests.into_iter().rev().find(|request| request.wish == wish);
     // Unreadable records must not prevent the end of a job.
     let owner = if before.is_none() { job_root::owner_of(&dir).await.ok().flatten() } else { None };
     if let Some(theirs) = owner.filter(|owner| *owner != workstation.owner) {
         // The other owner's controller obeys every wish in this job's records.
-        let what = format!("the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it", dir.job(), workstation.owner);
+        let what = format!(
+            "the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it",
+            dir.job(),
+            workstation.owner
+        );
         confirm(context, &what, yes, "nothing was asked of it")?;
     }
     if (wish == Wish::Cancel || checkpoint.is_none()) && named == Named::No && before.is_none() {
         // A job that the user did not name needs a question before it loses work.
-        let how = if wish == Wish::Cancel { "ends it at once, without a checkpoint" } else { "ends it, and it saves no checkpoint" };
+        let how = if wish == Wish::Cancel {
+            "ends it at once, without a checkpoint"
+        } else {
+            "ends it, and it saves no checkpoint"
+        };
         let what = format!("job `{}` is the one that is under way: this {how}", dir.job());
         confirm(context, &what, yes, "nothing more was asked of it")?;
     }
     let again = before.is_some();
     let request = match before {
         Some(request) => request,
-        None => dir.insist_on(wish, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, dir.job()))?,
+        None => dir
+            .insist_on(wish, &workstation.name, &*context.clock)
+            .await
+            .map_err(|error| job_root::wish_fault(&error, dir.job()))?,
     };
     let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
     if let Some(error) = unread {
-        context.printer.warn(format!("{error}: this version can neither relaunch the job nor write its receipt"));
-        context.printer.note(format!("asked {} to {}; its agent reads that while it runs", dir.job(), verb(wish)));
+        context.printer.warn(format!(
+            "{error}: this version can neither relaunch the job nor write its receipt"
+        ));
+        context.printer.note(format!(
+            "asked {} to {}; its agent reads that while it runs",
+            dir.job(),
+            verb(wish)
+        ));
         context.printer.hint("`lamp sweep` names its machine, if that runs on");
         let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
         return Ok(Asked::Over(code, document));
@@ -114,10 +145,21 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
     let known = if checkpoint.is_some() { newest_events(&dir).await.ok() } else { None };
     let has_begun = known.as_ref().is_none_or(|(begun, _)| *begun);
     let events = known.map(|(_, events)| events).unwrap_or_default();
-    let has_one = events.iter().any(|event| matches!(event.what, What::Checkpoint { .. } | What::Resumed { .. }));
-    let cancelled = cancelled.map(|at| format!("it was asked to cancel {} ago, and that stands: it saves nothing more", elapsed_since(at, now)));
-    let cancelled = cancelled.or_else(|| (!has_begun).then(|| "its work has not begun, so there is nothing to keep".to_owned()));
-    let saves = checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some()) && wish == Wish::Stop && cancelled.is_none();
+    let has_one = events
+        .iter()
+        .any(|event| matches!(event.what, What::Checkpoint { .. } | What::Resumed { .. }));
+    let cancelled = cancelled.map(|at| {
+        format!(
+            "it was asked to cancel {} ago, and that stands: it saves nothing more",
+            elapsed_since(at, now)
+        )
+    });
+    let cancelled = cancelled.or_else(|| {
+        (!has_begun).then(|| "its work has not begun, so there is nothing to keep".to_owned())
+    });
+    let saves = checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some())
+        && wish == Wish::Stop
+        && cancelled.is_none();
     let saved = cancelled.unwrap_or_else(|| match (wish, &checkpoint) {
         (Wish::Stop, Some(checkpoint)) => what_is_kept(checkpoint, &events),
         (Wish::Stop, None) => "it has no [checkpoint], so only what `outputs` names and what is in $LAMP_OUTPUT_DIR is kept".to_owned(),
@@ -126,11 +168,18 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
     });
     let verb = verb(wish);
     context.printer.note(match again {
-        true => format!("{} was asked to {verb} {} ago, and once is enough; {saved}", dir.job(), elapsed_since(request.at, now)),
+        true => format!(
+            "{} was asked to {verb} {} ago, and once is enough; {saved}",
+            dir.job(),
+            elapsed_since(request.at, now)
+        ),
         false => format!("asked {} to {verb}; {saved}", dir.job()),
     });
     if !wait {
-        context.printer.hint(format!("`lamp status {0}` shows when it is over, `lamp {verb} --wait {0}` waits for it", dir.job()));
+        context.printer.hint(format!(
+            "`lamp status {0}` shows when it is over, `lamp {verb} --wait {0}` waits for it",
+            dir.job()
+        ));
         if has_one || saves {
             context.printer.hint(how_to_go_on(dir.job()));
         }
@@ -140,11 +189,12 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
 
 /// The error when the newest job has ended and the user named none.
 async fn none_under_way(store: &Store, dir: &JobDir, ended: &Receipt) -> Fault {
-    let fault = Fault::new(ExitCode::REFUSED, format!("no job is under way in {}", store.url())).meaning(format!(
-        "nothing was changed; the newest, `{}`, has ended: {}",
-        dir.job(),
-        ended.told()
-    ));
+    let fault = Fault::new(ExitCode::REFUSED, format!("no job is under way in {}", store.url()))
+        .meaning(format!(
+            "nothing was changed; the newest, `{}`, has ended: {}",
+            dir.job(),
+            ended.told()
+        ));
     match kept_machines::kept_of(dir, ended).await {
         Ok(kept) if !kept.is_empty() => fault.hint(kept_machines::hint(dir.job().as_str())),
         _ => fault.hint("`lamp status --all` lists the jobs that have ended"),
@@ -163,12 +213,22 @@ pub fn how_to_go_on(job: &JobId) -> String {
 /// written.
 pub fn see_it_through(context: &Context, workstation: &Workstation, dir: &JobDir, wish: Wish) {
     if !workstation.is_driven_anew(dir.job().as_str()) {
-        let_it_be_driven(context, workstation, dir, &format!("`lamp {} --wait {}` does", verb(wish), dir.job()));
+        let_it_be_driven(
+            context,
+            workstation,
+            dir,
+            &format!("`lamp {} --wait {}` does", verb(wish), dir.job()),
+        );
     }
 }
 
 /// Starts a driver where no daemon runs. `otherwise` says what to do if none can be started.
-pub fn let_it_be_driven(context: &Context, workstation: &Workstation, dir: &JobDir, otherwise: &str) {
+pub fn let_it_be_driven(
+    context: &Context,
+    workstation: &Workstation,
+    dir: &JobDir,
+    otherwise: &str,
+) {
     let job = dir.job().as_str();
     if workstation.daemon_runs() {
         return;
@@ -182,7 +242,9 @@ pub fn let_it_be_driven(context: &Context, workstation: &Workstation, dir: &JobD
         },
     };
     if !workstation.is_driven(job) {
-        context.printer.warn(format!("no process could be started that sees it through ({why}); {otherwise}"));
+        context
+            .printer
+            .warn(format!("no process could be started that sees it through ({why}); {otherwise}"));
     }
 }
 
@@ -198,7 +260,12 @@ async fn newest_events(dir: &JobDir) -> Result<(bool, Vec<Event>), JobDirError> 
         Some(attempt) => dir.events(*attempt).await?,
         None => Vec::new(),
     };
-    Ok((goes_on || attempts.len() > 1 || events.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. })), events))
+    Ok((
+        goes_on
+            || attempts.len() > 1
+            || events.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. })),
+        events,
+    ))
 }
 
 fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
@@ -206,20 +273,29 @@ fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
     let mut restless = false;
     for event in events {
         match &event.what {
-            What::Checkpoint { checkpoint, .. } | What::Resumed { checkpoint, .. } => (last, restless) = (Some(checkpoint), false),
+            What::Checkpoint { checkpoint, .. } | What::Resumed { checkpoint, .. } => {
+                (last, restless) = (Some(checkpoint), false)
+            }
             What::Attention { text } if text == NEVER_RESTS => restless = true,
             _ => {}
         }
     }
     if restless {
         let stands = match last {
-            Some(checkpoint) => format!("checkpoint {} is the newest that is complete", checkpoint.number.number()),
+            Some(checkpoint) => {
+                format!("checkpoint {} is the newest that is complete", checkpoint.number.number())
+            }
             None => "no checkpoint is complete".to_owned(),
         };
-        return format!("{stands}, and what its script has saved since is lost unless its folder comes to rest (`{}` never did)", spec.path);
+        return format!(
+            "{stands}, and what its script has saved since is lost unless its folder comes to rest (`{}` never did)",
+            spec.path
+        );
     }
     match &spec.signal {
-        Some(signal) => format!("it is asked for a checkpoint first, by {signal}, and its checkpoints and outputs are kept"),
+        Some(signal) => format!(
+            "it is asked for a checkpoint first, by {signal}, and its checkpoints and outputs are kept"
+        ),
         None => format!("what is complete in `{}` is kept, and its outputs", spec.path),
     }
 }
@@ -248,16 +324,32 @@ mod tests {
             bytes: 1,
             name: None,
         };
-        let kept = event(What::Checkpoint { checkpoint, save_secs: 1.0, upload_secs: 1.0, asked_by: None });
-        assert_eq!(what_is_kept(&spec(None), &[]), "what is complete in `ckpt` is kept, and its outputs");
+        let kept = event(What::Checkpoint {
+            checkpoint,
+            save_secs: 1.0,
+            upload_secs: 1.0,
+            asked_by: None,
+        });
+        assert_eq!(
+            what_is_kept(&spec(None), &[]),
+            "what is complete in `ckpt` is kept, and its outputs"
+        );
         assert_eq!(
             what_is_kept(&spec(Some("SIGUSR1")), &[]),
             "it is asked for a checkpoint first, by SIGUSR1, and its checkpoints and outputs are kept"
         );
         let lost = what_is_kept(&spec(None), std::slice::from_ref(&never));
-        assert!(lost.starts_with("no checkpoint is complete, and what its script has saved since is lost"), "{lost}");
+        assert!(
+            lost.starts_with(
+                "no checkpoint is complete, and what its script has saved since is lost"
+            ),
+            "{lost}"
+        );
         let older = what_is_kept(&spec(Some("SIGUSR1")), &[kept.clone(), never.clone()]);
         assert!(older.starts_with("checkpoint 4 is the newest that is complete"), "{older}");
-        assert_eq!(what_is_kept(&spec(None), &[never, kept]), "what is complete in `ckpt` is kept, and its outputs");
+        assert_eq!(
+            what_is_kept(&spec(None), &[never, kept]),
+            "what is complete in `ckpt` is kept, and its outputs"
+        );
     }
 }

@@ -29,7 +29,8 @@ pub struct Args {
     /// The folder with the script
     #[arg(default_value = ".", value_name = "DIR")]
     pub folder: PathBuf,
-    /// The script to run, relative to the folder [default: train.py, main.py, or the only script there]
+    /// The script to run, relative to the folder [default: train.py, main.py, or the only script
+    /// there]
     #[arg(long, value_name = "FILE")]
     pub script: Option<String>,
 }
@@ -73,12 +74,21 @@ impl Found {
 }
 
 /// Usual names of training scripts, the best first.
-const SCRIPTS: [&str; 7] = ["train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py", "train.sh"];
+const SCRIPTS: [&str; 7] = [
+    "train.py",
+    "main.py",
+    "run.py",
+    "src/train.py",
+    "src/main.py",
+    "scripts/train.py",
+    "train.sh",
+];
 /// Words in a script for `torchrun`, with one process for each GPU.
 const DISTRIBUTED: [&str; 2] = ["init_process_group", "LOCAL_RANK"];
 /// These start their own processes, and use such words for another launcher.
 const LAUNCH_THEMSELVES: [&str; 2] = ["Lightning", "Ultralytics"];
-const CHECKPOINT_FOLDERS: [&str; 5] = ["checkpoints", "checkpoint", "ckpts", "ckpt", "outputs/checkpoints"];
+const CHECKPOINT_FOLDERS: [&str; 5] =
+    ["checkpoints", "checkpoint", "ckpts", "ckpt", "outputs/checkpoints"];
 
 /// # Errors
 /// Fails when the folder is missing or not writable, the named script is missing, or a job file
@@ -88,21 +98,46 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if !folder.is_dir() {
         let shown = args.folder.display().to_string();
         if folder.is_file() {
-            let parent = args.folder.parent().map_or_else(String::new, |parent| parent.display().to_string());
-            let place = if parent.is_empty() { String::new() } else { format!(" {}", shell_word(&parent)) };
-            let script = args.folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let parent = args
+                .folder
+                .parent()
+                .map_or_else(String::new, |parent| parent.display().to_string());
+            let place =
+                if parent.is_empty() { String::new() } else { format!(" {}", shell_word(&parent)) };
+            let script = args
+                .folder
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
             let is_script = [".py", ".sh"].iter().any(|end| script.ends_with(end));
-            let flag = if is_script { format!(" --script {}", shell_word(&script)) } else { String::new() };
-            let fault = Fault::new(ExitCode::USAGE, format!("`{shown}` is a file, and `lamp init` takes a folder")).meaning("nothing was written");
-            return Err(fault.hint(format!("`lamp init{place}{flag}` writes `{JOB_FILE}` beside it")));
+            let flag = if is_script {
+                format!(" --script {}", shell_word(&script))
+            } else {
+                String::new()
+            };
+            let fault = Fault::new(
+                ExitCode::USAGE,
+                format!("`{shown}` is a file, and `lamp init` takes a folder"),
+            )
+            .meaning("nothing was written");
+            return Err(
+                fault.hint(format!("`lamp init{place}{flag}` writes `{JOB_FILE}` beside it"))
+            );
         }
-        let fault = Fault::new(ExitCode::NOT_FOUND, format!("no folder `{shown}`")).meaning("nothing was written");
-        return Err(fault.hint(format!("`mkdir -p {}` makes it; without a folder, `lamp init` writes into this one", shell_word(&shown))));
+        let fault = Fault::new(ExitCode::NOT_FOUND, format!("no folder `{shown}`"))
+            .meaning("nothing was written");
+        return Err(fault.hint(format!(
+            "`mkdir -p {}` makes it; without a folder, `lamp init` writes into this one",
+            shell_word(&shown)
+        )));
     }
     if let Some(script) = &args.script
         && !folder.join(script).is_file()
     {
-        return Err(Fault::new(ExitCode::NOT_FOUND, format!("no script `{script}` in `{}`", args.folder.display())));
+        return Err(Fault::new(
+            ExitCode::NOT_FOUND,
+            format!("no script `{script}` in `{}`", args.folder.display()),
+        ));
     }
     let found = look(&folder, args.script.clone());
     let path = folder.join(JOB_FILE);
@@ -111,7 +146,10 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     write_new(&path, &starter(&found, &folder)).map_err(|error| refused(&error, &shown))?;
     // A placeholder command is meant to be a finding; the rest must pass `lamp check`.
     let command = Command::Shell("true".to_owned());
-    let flags = JobFile { command: found.is_placeholder().then_some(CommandWord(command)), ..JobFile::default() };
+    let flags = JobFile {
+        command: found.is_placeholder().then_some(CommandWord(command)),
+        ..JobFile::default()
+    };
     let inputs = config::Inputs {
         flags: &flags,
         user: &context.user,
@@ -131,8 +169,17 @@ fn look(folder: &Path, script: Option<String>) -> Found {
     let text = script.as_ref().and_then(|script| read(&folder.join(script))).unwrap_or_default();
     let python = Script::new(&text);
     let saves = save_detection::look(&python);
-    let program = if script.is_none() { read(&folder.join("pyproject.toml")).and_then(|text| only_program(&text)) } else { None };
-    let there = || CHECKPOINT_FOLDERS.iter().find(|name| folder.join(name).is_dir()).map(|name| (*name).to_owned());
+    let program = if script.is_none() {
+        read(&folder.join("pyproject.toml")).and_then(|text| only_program(&text))
+    } else {
+        None
+    };
+    let there = || {
+        CHECKPOINT_FOLDERS
+            .iter()
+            .find(|name| folder.join(name).is_dir())
+            .map(|name| (*name).to_owned())
+    };
     let launches_itself = saves.framework.is_some_and(|name| LAUNCH_THEMSELVES.contains(&name));
     let distributed = !launches_itself && DISTRIBUTED.iter().any(|word| python.has(word));
     let launcher = match distributed {
@@ -140,15 +187,34 @@ fn look(folder: &Path, script: Option<String>) -> Found {
         false if !python.calls("Accelerator").is_empty() => Launcher::Accelerate,
         false => Launcher::None,
     };
-    let requirements = ["requirements.txt", "uv.lock", "pyproject.toml"].iter().find(is_file).map(|name| (*name).to_owned());
-    let venv = || [".venv/bin/python", "venv/bin/python"].iter().map(|name| folder.join(name)).find(|path| path.is_file());
-    let asks = python.required.values().filter(|option| !saves.arguments.contains(option) && python.demands(option)).cloned().collect();
+    let requirements = ["requirements.txt", "uv.lock", "pyproject.toml"]
+        .iter()
+        .find(is_file)
+        .map(|name| (*name).to_owned());
+    let venv = || {
+        [".venv/bin/python", "venv/bin/python"]
+            .iter()
+            .map(|name| folder.join(name))
+            .find(|path| path.is_file())
+    };
+    let asks = python
+        .required
+        .values()
+        .filter(|option| !saves.arguments.contains(option) && python.demands(option))
+        .cloned()
+        .collect();
     Found {
         script,
         program,
         distributed,
         launcher,
-        venv: if requirements.is_none() { venv().and_then(|path| std::path::absolute(path).ok()?.into_os_string().into_string().ok()) } else { None },
+        venv: if requirements.is_none() {
+            venv().and_then(|path| {
+                std::path::absolute(path).ok()?.into_os_string().into_string().ok()
+            })
+        } else {
+            None
+        },
         requirements,
         checkpoints: saves.folder.clone().or_else(there),
         signal: ["SIGUSR1", "SIGTERM"].into_iter().find(|signal| text.contains(signal)),
@@ -166,13 +232,21 @@ fn only_program(pyproject: &str) -> Option<String> {
 }
 
 fn only_script(folder: &Path) -> Option<String> {
-    let names = folder.read_dir().ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let is_script = |name: &String| name.ends_with(".py") && !name.starts_with("test_") && !["setup.py", "conftest.py"].contains(&name.as_str());
+    let names =
+        folder.read_dir().ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_script = |name: &String| {
+        name.ends_with(".py")
+            && !name.starts_with("test_")
+            && !["setup.py", "conftest.py"].contains(&name.as_str())
+    };
     let mut scripts: Vec<String> = names.filter(is_script).collect();
     if scripts.len() == 1 { scripts.pop() } else { None }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the script that the user wants to run is read to guess its settings")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the script that the user wants to run is read to guess its settings"
+)]
 fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
@@ -199,26 +273,38 @@ fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
         next.insert(0, format!("put your command into {shown}"));
     }
     if context.format != Format::Text {
-        context.printer.json(&serde_json::json!({"file": shown, "name": name, "found": found, "next": next}));
+        context
+            .printer
+            .json(&serde_json::json!({"file": shown, "name": name, "found": found, "next": next}));
         return;
     }
     let printer = &context.printer;
     printer.line(format!("wrote {shown}"));
     match (&found.script, &found.program) {
-        (Some(script), _) if found.launcher != Launcher::None => printer.note(format!("it runs `{script}` with one process for each GPU")),
+        (Some(script), _) if found.launcher != Launcher::None => {
+            printer.note(format!("it runs `{script}` with one process for each GPU"))
+        }
         (Some(runs), _) | (None, Some(runs)) => printer.note(format!("it runs `{runs}`")),
-        (None, None) => printer.warn("no script was recognised: the job is refused until your command is in it"),
+        (None, None) => {
+            printer.warn("no script was recognised: the job is refused until your command is in it")
+        }
     }
     match (&found.checkpoints, found.signal) {
-        (Some(folder), Some(signal)) => printer.note(format!("checkpoints are expected in `{folder}`, and {signal} asks for one")),
+        (Some(folder), Some(signal)) => printer
+            .note(format!("checkpoints are expected in `{folder}`, and {signal} asks for one")),
         (Some(folder), None) => printer.note(format!("checkpoints are expected in `{folder}`")),
-        (None, _) => printer.note("no checkpoint folder was recognised: an interruption would lose all work"),
+        (None, _) => {
+            printer.note("no checkpoint folder was recognised: an interruption would lose all work")
+        }
     }
     if let Some(doubt) = &found.saves.doubt {
         printer.note(format!("not certain: {doubt}"));
     }
     if !found.asks.is_empty() {
-        printer.note(format!("not certain: the script may need {} in its command", found.asks.join(" ")));
+        printer.note(format!(
+            "not certain: the script may need {} in its command",
+            found.asks.join(" ")
+        ));
     }
     let first = if found.is_placeholder() { "put your command into it, then " } else { "" };
     let shown = shell_word(shown);

@@ -53,7 +53,8 @@ impl Script {
     }
 
     pub fn imports(&self, module: &str) -> bool {
-        pattern(&format!(r"(?m)^[ \t]*(?:from|import)[ \t]+{}\b", regex::escape(module))).is_match(&self.mask)
+        pattern(&format!(r"(?m)^[ \t]*(?:from|import)[ \t]+{}\b", regex::escape(module)))
+            .is_match(&self.mask)
     }
 
     pub fn has(&self, word: &str) -> bool {
@@ -69,7 +70,11 @@ impl Script {
     /// The text before each `.name()`: `path` of `path.exists()`.
     pub fn owners(&self, method: &str) -> Vec<&str> {
         let owner = pattern(&format!(r"([\w.]+)\.{}\s*\(", regex::escape(method)));
-        owner.captures_iter(&self.mask).filter_map(|found| found.get(1)).map(|found| &self.text[found.range()]).collect()
+        owner
+            .captures_iter(&self.mask)
+            .filter_map(|found| found.get(1))
+            .map(|found| &self.text[found.range()])
+            .collect()
     }
 
     fn arguments(&self, begin: usize) -> Option<Call<'_>> {
@@ -77,12 +82,20 @@ impl Script {
         let mut call = Call { positional: Vec::new(), named: Vec::new() };
         let keyword = pattern(r"^\s*\*{0,2}([A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]");
         for (from, to) in pieces(&self.mask, begin, end, ',') {
-            match keyword.captures(&self.mask[from..to.min(self.mask.len())]).and_then(|found| found.get(1)) {
+            match keyword
+                .captures(&self.mask[from..to.min(self.mask.len())])
+                .and_then(|found| found.get(1))
+            {
                 Some(name) => {
                     let equals = from + self.mask[from..to].find('=').unwrap_or_default() + 1;
-                    call.named.push((&self.text[from + name.start()..from + name.end()], self.text[equals..to].trim()));
+                    call.named.push((
+                        &self.text[from + name.start()..from + name.end()],
+                        self.text[equals..to].trim(),
+                    ));
                 }
-                None if !self.text[from..to].trim().is_empty() => call.positional.push(self.text[from..to].trim()),
+                None if !self.text[from..to].trim().is_empty() => {
+                    call.positional.push(self.text[from..to].trim())
+                }
                 None => {}
             }
         }
@@ -103,19 +116,34 @@ impl Script {
         }
         for found in pattern(r"\bdef\s+\w+\s*\(").find_iter(&self.mask) {
             let parameters = self.arguments(found.end());
-            values.extend(parameters.into_iter().flat_map(|call| call.named).map(|(name, value)| (name.to_owned(), value.to_owned())));
+            values.extend(
+                parameters
+                    .into_iter()
+                    .flat_map(|call| call.named)
+                    .map(|(name, value)| (name.to_owned(), value.to_owned())),
+            );
         }
         let opened = pattern(r"\bopen\s*\(([^\n]*)\)\s+as\s+(\w+)");
         for found in opened.captures_iter(&self.mask) {
             if let (Some(arguments), Some(name)) = (found.get(1), found.get(2)) {
-                values.push((name.as_str().to_owned(), format!("open({})", &self.text[arguments.range()])));
+                values.push((
+                    name.as_str().to_owned(),
+                    format!("open({})", &self.text[arguments.range()]),
+                ));
             }
         }
         let mut required = HashMap::new();
         for call in ["add_argument", "option"].iter().flat_map(|name| self.calls(name)) {
-            let options = call.positional.iter().filter_map(|word| literal(word)).filter(|word| word.starts_with("--"));
+            let options = call
+                .positional
+                .iter()
+                .filter_map(|word| literal(word))
+                .filter(|word| word.starts_with("--"));
             let Some(option) = options.max_by_key(String::len) else { continue };
-            let name = call.named("dest").and_then(literal).unwrap_or_else(|| option.trim_start_matches('-').replace('-', "_"));
+            let name = call
+                .named("dest")
+                .and_then(literal)
+                .unwrap_or_else(|| option.trim_start_matches('-').replace('-', "_"));
             match call.named("default").filter(|value| *value != "None") {
                 Some(value) => values.push((name, value.to_owned())),
                 None => drop(required.insert(name, option)),
@@ -137,8 +165,11 @@ impl Script {
     }
 
     pub fn demands(&self, option: &str) -> bool {
-        let calls = ["add_argument", "option"].iter().flat_map(|name| self.calls(name)).collect::<Vec<_>>();
-        let is_it = |call: &&Call<'_>| call.positional.iter().filter_map(|word| literal(word)).any(|word| word == option);
+        let calls =
+            ["add_argument", "option"].iter().flat_map(|name| self.calls(name)).collect::<Vec<_>>();
+        let is_it = |call: &&Call<'_>| {
+            call.positional.iter().filter_map(|word| literal(word)).any(|word| word == option)
+        };
         calls.iter().filter(is_it).any(|call| call.named("required") == Some("True"))
     }
 
@@ -156,12 +187,16 @@ impl Script {
             return self.resolve_in(&whole[1..whole.len() - 1], depth);
         }
         if let Some(at) = mask.find(" or ") {
-            return self.resolve_in(&whole[..at], depth).or_else(|| self.resolve_in(&whole[at + 4..], depth));
+            return self
+                .resolve_in(&whole[..at], depth)
+                .or_else(|| self.resolve_in(&whole[at + 4..], depth));
         }
         for (operator, between) in [('/', "/"), ('+', "")] {
             let parts = pieces(&mask, 0, mask.len(), operator);
             if parts.len() > 1 {
-                let part = |(from, to): &(usize, usize)| self.resolve_in(&whole[*from..*to], depth).unwrap_or_else(|| UNKNOWN.to_owned());
+                let part = |(from, to): &(usize, usize)| {
+                    self.resolve_in(&whole[*from..*to], depth).unwrap_or_else(|| UNKNOWN.to_owned())
+                };
                 return known(parts.iter().map(part).collect::<Vec<_>>().join(between));
             }
         }
@@ -169,7 +204,11 @@ impl Script {
             return self.resolve_call(whole, &mask, depth);
         }
         let name = whole.rsplit('.').next()?;
-        self.values.get(name)?.iter().filter(|value| *value != whole).find_map(|value| self.resolve_in(value, depth))
+        self.values
+            .get(name)?
+            .iter()
+            .filter(|value| *value != whole)
+            .find_map(|value| self.resolve_in(value, depth))
     }
 
     fn resolve_call(&self, whole: &str, mask: &str, depth: usize) -> Option<String> {
@@ -179,19 +218,36 @@ impl Script {
             let dot = mask.rfind('.')?;
             return self.resolve_in(&whole[..dot], depth);
         };
-        let inner = Script { text: whole.to_owned(), mask: mask.to_owned(), values: HashMap::new(), required: HashMap::new() };
+        let inner = Script {
+            text: whole.to_owned(),
+            mask: mask.to_owned(),
+            values: HashMap::new(),
+            required: HashMap::new(),
+        };
         let call = inner.arguments(open + 1)?;
-        let (owner, name) = whole[..open].trim().rsplit_once('.').unwrap_or(("", whole[..open].trim()));
+        let (owner, name) =
+            whole[..open].trim().rsplit_once('.').unwrap_or(("", whole[..open].trim()));
         let first = || self.resolve_in(call.positional.first()?, depth);
         match name {
             "join" | "Path" | "PurePath" | "joinpath" => {
                 let own = (name == "joinpath").then_some(owner);
                 let parts = own.into_iter().chain(call.positional.iter().copied());
-                known(parts.map(|part| self.resolve_in(part, depth).unwrap_or_else(|| UNKNOWN.to_owned())).collect::<Vec<_>>().join("/"))
+                known(
+                    parts
+                        .map(|part| {
+                            self.resolve_in(part, depth).unwrap_or_else(|| UNKNOWN.to_owned())
+                        })
+                        .collect::<Vec<_>>()
+                        .join("/"),
+                )
             }
-            "str" | "abspath" | "realpath" | "fspath" | "expanduser" | "normpath" | "open" | "Directory" => first(),
+            "str" | "abspath" | "realpath" | "fspath" | "expanduser" | "normpath" | "open"
+            | "Directory" => first(),
             "get" | "getenv" => self.resolve_in(call.positional.get(1)?, depth),
-            "field" | "Argument" | "Option" => self.resolve_in(call.named("default").or_else(|| call.positional.first().copied())?, depth),
+            "field" | "Argument" | "Option" => self.resolve_in(
+                call.named("default").or_else(|| call.positional.first().copied())?,
+                depth,
+            ),
             "resolve" | "absolute" | "as_posix" | "strip" => self.resolve_in(owner, depth),
             "format" => self.resolve_in(owner, depth),
             _ => None,
@@ -208,8 +264,13 @@ impl Script {
         let value = pattern(r"\{([^{}]*)\}");
         let known = value.replace_all(&text, |found: &regex::Captures<'_>| {
             let name = found[1].split([':', '!']).next().unwrap_or_default();
-            let is_name = is_format && !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "._".contains(letter));
-            is_name.then(|| self.resolve_in(name, depth)).flatten().unwrap_or_else(|| UNKNOWN.to_owned())
+            let is_name = is_format
+                && !name.is_empty()
+                && name.chars().all(|letter| letter.is_alphanumeric() || "._".contains(letter));
+            is_name
+                .then(|| self.resolve_in(name, depth))
+                .flatten()
+                .unwrap_or_else(|| UNKNOWN.to_owned())
         });
         Some(pattern(r"%0?\d*[dsif]").replace_all(&known, UNKNOWN).into_owned())
     }
@@ -255,7 +316,10 @@ fn masked(source: &str) -> (String, String) {
         let is_triple = bytes[at..].starts_with(&[byte; 3]);
         let quotes = if is_triple { 3 } else { 1 };
         let (begin, mut end) = (at + quotes, at + quotes);
-        while end < bytes.len() && !bytes[end..].starts_with(&bytes[at..at + quotes]) && (is_triple || bytes[end] != b'\n') {
+        while end < bytes.len()
+            && !bytes[end..].starts_with(&bytes[at..at + quotes])
+            && (is_triple || bytes[end] != b'\n')
+        {
             end += if bytes[end] == b'\\' { 2 } else { 1 };
         }
         let (end, after) = (end.min(bytes.len()), (end + quotes).min(bytes.len()));
@@ -274,7 +338,8 @@ fn masked(source: &str) -> (String, String) {
     }
     // Non-ASCII bytes outside of quotes keep their length, so that both can be cut at the same
     // places.
-    let mask: String = mask.into_iter().map(|byte| if byte.is_ascii() { char::from(byte) } else { '_' }).collect();
+    let mask: String =
+        mask.into_iter().map(|byte| if byte.is_ascii() { char::from(byte) } else { '_' }).collect();
     (String::from_utf8_lossy(&text).into_owned(), mask)
 }
 
@@ -390,7 +455,18 @@ with open(FOLDER + "/state.pkl", "wb") as sink:
 
     #[test]
     fn any_text_can_be_read() {
-        for text in ["'", "\"\"\"", "f(", "a = (\n", "é = 'ü'\nf('é', x=é)", "x = \"\\", "f(a=)", "f(=1)", "x = éor y", "a é= f(ü.é)"] {
+        for text in [
+            "'",
+            "\"\"\"",
+            "f(",
+            "a = (\n",
+            "é = 'ü'\nf('é', x=é)",
+            "x = \"\\",
+            "f(a=)",
+            "f(=1)",
+            "x = éor y",
+            "a é= f(ü.é)",
+        ] {
             let script = Script::new(text);
             drop((script.calls("f"), script.resolve("x"), script.printed()));
         }

@@ -100,7 +100,10 @@ const LOADING: [(&str, &str); 16] = [
 ];
 
 pub fn look(script: &Script) -> Saves {
-    let framework = FRAMEWORKS.iter().find(|(_, modules)| modules.iter().any(|module| script.imports(module))).map(|(name, _)| *name);
+    let framework = FRAMEWORKS
+        .iter()
+        .find(|(_, modules)| modules.iter().any(|module| script.imports(module)))
+        .map(|(name, _)| *name);
     let mut saves = Saves { framework, ..Saves::default() };
     let saved = saved(script);
     let loaded = loaded(script);
@@ -131,13 +134,18 @@ impl Saves {
         if let Some(path) = saved.iter().find(is_loaded) {
             return self.by_path(path, "it is saved and loaded there");
         }
-        let is_usual = |path: &&String| path.to_ascii_lowercase().contains("ckpt") || path.to_ascii_lowercase().contains("checkpoint");
+        let is_usual = |path: &&String| {
+            path.to_ascii_lowercase().contains("ckpt")
+                || path.to_ascii_lowercase().contains("checkpoint")
+        };
         if let Some(path) = saved.iter().find(|path| is_usual(path) || path.contains(UNKNOWN)) {
             self.by_path(path, "it is saved there");
             self.doubt = Some("no line was found that loads it again: without one, an interrupted job begins anew".to_owned());
-        } else if let Some(name) =
-            USUAL.iter().find(|name| ['"', '\''].iter().any(|q| script.has(&format!("{q}{name}{q}")) || script.has(&format!("{q}{name}/"))))
-        {
+        } else if let Some(name) = USUAL.iter().find(|name| {
+            ['"', '\'']
+                .iter()
+                .any(|q| script.has(&format!("{q}{name}{q}")) || script.has(&format!("{q}{name}/")))
+        }) {
             self.at(name, "the script has this name in it");
             self.doubt = Some("no call that saves was recognised".to_owned());
         }
@@ -167,36 +175,59 @@ impl Saves {
     fn by_default(&mut self, script: &Script) -> bool {
         if self.is("Lightning") && !script.calls("Trainer").is_empty() {
             let named = |name: &str, argument: &str| {
-                let value = script.calls(name).iter().find_map(|call| call.argument(argument, 0).map(str::to_owned));
+                let value = script
+                    .calls(name)
+                    .iter()
+                    .find_map(|call| call.argument(argument, 0).map(str::to_owned));
                 value.and_then(|value| script.resolve(&value)).as_deref().and_then(folder_of)
             };
-            let logger = ["TensorBoardLogger", "CSVLogger"].iter().find_map(|name| named(name, "save_dir"));
-            let root = script.calls("Trainer").iter().find_map(|call| call.named("default_root_dir").and_then(|value| script.resolve(value)));
+            let logger =
+                ["TensorBoardLogger", "CSVLogger"].iter().find_map(|name| named(name, "save_dir"));
+            let root = script.calls("Trainer").iter().find_map(|call| {
+                call.named("default_root_dir").and_then(|value| script.resolve(value))
+            });
             let root = root.as_deref().and_then(folder_of);
-            let folder = logger.or_else(|| root.map(|root| format!("{root}/lightning_logs"))).unwrap_or_else(|| "lightning_logs".to_owned());
+            let folder = logger
+                .or_else(|| root.map(|root| format!("{root}/lightning_logs")))
+                .unwrap_or_else(|| "lightning_logs".to_owned());
             self.at(&folder, "where Trainer saves by itself");
             if script.has("WandbLogger") || script.has("MLFlowLogger") {
-                self.doubt = Some("with another logger, Lightning saves below the logger's folder".to_owned());
+                self.doubt = Some(
+                    "with another logger, Lightning saves below the logger's folder".to_owned(),
+                );
             }
             return true;
         }
         if self.is("Ultralytics") {
-            let project = script.calls("train").iter().find_map(|call| call.named("project").and_then(|value| script.resolve(value)));
-            self.at(&project.as_deref().and_then(folder_of).unwrap_or_else(|| "runs".to_owned()), "where Ultralytics saves");
+            let project = script
+                .calls("train")
+                .iter()
+                .find_map(|call| call.named("project").and_then(|value| script.resolve(value)));
+            self.at(
+                &project.as_deref().and_then(folder_of).unwrap_or_else(|| "runs".to_owned()),
+                "where Ultralytics saves",
+            );
             return true;
         }
         if let Some(project) = project_dir(script) {
-            let folder = if script.has("automatic_checkpoint_naming") { format!("{project}/checkpoints") } else { project };
+            let folder = if script.has("automatic_checkpoint_naming") {
+                format!("{project}/checkpoints")
+            } else {
+                project
+            };
             self.at(&folder, "project_dir of Accelerate");
             return true;
         }
-        let trains = ["TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig"].iter().any(|name| !script.calls(name).is_empty());
+        let trains = ["TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig"]
+            .iter()
+            .any(|name| !script.calls(name).is_empty());
         if trains {
             self.at("trainer_output", "where Trainer saves by itself");
         } else if script.has("HfArgumentParser") {
             self.at(FOLDER, "the script's --output_dir");
             self.arguments = vec!["--output_dir".to_owned(), FOLDER.to_owned()];
-            self.doubt = Some("the script takes more arguments: add them to the command".to_owned());
+            self.doubt =
+                Some("the script takes more arguments: add them to the command".to_owned());
         }
         self.folder.is_some()
     }
@@ -204,7 +235,12 @@ impl Saves {
     fn by_path(&mut self, path: &str, because: &str) {
         match folder_of(path) {
             None if !path.contains(['/', '{']) => {
-                self.at(FOLDER, format!("the script saves `{path}`, and the setup makes it a link into this folder"));
+                self.at(
+                    FOLDER,
+                    format!(
+                        "the script saves `{path}`, and the setup makes it a link into this folder"
+                    ),
+                );
                 self.links.push(path.to_owned());
             }
             None => {}
@@ -213,15 +249,27 @@ impl Saves {
     }
 
     fn find_outputs(&mut self, script: &Script, saved: &[String]) {
-        let below = |path: &String| self.folder.as_ref().is_some_and(|folder| path == folder || path.starts_with(&format!("{folder}/")));
+        let below = |path: &String| {
+            self.folder
+                .as_ref()
+                .is_some_and(|folder| path == folder || path.starts_with(&format!("{folder}/")))
+        };
         let others = saved.iter().filter(|path| !below(path) && !self.links.contains(path));
         let is_folder = |path: &str| {
-            let calls = |saver: &str| ['"', '\''].iter().any(|quote| script.has(&format!("{saver}({quote}{path}{quote})")));
+            let calls = |saver: &str| {
+                ['"', '\'']
+                    .iter()
+                    .any(|quote| script.has(&format!("{saver}({quote}{path}{quote})")))
+            };
             !path.contains('.') && ["save_model", "save_pretrained"].into_iter().any(calls)
         };
         let whole = |path: String| if is_folder(&path) { format!("{path}/**") } else { path };
         // A path that begins with an unknown part may be any file.
-        self.outputs = others.map(|path| whole(path.replace(UNKNOWN, "*"))).filter(|path| !path.starts_with('*')).chain(self.links.clone()).collect();
+        self.outputs = others
+            .map(|path| whole(path.replace(UNKNOWN, "*")))
+            .filter(|path| !path.starts_with('*'))
+            .chain(self.links.clone())
+            .collect();
         if self.is("Hugging Face Trainer")
             && script.has(".save_model()")
             && let Some(folder) = &self.folder
@@ -251,7 +299,9 @@ fn saved(script: &Script) -> Vec<String> {
     for (name, place, argument) in SAVING {
         for call in script.calls(name) {
             let Some(value) = call.argument(argument, place) else { continue };
-            let Some(path) = script.resolve(value).and_then(|path| below_workdir(&path)) else { continue };
+            let Some(path) = script.resolve(value).and_then(|path| below_workdir(&path)) else {
+                continue;
+            };
             // `json.dump(x, file)` writes results; `yaml.dump(x)` and the like have no path.
             if is_path(&path) && !paths.contains(&path) {
                 paths.push(path);
@@ -265,7 +315,10 @@ fn loaded(script: &Script) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for (name, argument) in LOADING {
         let calls = script.calls(name);
-        let values = calls.iter().filter_map(|call| call.argument(argument, 0)).filter_map(|value| script.resolve(value));
+        let values = calls
+            .iter()
+            .filter_map(|call| call.argument(argument, 0))
+            .filter_map(|value| script.resolve(value));
         paths.extend(values.filter_map(|path| below_workdir(&path)));
     }
     for method in ["exists", "is_file", "is_dir", "iterdir", "glob", "rglob"] {
@@ -281,17 +334,24 @@ fn is_path(path: &str) -> bool {
 
 /// A path below the workdir, without `.`; `None`: it leads out of it.
 fn below_workdir(path: &str) -> Option<String> {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    let leaves = path.starts_with(['/', '~']) || path.contains([':', '\\', '\n']) || parts.contains(&"..");
+    let parts: Vec<&str> =
+        path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let leaves =
+        path.starts_with(['/', '~']) || path.contains([':', '\\', '\n']) || parts.contains(&"..");
     (!leaves && !parts.is_empty()).then(|| parts.join("/"))
 }
 
 /// The parts of the path before the first unknown one, without a file name.
 fn folder_of(path: &str) -> Option<String> {
     let path = below_workdir(path)?;
-    let known: Vec<&str> = path.split('/').take_while(|part| !part.contains([UNKNOWN.as_bytes()[0] as char, '*', '<'])).collect();
+    let known: Vec<&str> = path
+        .split('/')
+        .take_while(|part| !part.contains([UNKNOWN.as_bytes()[0] as char, '*', '<']))
+        .collect();
     let is_whole = known.len() == path.split('/').count();
-    let has_ending = known.last().is_some_and(|last| last.rsplit_once('.').is_some_and(|(stem, _)| !stem.is_empty()));
+    let has_ending = known
+        .last()
+        .is_some_and(|last| last.rsplit_once('.').is_some_and(|(stem, _)| !stem.is_empty()));
     let known = if is_whole && has_ending { &known[..known.len() - 1] } else { &known[..] };
     (!known.is_empty()).then(|| known.join("/"))
 }
@@ -299,7 +359,9 @@ fn folder_of(path: &str) -> Option<String> {
 /// Whether `loaded` is `saved`, a folder above it, or a pattern for it.
 fn is_same_place(loaded: &str, saved: &str) -> bool {
     let above = |loaded: &str| saved == loaded || saved.starts_with(&format!("{loaded}/"));
-    above(loaded) || folder_of(loaded).is_some_and(|folder| folder != loaded && loaded.contains(['*', '{']) && above(&folder))
+    above(loaded)
+        || folder_of(loaded)
+            .is_some_and(|folder| folder != loaded && loaded.contains(['*', '{']) && above(&folder))
 }
 
 #[cfg(test)]
@@ -315,7 +377,10 @@ mod tests {
         let saves = of(
             "import torch\np = os.path.join('ckpts', 'last.pt')\nif os.path.exists(p): torch.load(p)\ntorch.save(a, p)\ntorch.save(m, 'model.pt')\n",
         );
-        assert_eq!((saves.folder.as_deref(), saves.outputs), (Some("ckpts"), vec!["model.pt".to_owned()]));
+        assert_eq!(
+            (saves.folder.as_deref(), saves.outputs),
+            (Some("ckpts"), vec!["model.pt".to_owned()])
+        );
         assert_eq!(saves.doubt, None);
         let never = of("import torch\ntorch.save(a, f'out/ckpt_{e}.pt')\n");
         assert!(never.folder.as_deref() == Some("out") && never.doubt.is_some(), "{never:?}");
@@ -329,26 +394,51 @@ mod tests {
             "import torch\nPATH = './snapshot.pt'\ntorch.load(PATH)\ntorch.save(s, PATH)\n",
         ] {
             let saves = of(script);
-            assert_eq!((saves.folder.as_deref(), saves.links), (Some("checkpoints"), vec!["snapshot.pt".to_owned()]), "{script}");
+            assert_eq!(
+                (saves.folder.as_deref(), saves.links),
+                (Some("checkpoints"), vec!["snapshot.pt".to_owned()]),
+                "{script}"
+            );
         }
     }
 
     #[test]
     fn a_frameworks_own_argument_names_the_folder() {
         for (script, folder) in [
-            ("from transformers import TrainingArguments\nTrainingArguments(output_dir='./results', x=1)", "results"),
+            (
+                "from transformers import TrainingArguments\nTrainingArguments(output_dir='./results', x=1)",
+                "results",
+            ),
             ("from trl import SFTConfig\nSFTConfig('sft')", "sft"),
-            ("from transformers import TrainingArguments\nTrainingArguments(max_steps=1)", "trainer_output"),
+            (
+                "from transformers import TrainingArguments\nTrainingArguments(max_steps=1)",
+                "trainer_output",
+            ),
             ("import lightning as L\nL.Trainer(max_epochs=1)", "lightning_logs"),
             ("import lightning as L\nL.Trainer(default_root_dir='exp')", "exp/lightning_logs"),
-            ("import pytorch_lightning as pl\nc = ModelCheckpoint(dirpath='my/dir')\npl.Trainer(callbacks=[c])", "my/dir"),
+            (
+                "import pytorch_lightning as pl\nc = ModelCheckpoint(dirpath='my/dir')\npl.Trainer(callbacks=[c])",
+                "my/dir",
+            ),
             ("import keras\nkeras.callbacks.BackupAndRestore(backup_dir='backup')", "backup"),
-            ("import keras\nkeras.callbacks.ModelCheckpoint('ck/{epoch}.keras')\nkeras.models.load_model('ck/1.keras')", "ck"),
-            ("import xgboost as xgb\nd='ck'\nxgb.callback.TrainingCheckPoint(directory=d, name='m')", "ck"),
-            ("from accelerate import Accelerator\nc=ProjectConfiguration(project_dir='o', automatic_checkpoint_naming=True)", "o/checkpoints"),
+            (
+                "import keras\nkeras.callbacks.ModelCheckpoint('ck/{epoch}.keras')\nkeras.models.load_model('ck/1.keras')",
+                "ck",
+            ),
+            (
+                "import xgboost as xgb\nd='ck'\nxgb.callback.TrainingCheckPoint(directory=d, name='m')",
+                "ck",
+            ),
+            (
+                "from accelerate import Accelerator\nc=ProjectConfiguration(project_dir='o', automatic_checkpoint_naming=True)",
+                "o/checkpoints",
+            ),
             ("from ultralytics import YOLO\nYOLO('x.yaml').train(data='d.yaml')", "runs"),
             ("from ultralytics import YOLO\nYOLO('x.yaml').train(project='p')", "p"),
-            ("import orbax.checkpoint as ocp\nocp.CheckpointManager(os.path.abspath('ock'), options=o)\n", "ock"),
+            (
+                "import orbax.checkpoint as ocp\nocp.CheckpointManager(os.path.abspath('ock'), options=o)\n",
+                "ock",
+            ),
             ("import deepspeed\nengine.load_checkpoint('ds')\nengine.save_checkpoint('ds')", "ds"),
             ("save(os.environ['LAMP_CHECKPOINT_DIR'])", "checkpoints"),
         ] {
@@ -361,6 +451,9 @@ mod tests {
         let saves = of(
             "from transformers import TrainingArguments\np.add_argument('--output_dir', required=True)\nTrainingArguments(output_dir=args.output_dir)\n",
         );
-        assert_eq!((saves.folder.as_deref(), saves.arguments), (Some("checkpoints"), vec!["--output_dir".to_owned(), "checkpoints".to_owned()]));
+        assert_eq!(
+            (saves.folder.as_deref(), saves.arguments),
+            (Some("checkpoints"), vec!["--output_dir".to_owned(), "checkpoints".to_owned()])
+        );
     }
 }

@@ -15,7 +15,11 @@ fn list(texts: &[String]) -> String {
 }
 
 pub fn starter(found: &Found, folder: &Path) -> String {
-    let name = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())).unwrap_or_else(|| "job".into());
+    let name = folder
+        .canonicalize()
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| "job".into());
     let mut text = format!(
         "# A job for Lamplighter. `lamp check` finds what is wrong with it, `lamp run` runs it.\n\
          # docs/job-file.md explains every key. A length of time needs its unit: 30s, 15m, 2h, 3d.\n\n\
@@ -64,10 +68,12 @@ fn what_runs(found: &Found) -> String {
         }
     };
     let install = match found.requirements.as_deref() {
-        Some("requirements.txt") if is_python => Some(r#""$venv/bin/pip" install --quiet -r requirements.txt"#),
-        Some("uv.lock") if is_python => {
-            Some(r#""$venv/bin/pip" install --quiet uv && VIRTUAL_ENV="$venv" "$venv/bin/uv" sync --quiet --active --frozen --inexact"#)
+        Some("requirements.txt") if is_python => {
+            Some(r#""$venv/bin/pip" install --quiet -r requirements.txt"#)
         }
+        Some("uv.lock") if is_python => Some(
+            r#""$venv/bin/pip" install --quiet uv && VIRTUAL_ENV="$venv" "$venv/bin/uv" sync --quiet --active --frozen --inexact"#,
+        ),
         Some("pyproject.toml") if is_python => Some(r#""$venv/bin/pip" install --quiet ."#),
         _ => None,
     };
@@ -77,13 +83,17 @@ fn what_runs(found: &Found) -> String {
         (None, None) => "python3",
     };
     let launcher: &[&str] = match found.launcher {
-        Launcher::Torchrun => &["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=auto"],
+        Launcher::Torchrun => {
+            &["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=auto"]
+        }
         Launcher::Accelerate => &["-m", "accelerate.commands.launch"],
         Launcher::None => &[],
     };
     let mut command: Vec<String> = match &found.script {
         None => vec![format!(".venv/bin/{words}")],
-        Some(_) if is_python => [python].iter().chain(launcher).map(|word| (*word).to_owned()).chain([words]).collect(),
+        Some(_) if is_python => {
+            [python].iter().chain(launcher).map(|word| (*word).to_owned()).chain([words]).collect()
+        }
         Some(_) => vec!["bash".to_owned(), words],
     };
     command.extend(found.saves.arguments.iter().cloned());
@@ -114,11 +124,17 @@ fn what_runs(found: &Found) -> String {
     }
     if let (Some(folder), [_, ..]) = (&found.checkpoints, &found.saves.links[..]) {
         setup.push(format!("mkdir -p {folder}"));
-        setup.extend(found.saves.links.iter().map(|link| format!("ln -sfn {folder}/{link} {link}")));
+        setup
+            .extend(found.saves.links.iter().map(|link| format!("ln -sfn {folder}/{link} {link}")));
     }
     if !setup.is_empty() {
-        let kept = if install.is_some() { " The environment is kept on the machine for the next one." } else { "" };
-        let lines: Vec<String> = setup.iter().map(|line| format!("    {},\n", quoted(line))).collect();
+        let kept = if install.is_some() {
+            " The environment is kept on the machine for the next one."
+        } else {
+            ""
+        };
+        let lines: Vec<String> =
+            setup.iter().map(|line| format!("    {},\n", quoted(line))).collect();
         text.push_str(&format!("\n# Runs once per attempt, before the command; each line must succeed.{kept}\nsetup = [\n{}]\n", lines.concat()));
     }
     text
@@ -127,10 +143,20 @@ fn what_runs(found: &Found) -> String {
 fn how_it_saves(found: &Found) -> String {
     let signal = match found.signal {
         Some(signal) => format!("signal = {}         # asks the script to save", quoted(signal)),
-        None => "# signal = \"SIGUSR1\"       # asks the script to save, if it listens for one".to_owned(),
+        None => "# signal = \"SIGUSR1\"       # asks the script to save, if it listens for one"
+            .to_owned(),
     };
-    let because = if found.saves.because.is_empty() { String::new() } else { format!("# The folder: {}.\n", found.saves.because) };
-    let doubt = found.saves.doubt.as_ref().map(|doubt| format!("# Not certain: {doubt}.\n")).unwrap_or_default();
+    let because = if found.saves.because.is_empty() {
+        String::new()
+    } else {
+        format!("# The folder: {}.\n", found.saves.because)
+    };
+    let doubt = found
+        .saves
+        .doubt
+        .as_ref()
+        .map(|doubt| format!("# Not certain: {doubt}.\n"))
+        .unwrap_or_default();
     match &found.checkpoints {
         Some(folder) => format!(
             "[checkpoint]\n{because}{doubt}path = {}       # also in LAMP_CHECKPOINT_DIR; an interruption costs at most one interval\n\

@@ -158,7 +158,8 @@ impl Printer {
     }
 
     pub fn clear_before_next(&self) {
-        self.is_stale.store(self.columns_out.is_some() && self.format == Format::Text, Ordering::Relaxed);
+        self.is_stale
+            .store(self.columns_out.is_some() && self.format == Format::Text, Ordering::Relaxed);
     }
 
     /// On stdout, also before output to stderr: both are the terminal.
@@ -194,13 +195,25 @@ impl Printer {
     /// The fault of a command that succeeded, except for its output.
     pub fn unwritten(&self) -> Option<Fault> {
         let kind = self.unwritten.get()?;
-        Some(Fault::new(crate::cli::ExitCode::UNREACHABLE, format!("the output cannot be written: {kind}")).meaning("what is shown of it is not all"))
+        Some(
+            Fault::new(
+                crate::cli::ExitCode::UNREACHABLE,
+                format!("the output cannot be written: {kind}"),
+            )
+            .meaning("what is shown of it is not all"),
+        )
     }
 
     /// One document: pretty for `-o json`, one line for `-o jsonl`.
     pub fn json(&self, document: &impl Serialize) {
-        let text = if self.format == Format::Jsonl { serde_json::to_string(document) } else { serde_json::to_string_pretty(document) };
-        self.line(controls_escaped(&text.expect("our documents have string keys and no failing serializers")));
+        let text = if self.format == Format::Jsonl {
+            serde_json::to_string(document)
+        } else {
+            serde_json::to_string_pretty(document)
+        };
+        self.line(controls_escaped(
+            &text.expect("our documents have string keys and no failing serializers"),
+        ));
     }
 
     /// From here on rows are printed, so notes go to stderr in machine formats too.
@@ -256,15 +269,24 @@ impl Printer {
     }
 
     fn hint_line(&self, text: &str) {
-        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Hint, "hint:"), one_line(text)));
+        self.err_line(&format!(
+            "{} {}",
+            self.paint(Stream::Err, Style::Hint, "hint:"),
+            one_line(text)
+        ));
     }
 
     /// A question or a live line: stderr, no newline.
     pub fn raw_err(&self, text: &str) {
         self.spoke.store(true, Ordering::Relaxed);
-        self.is_live.store(text.rsplit_once(CLEAR).is_some_and(|(_, rest)| !rest.is_empty() && !rest.ends_with('\n')), Ordering::Relaxed);
+        self.is_live.store(
+            text.rsplit_once(CLEAR)
+                .is_some_and(|(_, rest)| !rest.is_empty() && !rest.ends_with('\n')),
+            Ordering::Relaxed,
+        );
         // Only the first is ours; a workload's text may contain one too.
-        let (before, rest) = text.split_once(CLEAR).map_or(("", text), |(before, rest)| (before, rest));
+        let (before, rest) =
+            text.split_once(CLEAR).map_or(("", text), |(before, rest)| (before, rest));
         let clear = if rest.len() < text.len() { CLEAR } else { "" };
         self.to_err(&format!("{before}{clear}"), rest);
     }
@@ -285,7 +307,11 @@ impl Printer {
             return self.to_err("", &format!("{}\n", controls_escaped(&json.to_string())));
         }
         self.findings(fault.file.as_deref(), &fault.findings);
-        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Bad, "error:"), one_line(&fault.what)));
+        self.err_line(&format!(
+            "{} {}",
+            self.paint(Stream::Err, Style::Bad, "error:"),
+            one_line(&fault.what)
+        ));
         for cause in &fault.causes {
             self.err_line(&format!("  because: {}", one_line(cause)));
         }
@@ -301,7 +327,8 @@ impl Printer {
     /// `job.toml:4: error: ...`.
     pub fn findings(&self, file: Option<&str>, findings: &[Finding]) {
         // With `-q`, warnings are left to `lamp check`.
-        let are_all = !self.quiet || findings.iter().any(|finding| finding.severity == Severity::Error);
+        let are_all =
+            !self.quiet || findings.iter().any(|finding| finding.severity == Severity::Error);
         for finding in findings.iter().filter(|_| are_all) {
             self.err_line(&self.finding_text(Stream::Err, file, finding));
         }
@@ -321,7 +348,11 @@ impl Printer {
         let (place, said) = (one_line(&place), one_line(&said));
         let mut text = format!("{place}{} {said}", self.paint(stream, style, word));
         if let Some(hint) = &finding.hint {
-            text.push_str(&format!("\n  {} {}", self.paint(stream, Style::Hint, "hint:"), self.in_root(&one_line(hint))));
+            text.push_str(&format!(
+                "\n  {} {}",
+                self.paint(stream, Style::Hint, "hint:"),
+                self.in_root(&one_line(hint))
+            ));
         }
         text
     }
@@ -351,7 +382,8 @@ impl Printer {
     }
 
     fn err_line(&self, line: &str) {
-        let line = self.columns_err.map_or_else(|| line.to_owned(), |width| wrap(line, width, HANG));
+        let line =
+            self.columns_err.map_or_else(|| line.to_owned(), |width| wrap(line, width, HANG));
         let clear = if self.is_live.swap(false, Ordering::Relaxed) { CLEAR } else { "" };
         self.spoke.store(true, Ordering::Relaxed);
         self.to_err(clear, &format!("{line}\n"));
@@ -408,8 +440,13 @@ mod tests {
         let told = "`lamp --job-root 'my root' logs -f a-1` follows it, `lamp --job-root 'my root' stop a-1` ends it; \
                     `lamp --help` and `aws configure` know no jobs";
         assert_eq!(printer.in_root(hint), told);
-        let fault = printer.fault_in_root(&Fault::new(ExitCode::NOT_FOUND, "no job `x`").hint("`lamp status` lists the jobs"));
-        assert_eq!(fault.hint.as_deref(), Some("`lamp --job-root 'my root' status` lists the jobs"));
+        let fault = printer.fault_in_root(
+            &Fault::new(ExitCode::NOT_FOUND, "no job `x`").hint("`lamp status` lists the jobs"),
+        );
+        assert_eq!(
+            fault.hint.as_deref(),
+            Some("`lamp --job-root 'my root' status` lists the jobs")
+        );
     }
 
     #[test]

@@ -40,9 +40,14 @@ mod tests {
     #[test]
     fn regions_that_fail_alike_are_one_sentence() {
         let one = |place: &str, why: &str| (place.to_owned(), why.to_owned());
-        let lost = |place: &str| one(place, &format!("no answer to look at instances in {place}: a timeout"));
+        let lost = |place: &str| {
+            one(place, &format!("no answer to look at instances in {place}: a timeout"))
+        };
         assert_eq!(sentences(&[]), [""; 0]);
-        assert_eq!(sentences(&[lost("us-east-1")]), ["us-east-1 is unknown: no answer to look at instances in us-east-1: a timeout"]);
+        assert_eq!(
+            sentences(&[lost("us-east-1")]),
+            ["us-east-1 is unknown: no answer to look at instances in us-east-1: a timeout"]
+        );
         let five = ["us-east-1", "us-east-2", "us-west-1", "us-west-2", "eu-west-1"].map(lost);
         let many = [&five[..2], &[one("local", "no folder")], &five[2..]].concat();
         assert_eq!(
@@ -52,6 +57,11 @@ mod tests {
                 "local is unknown: no folder",
             ]
         );
-        assert_eq!(sentences(&five[..2]), ["2 regions are unknown (us-east-1, us-east-2): no answer to look at instances: a timeout"]);
+        assert_eq!(
+            sentences(&five[..2]),
+            [
+                "2 regions are unknown (us-east-1, us-east-2): no answer to look at instances: a timeout"
+            ]
+        );
     }
 }

@@ -62,20 +62,32 @@ mod tests {
     fn lines_break_at_blanks_and_hang() {
         assert_eq!(wrap("one two three four", 9, 2), "one two\n  three\n  four");
         assert_eq!(wrap("short", 9, 2), "short");
-        assert_eq!(wrap("  +1s  word       a text that is long", 24, 4), "  +1s  word       a text\n    that is long");
-        assert_eq!(wrap("a https://example.org/very/long b", 10, 0), "a\nhttps://example.org/very/long\nb");
+        assert_eq!(
+            wrap("  +1s  word       a text that is long", 24, 4),
+            "  +1s  word       a text\n    that is long"
+        );
+        assert_eq!(
+            wrap("a https://example.org/very/long b", 10, 0),
+            "a\nhttps://example.org/very/long\nb"
+        );
         assert_eq!(wrap("one two\n\nthree four", 7, 0), "one two\n\nthree\nfour");
     }
 
     #[test]
     fn colour_takes_no_room() {
         assert_eq!(columns("\u{1b}[1;31merror:\u{1b}[0m x"), 8);
-        assert_eq!(wrap("\u{1b}[36mhint:\u{1b}[0m yes no", 9, 2), "\u{1b}[36mhint:\u{1b}[0m yes\n  no");
+        assert_eq!(
+            wrap("\u{1b}[36mhint:\u{1b}[0m yes no", 9, 2),
+            "\u{1b}[36mhint:\u{1b}[0m yes\n  no"
+        );
     }
 
     #[test]
     fn what_is_cut_says_so() {
-        assert_eq!((cut("step 12 of 30", 8).as_str(), cut("step", 8).as_str()), ("step 12…", "step"));
+        assert_eq!(
+            (cut("step 12 of 30", 8).as_str(), cut("step", 8).as_str()),
+            ("step 12…", "step")
+        );
     }
 
     #[test]

@@ -26,7 +26,8 @@ impl Shown {
     pub async fn asked(controller: &Controller, plan: &Plan, now: Timestamp) -> Option<Shown> {
         let bid = plan.bid?;
         let exceeded = match controller.past_prices(plan, WINDOW).await {
-            Ok(history) => Exceeded::of(bid, &history, back(now, WINDOW), now).ok_or_else(|| "EC2 tells no price of that time".to_owned()),
+            Ok(history) => Exceeded::of(bid, &history, back(now, WINDOW), now)
+                .ok_or_else(|| "EC2 tells no price of that time".to_owned()),
             Err(why) => Err(why),
         };
         Some(Shown { exceeded, now })
@@ -46,12 +47,18 @@ impl Shown {
         let Ok(exceeded) = &self.exceeded else { return };
         // Rounded to whole hours.
         let secs = elapsed(exceeded.since, self.now).as_secs();
-        let time = format!("the last {}", Span::from_secs(if secs < 3600 { secs } else { secs / 3600 * 3600 }));
+        let time = format!(
+            "the last {}",
+            Span::from_secs(if secs < 3600 { secs } else { secs / 3600 * 3600 })
+        );
         let place = lines.iter().position(|line| line == HONEST).unwrap_or(lines.len());
         lines.insert(place, exceeded.told(&time));
     }
 
     pub fn unknown(&self) -> Option<String> {
-        self.exceeded.as_ref().err().map(|why| format!("how often the bid would have been exceeded is not known: {why}"))
+        self.exceeded
+            .as_ref()
+            .err()
+            .map(|why| format!("how often the bid would have been exceeded is not known: {why}"))
     }
 }

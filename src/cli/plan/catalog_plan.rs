@@ -46,13 +46,22 @@ impl Shipped {
     ///
     /// # Errors
     /// Returns `fault` when AWS did answer, or the catalogue has nothing for this job.
-    pub async fn instead_of(fault: Fault, context: &Context, store: &Store, spec: &ResolvedSpec) -> Result<Shipped, Fault> {
+    pub async fn instead_of(
+        fault: Fault,
+        context: &Context,
+        store: &Store,
+        spec: &ResolvedSpec,
+    ) -> Result<Shipped, Fault> {
         if spec.spec.machine.cloud != Cloud::Aws || fault.code != ExitCode::UNREACHABLE {
             return Err(fault);
         }
         let Ok(workstation) = job_root::workstation(context) else { return Err(fault) };
         let regions = workstation.aws_regions(&spec.spec.machine.regions).await;
-        let Ok(controller) = workstation.by_the_catalogue(store, regions.iter().map(Region::new).collect()) else { return Err(fault) };
+        let Ok(controller) =
+            workstation.by_the_catalogue(store, regions.iter().map(Region::new).collect())
+        else {
+            return Err(fault);
+        };
         let on_demand = on_demand(spec);
         match controller.first_plan(&on_demand).await {
             Ok(planned) => {
@@ -70,12 +79,16 @@ impl Shipped {
         let survey = &prepared.survey;
         let next = prepared.next_run(context.clock.now());
         let out_of_reach = OutOfReach::of(&self.planned, &self.spec, context.clock.now());
-        let is_refused = self.over_a_cap.is_some() || out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
+        let is_refused =
+            self.over_a_cap.is_some() || out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
         let code = if is_refused { ExitCode::REFUSED } else { ExitCode::UNREACHABLE };
         if context.is_machine_output() {
             let mut document = self.document(lacks);
             let more = json!({ "workdir_files": survey.files, "workdir_bytes": survey.bytes, "next": next, "out_of_reach": out_of_reach });
-            document.as_object_mut().into_iter().for_each(|all| all.extend(more.as_object().cloned().unwrap_or_default()));
+            document
+                .as_object_mut()
+                .into_iter()
+                .for_each(|all| all.extend(more.as_object().cloned().unwrap_or_default()));
             context.printer.json(&document);
             return code;
         }
@@ -89,24 +102,38 @@ impl Shipped {
         }
         account_ready::warn(context, lacks, Some(self.planned.plan.offer.region.as_str()));
         if let Some(reason) = &self.over_a_cap {
-            context.printer.warn(format!("`lamp run` would refuse it: it would wait for ever for {reason}"));
+            context
+                .printer
+                .warn(format!("`lamp run` would refuse it: it would wait for ever for {reason}"));
         }
         context.printer.line(prepared.ships());
-        next.iter().for_each(|next| context.printer.line(format!("scheduled; the next run would be at {}", status::local_time(*next))));
-        context.printer.note("ALL IN is an hour with its disk and its public address; the cheapest work first");
-        context.printer.note(format!("nothing was started, and nothing can be launched until {}", self.until()));
+        next.iter().for_each(|next| {
+            context
+                .printer
+                .line(format!("scheduled; the next run would be at {}", status::local_time(*next)))
+        });
+        context.printer.note(
+            "ALL IN is an hour with its disk and its public address; the cheapest work first",
+        );
+        context.printer.note(format!(
+            "nothing was started, and nothing can be launched until {}",
+            self.until()
+        ));
         code
     }
 
     fn until(&self) -> &'static str {
-        if self.fault.what == wire::NO_CREDENTIALS_FOUND { "there are credentials" } else { "AWS answers, and allows it" }
+        if self.fault.what == wire::NO_CREDENTIALS_FOUND {
+            "there are credentials"
+        } else {
+            "AWS answers, and allows it"
+        }
     }
 
     /// The fields are the same as in a plan from AWS; `source` tells them apart.
     fn document(&self, lacks: &[Lack]) -> Value {
         let Planned { plan, most_job, fallbacks, ranking, refused, .. } = &self.planned;
-        let source =
-            json!({ "name": "catalogue", "as_of": Catalog::shipped().prices_as_of(), "because": self.fault.sentence(), "hint": self.fault.hint });
+        let source = json!({ "name": "catalogue", "as_of": Catalog::shipped().prices_as_of(), "because": self.fault.sentence(), "hint": self.fault.hint });
         let reasons: Vec<&String> = plan.reasons.iter().chain(&self.notes).collect();
         json!({
             "source": source, "offer": plan.offer, "reasons": reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(),
@@ -119,32 +146,56 @@ impl Shipped {
 
     fn lines(&self) -> Vec<String> {
         let plan = &self.planned.plan;
-        let because = plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
-        let end = plan.kill_at.map(|at| format!("launched now, its machine would end at {} at the latest", status::local_time(at)));
+        let because =
+            plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
+        let end = plan.kill_at.map(|at| {
+            format!(
+                "launched now, its machine would end at {} at the latest",
+                status::local_time(at)
+            )
+        });
         let costs = text::costs(&self.planned, "by the catalogue").into_iter().chain(because);
         let costs = costs.chain(plan.reasons.iter().skip(2).cloned()).chain(end);
-        costs.chain(text::machine_text(&plan.offer, &self.spec.spec.machine.gpus)).chain(self.notes.clone()).collect()
+        costs
+            .chain(text::machine_text(&plan.offer, &self.spec.spec.machine.gpus))
+            .chain(self.notes.clone())
+            .collect()
     }
 
     /// A row for each type in each region: its zones cost the same.
     fn table(&self, width: Option<usize>) -> String {
         let offers = std::iter::once(&self.planned.plan.offer).chain(&self.planned.fallbacks);
         let mut seen = BTreeSet::new();
-        let kinds = offers.zip(&self.planned.ranking).filter(|(offer, _)| seen.insert((offer.region.clone(), offer.instance_type.clone())));
+        let kinds = offers
+            .zip(&self.planned.ranking)
+            .filter(|(offer, _)| seen.insert((offer.region.clone(), offer.instance_type.clone())));
         let all: Vec<Vec<String>> = kinds.map(|(offer, ranked)| columns(offer, ranked)).collect();
         let headings = ["type", "region", "gpus", "vcpus", "on-demand", "all in", "to finish"];
         let rows = &all[..all.len().min(ROWS_MAX)];
-        let text = render_within(width, &headings, rows, &[3, 4, 5, 6], Give { cut: &[], go: &[3, 6, 1] });
+        let text =
+            render_within(width, &headings, rows, &[3, 4, 5, 6], Give { cut: &[], go: &[3, 6, 1] });
         let more = all.len() - rows.len();
         if more == 0 { text } else { format!("{text}\nand {more} more, dearer; `-o json` has all") }
     }
 }
 
 fn columns(offer: &Offer, ranked: &Ranked) -> Vec<String> {
-    let gpus = offer.gpu_model.as_ref().map_or_else(|| "none".to_owned(), |model| format!("{} x {model}", offer.gpus));
+    let gpus = offer
+        .gpu_model
+        .as_ref()
+        .map_or_else(|| "none".to_owned(), |model| format!("{} x {model}", offer.gpus));
     let finish = ranked.usd_to_finish.map_or_else(|| "-".to_owned(), |usd| usd.to_string());
-    let (price, all_in) = (offer.price.per_hour().to_string(), offer.hourly().per_hour().to_string());
-    vec![offer.instance_type.clone(), offer.region.to_string(), gpus, offer.vcpus.to_string(), price, all_in, finish]
+    let (price, all_in) =
+        (offer.price.per_hour().to_string(), offer.hourly().per_hour().to_string());
+    vec![
+        offer.instance_type.clone(),
+        offer.region.to_string(),
+        gpus,
+        offer.vcpus.to_string(),
+        price,
+        all_in,
+        finish,
+    ]
 }
 
 /// Without a plan: a budget below every on-demand price is the job's mistake. In other cases the
@@ -159,7 +210,9 @@ fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String
         ));
     }
     let priced = Catalog::shipped().regions();
-    let unpriced = regions.iter().find(|region| priced.iter().all(|priced| priced.as_str() != region.as_str()));
+    let unpriced = regions
+        .iter()
+        .find(|region| priced.iter().all(|priced| priced.as_str() != region.as_str()));
     let why = match unpriced.filter(|_| !is_over_budget) {
         Some(region) => {
             let names: Vec<&str> = priced.iter().map(Region::as_str).collect();
@@ -168,7 +221,9 @@ fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String
         None => none.to_string(),
     };
     let nothing = fault.meaning.clone().map(|meaning| format!("{meaning}; ")).unwrap_or_default();
-    fault.meaning(format!("{nothing}nor can it be planned by the catalogue that ships with `lamp`: {why}"))
+    fault.meaning(format!(
+        "{nothing}nor can it be planned by the catalogue that ships with `lamp`: {why}"
+    ))
 }
 
 fn catalogue() -> String {
@@ -197,15 +252,20 @@ fn notes(spec: &Spec, plan: &Plan) -> Vec<String> {
         MarketChoice::OnDemand => None,
         market => {
             let word = if market == MarketChoice::Spot { "spot" } else { "auto" };
-            let above = bid::most_ever(spec.machine.max_price, &plan.offer).filter(|most| *most > plan.offer.price);
+            let above = bid::most_ever(spec.machine.max_price, &plan.offer)
+                .filter(|most| *most > plan.offer.price);
             Some(match above {
                 Some(most) => format!(
                     "`market = \"{word}\"`: `max_price` lets an hour of a spot machine cost up to {most}, more than on demand: for that the figures above are no ceiling"
                 ),
-                None => format!("`market = \"{word}\"`: the figures are those on demand; for the same machine no spot bid of this job is higher"),
+                None => format!(
+                    "`market = \"{word}\"`: the figures are those on demand; for the same machine no spot bid of this job is higher"
+                ),
             })
         }
     };
-    let unchecked = "nothing of it was checked at AWS: no quota, no capacity, no permission, no image".to_owned();
+    let unchecked =
+        "nothing of it was checked at AWS: no quota, no capacity, no permission, no image"
+            .to_owned();
     market.into_iter().chain([unchecked]).collect()
 }

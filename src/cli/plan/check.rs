@@ -29,9 +29,11 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     match args.job.examine(context) {
         Ok(mut examined) => {
             let file = shown_file(&examined.loaded, context);
-            let is_whole = examined.findings.iter().all(|finding| finding.severity != Severity::Error);
+            let is_whole =
+                examined.findings.iter().all(|finding| finding.severity != Severity::Error);
             let spec = &examined.loaded.spec;
-            let out_of_reach = OutOfReach::of_its_words(spec, context.clock.now()).filter(|_| is_whole && spec.limits.work.is_some());
+            let out_of_reach = OutOfReach::of_its_words(spec, context.clock.now())
+                .filter(|_| is_whole && spec.limits.work.is_some());
             examined.findings.extend(out_of_reach.iter().map(OutOfReach::finding));
             report(context, &file, &examined.findings, Some(&examined))
         }
@@ -42,7 +44,12 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
 }
 
-fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<&Examined>) -> Result<ExitCode, Fault> {
+fn report(
+    context: &Context,
+    file: &str,
+    findings: &[Finding],
+    examined: Option<&Examined>,
+) -> Result<ExitCode, Fault> {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     if context.format == Format::Text {
@@ -52,13 +59,19 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
         context.printer.line(format!("{file}: {}", summary(errors, warnings)));
         if let Some(examined @ Examined { survey: Some(survey), .. }) = examined {
             let files = counted(survey.files, "file");
-            context.printer.line(format!("ships {files}, {}, from {}", wire::show_bytes(survey.bytes), survey.root.display()));
+            context.printer.line(format!(
+                "ships {files}, {}, from {}",
+                wire::show_bytes(survey.bytes),
+                survey.root.display()
+            ));
             context.printer.line(saved_files::line(&examined.loaded.spec));
         }
         if let Some(note) = examined.and_then(|examined| idle_note(&examined.loaded)) {
             context.printer.note(note);
         }
-        if let Some(examined) = examined.filter(|examined| errors == 0 && examined.loaded.spec.checkpoint.is_some()) {
+        if let Some(examined) =
+            examined.filter(|examined| errors == 0 && examined.loaded.spec.checkpoint.is_some())
+        {
             context.printer.note(untried(&examined.loaded, file));
         }
     } else {
@@ -78,7 +91,8 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
 /// much longer.
 pub fn idle_note(loaded: &Loaded) -> Option<String> {
     let usual = IdleSpec::default().window;
-    let YoungWindow { asked, first, until } = young_window(&loaded.spec.watch.idle).filter(|young| Some(young.asked) != usual)?;
+    let YoungWindow { asked, first, until } =
+        young_window(&loaded.spec.watch.idle).filter(|young| Some(young.asked) != usual)?;
     Some(format!(
         "`idle = \"{asked}\"` holds once the work has gone on for {until}; before that it takes up to {first} of silence, and where little of \
          it is seen, or after long pauses of its own, a longer one (docs/policies.md)"
@@ -87,8 +101,14 @@ pub fn idle_note(loaded: &Loaded) -> Option<String> {
 
 /// The file does not say what its script does at an interruption.
 fn untried(loaded: &Loaded, file: &str) -> String {
-    let words = if loaded.file.is_some() { format!("lamp rehearse {}", shell_word(file)) } else { "lamp rehearse".to_owned() };
-    format!("whether the script saves and resumes is not looked at here: `{words}` interrupts it on this workstation, and tries it")
+    let words = if loaded.file.is_some() {
+        format!("lamp rehearse {}", shell_word(file))
+    } else {
+        "lamp rehearse".to_owned()
+    };
+    format!(
+        "whether the script saves and resumes is not looked at here: `{words}` interrupts it on this workstation, and tries it"
+    )
 }
 
 fn summary(errors: usize, warnings: usize) -> String {

@@ -72,12 +72,25 @@ pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<Measure
     let checkpoint = job.checkpoint.as_ref()?;
     let rehearsed = format!("{}{REHEARSAL}", job.name);
     let dir = job_root::newest_named(store, &[&job.name, &rehearsed]).await.ok()??;
-    let (numbers, earlier, gone) = tokio::join!(dir.checkpoint_numbers(), dir.spec(), dir.discarded());
+    let (numbers, earlier, gone) =
+        tokio::join!(dir.checkpoint_numbers(), dir.spec(), dir.discarded());
     // The upload from this workstation says nothing about a machine in the cloud.
-    let uploads = earlier.ok().flatten().is_some_and(|earlier| earlier.spec.machine.cloud != Cloud::Local);
-    let read = join_all(numbers.unwrap_or_default().into_iter().rev().take(SAVES_READ).map(|number| dir.manifest(number))).await;
-    let mut saves: Vec<(f64, f64)> =
-        read.into_iter().filter_map(|manifest| manifest.ok().flatten()).map(|save| (save.save_secs, save.upload_secs)).collect();
+    let uploads =
+        earlier.ok().flatten().is_some_and(|earlier| earlier.spec.machine.cloud != Cloud::Local);
+    let read = join_all(
+        numbers
+            .unwrap_or_default()
+            .into_iter()
+            .rev()
+            .take(SAVES_READ)
+            .map(|number| dir.manifest(number)),
+    )
+    .await;
+    let mut saves: Vec<(f64, f64)> = read
+        .into_iter()
+        .filter_map(|manifest| manifest.ok().flatten())
+        .map(|save| (save.save_secs, save.upload_secs))
+        .collect();
     // Only after a discard, so that a launch does not wait for more reads.
     if saves.is_empty() && gone.is_ok_and(|gone| gone.is_some()) {
         saves = told(&dir).await.unwrap_or_default();
@@ -110,7 +123,8 @@ pub async fn of(store: &Store, measured: Option<&Measured>, planned: &Planned) -
         None => pool(store, planned).await,
     };
     let taken_every = hours(pool.spells.met().life_hours(LIFE_HOURS_MAX));
-    let restart = pool.starts.iter().max().copied().unwrap_or(Span::from_duration(UNMEASURED_START));
+    let restart =
+        pool.starts.iter().max().copied().unwrap_or(Span::from_duration(UNMEASURED_START));
     Shown::judge(measured, taken_every, restart)
 }
 
@@ -150,10 +164,13 @@ impl Measured {
 }
 
 async fn pool(store: &Store, planned: &Planned) -> Pool {
-    let (zone, kind) = (planned.plan.offer.zone.as_str(), planned.plan.offer.instance_type.as_str());
+    let (zone, kind) =
+        (planned.plan.offer.zone.as_str(), planned.plan.offer.instance_type.as_str());
     let key = layout::pool(zone, kind);
     let known = store.get(&key).await.ok().flatten();
-    known.and_then(|bytes| jobdir::decode(&key, &bytes).ok()).unwrap_or_else(|| Pool::new(zone, kind))
+    known
+        .and_then(|bytes| jobdir::decode(&key, &bytes).ok())
+        .unwrap_or_else(|| Pool::new(zone, kind))
 }
 
 fn hours(hours: f64) -> Span {
@@ -173,7 +190,14 @@ impl Shown {
     fn judge(measured: &Measured, taken_every: Span, restart: Span) -> Option<Shown> {
         let (save, whole) = measured.seconds()?;
         let spec = &measured.spec;
-        let cadence = Cadence { interval: spec.interval, save: secs(save), whole: secs(whole), restart, taken_every, notice: Some(CLOUDS_NOTICE) };
+        let cadence = Cadence {
+            interval: spec.interval,
+            save: secs(save),
+            whole: secs(whole),
+            restart,
+            taken_every,
+            notice: Some(CLOUDS_NOTICE),
+        };
         let verdict = cadence.judge();
         Some(Shown {
             job: measured.job.clone(),
@@ -193,7 +217,11 @@ impl Shown {
     }
 
     pub fn code(&self) -> ExitCode {
-        if matches!(self.verdict.fault, Some(CadenceFault::LongerThanNotice { .. })) { ExitCode::REFUSED } else { ExitCode::SUCCESS }
+        if matches!(self.verdict.fault, Some(CadenceFault::LongerThanNotice { .. })) {
+            ExitCode::REFUSED
+        } else {
+            ExitCode::SUCCESS
+        }
     }
 
     fn text(&self) -> String {
@@ -218,7 +246,9 @@ impl Shown {
         if let Some(fault) = &self.fault {
             context.printer.warn(fault);
             let hint = match self.verdict.fault {
-                Some(CadenceFault::LongerThanNotice { .. }) => "save less (a smaller state), or to a faster disk; or --market on-demand",
+                Some(CadenceFault::LongerThanNotice { .. }) => {
+                    "save less (a smaller state), or to a faster disk; or --market on-demand"
+                }
                 _ => "a longer `checkpoint.interval`, a smaller state, or a faster disk",
             };
             context.printer.hint(hint);
@@ -231,7 +261,12 @@ mod tests {
     use super::*;
 
     fn measured(saves: &[(f64, f64)]) -> Measured {
-        let spec = CheckpointSpec { path: "c".into(), interval: Span::from_secs(600), signal: None, grace: Span::from_secs(60) };
+        let spec = CheckpointSpec {
+            path: "c".into(),
+            interval: Span::from_secs(600),
+            signal: None,
+            grace: Span::from_secs(60),
+        };
         Measured { job: "toy-222222".to_owned(), saves: saves.to_vec(), spec }
     }
 
@@ -242,20 +277,39 @@ mod tests {
     #[test]
     fn what_was_measured_says_what_a_cadence_costs() {
         let shown = shown(&[(5.0, 5.0), (6.0, 4.0), (8.0, 20.0)]).expect("measured");
-        assert_eq!((shown.save_seconds, shown.whole_seconds, shown.code()), (6.0, 28.0, ExitCode::SUCCESS));
+        assert_eq!(
+            (shown.save_seconds, shown.whole_seconds, shown.code()),
+            (6.0, 28.0, ExitCode::SUCCESS)
+        );
         let text = shown.text();
         assert!(text.starts_with("a checkpoint every 10m: saves took 28s in toy-222222; on machines that are taken every 4h 1.0% of"), "{text}");
         // Half an interval and a start of ten minutes, every four hours.
-        assert!((shown.lost_share - (303.0 + 600.0) / 14_400.0).abs() < 1e-9, "{}", shown.lost_share);
+        assert!(
+            (shown.lost_share - (303.0 + 600.0) / 14_400.0).abs() < 1e-9,
+            "{}",
+            shown.lost_share
+        );
         assert!(shown.best_share <= shown.saving_share + shown.lost_share);
     }
 
     #[test]
     fn a_save_that_does_not_fit_into_the_notice_is_refused() {
         let shown = shown(&[(50.0, 60.0)]).expect("measured");
-        assert!(shown.code() == ExitCode::REFUSED && shown.fault.as_ref().is_some_and(|fault| fault.contains("longer than the 2m of notice")));
-        assert_eq!(measured(&[(50.0, 60.0)]).refuse().expect_err("no run either").code, ExitCode::REFUSED);
-        assert!(self::shown(&[]).is_none() && measured(&[]).refuse().is_ok(), "what was never measured is not judged");
+        assert!(
+            shown.code() == ExitCode::REFUSED
+                && shown
+                    .fault
+                    .as_ref()
+                    .is_some_and(|fault| fault.contains("longer than the 2m of notice"))
+        );
+        assert_eq!(
+            measured(&[(50.0, 60.0)]).refuse().expect_err("no run either").code,
+            ExitCode::REFUSED
+        );
+        assert!(
+            self::shown(&[]).is_none() && measured(&[]).refuse().is_ok(),
+            "what was never measured is not judged"
+        );
     }
 
     #[test]

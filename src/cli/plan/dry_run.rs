@@ -23,10 +23,19 @@ pub struct Permission {
 
 impl Permission {
     fn of(offer: &Offer, answer: Result<(), ActError>) -> Self {
-        let none = Permission { region: offer.region.clone(), market: offer.market, forbidden: None, unanswered: None };
+        let none = Permission {
+            region: offer.region.clone(),
+            market: offer.market,
+            forbidden: None,
+            unanswered: None,
+        };
         let Err(error) = answer else { return none };
         let why = Some(Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
-        if error.is_refusal() { Permission { forbidden: why, ..none } } else { Permission { unanswered: why, ..none } }
+        if error.is_refusal() {
+            Permission { forbidden: why, ..none }
+        } else {
+            Permission { unanswered: why, ..none }
+        }
     }
 
     fn place(&self) -> String {
@@ -46,7 +55,10 @@ impl Permissions {
         let offer = &planned.plan.offer;
         Permissions {
             planned: Permission::of(offer, answer),
-            others: others.into_iter().map(|(offer, answer)| Permission::of(offer, answer)).collect(),
+            others: others
+                .into_iter()
+                .map(|(offer, answer)| Permission::of(offer, answer))
+                .collect(),
             is_local: offer.cloud == Cloud::Local,
         }
     }
@@ -56,19 +68,30 @@ impl Permissions {
     }
 
     pub fn tell(&self, context: &Context) {
-        let others = self.others.iter().map(|other| (format!("what is tried next in {}", other.place()), other));
+        let others = self
+            .others
+            .iter()
+            .map(|other| (format!("what is tried next in {}", other.place()), other));
         for (what, one) in std::iter::once(("it".to_owned(), &self.planned)).chain(others) {
             if let Some(because) = &one.forbidden {
                 context.printer.warn(format!("the cloud would not launch {what}: {because}"));
             }
             if let Some(because) = &one.unanswered {
-                context.printer.warn(format!("whether the cloud would launch {what} is not known: {because}"));
+                context
+                    .printer
+                    .warn(format!("whether the cloud would launch {what} is not known: {because}"));
             }
         }
-        let proved = self.all().into_iter().filter(|one| one.forbidden.is_none() && one.unanswered.is_none());
+        let proved = self
+            .all()
+            .into_iter()
+            .filter(|one| one.forbidden.is_none() && one.unanswered.is_none());
         let proved: Vec<String> = proved.map(Permission::place).collect();
         if !self.is_local && !proved.is_empty() {
-            context.printer.note(format!("a dry run each says that you may launch it in {}", proved.join(", ")));
+            context.printer.note(format!(
+                "a dry run each says that you may launch it in {}",
+                proved.join(", ")
+            ));
         }
     }
 }

@@ -13,7 +13,9 @@ use crate::job::Spec;
 use crate::market::{Market, Span};
 use crate::policy::market::capacity_periods::ZoneSpells;
 use crate::policy::market::pool_history::Pool;
-use crate::policy::market::replay::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
+use crate::policy::market::replay::{
+    Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run,
+};
 
 /// Enough for a 95th percentile: one in twenty is ten courses.
 pub const RUNS: u32 = 200;
@@ -91,12 +93,20 @@ impl Forecast {
         let ran = drawn(&play, Goes::Auto, &pool.spells, courses);
         let finished = || ran.iter().filter(|ran| ran.unfinished.is_none());
         let usd = Spread::of(finished(), |ran| ran.usd);
-        let usd_unfinished = Spread::of(ran.iter().filter(|ran| ran.unfinished.is_some()), |ran| ran.usd).map(|usd| usd.mean);
+        let usd_unfinished =
+            Spread::of(ran.iter().filter(|ran| ran.unfinished.is_some()), |ran| ran.usd)
+                .map(|usd| usd.mean);
         // Both times the shipped rule: only the deadline differs.
-        let free = play.deadline.map(|_| drawn(&Play { deadline: None, ..play }, Goes::Auto, &pool.spells, courses));
-        let free = free.filter(|free| usd_unfinished.is_none() && free.iter().all(|ran| ran.unfinished.is_none()));
+        let free = play
+            .deadline
+            .map(|_| drawn(&Play { deadline: None, ..play }, Goes::Auto, &pool.spells, courses));
+        let free = free.filter(|free| {
+            usd_unfinished.is_none() && free.iter().all(|ran| ran.unfinished.is_none())
+        });
         let free = free.and_then(|free| Spread::of(&free, |ran| ran.usd)).map(|usd| usd.mean);
-        let share = |is: fn(&Ran) -> bool| ran.iter().filter(|ran| is(ran)).count() as f64 / f64::from(courses);
+        let share = |is: fn(&Ran) -> bool| {
+            ran.iter().filter(|ran| is(ran)).count() as f64 / f64::from(courses)
+        };
         let at = |hours: f64| now.saturating_add(time(hours)).unwrap_or(Timestamp::MAX);
         let finish = Spread::of(finished(), |ran| ran.finish_hours);
         Some(Forecast {
@@ -125,7 +135,12 @@ impl Forecast {
     }
 
     pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.cost_and_end().into_iter().chain(self.unfinished()).chain(self.deadline()).collect();
+        let mut lines: Vec<String> = self
+            .cost_and_end()
+            .into_iter()
+            .chain(self.unfinished())
+            .chain(self.deadline())
+            .collect();
         let start = Span::from_secs(self.start_seconds.round() as u64);
         let beside = match self.other_pools {
             0 => "",
@@ -145,7 +160,10 @@ impl Forecast {
         let whole = if self.usd_unfinished.is_none() {
             "the whole job, all its machines together, is".to_owned()
         } else {
-            format!("in the {finished} of {} courses in which it is finished, the whole job, all its machines together, is", self.courses)
+            format!(
+                "in the {finished} of {} courses in which it is finished, the whole job, all its machines together, is",
+                self.courses
+            )
         };
         Some(format!(
             "{whole} expected to cost ${:.2} (19 of 20 times at most ${:.2}) and to end at {} (19 of 20 times by {})",
@@ -158,16 +176,33 @@ impl Forecast {
 
     fn unfinished(&self) -> Option<String> {
         let usd = self.usd_unfinished?;
-        let (unfinished, of) = ((self.unfinished_share * f64::from(self.courses)).round(), self.courses);
-        let times = if self.usd.is_some() { format!("in {unfinished} of {of} courses") } else { "in all courses".to_owned() };
-        let limits =
-            [(self.late_share, "the deadline"), (self.over_run_time_share, "`limits.max_runtime`"), (self.over_budget_share, "`limits.budget`")];
-        let ended: Vec<(f64, &str)> = limits.into_iter().filter(|(share, _)| *share > 0.0).collect();
+        let (unfinished, of) =
+            ((self.unfinished_share * f64::from(self.courses)).round(), self.courses);
+        let times = if self.usd.is_some() {
+            format!("in {unfinished} of {of} courses")
+        } else {
+            "in all courses".to_owned()
+        };
+        let limits = [
+            (self.late_share, "the deadline"),
+            (self.over_run_time_share, "`limits.max_runtime`"),
+            (self.over_budget_share, "`limits.budget`"),
+        ];
+        let ended: Vec<(f64, &str)> =
+            limits.into_iter().filter(|(share, _)| *share > 0.0).collect();
         let becomes = match ended.as_slice() {
-            [] => format!("it is not finished after {}, and is counted as given up", self.given_up_after),
+            [] => format!(
+                "it is not finished after {}, and is counted as given up",
+                self.given_up_after
+            ),
             [(_, limit)] => format!("{limit} ends it unfinished"),
             several => {
-                let each: Vec<String> = several.iter().map(|(share, limit)| format!("{limit} in {:.0}", share * f64::from(self.courses))).collect();
+                let each: Vec<String> = several
+                    .iter()
+                    .map(|(share, limit)| {
+                        format!("{limit} in {:.0}", share * f64::from(self.courses))
+                    })
+                    .collect();
                 format!("it ends unfinished ({})", each.join(", "))
             }
         };
@@ -175,11 +210,14 @@ impl Forecast {
     }
 
     fn deadline(&self) -> Option<String> {
-        let on_demand = format!("in {:.0} of 100 cases it needs a machine on demand", 100.0 * self.on_demand_share);
+        let on_demand = format!(
+            "in {:.0} of 100 cases it needs a machine on demand",
+            100.0 * self.on_demand_share
+        );
         match self.usd_without_deadline.zip(self.deadline_usd) {
-            Some((free, costs)) if costs >= LEAST_USD => {
-                Some(format!("{on_demand}; the deadline costs ${costs:.2}: without it ${free:.2} would be expected"))
-            }
+            Some((free, costs)) if costs >= LEAST_USD => Some(format!(
+                "{on_demand}; the deadline costs ${costs:.2}: without it ${free:.2} would be expected"
+            )),
             Some(_) => Some(format!("{on_demand}; the deadline costs nothing")),
             None => (self.on_demand_share > 0.0).then_some(on_demand),
         }
@@ -211,9 +249,15 @@ fn play(outlook: &Outlook, spec: &Spec) -> Option<Play> {
 }
 
 fn other_pools(planned: &Planned, pool: &Pool) -> usize {
-    let offers = std::iter::once(&planned.plan.offer).chain(&planned.fallbacks).filter(|offer| offer.market == Market::Spot);
-    let pools: BTreeSet<(&str, &str)> = offers.map(|offer| (offer.zone.as_str(), offer.instance_type.as_str())).collect();
-    pools.into_iter().filter(|other| *other != (pool.zone.as_str(), pool.instance_type.as_str())).count()
+    let offers = std::iter::once(&planned.plan.offer)
+        .chain(&planned.fallbacks)
+        .filter(|offer| offer.market == Market::Spot);
+    let pools: BTreeSet<(&str, &str)> =
+        offers.map(|offer| (offer.zone.as_str(), offer.instance_type.as_str())).collect();
+    pools
+        .into_iter()
+        .filter(|other| *other != (pool.zone.as_str(), pool.instance_type.as_str()))
+        .count()
 }
 
 #[cfg(test)]
@@ -224,6 +268,8 @@ mod tests {
     fn the_longer_a_job_the_fewer_of_its_courses_are_played() {
         let of = |days: u64| courses(Duration::from_secs(days * 86_400));
         assert_eq!([of(1), of(20), of(42), of(365)], [RUNS, RUNS, 99, RUNS_MIN]);
-        assert!(!is_long(Duration::from_secs(7 * 86_400)) && is_long(Duration::from_secs(60 * 86_400)));
+        assert!(
+            !is_long(Duration::from_secs(7 * 86_400)) && is_long(Duration::from_secs(60 * 86_400))
+        );
     }
 }

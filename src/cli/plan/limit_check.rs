@@ -84,7 +84,10 @@ impl OutOfReach {
         let spec = &spec.spec;
         let offer: &Offer = &planned.plan.offer;
         let speed = spec.machine.speed.of(offer);
-        let standing = planned.outlook.as_ref().map_or_else(|| standing_alone(spec, speed, now), |outlook| outlook.standing);
+        let standing = planned
+            .outlook
+            .as_ref()
+            .map_or_else(|| standing_alone(spec, speed, now), |outlook| outlook.standing);
         let machine = Machine {
             hour: offer.hourly_at_most(planned.plan.bid),
             speed,
@@ -96,23 +99,50 @@ impl OutOfReach {
     }
 
     /// The same for any machine of this speed, between these hourly prices.
-    pub fn by_the_hour(spec: &Spec, standing: &Standing, hours: ([UsdPerHour; 2], bool), speed: f64, now: Timestamp) -> Option<OutOfReach> {
+    pub fn by_the_hour(
+        spec: &Spec,
+        standing: &Standing,
+        hours: ([UsdPerHour; 2], bool),
+        speed: f64,
+        now: Timestamp,
+    ) -> Option<OutOfReach> {
         let ([hour, dearest], is_taken) = hours;
         let limits = &spec.limits;
-        let times = [limits.deadline.map(|deadline| elapsed(now, deadline)), limits.max_runtime.map(Span::duration)];
-        let of_time = times.into_iter().flatten().min().map(|time| dearest.cost_of(time + STOP_GRACE));
+        let times = [
+            limits.deadline.map(|deadline| elapsed(now, deadline)),
+            limits.max_runtime.map(Span::duration),
+        ];
+        let of_time =
+            times.into_iter().flatten().min().map(|time| dearest.cost_of(time + STOP_GRACE));
         let most_usd = of_time.into_iter().chain(limits.budget).min();
-        OutOfReach::judge(spec, standing, &Machine { hour, speed, most_usd, bids: false, is_taken }, now)
+        OutOfReach::judge(
+            spec,
+            standing,
+            &Machine { hour, speed, most_usd, bids: false, is_taken },
+            now,
+        )
     }
 
     /// The same for a job file alone: without prices, so without the budget, on the fastest named
     /// machine.
     pub fn of_its_words(spec: &Spec, now: Timestamp) -> Option<OutOfReach> {
-        let speed = spec.machine.speed.iter().map(|(_, speed)| speed).reduce(f64::max).unwrap_or(1.0);
-        OutOfReach::by_the_hour(spec, &standing_alone(spec, speed, now), ([UsdPerHour::ZERO; 2], false), speed, now)
+        let speed =
+            spec.machine.speed.iter().map(|(_, speed)| speed).reduce(f64::max).unwrap_or(1.0);
+        OutOfReach::by_the_hour(
+            spec,
+            &standing_alone(spec, speed, now),
+            ([UsdPerHour::ZERO; 2], false),
+            speed,
+            now,
+        )
     }
 
-    fn judge(spec: &Spec, standing: &Standing, machine: &Machine, now: Timestamp) -> Option<OutOfReach> {
+    fn judge(
+        spec: &Spec,
+        standing: &Standing,
+        machine: &Machine,
+        now: Timestamp,
+    ) -> Option<OutOfReach> {
         let limits = &spec.limits;
         let work = limits.work.map_or(0.0, |work| work.secs_f64() / 3600.0 / machine.speed);
         let is_local = spec.machine.cloud == Cloud::Local;
@@ -124,18 +154,28 @@ impl OutOfReach {
         // The time left until a deadline is never negative, but the message says by how much it is
         // short.
         let deadline = match standing.time_left.zip(until) {
-            Some((left, until)) if left > 0.0 || limits.work.is_some() || !is_local => Some((Limit::Deadline, left, until - left)),
+            Some((left, until)) if left > 0.0 || limits.work.is_some() || !is_local => {
+                Some((Limit::Deadline, left, until - left))
+            }
             _ => until.map(|until| of_time(Limit::Deadline, until)),
         };
-        let run_time = limits.max_runtime.map(|time| of_time(Limit::MaxRuntime, time.secs_f64() / 3600.0));
+        let run_time =
+            limits.max_runtime.map(|time| of_time(Limit::MaxRuntime, time.secs_f64() / 3600.0));
         let grace = if is_local { Duration::ZERO } else { STOP_GRACE };
         let paid = limits.budget.and_then(|budget| machine.hour.time_for(budget));
-        let budget = paid.map(|paid| of_time(Limit::Budget, paid.saturating_sub(grace).as_secs_f64() / 3600.0));
+        let budget = paid
+            .map(|paid| of_time(Limit::Budget, paid.saturating_sub(grace).as_secs_f64() / 3600.0));
         let short = |(_, left, _): &(Limit, f64, f64)| work + start - left;
         // A local job starts at once, and may end well before its run time. But a deadline or
         // budget that the end uses up leaves no time to work.
-        let is_told = |(limit, ..): &(Limit, f64, f64)| limits.work.is_some() || !is_local || *limit != Limit::MaxRuntime;
-        let mut all: Vec<_> = [deadline, run_time, budget].into_iter().flatten().filter(|limit| is_told(limit) && short(limit) > 0.0).collect();
+        let is_told = |(limit, ..): &(Limit, f64, f64)| {
+            limits.work.is_some() || !is_local || *limit != Limit::MaxRuntime
+        };
+        let mut all: Vec<_> = [deadline, run_time, budget]
+            .into_iter()
+            .flatten()
+            .filter(|limit| is_told(limit) && short(limit) > 0.0)
+            .collect();
         all.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
         let first = all.first()?;
         let needed = Duration::from_secs_f64((work + start + way_out).clamp(0.0, 1e7) * 3600.0);
@@ -175,13 +215,19 @@ impl OutOfReach {
     }
 
     fn what(&self) -> String {
-        let start = if self.start_hours > 0.0 { format!(" and a start of {}", span(self.start_hours)) } else { String::new() };
+        let start = if self.start_hours > 0.0 {
+            format!(" and a start of {}", span(self.start_hours))
+        } else {
+            String::new()
+        };
         let work = format!("{} of work{start} take", span(self.work_hours));
         let longer = at_least(self.short_hours);
         if self.is_start_alone() {
             let limit = self.limit.name();
             if self.start_hours == 0.0 {
-                return format!("`limits.{limit}` may be too short: the way out, with the last save and the outputs, takes {longer} longer");
+                return format!(
+                    "`limits.{limit}` may be too short: the way out, with the last save and the outputs, takes {longer} longer"
+                );
             }
             return format!(
                 "`limits.{limit}` may be too short: a start, reckoned at {}, and the way out take {longer} longer",
@@ -193,38 +239,63 @@ impl OutOfReach {
                 let even = if self.on_demand { ", even on demand" } else { "" };
                 format!("the deadline cannot be met{even}: {work} {longer} longer")
             }
-            Limit::MaxRuntime => format!("`limits.max_runtime` is too short: {work} {longer} longer"),
-            Limit::Budget => format!("`limits.budget` is too small: {work} {longer} longer than it is sure to buy of this machine"),
+            Limit::MaxRuntime => {
+                format!("`limits.max_runtime` is too short: {work} {longer} longer")
+            }
+            Limit::Budget => format!(
+                "`limits.budget` is too small: {work} {longer} longer than it is sure to buy of this machine"
+            ),
         }
     }
 
     fn means(&self) -> String {
-        let kept = if self.saves { "" } else { ", and nothing of it is saved, without `[checkpoint]`" };
+        let kept =
+            if self.saves { "" } else { ", and nothing of it is saved, without `[checkpoint]`" };
         let most = match self.most_usd {
             Some(most) if most == Usd::ZERO => String::new(),
             Some(most) => format!("; until then this machine costs at most {most}"),
             None => "; what that costs, nothing bounds".to_owned(),
         };
-        let but = if self.limit == Limit::MaxRuntime && self.on_demand { " (unless it is interrupted, and begins its run time anew)" } else { "" };
+        let but = if self.limit == Limit::MaxRuntime && self.on_demand {
+            " (unless it is interrupted, and begins its run time anew)"
+        } else {
+            ""
+        };
         if self.is_start_alone() {
             return format!("it may end the job before its work has begun{but}{most}");
         }
-        format!("it ends the job unfinished{but}, with about {} of {} done{kept}{most}", span(self.done_hours), span(self.work_hours))
+        format!(
+            "it ends the job unfinished{but}, with about {} of {} done{kept}{most}",
+            span(self.done_hours),
+            span(self.work_hours)
+        )
     }
 
     fn cure(&self) -> String {
         let from_now = if self.limit == Limit::Deadline { " from now on" } else { "" };
-        let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
+        let lower = if self.bids {
+            ", or a lower `--max-price`: a budget is divided by the bid"
+        } else {
+            ""
+        };
         let unless = if self.is_taken { " where no machine is taken away" } else { "" };
         if self.is_start_alone() {
-            return format!("`{}` leaves it time for some work; say how much there is with `--work`", self.flags.join(" "));
+            return format!(
+                "`{}` leaves it time for some work; say how much there is with `--work`",
+                self.flags.join(" ")
+            );
         }
-        let machine = if self.limit == Limit::Budget { "a cheaper machine" } else { "a faster machine" };
-        format!("`{}` is enough{from_now}{unless}; so would be {machine}, or less work, with its own `--work`{lower}", self.flags.join(" "))
+        let machine =
+            if self.limit == Limit::Budget { "a cheaper machine" } else { "a faster machine" };
+        format!(
+            "`{}` is enough{from_now}{unless}; so would be {machine}, or less work, with its own `--work`{lower}",
+            self.flags.join(" ")
+        )
     }
 
     pub fn finding(&self) -> Finding {
-        Finding::warning("limits.work", format!("{}; {}", self.what(), self.means())).hint(self.cure())
+        Finding::warning("limits.work", format!("{}; {}", self.what(), self.means()))
+            .hint(self.cure())
     }
 
     pub fn warn(&self, context: &Context) {
@@ -246,7 +317,16 @@ fn at_least(hours: f64) -> Span {
 
 /// The standing of a new job whose market is unknown.
 fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> Standing {
-    auto_market::standing(&AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now })
+    auto_market::standing(&AutoFacts {
+        spec,
+        history: &[],
+        running: None,
+        more_time: Span::ZERO,
+        spot: None,
+        on_demand: None,
+        speed,
+        now,
+    })
 }
 
 #[cfg(test)]
@@ -259,42 +339,98 @@ mod tests {
         let mut spec = Spec::bare();
         (spec.limits.work, spec.limits.deadline) = (Some(work.parse().unwrap()), Some(deadline));
         spec.machine.cloud = cloud;
-        let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+        let facts = AutoFacts {
+            spec: &spec,
+            history: &[],
+            running: None,
+            more_time: Span::ZERO,
+            spot: None,
+            on_demand: None,
+            speed: 1.0,
+            now,
+        };
         OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine("1"), now)
     }
 
     fn machine(dollars: &str) -> Machine {
-        Machine { hour: UsdPerHour::new(dollars.parse().unwrap()), speed: 1.0, most_usd: Some("9.84".parse().unwrap()), bids: false, is_taken: false }
+        Machine {
+            hour: UsdPerHour::new(dollars.parse().unwrap()),
+            speed: 1.0,
+            most_usd: Some("9.84".parse().unwrap()),
+            bids: false,
+            is_taken: false,
+        }
     }
 
     /// 20 h of work with a limit of time and money.
-    fn limited(max_runtime: Option<&str>, budget: Option<&str>, hour: &str, cloud: Cloud) -> Option<OutOfReach> {
+    fn limited(
+        max_runtime: Option<&str>,
+        budget: Option<&str>,
+        hour: &str,
+        cloud: Cloud,
+    ) -> Option<OutOfReach> {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut spec = Spec::bare();
         spec.limits.work = Some("20h".parse().unwrap());
         spec.limits.max_runtime = max_runtime.map(|time| time.parse().unwrap());
         spec.limits.budget = budget.map(|usd| usd.parse().unwrap());
         spec.machine.cloud = cloud;
-        let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+        let facts = AutoFacts {
+            spec: &spec,
+            history: &[],
+            running: None,
+            more_time: Span::ZERO,
+            spot: None,
+            on_demand: None,
+            speed: 1.0,
+            now,
+        };
         OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine(hour), now)
     }
 
     #[test]
     fn a_run_time_that_is_too_short_and_a_budget_that_is_too_small_say_what_is_enough() {
         let found = limited(Some("4h"), None, "1", Cloud::Aws).unwrap();
-        assert!(found.what().starts_with("`limits.max_runtime` is too short: 20h of work and a start of 12m take 16h 1"), "{}", found.what());
-        assert!(found.cure().starts_with("`--max-runtime 21h` is enough; so would be a faster machine"), "{}", found.cure());
+        assert!(
+            found.what().starts_with(
+                "`limits.max_runtime` is too short: 20h of work and a start of 12m take 16h 1"
+            ),
+            "{}",
+            found.what()
+        );
+        assert!(
+            found.cure().starts_with("`--max-runtime 21h` is enough; so would be a faster machine"),
+            "{}",
+            found.cure()
+        );
         assert_eq!(limited(Some("21h"), None, "1", Cloud::Aws), None);
         let found = limited(None, Some("5"), "1", Cloud::Aws).unwrap();
-        assert!(found.what().starts_with("`limits.budget` is too small: 20h of work and a start of 12m take 15h "), "{}", found.what());
+        assert!(
+            found.what().starts_with(
+                "`limits.budget` is too small: 20h of work and a start of 12m take 15h "
+            ),
+            "{}",
+            found.what()
+        );
         let enough = found.enough_usd.unwrap();
-        assert_eq!(limited(None, Some(&enough.dollars().to_string()), "1", Cloud::Aws), None, "what it says is enough is enough");
-        assert!(limited(None, Some(&(enough.dollars() - 0.1).to_string()), "1", Cloud::Aws).is_some(), "and not much more than that");
+        assert_eq!(
+            limited(None, Some(&enough.dollars().to_string()), "1", Cloud::Aws),
+            None,
+            "what it says is enough is enough"
+        );
+        assert!(
+            limited(None, Some(&(enough.dollars() - 0.1).to_string()), "1", Cloud::Aws).is_some(),
+            "and not much more than that"
+        );
         // The limit that ends it first is named. A free machine is never stopped by a budget.
         assert_eq!(limited(Some("4h"), Some("2"), "1", Cloud::Aws).unwrap().limit, Limit::Budget);
         let both = limited(Some("4h"), Some("9"), "1", Cloud::Aws).unwrap();
         assert_eq!((both.limit, both.is_late()), (Limit::MaxRuntime, false));
-        assert!(both.cure().starts_with("`--max-runtime 21h --budget 20."), "with the first alone the second would end it: {}", both.cure());
+        assert!(
+            both.cure().starts_with("`--max-runtime 21h --budget 20."),
+            "with the first alone the second would end it: {}",
+            both.cure()
+        );
         assert_eq!(limited(None, Some("1"), "0", Cloud::Local), None);
         assert_eq!(limited(None, None, "1", Cloud::Aws), None);
     }
@@ -304,7 +440,16 @@ mod tests {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut spec = Spec::bare();
         let judge = |spec: &Spec| {
-            let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+            let facts = AutoFacts {
+                spec,
+                history: &[],
+                running: None,
+                more_time: Span::ZERO,
+                spot: None,
+                on_demand: None,
+                speed: 1.0,
+                now,
+            };
             OutOfReach::judge(spec, &auto_market::standing(&facts), &machine("1"), now)
         };
         spec.machine.cloud = Cloud::Aws;
@@ -315,16 +460,35 @@ mod tests {
             "{}",
             found.what()
         );
-        assert!(found.means().starts_with("it may end the job before its work has begun (unless"), "{}", found.means());
-        assert!(found.cure().starts_with("`--max-runtime 1h` leaves it time for some work"), "{}", found.cure());
+        assert!(
+            found.means().starts_with("it may end the job before its work has begun (unless"),
+            "{}",
+            found.means()
+        );
+        assert!(
+            found.cure().starts_with("`--max-runtime 1h` leaves it time for some work"),
+            "{}",
+            found.cure()
+        );
         spec.limits.max_runtime = Some("1h".parse().unwrap());
         assert_eq!(judge(&spec), None);
         spec.machine.cloud = Cloud::Local;
         spec.limits.max_runtime = Some("10s".parse().unwrap());
-        assert_eq!(judge(&spec), None, "here it starts at once, and nobody knows how short the work is");
-        (spec.limits.max_runtime, spec.limits.deadline) = (None, Some(now + jiff::SignedDuration::from_secs(20)));
+        assert_eq!(
+            judge(&spec),
+            None,
+            "here it starts at once, and nobody knows how short the work is"
+        );
+        (spec.limits.max_runtime, spec.limits.deadline) =
+            (None, Some(now + jiff::SignedDuration::from_secs(20)));
         let found = judge(&spec).unwrap();
-        assert!(found.what().starts_with("`limits.deadline` may be too short: the way out, with the last save"), "{}", found.what());
+        assert!(
+            found
+                .what()
+                .starts_with("`limits.deadline` may be too short: the way out, with the last save"),
+            "{}",
+            found.what()
+        );
         assert!(!found.is_late(), "it is told, and not refused");
         spec.limits.deadline = Some(now + jiff::SignedDuration::from_hours(1));
         assert_eq!(judge(&spec), None);
@@ -335,11 +499,25 @@ mod tests {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut spec = Spec::bare();
         spec.machine.cloud = Cloud::Aws;
-        (spec.limits.work, spec.limits.deadline) = (Some("10h".parse().unwrap()), Some(now + jiff::SignedDuration::from_hours(8)));
-        for (max_runtime, limit) in [(None, Limit::Deadline), (Some("1h".parse().unwrap()), Limit::MaxRuntime)] {
+        (spec.limits.work, spec.limits.deadline) =
+            (Some("10h".parse().unwrap()), Some(now + jiff::SignedDuration::from_hours(8)));
+        for (max_runtime, limit) in
+            [(None, Limit::Deadline), (Some("1h".parse().unwrap()), Limit::MaxRuntime)]
+        {
             spec.limits.max_runtime = max_runtime;
-            let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
-            let found = OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine("1"), now).unwrap();
+            let facts = AutoFacts {
+                spec: &spec,
+                history: &[],
+                running: None,
+                more_time: Span::ZERO,
+                spot: None,
+                on_demand: None,
+                speed: 1.0,
+                now,
+            };
+            let found =
+                OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine("1"), now)
+                    .unwrap();
             assert_eq!((found.limit, found.is_late()), (limit, true));
         }
     }
@@ -347,15 +525,26 @@ mod tests {
     #[test]
     fn what_is_missing_by_seconds_is_told_in_seconds_and_rounded_up() {
         let said = |secs: f64| at_least(secs / 3600.0).to_string();
-        assert_eq!([said(0.2), said(40.1), said(61.0), said(3600.0 * 16.0)], ["1s", "41s", "2m", "16h"]);
+        assert_eq!(
+            [said(0.2), said(40.1), said(61.0), said(3600.0 * 16.0)],
+            ["1s", "41s", "2m", "16h"]
+        );
     }
 
     #[test]
     fn a_deadline_out_of_reach_says_by_how_much_and_what_is_enough() {
         let found = judged("20h", 4, Cloud::Aws).unwrap();
         assert!(found.what().starts_with("the deadline cannot be met, even on demand: 20h of work and a start of 12m take 16h "), "{}", found.what());
-        assert!(found.means().starts_with("it ends the job unfinished, with about 3h "), "{}", found.means());
-        assert!(found.means().ends_with("; until then this machine costs at most $9.84"), "{}", found.means());
+        assert!(
+            found.means().starts_with("it ends the job unfinished, with about 3h "),
+            "{}",
+            found.means()
+        );
+        assert!(
+            found.means().ends_with("; until then this machine costs at most $9.84"),
+            "{}",
+            found.means()
+        );
         let enough = found.enough_hours as i64;
         assert_eq!(judged("20h", enough, Cloud::Aws), None, "what it says is enough is enough");
         assert!(judged("20h", enough - 1, Cloud::Aws).is_some(), "and not much more than that");
@@ -365,6 +554,10 @@ mod tests {
     fn a_deadline_in_reach_is_no_finding_and_a_workstation_starts_at_once() {
         assert_eq!(judged("3h", 4, Cloud::Aws), None);
         let here = judged("4h", 4, Cloud::Local).unwrap();
-        assert!(!here.what().contains("on demand") && !here.what().contains("start"), "{}", here.what());
+        assert!(
+            !here.what().contains("on demand") && !here.what().contains("start"),
+            "{}",
+            here.what()
+        );
     }
 }

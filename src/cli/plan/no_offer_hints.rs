@@ -12,14 +12,18 @@ pub fn hints(none: &NoOffer) -> Vec<String> {
     let budget = none.over_budget.as_deref().map(larger);
     let quota = none.short_of.as_deref().map(|(quota, vcpus)| {
         let more = doctor::ask_for_more(quota.region.as_str(), &quota.code, *vcpus);
-        format!("ask for {vcpus} vCPUs of the quota \"{}\", which takes hours to days: {more}", quota.name)
+        format!(
+            "ask for {vcpus} vCPUs of the quota \"{}\", which takes hours to days: {more}",
+            quota.name
+        )
     });
     let dearer = none.too_dear.as_deref().map(|dear| {
         let (name, price) = (dear.offer.describe(), dear.offer.price);
         format!("`--fallback-cost {}`, or `fallback_cost` in the job file, would buy {name}, at {price}", dear.enough())
     });
     let prices = (!none.unpriced.is_empty()).then(with_prices);
-    let limit = none.is_unlimited.then(|| "`--max-runtime 24h` or `--budget 20` sets one".to_owned());
+    let limit =
+        none.is_unlimited.then(|| "`--max-runtime 24h` or `--budget 20` sets one".to_owned());
     [limit, bid, budget, quota, dearer, prices].into_iter().flatten().collect()
 }
 
@@ -39,16 +43,30 @@ fn larger(over: &OverBudget) -> String {
     let OverBudget { offer, spent, least, whole } = over;
     let typed = |amount| format!("--budget {}", (*spent + amount).in_cents().dollars());
     let words = (*spent + *least).in_cents();
-    let (worth, start) = if offer.cloud == Cloud::Local { ("a second", "") } else { ("10 minutes", ", and a start may take as long") };
+    let (worth, start) = if offer.cloud == Cloud::Local {
+        ("a second", "")
+    } else {
+        ("10 minutes", ", and a start may take as long")
+    };
     let whole = whole.filter(|whole| whole > least);
-    let whole = whole.map(|whole| format!("; `{}` would pay for all the time that its limits allow", typed(whole))).unwrap_or_default();
-    format!("`{}`, or `budget = \"{words}\"` in `[limits]`, is enough to start one: {worth} of {}{start}{whole}", typed(*least), offer.describe())
+    let whole = whole
+        .map(|whole| {
+            format!("; `{}` would pay for all the time that its limits allow", typed(whole))
+        })
+        .unwrap_or_default();
+    format!(
+        "`{}`, or `budget = \"{words}\"` in `[limits]`, is enough to start one: {worth} of {}{start}{whole}",
+        typed(*least),
+        offer.describe()
+    )
 }
 
 /// A machine without a price is not bought: where prices come from, and where the shipped ones
 /// apply.
 pub fn with_prices() -> String {
-    let names = |regions: Vec<crate::market::Region>| regions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let names = |regions: Vec<crate::market::Region>| {
+        regions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
     let catalog = Catalog::shipped();
     format!(
         "prices come from AWS's price list: `lamp doctor` says whether it can be read, `lamp iam controller` prints what that takes (`pricing:GetProducts`). \
@@ -67,6 +85,9 @@ mod tests {
     fn the_shipped_prices_on_demand_are_said_to_be_of_machines_with_gpus() {
         let said = with_prices();
         assert!(said.contains("on-demand only machines with GPUs have a price, and in us-east-1 alone; spot machines"), "{said}");
-        assert!(Catalog::shipped().types().iter().all(|kind| kind.gpu_model.is_some()), "the catalogue has others: the hint is to say so");
+        assert!(
+            Catalog::shipped().types().iter().all(|kind| kind.gpu_model.is_some()),
+            "the catalogue has others: the hint is to say so"
+        );
     }
 }

@@ -6,7 +6,10 @@ use super::catalog_plan::Shipped;
 use super::dry_run::{Permission, Permissions};
 use super::forecast::{self, Forecast};
 use super::limit_check::OutOfReach;
-use super::{bid_text, check, checkpoint_cadence, no_image_hints, no_offer_hints, region_arg, saved_files, text};
+use super::{
+    bid_text, check, checkpoint_cadence, no_image_hints, no_offer_hints, region_arg, saved_files,
+    text,
+};
 use crate::cli::apply::caps_view;
 use crate::cli::run::workdir::Prepared;
 use crate::cli::run::{account_ready, run, submission};
@@ -42,27 +45,45 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let store = job_root::open(context).await?;
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
     let spec = submission::spec(context, loaded);
-    let (measured, (planned, lacks), clock) =
-        tokio::join!(checkpoint_cadence::measured(&store, &spec), account_ready::planned(context, &controller, &spec), controller.check_clock());
+    let (measured, (planned, lacks), clock) = tokio::join!(
+        checkpoint_cadence::measured(&store, &spec),
+        account_ready::planned(context, &controller, &spec),
+        controller.check_clock()
+    );
     let planned = match planned {
         Ok(planned) => planned,
         Err(fault) => {
             account_ready::refuse_planless(&lacks, &spec)?;
-            let shipped = Shipped::instead_of(fault, context, &store, &spec).await.map_err(|fault| slips_first(fault, &loaded.findings));
-            return shipped.map(|shipped| shipped.show(context, prepared, &lacks)).inspect_err(|_| account_ready::warn(context, &lacks, None));
+            let shipped = Shipped::instead_of(fault, context, &store, &spec)
+                .await
+                .map_err(|fault| slips_first(fault, &loaded.findings));
+            return shipped
+                .map(|shipped| shipped.show(context, prepared, &lacks))
+                .inspect_err(|_| account_ready::warn(context, &lacks, None));
         }
     };
     let clock = clock.err().map(|error| error.to_string());
     let Planned { plan, most_job, fallbacks, ranking, quotas, refused, unready, .. } = &planned;
-    if spec.spec.limits.work.is_some_and(|work| planned.outlook.is_some() && forecast::is_long(work.duration())) {
+    if spec
+        .spec
+        .limits
+        .work
+        .is_some_and(|work| planned.outlook.is_some() && forecast::is_long(work.duration()))
+    {
         context.printer.note("playing the job against courses of capacity; its work is long, and this takes a while ...");
     }
     let forecast = Forecast::of(&planned, &spec.spec, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
-    let (permissions, exceeded) =
-        tokio::join!(Permissions::asked(&controller, &spec.spec, &planned), bid_text::Shown::asked(&controller, plan, context.clock.now()));
+    let (permissions, exceeded) = tokio::join!(
+        Permissions::asked(&controller, &spec.spec, &planned),
+        bid_text::Shown::asked(&controller, plan, context.clock.now())
+    );
     let Permission { forbidden, unanswered, .. } = &permissions.planned;
-    let agent = controller.agent_fits(plan).await.err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
+    let agent = controller
+        .agent_fits(plan)
+        .await
+        .err()
+        .map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
     let held_back = held_back(&controller, &planned).await?;
     let caps = caps_view::shown(context, &store).await?;
     let cadence = checkpoint_cadence::of(&store, measured.as_ref(), &planned).await;
@@ -90,7 +111,12 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         return Ok(code);
     }
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
-    for line in text::whole(&planned, &spec.spec, forecast.iter().flat_map(Forecast::lines), exceeded.as_ref()) {
+    for line in text::whole(
+        &planned,
+        &spec.spec,
+        forecast.iter().flat_map(Forecast::lines),
+        exceeded.as_ref(),
+    ) {
         context.printer.prose(2, line);
     }
     if let Some(unknown) = exceeded.as_ref().and_then(bid_text::Shown::unknown) {
@@ -109,12 +135,18 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     context.printer.prose(2, saved_files::line(&loaded.spec));
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
     if let Some(reason) = over_a_cap {
-        context.printer.warn(format!("`lamp run` would refuse it: it would wait for ever for {}", reason.text));
+        context.printer.warn(format!(
+            "`lamp run` would refuse it: it would wait for ever for {}",
+            reason.text
+        ));
     } else if let Some(reason) = held_back {
         context.printer.prose(2, format!("it would wait for {reason}"));
     }
     if let Some(next) = next {
-        context.printer.line(format!("scheduled, from `lamp apply` on; the next run would be at {}", status::local_time(next)));
+        context.printer.line(format!(
+            "scheduled, from `lamp apply` on; the next run would be at {}",
+            status::local_time(next)
+        ));
     }
     cadence.iter().for_each(|cadence| cadence.tell(context));
     if let Some(note) = check::idle_note(loaded) {
@@ -128,7 +160,10 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
 fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
     const NAMES: [&str; 3] = ["machine.gpus", "machine.regions", "machine.instance_types"];
     let said = fault.hint.take();
-    let is_news = |finding: &&Finding| NAMES.contains(&finding.path.as_str()) && !said.as_ref().is_some_and(|said| said.contains(&finding.message));
+    let is_news = |finding: &&Finding| {
+        NAMES.contains(&finding.path.as_str())
+            && !said.as_ref().is_some_and(|said| said.contains(&finding.message))
+    };
     let slips = findings.iter().filter(is_news).map(|finding| match &finding.hint {
         Some(hint) => format!("{finding}: {hint}"),
         None => finding.to_string(),
@@ -147,11 +182,15 @@ fn source(plan: &Plan) -> serde_json::Value {
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn held_back(controller: &Controller, planned: &Planned) -> Result<Option<String>, Fault> {
+pub async fn held_back(
+    controller: &Controller,
+    planned: &Planned,
+) -> Result<Option<String>, Fault> {
     if let Some(waits) = &planned.waits {
         return Ok(Some(status::waits(&waits.reason.text, waits.until)));
     }
-    let reason = controller.cap_on(&planned.plan).await.map_err(|error| job_root::record_fault(&error))?;
+    let reason =
+        controller.cap_on(&planned.plan).await.map_err(|error| job_root::record_fault(&error))?;
     Ok(reason.map(|reason| reason.text))
 }
 
@@ -159,7 +198,11 @@ pub async fn held_back(controller: &Controller, planned: &Planned) -> Result<Opt
 ///
 /// # Errors
 /// Fails when no offer fits, or the cloud is unreachable.
-pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> Result<Planned, Fault> {
+pub async fn first(
+    context: &Context,
+    controller: &Controller,
+    spec: &ResolvedSpec,
+) -> Result<Planned, Fault> {
     let asked = format!("asking {} what it sells", spec.spec.machine.cloud);
     saying(context, asked, controller.first_plan(spec)).await.map_err(|error| {
         let fault = fault(&error).meaning("nothing was started, and nothing bills");
@@ -175,11 +218,14 @@ pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSp
 /// Tells a silent cloud or wrong credentials apart from a job without an offer.
 pub fn fault(error: &ActError) -> Fault {
     if error.is_denial() {
-        Fault::from_error(ExitCode::UNREACHABLE, error).or_hint("`lamp doctor` says who you are to the cloud, and what is missing")
+        Fault::from_error(ExitCode::UNREACHABLE, error)
+            .or_hint("`lamp doctor` says who you are to the cloud, and what is missing")
     } else if error.is_silence() {
         let fault = Fault::from_error(ExitCode::UNREACHABLE, error);
         let slip = region_arg::hint(&fault.sentence());
-        fault.or_hint(slip.unwrap_or_else(|| "try again; `lamp doctor` looks at the way there".to_owned()))
+        fault.or_hint(
+            slip.unwrap_or_else(|| "try again; `lamp doctor` looks at the way there".to_owned()),
+        )
     } else {
         let fault = Fault::from_error(ExitCode::LAUNCH_FAILED, error);
         if let Some(hint) = error.never_works().and_then(no_image_hints::hint) {

@@ -14,13 +14,20 @@ pub fn hint(sentence: &str) -> Option<String> {
 /// The same for a region; `None`: it is known.
 pub fn hint_of(name: &str) -> Option<String> {
     let said = unknown(name)?;
-    Some(format!("{said}; --region names another, as do `regions` in [aws] of the configuration, and AWS_REGION"))
+    Some(format!(
+        "{said}; --region names another, as do `regions` in [aws] of the configuration, and AWS_REGION"
+    ))
 }
 
 /// `None`: it is known.
 pub fn unknown(name: &str) -> Option<String> {
-    let near: Vec<String> = nearest_regions(name)?.iter().map(|known| format!("`{known}`")).collect();
-    let meant = if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(" or ")) };
+    let near: Vec<String> =
+        nearest_regions(name)?.iter().map(|known| format!("`{known}`")).collect();
+    let meant = if near.is_empty() {
+        String::new()
+    } else {
+        format!(" (did you mean {}?)", near.join(" or "))
+    };
     Some(format!("`{name}` is no region that this version knows{meant}"))
 }
 

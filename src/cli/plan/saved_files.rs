@@ -18,20 +18,31 @@ pub fn line(spec: &Spec) -> String {
     let named = spec.outputs.iter().map(|pattern| format!("`{pattern}`"));
     let mut kept: Vec<String> = named.collect();
     kept.push("what the script writes to $LAMP_OUTPUT_DIR".to_owned());
-    kept.extend(spec.checkpoint.as_ref().map(|checkpoint| format!("the newest checkpoint of `{}`", checkpoint.path)));
+    kept.extend(
+        spec.checkpoint
+            .as_ref()
+            .map(|checkpoint| format!("the newest checkpoint of `{}`", checkpoint.path)),
+    );
     format!("kept at its end: {}; all else in its workdir goes with the machine", kept.join(", "))
 }
 
 /// The files that the script's text saves, and that would be lost with the machine.
 pub fn findings(loaded: &Loaded) -> Vec<Finding> {
-    let Some(text) = script_of(&loaded.spec).and_then(|script| read(&loaded.workdir.join(script))) else { return Vec::new() };
+    let Some(text) = script_of(&loaded.spec).and_then(|script| read(&loaded.workdir.join(script)))
+    else {
+        return Vec::new();
+    };
     let saves = save_detection::look(&Script::new(&text));
     let lost = unkept(&loaded.spec, &saves);
     let mut found = Vec::new();
     if !lost.is_empty() {
         let shown: Vec<String> = lost.iter().map(|path| format!("`{path}`")).collect();
-        let line: Vec<String> = loaded.spec.outputs.iter().chain(&lost).map(|pattern| format!("{pattern:?}")).collect();
-        let finding = Finding::warning("outputs", format!("the script saves {}, which nothing keeps", shown.join(", ")));
+        let line: Vec<String> =
+            loaded.spec.outputs.iter().chain(&lost).map(|pattern| format!("{pattern:?}")).collect();
+        let finding = Finding::warning(
+            "outputs",
+            format!("the script saves {}, which nothing keeps", shown.join(", ")),
+        );
         found.push(finding.hint(format!("outputs = [{}] brings it home", line.join(", "))));
     }
     // An uncertain guess is not worth a warning before each run.
@@ -40,7 +51,10 @@ pub fn findings(loaded: &Loaded) -> Vec<Finding> {
         && !is_kept(&loaded.spec, folder)
         && saves.links.is_empty()
     {
-        let finding = Finding::warning("checkpoint", format!("the script saves to `{folder}` ({}), which nothing keeps", saves.because));
+        let finding = Finding::warning(
+            "checkpoint",
+            format!("the script saves to `{folder}` ({}), which nothing keeps", saves.because),
+        );
         found.push(finding.hint(format!("[checkpoint] with path = \"{folder}\" keeps it as it is saved, outputs = [\"{folder}/**\"] at the end")));
     }
     found
@@ -49,17 +63,31 @@ pub fn findings(loaded: &Loaded) -> Vec<Finding> {
 fn unkept(spec: &Spec, saves: &Saves) -> Vec<String> {
     // A text without a slash or a dot may be no path, and false alarms make people ignore warnings.
     let is_path = |path: &str| path.contains(['/', '.']);
-    let is_of_folder = |path: &str| saves.folder.as_deref().is_some_and(|folder| is_below(path, folder));
-    let files = saves.outputs.iter().filter(|path| is_path(path) && !is_of_folder(path) && !is_kept(spec, path)).cloned();
+    let is_of_folder =
+        |path: &str| saves.folder.as_deref().is_some_and(|folder| is_below(path, folder));
+    let files = saves
+        .outputs
+        .iter()
+        .filter(|path| is_path(path) && !is_of_folder(path) && !is_kept(spec, path))
+        .cloned();
     // Saved, but maybe not a checkpoint: then it is a result.
     let is_result = saves.doubt.is_some() && saves.because == "it is saved there";
-    let folder = saves.folder.iter().filter(|folder| is_result && !is_kept(spec, folder)).map(|folder| format!("{folder}/**"));
+    let folder = saves
+        .folder
+        .iter()
+        .filter(|folder| is_result && !is_kept(spec, folder))
+        .map(|folder| format!("{folder}/**"));
     files.chain(folder).collect()
 }
 
 fn is_kept(spec: &Spec, path: &str) -> bool {
-    let by_output = |pattern: &String| OutputGlob::new(pattern).is_ok_and(|glob| glob.names(path)) || pattern == path;
-    let by_checkpoint = spec.checkpoint.as_ref().is_some_and(|checkpoint| is_below(path, checkpoint.path.trim_matches('/')));
+    let by_output = |pattern: &String| {
+        OutputGlob::new(pattern).is_ok_and(|glob| glob.names(path)) || pattern == path
+    };
+    let by_checkpoint = spec
+        .checkpoint
+        .as_ref()
+        .is_some_and(|checkpoint| is_below(path, checkpoint.path.trim_matches('/')));
     by_checkpoint || is_below(path, "lamp-output") || spec.outputs.iter().any(by_output)
 }
 
@@ -69,12 +97,18 @@ fn is_below(path: &str, folder: &str) -> bool {
 
 fn script_of(spec: &Spec) -> Option<&str> {
     let Command::Args(args) = &spec.command else { return None };
-    args.iter().map(String::as_str).find(|word| word.ends_with(".py") && !word.starts_with(['-', '/']))
+    args.iter()
+        .map(String::as_str)
+        .find(|word| word.ends_with(".py") && !word.starts_with(['-', '/']))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the script that the user wants to run is read to see what it saves")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the script that the user wants to run is read to see what it saves"
+)]
 fn read(path: &Path) -> Option<String> {
-    let is_text = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() <= SCRIPT_BYTES_MAX);
+    let is_text =
+        std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() <= SCRIPT_BYTES_MAX);
     if is_text { std::fs::read_to_string(path).ok() } else { None }
 }
 
@@ -83,13 +117,15 @@ mod tests {
     use super::*;
 
     fn lost(script: &str, outputs: &[&str]) -> Vec<String> {
-        let spec = Spec { outputs: outputs.iter().map(ToString::to_string).collect(), ..Spec::bare() };
+        let spec =
+            Spec { outputs: outputs.iter().map(ToString::to_string).collect(), ..Spec::bare() };
         unkept(&spec, &save_detection::look(&Script::new(script)))
     }
 
     #[test]
     fn what_a_script_saves_is_lost_unless_something_keeps_it() {
-        let script = "import torch\ntorch.save(m, 'model_final.bin')\ntorch.save(m, f'output/{n}.pt')\n";
+        let script =
+            "import torch\ntorch.save(m, 'model_final.bin')\ntorch.save(m, f'output/{n}.pt')\n";
         assert_eq!(lost(script, &[]), ["model_final.bin", "output/**"]);
         assert_eq!(lost(script, &["output/**"]), ["model_final.bin"]);
         assert!(lost(script, &["*.bin", "output"]).is_empty());

@@ -27,7 +27,11 @@ const ON_OFFER: &str = "by what is on offer now";
 pub(crate) fn costs(planned: &Planned, by: &str) -> Vec<String> {
     let (plan, offer) = (&planned.plan, &planned.plan.offer);
     let whole_job = whole_job(plan, &planned.most_job, by);
-    let with = if offer.extras.per_hour() > Usd::ZERO { ", with its disk, its address and the power-off" } else { "" };
+    let with = if offer.extras.per_hour() > Usd::ZERO {
+        ", with its disk, its address and the power-off"
+    } else {
+        ""
+    };
     let most = match plan.most_usd {
         Some(most) if most == Usd::ZERO => "costs nothing".to_owned(),
         Some(most) => {
@@ -46,7 +50,10 @@ pub(crate) fn costs(planned: &Planned, by: &str) -> Vec<String> {
         Some(_) => "if nothing cheaper comes: ",
         None => "",
     };
-    let first = format!("{unless}{} in {}, {}, {}: {most}", offer.instance_type, offer.zone, offer.market, offer.price);
+    let first = format!(
+        "{unless}{} in {}, {}, {}: {most}",
+        offer.instance_type, offer.zone, offer.market, offer.price
+    );
     std::iter::once(first).chain(whole_job).collect()
 }
 
@@ -57,7 +64,8 @@ fn is_to_be_spot(planned: &Planned) -> bool {
 fn why(planned: &Planned) -> Vec<String> {
     let plan = &planned.plan;
     // The first reason says why there is a plan, the second why this offer.
-    let because = plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
+    let because =
+        plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
     // The end is unknown until the launch.
     let end = plan.kill_at.filter(|_| planned.waits.is_none());
     let end = end.map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at)));
@@ -74,15 +82,23 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
         return None;
     }
     let (is_local, machines) = (plan.offer.cloud == Cloud::Local, most_job.machines.unwrap_or(1));
-    let again = if is_local { "begins again after a power cut" } else { "goes on on another machine when one is taken away or lost" };
+    let again = if is_local {
+        "begins again after a power cut"
+    } else {
+        "goes on on another machine when one is taken away or lost"
+    };
     let job = format!("the whole job, which {again},");
     // A user with a budget needs no hint to set one.
     let unset = |words: &'static str| if most_job.budget.is_none() { words } else { "" };
     let Some(usd) = most_job.usd.map(Usd::rounded_up) else {
-        return Some(format!("{job} can cost that much again each time, and nothing bounds it; `limits.budget` would"));
+        return Some(format!(
+            "{job} can cost that much again each time, and nothing bounds it; `limits.budget` would"
+        ));
     };
     Some(match most_job.by {
-        MostBy::Budget if is_local => format!("{job} costs at most {usd}: its budget, and five minutes to save and to power off"),
+        MostBy::Budget if is_local => format!(
+            "{job} costs at most {usd}: its budget, and five minutes to save and to power off"
+        ),
         MostBy::Budget => format!("{job} costs at most {usd}: that is its budget"),
         MostBy::Deadline => {
             let holds = unset("; `limits.budget` would hold whatever comes");
@@ -90,11 +106,15 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
         }
         _ if is_local => {
             let lower = unset("; `limits.budget` would bound it lower");
-            format!("{job} costs at most {usd}, even if it took all the {machines} attempts that `interruptions.max` allows{lower}")
+            format!(
+                "{job} costs at most {usd}, even if it took all the {machines} attempts that `interruptions.max` allows{lower}"
+            )
         }
         _ => {
             let lower = unset("; `limits.budget` would bound it lower, whatever comes");
-            let all = format!("even if it took all the {machines} machines that `interruptions.max` allows");
+            let all = format!(
+                "even if it took all the {machines} machines that `interruptions.max` allows"
+            );
             format!("{job} costs at most {usd} {by}, {all}{lower}")
         }
     })
@@ -102,27 +122,48 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
 
 fn whichever(plan: &Plan, most: Usd) -> String {
     let any = plan.most_whichever().map(Usd::rounded_up).filter(|any| *any > most.rounded_up());
-    any.map(|any| format!("; at most {any} where it is not to be had and a dearer one takes its place")).unwrap_or_default()
+    any.map(|any| {
+        format!("; at most {any} where it is not to be had and a dearer one takes its place")
+    })
+    .unwrap_or_default()
 }
 
-pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = String>, exceeded: Option<&bid_text::Shown>) -> Vec<String> {
+pub fn whole(
+    planned: &Planned,
+    spec: &Spec,
+    expected: impl Iterator<Item = String>,
+    exceeded: Option<&bid_text::Shown>,
+) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
-    let mut lines: Vec<String> = costs(planned, ON_OFFER).into_iter().chain(expected).chain(why(planned)).collect();
+    let mut lines: Vec<String> =
+        costs(planned, ON_OFFER).into_iter().chain(expected).chain(why(planned)).collect();
     exceeded.iter().for_each(|exceeded| exceeded.stand_in(&mut lines));
     lines.extend(machine_text(&plan.offer, &spec.machine.gpus));
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
     // The ranking begins with the machine itself.
-    let to_finish = |n: usize| ranking.get(n + 1).and_then(|ranked| ranked.usd_to_finish).filter(|usd| *usd > Usd::ZERO);
+    let to_finish = |n: usize| {
+        ranking.get(n + 1).and_then(|ranked| ranked.usd_to_finish).filter(|usd| *usd > Usd::ZERO)
+    };
     let tried = |n: usize, offer: &Offer| {
         let begin = if n == 0 { "if there is none:" } else { "then:" };
         let finish = to_finish(n).map(|usd| format!(", {usd} to finish")).unwrap_or_default();
-        let starts = ranking.get(n + 1).map(|ranked| added_by_starts(offer, ranked)).unwrap_or_default();
-        format!("{begin} {} in {}, {}, {}{starts}{finish}", offer.instance_type, offer.zone, offer.market, offer.price)
+        let starts =
+            ranking.get(n + 1).map(|ranked| added_by_starts(offer, ranked)).unwrap_or_default();
+        format!(
+            "{begin} {} in {}, {}, {}{starts}{finish}",
+            offer.instance_type, offer.zone, offer.market, offer.price
+        )
     };
-    let waits_for_spot = spec.machine.market == MarketChoice::Auto && spec.limits.deadline.is_none() && is_to_be_spot(planned);
+    let waits_for_spot = spec.machine.market == MarketChoice::Auto
+        && spec.limits.deadline.is_none()
+        && is_to_be_spot(planned);
     let is_tried = |offer: &Offer| !waits_for_spot || offer.market == Market::Spot;
-    lines.extend(cut(fallbacks.iter().enumerate().filter(|(_, offer)| is_tried(offer)).map(|(n, offer)| tried(n, offer))));
+    lines.extend(cut(fallbacks
+        .iter()
+        .enumerate()
+        .filter(|(_, offer)| is_tried(offer))
+        .map(|(n, offer)| tried(n, offer))));
     if let Some(offer) = fallbacks.iter().find(|offer| !is_tried(offer)) {
         lines.push(format!(
             "without a spot machine it waits; with `--deadline`, or where interruptions make spot the dearer one: {} in {}, {}, {}",
@@ -130,17 +171,24 @@ pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = Stri
         ));
     }
     // The other market comes last, and the zones of the first must not hide it.
-    let other = fallbacks
-        .iter()
-        .enumerate()
-        .skip(LINES_MAX)
-        .filter(|(_, offer)| is_tried(offer))
-        .find(|(n, offer)| offer.market != plan.offer.market && fallbacks.iter().take(*n).all(|before| before.market == plan.offer.market));
+    let other =
+        fallbacks.iter().enumerate().skip(LINES_MAX).filter(|(_, offer)| is_tried(offer)).find(
+            |(n, offer)| {
+                offer.market != plan.offer.market
+                    && fallbacks.iter().take(*n).all(|before| before.market == plan.offer.market)
+            },
+        );
     lines.extend(other.map(|(n, offer)| format!("  among them, {}", tried(n, offer))));
-    let mut unfit: Vec<&RejectedOffer> = plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer)).collect();
+    let mut unfit: Vec<&RejectedOffer> =
+        plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer)).collect();
     // Among equal reasons, the cheapest offer is named.
     unfit.sort_by_key(|no| no.offer.hourly());
-    let unfit = unfit.into_iter().map(|no| format!("{} in {}, {}: {}", no.offer.instance_type, no.offer.zone, no.offer.market, no.because));
+    let unfit = unfit.into_iter().map(|no| {
+        format!(
+            "{} in {}, {}: {}",
+            no.offer.instance_type, no.offer.zone, no.offer.market, no.because
+        )
+    });
     lines.extend(cut(summed_up("not", unfit).into_iter()));
     lines.extend(cut(summed_up("not on offer:", refused.iter().cloned()).into_iter()));
     lines
@@ -182,28 +230,50 @@ pub(crate) fn machine_text(offer: &Offer, wanted: &GpuRequirement) -> Option<Str
         return None;
     }
     let gpus = match (&offer.gpu_model, offer.gpus) {
-        (_, 0) if wanted.count == 0 => "no GPU (`--gpus 1`, or `gpus` in the job file, asks for one)".to_owned(),
+        (_, 0) if wanted.count == 0 => {
+            "no GPU (`--gpus 1`, or `gpus` in the job file, asks for one)".to_owned()
+        }
         (_, 0) => "no GPU".to_owned(),
         (model, gpus) => {
             let model = model.as_deref().unwrap_or("GPU");
-            let memory = offer.gpu_memory_mib.map(|mib| format!(" of {} GiB", (mib + 512) / 1024)).unwrap_or_default();
+            let memory = offer
+                .gpu_memory_mib
+                .map(|mib| format!(" of {} GiB", (mib + 512) / 1024))
+                .unwrap_or_default();
             format!("{gpus} x {model}{memory}")
         }
     };
     let idle = match offer.gpus.saturating_sub(wanted.count) {
         0 => String::new(),
         _ if wanted.count == 0 => "; the job asks for none".to_owned(),
-        more => format!("; the job asks for {}, and {more} more {} paid for", wanted.count, if more == 1 { "is" } else { "are" }),
+        more => format!(
+            "; the job asks for {}, and {more} more {} paid for",
+            wanted.count,
+            if more == 1 { "is" } else { "are" }
+        ),
     };
-    let asked = wanted.memory_mib_min.filter(|asked| offer.gpu_memory_mib.is_some_and(|has| has < *asked));
-    let less = asked.map(|asked| format!("; up to a tenth less than {} GiB will do, since makers count in billions of bytes", asked / 1024));
+    let asked =
+        wanted.memory_mib_min.filter(|asked| offer.gpu_memory_mib.is_some_and(|has| has < *asked));
+    let less = asked.map(|asked| {
+        format!(
+            "; up to a tenth less than {} GiB will do, since makers count in billions of bytes",
+            asked / 1024
+        )
+    });
     Some(format!("it has {gpus} and {} vCPUs{idle}{}", offer.vcpus, less.unwrap_or_default()))
 }
 
 fn launch_text(launch: &LaunchRequest) -> String {
-    let image = launch.image_name.as_ref().map_or_else(|| launch.image.clone(), |name| format!("{name} ({})", launch.image));
+    let image = launch
+        .image_name
+        .as_ref()
+        .map_or_else(|| launch.image.clone(), |name| format!("{name} ({})", launch.image));
     let has = launch.image_name.as_deref().and_then(image_contents).map(|has| format!("; {has}"));
-    format!("boots {image} on an encrypted disk of {} GiB{}", launch.disk_gib, has.unwrap_or_default())
+    format!(
+        "boots {image} on an encrypted disk of {} GiB{}",
+        launch.disk_gib,
+        has.unwrap_or_default()
+    )
 }
 
 fn quota_text(quota: &Quota) -> String {
@@ -239,6 +309,12 @@ mod tests {
             "p4d.24xlarge in us-east-1c, spot: costs $9.40/h now, more than the bid of $0.38/h",
         ];
         let lines = summed_up("not", refused.into_iter().map(str::to_owned));
-        assert_eq!(lines, [format!("not {}; nor 2 more for such a reason (`-o json` has all)", refused[0]), format!("not {}", refused[1])]);
+        assert_eq!(
+            lines,
+            [
+                format!("not {}; nor 2 more for such a reason (`-o json` has all)", refused[0]),
+                format!("not {}", refused[1])
+            ]
+        );
     }
 }

@@ -28,12 +28,20 @@ fn price(text: &str) -> Result<Usd, String> {
 
 fn hours_a_week(text: &str) -> Result<f64, String> {
     let hours: f64 = text.parse().map_err(|_| "is no number".to_owned())?;
-    if hours > 0.0 && hours <= 168.0 { Ok(hours) } else { Err("a week has 168 hours; write more than none of them".into()) }
+    if hours > 0.0 && hours <= 168.0 {
+        Ok(hours)
+    } else {
+        Err("a week has 168 hours; write more than none of them".into())
+    }
 }
 
 fn watts(text: &str) -> Result<f64, String> {
     let watts: f64 = text.parse().map_err(|_| "is no number".to_owned())?;
-    if watts >= 0.0 && watts.is_finite() { Ok(watts) } else { Err("a machine draws no less than nothing".into()) }
+    if watts >= 0.0 && watts.is_finite() {
+        Ok(watts)
+    } else {
+        Err("a machine draws no less than nothing".into())
+    }
 }
 
 /// Weeks in a month, on the average of a year.
@@ -49,14 +57,17 @@ struct Against<'a> {
 
 fn against<'a>(args: &Purchase, rows: &'a [Row]) -> Vec<Against<'a>> {
     let Some(buy) = args.buy else { return Vec::new() };
-    let cheapest = |price: fn(&Row) -> Option<UsdPerHour>| rows.iter().filter_map(|row| Some((price(row)?, row))).min_by_key(|(price, _)| *price);
+    let cheapest = |price: fn(&Row) -> Option<UsdPerHour>| {
+        rows.iter().filter_map(|row| Some((price(row)?, row))).min_by_key(|(price, _)| *price)
+    };
     let found = [("on-demand", cheapest(|row| row.on_demand)), ("spot", cheapest(|row| row.spot))];
     let own_hour = args.watts / 1000.0 * args.usd_per_kwh.dollars();
     found
         .into_iter()
         .filter_map(|(market, found)| {
             let (price, row) = found?;
-            let saved_a_month = (price.per_hour().dollars() - own_hour) * args.hours_per_week * WEEKS_A_MONTH;
+            let saved_a_month =
+                (price.per_hour().dollars() - own_hour) * args.hours_per_week * WEEKS_A_MONTH;
             let months = (saved_a_month > 0.0).then(|| buy.dollars() / saved_a_month);
             Some(Against { market, row, price, months })
         })
@@ -65,13 +76,26 @@ fn against<'a>(args: &Purchase, rows: &'a [Row]) -> Vec<Against<'a>> {
 
 pub fn text(args: &Purchase, rows: &[Row]) -> Vec<String> {
     let Some(buy) = args.buy else { return Vec::new() };
-    let power = if args.watts > 0.0 { format!(" and {} W at {} a kWh", args.watts, args.usd_per_kwh) } else { " and no electricity".into() };
-    let mut lines = vec![format!("\na machine like the cheapest here, bought for {buy}, with {} hours of work a week{power}:", args.hours_per_week)];
+    let power = if args.watts > 0.0 {
+        format!(" and {} W at {} a kWh", args.watts, args.usd_per_kwh)
+    } else {
+        " and no electricity".into()
+    };
+    let mut lines = vec![format!(
+        "\na machine like the cheapest here, bought for {buy}, with {} hours of work a week{power}:",
+        args.hours_per_week
+    )];
     for Against { market, row, price, months } in against(args, rows) {
-        let rented = format!("{} {market} at ${:.4}/h", row.instance_type, price.per_hour().dollars());
+        let rented =
+            format!("{} {market} at ${:.4}/h", row.instance_type, price.per_hour().dollars());
         lines.push(match months {
-            Some(months) if months < 24.0 => format!("  has paid for itself after {months:.0} months against {rented}"),
-            Some(months) => format!("  has paid for itself after {months:.0} months ({:.1} years) against {rented}", months / 12.0),
+            Some(months) if months < 24.0 => {
+                format!("  has paid for itself after {months:.0} months against {rented}")
+            }
+            Some(months) => format!(
+                "  has paid for itself after {months:.0} months ({:.1} years) against {rented}",
+                months / 12.0
+            ),
             None => format!("  never pays for itself against {rented}: its electricity costs more"),
         });
     }

@@ -9,7 +9,12 @@ use crate::market::{PriceHistory, UsdPerHour};
 const WIDTH: u32 = 120;
 const HEIGHT: u32 = 40;
 
-pub fn text(history: &PriceHistory, bid: Option<UsdPerHour>, from: Timestamp, now: Timestamp) -> String {
+pub fn text(
+    history: &PriceHistory,
+    bid: Option<UsdPerHour>,
+    from: Timestamp,
+    now: Timestamp,
+) -> String {
     let days_ago = |at: Timestamp| -(now.duration_since(at).as_secs_f64() / 86_400.0) as f32;
     let dollars = |price: UsdPerHour| price.per_hour().dollars() as f32;
     let mut at = from.max(history.points().first().map_or(from, |point| point.at));
@@ -20,13 +25,16 @@ pub fn text(history: &PriceHistory, bid: Option<UsdPerHour>, from: Timestamp, no
         steps.push((days_ago(at), dollars(price)));
     }
     let days = days_ago(from);
-    let ceiling: Vec<(f32, f32)> = bid.iter().flat_map(|bid| [(days, dollars(*bid)), (0.0, dollars(*bid))]).collect();
+    let ceiling: Vec<(f32, f32)> =
+        bid.iter().flat_map(|bid| [(days, dollars(*bid)), (0.0, dollars(*bid))]).collect();
     let top = steps.iter().chain(&ceiling).map(|(_, price)| *price).fold(0.0, f32::max) * 1.05;
     let digits = digits(top);
     let (prices, line) = (Shape::Lines(&steps), Shape::Lines(&ceiling));
     let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, days, 0.0, 0.0, top);
     let chart = chart
-        .x_label_format(LabelFormat::Custom(Box::new(|days| if days == 0.0 { "now".into() } else { format!("{:.0} days ago", -days) })))
+        .x_label_format(LabelFormat::Custom(Box::new(|days| {
+            if days == 0.0 { "now".into() } else { format!("{:.0} days ago", -days) }
+        })))
         .y_label_format(LabelFormat::Custom(Box::new(move |price| format!("${price:.digits$}"))))
         .y_tick_display(TickDisplay::Sparse)
         .lineplot(&line)
@@ -36,8 +44,15 @@ pub fn text(history: &PriceHistory, bid: Option<UsdPerHour>, from: Timestamp, no
     // Plain blanks can be copied and cut.
     let text = chart.to_string().replace('\u{2800}', " ");
     let plot: Vec<&str> = text.lines().map(str::trim_end).collect();
-    let line = bid.map(|bid| format!("; the line across is the bid of ${:.4}", dollars(bid))).unwrap_or_default();
-    format!("{} in {}, dollars an hour{line}\n{}", history.instance_type, history.zone, plot.join("\n").trim_end())
+    let line = bid
+        .map(|bid| format!("; the line across is the bid of ${:.4}", dollars(bid)))
+        .unwrap_or_default();
+    format!(
+        "{} in {}, dollars an hour{line}\n{}",
+        history.instance_type,
+        history.zone,
+        plot.join("\n").trim_end()
+    )
 }
 
 /// Enough decimals that no two axis labels are equal: a small machine costs a third of a cent.

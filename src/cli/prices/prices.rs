@@ -18,13 +18,17 @@ use crate::cli::shell::slow_notice::saying;
 use crate::cli::{Context, ExitCode, Fault, Format, Stream};
 use crate::config::closest;
 use crate::job::{MachineSpec, MarketChoice};
-use crate::market::{Catalog, Cloud, GpuRequirement, PriceHistory, PriceRule, Region, Span, Supply, did_you_mean, has_a_size};
+use crate::market::{
+    Catalog, Cloud, GpuRequirement, PriceHistory, PriceRule, Region, Span, Supply, did_you_mean,
+    has_a_size,
+};
 use crate::policy::purchase::bid::{HONEST, back};
 
 /// Show what machines cost: on-demand and spot
 ///
-/// For each type that satisfies what is asked for, in the zone of each region where it is cheapest, or in every zone (--zones): the
-/// prices now, what a bid rule gives, and how often that bid would have been exceeded.
+/// For each type that satisfies what is asked for, in the zone of each region where it is cheapest,
+/// or in every zone (--zones): the prices now, what a bid rule gives, and how often that bid would
+/// have been exceeded.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// The same as --gpu
@@ -42,10 +46,12 @@ pub struct Args {
     /// Only this instance type; may be repeated
     #[arg(long = "type", visible_alias = "instance-type", value_name = "TYPE", value_parser = one_name)]
     pub types: Vec<String>,
-    /// Only this region; may be repeated [default: `regions` in [aws] of the configuration, else AWS_REGION, else that of the profile]
+    /// Only this region; may be repeated [default: `regions` in [aws] of the configuration, else
+    /// AWS_REGION, else that of the profile]
     #[arg(long, value_name = "REGION", value_parser = one_name)]
     pub region: Vec<String>,
-    /// A line for every zone, instead of one for each type in a region; `-o json` and `-o csv` have every zone anyway
+    /// A line for every zone, instead of one for each type in a region; `-o json` and `-o csv` have
+    /// every zone anyway
     #[arg(long)]
     pub zones: bool,
     /// How many days of spot prices to look at, up to 90
@@ -60,10 +66,12 @@ pub struct Args {
     /// Comma-separated values instead of the table, like `-o csv`
     #[arg(long)]
     pub csv: bool,
-    /// The spot prices of those days instead of the table, a row for each change: with `-o csv` or `-o jsonl`
+    /// The spot prices of those days instead of the table, a row for each change: with `-o csv` or
+    /// `-o jsonl`
     #[arg(long)]
     pub history: bool,
-    /// Of which zone the course of the spot price is shown [default: in the plot that of the cheapest, else all]
+    /// Of which zone the course of the spot price is shown [default: in the plot that of the
+    /// cheapest, else all]
     #[arg(long, value_name = "ZONE", value_parser = one_name)]
     pub zone: Option<String>,
     #[command(flatten)]
@@ -131,12 +139,24 @@ fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
         );
     }
     match (args.csv, context.format) {
-        (true, Format::Json | Format::Jsonl) => refused("`--csv` and `-o` ask for two forms of the same rows", "leave one of them away"),
-        (true, _) | (_, Format::Jsonl) if args.history && (args.buy.buy.is_some() || args.backtest) => {
-            refused("`--history` is of prices alone, and `--buy` and `--backtest` are about the table", all)
+        (true, Format::Json | Format::Jsonl) => {
+            refused("`--csv` and `-o` ask for two forms of the same rows", "leave one of them away")
         }
-        (true, _) | (_, Format::Jsonl) if args.buy.buy.is_some() => refused("`--buy` compares, and rows have no place for that", all),
-        (true, _) if args.backtest => refused("`--backtest` is about all rows, and comma-separated values have no place for it", all),
+        (true, _) | (_, Format::Jsonl)
+            if args.history && (args.buy.buy.is_some() || args.backtest) =>
+        {
+            refused(
+                "`--history` is of prices alone, and `--buy` and `--backtest` are about the table",
+                all,
+            )
+        }
+        (true, _) | (_, Format::Jsonl) if args.buy.buy.is_some() => {
+            refused("`--buy` compares, and rows have no place for that", all)
+        }
+        (true, _) if args.backtest => refused(
+            "`--backtest` is about all rows, and comma-separated values have no place for it",
+            all,
+        ),
         _ => Ok(()),
     }
 }
@@ -148,47 +168,93 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     let catalog = Catalog::shipped();
     let models = catalog.gpu_models();
     let all = "`lamp prices` without a word shows every GPU machine";
-    if let Some(wanted) = gpus.model.as_deref().filter(|_| !models.iter().any(|model| gpus.is_model(model))) {
+    if let Some(wanted) =
+        gpus.model.as_deref().filter(|_| !models.iter().any(|model| gpus.is_model(model)))
+    {
         let names: Vec<String> = models.iter().map(|model| model.replace(' ', "-")).collect();
-        let meant = closest(wanted, names.iter().map(String::as_str)).map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
-        let fault = Fault::new(ExitCode::NOT_FOUND, format!("no GPU is called `{wanted}`: there are {}", names.join(", ")));
+        let meant = closest(wanted, names.iter().map(String::as_str))
+            .map(|name| format!("did you mean `{name}`? "))
+            .unwrap_or_default();
+        let fault = Fault::new(
+            ExitCode::NOT_FOUND,
+            format!("no GPU is called `{wanted}`: there are {}", names.join(", ")),
+        );
         return fault.hint(format!("{meant}{all}"));
     }
     // Unknown regions explain everything: nothing is sold there.
-    if !machine.regions.is_empty() && machine.regions.iter().all(|name| region_arg::unknown(name).is_some()) {
-        let unknown: Vec<String> = machine.regions.iter().filter_map(|name| region_arg::unknown(name)).collect();
+    if !machine.regions.is_empty()
+        && machine.regions.iter().all(|name| region_arg::unknown(name).is_some())
+    {
+        let unknown: Vec<String> =
+            machine.regions.iter().filter_map(|name| region_arg::unknown(name)).collect();
         let code = if is_asked { ExitCode::NOT_FOUND } else { ExitCode::UNREACHABLE };
-        return Fault::new(code, format!("nothing is sold in {}", machine.regions.join(", "))).hint(unknown.join("; "));
+        return Fault::new(code, format!("nothing is sold in {}", machine.regions.join(", ")))
+            .hint(unknown.join("; "));
     }
-    let odd: Vec<&str> = machine.instance_types.iter().map(String::as_str).filter(|name| !has_a_size(name)).collect();
+    let odd: Vec<&str> = machine
+        .instance_types
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !has_a_size(name))
+        .collect();
     if let Some(first) = odd.first() {
         let fault = Fault::new(
             ExitCode::NOT_FOUND,
-            format!("no machine type is called {}: a size is `xlarge`, `12xlarge`, `metal` or the like", odd.join(", ")),
+            format!(
+                "no machine type is called {}: a size is `xlarge`, `12xlarge`, `metal` or the like",
+                odd.join(", ")
+            ),
         );
-        return fault.hint(did_you_mean(first, catalog.types().iter().map(|kind| kind.name.as_str())).unwrap_or_else(|| all.to_owned()));
+        return fault.hint(
+            did_you_mean(first, catalog.types().iter().map(|kind| kind.name.as_str()))
+                .unwrap_or_else(|| all.to_owned()),
+        );
     }
-    let untold: Vec<&str> = machine.instance_types.iter().map(String::as_str).filter(|name| catalog.machine_type(name).is_none()).collect();
+    let untold: Vec<&str> = machine
+        .instance_types
+        .iter()
+        .map(String::as_str)
+        .filter(|name| catalog.machine_type(name).is_none())
+        .collect();
     if let (false, Some(first)) = (is_asked, untold.first()) {
         let what = "nothing with a known price: EC2 gave no answer, and the shipped catalogue, which has machines with GPUs alone, does not know";
-        let meant = did_you_mean(first, catalog.types().iter().map(|kind| kind.name.as_str()).filter(|name| is_a_slip(first, name)));
+        let meant = did_you_mean(
+            first,
+            catalog
+                .types()
+                .iter()
+                .map(|kind| kind.name.as_str())
+                .filter(|name| is_a_slip(first, name)),
+        );
         let fault = Fault::new(ExitCode::UNREACHABLE, format!("{what} {}", untold.join(", ")));
-        return fault.hint(meant.unwrap_or_else(|| "`lamp doctor` says what keeps AWS from answering".to_owned()));
+        return fault.hint(
+            meant.unwrap_or_else(|| "`lamp doctor` says what keeps AWS from answering".to_owned()),
+        );
     }
     let priced = catalog.regions();
     let is_priced = |name: &String| priced.iter().any(|region| region.as_str() == name);
     if !is_asked && !machine.regions.is_empty() && !machine.regions.iter().any(is_priced) {
-        let what = format!("EC2 gave no answer, and the catalogue that ships with `lamp` has no prices of {}", machine.regions.join(", "));
+        let what = format!(
+            "EC2 gave no answer, and the catalogue that ships with `lamp` has no prices of {}",
+            machine.regions.join(", ")
+        );
         let has: Vec<&str> = priced.iter().map(Region::as_str).collect();
-        return Fault::new(ExitCode::UNREACHABLE, what)
-            .hint(format!("it has those of {}; `lamp doctor` says what keeps AWS from answering", has.join(", ")));
+        return Fault::new(ExitCode::UNREACHABLE, what).hint(format!(
+            "it has those of {}; `lamp doctor` says what keeps AWS from answering",
+            has.join(", ")
+        ));
     }
     let because = match shortened(&supply.refused) {
-        refused if refused.is_empty() && gpus.count == 0 => "no such machine type is on offer".to_owned(),
-        refused if refused.is_empty() => "no machine type has that many GPUs, or so much memory on each".to_owned(),
+        refused if refused.is_empty() && gpus.count == 0 => {
+            "no such machine type is on offer".to_owned()
+        }
+        refused if refused.is_empty() => {
+            "no machine type has that many GPUs, or so much memory on each".to_owned()
+        }
         refused => said_once(&refused, &format!(", and the job needs {gpus}")),
     };
-    Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {because}")).hint(format!("{all}; --region names another region"))
+    Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {because}"))
+        .hint(format!("{all}; --region names another region"))
 }
 
 /// Whether it is one typing error. The catalogue lacks machines without GPUs, so m5.large may be
@@ -201,14 +267,25 @@ fn is_a_slip(name: &str, of: &str) -> bool {
 /// Leaves a common ending only at the last reason that has it.
 fn said_once(reasons: &[String], end: &str) -> String {
     let last = reasons.iter().rposition(|reason| reason.ends_with(end));
-    let said =
-        reasons.iter().enumerate().map(|(at, reason)| if Some(at) == last { reason.as_str() } else { reason.strip_suffix(end).unwrap_or(reason) });
+    let said = reasons.iter().enumerate().map(|(at, reason)| {
+        if Some(at) == last { reason.as_str() } else { reason.strip_suffix(end).unwrap_or(reason) }
+    });
     said.collect::<Vec<_>>().join("; ")
 }
 
-fn show(args: &Args, context: &Context, rows: &[Row], courses: &[PriceHistory], from: jiff::Timestamp) {
+fn show(
+    args: &Args,
+    context: &Context,
+    rows: &[Row],
+    courses: &[PriceHistory],
+    from: jiff::Timestamp,
+) {
     // A named zone needs its own prices, and a backtest covers every zone.
-    let each = if args.zones || args.zone.is_some() || args.backtest { table::Lines::EachZone } else { table::Lines::EachRegion };
+    let each = if args.zones || args.zone.is_some() || args.backtest {
+        table::Lines::EachZone
+    } else {
+        table::Lines::EachRegion
+    };
     context.printer.line(table::text(rows, each, context.printer.columns(Stream::Out)));
     context.printer.note(table::legend(rows, each, args.bid, args.days));
     if args.backtest {
@@ -216,7 +293,11 @@ fn show(args: &Args, context: &Context, rows: &[Row], courses: &[PriceHistory], 
     }
     let best = &rows[0];
     // Without a zone, the history of the cheapest machine.
-    let drawn = if args.zone.is_some() { courses.first() } else { courses.iter().find(|course| best.is_of(course)) };
+    let drawn = if args.zone.is_some() {
+        courses.first()
+    } else {
+        courses.iter().find(|course| best.is_of(course))
+    };
     if let Some(history) = drawn.filter(|_| !context.printer.is_quiet()) {
         let bid = rows.iter().find(|row| row.is_of(history)).and_then(|row| row.bid);
         context.printer.line(format!("\n{}", plot::text(history, bid, from, context.clock.now())));
@@ -227,15 +308,27 @@ fn show(args: &Args, context: &Context, rows: &[Row], courses: &[PriceHistory], 
 }
 
 /// EC2's answer, or the catalogue's, and which one it is.
-async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Result<(Supply, Source), Fault> {
+async fn supply(
+    context: &Context,
+    machine: &MachineSpec,
+    window: Span,
+) -> Result<(Supply, Source), Fault> {
     let workstation = job_root::workstation(context)?;
-    let because = match saying(context, "asking EC2 for types, zones and prices", workstation.ec2_supply(machine, window)).await {
+    let because = match saying(
+        context,
+        "asking EC2 for types, zones and prices",
+        workstation.ec2_supply(machine, window),
+    )
+    .await
+    {
         Ok(supply) => return Ok((supply, Source::ec2(context.clock.now()))),
         Err(error) => Fault::from_error(ExitCode::UNREACHABLE, &*error),
     };
     let catalog = Catalog::shipped();
-    let named = if machine.regions.is_empty() { &workstation.aws.regions } else { &machine.regions };
-    let regions: Vec<Region> = if named.is_empty() { catalog.regions() } else { named.iter().map(Region::new).collect() };
+    let named =
+        if machine.regions.is_empty() { &workstation.aws.regions } else { &machine.regions };
+    let regions: Vec<Region> =
+        if named.is_empty() { catalog.regions() } else { named.iter().map(Region::new).collect() };
     let mut supply = catalog.supply(&machine.gpus, &machine.instance_types, &regions);
     let as_of = catalog.prices_as_of();
     supply.notes.push(format!(
@@ -247,17 +340,25 @@ async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Resul
 
 /// The rules look back further than the window that is shown.
 fn window_days(rule: PriceRule) -> u32 {
-    rule.looks_back().map_or(0, |back| u32::try_from(back.duration().as_secs().div_ceil(86_400)).unwrap_or(90).min(90))
+    rule.looks_back().map_or(0, |back| {
+        u32::try_from(back.duration().as_secs().div_ceil(86_400)).unwrap_or(90).min(90)
+    })
 }
 
 fn machine(args: &Args) -> Result<MachineSpec, Fault> {
-    let wrong = |what: &str, error: &dyn std::fmt::Display| Fault::new(ExitCode::USAGE, format!("--{what}: {error}"));
+    let wrong = |what: &str, error: &dyn std::fmt::Display| {
+        Fault::new(ExitCode::USAGE, format!("--{what}: {error}"))
+    };
     let any = GpuRequirement { count: 1, model: None, memory_mib_min: None };
     let wanted = args.gpu.as_ref().or(args.wanted.as_ref());
-    let asks_for_gpus = args.types.is_empty() || wanted.is_some() || args.memory.is_some() || args.count.is_some();
-    let mut gpus = wanted.cloned().unwrap_or(if asks_for_gpus { any } else { GpuRequirement::NONE });
+    let asks_for_gpus =
+        args.types.is_empty() || wanted.is_some() || args.memory.is_some() || args.count.is_some();
+    let mut gpus =
+        wanted.cloned().unwrap_or(if asks_for_gpus { any } else { GpuRequirement::NONE });
     if let Some(size) = &args.memory {
-        let memory: GpuRequirement = format!("at least {size}").parse().map_err(|_| wrong("memory", &format!("`{size}` is no size, write 24GiB")))?;
+        let memory: GpuRequirement = format!("at least {size}")
+            .parse()
+            .map_err(|_| wrong("memory", &format!("`{size}` is no size, write 24GiB")))?;
         gpus.memory_mib_min = memory.memory_mib_min;
     }
     gpus.count = args.count.unwrap_or(gpus.count);

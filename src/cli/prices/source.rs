@@ -30,7 +30,12 @@ impl Source {
     /// From the shipped catalogue, because EC2 did not answer.
     pub fn catalogue(because: &Fault) -> Self {
         let as_of = Catalog::shipped().prices_as_of().to_owned();
-        Source { name: "catalogue", as_of, because: Some(because.sentence()), hint: because.hint.clone() }
+        Source {
+            name: "catalogue",
+            as_of,
+            because: Some(because.sentence()),
+            hint: because.hint.clone(),
+        }
     }
 
     pub fn is_asked(&self) -> bool {

@@ -53,17 +53,33 @@ impl Row {
 }
 
 /// Cheapest spot first; rows without a spot price follow, cheapest on demand first.
-pub fn rows(supply: &Supply, rule: PriceRule, from: Timestamp, now: Timestamp, with_backtest: bool) -> Vec<Row> {
+pub fn rows(
+    supply: &Supply,
+    rule: PriceRule,
+    from: Timestamp,
+    now: Timestamp,
+    with_backtest: bool,
+) -> Vec<Row> {
     let mut pools: BTreeMap<(&str, &Zone), Vec<&Offer>> = BTreeMap::new();
     for offer in &supply.offers {
         pools.entry((&offer.instance_type, &offer.zone)).or_default().push(offer);
     }
-    let mut rows: Vec<Row> = pools.into_values().map(|offers| row(supply, &offers, rule, from, now, with_backtest)).collect();
+    let mut rows: Vec<Row> = pools
+        .into_values()
+        .map(|offers| row(supply, &offers, rule, from, now, with_backtest))
+        .collect();
     rows.sort_by_key(|row| (row.spot.is_none(), row.spot, row.on_demand.is_none(), row.on_demand));
     rows
 }
 
-fn row(supply: &Supply, offers: &[&Offer], rule: PriceRule, from: Timestamp, now: Timestamp, with_backtest: bool) -> Row {
+fn row(
+    supply: &Supply,
+    offers: &[&Offer],
+    rule: PriceRule,
+    from: Timestamp,
+    now: Timestamp,
+    with_backtest: bool,
+) -> Row {
     let of = |market: Market| offers.iter().find(|offer| offer.market == market).copied();
     let (first, spot) = (offers[0], of(Market::Spot));
     let on_demand = of(Market::OnDemand).map(|offer| offer.price).or(first.on_demand);
@@ -71,7 +87,9 @@ fn row(supply: &Supply, offers: &[&Offer], rule: PriceRule, from: Timestamp, now
     let bid = spot.map(|spot| bid::bid(rule, spot, history, now));
     let price = bid.as_ref().and_then(|bid| bid.as_ref().ok()).map(|bid| bid.price);
     let in_window = price.zip(history);
-    let ratio = spot.zip(on_demand).map(|(spot, full)| spot.price.per_hour().dollars() / full.per_hour().dollars());
+    let ratio = spot
+        .zip(on_demand)
+        .map(|(spot, full)| spot.price.per_hour().dollars() / full.per_hour().dollars());
     Row {
         instance_type: first.instance_type.clone(),
         region: first.region.clone(),
@@ -87,14 +105,19 @@ fn row(supply: &Supply, offers: &[&Offer], rule: PriceRule, from: Timestamp, now
         no_bid: bid.and_then(Result::err).map(|no| why(&no)),
         share_above: in_window.and_then(|(bid, history)| history.share_above(bid, from, now)),
         crossings: in_window.map(|(bid, history)| history.crossings(bid, from, now)),
-        backtest: spot.zip(history).filter(|_| with_backtest).and_then(|(spot, history)| backtest(rule, spot, history, from, now)),
+        backtest: spot
+            .zip(history)
+            .filter(|_| with_backtest)
+            .and_then(|(spot, history)| backtest(rule, spot, history, from, now)),
     }
 }
 
 /// The reason, to follow a machine's name; here the rule is a flag.
 fn why(no: &NoBid) -> &'static str {
     match no {
-        NoBid::OnDemandUnknown => "has no known on-demand price, which the bid would be reckoned from; `--bid 0.65` names one in dollars",
+        NoBid::OnDemandUnknown => {
+            "has no known on-demand price, which the bid would be reckoned from; `--bid 0.65` names one in dollars"
+        }
         NoBid::NoHistory => "has no known price history, and the bid is a quantile of it",
     }
 }
@@ -105,21 +128,32 @@ pub fn about_bids(rows: &[Row], rule: PriceRule) -> Vec<String> {
     let is_cut = matches!(rule, PriceRule::Quantile { .. });
     let mut kinds: Vec<(&Row, &str, usize)> = Vec::new();
     for row in rows {
-        let Some(because) = row.no_bid.or_else(|| (is_cut && row.bid.is_some() && row.on_demand.is_none()).then_some(uncut)) else { continue };
+        let Some(because) = row
+            .no_bid
+            .or_else(|| (is_cut && row.bid.is_some() && row.on_demand.is_none()).then_some(uncut))
+        else {
+            continue;
+        };
         match kinds.iter_mut().find(|(_, known, _)| *known == because) {
             Some((_, _, others)) => *others += 1,
             None => kinds.push((row, because, 0)),
         }
     }
     let sentence = |(first, because, others): (&Row, &str, usize)| {
-        let gives_none = if first.no_bid.is_some() { format!("`{}` gives no bid: ", in_words(rule)) } else { String::new() };
-        let more = if others == 0 { String::new() } else { format!("; nor has any of {others} more") };
+        let gives_none = if first.no_bid.is_some() {
+            format!("`{}` gives no bid: ", in_words(rule))
+        } else {
+            String::new()
+        };
+        let more =
+            if others == 0 { String::new() } else { format!("; nor has any of {others} more") };
         format!("{gives_none}{} in {} {because}{more}", first.instance_type, first.zone)
     };
     kinds.into_iter().map(sentence).collect()
 }
 
-const HEADINGS: [&str; 9] = ["type", "zone", "gpus", "vcpus", "on-demand", "spot", "ratio", "bid", "exceeded"];
+const HEADINGS: [&str; 9] =
+    ["type", "zone", "gpus", "vcpus", "on-demand", "spot", "ratio", "bid", "exceeded"];
 
 /// On a narrow terminal, columns go that can be calculated or matter least.
 const GIVE: Give<'_> = Give { cut: &[], go: &[6, 3, 8] };
@@ -140,8 +174,17 @@ pub fn text(rows: &[Row], each: Lines, width: Option<usize>) -> String {
         Lines::EachRegion => cheapest(rows),
     };
     if rows.iter().all(|row| row.spot.is_none()) {
-        let lines: Vec<Vec<String>> = shown.into_iter().map(|(row, more)| columns(row, more)[..ON_DEMAND_ALONE].to_vec()).collect();
-        return render_within(width, &HEADINGS[..ON_DEMAND_ALONE], &lines, &[3, 4], Give { cut: &[], go: &[3] });
+        let lines: Vec<Vec<String>> = shown
+            .into_iter()
+            .map(|(row, more)| columns(row, more)[..ON_DEMAND_ALONE].to_vec())
+            .collect();
+        return render_within(
+            width,
+            &HEADINGS[..ON_DEMAND_ALONE],
+            &lines,
+            &[3, 4],
+            Give { cut: &[], go: &[3] },
+        );
     }
     let lines: Vec<Vec<String>> = shown.into_iter().map(|(row, more)| columns(row, more)).collect();
     render_within(width, &HEADINGS, &lines, &[3, 4, 5, 6, 7, 8], GIVE)
@@ -151,7 +194,9 @@ pub fn text(rows: &[Row], each: Lines, width: Option<usize>) -> String {
 fn cheapest(rows: &[Row]) -> Vec<(&Row, usize)> {
     let mut first: Vec<(&Row, usize)> = Vec::new();
     for row in rows {
-        match first.iter_mut().find(|(known, _)| known.instance_type == row.instance_type && known.region == row.region) {
+        match first.iter_mut().find(|(known, _)| {
+            known.instance_type == row.instance_type && known.region == row.region
+        }) {
             Some((_, more)) => *more += 1,
             None => first.push((row, 0)),
         }
@@ -170,12 +215,18 @@ pub fn legend(rows: &[Row], each: Lines, rule: PriceRule, days: u32) -> String {
         format!("; BID is what `{}` gives, EXCEEDED {exceeded}", in_words(rule))
     });
     let is_short = each == Lines::EachRegion && cheapest(rows).len() < rows.len();
-    let zones = if is_short { "; +1 is one more zone of the region that sells it, for no less: `--zones` shows each" } else { "" };
+    let zones = if is_short {
+        "; +1 is one more zone of the region that sells it, for no less: `--zones` shows each"
+    } else {
+        ""
+    };
     format!("{order}{zones}{}", bid.unwrap_or_default())
 }
 
 fn columns(row: &Row, more_zones: usize) -> Vec<String> {
-    let price = |price: Option<UsdPerHour>| price.map_or_else(|| "-".to_owned(), |price| format!("${:.4}", price.per_hour().dollars()));
+    let price = |price: Option<UsdPerHour>| {
+        price.map_or_else(|| "-".to_owned(), |price| format!("${:.4}", price.per_hour().dollars()))
+    };
     let exceeded = match (row.share_above, row.crossings) {
         (Some(share), Some(times)) => format!("{:.1}% {times}x", share * 100.0),
         _ => "-".into(),
@@ -197,15 +248,30 @@ pub fn backtest_text(rows: &[Row], rule: PriceRule) -> String {
     let lines = rows.iter().filter_map(|row| {
         let figures = row.backtest.as_ref()?;
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
-        let (sold, exceeded) = (percent(figures.launchable), percent(figures.exceeded_within_a_day));
-        Some(vec![row.instance_type.clone(), row.zone.to_string(), figures.moments.to_string(), sold, exceeded, format!("{:.2}", figures.headroom)])
+        let (sold, exceeded) =
+            (percent(figures.launchable), percent(figures.exceeded_within_a_day));
+        Some(vec![
+            row.instance_type.clone(),
+            row.zone.to_string(),
+            figures.moments.to_string(),
+            sold,
+            exceeded,
+            format!("{:.2}", figures.headroom),
+        ])
     });
     let lines: Vec<Vec<String>> = lines.collect();
     if lines.is_empty() {
         return "the known prices are too short a time for a backtest".into();
     }
-    let table = render(&["type", "zone", "moments", "launchable", "exceeded within 24h", "bid / price"], &lines, &[2, 3, 4, 5]);
-    format!("what `{}` would have done, asked every six hours and followed for a day:\n{table}", in_words(rule))
+    let table = render(
+        &["type", "zone", "moments", "launchable", "exceeded within 24h", "bid / price"],
+        &lines,
+        &[2, 3, 4, 5],
+    );
+    format!(
+        "what `{}` would have done, asked every six hours and followed for a day:\n{table}",
+        in_words(rule)
+    )
 }
 
 /// For people: a window in days, not in the seconds of a record.
@@ -220,8 +286,11 @@ pub fn csv(rows: &[Row], source: &Source) -> String {
     let mut lines =
         vec!["instance_type,region,zone,gpus,gpu_model,gpu_memory_mib,vcpus,on_demand,spot,ratio,bid,share_above,crossings,source,as_of".to_owned()];
     for row in rows {
-        let price = |price: Option<UsdPerHour>| price.map(|price| price.per_hour().dollars().to_string()).unwrap_or_default();
-        let number = |number: Option<f64>| number.map(|number| format!("{number:.4}")).unwrap_or_default();
+        let price = |price: Option<UsdPerHour>| {
+            price.map(|price| price.per_hour().dollars().to_string()).unwrap_or_default()
+        };
+        let number =
+            |number: Option<f64>| number.map(|number| format!("{number:.4}")).unwrap_or_default();
         let fields = [
             row.instance_type.clone(),
             row.region.to_string(),
@@ -246,7 +315,11 @@ pub fn csv(rows: &[Row], source: &Source) -> String {
 
 /// Quotes as in RFC 4180.
 pub fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+    if field.contains([',', '"', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -287,12 +360,32 @@ mod tests {
         ];
         let zones = |each: Lines| -> Vec<String> {
             let table = text(&rows, each, None);
-            table.lines().skip(1).map(|line| line.split("1 x").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+            table
+                .lines()
+                .skip(1)
+                .map(|line| {
+                    line.split("1 x")
+                        .next()
+                        .unwrap()
+                        .split_whitespace()
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                })
+                .collect()
         };
-        assert_eq!(zones(Lines::EachRegion), ["g5.xlarge us-east-1b +2", "g6.xlarge us-east-1a", "g5.xlarge us-west-2a"]);
+        assert_eq!(
+            zones(Lines::EachRegion),
+            ["g5.xlarge us-east-1b +2", "g6.xlarge us-east-1a", "g5.xlarge us-west-2a"]
+        );
         assert_eq!(zones(Lines::EachZone).len(), rows.len());
-        let says = |rows: &[Row], each: Lines| legend(rows, each, PriceRule::Auto, 14).contains("`--zones` shows each");
-        assert!(says(&rows, Lines::EachRegion) && !says(&rows, Lines::EachZone) && !says(&rows[..2], Lines::EachRegion));
+        let says = |rows: &[Row], each: Lines| {
+            legend(rows, each, PriceRule::Auto, 14).contains("`--zones` shows each")
+        };
+        assert!(
+            says(&rows, Lines::EachRegion)
+                && !says(&rows, Lines::EachZone)
+                && !says(&rows[..2], Lines::EachRegion)
+        );
     }
 
     #[test]

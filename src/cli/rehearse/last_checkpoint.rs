@@ -27,11 +27,18 @@ pub(crate) fn was_kept(evidence: &Evidence, kept: Option<(&Event, &CheckpointSum
     }
 }
 
-pub(crate) fn kept_before((event, checkpoint): (&Event, &CheckpointSummary), until: Timestamp, what: &str) -> Check {
+pub(crate) fn kept_before(
+    (event, checkpoint): (&Event, &CheckpointSummary),
+    until: Timestamp,
+    what: &str,
+) -> Check {
     let step = checkpoint.step.map(|step| format!(" of step {step}")).unwrap_or_default();
     let age = secs(event.at, until).max(0.0);
     good(
         "saved",
-        format!("checkpoint {}{step} was complete {age:.1} s before {what}: that much of the work is done again", checkpoint.number.number()),
+        format!(
+            "checkpoint {}{step} was complete {age:.1} s before {what}: that much of the work is done again",
+            checkpoint.number.number()
+        ),
     )
 }

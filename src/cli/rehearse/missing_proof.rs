@@ -24,11 +24,21 @@ const RESTS_WITHIN: SignedDuration = SignedDuration::from_secs(10);
 /// Whether to stop waiting for a save: the agent saw the notice a while ago, and the folder never
 /// rests.
 pub fn is_hopeless(events: &[Event], now: Timestamp) -> bool {
-    never_rests(events) && notice(events).is_some_and(|(seen, _)| now.duration_since(seen) >= RESTS_WITHIN)
+    never_rests(events)
+        && notice(events).is_some_and(|(seen, _)| now.duration_since(seen) >= RESTS_WITHIN)
 }
 
-pub(crate) fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notice) -> (String, String) {
-    let spec = evidence.checkpoint.clone().unwrap_or(CheckpointSpec { path: String::new(), interval: Span::ZERO, signal: None, grace: Span::ZERO });
+pub(crate) fn why_not_saved(
+    evidence: &Evidence,
+    seen: Timestamp,
+    notice: &Notice,
+) -> (String, String) {
+    let spec = evidence.checkpoint.clone().unwrap_or(CheckpointSpec {
+        path: String::new(),
+        interval: Span::ZERO,
+        signal: None,
+        grace: Span::ZERO,
+    });
     if never_rests(&evidence.first) {
         return (
             format!("`{}` is always being written, and nothing in it can be told to be complete", spec.path),
@@ -58,10 +68,19 @@ pub(crate) fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notic
             "set checkpoint.signal = \"SIGUSR1\" and save when it comes, or save more often than the notice is long".into(),
         );
     };
-    let late = evidence.first.iter().find(|event| matches!(event.what, What::Checkpoint { .. }) && event.at > notice.at);
+    let late = evidence
+        .first
+        .iter()
+        .find(|event| matches!(event.what, What::Checkpoint { .. }) && event.at > notice.at);
     if let Some(late) = late {
-        let text = format!("the save took longer than the notice; it was complete {:.0} s too late", secs(notice.at, late.at));
-        return (text, "save less, save faster, or save more often so that less is left to do".into());
+        let text = format!(
+            "the save took longer than the notice; it was complete {:.0} s too late",
+            secs(notice.at, late.at)
+        );
+        return (
+            text,
+            "save less, save faster, or save more often so that less is left to do".into(),
+        );
     }
     let ended = ended.map(|(_, exit)| exit);
     let handle = format!(
@@ -73,8 +92,10 @@ pub(crate) fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notic
     {
         return (format!("{signal} ended the script: it has no handler for it"), handle);
     }
-    let save =
-        format!("the script must save into LAMP_CHECKPOINT_DIR (`{}`) when {signal} comes, within checkpoint.grace ({})", spec.path, spec.grace);
+    let save = format!(
+        "the script must save into LAMP_CHECKPOINT_DIR (`{}`) when {signal} comes, within checkpoint.grace ({})",
+        spec.path, spec.grace
+    );
     let said = evidence.first.iter().find_map(|event| match &event.what {
         What::Attention { text } | What::Loss { text } if event.at >= seen => Some(text.clone()),
         _ => None,

@@ -13,7 +13,20 @@ use std::path::{Path, PathBuf};
 use crate::job::{Command, Spec};
 
 /// Programs that make an environment, or install into one.
-const INSTALLERS: &[&str] = &["pip", "pip3", "uv", "conda", "mamba", "micromamba", "poetry", "pdm", "pipenv", "virtualenv", "apt", "apt-get"];
+const INSTALLERS: &[&str] = &[
+    "pip",
+    "pip3",
+    "uv",
+    "conda",
+    "mamba",
+    "micromamba",
+    "poetry",
+    "pdm",
+    "pipenv",
+    "virtualenv",
+    "apt",
+    "apt-get",
+];
 
 /// The usual names of an environment in a folder.
 pub const FOLDERS: &[&str] = &[".venv", "venv", "env"];
@@ -27,10 +40,13 @@ pub fn find(workdir: &Path, active: Option<PathBuf>) -> Option<PathBuf> {
 /// Removes install lines, and lets the command find this environment. Returns whether it removed
 /// any.
 pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
-    let Some(setup) = spec.setup.as_ref().filter(|setup| setup.lines().all(is_plain)) else { return false };
+    let Some(setup) = spec.setup.as_ref().filter(|setup| setup.lines().all(is_plain)) else {
+        return false;
+    };
     let environment = environment.display().to_string();
     let quoted = environment.replace('\'', r"'\''");
-    let (starts, rest): (Vec<&str>, Vec<&str>) = setup.lines().partition(|line| line.trim() == "set -e");
+    let (starts, rest): (Vec<&str>, Vec<&str>) =
+        setup.lines().partition(|line| line.trim() == "set -e");
     let mut lines: Vec<String> = starts.into_iter().take(1).map(str::to_owned).collect();
     if let Some(own) = own_environment(&spec.command) {
         let parent = Path::new(own).parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -47,10 +63,14 @@ pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
         return false;
     }
     lines.extend(kept);
-    let says_more = lines.iter().any(|line| !["", "set -e"].contains(&line.trim()) && assigned(line).is_none());
+    let says_more =
+        lines.iter().any(|line| !["", "set -e"].contains(&line.trim()) && assigned(line).is_none());
     spec.setup = says_more.then(|| lines.join("\n") + "\n");
     spec.env.insert("VIRTUAL_ENV".into(), environment.clone());
-    spec.env.insert("PATH".into(), format!("{environment}/bin:{}", path.unwrap_or("/usr/local/bin:/usr/bin:/bin")));
+    spec.env.insert(
+        "PATH".into(),
+        format!("{environment}/bin:{}", path.unwrap_or("/usr/local/bin:/usr/bin:/bin")),
+    );
     true
 }
 
@@ -59,8 +79,14 @@ pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
 fn is_plain(line: &str) -> bool {
     let line = line.trim();
     let first = line.split_whitespace().next().unwrap_or_default();
-    let opens = ["if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "{", "}", "("].contains(&first);
-    let runs = ["uv run", "poetry run", "conda run", "pipenv run", "pdm run"].iter().any(|words| line.contains(words));
+    let opens = [
+        "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
+        "{", "}", "(",
+    ]
+    .contains(&first);
+    let runs = ["uv run", "poetry run", "conda run", "pipenv run", "pdm run"]
+        .iter()
+        .any(|words| line.contains(words));
     let is_lock = line.starts_with("exec 9>");
     let does_more = installs(line) && !is_lock && (line.contains("&&") || line.contains(';'));
     !(opens || runs || does_more || line.ends_with('\\') || line.contains("<<"))
@@ -74,11 +100,17 @@ fn assigned(line: &str) -> Option<&str> {
 
 fn installs(line: &str) -> bool {
     let line = line.trim();
-    let makes_a_link = line.starts_with("ln ") && line.split_whitespace().any(|word| word.contains("venv"));
+    let makes_a_link =
+        line.starts_with("ln ") && line.split_whitespace().any(|word| word.contains("venv"));
     let is_lock = line.starts_with("exec 9>");
-    let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || "\"';&|()".contains(c)).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = line
+        .split(|c: char| c.is_whitespace() || "\"';&|()".contains(c))
+        .filter(|word| !word.is_empty())
+        .collect();
     let is_installer = |word: &&str| INSTALLERS.contains(&word.rsplit('/').next().unwrap_or(word));
-    let as_module = words.windows(2).any(|pair| pair[0] == "-m" && ["venv", "pip", "virtualenv", "uv"].contains(&pair[1]));
+    let as_module = words
+        .windows(2)
+        .any(|pair| pair[0] == "-m" && ["venv", "pip", "virtualenv", "uv"].contains(&pair[1]));
     let activates = words.iter().any(|word| word.ends_with("bin/activate"));
     makes_a_link || is_lock || as_module || activates || words.iter().any(is_installer)
 }
@@ -98,7 +130,11 @@ mod tests {
     use super::*;
 
     fn spec(command: &[&str], setup: &str) -> Spec {
-        Spec { command: Command::Args(command.iter().map(|word| (*word).to_owned()).collect()), setup: Some(setup.into()), ..Spec::bare() }
+        Spec {
+            command: Command::Args(command.iter().map(|word| (*word).to_owned()).collect()),
+            setup: Some(setup.into()),
+            ..Spec::bare()
+        }
     }
 
     #[test]
@@ -107,8 +143,7 @@ mod tests {
             \"$venv/bin/pip\" install --quiet -r requirements.txt\nln -sfn \"$venv\" .venv\n.venv/bin/python prepare.py\n\"${venv}/bin/hf\" download x\n";
         let mut drafted = spec(&[".venv/bin/python", "train.py"], setup);
         assert!(use_it(&mut drafted, Path::new("/home/ada/p/.venv"), Some("/usr/bin")));
-        let expected =
-            "set -e\nln -sfn '/home/ada/p/.venv' '.venv'\nvenv='/home/ada/p/.venv'\n.venv/bin/python prepare.py\n\"${venv}/bin/hf\" download x\n";
+        let expected = "set -e\nln -sfn '/home/ada/p/.venv' '.venv'\nvenv='/home/ada/p/.venv'\n.venv/bin/python prepare.py\n\"${venv}/bin/hf\" download x\n";
         assert_eq!(drafted.setup.as_deref(), Some(expected));
         assert_eq!(drafted.env["PATH"], "/home/ada/p/.venv/bin:/usr/bin");
         let mut bare = spec(&["python3", "train.py"], "set -e\npip install -r requirements.txt\n");

@@ -19,7 +19,10 @@ use crate::cli::run::workdir::Prepared;
 use crate::cli::run::{run, submission};
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream, Style};
-use crate::job::{AttemptNo, AttemptPhase, Discarded, EndedBecause, MarketChoice, RECORD_FORMAT, REHEARSAL, Receipt, StoredKind, Wish};
+use crate::job::{
+    AttemptNo, AttemptPhase, Discarded, EndedBecause, MarketChoice, RECORD_FORMAT, REHEARSAL,
+    Receipt, StoredKind, Wish,
+};
 use crate::jobdir::{JobDir, JobDirError, What};
 use crate::market::{Cloud, Span};
 use crate::wire::Workstation;
@@ -75,7 +78,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     spec.machine.market = MarketChoice::Spot;
     spec.interruptions.max = spec.interruptions.max.max(1);
     spec.name = format!("{}{REHEARSAL}", spec.name);
-    let mut evidence = Evidence { checkpoint: spec.checkpoint.clone(), notice: args.notice, ..Evidence::default() };
+    let mut evidence = Evidence {
+        checkpoint: spec.checkpoint.clone(),
+        notice: args.notice,
+        ..Evidence::default()
+    };
     if evidence.checkpoint.is_none() {
         return Ok(report(context, None, &checks(&evidence), None));
     }
@@ -93,20 +100,30 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     let checks = checks(&evidence);
     // A script that ended by itself may have left results for the user.
-    let has_results = evidence.ended_early.is_some() || evidence.again.ended.as_ref().is_some_and(|(in_order, _)| *in_order);
+    let has_results = evidence.ended_early.is_some()
+        || evidence.again.ended.as_ref().is_some_and(|(in_order, _)| *in_order);
     if !args.to_end && !has_results {
         stage.clear(proved(&checks)).await;
     }
     if is_taken_as_it_is && !proved(&checks) {
         context.printer.hint("`lamp rehearse --install` runs the whole setup, as a machine does, in place of the environment that is here");
     }
-    Ok(report(context, Some(stage.dir.job().as_str()), &checks, receipt.as_ref().filter(|_| args.to_end)))
+    Ok(report(
+        context,
+        Some(stage.dir.job().as_str()),
+        &checks,
+        receipt.as_ref().filter(|_| args.to_end),
+    ))
 }
 
 /// Uses the existing environment: another one may take minutes and gigabytes. Returns whether there
 /// is one.
 fn use_what_is_here(context: &Context, prepared: &mut Prepared) -> bool {
-    let Some(found) = python_environment::find(&prepared.loaded.workdir, context.environment.python.clone()) else { return false };
+    let Some(found) =
+        python_environment::find(&prepared.loaded.workdir, context.environment.python.clone())
+    else {
+        return false;
+    };
     let path = context.environment.path.as_ref().and_then(|path| path.to_str());
     let is_used = python_environment::use_it(&mut prepared.loaded.spec, &found, path);
     if is_used {
@@ -125,7 +142,11 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    async fn build(args: &'a Args, context: &'a Context, prepared: &Prepared) -> Result<Self, Fault> {
+    async fn build(
+        args: &'a Args,
+        context: &'a Context,
+        prepared: &Prepared,
+    ) -> Result<Self, Fault> {
         let workstation = job_root::workstation(context)?;
         let store = job_root::open(context).await?;
         let controller = run::controller(&workstation, &store)?;
@@ -155,7 +176,11 @@ impl<'a> Stage<'a> {
                 }
             }
         };
-        let cancelled = if played.is_err() || !self.args.to_end { self.wish(Wish::Cancel).await } else { Ok(()) };
+        let cancelled = if played.is_err() || !self.args.to_end {
+            self.wish(Wish::Cancel).await
+        } else {
+            Ok(())
+        };
         let driven = match cancelled {
             Err(error) => Err(job_root::record_fault(&error)),
             Ok(()) => tokio::select! {
@@ -179,14 +204,21 @@ impl<'a> Stage<'a> {
         let Ok(stored) = self.dir.stored().await else { return };
         let stored: Vec<_> = stored.into_iter().filter(|(kind, _)| goes(*kind)).collect();
         let kinds = stored.iter().map(|(kind, _)| *kind).collect();
-        let gone = Discarded { format: RECORD_FORMAT, at: self.context.clock.now(), by: self.workstation.name.clone(), kinds };
+        let gone = Discarded {
+            format: RECORD_FORMAT,
+            at: self.context.clock.now(),
+            by: self.workstation.name.clone(),
+            kinds,
+        };
         let cleared = async {
             self.dir.try_to_delete().await?;
             self.dir.mean_to_discard(gone).await?;
             self.dir.delete_stored(&stored, &AtomicU64::new(0)).await
         };
         if let Err(error) = cleared.await {
-            self.context.printer.warn(format!("what the rehearsal stored is not all removed: {error}"));
+            self.context
+                .printer
+                .warn(format!("what the rehearsal stored is not all removed: {error}"));
             self.context.printer.hint(format!("`lamp discard {}` removes it", self.dir.job()));
         }
     }
@@ -210,7 +242,10 @@ impl<'a> Stage<'a> {
         }
         self.wish(Wish::Interrupt { notice: self.args.notice }).await?;
         if self.args.notice > Span::ZERO {
-            say(format!("a notice of {} is served; waiting for a complete checkpoint", self.args.notice));
+            say(format!(
+                "a notice of {} is served; waiting for a complete checkpoint",
+                self.args.notice
+            ));
             self.notice_passes(first, evidence).await?;
         }
         self.settled(first, evidence).await?;
@@ -222,20 +257,35 @@ impl<'a> Stage<'a> {
             return Ok(());
         }
         say("the machine is gone; waiting for the second attempt".into());
-        let is_kept = evidence.first.iter().any(|event| matches!(event.what, What::Checkpoint { .. }));
-        self.goes_on(second, evidence, if is_kept { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN }).await
+        let is_kept =
+            evidence.first.iter().any(|event| matches!(event.what, What::Checkpoint { .. }));
+        self.goes_on(
+            second,
+            evidence,
+            if is_kept { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN },
+        )
+        .await
     }
 
     /// Waits until the notice ends, a checkpoint is complete, or none can become complete.
-    async fn notice_passes(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+    async fn notice_passes(
+        &self,
+        attempt: AttemptNo,
+        evidence: &mut Evidence,
+    ) -> Result<(), JobDirError> {
         let saved = self.saved(attempt, evidence).await?;
-        let hopeless = !saved && never_rests(&evidence.first) && self.dir.settled(attempt).await?.is_none();
+        let hopeless =
+            !saved && never_rests(&evidence.first) && self.dir.settled(attempt).await?.is_none();
         self.context.printer.note(match (saved, hopeless) {
             (true, _) => "the checkpoint is complete; the power is cut",
             (false, true) => "no checkpoint will be complete; the power is cut",
             (false, false) => "no checkpoint was complete in time",
         });
-        if saved || hopeless { self.wish(Wish::Interrupt { notice: Span::ZERO }).await } else { Ok(()) }
+        if saved || hopeless {
+            self.wish(Wish::Interrupt { notice: Span::ZERO }).await
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits until the workload of an attempt runs; false when the job ended before, or the time is
@@ -249,7 +299,12 @@ impl<'a> Stage<'a> {
         let until = self.context.clock.mono().saturating_add(within);
         loop {
             meanwhile().await?;
-            let started = self.dir.events(attempt).await?.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. }));
+            let started = self
+                .dir
+                .events(attempt)
+                .await?
+                .iter()
+                .any(|event| matches!(event.what, What::WorkloadStarted { .. }));
             let phase = self.dir.status(attempt).await?.map(|status| status.phase);
             if started && phase == Some(AttemptPhase::Running) {
                 return Ok(true);
@@ -274,13 +329,19 @@ impl<'a> Stage<'a> {
 
     /// Waits for a complete checkpoint after the notice, or for the notice's time. Prints the
     /// agent's messages.
-    async fn saved(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<bool, JobDirError> {
+    async fn saved(
+        &self,
+        attempt: AttemptNo,
+        evidence: &mut Evidence,
+    ) -> Result<bool, JobDirError> {
         let mut said = HashSet::new();
         let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
         while self.context.clock.mono() < until {
             evidence.first = self.dir.events(attempt).await?;
             self.last_step(attempt, evidence).await?;
-            if notice(&evidence.first).is_some_and(|notice| saved(&evidence.first, &notice).is_some()) {
+            if notice(&evidence.first)
+                .is_some_and(|notice| saved(&evidence.first, &notice).is_some())
+            {
                 return Ok(true);
             }
             for event in &evidence.first {
@@ -290,7 +351,9 @@ impl<'a> Stage<'a> {
                     self.context.printer.note(text);
                 }
             }
-            if self.dir.settled(attempt).await?.is_some() || is_hopeless(&evidence.first, self.context.clock.now()) {
+            if self.dir.settled(attempt).await?.is_some()
+                || is_hopeless(&evidence.first, self.context.clock.now())
+            {
                 return Ok(false);
             }
             self.pause().await;
@@ -298,11 +361,19 @@ impl<'a> Stage<'a> {
         Ok(false)
     }
 
-    async fn settled(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+    async fn settled(
+        &self,
+        attempt: AttemptNo,
+        evidence: &mut Evidence,
+    ) -> Result<(), JobDirError> {
         let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
         while self.context.clock.mono() < until {
             if let Some(settled) = self.dir.settled(attempt).await? {
-                let step = settled.outcome.as_ref().and_then(|outcome| outcome.progress.as_ref()).and_then(|progress| progress.step);
+                let step = settled
+                    .outcome
+                    .as_ref()
+                    .and_then(|outcome| outcome.progress.as_ref())
+                    .and_then(|progress| progress.step);
                 evidence.last_step = evidence.last_step.or(step);
                 evidence.first_settled = Some(settled);
                 break;
@@ -316,23 +387,35 @@ impl<'a> Stage<'a> {
 
     /// The first and the last step of an attempt, from the workload's own file: the heartbeat is
     /// too old.
-    pub(crate) async fn steps(&self, attempt: AttemptNo) -> Result<Option<(f64, f64)>, JobDirError> {
+    pub(crate) async fn steps(
+        &self,
+        attempt: AttemptNo,
+    ) -> Result<Option<(f64, f64)>, JobDirError> {
         Ok(self.dir.lease(attempt).await?.and_then(|lease| self.workstation.steps(&lease.instance)))
     }
 
-    async fn last_step(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
-        evidence.last_step = self.steps(attempt).await?.map(|(_, last)| last).or(evidence.last_step);
+    async fn last_step(
+        &self,
+        attempt: AttemptNo,
+        evidence: &mut Evidence,
+    ) -> Result<(), JobDirError> {
+        evidence.last_step =
+            self.steps(attempt).await?.map(|(_, last)| last).or(evidence.last_step);
         Ok(())
     }
 
     pub(crate) async fn over(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
-        Ok(self.dir.receipt().await?.is_some() || self.dir.settled(attempt).await?.is_some() || self.dir.outcome(attempt).await?.is_some())
+        Ok(self.dir.receipt().await?.is_some()
+            || self.dir.settled(attempt).await?.is_some()
+            || self.dir.outcome(attempt).await?.is_some())
     }
 
     async fn why_ended(&self) -> Result<String, JobDirError> {
         let outcome = self.dir.outcome(AttemptNo::FIRST).await?;
-        let said = outcome.and_then(|outcome| outcome.reasons.last().map(|reason| reason.text.clone()));
-        let settled = self.dir.settled(AttemptNo::FIRST).await?.and_then(|settled| settled.cloud_reason);
+        let said =
+            outcome.and_then(|outcome| outcome.reasons.last().map(|reason| reason.text.clone()));
+        let settled =
+            self.dir.settled(AttemptNo::FIRST).await?.and_then(|settled| settled.cloud_reason);
         Ok(said.or(settled).unwrap_or_else(|| "no reason was left".into()))
     }
 
@@ -345,20 +428,33 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn report(context: &Context, job: Option<&str>, checks: &[Check], receipt: Option<&Receipt>) -> ExitCode {
+fn report(
+    context: &Context,
+    job: Option<&str>,
+    checks: &[Check],
+    receipt: Option<&Receipt>,
+) -> ExitCode {
     let proved = proved(checks);
     let printer = &context.printer;
     if context.is_machine_output() {
         printer.json(&Report { proved, job, checks, receipt });
     } else {
         for check in checks {
-            let (style, word) = if check.passed { (Style::Good, "ok  ") } else { (Style::Bad, "FAIL") };
+            let (style, word) =
+                if check.passed { (Style::Good, "ok  ") } else { (Style::Bad, "FAIL") };
             printer.prose(5, format!("{} {}", printer.paint(Stream::Out, style, word), check.text));
             if let Some(hint) = &check.hint {
-                printer.prose(11, format!("     {} {hint}", printer.paint(Stream::Out, Style::Hint, "hint:")));
+                printer.prose(
+                    11,
+                    format!("     {} {hint}", printer.paint(Stream::Out, Style::Hint, "hint:")),
+                );
             }
         }
-        let verdict = if proved { "proved: an interruption costs this job no more than is said above" } else { "not proved" };
+        let verdict = if proved {
+            "proved: an interruption costs this job no more than is said above"
+        } else {
+            "not proved"
+        };
         printer.prose(0, verdict);
         if let Some(receipt) = receipt {
             crate::cli::status::receipt::note(context, receipt);

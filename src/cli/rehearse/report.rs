@@ -59,19 +59,25 @@ pub fn checks(evidence: &Evidence) -> Vec<Check> {
         checks.extend(went_on(evidence));
         return checks;
     }
-    let Some(notice) = notice(&evidence.first).filter(|_| evidence.ended_early.is_none()) else { return checks };
+    let Some(notice) = notice(&evidence.first).filter(|_| evidence.ended_early.is_none()) else {
+        return checks;
+    };
     let saved = saved(&evidence.first, &notice);
     checks.extend(was_asked(evidence, &notice, saved.is_some()));
     // A script without a signal saves on its own schedule: an interruption leaves its last save.
     let is_asked = evidence.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some());
-    if let Some(before) = kept(&evidence.first).filter(|(event, _)| saved.is_none() && !is_asked && event.at < notice.0) {
+    if let Some(before) = kept(&evidence.first)
+        .filter(|(event, _)| saved.is_none() && !is_asked && event.at < notice.0)
+    {
         checks.push(kept_before(before, notice.0, "the notice"));
         checks.push(resumed(evidence, Some(before.1)));
         checks.extend(went_on(evidence));
         return checks;
     }
     checks.push(was_saved(evidence, &notice, saved));
-    if let Some((spec, What::Checkpoint { save_secs, upload_secs, .. })) = evidence.checkpoint.as_ref().zip(saved.map(|(event, _)| &event.what)) {
+    if let Some((spec, What::Checkpoint { save_secs, upload_secs, .. })) =
+        evidence.checkpoint.as_ref().zip(saved.map(|(event, _)| &event.what))
+    {
         checks.push(cadence(spec, *save_secs, *upload_secs));
     }
     checks.push(resumed(evidence, saved.map(|(_, summary)| summary)));
@@ -81,7 +87,8 @@ pub fn checks(evidence: &Evidence) -> Vec<Check> {
 
 pub fn proved(checks: &[Check]) -> bool {
     let all = ["checkpoint_spec", "interrupted", "saved", "resumed", "went_on"];
-    all.iter().all(|name| checks.iter().any(|check| check.name == *name && check.passed)) && checks.iter().all(|check| check.passed)
+    all.iter().all(|name| checks.iter().any(|check| check.name == *name && check.passed))
+        && checks.iter().all(|check| check.passed)
 }
 
 pub(crate) fn good(name: &'static str, text: String) -> Check {
@@ -108,7 +115,9 @@ impl Check {
 
 fn has_checkpoint(evidence: &Evidence) -> Check {
     match &evidence.checkpoint {
-        Some(spec) => good("checkpoint_spec", format!("the job says where it saves: `{}`", spec.path)),
+        Some(spec) => {
+            good("checkpoint_spec", format!("the job says where it saves: `{}`", spec.path))
+        }
         None => bad(
             "checkpoint_spec",
             "the job has no [checkpoint]: an interruption loses all work",
@@ -119,7 +128,9 @@ fn has_checkpoint(evidence: &Evidence) -> Check {
 
 pub fn notice(events: &[Event]) -> Option<(Timestamp, Notice)> {
     events.iter().find_map(|event| match &event.what {
-        What::Notice { notice } if notice.kind == NoticeKind::Interruption => Some((event.at, notice.clone())),
+        What::Notice { notice } if notice.kind == NoticeKind::Interruption => {
+            Some((event.at, notice.clone()))
+        }
         _ => None,
     })
 }
@@ -134,7 +145,11 @@ fn served(evidence: &Evidence, notice: &Notice) -> Timestamp {
 
 fn was_interrupted(evidence: &Evidence) -> Check {
     if let Some(why) = &evidence.ended_early {
-        return bad("interrupted", format!("the job ended before it could be interrupted: {why}"), "a shorter --interrupt-after, or more work");
+        return bad(
+            "interrupted",
+            format!("the job ended before it could be interrupted: {why}"),
+            "a shorter --interrupt-after, or more work",
+        );
     }
     if evidence.is_cut() {
         return good("interrupted", "the power was cut without a notice".into());
@@ -142,13 +157,30 @@ fn was_interrupted(evidence: &Evidence) -> Check {
     match notice(&evidence.first) {
         Some((seen, notice)) => {
             let after = secs(served(evidence, &notice), seen).max(0.0);
-            good("interrupted", format!("a notice of {} was served, and seen after {after:.1} s", evidence.notice)).took(after)
+            good(
+                "interrupted",
+                format!("a notice of {} was served, and seen after {after:.1} s", evidence.notice),
+            )
+            .took(after)
         }
         None if evidence.notice < SEEN_WITHIN => {
-            let text = format!("the notice of {} was over before the agent looked for one", evidence.notice);
-            bad("interrupted", text, format!("a longer --notice: {SEEN_WITHIN} are always seen; 0s cuts the power without one"))
+            let text = format!(
+                "the notice of {} was over before the agent looked for one",
+                evidence.notice
+            );
+            bad(
+                "interrupted",
+                text,
+                format!(
+                    "a longer --notice: {SEEN_WITHIN} are always seen; 0s cuts the power without one"
+                ),
+            )
         }
-        None => bad("interrupted", "the agent never saw the notice", "`lamp logs` and the agent.log in the state folder say why; this is our fault"),
+        None => bad(
+            "interrupted",
+            "the agent never saw the notice",
+            "`lamp logs` and the agent.log in the state folder say why; this is our fault",
+        ),
     }
 }
 
@@ -156,31 +188,58 @@ fn was_interrupted(evidence: &Evidence) -> Check {
 const SEEN_WITHIN: Span = Span::from_secs(15);
 
 /// Whether and when the signal was sent. `None` without a signal, or when the script saved first.
-fn was_asked(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: bool) -> Option<Check> {
+fn was_asked(
+    evidence: &Evidence,
+    (seen, notice): &(Timestamp, Notice),
+    saved: bool,
+) -> Option<Check> {
     let signal = evidence.checkpoint.as_ref()?.signal.as_ref()?;
     let asked = |event: &Event| match &event.what {
-        What::Asked { by, processes, .. } if event.at >= *seen && FOR_THE_NOTICE.contains(&by.as_str()) => Some((event.at, *processes)),
+        What::Asked { by, processes, .. }
+            if event.at >= *seen && FOR_THE_NOTICE.contains(&by.as_str()) =>
+        {
+            Some((event.at, *processes))
+        }
         _ => None,
     };
     let all: Vec<(Timestamp, u32)> = evidence.first.iter().filter_map(asked).collect();
     if let Some((at, _)) = all.iter().find(|(_, processes)| *processes > 0) {
         let after = secs(served(evidence, notice), *at).max(0.0);
-        return Some(good("asked", format!("{signal} was sent {after:.1} s after the notice")).took(after));
+        return Some(
+            good("asked", format!("{signal} was sent {after:.1} s after the notice")).took(after),
+        );
     }
     if all.is_empty() {
-        return (!saved).then(|| bad("asked", format!("{signal} was never sent"), "`lamp explain` shows what the agent did with the notice"));
+        return (!saved).then(|| {
+            bad(
+                "asked",
+                format!("{signal} was never sent"),
+                "`lamp explain` shows what the agent did with the notice",
+            )
+        });
     }
-    let mend = format!("install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles");
-    Some(bad("asked", format!("no process of the script has a handler for {signal}, so it was not sent"), mend))
+    let mend = format!(
+        "install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles"
+    );
+    Some(bad(
+        "asked",
+        format!("no process of the script has a handler for {signal}, so it was not sent"),
+        mend,
+    ))
 }
 
 /// Why the agent asks after a notice: for the first save, and for the last.
 const FOR_THE_NOTICE: [&str; 2] = ["notice", "interrupted"];
 
 /// The first complete checkpoint that the notice caused, or that began after it, within its time.
-pub fn saved<'a>(events: &'a [Event], (seen, notice): &(Timestamp, Notice)) -> Option<(&'a Event, &'a CheckpointSummary)> {
+pub fn saved<'a>(
+    events: &'a [Event],
+    (seen, notice): &(Timestamp, Notice),
+) -> Option<(&'a Event, &'a CheckpointSummary)> {
     events.iter().find_map(|event| match &event.what {
-        What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } if event.at >= *seen && event.at <= notice.at => {
+        What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by }
+            if event.at >= *seen && event.at <= notice.at =>
+        {
             let asked = asked_by.as_ref().is_some_and(|by| FOR_THE_NOTICE.contains(&by.as_str()));
             // A save that had begun before the notice says nothing about a notice.
             let begun_since = secs(*seen, event.at) >= save_secs + upload_secs;
@@ -190,9 +249,15 @@ pub fn saved<'a>(events: &'a [Event], (seen, notice): &(Timestamp, Notice)) -> O
     })
 }
 
-fn was_saved(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: Option<(&Event, &CheckpointSummary)>) -> Check {
+fn was_saved(
+    evidence: &Evidence,
+    (seen, notice): &(Timestamp, Notice),
+    saved: Option<(&Event, &CheckpointSummary)>,
+) -> Check {
     if let Some((event, checkpoint)) = saved {
-        let What::Checkpoint { save_secs, upload_secs, .. } = &event.what else { unreachable!("saved() gives checkpoints") };
+        let What::Checkpoint { save_secs, upload_secs, .. } = &event.what else {
+            unreachable!("saved() gives checkpoints")
+        };
         let after = secs(served(evidence, notice), event.at);
         let step = checkpoint.step.map(|step| format!(" of step {step}")).unwrap_or_default();
         return good(
@@ -206,7 +271,11 @@ fn was_saved(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: O
         .took(after);
     }
     let (what, hint) = why_not_saved(evidence, *seen, notice);
-    bad("saved", format!("no complete checkpoint was written between the notice and its time: {what}"), hint)
+    bad(
+        "saved",
+        format!("no complete checkpoint was written between the notice and its time: {what}"),
+        hint,
+    )
 }
 
 fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
@@ -214,26 +283,47 @@ fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
         What::Resumed { checkpoint, .. } => Some(checkpoint),
         _ => None,
     });
-    let started = evidence.second.iter().find(|event| matches!(event.what, What::WorkloadStarted { .. })).map(|event| event.at);
+    let started = evidence
+        .second
+        .iter()
+        .find(|event| matches!(event.what, What::WorkloadStarted { .. }))
+        .map(|event| event.at);
     let cut = evidence.first_settled.as_ref().and_then(|settled| settled.billed_to);
     let Some(started) = started else {
-        let because = evidence.first_settled.as_ref().map_or(EndedBecause::Lost, |settled| settled.because);
-        return bad("resumed", format!("no second attempt ran the script (the first ended: {because})"), "`lamp explain` shows what happened");
+        let because =
+            evidence.first_settled.as_ref().map_or(EndedBecause::Lost, |settled| settled.because);
+        return bad(
+            "resumed",
+            format!("no second attempt ran the script (the first ended: {because})"),
+            "`lamp explain` shows what happened",
+        );
     };
     let away = cut.map(|cut| secs(cut, started).max(0.0));
-    let took = away.map(|away| format!(", running again {away:.1} s after the power was cut")).unwrap_or_default();
+    let took = away
+        .map(|away| format!(", running again {away:.1} s after the power was cut"))
+        .unwrap_or_default();
     match (began, saved) {
         (Some(began), Some(saved)) if began.number >= saved.number => {
-            let mut check = good("resumed", format!("the second attempt began from checkpoint {}{took}", began.number.number()));
+            let mut check = good(
+                "resumed",
+                format!("the second attempt began from checkpoint {}{took}", began.number.number()),
+            );
             check.seconds = away;
             check
         }
         (Some(began), _) => bad(
             "resumed",
-            format!("the second attempt began from checkpoint {}, which was written before the notice{took}", began.number.number()),
+            format!(
+                "the second attempt began from checkpoint {}, which was written before the notice{took}",
+                began.number.number()
+            ),
             "mend the save above: the work since that checkpoint was lost",
         ),
-        (None, _) => bad("resumed", format!("the second attempt found no checkpoint and began from the start{took}"), "mend the save above"),
+        (None, _) => bad(
+            "resumed",
+            format!("the second attempt found no checkpoint and began from the start{took}"),
+            "mend the save above",
+        ),
     }
 }
 
@@ -252,16 +342,32 @@ mod tests {
     }
 
     fn summary(number: u32, step: f64) -> CheckpointSummary {
-        CheckpointSummary { number: CheckpointNo::new(number), attempt: AttemptNo::FIRST, created: at(3), step: Some(step), bytes: 10, name: None }
+        CheckpointSummary {
+            number: CheckpointNo::new(number),
+            attempt: AttemptNo::FIRST,
+            created: at(3),
+            step: Some(step),
+            bytes: 10,
+            name: None,
+        }
     }
 
     fn checkpoint(secs: i64, number: u32, step: f64) -> Event {
-        event(secs, What::Checkpoint { checkpoint: summary(number, step), save_secs: 1.0, upload_secs: 0.5, asked_by: Some("notice".into()) })
+        event(
+            secs,
+            What::Checkpoint {
+                checkpoint: summary(number, step),
+                save_secs: 1.0,
+                upload_secs: 0.5,
+                asked_by: Some("notice".into()),
+            },
+        )
     }
 
     /// Notice at 1 s for 121 s, saved at 3 s, cut at 4 s, running again at 6 s, from step 20.
     fn whole() -> Evidence {
-        let notice = Notice { kind: NoticeKind::Interruption, at: at(121), detail: "terminate".into() };
+        let notice =
+            Notice { kind: NoticeKind::Interruption, at: at(121), detail: "terminate".into() };
         let asked = What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 1 };
         let started = What::WorkloadStarted { start: 1, pid: 1, command: "x".into() };
         Evidence {
@@ -273,7 +379,10 @@ mod tests {
             }),
             notice: Span::from_secs(120),
             first: vec![event(2, What::Notice { notice }), event(2, asked), checkpoint(3, 2, 20.0)],
-            second: vec![event(5, What::Resumed { checkpoint: summary(2, 20.0), went_back: None }), event(6, started)],
+            second: vec![
+                event(5, What::Resumed { checkpoint: summary(2, 20.0), went_back: None }),
+                event(6, started),
+            ],
             first_settled: None,
             last_step: Some(22.0),
             again: Again { step: Some(21.0), is_told: true, ..Again::default() },
@@ -300,12 +409,20 @@ mod tests {
     #[test]
     fn what_was_not_sent_was_not_asked() {
         let mut deaf = whole();
-        deaf.first[1] = event(2, What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 0 });
+        deaf.first[1] =
+            event(2, What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 0 });
         assert_eq!(failed(&deaf)[0].0, "asked");
-        assert!(failed(&deaf)[0].1.contains("no process of the script has a handler for SIGUSR1"), "{:?}", failed(&deaf));
+        assert!(
+            failed(&deaf)[0].1.contains("no process of the script has a handler for SIGUSR1"),
+            "{:?}",
+            failed(&deaf)
+        );
         deaf.first.truncate(1);
         assert!(failed(&deaf)[0].1.contains("never sent"), "{:?}", failed(&deaf));
-        deaf.first.push(event(2, What::Asked { by: "request".into(), signal: "SIGUSR1".into(), processes: 1 }));
+        deaf.first.push(event(
+            2,
+            What::Asked { by: "request".into(), signal: "SIGUSR1".into(), processes: 1 },
+        ));
         assert_eq!(failed(&deaf)[0].0, "asked");
     }
 
@@ -314,11 +431,19 @@ mod tests {
         let own = |done: i64| {
             let mut evidence = whole();
             evidence.first.truncate(1);
-            let what = What::Checkpoint { checkpoint: summary(2, 20.0), save_secs: 3.0, upload_secs: 1.0, asked_by: None };
+            let what = What::Checkpoint {
+                checkpoint: summary(2, 20.0),
+                save_secs: 3.0,
+                upload_secs: 1.0,
+                asked_by: None,
+            };
             evidence.first.push(event(done, what));
             evidence
         };
-        assert_eq!(failed(&own(4)).iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["asked", "saved", "resumed"]);
+        assert_eq!(
+            failed(&own(4)).iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            ["asked", "saved", "resumed"]
+        );
         assert_eq!(failed(&own(7)), [], "its own save, begun after the notice, is as good");
     }
 
@@ -330,7 +455,10 @@ mod tests {
         let seen = whole().first.remove(0);
         assert!(!is_hopeless(std::slice::from_ref(&restless), at(600)), "there was no notice yet");
         let events = [restless, seen, checkpoint(20, 2, 20.0)];
-        assert!(!is_hopeless(&events[..2], at(11)) && is_hopeless(&events[..2], at(12)), "ten seconds after it was seen, at 2 s");
+        assert!(
+            !is_hopeless(&events[..2], at(11)) && is_hopeless(&events[..2], at(12)),
+            "ten seconds after it was seen, at 2 s"
+        );
         assert!(!is_hopeless(&events, at(60)), "it rested after all");
     }
 
@@ -342,7 +470,10 @@ mod tests {
             assert!(!said.contains("our fault"), "{said}");
         }
         let unseen = Evidence { first: Vec::new(), ..whole() };
-        assert!(failed(&unseen).iter().any(|(_, text)| text.contains("our fault")), "two minutes are always seen");
+        assert!(
+            failed(&unseen).iter().any(|(_, text)| text.contains("our fault")),
+            "two minutes are always seen"
+        );
     }
 
     #[test]
@@ -352,18 +483,36 @@ mod tests {
 
         let mut ignored = whole();
         ignored.first.retain(|event| !matches!(event.what, What::Checkpoint { .. }));
-        assert!(failed(&ignored)[0].1.contains("nothing in `ckpt` changed after SIGUSR1"), "{:?}", failed(&ignored));
+        assert!(
+            failed(&ignored)[0].1.contains("nothing in `ckpt` changed after SIGUSR1"),
+            "{:?}",
+            failed(&ignored)
+        );
 
         let mut unasked = ignored.clone();
         unasked.checkpoint = unasked.checkpoint.map(|spec| CheckpointSpec { signal: None, ..spec });
-        assert!(failed(&unasked)[0].1.contains("none of the script's own saves fell into the notice"), "{:?}", failed(&unasked));
+        assert!(
+            failed(&unasked)[0].1.contains("none of the script's own saves fell into the notice"),
+            "{:?}",
+            failed(&unasked)
+        );
         let exit = ExitStatus { signal: Some(15), ..ExitStatus::default() };
         unasked.first.push(event(4, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
-        assert!(failed(&unasked)[0].1.contains("its script was ended 2 s after the notice, before a save of its own"), "{:?}", failed(&unasked));
+        assert!(
+            failed(&unasked)[0]
+                .1
+                .contains("its script was ended 2 s after the notice, before a save of its own"),
+            "{:?}",
+            failed(&unasked)
+        );
 
-        let early = Evidence { ended_early: Some("succeeded".into()), second: Vec::new(), ..whole() };
+        let early =
+            Evidence { ended_early: Some("succeeded".into()), second: Vec::new(), ..whole() };
         let [(name, said)] = &failed(&early)[..] else { panic!("{:?}", failed(&early)) };
-        assert!(*name == "interrupted" && said.contains("a shorter --interrupt-after"), "whatever the notice brought: {said}");
+        assert!(
+            *name == "interrupted" && said.contains("a shorter --interrupt-after"),
+            "whatever the notice brought: {said}"
+        );
 
         let mut killed = ignored.clone();
         let exit = ExitStatus { code: None, signal: Some(10), oom: false };
@@ -373,8 +522,17 @@ mod tests {
         let mut ended_by_us = ignored.clone();
         let exit = ExitStatus { code: None, signal: Some(15), oom: false };
         ended_by_us.first.push(event(3, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
-        assert!(!failed(&ended_by_us)[0].1.contains("ended the script"), "SIGTERM is ours: {:?}", failed(&ended_by_us));
-        ended_by_us.first.push(event(3, What::Loss { text: "no process of the workload has a handler for the checkpoint signal".into() }));
+        assert!(
+            !failed(&ended_by_us)[0].1.contains("ended the script"),
+            "SIGTERM is ours: {:?}",
+            failed(&ended_by_us)
+        );
+        ended_by_us.first.push(event(
+            3,
+            What::Loss {
+                text: "no process of the workload has a handler for the checkpoint signal".into(),
+            },
+        ));
         assert!(failed(&ended_by_us)[0].1.contains("install a handler for SIGUSR1"));
 
         let mut late = ignored.clone();
@@ -387,10 +545,20 @@ mod tests {
 
         let mut restless = silent.clone();
         restless.first.push(event(3, What::Attention { text: NEVER_RESTS.into() }));
-        assert!(failed(&restless)[0].1.contains("`ckpt` is always being written"), "{:?}", failed(&restless));
-        assert!(!never_rests(&[restless.first.clone(), vec![checkpoint(9, 3, 1.0)]].concat()), "it has come to rest since");
+        assert!(
+            failed(&restless)[0].1.contains("`ckpt` is always being written"),
+            "{:?}",
+            failed(&restless)
+        );
+        assert!(
+            !never_rests(&[restless.first.clone(), vec![checkpoint(9, 3, 1.0)]].concat()),
+            "it has come to rest since"
+        );
 
-        let from_zero = Evidence { again: Again { step: Some(1.0), is_told: true, ..Again::default() }, ..whole() };
+        let from_zero = Evidence {
+            again: Again { step: Some(1.0), is_told: true, ..Again::default() },
+            ..whole()
+        };
         assert!(failed(&from_zero)[0].1.contains("LAMP_RESUME"));
         let speechless = Evidence { again: Again::default(), ..whole() };
         assert!(failed(&speechless)[0].1.contains("LAMP_PROGRESS"));

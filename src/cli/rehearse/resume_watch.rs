@@ -25,10 +25,19 @@ type Found = BTreeMap<String, FileRead>;
 impl Stage<'_> {
     /// Waits until the second attempt has shown where it resumed, has ended, or has run long
     /// without a sign.
-    pub(crate) async fn goes_on(&self, attempt: AttemptNo, evidence: &mut Evidence, within: Duration) -> Result<(), JobDirError> {
+    pub(crate) async fn goes_on(
+        &self,
+        attempt: AttemptNo,
+        evidence: &mut Evidence,
+        within: Duration,
+    ) -> Result<(), JobDirError> {
         let mut found = None;
         let until = self.context.clock.mono() + within;
-        let running = self.runs(attempt, FIRST_STEP_WITHIN, async || self.look_at_files(attempt, evidence, &mut found).await).await?;
+        let running = self
+            .runs(attempt, FIRST_STEP_WITHIN, async || {
+                self.look_at_files(attempt, evidence, &mut found).await
+            })
+            .await?;
         loop {
             evidence.second = self.dir.events(attempt).await?;
             self.look_at_files(attempt, evidence, &mut found).await?;
@@ -51,15 +60,29 @@ impl Stage<'_> {
             What::Resumed { checkpoint, .. } => checkpoint.step,
             _ => None,
         });
-        let is_told = again.is_told && again.step.is_some_and(|step| again.is_reported || told.is_some_and(|told| step + 1.0 >= told));
-        let is_past = again.ran_secs >= if self.log_pattern { TOLD_WITHIN_SECS } else { PAST_ITS_START_SECS };
+        let is_told = again.is_told
+            && again.step.is_some_and(|step| {
+                again.is_reported || told.is_some_and(|told| step + 1.0 >= told)
+            });
+        let is_past =
+            again.ran_secs >= if self.log_pattern { TOLD_WITHIN_SECS } else { PAST_ITS_START_SECS };
         let has_read = again.read.is_some_and(|(read, _)| read > 0);
-        let by_names = again.row.is_some() || again.saved.as_ref().is_some_and(|(_, step)| step.is_some()) && again.from.is_some();
-        let by_fate = again.saved.is_some() && again.read.is_some() && (is_past || !self.log_pattern);
-        is_told || again.ended.is_some() || by_names || by_fate || has_read && is_past && again.step.is_none()
+        let by_names = again.row.is_some()
+            || again.saved.as_ref().is_some_and(|(_, step)| step.is_some()) && again.from.is_some();
+        let by_fate =
+            again.saved.is_some() && again.read.is_some() && (is_past || !self.log_pattern);
+        is_told
+            || again.ended.is_some()
+            || by_names
+            || by_fate
+            || has_read && is_past && again.step.is_none()
     }
 
-    async fn look_at_steps(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+    async fn look_at_steps(
+        &self,
+        attempt: AttemptNo,
+        evidence: &mut Evidence,
+    ) -> Result<(), JobDirError> {
         if let Some((first, _)) = self.steps(attempt).await? {
             let again = &mut evidence.again;
             (again.step, again.is_told, again.is_reported) = (Some(first), true, true);
@@ -72,10 +95,16 @@ impl Stage<'_> {
         Ok(())
     }
 
-    async fn look_at_saves(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+    async fn look_at_saves(
+        &self,
+        attempt: AttemptNo,
+        evidence: &mut Evidence,
+    ) -> Result<(), JobDirError> {
         let Some(resumed) = resumed(&evidence.second) else { return Ok(()) };
         let own = evidence.second.iter().find_map(|event| match &event.what {
-            What::Checkpoint { checkpoint, .. } if checkpoint.attempt == attempt => Some(checkpoint.number),
+            What::Checkpoint { checkpoint, .. } if checkpoint.attempt == attempt => {
+                Some(checkpoint.number)
+            }
             _ => None,
         });
         if evidence.again.saved.is_some() {
@@ -85,50 +114,77 @@ impl Stage<'_> {
         evidence.again.from = step_of(&before, None);
         if let Some(number) = own {
             let own = self.dir.manifest(number).await?;
-            evidence.again.saved = Some((number, own.as_ref().and_then(|own| step_of(own, Some(&before)))));
+            evidence.again.saved =
+                Some((number, own.as_ref().and_then(|own| step_of(own, Some(&before)))));
             evidence.again.row = own.and_then(|own| row(&before, &own));
         }
         Ok(())
     }
 
-    async fn look_at_end(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+    async fn look_at_end(
+        &self,
+        attempt: AttemptNo,
+        evidence: &mut Evidence,
+    ) -> Result<(), JobDirError> {
         let Some((started, ended)) = script(&evidence.second) else { return Ok(()) };
         let now = ended.map_or_else(|| self.context.clock.now(), |(at, _)| at);
         evidence.again.ran_secs = now.duration_since(started).as_secs_f64();
         let is_over = ended.is_some() || self.over(attempt).await?;
-        evidence.again.ended =
-            is_over.then(|| ended.map_or((false, "its machine is gone".into()), |(_, exit)| (exit.is_in_order(), exit.to_string())));
+        evidence.again.ended = is_over.then(|| {
+            ended.map_or((false, "its machine is gone".into()), |(_, exit)| {
+                (exit.is_in_order(), exit.to_string())
+            })
+        });
         Ok(())
     }
 
     /// Counts the restored files that the script has read. The agent reads none of them before the
     /// script's first own save.
-    async fn look_at_files(&self, attempt: AttemptNo, evidence: &mut Evidence, found: &mut Option<Found>) -> Result<(), JobDirError> {
-        if evidence.again.read.is_some_and(|(read, files)| read == files) || evidence.again.saved.is_some() {
+    async fn look_at_files(
+        &self,
+        attempt: AttemptNo,
+        evidence: &mut Evidence,
+        found: &mut Option<Found>,
+    ) -> Result<(), JobDirError> {
+        if evidence.again.read.is_some_and(|(read, files)| read == files)
+            || evidence.again.saved.is_some()
+        {
             return Ok(());
         }
         let Some(spec) = evidence.checkpoint.as_ref() else { return Ok(()) };
         let Some(lease) = self.dir.lease(attempt).await? else { return Ok(()) };
-        let Some(files) = self.workstation.reads(&lease.instance, &spec.path).filter(|files| !files.is_empty()) else { return Ok(()) };
+        let Some(files) =
+            self.workstation.reads(&lease.instance, &spec.path).filter(|files| !files.is_empty())
+        else {
+            return Ok(());
+        };
         let Some(started) = started(&self.dir.events(attempt).await?) else {
             *found = Some(files.into_iter().map(|file| (file.path.clone(), file)).collect());
             return Ok(());
         };
-        let before = found.get_or_insert_with(|| files.iter().map(|file| (file.path.clone(), file.clone())).collect());
+        let before = found.get_or_insert_with(|| {
+            files.iter().map(|file| (file.path.clone(), file.clone())).collect()
+        });
         // After the script rewrites a file, the agent reads it to store it: only earlier reads
         // count.
-        let is_its = |file: &&FileRead| file.written_at < started || file.read_at <= file.written_at;
-        let is_same = |file: &&FileRead| before.get(&file.path).is_some_and(|known| known.inode == file.inode);
+        let is_its =
+            |file: &&FileRead| file.written_at < started || file.read_at <= file.written_at;
+        let is_same = |file: &&FileRead| {
+            before.get(&file.path).is_some_and(|known| known.inode == file.inode)
+        };
         let is_read = |file: &&FileRead| file.read_at >= started && is_its(file) && is_same(file);
         let read = files.iter().filter(is_read).count();
-        evidence.again.read = Some((evidence.again.read.map_or(read, |(known, _)| known.max(read)), before.len()));
+        evidence.again.read =
+            Some((evidence.again.read.map_or(read, |(known, _)| known.max(read)), before.len()));
         Ok(())
     }
 }
 
 /// When the script started last, and how it ended. The setup ran before the phase `running`.
 fn script(events: &[Event]) -> Option<(Timestamp, Option<(Timestamp, ExitStatus)>)> {
-    let running = events.iter().position(|event| matches!(event.what, What::Phase { phase: AttemptPhase::Running }))?;
+    let running = events
+        .iter()
+        .position(|event| matches!(event.what, What::Phase { phase: AttemptPhase::Running }))?;
     let starts = events.iter().enumerate().filter_map(|(at, event)| match &event.what {
         What::WorkloadStarted { start, .. } => Some((at, *start, event.at)),
         _ => None,
@@ -158,9 +214,20 @@ fn step_of(manifest: &Manifest, less: Option<&Manifest>) -> Option<f64> {
     checkpoint_step(new_files(manifest, less), &[])
 }
 
-fn new_files<'a>(manifest: &'a Manifest, less: Option<&'a Manifest>) -> impl Iterator<Item = &'a str> {
-    let is_old = move |path: &str, sha256: &str| less.is_some_and(|less| less.files.iter().any(|file| file.path == path && file.sha256 == sha256));
-    manifest.files.iter().filter(move |file| !is_old(&file.path, &file.sha256)).map(|file| file.path.as_str())
+fn new_files<'a>(
+    manifest: &'a Manifest,
+    less: Option<&'a Manifest>,
+) -> impl Iterator<Item = &'a str> {
+    let is_old = move |path: &str, sha256: &str| {
+        less.is_some_and(|less| {
+            less.files.iter().any(|file| file.path == path && file.sha256 == sha256)
+        })
+    };
+    manifest
+        .files
+        .iter()
+        .filter(move |file| !is_old(&file.path, &file.sha256))
+        .map(|file| file.path.as_str())
 }
 
 /// Names that number the runs: each attempt has a new one.
@@ -173,7 +240,8 @@ fn places(path: &str) -> impl Iterator<Item = (String, u64, &str)> {
         let begin = name.find(|letter: char| letter.is_ascii_digit())?;
         let digits = name[begin..].bytes().take_while(u8::is_ascii_digit).count();
         let rest = &name[begin + digits..];
-        let is_one = !rest.contains(|letter: char| letter.is_ascii_digit()) && !RUNS.iter().any(|run| name.starts_with(run));
+        let is_one = !rest.contains(|letter: char| letter.is_ascii_digit())
+            && !RUNS.iter().any(|run| name.starts_with(run));
         let number = name[begin..begin + digits].parse().ok().filter(|_| is_one && digits <= 12)?;
         Some((format!("{}#{rest}", &name[..begin]), number, name))
     })
@@ -187,10 +255,11 @@ fn row(before: &Manifest, own: &Manifest) -> Option<(String, String, bool)> {
         let known = last.entry(shape).or_insert((number, name));
         *known = (*known).max((number, name));
     }
-    let others = new_files(own, Some(before)).flat_map(places).filter_map(|(shape, number, name)| {
-        let (known, before) = last.get(&shape)?;
-        (number != *known).then(|| ((*before).to_owned(), name.to_owned(), number > *known))
-    });
+    let others =
+        new_files(own, Some(before)).flat_map(places).filter_map(|(shape, number, name)| {
+            let (known, before) = last.get(&shape)?;
+            (number != *known).then(|| ((*before).to_owned(), name.to_owned(), number > *known))
+        });
     // A row that continues at its end did not begin again, even if an older name was written again.
     others.max_by_key(|(_, _, later)| *later)
 }
@@ -229,22 +298,45 @@ mod tests {
 
     #[test]
     fn a_row_of_names_says_whether_a_script_went_on() {
-        let goes_on = |before: &[(&str, &str)], own: &[(&str, &str)]| row(&manifest(before), &manifest(own)).map(|(_, _, goes_on)| goes_on);
+        let goes_on = |before: &[(&str, &str)], own: &[(&str, &str)]| {
+            row(&manifest(before), &manifest(own)).map(|(_, _, goes_on)| goes_on)
+        };
         let models = [("model_10.ubj", "a"), ("model_20.ubj", "b")];
         assert_eq!(goes_on(&models, &[models[0], models[1], ("model_30.ubj", "c")]), Some(true));
         assert_eq!(goes_on(&models, &[("model_10.ubj", "d"), models[1]]), Some(false));
-        let saves = [("checkpoint_2/random_states_0.pkl", "a"), ("checkpoint_2/model.safetensors", "b")];
-        assert_eq!(goes_on(&saves, &[saves[0], saves[1], ("checkpoint_3/random_states_0.pkl", "c")]), Some(true));
-        assert_eq!(goes_on(&saves, &[saves[0], saves[1], ("checkpoint_0/random_states_0.pkl", "c")]), Some(false));
-        assert_eq!(goes_on(&[("version_0/last.ckpt", "a")], &[("version_0/last.ckpt", "a"), ("version_1/last.ckpt", "b")]), None);
+        let saves =
+            [("checkpoint_2/random_states_0.pkl", "a"), ("checkpoint_2/model.safetensors", "b")];
+        assert_eq!(
+            goes_on(&saves, &[saves[0], saves[1], ("checkpoint_3/random_states_0.pkl", "c")]),
+            Some(true)
+        );
+        assert_eq!(
+            goes_on(&saves, &[saves[0], saves[1], ("checkpoint_0/random_states_0.pkl", "c")]),
+            Some(false)
+        );
+        assert_eq!(
+            goes_on(
+                &[("version_0/last.ckpt", "a")],
+                &[("version_0/last.ckpt", "a"), ("version_1/last.ckpt", "b")]
+            ),
+            None
+        );
         assert_eq!(goes_on(&[("checkpoint.pt", "a")], &[("checkpoint.pt", "b")]), None);
     }
 
     #[test]
     fn a_setup_is_no_script_and_its_end_is_none() {
-        let event = |secs: i64, what| Event { seq: 1, at: Timestamp::from_second(1_700_000_000 + secs).unwrap(), what };
+        let event = |secs: i64, what| Event {
+            seq: 1,
+            at: Timestamp::from_second(1_700_000_000 + secs).unwrap(),
+            what,
+        };
         let begun = |start| What::WorkloadStarted { start, pid: 1, command: "x".into() };
-        let over = |start| What::WorkloadEnded { start, exit: ExitStatus { code: Some(0), ..ExitStatus::default() }, orphans: 0 };
+        let over = |start| What::WorkloadEnded {
+            start,
+            exit: ExitStatus { code: Some(0), ..ExitStatus::default() },
+            orphans: 0,
+        };
         let running = What::Phase { phase: AttemptPhase::Running };
         let mut events = vec![event(1, begun(1)), event(2, over(1)), event(3, begun(2))];
         assert_eq!(script(&events), None, "it is being set up");
@@ -257,8 +349,17 @@ mod tests {
 
     #[test]
     fn the_step_of_a_save_is_that_of_its_new_files() {
-        let first = manifest(&[("checkpoint-100/trainer_state.json", "a"), ("checkpoint-150/trainer_state.json", "b")]);
-        let second = manifest(&[("checkpoint-150/trainer_state.json", "b"), ("checkpoint-50/trainer_state.json", "c")]);
-        assert_eq!((step_of(&first, None), step_of(&second, Some(&first))), (Some(150.0), Some(50.0)));
+        let first = manifest(&[
+            ("checkpoint-100/trainer_state.json", "a"),
+            ("checkpoint-150/trainer_state.json", "b"),
+        ]);
+        let second = manifest(&[
+            ("checkpoint-150/trainer_state.json", "b"),
+            ("checkpoint-50/trainer_state.json", "c"),
+        ]);
+        assert_eq!(
+            (step_of(&first, None), step_of(&second, Some(&first))),
+            (Some(150.0), Some(50.0))
+        );
     }
 }

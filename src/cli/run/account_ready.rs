@@ -16,7 +16,11 @@ use crate::job::ResolvedSpec;
 use crate::policy::account::setup_plan::Lack;
 
 /// The plan of the first attempt, or why there is none; and what the account lacks.
-pub async fn planned(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> (Result<Planned, Fault>, Vec<Lack>) {
+pub async fn planned(
+    context: &Context,
+    controller: &Controller,
+    spec: &ResolvedSpec,
+) -> (Result<Planned, Fault>, Vec<Lack>) {
     #[cfg(feature = "aws")]
     if spec.spec.machine.cloud == crate::market::Cloud::Aws {
         return asked::planned(context, controller, spec).await;
@@ -36,7 +40,9 @@ fn cures(lacks: &[Lack], region: Option<&str>) -> Vec<String> {
     let init =
         mends.then(|| format!("`lamp init aws{region}` makes it and writes it into the configuration; with --dry-run it shows what it would do"));
     let mut cures: Vec<String> = init.into_iter().collect();
-    cures.extend(lacks.iter().filter_map(|lack| Some(format!("{}: {}", lack.what, lack.cure.as_deref()?))));
+    cures.extend(
+        lacks.iter().filter_map(|lack| Some(format!("{}: {}", lack.what, lack.cure.as_deref()?))),
+    );
     cures
 }
 
@@ -47,7 +53,9 @@ pub fn refuse(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {
         return Ok(());
     }
     let cures = cures(lacks, spec.spec.machine.regions.first().map(String::as_str));
-    Err(Fault::new(ExitCode::REFUSED, sentence(lacks)).meaning("nothing was started, and nothing bills").hint(cures.join("; ")))
+    Err(Fault::new(ExitCode::REFUSED, sentence(lacks))
+        .meaning("nothing was started, and nothing bills")
+        .hint(cures.join("; ")))
 }
 
 pub fn warn(context: &Context, lacks: &[Lack], region: Option<&str>) {
@@ -63,11 +71,21 @@ pub fn warn_unready(context: &Context, unready: &[Unready]) {
         context.printer.warn(format!("{region} is passed over until it is ready: {because}"));
     }
     let home = context.user.aws.regions.as_ref().and_then(|regions| regions.first());
-    let regions: BTreeSet<&str> =
-        unready.iter().map(|unready| unready.region.as_str()).filter(|region| home.is_none_or(|home| home != region)).collect();
+    let regions: BTreeSet<&str> = unready
+        .iter()
+        .map(|unready| unready.region.as_str())
+        .filter(|region| home.is_none_or(|home| home != region))
+        .collect();
     if !regions.is_empty() {
-        let regions: Vec<String> = home.map(String::as_str).into_iter().chain(regions).map(|region| format!("--region {region}")).collect();
-        context.printer.hint(format!("`lamp init aws {}` makes what machines need there", regions.join(" ")));
+        let regions: Vec<String> = home
+            .map(String::as_str)
+            .into_iter()
+            .chain(regions)
+            .map(|region| format!("--region {region}"))
+            .collect();
+        context
+            .printer
+            .hint(format!("`lamp init aws {}` makes what machines need there", regions.join(" ")));
     }
 }
 
@@ -93,13 +111,22 @@ mod asked {
     use crate::cli::shell::job_root;
     use crate::policy::account::setup_plan::{ReadyFound, lacking};
 
-    pub async fn planned(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> (Result<Planned, Fault>, Vec<Lack>) {
-        let Ok(workstation) = job_root::workstation(context) else { return (plan::first(context, controller, spec).await, Vec::new()) };
+    pub async fn planned(
+        context: &Context,
+        controller: &Controller,
+        spec: &ResolvedSpec,
+    ) -> (Result<Planned, Fault>, Vec<Lack>) {
+        let Ok(workstation) = job_root::workstation(context) else {
+            return (plan::first(context, controller, spec).await, Vec::new());
+        };
         let root = bucket_of(&context.job_root);
         let said = &context.user.aws;
         let profile = box_role(said.instance_profile.as_deref());
         let bucket = root.as_ref().map(|(bucket, _)| bucket.as_str());
-        let (planned, (bucket, profile_found, role)) = tokio::join!(plan::first(context, controller, spec), workstation.aws_ready(bucket, profile));
+        let (planned, (bucket, profile_found, role)) = tokio::join!(
+            plan::first(context, controller, spec),
+            workstation.aws_ready(bucket, profile)
+        );
         let (name, prefix) = root.clone().unwrap_or_default();
         let mut names = SetupNames {
             owner: context.user.owner.clone(),
@@ -112,10 +139,17 @@ mod asked {
             session_manager: false,
             secrets: said.secrets(),
         };
-        let mut found = ReadyFound { root_is_folder: root.is_none(), bucket, profile: profile_found, role, regions: Vec::new() };
+        let mut found = ReadyFound {
+            root_is_folder: root.is_none(),
+            bucket,
+            profile: profile_found,
+            role,
+            regions: Vec::new(),
+        };
         let has_subnets = said.subnets.as_ref().is_some_and(|subnets| !subnets.is_empty());
         if !has_subnets && (planned.is_err() || !lacking(&names, &found).is_empty()) {
-            (names.regions, found.regions) = workstation.aws_networks(&names.group, &spec.spec.machine.regions).await;
+            (names.regions, found.regions) =
+                workstation.aws_networks(&names.group, &spec.spec.machine.regions).await;
         }
         let mut lacks = lacking(&names, &found);
         if let Some(home) = said.regions.as_ref().and_then(|regions| regions.first()) {
@@ -129,8 +163,12 @@ mod asked {
     fn beside_home(lacks: &mut [Lack], home: &str, regions: &[String]) {
         for region in regions.iter().filter(|region| *region != home) {
             let end = format!(" in {region}");
-            for lack in lacks.iter_mut().filter(|lack| lack.cure.is_none() && lack.what.ends_with(&end)) {
-                lack.cure = Some(format!("`lamp init aws --region {home} --region {region}` makes it there too"));
+            for lack in
+                lacks.iter_mut().filter(|lack| lack.cure.is_none() && lack.what.ends_with(&end))
+            {
+                lack.cure = Some(format!(
+                    "`lamp init aws --region {home} --region {region}` makes it there too"
+                ));
             }
         }
     }

@@ -71,7 +71,9 @@ pub struct Attached<'a> {
 
 impl<'a> Attached<'a> {
     pub fn new(context: &'a Context, dir: &'a JobDir) -> Self {
-        let terminal = std::io::stderr().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet();
+        let terminal = std::io::stderr().is_terminal()
+            && !context.is_machine_output()
+            && !context.printer.is_quiet();
         Attached {
             context,
             dir,
@@ -117,7 +119,10 @@ impl<'a> Attached<'a> {
     ///
     /// # Errors
     /// As [`Attached::follow`], and when the job cannot be driven.
-    pub async fn follow_and_drive(&mut self, controller: &Controller) -> Result<Option<Receipt>, Fault> {
+    pub async fn follow_and_drive(
+        &mut self,
+        controller: &Controller,
+    ) -> Result<Option<Receipt>, Fault> {
         self.follow_and_drive_on(controller, JobMemory::default(), &mut Left::listen()).await
     }
 
@@ -125,8 +130,15 @@ impl<'a> Attached<'a> {
     ///
     /// # Errors
     /// As [`Attached::follow_and_drive`].
-    pub async fn follow_and_drive_on(&mut self, controller: &Controller, memory: JobMemory, left: &mut Left) -> Result<Option<Receipt>, Fault> {
-        let _driving = job_root::workstation(self.context).ok().and_then(|workstation| workstation.lock_driving(self.dir.job().as_str()));
+    pub async fn follow_and_drive_on(
+        &mut self,
+        controller: &Controller,
+        memory: JobMemory,
+        left: &mut Left,
+    ) -> Result<Option<Receipt>, Fault> {
+        let _driving = job_root::workstation(self.context)
+            .ok()
+            .and_then(|workstation| workstation.lock_driving(self.dir.job().as_str()));
         let mut drive = pin!(controller.drive_on(self.dir.job(), memory));
         let mut driven = false;
         let ended = {
@@ -192,11 +204,13 @@ impl<'a> Attached<'a> {
         let (dir, wishes, now) = (self.dir, self.wishes().await?, self.context.clock.now());
         // In parallel: the job's state takes more requests, and the log must not wait for it.
         let known = self.attempts.clone();
-        let (summary, printed) = tokio::join!(Summary::under_way(dir, &wishes, now), self.print_log(&known));
+        let (summary, printed) =
+            tokio::join!(Summary::under_way(dir, &wishes, now), self.print_log(&known));
         printed?;
         let Some(summary) = summary? else { return Ok(None) };
         // Attempts are numbered from one, so the last number gives them all.
-        let attempts: Vec<AttemptNo> = (1..=summary.attempt.unwrap_or(0)).map(AttemptNo::new).collect();
+        let attempts: Vec<AttemptNo> =
+            (1..=summary.attempt.unwrap_or(0)).map(AttemptNo::new).collect();
         if attempts.len() > known.len() {
             self.print_log(&attempts).await?;
             self.attempts = attempts;
@@ -209,7 +223,9 @@ impl<'a> Attached<'a> {
     async fn wishes(&mut self) -> Result<Wishes, JobDirError> {
         let now = self.context.clock.mono();
         let every = if self.dir.store().is_folder() { Duration::ZERO } else { WISHES_EVERY_AWAY };
-        if let Some((wishes, _)) = self.wishes.as_ref().filter(|(_, read)| now.saturating_sub(*read) < every) {
+        if let Some((wishes, _)) =
+            self.wishes.as_ref().filter(|(_, read)| now.saturating_sub(*read) < every)
+        {
             return Ok(wishes.clone());
         }
         let wishes = match self.dir.requests().await {
@@ -252,15 +268,26 @@ impl<'a> Attached<'a> {
     }
 
     fn tell(&mut self, summary: &Summary) {
-        for attention in summary.attention.iter().filter(|text| !self.attention.contains(text)).cloned().collect::<Vec<_>>() {
+        for attention in summary
+            .attention
+            .iter()
+            .filter(|text| !self.attention.contains(text))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
             self.make_room();
             self.context.printer.warn(&attention);
             self.attention.push(attention);
         }
-        let waits = summary.waiting.as_deref().map(|why| why.split(": ").next().unwrap_or(why).to_owned());
+        let waits =
+            summary.waiting.as_deref().map(|why| why.split(": ").next().unwrap_or(why).to_owned());
         if let Some(why) = summary.waiting.as_deref().filter(|_| waits != self.waits) {
             self.make_room();
-            self.context.printer.note(format!("{} waits for {}", summary.job, status::waits(why, summary.waiting_until)));
+            self.context.printer.note(format!(
+                "{} waits for {}",
+                summary.job,
+                status::waits(why, summary.waiting_until)
+            ));
         }
         self.waits = waits;
         if let Some(moved) = summary.moved.as_ref().filter(|_| summary.attempt != self.moved_to) {
@@ -269,7 +296,14 @@ impl<'a> Attached<'a> {
             self.moved_to = summary.attempt;
         }
         let now = self.context.clock.mono();
-        let stands = (summary.state, summary.attempt, summary.verdict.clone().or_else(|| summary.held.as_ref().map(|held| held.until.to_string())));
+        let stands = (
+            summary.state,
+            summary.attempt,
+            summary
+                .verdict
+                .clone()
+                .or_else(|| summary.held.as_ref().map(|held| held.until.to_string())),
+        );
         let changed = self.told.as_ref() != Some(&stands);
         if self.terminal {
             self.make_room();
@@ -278,7 +312,11 @@ impl<'a> Attached<'a> {
             self.live_shown = true;
         } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
             self.make_room();
-            self.context.printer.note(live_line::line(summary, self.context.clock.now(), usize::MAX));
+            self.context.printer.note(live_line::line(
+                summary,
+                self.context.clock.now(),
+                usize::MAX,
+            ));
             self.told_at = now;
         }
         self.told = Some(stands);
@@ -310,12 +348,18 @@ impl<'a> Attached<'a> {
 }
 
 fn is_one_file(one: impl AsFd, other: impl AsFd) -> bool {
-    let of = |stream: BorrowedFd<'_>| rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let of = |stream: BorrowedFd<'_>| {
+        rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino))
+    };
     of(one.as_fd()).is_some_and(|file| of(other.as_fd()) == Some(file))
 }
 
 /// Columns of the terminal on stderr; 80 when unknown. The last one stays free: some terminals wrap
 /// there.
 fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr()).map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 10).unwrap_or(80)
+    rustix::termios::tcgetwinsize(std::io::stderr())
+        .map(|size| usize::from(size.ws_col))
+        .ok()
+        .filter(|columns| *columns > 10)
+        .unwrap_or(80)
 }

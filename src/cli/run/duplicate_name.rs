@@ -24,13 +24,23 @@ pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -
 /// Fails when the user says no.
 pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
     let Some(other) = others.first() else { return Ok(()) };
-    let more = if others.len() > 1 { format!(" and {} more of this name are", others.len() - 1) } else { " of this name is".to_owned() };
-    if says_yes(context, &format!("`{other}`{more} under way already; run one more? [y/N]"), NOTHING)? {
+    let more = if others.len() > 1 {
+        format!(" and {} more of this name are", others.len() - 1)
+    } else {
+        " of this name is".to_owned()
+    };
+    if says_yes(
+        context,
+        &format!("`{other}`{more} under way already; run one more? [y/N]"),
+        NOTHING,
+    )? {
         return Ok(());
     }
     Err(Fault::new(ExitCode::REFUSED, format!("`{other}` is under way already"))
         .meaning(NOTHING)
-        .hint(format!("`lamp logs -f {other}` follows it; `lamp run --again` runs one more without a question")))
+        .hint(format!(
+            "`lamp logs -f {other}` follows it; `lamp run --again` runs one more without a question"
+        )))
 }
 
 /// Warns about a job of this name after the launch, so that the launch does not wait. An
@@ -38,7 +48,9 @@ pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
 pub async fn say(context: &Context, store: &Store, job: &JobId, asked: &[JobId]) {
     let Ok(others) = job_root::under_way(store, job.name()).await else { return };
     if let Some(other) = others.iter().find(|other| *other != job && !asked.contains(other)) {
-        context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
+        context
+            .printer
+            .warn(format!("`{other}` of this name is under way already, and this is one more"));
         context.printer.hint(format!("`lamp cancel {job}` ends this one"));
     }
 }

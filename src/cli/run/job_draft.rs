@@ -11,7 +11,8 @@ use crate::job::{CodeArchive, ResolvedSpec};
 use crate::jobdir::{self, layout};
 use crate::wire::{Store, Unsent, Workstation};
 
-const GOES_ON: &str = "the next `lamp run` of this name sends what has not arrived of the same folder";
+const GOES_ON: &str =
+    "the next `lamp run` of this name sends what has not arrived of the same folder";
 
 pub struct Draft {
     pub spec: ResolvedSpec,
@@ -29,14 +30,21 @@ impl From<ResolvedSpec> for Draft {
 
 impl Draft {
     /// Takes the id of an interrupted upload of this workdir, if there is one.
-    pub async fn new(context: &Context, workstation: &Workstation, store: &Store, prepared: &Prepared) -> Draft {
+    pub async fn new(
+        context: &Context,
+        workstation: &Workstation,
+        store: &Store,
+        prepared: &Prepared,
+    ) -> Draft {
         let mut draft = Draft::from(submission::spec(context, &prepared.loaded));
         if store.is_folder() || prepared.survey.bytes < WORTH_WAITING {
             return draft;
         }
         // An unwritable state folder is reported elsewhere; here it means a full upload.
-        let taken = workstation.take_unsent(&prepared.loaded.workdir, &draft.spec.job).ok().flatten();
-        let left = taken.as_ref().and_then(Unsent::left).map(|(job, code)| (job.clone(), code.to_owned()));
+        let taken =
+            workstation.take_unsent(&prepared.loaded.workdir, &draft.spec.job).ok().flatten();
+        let left =
+            taken.as_ref().and_then(Unsent::left).map(|(job, code)| (job.clone(), code.to_owned()));
         let Some((job, code)) = left else { return Draft { unsent: taken, ..draft } };
         match jobdir::is_code_alone(store.as_ref(), &job).await {
             Ok(true) => (draft.spec.job, draft.unsent, draft.left) = (job, taken, Some(code)),
@@ -58,13 +66,18 @@ impl Draft {
             });
         }
         // A small upload is repeated whole, as is one that cannot be recorded.
-        let leave = |mut unsent: Unsent| unsent.leave(&self.spec.job, &code.sha256).ok().map(|()| unsent);
-        self.unsent = self.unsent.take().filter(|_| code.packed_bytes >= WORTH_WAITING).and_then(leave);
+        let leave =
+            |mut unsent: Unsent| unsent.leave(&self.spec.job, &code.sha256).ok().map(|()| unsent);
+        self.unsent =
+            self.unsent.take().filter(|_| code.packed_bytes >= WORTH_WAITING).and_then(leave);
     }
 
     /// The complete code of the interrupted upload, if this job has different code.
     pub fn stale(&self, code: &CodeArchive) -> Option<String> {
-        self.left.as_ref().filter(|left| **left != code.sha256).map(|left| layout::code(&self.spec.job, left))
+        self.left
+            .as_ref()
+            .filter(|left| **left != code.sha256)
+            .map(|left| layout::code(&self.spec.job, left))
     }
 
     /// Adds what the next call does about the interrupted upload.

@@ -40,7 +40,9 @@ pub fn usage_text(summary: &Summary) -> Option<String> {
     for gpu in &summary.gpus {
         let used = gpu.util_percent.map(|percent| format!(" {percent:.0}%")).unwrap_or_default();
         let memory = match (gpu.memory_used_mib, gpu.memory_total_mib) {
-            (Some(used), Some(total)) => format!(" {:.1}/{:.1} GiB", used as f64 / 1024.0, total as f64 / 1024.0),
+            (Some(used), Some(total)) => {
+                format!(" {:.1}/{:.1} GiB", used as f64 / 1024.0, total as f64 / 1024.0)
+            }
             _ => String::new(),
         };
         if !used.is_empty() || !memory.is_empty() {
@@ -75,7 +77,9 @@ pub fn spent_text(summary: &Summary) -> String {
     match (summary.usd_unheard > Usd::ZERO, summary.usd_estimated) {
         (true, _) => format!("up to {}", summary.usd + summary.usd_unheard),
         // As its receipt has it.
-        (false, is_estimated) if summary.state.is_final() => format!("{}{}", at_most(is_estimated), summary.usd),
+        (false, is_estimated) if summary.state.is_final() => {
+            format!("{}{}", at_most(is_estimated), summary.usd)
+        }
         (false, true) => format!("about {}", summary.usd),
         (false, false) => summary.usd.to_string(),
     }
@@ -91,7 +95,11 @@ const UNLESS: &str = " unless interrupted";
 
 /// `$0.42 of at most $5.00`
 pub fn money_text(summary: &Summary) -> String {
-    let (spent, of) = if is_nothing_yet(summary) { ("nothing yet".to_owned(), ",") } else { (spent_text(summary), " of") };
+    let (spent, of) = if is_nothing_yet(summary) {
+        ("nothing yet".to_owned(), ",")
+    } else {
+        (spent_text(summary), " of")
+    };
     let free = summary.usd_per_hour == Some(UsdPerHour::ZERO);
     match summary.most_usd {
         _ if summary.alone => "no price is known".into(),
@@ -119,16 +127,35 @@ pub fn line(summary: &Summary, now: Timestamp, width: usize) -> String {
 
 fn at_level(summary: &Summary, now: Timestamp, level: u8) -> String {
     let job = if level >= 9 { summary.name.clone() } else { summary.job.clone() };
-    let until = summary.held.as_ref().filter(|_| level < 7).map(|held| format!(" until {}", local_time(held.until))).unwrap_or_default();
+    let until = summary
+        .held
+        .as_ref()
+        .filter(|_| level < 7)
+        .map(|held| format!(" until {}", local_time(held.until)))
+        .unwrap_or_default();
     let since = elapsed(summary.started, now).as_secs();
-    let age = if level < 6 && since > 0 && !summary.state.is_final() { format!(" {}", Span::from_secs(since)) } else { String::new() };
+    let age = if level < 6 && since > 0 && !summary.state.is_final() {
+        format!(" {}", Span::from_secs(since))
+    } else {
+        String::new()
+    };
     let mut parts = vec![job, format!("{}{age}{until}", summary.state)];
-    parts.extend(summary.attempt.filter(|attempt| *attempt > 1 && level < 8).map(|attempt| format!("attempt {attempt}")));
+    parts.extend(
+        summary
+            .attempt
+            .filter(|attempt| *attempt > 1 && level < 8)
+            .map(|attempt| format!("attempt {attempt}")),
+    );
     parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));
     let money = money_text(summary);
     // Without its condition the figure would be untrue.
     parts.push(if level >= 5 || (level >= 3 && money.ends_with(UNLESS)) {
-        money.split(" of at most").next().unwrap_or_default().trim_end_matches(", and no limit is set").to_owned()
+        money
+            .split(" of at most")
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(", and no limit is set")
+            .to_owned()
     } else {
         money
     });
@@ -139,11 +166,16 @@ fn at_level(summary: &Summary, now: Timestamp, level: u8) -> String {
 
 fn progress_at(progress: &Progress, level: u8) -> Option<String> {
     let bar = progress.fraction().filter(|_| level < 1).map(bar);
-    let plain = Progress { message: progress.message.clone().filter(|_| level < 2), loss: progress.loss.filter(|_| level < 4), ..progress.clone() };
+    let plain = Progress {
+        message: progress.message.clone().filter(|_| level < 2),
+        loss: progress.loss.filter(|_| level < 4),
+        ..progress.clone()
+    };
     let text = match (progress.fraction(), level) {
         (Some(fraction), 6..) => Some(format!("{:.0}%", (fraction * 100.0).floor())),
         // The percentage makes the steps redundant.
-        (Some(_), 4..) => progress_text(&plain).map(|text| text.split_once(", ").map_or(text.clone(), |(_, rest)| rest.to_owned())),
+        (Some(_), 4..) => progress_text(&plain)
+            .map(|text| text.split_once(", ").map_or(text.clone(), |(_, rest)| rest.to_owned())),
         _ => progress_text(&plain),
     };
     let parts: Vec<String> = bar.into_iter().chain(text).collect();
@@ -155,9 +187,16 @@ fn usage_short(summary: &Summary, with_cpu: bool) -> Option<String> {
     let known: Vec<f64> = summary.gpus.iter().filter_map(|gpu| gpu.util_percent).collect();
     let gpus = (!known.is_empty()).then(|| {
         let mean = known.iter().sum::<f64>() / known.len() as f64;
-        if known.len() == 1 { format!("GPU {mean:.0}%") } else { format!("{} GPUs {mean:.0}%", known.len()) }
+        if known.len() == 1 {
+            format!("GPU {mean:.0}%")
+        } else {
+            format!("{} GPUs {mean:.0}%", known.len())
+        }
     });
-    let cpu = summary.cpu_percent.filter(|_| with_cpu || gpus.is_none()).map(|percent| format!("CPU {percent:.0}%"));
+    let cpu = summary
+        .cpu_percent
+        .filter(|_| with_cpu || gpus.is_none())
+        .map(|percent| format!("CPU {percent:.0}%"));
     let parts: Vec<String> = gpus.into_iter().chain(cpu).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
@@ -175,16 +214,27 @@ mod tests {
     #[test]
     fn what_is_known_is_said_and_nothing_else() {
         assert_eq!(progress_text(&Progress::default()), None);
-        let progress = Progress { step: Some(25.0), total: Some(100.0), secs_per_step: Some(2.0), loss: Some(0.5), ..Progress::default() };
-        assert_eq!(progress_text(&progress).unwrap(), "step 25 of 100, 25%, 2m 30s left, loss 0.5000");
+        let progress = Progress {
+            step: Some(25.0),
+            total: Some(100.0),
+            secs_per_step: Some(2.0),
+            loss: Some(0.5),
+            ..Progress::default()
+        };
+        assert_eq!(
+            progress_text(&progress).unwrap(),
+            "step 25 of 100, 25%, 2m 30s left, loss 0.5000"
+        );
         assert_eq!(bar(0.25), "[##--------]");
         assert_eq!(bar(1.0), "[##########]");
     }
 
     fn training(gpus: usize) -> Summary {
         let gpu = |index: usize| {
-            serde_json::from_value::<crate::instance::GpuStatus>(serde_json::json!({ "index": index, "name": "A10G", "util_percent": 93.0,
-                "memory_used_mib": 10_444, "memory_total_mib": 24_576, "power_watts": null, "temperature_celsius": null }))
+            serde_json::from_value::<crate::instance::GpuStatus>(
+                serde_json::json!({ "index": index, "name": "A10G", "util_percent": 93.0,
+                "memory_used_mib": 10_444, "memory_total_mib": 24_576, "power_watts": null, "temperature_celsius": null }),
+            )
         };
         let progress = Progress {
             step: Some(120.0),
@@ -241,10 +291,20 @@ mod tests {
     #[test]
     fn what_is_seen_of_a_young_job_is_no_reason_for_its_verdict() {
         let seen = |verdict: &str| {
-            let young = Summary { verdict: Some(verdict.into()), reason: Some("working: log output".into()), ..training(1) };
+            let young = Summary {
+                verdict: Some(verdict.into()),
+                reason: Some("working: log output".into()),
+                ..training(1)
+            };
             judged(&young)
         };
-        assert_eq!(seen("starting"), (Some("starting: too young to be judged; seen so far: working: log output".into()), None));
+        assert_eq!(
+            seen("starting"),
+            (
+                Some("starting: too young to be judged; seen so far: working: log output".into()),
+                None
+            )
+        );
         assert_eq!(seen("busy"), (Some("busy".into()), Some("working: log output".into())));
     }
 
@@ -253,12 +313,23 @@ mod tests {
         let now = jiff::Timestamp::from_second(754).unwrap();
         let at = |width: usize| line(&training(1), now, width);
         assert_eq!(at(60), "llama-finetune-7f3k2q  running  $0.42  12%  GPU 93%");
-        assert_eq!(at(80), "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  GPU 93%, CPU 210%");
+        assert_eq!(
+            at(80),
+            "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  GPU 93%, CPU 210%"
+        );
         let more = "llama-finetune-7f3k2q  running 12m 34s  attempt 2  $0.42 of at most $5.00  12%, 29m 20s left  GPU 93%, CPU 210%";
         assert_eq!(at(120), more);
         let all = "[#---------]  step 120 of 1000, 12%, 29m 20s left, loss 0.3100, epoch 3 of 25, warming up  GPU 93% 10.2/24.0 GiB, CPU 210%";
-        assert_eq!(at(200), format!("llama-finetune-7f3k2q  running 12m 34s  attempt 2  $0.42 of at most $5.00  {all}"));
-        assert_eq!(line(&training(8), now, 80), "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  8 GPUs 93%, CPU 210%");
+        assert_eq!(
+            at(200),
+            format!(
+                "llama-finetune-7f3k2q  running 12m 34s  attempt 2  $0.42 of at most $5.00  {all}"
+            )
+        );
+        assert_eq!(
+            line(&training(8), now, 80),
+            "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  8 GPUs 93%, CPU 210%"
+        );
         for width in 20..220 {
             assert!(at(width).chars().count() <= width, "{width}");
         }

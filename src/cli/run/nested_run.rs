@@ -17,9 +17,13 @@ pub fn warn_detached(context: &Context, workstation: &Workstation, cloud: Cloud)
         Cloud::Aws => {
             "what would drive the new job too. Its agent then ends the attempt and puts its machine out; nobody launches another in its place or writes its receipt"
         }
-        Cloud::Local => "the machine of the new job too, which is this one, and what would drive it",
+        Cloud::Local => {
+            "the machine of the new job too, which is this one, and what would drive it"
+        }
     };
-    context.printer.warn(format!("this runs within {outer}, and what is started here ends with that, {what}"));
+    context
+        .printer
+        .warn(format!("this runs within {outer}, and what is started here ends with that, {what}"));
     context.printer.hint(match cloud {
         Cloud::Aws => "`lamp daemon` on a machine that stays, with the same job root and owner, drives it on; or start it from there",
         Cloud::Local => "without --detach `lamp run` waits for it; or start it from outside of the workload",

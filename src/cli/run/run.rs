@@ -34,7 +34,8 @@ pub struct Args {
     #[command(flatten)]
     pub job: JobArgs,
 
-    /// Begin from the newest checkpoint of this job, which has ended [without FILE: with its job file as it is now]
+    /// Begin from the newest checkpoint of this job, which has ended [without FILE: with its job
+    /// file as it is now]
     #[arg(long, value_name = "JOB")]
     pub from: Option<String>,
 
@@ -82,14 +83,20 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let code = plan::show(context, &prepared).await?;
         let machine = &prepared.loaded.spec.machine;
         // If AWS cannot be reached, the proof cannot be checked.
-        if args.detach && code != ExitCode::UNREACHABLE && proof_gate::is_asked(machine.cloud, args.unproven) {
-            let (workstation, store) = (job_root::workstation(context)?, job_root::open(context).await?);
+        if args.detach
+            && code != ExitCode::UNREACHABLE
+            && proof_gate::is_asked(machine.cloud, args.unproven)
+        {
+            let (workstation, store) =
+                (job_root::workstation(context)?, job_root::open(context).await?);
             proof_gate::warn_beforehand(context, &workstation, &store, machine).await;
         }
         return Ok(code);
     }
     if prepared.loaded.schedule.is_some() {
-        context.printer.note("it has a [schedule]: this runs it once, now; `lamp apply FILE` hands it to the daemon");
+        context.printer.note(
+            "it has a [schedule]: this runs it once, now; `lamp apply FILE` hands it to the daemon",
+        );
     }
     let workstation = job_root::workstation(context)?;
     refuse_cloud(prepared.loaded.spec.machine.cloud)?;
@@ -102,20 +109,34 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let spec = &draft.spec;
     let is_asked = proof_gate::is_asked(spec.spec.machine.cloud, args.unproven);
-    let proofs = async { if is_asked && args.detach { Some(proof_gate::look(&workstation, &store).await) } else { None } };
+    let proofs = async {
+        if is_asked && args.detach {
+            Some(proof_gate::look(&workstation, &store).await)
+        } else {
+            None
+        }
+    };
     let reached = reach_root(context, &store, spec.spec.machine.cloud);
     // In parallel, so that these checks do not delay the launch.
     let others = duplicate_name::others(context, &store, &spec.spec.name, args.again);
     let planned = account_ready::planned(context, &controller, spec);
-    let (reached, measured, proofs, (planned, lacks), clock, others) =
-        tokio::join!(reached, checkpoint_cadence::measured(&store, spec), proofs, planned, controller.check_clock(), others);
+    let (reached, measured, proofs, (planned, lacks), clock, others) = tokio::join!(
+        reached,
+        checkpoint_cadence::measured(&store, spec),
+        proofs,
+        planned,
+        controller.check_clock(),
+        others
+    );
     reached?;
     if planned.is_ok() || account_ready::was_seen(context, &lacks) {
         account_ready::refuse(&lacks, spec)?;
     }
     let planned = planned?;
     refuse_wrong_clock(clock)?;
-    if let Some(measured) = measured.filter(|_| !args.late_save && planned.plan.offer.market == Market::Spot) {
+    if let Some(measured) =
+        measured.filter(|_| !args.late_save && planned.plan.offer.market == Market::Spot)
+    {
         measured.refuse()?;
     }
     refuse_agent(&controller, &planned).await?;
@@ -124,7 +145,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     account_ready::warn_unready(context, &planned.unready);
     text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
     context.printer.note(saved_files::line(&spec.spec));
-    let regions = if is_asked { proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan).await } else { BTreeSet::new() };
+    let regions = if is_asked {
+        proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan).await
+    } else {
+        BTreeSet::new()
+    };
     if let Some(proofs) = proofs {
         proofs?.refuse(context, &regions, Some(&planned.plan))?;
     }
@@ -137,13 +162,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         nested_run::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
     let mut left = Left::listen();
-    let Launched { dir, memory, has_left } = launch(context, &store, &controller, &prepared, draft, planned, &mut left).await?;
-    let has_left = has_left || !args.again && !left.unless_heard(duplicate_name::say(context, &store, dir.job(), &others)).await;
+    let Launched { dir, memory, has_left } =
+        launch(context, &store, &controller, &prepared, draft, planned, &mut left).await?;
+    let has_left = has_left
+        || !args.again
+            && !left.unless_heard(duplicate_name::say(context, &store, dir.job(), &others)).await;
     if args.detach || has_left {
         if let Some(receipt) = refused_for_good(&dir, &memory).await {
             return end(context, &dir, &receipt, args.outputs.as_deref()).await;
         }
-        return detach(context, &workstation, &dir).map(|code| if has_left { ExitCode::CTRL_C } else { code });
+        return detach(context, &workstation, &dir)
+            .map(|code| if has_left { ExitCode::CTRL_C } else { code });
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
     match stand_beside(context, &workstation, &controller, &dir, memory, &mut left).await? {
@@ -172,10 +201,14 @@ async fn reach_root(context: &Context, store: &Store, cloud: Cloud) -> Result<()
 pub async fn refuse_agent(controller: &Controller, planned: &Planned) -> Result<(), Fault> {
     controller.agent_fits(&planned.plan).await.map_err(|error| {
         let hint = match error {
-            ShipError::ShortLived { .. } => "sign in again, `aws sso login`, or for longer; a shorter `limits.boot` needs less",
+            ShipError::ShortLived { .. } => {
+                "sign in again, `aws sso login`, or for longer; a shorter `limits.boot` needs less"
+            }
             _ => "`lamp doctor` says which agent would be shipped",
         };
-        Fault::from_error(ExitCode::LAUNCH_FAILED, &error).meaning("nothing was started, and nothing bills").or_hint(hint)
+        Fault::from_error(ExitCode::LAUNCH_FAILED, &error)
+            .meaning("nothing was started, and nothing bills")
+            .or_hint(hint)
     })
 }
 
@@ -236,12 +269,18 @@ pub async fn launch(
             let _gone = store.delete(&stale).await;
         }
     };
-    let upload = async { tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan), clear).0 };
+    let upload = async {
+        tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan), clear).0
+    };
     let sent = left.or_give_up(gone_before, pending.shown(context, upload)).await;
     sent.map_err(|fault| draft.cut_off(context, fault))?;
     draft.sent();
     let dir = JobDir::new(store.clone(), pending.spec.job.clone());
-    let begin = with_progress(context, || "making and launching it".to_owned(), controller.begin(&dir, &pending.spec, planned));
+    let begin = with_progress(
+        context,
+        || "making and launching it".to_owned(),
+        controller.begin(&dir, &pending.spec, planned),
+    );
     let (begun, has_left) = left.undisturbed(context, begin).await;
     let (memory, begun) = match begun {
         Some(begun) => begun.map_err(|error| submission::submit_fault(&error))?,
@@ -260,9 +299,12 @@ pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
     if is_built_for(cloud) {
         return Ok(());
     }
-    Err(Fault::new(ExitCode::LAUNCH_FAILED, format!("this `lamp` was built without cloud `{cloud}`"))
-        .meaning("nothing was started, and nothing bills")
-        .hint("build it with its default features, or --cloud local runs it on this workstation"))
+    Err(Fault::new(
+        ExitCode::LAUNCH_FAILED,
+        format!("this `lamp` was built without cloud `{cloud}`"),
+    )
+    .meaning("nothing was started, and nothing bills")
+    .hint("build it with its default features, or --cloud local runs it on this workstation"))
 }
 
 /// Drives the job and shows it. `None`: the user detached, and another process drives it.
@@ -279,7 +321,8 @@ pub async fn stand_beside(
         Ok(Some(_)) => {}
         Ok(None) => leave(context, workstation, dir)?,
         // An error of the display need not stop the job: its machine runs and must be ended.
-        Err(_) => leave(context, workstation, dir).unwrap_or_else(|fault| context.printer.warn(&fault.what)),
+        Err(_) => leave(context, workstation, dir)
+            .unwrap_or_else(|fault| context.printer.warn(&fault.what)),
     }
     ended
 }
@@ -288,10 +331,13 @@ pub async fn stand_beside(
 /// Fails when the state folder cannot be used.
 pub fn controller(workstation: &Workstation, store: &Store) -> Result<Controller, Fault> {
     workstation.controller(store).map_err(|error| {
-        Fault::new(ExitCode::UNREACHABLE, format!("cannot use the state folder `{}`", workstation.state.display()))
-            .because(&error)
-            .meaning("nothing was started by this call")
-            .hint("set XDG_STATE_HOME to a folder that can be written")
+        Fault::new(
+            ExitCode::UNREACHABLE,
+            format!("cannot use the state folder `{}`", workstation.state.display()),
+        )
+        .because(&error)
+        .meaning("nothing was started by this call")
+        .hint("set XDG_STATE_HOME to a folder that can be written")
     })
 }
 
@@ -307,7 +353,10 @@ pub fn drive_fault(error: &DriveError) -> Fault {
 pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<(), Fault> {
     let job = dir.job();
     let driver = hand_over(workstation, job)?;
-    context.printer.note(format!("detached; job {job} goes on, and {driver}{}", nested_run::until(context, workstation)));
+    context.printer.note(format!(
+        "detached; job {job} goes on, and {driver}{}",
+        nested_run::until(context, workstation)
+    ));
     context.printer.hint(format!("`lamp logs -f {job}` follows it, `lamp stop {job}` ends it, `lamp receipt {job}` shows what it cost"));
     context.printer.hint(format!("`lamp outputs {job}` fetches what it keeps, when it has ended"));
     Ok(())
@@ -338,7 +387,11 @@ pub fn note_daemon(context: &Context, scheduled: bool) {
     }
 }
 
-pub fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<ExitCode, Fault> {
+pub fn detach(
+    context: &Context,
+    workstation: &Workstation,
+    dir: &JobDir,
+) -> Result<ExitCode, Fault> {
     leave(context, workstation, dir)?;
     if context.is_machine_output() {
         context.printer.json(&json!({ "job": dir.job() }));
@@ -348,13 +401,23 @@ pub fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<&std::path::Path>) -> Result<ExitCode, Fault> {
+pub async fn end(
+    context: &Context,
+    dir: &JobDir,
+    ended: &Receipt,
+    into: Option<&std::path::Path>,
+) -> Result<ExitCode, Fault> {
     // The job has ended either way, and its outputs are safe in the job root.
     match outputs::fetch_all(context, dir, into).await {
         Ok(home) => home.iter().for_each(|home| home.tell(context, dir)),
         Err(fault) => {
             context.printer.warn(format!("the outputs stay in the job root: {}", fault.sentence()));
-            context.printer.hint(fault.hint.clone().unwrap_or_else(|| format!("`lamp outputs {}` fetches them", dir.job())));
+            context.printer.hint(
+                fault
+                    .hint
+                    .clone()
+                    .unwrap_or_else(|| format!("`lamp outputs {}` fetches them", dir.job())),
+            );
         }
     }
     if context.is_machine_output() {
@@ -368,7 +431,9 @@ pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<
 /// The exit code of an ended job, with a hint if its launch was refused.
 pub async fn hinted(context: &Context, dir: &JobDir, ended: &Receipt) -> ExitCode {
     let code = exit_code(ended);
-    if code == ExitCode::LAUNCH_FAILED && dir.spec().await.ok().flatten().is_some_and(|spec| spec.spec.machine.cloud == Cloud::Aws) {
+    if code == ExitCode::LAUNCH_FAILED
+        && dir.spec().await.ok().flatten().is_some_and(|spec| spec.spec.machine.cloud == Cloud::Aws)
+    {
         context.printer.hint("`lamp doctor` says what AWS does not allow or has not; `lamp iam controller` prints the policy that a launch needs");
     }
     code
@@ -379,7 +444,9 @@ pub fn exit_code(receipt: &Receipt) -> ExitCode {
     match (receipt.outcome, receipt.because.or(last.map(|last| last.ended_because))) {
         (JobOutcome::Succeeded, _) => ExitCode::SUCCESS,
         (JobOutcome::Stopped | JobOutcome::Cancelled, _) => ExitCode::STOPPED,
-        (JobOutcome::Failed, Some(because)) => ExitCode::of_end(because, last.and_then(|last| last.exit)),
+        (JobOutcome::Failed, Some(because)) => {
+            ExitCode::of_end(because, last.and_then(|last| last.exit))
+        }
         // Only in receipts of older versions: a limit ended the job before any launch.
         (JobOutcome::Failed, None) => ExitCode::LIMIT,
     }

@@ -27,25 +27,43 @@ impl From {
         let store = job_root::open_existing(context).await?;
         let dir = job_root::find(&store, Some(job)).await?;
         let controller = run::controller(&job_root::workstation(context)?, &store)?;
-        let Some(kept) = controller.kept(&dir).await.map_err(|error| plan::fault(&error).meaning(NOTHING))? else {
-            return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has not ended: its newest checkpoint is not its last", dir.job()))
-                .meaning(NOTHING)
-                .hint(format!("`lamp stop {}` ends it with a save", dir.job())));
+        let Some(kept) =
+            controller.kept(&dir).await.map_err(|error| plan::fault(&error).meaning(NOTHING))?
+        else {
+            return Err(Fault::new(
+                ExitCode::REFUSED,
+                format!("job `{}` has not ended: its newest checkpoint is not its last", dir.job()),
+            )
+            .meaning(NOTHING)
+            .hint(format!("`lamp stop {}` ends it with a save", dir.job())));
         };
         let Some(from) = &kept.continues.checkpoint else {
-            return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has saved no checkpoint: there is nothing to begin from", dir.job()))
-                .meaning(NOTHING)
-                .hint("`lamp run FILE` runs a job from its start"));
+            return Err(Fault::new(
+                ExitCode::REFUSED,
+                format!(
+                    "job `{}` has saved no checkpoint: there is nothing to begin from",
+                    dir.job()
+                ),
+            )
+            .meaning(NOTHING)
+            .hint("`lamp run FILE` runs a job from its start"));
         };
-        discarded_view::refuse_start(&dir, Some(&JobDir::new(Store::clone(&store), from.job.clone())), StoredKind::Checkpoints).await?;
+        discarded_view::refuse_start(
+            &dir,
+            Some(&JobDir::new(Store::clone(&store), from.job.clone())),
+            StoredKind::Checkpoints,
+        )
+        .await?;
         Ok(From { kept })
     }
 
     /// The job file of that job, if the user named none and it is on this workstation.
     pub fn with_its_file(&self, context: &Context, args: &JobArgs) -> JobArgs {
-        let here = job_root::workstation(context).ok().and_then(|workstation| workstation.here().ok());
+        let here =
+            job_root::workstation(context).ok().and_then(|workstation| workstation.here().ok());
         let source = self.kept.spec.code.as_ref().and_then(|code| code.source.as_ref());
-        let source = source.filter(|source| here.is_some_and(|here| here.as_str() == source.workstation));
+        let source =
+            source.filter(|source| here.is_some_and(|here| here.as_str() == source.workstation));
         let file = source.and_then(|source| source.file.as_ref()).map(PathBuf::from);
         JobArgs { file: args.file.clone().or(file), ..args.clone() }
     }
@@ -56,8 +74,11 @@ impl From {
     /// Fails when the new job has no folder for checkpoints.
     pub fn give(&self, spec: &mut ResolvedSpec) -> Result<(), Fault> {
         if spec.spec.checkpoint.is_none() {
-            let what = "the job names no [checkpoint] folder: a checkpoint could not be brought there";
-            return Err(Fault::new(ExitCode::REFUSED, what).meaning(NOTHING).hint("name it in the job file, or with `--checkpoint PATH`"));
+            let what =
+                "the job names no [checkpoint] folder: a checkpoint could not be brought there";
+            return Err(Fault::new(ExitCode::REFUSED, what)
+                .meaning(NOTHING)
+                .hint("name it in the job file, or with `--checkpoint PATH`"));
         }
         spec.continues = Some(Continues { machine: None, ..self.kept.continues.clone() });
         Ok(())
@@ -66,6 +87,10 @@ impl From {
     pub fn sentence(&self) -> Option<String> {
         let from = self.kept.continues.checkpoint.as_ref()?;
         let step = from.checkpoint.step.map(|step| format!(" (step {step})")).unwrap_or_default();
-        Some(format!("it begins from checkpoint {}{step} of {}", from.checkpoint.number.number(), from.job))
+        Some(format!(
+            "it begins from checkpoint {}{step} of {}",
+            from.checkpoint.number.number(),
+            from.job
+        ))
     }
 }

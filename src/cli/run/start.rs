@@ -26,17 +26,21 @@ use crate::cli::shell::job_root;
 use crate::cli::status::discarded_view;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, SpanWord};
-use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
+use crate::controller::{
+    Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of,
+};
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
 use crate::market::Usd;
 use crate::policy::account::setup_plan::Lack;
 use crate::wire::{Store, Workstation};
 
-/// Go on with a job that has ended: on the machine that was stopped and kept, or from its checkpoint
+/// Go on with a job that has ended: on the machine that was stopped and kept, or from its
+/// checkpoint
 ///
-/// What follows is a job of its own, with what is left of the budget. Started twice, it is started once. It runs the code of before,
-/// or with --code the folder as it is now; where that has changed and neither is said, it asks.
+/// What follows is a job of its own, with what is left of the budget. Started twice, it is started
+/// once. It runs the code of before, or with --code the folder as it is now; where that has changed
+/// and neither is said, it asks.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// A job: its id, the beginning of it, or its name [default: the newest]
@@ -88,9 +92,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     let controller = run::controller(&workstation, &store)?;
     settle_what_was_stopped(context, &controller, &dir).await?;
-    let kept = controller.kept(&dir).await.map_err(|error| plan::fault(&error).meaning("nothing was started, and nothing bills"))?;
+    let kept = controller
+        .kept(&dir)
+        .await
+        .map_err(|error| plan::fault(&error).meaning("nothing was started, and nothing bills"))?;
     let Some(kept) = kept else { return Err(not_ended(&dir).await) };
-    let from = kept.continues.checkpoint.as_ref().map(|from| JobDir::new(store.clone(), from.job.clone()));
+    let from =
+        kept.continues.checkpoint.as_ref().map(|from| JobDir::new(store.clone(), from.job.clone()));
     let next = JobDir::new(store.clone(), continuation_of(dir.job(), &kept.spec.spec.name));
     if next.spec().await.map_err(|error| job_root::record_fault(&error))?.is_some() {
         return goes_on_already(args, context, &workstation, &controller, &dir, &next).await;
@@ -104,9 +112,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     start_code::take_command(&mut spec, &args.code.command);
     run::refuse_cloud(spec.spec.machine.cloud)?;
-    let ((planned, lacks), clock) = tokio::join!(account_ready::planned(context, &controller, &spec), controller.check_clock());
+    let ((planned, lacks), clock) =
+        tokio::join!(account_ready::planned(context, &controller, &spec), controller.check_clock());
     // A kept machine has its network, permissions and agent. A new one is bought as by `lamp run`.
-    let buys = planned.as_ref().map_or(spec.continues.as_ref().is_none_or(|from| from.machine.is_none()), |planned| planned.plan.starts.is_none());
+    let buys = planned
+        .as_ref()
+        .map_or(spec.continues.as_ref().is_none_or(|from| from.machine.is_none()), |planned| {
+            planned.plan.starts.is_none()
+        });
     if planned.is_err() && buys && account_ready::was_seen(context, &lacks) {
         account_ready::refuse(&lacks, &spec)?;
     }
@@ -124,7 +137,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     if args.detach && proof_gate::is_asked(spec.spec.machine.cloud, args.unproven) {
         let regions = proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan).await;
-        proof_gate::look(&workstation, &store).await?.refuse(context, &regions, Some(&planned.plan))?;
+        proof_gate::look(&workstation, &store).await?.refuse(
+            context,
+            &regions,
+            Some(&planned.plan),
+        )?;
     }
     if args.detach {
         nested_run::warn_detached(context, &workstation, spec.spec.machine.cloud);
@@ -133,7 +150,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let spec = bring_code(context, &controller, &dir, spec, now.as_ref(), &mut left).await?;
     // If it is discarded after this, the agent finds it gone and does not begin.
     discarded_view::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
-    let (begun, has_left) = left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
+    let (begun, has_left) =
+        left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
     let memory = match begun.unwrap_or_else(|| Ok((JobMemory::default(), Ok(())))) {
         // A second Ctrl-C may have stopped it before the first record was written.
         Ok(_) if has_left && matches!(next.spec().await, Ok(None)) => return Err(gone_before()),
@@ -170,12 +188,26 @@ async fn bring_code(
         return Ok(pending.spec);
     }
     let scratch = submission::scratch(context, &spec.job)?;
-    let carried = async { controller.carry_code(from, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error)) };
-    left.or_give_up(gone_before, with_progress(context, || "bringing the code over".to_owned(), carried)).await?;
+    let carried = async {
+        controller
+            .carry_code(from, &spec, &scratch.0)
+            .await
+            .map_err(|error| submission::submit_fault(&error))
+    };
+    left.or_give_up(
+        gone_before,
+        with_progress(context, || "bringing the code over".to_owned(), carried),
+    )
+    .await?;
     Ok(spec)
 }
 
-async fn refuse(controller: &Controller, spec: &ResolvedSpec, planned: &Planned, lacks: &[Lack]) -> Result<(), Fault> {
+async fn refuse(
+    controller: &Controller,
+    spec: &ResolvedSpec,
+    planned: &Planned,
+    lacks: &[Lack],
+) -> Result<(), Fault> {
     account_ready::refuse(lacks, spec)?;
     run::refuse_agent(controller, planned).await?;
     run::refuse_forbidden(controller, planned)
@@ -205,16 +237,24 @@ async fn stand_beside(
 
 /// A machine that was stopped without a controller has no receipt yet. If its job still runs, this
 /// look does only what its driver does too.
-async fn settle_what_was_stopped(context: &Context, controller: &Controller, dir: &JobDir) -> Result<(), Fault> {
+async fn settle_what_was_stopped(
+    context: &Context,
+    controller: &Controller,
+    dir: &JobDir,
+) -> Result<(), Fault> {
     let fault = |error| job_root::record_fault(&error);
-    if dir.receipt().await.map_err(fault)?.is_some() || dir.spec().await.map_err(fault)?.is_none_or(|spec| spec.is_alone()) {
+    if dir.receipt().await.map_err(fault)?.is_some()
+        || dir.spec().await.map_err(fault)?.is_none_or(|spec| spec.is_alone())
+    {
         return Ok(());
     }
     for _ in 0..SETTLE_LOOKS {
         if !controller.is_stopped(dir).await.map_err(fault)? {
             return Ok(());
         }
-        if let Ticked::Final(_) = controller.look(dir.job()).await.map_err(|error| run::drive_fault(&error))? {
+        if let Ticked::Final(_) =
+            controller.look(dir.job()).await.map_err(|error| run::drive_fault(&error))?
+        {
             return Ok(());
         }
         context.clock.sleep(SETTLE_LOOK_EVERY).await;
@@ -224,9 +264,15 @@ async fn settle_what_was_stopped(context: &Context, controller: &Controller, dir
 
 async fn not_ended(dir: &JobDir) -> Fault {
     match job_root::must_be_under_way(dir).await {
-        Ok(_) => Fault::new(ExitCode::REFUSED, format!("job `{}` is under way: there is nothing to start", dir.job()))
-            .meaning("nothing was changed")
-            .hint(format!("`lamp logs -f {0}` follows it, `lamp status {0}` shows how it stands", dir.job())),
+        Ok(_) => Fault::new(
+            ExitCode::REFUSED,
+            format!("job `{}` is under way: there is nothing to start", dir.job()),
+        )
+        .meaning("nothing was changed")
+        .hint(format!(
+            "`lamp logs -f {0}` follows it, `lamp status {0}` shows how it stands",
+            dir.job()
+        )),
         Err(fault) => fault,
     }
 }
@@ -241,19 +287,31 @@ async fn goes_on_already(
     next: &JobDir,
 ) -> Result<ExitCode, Fault> {
     if let Some(ended) = next.receipt().await.map_err(|error| job_root::record_fault(&error))? {
-        let what = format!("job `{}` went on as `{}`, which has ended: {}", dir.job(), next.job(), ended.told());
-        return Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills").hint(
-            match discarded_view::is_stranded(next).await {
+        let what = format!(
+            "job `{}` went on as `{}`, which has ended: {}",
+            dir.job(),
+            next.job(),
+            ended.told()
+        );
+        return Err(Fault::new(ExitCode::REFUSED, what)
+            .meaning("nothing was started, and nothing bills")
+            .hint(match discarded_view::is_stranded(next).await {
                 true => discarded_view::FROM_ITS_START.to_owned(),
                 false => format!("`lamp start {}` goes on from there", next.job()),
-            },
-        ));
+            }));
     }
     if args.code.changes_something() {
-        let what = format!("job `{}` goes on as `{}` already, with the code and the command that it had then", dir.job(), next.job());
-        return Err(Fault::new(ExitCode::REFUSED, what)
-            .meaning("nothing was changed")
-            .hint(format!("`lamp stop {0}` ends that one, and then `lamp start {0} --code` goes on from it", next.job())));
+        let what = format!(
+            "job `{}` goes on as `{}` already, with the code and the command that it had then",
+            dir.job(),
+            next.job()
+        );
+        return Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed").hint(
+            format!(
+                "`lamp stop {0}` ends that one, and then `lamp start {0} --code` goes on from it",
+                next.job()
+            ),
+        ));
     }
     context.printer.note(format!("{} goes on as job {} already", dir.job(), next.job()));
     if args.dry_run {
@@ -262,30 +320,56 @@ async fn goes_on_already(
         }
         return Ok(ExitCode::SUCCESS);
     }
-    stand_beside(args, context, workstation, controller, next, JobMemory::default(), &mut Left::listen()).await
+    stand_beside(
+        args,
+        context,
+        workstation,
+        controller,
+        next,
+        JobMemory::default(),
+        &mut Left::listen(),
+    )
+    .await
 }
 
 /// The spec of the continuation: the old one, with what is left of its limits.
-fn spec_of(args: &Args, context: &Context, kept: &Kept, next: &JobId) -> Result<ResolvedSpec, Fault> {
+fn spec_of(
+    args: &Args,
+    context: &Context,
+    kept: &Kept,
+    next: &JobId,
+) -> Result<ResolvedSpec, Fault> {
     refuse_nothing_kept(kept)?;
     let mut spec = kept.spec.spec.clone();
     let mut origins = kept.spec.origins.clone();
     let job = &kept.spec.job;
-    let refuse = |what: String, hint: String| Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills").hint(hint));
-    let mut flag = |key: &str, given: bool| given.then(|| origins.insert(key.to_owned(), "flag".to_owned()));
+    let refuse = |what: String, hint: String| {
+        Err(Fault::new(ExitCode::REFUSED, what)
+            .meaning("nothing was started, and nothing bills")
+            .hint(hint))
+    };
+    let mut flag =
+        |key: &str, given: bool| given.then(|| origins.insert(key.to_owned(), "flag".to_owned()));
     flag("limits.budget", args.budget.is_some());
     flag("limits.max_runtime", args.max_runtime.is_some());
     flag("limits.deadline", args.deadline.is_some());
     spec.limits.budget = args.budget.as_ref().map(|dollars| dollars.0).or(kept.budget_left);
     if spec.limits.budget.is_some_and(|left| left <= Usd::ZERO) {
-        return refuse(format!("the budget of job `{job}` is spent"), format!("`lamp start {job} --budget 5` gives it five dollars more"));
+        return refuse(
+            format!("the budget of job `{job}` is spent"),
+            format!("`lamp start {job} --budget 5` gives it five dollars more"),
+        );
     }
     if let Some(time) = &args.max_runtime {
         spec.limits.max_runtime = Some(time.0);
     }
-    spec.limits.deadline = args.deadline.map(|until| until.moment(context.clock.now()).0).or(kept.deadline);
+    spec.limits.deadline =
+        args.deadline.map(|until| until.moment(context.clock.now()).0).or(kept.deadline);
     if spec.limits.deadline.is_some_and(|deadline| deadline <= context.clock.now()) {
-        return refuse(format!("the deadline of job `{job}` has passed"), format!("`lamp start {job} --deadline MOMENT` gives it another"));
+        return refuse(
+            format!("the deadline of job `{job}` has passed"),
+            format!("`lamp start {job} --deadline MOMENT` gives it another"),
+        );
     }
     Ok(ResolvedSpec {
         format: RECORD_FORMAT,
@@ -304,22 +388,28 @@ fn spec_of(args: &Args, context: &Context, kept: &Kept, next: &JobId) -> Result<
 
 fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
     let (job, continues) = (&kept.spec.job, &kept.continues);
-    let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills");
+    let refused = |what: String| {
+        Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills")
+    };
     if let Some(instance) = &kept.stopping {
         return Err(refused(format!("the machine of job `{job}`, {instance}, is stopping"))
             .hint(format!("`lamp start {job}` in a minute, when it stands still")));
     }
     let again = "`lamp run FILE` runs the job from its start";
     if continues.machine.is_none() && kept.receipt.outcome == JobOutcome::Succeeded {
-        return Err(refused(format!("job `{job}` has succeeded, and its machine is gone: there is nothing to go on with")).hint(
-            match continues.checkpoint {
-                Some(_) => format!("{again}, `lamp run --from {job} FILE` from its last checkpoint"),
-                None => again.to_owned(),
-            },
-        ));
+        return Err(refused(format!(
+            "job `{job}` has succeeded, and its machine is gone: there is nothing to go on with"
+        ))
+        .hint(match continues.checkpoint {
+            Some(_) => format!("{again}, `lamp run --from {job} FILE` from its last checkpoint"),
+            None => again.to_owned(),
+        }));
     }
     if continues.machine.is_none() && continues.checkpoint.is_none() {
-        let gone = kept.elsewhere.as_ref().map_or("its machine is gone with its disk".to_owned(), Clone::clone);
+        let gone = kept
+            .elsewhere
+            .as_ref()
+            .map_or("its machine is gone with its disk".to_owned(), Clone::clone);
         return Err(refused(format!("nothing is kept of job `{job}`: {gone}, and it saved no checkpoint"))
             .hint(format!("{again}; with [checkpoint], or `failure = \"stop\"` and the like in `[on]`, it can be started again")));
     }

@@ -29,7 +29,8 @@ const NAMED: usize = 3;
 #[derive(Clone, Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Code options")]
 pub struct CodeArgs {
-    /// Go on with the folder as it is now, and with the command, setup, env and outputs that its job file says now
+    /// Go on with the folder as it is now, and with the command, setup, env and outputs that its
+    /// job file says now
     #[arg(long, conflicts_with = "same_code")]
     pub code: bool,
 
@@ -56,9 +57,20 @@ impl CodeArgs {
 ///
 /// # Errors
 /// Fails when the folder is unknown or cannot ship, or has changed and the user chose no code.
-pub fn choose(args: &CodeArgs, dry_run: bool, context: &Context, workstation: &Workstation, kept: &Kept) -> Result<Option<Prepared>, Fault> {
+pub fn choose(
+    args: &CodeArgs,
+    dry_run: bool,
+    context: &Context,
+    workstation: &Workstation,
+    kept: &Kept,
+) -> Result<Option<Prepared>, Fault> {
     let here = workstation.here().map(|here| here.as_str().to_owned()).unwrap_or_default();
-    let source = kept.spec.code.as_ref().and_then(|code| code.source.as_ref()).filter(|source| source.workstation == here);
+    let source = kept
+        .spec
+        .code
+        .as_ref()
+        .and_then(|code| code.source.as_ref())
+        .filter(|source| source.workstation == here);
     let job = &kept.spec.job;
     let Some(source) = source else {
         return if args.code { Err(unknown_folder(job)) } else { Ok(None) };
@@ -75,7 +87,9 @@ pub fn choose(args: &CodeArgs, dry_run: bool, context: &Context, workstation: &W
     let folder = if folder == "." { "this folder".to_owned() } else { format!("`{folder}`") };
     let what = format!("{folder} has changed since job `{job}` packed it ({changed})");
     if dry_run {
-        context.printer.warn(format!("{what}; without --code or --same-code, `lamp start` asks which code is meant"));
+        context.printer.warn(format!(
+            "{what}; without --code or --same-code, `lamp start` asks which code is meant"
+        ));
         return Ok(None);
     }
     match ask(context, job, &what)? {
@@ -86,13 +100,21 @@ pub fn choose(args: &CodeArgs, dry_run: bool, context: &Context, workstation: &W
 
 fn ask(context: &Context, job: &JobId, what: &str) -> Result<bool, Fault> {
     let meaning = "nothing was started, and nothing bills";
-    let hint = format!("`lamp start {job} --code` goes on with the folder as it is now, `--same-code` with what ran before");
+    let hint = format!(
+        "`lamp start {job} --code` goes on with the folder as it is now, `--same-code` with what ran before"
+    );
     let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning(meaning).hint(&hint);
     if !std::io::stdin().is_terminal() || context.is_machine_output() {
         return Err(refused(what.to_owned()));
     }
-    let question = || context.printer.note(format!("{what}; go on with the new code, or with the same as before? [new/same/N]"));
-    let Some(answer) = ctrl_c::line_or_left(question) else { return Err(ctrl_c::left_at_the_question(meaning)) };
+    let question = || {
+        context.printer.note(format!(
+            "{what}; go on with the new code, or with the same as before? [new/same/N]"
+        ))
+    };
+    let Some(answer) = ctrl_c::line_or_left(question) else {
+        return Err(ctrl_c::left_at_the_question(meaning));
+    };
     match answer.trim().to_lowercase().as_str() {
         "new" | "n" => Ok(true),
         "same" | "s" => Ok(false),
@@ -101,9 +123,12 @@ fn ask(context: &Context, job: &JobId, what: &str) -> Result<bool, Fault> {
 }
 
 fn unknown_folder(job: &JobId) -> Fault {
-    Fault::new(ExitCode::REFUSED, format!("this workstation does not know from which folder job `{job}` was packed"))
-        .meaning("nothing was started, and nothing bills")
-        .hint(format!("`lamp run --from {job} FILE` runs a job file from its newest checkpoint"))
+    Fault::new(
+        ExitCode::REFUSED,
+        format!("this workstation does not know from which folder job `{job}` was packed"),
+    )
+    .meaning("nothing was started, and nothing bills")
+    .hint(format!("`lamp run --from {job} FILE` runs a job file from its newest checkpoint"))
 }
 
 /// How to read the folder again: by its job file, or by the command line that replaced one.
@@ -113,16 +138,32 @@ fn job_args(source: &CodeSource, spec: &Spec, allow_secret: &[String]) -> JobArg
         (None, Command::Args(args)) => args.clone(),
         (None, Command::Shell(line)) => vec!["sh".to_owned(), "-c".to_owned(), line.clone()],
     };
-    let flags =
-        JobFlags { workdir: Some(source.folder.clone()), name: Some(spec.name.clone()), allow_secret: allow_secret.to_vec(), ..JobFlags::default() };
+    let flags = JobFlags {
+        workdir: Some(source.folder.clone()),
+        name: Some(spec.name.clone()),
+        allow_secret: allow_secret.to_vec(),
+        ..JobFlags::default()
+    };
     JobArgs { file: source.file.as_ref().map(PathBuf::from), flags, command }
 }
 
 /// The changes in the folder. `None`: nothing that ships has changed, or the folder cannot be read.
-fn change(context: &Context, kept: &Kept, source: &CodeSource, read: &JobArgs) -> Result<Option<String>, Fault> {
+fn change(
+    context: &Context,
+    kept: &Kept,
+    source: &CodeSource,
+    read: &JobArgs,
+) -> Result<Option<String>, Fault> {
     let before = kept.spec.code.as_ref().expect("a source stands in what was packed");
-    let Some(survey) = read.read(context).ok().and_then(|loaded| loaded.workdir.is_dir().then(|| read.survey(context, &loaded))) else {
-        context.printer.note(format!("`{}` cannot be read any more: the job goes on with the code that it ran before", source.folder));
+    let Some(survey) = read
+        .read(context)
+        .ok()
+        .and_then(|loaded| loaded.workdir.is_dir().then(|| read.survey(context, &loaded)))
+    else {
+        context.printer.note(format!(
+            "`{}` cannot be read any more: the job goes on with the code that it ran before",
+            source.folder
+        ));
         return Ok(None);
     };
     if (survey.files, survey.bytes) == (before.files, before.bytes) {
@@ -136,7 +177,8 @@ fn change(context: &Context, kept: &Kept, source: &CodeSource, read: &JobArgs) -
 
 fn changed_files(survey: &Survey, source: &CodeSource) -> String {
     let changed = wire::changed_since(survey, source.packed.into());
-    let named: Vec<String> = changed.iter().take(NAMED).map(|path| path.display().to_string()).collect();
+    let named: Vec<String> =
+        changed.iter().take(NAMED).map(|path| path.display().to_string()).collect();
     match changed.len() {
         0 => "a file is gone, or an older one is in its place".to_owned(),
         n if n > NAMED => format!("{} and {} more", named.join(", "), n - NAMED),
@@ -162,8 +204,12 @@ pub fn take_in(spec: &mut ResolvedSpec, now: &Prepared) {
     if !is_flag("outputs") {
         spec.outputs.clone_from(&new.outputs);
     }
-    let typed: Vec<(String, String)> =
-        spec.env.iter().filter(|(name, _)| is_flag(&format!("env.{name}"))).map(|(name, value)| (name.clone(), value.clone())).collect();
+    let typed: Vec<(String, String)> = spec
+        .env
+        .iter()
+        .filter(|(name, _)| is_flag(&format!("env.{name}")))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
     spec.env = new.env.clone().into_iter().chain(typed).collect();
 }
 

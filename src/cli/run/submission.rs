@@ -34,14 +34,20 @@ impl Pending {
     /// # Errors
     /// Fails when the job root refuses.
     pub async fn upload(&self, controller: &Controller) -> Result<(), Fault> {
-        controller.upload_code(&self.spec, &self.archive).await.map_err(|error| submit_fault(&error))
+        controller
+            .upload_code(&self.spec, &self.archive)
+            .await
+            .map_err(|error| submit_fault(&error))
     }
 
     /// Runs `sending`. After a second, people see its progress.
     pub async fn shown<T>(&self, context: &Context, sending: impl Future<Output = T>) -> T {
         let (pace, total) = (Pace::default(), self.code().packed_bytes);
         let told = || match self.archive.sent.so_far() {
-            (there, before) if there < total => format!("sending the code, {}", pace.how_far(there, before, total, context.clock.mono())),
+            (there, before) if there < total => format!(
+                "sending the code, {}",
+                pace.how_far(there, before, total, context.clock.mono())
+            ),
             // The agent or the job may still be on its way.
             _ => "the code is sent; a moment".to_owned(),
         };
@@ -53,9 +59,16 @@ impl Pending {
 ///
 /// # Errors
 /// Fails when the workdir cannot be packed, or the job root refuses.
-pub async fn make(context: &Context, controller: &Controller, prepared: &Prepared) -> Result<JobDir, Fault> {
+pub async fn make(
+    context: &Context,
+    controller: &Controller,
+    prepared: &Prepared,
+) -> Result<JobDir, Fault> {
     let pending = pack(context, prepared, spec(context, &prepared.loaded))?;
-    pending.shown(context, controller.submit(&pending.spec, &pending.archive)).await.map_err(|error| submit_fault(&error))
+    pending
+        .shown(context, controller.submit(&pending.spec, &pending.archive))
+        .await
+        .map_err(|error| submit_fault(&error))
 }
 
 pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
@@ -84,8 +97,16 @@ pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Resul
     let scratch = scratch(context, job)?;
     let mut code = wire::pack_workdir(survey, &scratch.0)?;
     code.source = source(context, loaded);
-    context.printer.note(shipped_text(survey, &code, &shown(&loaded.workdir, &context.current_dir)));
-    Ok(Pending { spec: ResolvedSpec { code: Some(code), ..spec }, archive: scratch.0.as_path().into(), _scratch: scratch })
+    context.printer.note(shipped_text(
+        survey,
+        &code,
+        &shown(&loaded.workdir, &context.current_dir),
+    ));
+    Ok(Pending {
+        spec: ResolvedSpec { code: Some(code), ..spec },
+        archive: scratch.0.as_path().into(),
+        _scratch: scratch,
+    })
 }
 
 /// Where it was packed. `None` if this workstation has no id, which a launch reports.
@@ -93,7 +114,12 @@ fn source(context: &Context, loaded: &Loaded) -> Option<CodeSource> {
     let workstation = job_root::workstation(context).ok()?.here().ok()?.as_str().to_owned();
     let text = |path: &Path| path.to_str().map(str::to_owned);
     let file = loaded.file.as_deref().and_then(text);
-    Some(CodeSource { workstation, folder: text(&loaded.workdir)?, file, packed: context.clock.now() })
+    Some(CodeSource {
+        workstation,
+        folder: text(&loaded.workdir)?,
+        file,
+        packed: context.clock.now(),
+    })
 }
 
 fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
@@ -112,7 +138,9 @@ fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
 /// Fails when the state folder cannot be written.
 pub fn scratch(context: &Context, job: &JobId) -> Result<Scratch, Fault> {
     let file = job_root::workstation(context)?.scratch_file(&format!("{job}.tar.zst"));
-    file.map(Scratch).map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))
+    file.map(Scratch).map_err(|error| {
+        Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error)
+    })
 }
 
 /// Removes the packed workdir when the call ends, on every path.

@@ -33,7 +33,11 @@ impl Prepared {
     }
 
     pub fn ships(&self) -> String {
-        format!("ships {}, {}", counted(self.survey.files, "file"), wire::show_bytes(self.survey.bytes))
+        format!(
+            "ships {}, {}",
+            counted(self.survey.files, "file"),
+            wire::show_bytes(self.survey.bytes)
+        )
     }
 }
 
@@ -63,20 +67,27 @@ impl JobArgs {
         self.prepared(context, examined)
     }
 
-    fn prepared(&self, context: &Context, Examined { loaded, survey, findings }: Examined) -> Result<Prepared, Fault> {
+    fn prepared(
+        &self,
+        context: &Context,
+        Examined { loaded, survey, findings }: Examined,
+    ) -> Result<Prepared, Fault> {
         let file = shown_file(&loaded, context);
         self.say_which_file(context, &loaded);
-        let mut errors = findings.iter().filter(|finding| finding.severity == Severity::Error).peekable();
+        let mut errors =
+            findings.iter().filter(|finding| finding.severity == Severity::Error).peekable();
         if let (None, Some(survey)) = (errors.peek(), survey) {
             context.printer.findings(Some(&file), &findings);
             return Ok(Prepared { loaded, survey });
         }
-        let in_words = findings.iter().any(|finding| finding.rule.is_some() && finding.file.is_none());
+        let in_words =
+            findings.iter().any(|finding| finding.rule.is_some() && finding.file.is_none());
         let only_secrets = errors.all(|finding| finding.rule.is_some());
         let fault = if only_secrets {
             let place = if in_words { "environment, setup or command" } else { "workdir" };
             let what = format!("the {place} of `{file}` holds what looks like secrets");
-            Fault::new(ExitCode::REFUSED, what).hint("if they are meant to ship, acknowledge each with `--allow-secret PATH:RULE`")
+            Fault::new(ExitCode::REFUSED, what)
+                .hint("if they are meant to ship, acknowledge each with `--allow-secret PATH:RULE`")
         } else {
             Fault::new(ExitCode::FINDINGS, format!("`{file}` cannot run"))
         };
@@ -87,7 +98,9 @@ impl JobArgs {
     fn say_which_file(&self, context: &Context, loaded: &Loaded) {
         let is_there = context.current_dir.join(config::JOB_FILE).is_file();
         match (&self.file, &loaded.file) {
-            (None, Some(_)) => context.printer.note(format!("the job is `{}`", shown_file(loaded, context))),
+            (None, Some(_)) => {
+                context.printer.note(format!("the job is `{}`", shown_file(loaded, context)))
+            }
             (None, None) if is_there => {
                 let file = config::JOB_FILE;
                 context.printer.note(format!(
@@ -99,10 +112,12 @@ impl JobArgs {
     }
 
     pub fn survey(&self, context: &Context, loaded: &Loaded) -> Survey {
-        let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
+        let checkpoints =
+            loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
         // Fetched outputs stay here, as do jobs that are kept in the workdir.
         let kept = kept_in_workdir(context, &loaded.workdir);
-        let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept).collect();
+        let never: Vec<PathBuf> =
+            checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept).collect();
         wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)
     }
 
@@ -122,12 +137,18 @@ impl JobArgs {
         let survey = self.survey(context, &loaded);
         let mut findings = loaded.findings.clone();
         let setup = loaded.spec.setup.as_deref();
-        findings.extend(not_too_many(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept, setup))));
+        findings.extend(not_too_many(
+            survey.findings.iter().filter_map(|finding| about_ours(finding, &kept, setup)),
+        ));
         findings.extend(command_that_does_not_ship(&loaded, &survey));
         findings.extend(saved_files::findings(&loaded));
         findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
         // A workdir that is far too large is not read: its findings say what to ignore first.
-        let in_files = if survey.bytes <= loaded.workdir_bytes_max { wire::scan_for_secrets(&survey)? } else { Vec::new() };
+        let in_files = if survey.bytes <= loaded.workdir_bytes_max {
+            wire::scan_for_secrets(&survey)?
+        } else {
+            Vec::new()
+        };
         findings.extend(secrets_in_words(&loaded, Some(&in_files)));
         findings.extend(secrets_in_files(&loaded, in_files));
         Ok(Examined { loaded, survey: Some(survey), findings })
@@ -151,7 +172,10 @@ fn not_too_many(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     let few = kinds.into_values().flat_map(|mut kind| {
         let more = kind.len().saturating_sub(OF_A_KIND);
         kind.truncate(OF_A_KIND);
-        let last = kind.last().filter(|_| more > 0).map(|last| Finding { message: format!("and {more} more like these"), ..last.clone() });
+        let last = kind
+            .last()
+            .filter(|_| more > 0)
+            .map(|last| Finding { message: format!("and {more} more like these"), ..last.clone() });
         kind.into_iter().chain(last)
     });
     few.collect()
@@ -160,7 +184,10 @@ fn not_too_many(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
 /// The job root's folders inside the workdir. If they shipped, each job would contain all earlier
 /// ones.
 fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
-    let folder = context.job_root.strip_prefix("file://").map(|folder| Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
+    let folder = context
+        .job_root
+        .strip_prefix("file://")
+        .map(|folder| Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
     match folder.as_deref().and_then(|folder| folder.strip_prefix(workdir).ok()) {
         None => Vec::new(),
         // The workdir is the job root: its folders have known names.
@@ -172,15 +199,30 @@ fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
 /// A survey finding, reworded if it is about a folder of ours. `None`: the user expects that it
 /// does not ship.
 fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Option<Finding> {
-    let is_about = |folder: &Path| finding.message.starts_with(&format!("`{}` does not ship", folder.display()));
+    let is_about = |folder: &Path| {
+        finding.message.starts_with(&format!("`{}` does not ship", folder.display()))
+    };
     // The setup makes an environment of that name on each machine.
-    let names = |folder: &str| setup.is_some_and(|setup| setup.split(|c: char| c.is_whitespace() || "\"'/;&".contains(c)).any(|word| word == folder));
-    let is_made = python_environment::FOLDERS.iter().any(|folder| is_about(Path::new(folder)) && names(folder));
+    let names = |folder: &str| {
+        setup.is_some_and(|setup| {
+            setup
+                .split(|c: char| c.is_whitespace() || "\"'/;&".contains(c))
+                .any(|word| word == folder)
+        })
+    };
+    let is_made = python_environment::FOLDERS
+        .iter()
+        .any(|folder| is_about(Path::new(folder)) && names(folder));
     if is_about(Path::new(outputs::FOLDER)) || is_made {
         return None;
     }
-    let Some(folder) = kept.iter().find(|folder| is_about(folder)) else { return Some(finding.clone()) };
-    let message = format!("`{}` does not ship: jobs are kept there, and each would hold all those before it", folder.display());
+    let Some(folder) = kept.iter().find(|folder| is_about(folder)) else {
+        return Some(finding.clone());
+    };
+    let message = format!(
+        "`{}` does not ship: jobs are kept there, and each would hold all those before it",
+        folder.display()
+    );
     let hint = "a job root elsewhere is out of the way: `--job-root ~/lamp-jobs`, LAMP_JOB_ROOT, or `job_root` in the configuration";
     Some(Finding::warning("workdir", message).hint(hint))
 }
@@ -189,16 +231,25 @@ fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Optio
 fn is_workdir_known(loaded: &Loaded) -> bool {
     const SAY_SO: [&str; 4] = ["workdir", "checkpoint", "secrets_allowed", "outputs"];
     let errors = || loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
-    let is_about = |finding: &Finding, word: &str| finding.path.starts_with(word) || finding.hint.as_deref().is_some_and(|hint| hint.contains(word));
-    loaded.workdir.is_dir() && !errors().any(|finding| SAY_SO.iter().any(|word| is_about(finding, word)))
+    let is_about = |finding: &Finding, word: &str| {
+        finding.path.starts_with(word)
+            || finding.hint.as_deref().is_some_and(|hint| hint.contains(word))
+    };
+    loaded.workdir.is_dir()
+        && !errors().any(|finding| SAY_SO.iter().any(|word| is_about(finding, word)))
 }
 
 pub fn shown_file(loaded: &Loaded, context: &Context) -> String {
-    loaded.file.as_deref().map_or_else(|| config::COMMAND_LINE.to_owned(), |path| config::shown(path, &context.current_dir))
+    loaded.file.as_deref().map_or_else(
+        || config::COMMAND_LINE.to_owned(),
+        |path| config::shown(path, &context.current_dir),
+    )
 }
 
 fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {
-    let refused = found.into_iter().filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
+    let refused = found
+        .into_iter()
+        .filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
     refused
         .map(|secret| {
             let message = format!("looks like {} (rule {})", secret.what, secret.rule);
@@ -214,22 +265,33 @@ fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {
 /// scanned; then the job file's own exceptions apply here too.
 fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding> {
     let spec = &loaded.spec;
-    let job_file = loaded.file.as_deref().and_then(|file| file.strip_prefix(&loaded.workdir).ok()).map(|file| file.to_string_lossy());
-    let env = spec.env.iter().map(|(name, value)| (format!("env.{name}"), format!("{name}={value}")));
+    let job_file = loaded
+        .file
+        .as_deref()
+        .and_then(|file| file.strip_prefix(&loaded.workdir).ok())
+        .map(|file| file.to_string_lossy());
+    let env =
+        spec.env.iter().map(|(name, value)| (format!("env.{name}"), format!("{name}={value}")));
     let setup = spec.setup.iter().map(|setup| ("setup".to_owned(), setup.clone()));
     let words = env.chain(setup).chain([("command".to_owned(), spec.command.display())]);
     let found = words.flat_map(|(place, text)| wire::scan_words_for_secrets(&place, &text));
     // A secret in a job file that ships is reported there.
     let is_in_job_file = |secret: &Secret| match (in_files, job_file.as_deref()) {
-        (Some(in_files), file) => in_files.iter().any(|other| other.rule == secret.rule && Some(other.path.as_str()) == file),
-        (None, Some(file)) => wire::is_secret_allowed(&Secret { path: file.to_owned(), ..*secret }, &loaded.secrets_allowed),
+        (Some(in_files), file) => in_files
+            .iter()
+            .any(|other| other.rule == secret.rule && Some(other.path.as_str()) == file),
+        (None, Some(file)) => wire::is_secret_allowed(
+            &Secret { path: file.to_owned(), ..*secret },
+            &loaded.secrets_allowed,
+        ),
         (None, None) => false,
     };
     let secrets: Vec<Secret> = found.filter(|secret| !is_in_job_file(secret)).collect();
     let sounds = spec.env.iter().filter(|(name, value)| wire::sounds_secret(name, value));
     let is_known = |path: &str| {
         let by_name = Secret { path: path.to_owned(), line: 0, rule: "env-file", what: "" };
-        secrets.iter().any(|secret| secret.path == path) || wire::is_secret_allowed(&by_name, &loaded.secrets_allowed)
+        secrets.iter().any(|secret| secret.path == path)
+            || wire::is_secret_allowed(&by_name, &loaded.secrets_allowed)
     };
     let doubtful: Vec<Finding> = sounds
         .map(|(name, _)| format!("env.{name}"))
@@ -242,7 +304,9 @@ fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding
             Finding::warning(&path, "sounds like a secret; it is kept as it is in the job directory").hint(hint)
         })
         .collect();
-    let refused = secrets.into_iter().filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
+    let refused = secrets
+        .into_iter()
+        .filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
     let refused = refused.map(|secret| {
         let message = format!("looks like {} (rule {}), and would be kept as it is in the job directory", secret.what, secret.rule);
         let hint = format!(
@@ -259,8 +323,12 @@ fn cloud_of_another_build(cloud: Cloud) -> Option<Finding> {
     if wire::is_built_for(cloud) {
         return None;
     }
-    let message = format!("is `{cloud}`, and this `lamp` was built without it: here `lamp run` refuses the job");
-    let hint = format!("build it with the feature `{cloud}` (it is there by default), or run it here with `--cloud local`");
+    let message = format!(
+        "is `{cloud}`, and this `lamp` was built without it: here `lamp run` refuses the job"
+    );
+    let hint = format!(
+        "build it with the feature `{cloud}` (it is there by default), or run it here with `--cloud local`"
+    );
     Some(Finding::warning("machine.cloud", message).hint(hint))
 }
 
@@ -268,13 +336,23 @@ fn cloud_of_another_build(cloud: Cloud) -> Option<Finding> {
 fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Finding> {
     let args = loaded.spec.command.plain_words();
     let is_relative = |word: &&&str| !word.starts_with(['/', '-']) && !word.is_empty();
-    let is_made = |word: &&&str| loaded.spec.setup.is_some() && word.contains("/bin/") && config::is_made_by_setup(word);
-    let named = args.iter().take(2).filter(is_relative).filter(|word| !is_made(word)).find(|word| loaded.workdir.join(word).is_file())?;
+    let is_made = |word: &&&str| {
+        loaded.spec.setup.is_some() && word.contains("/bin/") && config::is_made_by_setup(word)
+    };
+    let named = args
+        .iter()
+        .take(2)
+        .filter(is_relative)
+        .filter(|word| !is_made(word))
+        .find(|word| loaded.workdir.join(word).is_file())?;
     // A path outside the workdir has a finding already.
     if Path::new(named).components().any(|part| part == std::path::Component::ParentDir) {
         return None;
     }
-    let plain: PathBuf = Path::new(named).components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect();
+    let plain: PathBuf = Path::new(named)
+        .components()
+        .filter(|part| !matches!(part, std::path::Component::CurDir))
+        .collect();
     if survey.entries.iter().any(|entry| entry.path == plain && entry.kind != PackKind::Folder) {
         return None;
     }
@@ -286,7 +364,9 @@ fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Findin
 }
 
 fn does_not_come(workdir: &Path, named: &str) -> String {
-    let environment = named.split_once("/bin/").filter(|(folder, _)| workdir.join(folder).join("pyvenv.cfg").is_file());
+    let environment = named
+        .split_once("/bin/")
+        .filter(|(folder, _)| workdir.join(folder).join("pyvenv.cfg").is_file());
     match environment {
         Some((folder, program)) => format!(
             "a virtual environment stays where it is: here, activate it (`. {folder}/bin/activate`) and name `{program}` alone; \
@@ -298,7 +378,8 @@ fn does_not_come(workdir: &Path, named: &str) -> String {
 
 impl From<PackError> for Fault {
     fn from(error: PackError) -> Self {
-        let fault = Fault::from_error(ExitCode::UNREACHABLE, &error).meaning("nothing was started, and nothing bills");
+        let fault = Fault::from_error(ExitCode::UNREACHABLE, &error)
+            .meaning("nothing was started, and nothing bills");
         match error {
             PackError::Changed { .. } => fault.hint("run it again when nothing writes to the workdir, or ignore the file in .lampignore"),
             PackError::Write { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
@@ -318,7 +399,8 @@ mod tests {
 
     #[test]
     fn of_many_findings_of_a_kind_the_first_are_told_and_how_many_more_there_are() {
-        let links = (0..500).map(|n| Finding::warning("workdir", format!("`{n}` is a link")).hint("follow it"));
+        let links = (0..500)
+            .map(|n| Finding::warning("workdir", format!("`{n}` is a link")).hint("follow it"));
         let large = Finding::error("workdir", "holds 9.8 GiB").hint("ignore some of it");
         let told = not_too_many(links.chain([large.clone()]));
         assert_eq!(told.len(), OF_A_KIND + 2);
@@ -328,9 +410,16 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_says_that_nothing_was_started_and_what_to_do() {
-        let error = PackError::Read { path: "proc/1/cwd".into(), source: std::io::ErrorKind::PermissionDenied.into() };
+        let error = PackError::Read {
+            path: "proc/1/cwd".into(),
+            source: std::io::ErrorKind::PermissionDenied.into(),
+        };
         let fault = Fault::from(error);
         assert_eq!(fault.meaning.as_deref(), Some("nothing was started, and nothing bills"));
-        assert!(fault.hint.as_deref().is_some_and(|hint| hint.contains("--workdir FOLDER") && hint.contains(".lampignore")));
+        assert!(
+            fault.hint.as_deref().is_some_and(
+                |hint| hint.contains("--workdir FOLDER") && hint.contains(".lampignore")
+            )
+        );
     }
 }

@@ -26,7 +26,8 @@ pub struct Globals {
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Format,
 
-    /// Where jobs are kept: `file:///...`, a folder, or `s3://bucket/prefix`; `daemon` takes several [env: LAMP_JOB_ROOT]
+    /// Where jobs are kept: `file:///...`, a folder, or `s3://bucket/prefix`; `daemon` takes
+    /// several [env: LAMP_JOB_ROOT]
     #[arg(long, global = true, value_name = "URL")]
     pub job_root: Vec<String>,
 

@@ -21,8 +21,10 @@ pub struct Args {
 }
 
 /// Commands that take jobs, with their aliases.
-const JOB_VERBS: [&str; 14] =
-    ["status", "ps", "logs", "ssh", "start", "stop", "cancel", "extend", "outputs", "receipt", "explain", "discard", "cost", "jobs"];
+const JOB_VERBS: [&str; 14] = [
+    "status", "ps", "logs", "ssh", "start", "stop", "cancel", "extend", "outputs", "receipt",
+    "explain", "discard", "cost", "jobs",
+];
 
 /// The marks of a job argument in the generated zsh script.
 const ZSH_JOB: [&str; 2] = [":job -- ", ":jobs -- "];
@@ -50,7 +52,9 @@ complete -F _lamp_jobs -o bashdefault -o default lamp
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let Some(shell) = args.shell else {
         let store = job_root::open_existing(context).await?;
-        let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| job_root::record_fault(&error.into()))?;
+        let jobs = jobdir::jobs(store.as_ref())
+            .await
+            .map_err(|error| job_root::record_fault(&error.into()))?;
         jobs.iter().for_each(|job| context.printer.line(job));
         return Ok(ExitCode::SUCCESS);
     };
@@ -73,12 +77,23 @@ fn with_jobs(shell: Shell, script: &str) -> String {
             text.replace("JOB_VERBS", &JOB_VERBS.join("|")).replace("LISTS", LISTS)
         }
         Shell::Fish => {
-            format!("{script}complete -c lamp -n \"__fish_seen_subcommand_from {}\" -f -a \"({LISTS})\"\n", JOB_VERBS.join(" "))
+            format!(
+                "{script}complete -c lamp -n \"__fish_seen_subcommand_from {}\" -f -a \"({LISTS})\"\n",
+                JOB_VERBS.join(" ")
+            )
         }
         Shell::Zsh => {
             let of_job = |line: &str| ZSH_JOB.iter().any(|start| line.contains(start));
-            let lines = script.lines().map(|line| if of_job(line) { line.replace(":_default'", ":_lamp_jobs'") } else { line.to_owned() });
-            let jobs = format!("_lamp_jobs() {{\n    local -a jobs\n    jobs=(${{(f)\"$({LISTS})\"}})\n    compadd -a jobs\n}}\n\n");
+            let lines = script.lines().map(|line| {
+                if of_job(line) {
+                    line.replace(":_default'", ":_lamp_jobs'")
+                } else {
+                    line.to_owned()
+                }
+            });
+            let jobs = format!(
+                "_lamp_jobs() {{\n    local -a jobs\n    jobs=(${{(f)\"$({LISTS})\"}})\n    compadd -a jobs\n}}\n\n"
+            );
             let script = lines.collect::<Vec<_>>().join("\n");
             // The script calls itself at its end.
             script.replacen("\n_lamp() {", &format!("\n{jobs}_lamp() {{"), 1) + "\n"

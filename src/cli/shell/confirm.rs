@@ -13,11 +13,17 @@ pub fn confirm(context: &Context, what: &str, yes: bool, meaning: &str) -> Resul
     if yes {
         return Ok(());
     }
-    let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning(meaning).hint("`--yes` says so beforehand");
+    let refused = |what: String| {
+        Fault::new(ExitCode::REFUSED, what).meaning(meaning).hint("`--yes` says so beforehand")
+    };
     if !can_ask(context) {
         return Err(refused(format!("{what}, and nobody was there to ask")));
     }
-    if says_yes(context, &format!("{what}; go on? [y/N]"), meaning)? { Ok(()) } else { Err(refused("not confirmed".into())) }
+    if says_yes(context, &format!("{what}; go on? [y/N]"), meaning)? {
+        Ok(())
+    } else {
+        Err(refused("not confirmed".into()))
+    }
 }
 
 /// Whether a person sees a question and can answer it.

@@ -24,7 +24,11 @@ fn all_the_same(error: ConfigError) -> Fault {
     let is_wrong = matches!(error, ConfigError::Findings { .. });
     let fault = Fault::from(error);
     let way = "until it is mended, with LAMP_CONFIG=/dev/null nothing of it is read; LAMP_JOB_ROOT and LAMP_OWNER say where the jobs are, and whose";
-    if is_wrong { fault.meaning("nothing was changed; what runs goes on, and bills").hint(way) } else { fault }
+    if is_wrong {
+        fault.meaning("nothing was changed; what runs goes on, and bills").hint(way)
+    } else {
+        fault
+    }
 }
 
 pub struct Context {
@@ -50,9 +54,17 @@ impl Context {
     /// # Errors
     /// Fails when the configuration has errors, the job root is invalid, or a needed current folder
     /// is gone.
-    pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>, forgives: Forgives, needs_no_folder: bool) -> Result<Self, Fault> {
+    pub fn new(
+        globals: &Globals,
+        environment: Environment,
+        printer: Arc<Printer>,
+        forgives: Forgives,
+        needs_no_folder: bool,
+    ) -> Result<Self, Fault> {
         let (user, is_misread) = if forgives != Forgives::Nothing {
-            let (user, wrong) = config::load_user_all_the_same(&environment, forgives == Forgives::Keys).map_err(all_the_same)?;
+            let (user, wrong) =
+                config::load_user_all_the_same(&environment, forgives == Forgives::Keys)
+                    .map_err(all_the_same)?;
             let is_misread = wrong.is_some();
             // An error in a cap must not stop the user from ending a machine that bills.
             if let Some(wrong) = wrong {
@@ -119,7 +131,11 @@ impl From<ConfigError> for Fault {
             | ConfigError::TooLarge { .. }
             | ConfigError::Script { .. } => ExitCode::FINDINGS,
             // It was read, but is not text.
-            ConfigError::Read { source, .. } if source.kind() == std::io::ErrorKind::InvalidData => ExitCode::FINDINGS,
+            ConfigError::Read { source, .. }
+                if source.kind() == std::io::ErrorKind::InvalidData =>
+            {
+                ExitCode::FINDINGS
+            }
             ConfigError::Read { .. } | ConfigError::CurrentDir(_) => ExitCode::UNREACHABLE,
         };
         let mut fault = Fault::from_error(code, &error);

@@ -25,7 +25,11 @@ static SAYS: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// `gone` when the user left early, or the command's own error.
-pub async fn unless_left_early<T>(context: &Context, gone: fn() -> Fault, verb: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+pub async fn unless_left_early<T>(
+    context: &Context,
+    gone: fn() -> Fault,
+    verb: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
     let mut early = Left::channels();
     SAYS.store(true, Ordering::Relaxed);
     end_what_hangs(context, gone);
@@ -47,7 +51,9 @@ pub async fn unless_left_early<T>(context: &Context, gone: fn() -> Fault, verb: 
 fn end_what_hangs(context: &Context, gone: fn() -> Fault) {
     let (printer, clock) = (Arc::clone(&context.printer), Arc::clone(&context.clock));
     std::thread::spawn(move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return;
+        };
         runtime.block_on(async {
             Left::channels().heard().await;
             clock.sleep(INSISTS_AFTER).await;
@@ -67,7 +73,9 @@ pub fn line_or_left(question: impl FnOnce()) -> Option<String> {
     let (leaves, asked) = (sender.clone(), Arc::clone(&is_open));
     let (ready, is_ready) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return;
+        };
         runtime.block_on(async {
             let mut channels = Left::channels();
             drop(ready);
@@ -106,7 +114,11 @@ impl Left {
 
     fn channels() -> Self {
         // A signal without a listener keeps its default action, which ends the process.
-        Left { channels: [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(|kind| signal(kind).ok()), has_left: false }
+        Left {
+            channels: [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+                .map(|kind| signal(kind).ok()),
+            has_left: false,
+        }
     }
 
     /// Resolves at the next signal, or at one that came since the last call.
@@ -123,7 +135,11 @@ impl Left {
     ///
     /// # Errors
     /// `gone` when the user left, or the work's own error.
-    pub async fn or_give_up<T>(&mut self, gone: impl Fn() -> Fault, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    pub async fn or_give_up<T>(
+        &mut self,
+        gone: impl Fn() -> Fault,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
         if self.has_left {
             return Err(gone());
         }
@@ -146,7 +162,11 @@ impl Left {
 
     /// Runs work that must not be interrupted, because it may buy a machine. Returns also whether
     /// the user left. A second signal gives the work up: `None`.
-    pub async fn undisturbed<T>(&mut self, context: &Context, work: impl Future<Output = T>) -> (Option<T>, bool) {
+    pub async fn undisturbed<T>(
+        &mut self,
+        context: &Context,
+        work: impl Future<Output = T>,
+    ) -> (Option<T>, bool) {
         let mut work = pin!(work);
         let mut heard_at = None;
         loop {
@@ -174,7 +194,9 @@ pub fn raised_when_left() -> Arc<AtomicBool> {
     let raises = Arc::clone(&raised);
     let (ready, is_ready) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return;
+        };
         runtime.block_on(async {
             let mut left = Left::listen();
             drop(ready);
@@ -193,11 +215,13 @@ pub fn left_at_the_question(meaning: &str) -> Fault {
 }
 
 pub fn gone_before_a_set() -> Fault {
-    Fault::new(ExitCode::CTRL_C, "left before anything was done").meaning("nothing was changed: what runs goes on")
+    Fault::new(ExitCode::CTRL_C, "left before anything was done")
+        .meaning("nothing was changed: what runs goes on")
 }
 
 pub fn gone_before() -> Fault {
-    Fault::new(ExitCode::CTRL_C, "left before the job was made").meaning("nothing was started, and nothing bills")
+    Fault::new(ExitCode::CTRL_C, "left before the job was made")
+        .meaning("nothing was started, and nothing bills")
 }
 
 /// Resolves at Ctrl-C, at SIGTERM from a service manager, and when the terminal closes.

@@ -39,7 +39,9 @@ impl Until {
     pub fn moment(self, now: Timestamp) -> Moment {
         match self {
             Until::At(moment) => Moment(moment),
-            Until::In(span) => Moment(now.saturating_add(span.duration()).unwrap_or(Timestamp::MAX)),
+            Until::In(span) => {
+                Moment(now.saturating_add(span.duration()).unwrap_or(Timestamp::MAX))
+            }
         }
     }
 }
@@ -56,7 +58,12 @@ mod tests {
         assert_eq!(at("30h").as_deref(), Ok("2026-11-22T18:00:00Z"));
         assert_eq!(at("1h30m").as_deref(), Ok("2026-11-21T13:30:00Z"));
         for wrong in ["30", "tomorrow", "2026-11-21", ""] {
-            assert!(at(wrong).is_err_and(|error| error.to_string().contains("or `30h` for so long from now")), "{wrong}");
+            assert!(
+                at(wrong).is_err_and(|error| error
+                    .to_string()
+                    .contains("or `30h` for so long from now")),
+                "{wrong}"
+            );
         }
     }
 }

@@ -73,11 +73,19 @@ impl ExitCode {
     pub fn of_end(because: EndedBecause, exit: Option<ExitStatus>) -> Self {
         match because {
             EndedBecause::Succeeded => ExitCode::SUCCESS,
-            EndedBecause::Failed | EndedBecause::OutOfMemory => ExitCode::of_workload(exit.map_or(1, |exit| exit.shell_code()).max(1)),
+            EndedBecause::Failed | EndedBecause::OutOfMemory => {
+                ExitCode::of_workload(exit.map_or(1, |exit| exit.shell_code()).max(1))
+            }
             EndedBecause::SetupFailed | EndedBecause::PreflightFailed => ExitCode::PREPARE_FAILED,
-            EndedBecause::Interrupted | EndedBecause::HardwareLost | EndedBecause::Moved | EndedBecause::Lost => ExitCode::LOST,
+            EndedBecause::Interrupted
+            | EndedBecause::HardwareLost
+            | EndedBecause::Moved
+            | EndedBecause::Lost => ExitCode::LOST,
             EndedBecause::Idle | EndedBecause::Stalled => ExitCode::IDLE_OR_STALLED,
-            EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline | EndedBecause::HardEnd => ExitCode::LIMIT,
+            EndedBecause::MaxRuntime
+            | EndedBecause::Budget
+            | EndedBecause::Deadline
+            | EndedBecause::HardEnd => ExitCode::LIMIT,
             EndedBecause::UserStopped | EndedBecause::UserCancelled => ExitCode::STOPPED,
             EndedBecause::LaunchFailed => ExitCode::LAUNCH_FAILED,
         }
@@ -99,23 +107,44 @@ mod tests {
     fn the_workloads_own_code_passes_through() {
         let exit = |code| Some(ExitStatus { code: Some(code), ..ExitStatus::default() });
         assert_eq!(ExitCode::of_end(EndedBecause::Failed, exit(7)).number(), 7);
-        assert_eq!(ExitCode::of_end(EndedBecause::OutOfMemory, Some(ExitStatus { signal: Some(9), oom: true, code: None })).number(), 137);
+        assert_eq!(
+            ExitCode::of_end(
+                EndedBecause::OutOfMemory,
+                Some(ExitStatus { signal: Some(9), oom: true, code: None })
+            )
+            .number(),
+            137
+        );
         assert_eq!(ExitCode::of_end(EndedBecause::Succeeded, exit(0)), ExitCode::SUCCESS);
     }
 
     #[test]
     fn a_failed_job_never_looks_like_success() {
-        let codes = [0, 1, 256, -1].map(|code| Some(ExitStatus { code: Some(code), ..ExitStatus::default() }));
-        let exits = [&codes[..], &[None, Some(ExitStatus::default()), Some(ExitStatus { signal: Some(0), ..ExitStatus::default() })]].concat();
+        let codes = [0, 1, 256, -1]
+            .map(|code| Some(ExitStatus { code: Some(code), ..ExitStatus::default() }));
+        let exits = [
+            &codes[..],
+            &[
+                None,
+                Some(ExitStatus::default()),
+                Some(ExitStatus { signal: Some(0), ..ExitStatus::default() }),
+            ],
+        ]
+        .concat();
         // Serde's error names all known words, also of future variants.
         let unknown = serde_json::from_str::<EndedBecause>("\"?\"").unwrap_err().to_string();
-        let all: Vec<EndedBecause> = unknown.split('`').filter_map(EndedBecause::from_word).collect();
+        let all: Vec<EndedBecause> =
+            unknown.split('`').filter_map(EndedBecause::from_word).collect();
         assert!(all.len() >= 18, "{unknown}");
         for because in all {
             let well = because == EndedBecause::Succeeded;
             assert_eq!(because.job_outcome() == JobOutcome::Succeeded, well, "{because:?}");
             for exit in &exits {
-                assert_eq!(ExitCode::of_end(because, *exit) == ExitCode::SUCCESS, well, "{because:?}, {exit:?}");
+                assert_eq!(
+                    ExitCode::of_end(because, *exit) == ExitCode::SUCCESS,
+                    well,
+                    "{because:?}, {exit:?}"
+                );
             }
         }
     }
@@ -123,7 +152,10 @@ mod tests {
     #[test]
     fn numbers_and_names_are_unique() {
         for (at, (code, name)) in ExitCode::ALL.iter().enumerate() {
-            assert!(ExitCode::ALL[..at].iter().all(|(other, word)| other != code && word != name), "{name}");
+            assert!(
+                ExitCode::ALL[..at].iter().all(|(other, word)| other != code && word != name),
+                "{name}"
+            );
         }
     }
 }

@@ -71,7 +71,11 @@ impl Fault {
     #[must_use]
     pub fn also(mut self, sentence: impl Into<String>) -> Self {
         let sentence = sentence.into();
-        self.meaning = Some(self.meaning.take().map_or_else(|| sentence.clone(), |meaning| format!("{sentence}; {meaning}")));
+        self.meaning = Some(
+            self.meaning
+                .take()
+                .map_or_else(|| sentence.clone(), |meaning| format!("{sentence}; {meaning}")),
+        );
         self
     }
 
@@ -149,7 +153,13 @@ mod tests {
 
     #[test]
     fn json_has_the_code_as_a_number() {
-        let json = serde_json::to_value(Fault::new(ExitCode::NOT_FOUND, "no job `x`").hint("`lamp status`")).unwrap();
-        assert_eq!(json, serde_json::json!({"what": "no job `x`", "hint": "`lamp status`", "code": 101}));
+        let json = serde_json::to_value(
+            Fault::new(ExitCode::NOT_FOUND, "no job `x`").hint("`lamp status`"),
+        )
+        .unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({"what": "no job `x`", "hint": "`lamp status`", "code": 101})
+        );
     }
 }

@@ -9,16 +9,18 @@ use jiff::Timestamp;
 use super::deadline_arg::Until;
 use crate::cli::{Context, Fault};
 use crate::config::{
-    self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair, EnvValue, FallbackCostWord, Gpus, Hourly, Inputs,
-    InterruptionsFile, JobFile, LimitsFile, Loaded, MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SecretPair, SecretWord,
-    SpanOrOff, SpanWord, WatchFile,
+    self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair,
+    EnvValue, FallbackCostWord, Gpus, Hourly, Inputs, InterruptionsFile, JobFile, LimitsFile,
+    Loaded, MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SecretPair,
+    SecretWord, SpanOrOff, SpanWord, WatchFile,
 };
 use crate::job::{Command, MarketChoice, name_problem};
 
 /// Which job: a file, flags, or both; a flag comes before the file's key.
 #[derive(Clone, Debug, Default, Args)]
 pub struct JobArgs {
-    /// The job file (TOML, or JSON by its extension) [default: lamp.toml, unless a command follows `--`]
+    /// The job file (TOML, or JSON by its extension) [default: lamp.toml, unless a command follows
+    /// `--`]
     pub file: Option<PathBuf>,
 
     #[command(flatten)]
@@ -44,13 +46,15 @@ pub struct JobFlags {
     /// Environment variable of the job; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<EnvPair>,
-    /// Secret variable of the job, kept in no record: NAME alone is taken from the environment; may be repeated
+    /// Secret variable of the job, kept in no record: NAME alone is taken from the environment; may
+    /// be repeated
     #[arg(long, value_name = "NAME[=PLACE]")]
     pub secret: Vec<SecretPair>,
     /// Path or glob below the workdir to keep at the end; may be repeated
     #[arg(long, value_name = "PATH")]
     pub keep: Vec<String>,
-    /// Ship this file (or `env.NAME`, `setup`, `command`) though it looks like it holds a secret; may be repeated
+    /// Ship this file (or `env.NAME`, `setup`, `command`) though it looks like it holds a secret;
+    /// may be repeated
     #[arg(long, value_name = "PATH[:RULE]")]
     pub allow_secret: Vec<String>,
     #[command(flatten)]
@@ -73,7 +77,8 @@ pub struct MachineFlags {
     /// Only this instance type; may be repeated
     #[arg(long, value_name = "TYPE", value_parser = one_name)]
     pub instance_type: Vec<String>,
-    /// Only this region; may be repeated; before `regions` of the job file, of [aws] in the configuration, and AWS_REGION
+    /// Only this region; may be repeated; before `regions` of the job file, of [aws] in the
+    /// configuration, and AWS_REGION
     #[arg(long, value_name = "REGION", value_parser = one_name)]
     pub region: Vec<String>,
     /// Machine image
@@ -97,7 +102,8 @@ pub struct MachineFlags {
     /// The most a spot machine may cost an hour: 0.65, `80% of on-demand`, `p95 of 14d` or `auto`
     #[arg(long, value_name = "PRICE", allow_negative_numbers = true)]
     pub max_price: Option<Price>,
-    /// How many times as much as the cheapest machine one may cost that is bought in its place, like 3.5, or `any`
+    /// How many times as much as the cheapest machine one may cost that is bought in its place,
+    /// like 3.5, or `any`
     #[arg(long, value_name = "TIMES", allow_negative_numbers = true)]
     pub fallback_cost: Option<FallbackCostWord>,
     /// What an hour of this workstation costs, in dollars
@@ -123,7 +129,8 @@ pub struct EndFlags {
     /// When the job must have ended: a moment, or like `30h` from now
     #[arg(long, value_name = "MOMENT")]
     pub deadline: Option<Until>,
-    /// How long the whole job works on such a machine, like `20h`; for `--market auto` with a deadline
+    /// How long the whole job works on such a machine, like `20h`; for `--market auto` with a
+    /// deadline
     #[arg(long, value_name = "TIME")]
     pub work: Option<SpanWord>,
     /// From SIGTERM to SIGKILL when the workload must end, like `30s`
@@ -141,7 +148,8 @@ pub struct EndFlags {
     /// As --on-success, when the workload was stalled
     #[arg(long, value_name = "ACTION")]
     pub on_stall: Option<ReactionWord>,
-    /// Where somebody types on the machine when it would be terminated: `keep 30m`, which is what is done without a word, or `terminate`
+    /// Where somebody types on the machine when it would be terminated: `keep 30m`, which is what
+    /// is done without a word, or `terminate`
     #[arg(long, value_name = "ACTION")]
     pub on_in_use: Option<ReactionWord>,
     /// Restarts of a workload that failed
@@ -177,20 +185,36 @@ impl JobArgs {
     pub fn read(&self, context: &Context) -> Result<Loaded, Fault> {
         let now = context.clock.now();
         let flags = self.fragment(now);
-        let inputs = Inputs { flags: &flags, user: &context.user, environment: &context.environment, current_dir: &context.current_dir, now };
+        let inputs = Inputs {
+            flags: &flags,
+            user: &context.user,
+            environment: &context.environment,
+            current_dir: &context.current_dir,
+            now,
+        };
         Ok(config::read_job(self.file.as_deref(), &inputs)?)
     }
 
     pub fn fragment(&self, now: Timestamp) -> JobFile {
         let flags = &self.flags;
-        let env = flags.env.iter().map(|pair| (pair.name.clone(), EnvValue(pair.value.clone()))).collect();
+        let env = flags
+            .env
+            .iter()
+            .map(|pair| (pair.name.clone(), EnvValue(pair.value.clone())))
+            .collect();
         JobFile {
             name: flags.name.clone(),
             command: list(&self.command).map(|args| CommandWord(Command::Args(args))),
             workdir: flags.workdir.clone(),
             setup: flags.setup.clone().map(config::ScriptWord),
             env: Some(env),
-            secrets: Some(flags.secret.iter().map(|pair| (pair.name.clone(), SecretWord(pair.source.clone()))).collect()),
+            secrets: Some(
+                flags
+                    .secret
+                    .iter()
+                    .map(|pair| (pair.name.clone(), SecretWord(pair.source.clone())))
+                    .collect(),
+            ),
             outputs: list(&flags.keep),
             secrets_allowed: list(&flags.allow_secret),
             machine: Some(flags.machine.fragment()),
@@ -233,7 +257,12 @@ impl MachineFlags {
 
 impl EndFlags {
     fn watch(&self) -> WatchFile {
-        WatchFile { idle: self.idle.clone(), stall: self.stall.clone(), grace: self.grace.clone(), ..WatchFile::default() }
+        WatchFile {
+            idle: self.idle.clone(),
+            stall: self.stall.clone(),
+            grace: self.grace.clone(),
+            ..WatchFile::default()
+        }
     }
 
     fn limits(&self, now: Timestamp) -> LimitsFile {
@@ -275,7 +304,10 @@ impl CheckpointFlags {
 /// # Errors
 /// Fails when it is empty, or more than one name.
 pub fn one_name(text: &str) -> Result<String, String> {
-    name_problem(text).map_or_else(|| Ok(text.to_owned()), |problem| Err(format!("{problem}; the flag may be repeated, with one name each")))
+    name_problem(text).map_or_else(
+        || Ok(text.to_owned()),
+        |problem| Err(format!("{problem}; the flag may be repeated, with one name each")),
+    )
 }
 
 fn list(values: &[String]) -> Option<Vec<String>> {

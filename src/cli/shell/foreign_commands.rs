@@ -28,8 +28,10 @@ pub fn meant(word: &str, rest: &[&str]) -> Option<String> {
 
 /// The command in backticks. Without a job among the arguments, the placeholder stays.
 fn with(verb: &str, rest: &[&str], placeholder: &str) -> String {
-    let is_value = |at: usize| at > 0 && matches!(rest[at - 1], "-o" | "--output" | "--job-root" | "--color");
-    let names_one = rest.iter().enumerate().any(|(at, word)| !word.starts_with('-') && !is_value(at));
+    let is_value =
+        |at: usize| at > 0 && matches!(rest[at - 1], "-o" | "--output" | "--job-root" | "--color");
+    let names_one =
+        rest.iter().enumerate().any(|(at, word)| !word.starts_with('-') && !is_value(at));
     let mut words: Vec<String> = rest.iter().map(|word| shell_word(word)).collect();
     if !names_one {
         words.push(placeholder.to_owned());

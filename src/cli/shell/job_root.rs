@@ -38,8 +38,10 @@ pub async fn open_existing(context: &Context) -> Result<Store, Fault> {
 }
 
 pub fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {
-    Fault::from_error(ExitCode::UNREACHABLE, error)
-        .hint(format!("the job root comes from the {}; name another with --job-root or LAMP_JOB_ROOT", context.job_root_origin))
+    Fault::from_error(ExitCode::UNREACHABLE, error).hint(format!(
+        "the job root comes from the {}; name another with --job-root or LAMP_JOB_ROOT",
+        context.job_root_origin
+    ))
 }
 
 /// The workstation of this call.
@@ -50,10 +52,10 @@ pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
     if let Some(known) = context.workstation.get() {
         return Ok(known.clone());
     }
-    let state = context
-        .environment
-        .state_dir()
-        .ok_or_else(|| Fault::new(ExitCode::UNREACHABLE, "nothing says where the state folder is").hint("set HOME, or XDG_STATE_HOME"))?;
+    let state = context.environment.state_dir().ok_or_else(|| {
+        Fault::new(ExitCode::UNREACHABLE, "nothing says where the state folder is")
+            .hint("set HOME, or XDG_STATE_HOME")
+    })?;
     let mut workstation = Workstation::new(
         state,
         &context.job_root,
@@ -108,9 +110,11 @@ pub async fn find_to_watch(store: &Store, text: Option<&str>) -> Result<JobDir, 
 /// An unset variable in a script gives an empty word, which is the beginning of every id.
 fn refuse_blank(text: Option<&str>) -> Result<(), Fault> {
     match text {
-        Some(text) if text.trim().is_empty() => Err(Fault::new(ExitCode::USAGE, "the name of the job is empty")
-            .meaning("nothing was looked for, and nothing was changed")
-            .hint("is the variable set that was to hold it? `lamp status` lists the jobs")),
+        Some(text) if text.trim().is_empty() => {
+            Err(Fault::new(ExitCode::USAGE, "the name of the job is empty")
+                .meaning("nothing was looked for, and nothing was changed")
+                .hint("is the variable set that was to hold it? `lamp status` lists the jobs"))
+        }
         _ => Ok(()),
     }
 }
@@ -126,7 +130,8 @@ pub async fn find_only(store: &Store, text: &str) -> Result<JobDir, Fault> {
         [] | [_] => find_among(store, &jobs, Some(text)).await,
         several => {
             let what = format!("have the name `{text}`");
-            Err(say_which(ExitCode::NOT_FOUND, &what, several.iter()).meaning("nothing was changed"))
+            Err(say_which(ExitCode::NOT_FOUND, &what, several.iter())
+                .meaning("nothing was changed"))
         }
     }
 }
@@ -153,7 +158,11 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
             Some(fault) => Err(fault),
             None => Err(not_found(store, text, jobs)),
         },
-        several => Err(say_which(ExitCode::NOT_FOUND, &format!("begin with `{text}`"), several.iter().copied())),
+        several => Err(say_which(
+            ExitCode::NOT_FOUND,
+            &format!("begin with `{text}`"),
+            several.iter().copied(),
+        )),
     }
 }
 
@@ -172,7 +181,10 @@ pub async fn newest_named(store: &Store, names: &[&str]) -> Result<Option<JobDir
 
 /// An id is the name and six letters or digits.
 fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
-    jobs.iter().filter(|job| job.as_str().rsplit_once('-').is_some_and(|(of, _)| of == name)).cloned().collect()
+    jobs.iter()
+        .filter(|job| job.as_str().rsplit_once('-').is_some_and(|(of, _)| of == name))
+        .cloned()
+        .collect()
 }
 
 /// The same by the name in the spec: an id has no capitals and blanks.
@@ -191,7 +203,11 @@ async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
 
 /// Jobs of this name, unless it is the id of one job.
 async fn by_name(store: &Store, jobs: &[JobId], text: &str) -> Vec<JobId> {
-    if jobs.iter().any(|job| job.as_str() == text) { Vec::new() } else { named(store, jobs, text).await }
+    if jobs.iter().any(|job| job.as_str() == text) {
+        Vec::new()
+    } else {
+        named(store, jobs, text).await
+    }
 }
 
 /// Unfinished jobs of this name, as far as their records can be read.
@@ -231,7 +247,9 @@ pub async fn all_that_may_be_open(store: &Store) -> Result<Vec<JobId>, Fault> {
     let read = stream::iter(listed(store).await?).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job.clone());
         let is_open = match (dir.receipt().await, dir.spec().await) {
-            (Err(error @ JobDirError::Store(_)), _) | (_, Err(error @ JobDirError::Store(_))) => return Err(record_fault(&error)),
+            (Err(error @ JobDirError::Store(_)), _) | (_, Err(error @ JobDirError::Store(_))) => {
+                return Err(record_fault(&error));
+            }
             (Ok(Some(_)), _) | (_, Ok(None)) => false,
             (_, Ok(Some(spec))) => !spec.is_alone(),
             // A damaged spec cannot be launched; a newer version can launch a newer spec.
@@ -266,7 +284,8 @@ pub const READS_IN_FLIGHT: usize = 32;
 async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
     let read = stream::iter(jobs).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job.clone());
-        let is_open = matches!(dir.receipt().await, Ok(None)) && matches!(dir.spec().await, Ok(Some(spec)) if !spec.is_alone());
+        let is_open = matches!(dir.receipt().await, Ok(None))
+            && matches!(dir.spec().await, Ok(Some(spec)) if !spec.is_alone());
         is_open.then_some(job)
     });
     read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
@@ -286,7 +305,10 @@ pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir,
 ///
 /// # Errors
 /// Fails when the job root is unreachable; each word may have its own error.
-pub async fn each_under_way(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+pub async fn each_under_way(
+    store: &Store,
+    words: &[String],
+) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let jobs = listed(store).await?;
     let mut found = Vec::new();
     for word in words {
@@ -298,7 +320,11 @@ pub async fn each_under_way(store: &Store, words: &[String]) -> Result<Vec<Resul
     Ok(found)
 }
 
-async fn under_way_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result<JobDir, Fault> {
+async fn under_way_among(
+    store: &Store,
+    jobs: &[JobId],
+    text: Option<&str>,
+) -> Result<JobDir, Fault> {
     let meant = match text {
         Some(text) => by_name(store, jobs, text).await,
         None => jobs.to_vec(),
@@ -307,7 +333,10 @@ async fn under_way_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> R
         [] => find_among(store, jobs, text).await,
         [only] => Ok(JobDir::new(Arc::clone(store), only.clone())),
         several => {
-            let what = text.map_or_else(|| "are under way".to_owned(), |name| format!("of the name `{name}` are under way"));
+            let what = text.map_or_else(
+                || "are under way".to_owned(),
+                |name| format!("of the name `{name}` are under way"),
+            );
             Err(say_which(ExitCode::REFUSED, &what, several.iter()).meaning("nothing was changed"))
         }
     }
@@ -324,7 +353,10 @@ pub async fn must_be_under_way(dir: &JobDir) -> Result<Spec, Fault> {
         let refused = has_ended(dir, &ended);
         return Err(match kept.as_slice() {
             [] => refused.meaning("nothing of it runs, and nothing of it bills"),
-            _ => refused.meaning(format!("nothing of it runs; {}", kept_machines::sentence(dir.job().as_str(), &kept))),
+            _ => refused.meaning(format!(
+                "nothing of it runs; {}",
+                kept_machines::sentence(dir.job().as_str(), &kept)
+            )),
         });
     }
     spec_under_way(dir).await
@@ -343,13 +375,22 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
     match dir.spec().await.map_err(fault)? {
         Some(resolved) if resolved.is_alone() => {
             if AloneRun::read(dir).await.map_err(fault)?.is_some_and(|run| run.has_ended()) {
-                return Err(Fault::new(ExitCode::REFUSED, format!("`{}` was a run of the agent alone, and has ended", dir.job()))
-                    .meaning("nothing was changed: such a run keeps no machine")
-                    .hint(format!("`lamp logs {}` prints what it said; `lamp-agent` on its machine runs it again", dir.job())));
+                return Err(Fault::new(
+                    ExitCode::REFUSED,
+                    format!("`{}` was a run of the agent alone, and has ended", dir.job()),
+                )
+                .meaning("nothing was changed: such a run keeps no machine")
+                .hint(format!(
+                    "`lamp logs {}` prints what it said; `lamp-agent` on its machine runs it again",
+                    dir.job()
+                )));
             }
-            Err(Fault::new(ExitCode::REFUSED, format!("`{}` is a run of the agent alone: it reads no wishes", dir.job()))
-                .meaning("nothing was changed")
-                .hint("Ctrl-C where it was started, or SIGTERM to its `lamp-agent`, ends it"))
+            Err(Fault::new(
+                ExitCode::REFUSED,
+                format!("`{}` is a run of the agent alone: it reads no wishes", dir.job()),
+            )
+            .meaning("nothing was changed")
+            .hint("Ctrl-C where it was started, or SIGTERM to its `lamp-agent`, ends it"))
         }
         Some(resolved) => Ok(resolved.spec),
         None => {
@@ -358,29 +399,46 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
             }
             // The code is uploaded before the spec, so an upload in progress and an aborted one
             // look the same.
-            Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` is being submitted just now, or never was to the end", dir.job()))
-                .meaning("nothing was asked of it; nothing of it runs or bills as long as that is so")
-                .hint("where `lamp run` is at it, ask again in a moment"))
+            Err(Fault::new(
+                ExitCode::NOT_FOUND,
+                format!("job `{}` is being submitted just now, or never was to the end", dir.job()),
+            )
+            .meaning("nothing was asked of it; nothing of it runs or bills as long as that is so")
+            .hint("where `lamp run` is at it, ask again in a moment"))
         }
     }
 }
 
 const NAMED: usize = 12;
 
-fn say_which<'a>(code: ExitCode, what: &str, jobs: impl ExactSizeIterator<Item = &'a JobId>) -> Fault {
+fn say_which<'a>(
+    code: ExitCode,
+    what: &str,
+    jobs: impl ExactSizeIterator<Item = &'a JobId>,
+) -> Fault {
     let fault = Fault::new(code, format!("{} jobs {what}", jobs.len()));
     let more = jobs.len().saturating_sub(NAMED);
     let names: Vec<&str> = jobs.take(NAMED).map(JobId::as_str).collect();
-    let more = if more == 0 { String::new() } else { format!(" and {more} more; `lamp status` lists all") };
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more; `lamp status` lists all")
+    };
     fault.hint(format!("say which: {}{more}", names.join(", ")))
 }
 
 /// The error for the name of a schedule without a run. An unreadable schedule counts as none.
 async fn of_schedule(store: &Store, text: &str) -> Option<Fault> {
     let schedules = jobdir::schedules(store, None).await.ok()?;
-    let found = schedules.iter().find(|schedule| schedule.name() == text || format!("{}/{}", schedule.set(), schedule.name()) == text)?;
+    let found = schedules.iter().find(|schedule| {
+        schedule.name() == text || format!("{}/{}", schedule.set(), schedule.name()) == text
+    })?;
     let (set, name) = (found.set(), found.name());
-    let fault = Fault::new(ExitCode::NOT_FOUND, format!("`{set}/{name}` is a schedule, and no job of it is there")).meaning("nothing was changed");
+    let fault = Fault::new(
+        ExitCode::NOT_FOUND,
+        format!("`{set}/{name}` is a schedule, and no job of it is there"),
+    )
+    .meaning("nothing was changed");
     Some(fault.hint(format!("`lamp schedules` shows it; without its file in the folder, `lamp apply {} --prune` removes it", shell_word(set))))
 }
 
@@ -408,7 +466,9 @@ async fn newest(store: &Store, jobs: &[JobId]) -> Result<Option<JobId>, Fault> {
     for job in jobs {
         // A folder without a spec is no job yet; a record of a newer version must not hide the
         // others.
-        let Ok(Some(spec)) = JobDir::new(Arc::clone(store), job.clone()).spec().await else { continue };
+        let Ok(Some(spec)) = JobDir::new(Arc::clone(store), job.clone()).spec().await else {
+            continue;
+        };
         newest = newest.max(Some((spec.created, job.clone())));
     }
     Ok(newest.map(|(_, job)| job))

@@ -28,10 +28,19 @@ pub fn record_fault(error: &JobDirError) -> Fault {
 pub fn one_job_only(dir: &JobDir, error: &JobDirError) -> Option<String> {
     match error {
         JobDirError::Store(_) | JobDirError::Record(_) if dir.store().is_folder() => {
-            let folder = dir.store().url().strip_prefix("file://").map(|root| format!("{root}/{}", layout::job(dir.job())));
+            let folder = dir
+                .store()
+                .url()
+                .strip_prefix("file://")
+                .map(|root| format!("{root}/{}", layout::job(dir.job())));
             let owner = folder.and_then(|folder| wire::owner_of_folder(folder.as_ref()));
-            let whose = owner.map_or(String::new(), |owner| format!(" (its folder belongs to `{owner}`)"));
-            Some(format!("job `{}`{whose} cannot be read: {}", dir.job(), Fault::from_error(ExitCode::UNREACHABLE, error).sentence()))
+            let whose =
+                owner.map_or(String::new(), |owner| format!(" (its folder belongs to `{owner}`)"));
+            Some(format!(
+                "job `{}`{whose} cannot be read: {}",
+                dir.job(),
+                Fault::from_error(ExitCode::UNREACHABLE, error).sentence()
+            ))
         }
         JobDirError::Record(error) => Some(error.to_string()),
         _ => None,
@@ -41,9 +50,17 @@ pub fn one_job_only(dir: &JobDir, error: &JobDirError) -> Option<String> {
 /// S3 reports a missing bucket as a page of XML, which becomes one sentence here.
 pub fn silence(error: &(dyn Error + 'static)) -> Fault {
     let causes = wire::causes(error);
-    let Some(page) = causes.iter().find(|cause| cause.contains(NO_BUCKET)) else { return Fault::from_error(ExitCode::UNREACHABLE, error) };
-    let name = page.split_once("<BucketName>").and_then(|(_, rest)| rest.split_once("</BucketName>")).map(|(name, _)| name);
-    let what = name.map_or_else(|| "the bucket of the job root is not there".to_owned(), |name| format!("there is no bucket `{name}`"));
+    let Some(page) = causes.iter().find(|cause| cause.contains(NO_BUCKET)) else {
+        return Fault::from_error(ExitCode::UNREACHABLE, error);
+    };
+    let name = page
+        .split_once("<BucketName>")
+        .and_then(|(_, rest)| rest.split_once("</BucketName>"))
+        .map(|(name, _)| name);
+    let what = name.map_or_else(
+        || "the bucket of the job root is not there".to_owned(),
+        |name| format!("there is no bucket `{name}`"),
+    );
     Fault::new(ExitCode::UNREACHABLE, what).hint(MAKES_BUCKET)
 }
 
@@ -59,8 +76,7 @@ pub fn unreached(context: &Context, error: &JobDirError) -> Fault {
 
 const NO_BUCKET: &str = "NoSuchBucket";
 
-const MAKES_BUCKET: &str =
-    "`lamp init aws` makes a bucket; else `job_root` in the configuration, LAMP_JOB_ROOT or --job-root says where the jobs are";
+const MAKES_BUCKET: &str = "`lamp init aws` makes a bucket; else `job_root` in the configuration, LAMP_JOB_ROOT or --job-root says where the jobs are";
 
 /// The meaning of a write without an answer.
 const UNSURE: &str = "whether it was written is not known";
@@ -70,14 +86,18 @@ pub fn wish_fault(error: &JobDirError, job: &JobId) -> Fault {
     match error {
         JobDirError::Unsure(_) => record_fault(error)
             .meaning(format!("{UNSURE}: if it was, it is carried out, and to ask again asks twice"))
-            .hint(format!("`lamp status {job}` shows how it stands, `lamp explain {job}` what was asked of it")),
+            .hint(format!(
+                "`lamp status {job}` shows how it stands, `lamp explain {job}` what was asked of it"
+            )),
         _ => record_fault(error),
     }
 }
 
 /// For a bucket in another region, S3 says only that it is elsewhere.
 fn way_there(causes: &[String]) -> &'static str {
-    let is_elsewhere = |cause: &String| cause.contains("PermanentRedirect") || cause.contains("Received redirect without LOCATION");
+    let is_elsewhere = |cause: &String| {
+        cause.contains("PermanentRedirect") || cause.contains("Received redirect without LOCATION")
+    };
     if causes.iter().any(is_elsewhere) {
         "the bucket is in another region: AWS_REGION says which, or the first of `[aws] regions` in the configuration"
     } else {
@@ -92,20 +112,35 @@ mod tests {
     #[test]
     fn a_bucket_of_another_region_is_not_taken_for_a_line_that_is_down() {
         let bare = "Received redirect without LOCATION, this normally indicates an incorrectly configured region";
-        let causes = ["cannot list `jobs`".to_owned(), format!("Generic S3 error: Error performing list request: {bare}")];
+        let causes = [
+            "cannot list `jobs`".to_owned(),
+            format!("Generic S3 error: Error performing list request: {bare}"),
+        ];
         assert!(way_there(&causes).contains("AWS_REGION"));
         assert!(way_there(&causes[..1]).contains("`lamp doctor`"));
     }
 
     #[test]
     fn a_bucket_that_is_not_there_is_said_in_a_sentence() {
-        let page = "<Error><Code>NoSuchBucket</Code><BucketName>nosuch-bucket-x</BucketName></Error>";
-        let error =
-            |cause: String| crate::jobdir::JobDirError::Store(wire::StoreError::Unavailable { act: "list", key: "jobs".into(), cause: cause.into() });
+        let page =
+            "<Error><Code>NoSuchBucket</Code><BucketName>nosuch-bucket-x</BucketName></Error>";
+        let error = |cause: String| {
+            crate::jobdir::JobDirError::Store(wire::StoreError::Unavailable {
+                act: "list",
+                key: "jobs".into(),
+                cause: cause.into(),
+            })
+        };
         let fault = record_fault(&error(format!("Generic S3 error: {page}")));
-        assert_eq!((fault.what.as_str(), fault.causes.len()), ("there is no bucket `nosuch-bucket-x`", 0));
+        assert_eq!(
+            (fault.what.as_str(), fault.causes.len()),
+            ("there is no bucket `nosuch-bucket-x`", 0)
+        );
         assert!(fault.hint.as_deref().is_some_and(|hint| hint.contains("`lamp init aws`") && hint.contains("--job-root")), "{fault:?}");
-        assert_eq!(record_fault(&error("NoSuchBucket".into())).what, "the bucket of the job root is not there");
+        assert_eq!(
+            record_fault(&error("NoSuchBucket".into())).what,
+            "the bucket of the job root is not there"
+        );
         assert_eq!(record_fault(&error("the line is down".into())).what, "cannot list `jobs`");
     }
 }

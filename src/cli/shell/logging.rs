@@ -32,7 +32,11 @@ pub fn print(verbose: u8, colored: bool, person: Option<Arc<Printer>>) {
     match person {
         Some(printer) => tracing_subscriber::registry().with(InOurVoice(printer)).with(ours).init(),
         None => {
-            let printed = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).with_ansi(colored);
+            let printed = tracing_subscriber::fmt()
+                .with_max_level(level)
+                .with_writer(std::io::stderr)
+                .with_target(false)
+                .with_ansi(colored);
             // The reader may close the pipe, but the jobs must still be driven.
             let printed = printed.log_internal_errors(false);
             printed.finish().with(ours).init();
@@ -63,7 +67,11 @@ struct Said {
 impl Visit for Said {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let text = format!("{value:?}");
-        if field.name() == "message" { self.message = text } else { self.fields.push((field.name(), text)) }
+        if field.name() == "message" {
+            self.message = text
+        } else {
+            self.fields.push((field.name(), text))
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -76,7 +84,9 @@ impl Said {
     /// (machine i-1)`.
     fn sentence(&self) -> String {
         let mut about = String::new();
-        for (name, value) in self.fields.iter().filter(|(_, value)| !self.message.contains(value.as_str())) {
+        for (name, value) in
+            self.fields.iter().filter(|(_, value)| !self.message.contains(value.as_str()))
+        {
             let comma = if about.is_empty() { "" } else { ", " };
             write!(about, "{comma}{name} {value}").expect("a String takes everything");
         }
@@ -105,12 +115,22 @@ mod tests {
     #[test]
     fn a_trace_is_a_sentence_and_names_what_it_is_about_once() {
         let heard = Heard::default();
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(heard.clone()), || {
-            tracing::warn!("the plain one");
-            tracing::warn!(job = %"digits-1", machine = "i-1", "cannot clear what is left");
-            tracing::warn!(job = %"digits-1", "digits-1 is left alone");
-        });
+        tracing::subscriber::with_default(
+            tracing_subscriber::registry().with(heard.clone()),
+            || {
+                tracing::warn!("the plain one");
+                tracing::warn!(job = %"digits-1", machine = "i-1", "cannot clear what is left");
+                tracing::warn!(job = %"digits-1", "digits-1 is left alone");
+            },
+        );
         let said = heard.0.lock().unwrap().clone();
-        assert_eq!(said, ["the plain one", "cannot clear what is left (job digits-1, machine i-1)", "digits-1 is left alone"]);
+        assert_eq!(
+            said,
+            [
+                "the plain one",
+                "cannot clear what is left (job digits-1, machine i-1)",
+                "digits-1 is left alone"
+            ]
+        );
     }
 }

@@ -129,10 +129,18 @@ impl Verb {
     /// job root decides which machines are orphans.
     fn forgives(&self) -> Forgives {
         match self {
-            Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_) | Verb::Completions(_) => {
-                Forgives::Keys
-            }
-            Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Prices(_) | Verb::Schedules(_) => Forgives::Keys,
+            Verb::Status(_)
+            | Verb::Logs(_)
+            | Verb::Ssh(_)
+            | Verb::Outputs(_)
+            | Verb::Receipt(_)
+            | Verb::Explain(_)
+            | Verb::Completions(_) => Forgives::Keys,
+            Verb::Stop(_)
+            | Verb::Cancel(_)
+            | Verb::Extend(_)
+            | Verb::Prices(_)
+            | Verb::Schedules(_) => Forgives::Keys,
             Verb::Doctor(args) if !args.prove => Forgives::Keys,
             Verb::Sweep(_) => Forgives::Terms,
             _ => Forgives::Nothing,
@@ -142,8 +150,17 @@ impl Verb {
     /// Whether it reads nothing from the current folder: a machine can be stopped even from a
     /// deleted folder.
     fn needs_no_folder(&self) -> bool {
-        let ends = matches!(self, Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Sweep(_));
-        ends || matches!(self, Verb::Status(_) | Verb::Logs(_) | Verb::Receipt(_) | Verb::Explain(_) | Verb::Doctor(_) | Verb::Schedules(_))
+        let ends =
+            matches!(self, Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Sweep(_));
+        ends || matches!(
+            self,
+            Verb::Status(_)
+                | Verb::Logs(_)
+                | Verb::Receipt(_)
+                | Verb::Explain(_)
+                | Verb::Doctor(_)
+                | Verb::Schedules(_)
+        )
     }
 }
 
@@ -158,17 +175,32 @@ pub fn main() -> std::process::ExitCode {
     if let (1, Some(api)) = (words.len(), &environment.lambda_api) {
         return as_a_function(api, &environment).into();
     }
-    let cli = match Cli::try_parse_from(&words).and_then(|cli| nothing_after_dashes(&cli.verb, &words).map_or(Ok(cli), Err)) {
+    let cli = match Cli::try_parse_from(&words)
+        .and_then(|cli| nothing_after_dashes(&cli.verb, &words).map_or(Ok(cli), Err))
+    {
         Ok(cli) => cli,
         Err(error) => return end_of_parsing(&error, &words, &environment).into(),
     };
     let globals = &cli.globals;
-    let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
-    let in_our_voice = globals.verbose == 0 && globals.output == Format::Text && !matches!(cli.verb, Verb::Daemon(_));
+    let printer =
+        Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
+    let in_our_voice = globals.verbose == 0
+        && globals.output == Format::Text
+        && !matches!(cli.verb, Verb::Daemon(_));
     // A silent daemon looks the same as one that does nothing.
     let tells = u8::from(matches!(cli.verb, Verb::Daemon(_)) && !globals.quiet);
-    logging::print(globals.verbose.max(tells), printer.is_colored(), in_our_voice.then(|| Arc::clone(&printer)));
-    let context = Context::new(globals, environment, Arc::clone(&printer), cli.verb.forgives(), cli.verb.needs_no_folder());
+    logging::print(
+        globals.verbose.max(tells),
+        printer.is_colored(),
+        in_our_voice.then(|| Arc::clone(&printer)),
+    );
+    let context = Context::new(
+        globals,
+        environment,
+        Arc::clone(&printer),
+        cli.verb.forgives(),
+        cli.verb.needs_no_folder(),
+    );
     let end = context.and_then(|context| dispatch(&cli.verb, &context));
     let code = end.unwrap_or_else(|fault| {
         printer.fault(&fault);
@@ -196,40 +228,64 @@ fn as_a_function(api: &str, environment: &Environment) -> ExitCode {
 
 fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
     if !matches!(verb, Verb::Daemon(_)) && !context.more_job_roots.is_empty() {
-        return Err(Fault::new(ExitCode::USAGE, "--job-root was given more than once, and only `lamp daemon` takes several"));
+        return Err(Fault::new(
+            ExitCode::USAGE,
+            "--job-root was given more than once, and only `lamp daemon` takes several",
+        ));
     }
     match verb {
         #[cfg(feature = "aws")]
-        Verb::Init(init::Args { what: Some(init::What::Aws(args)), .. }) => block_on(crate::cli::account::init_aws::run(args, context)),
+        Verb::Init(init::Args { what: Some(init::What::Aws(args)), .. }) => {
+            block_on(crate::cli::account::init_aws::run(args, context))
+        }
         Verb::Init(args) => init::run(args, context),
         #[cfg(feature = "aws")]
         Verb::Uninit(args) => block_on(crate::cli::account::uninit_aws::run(args, context)),
         Verb::Doctor(args) => block_on(doctor::run(args, context)),
         Verb::Iam(args) => iam::run(args, context),
-        Verb::Run(args) => block_on(unless_left_early(context, gone_before, run::run(args, context))),
+        Verb::Run(args) => {
+            block_on(unless_left_early(context, gone_before, run::run(args, context)))
+        }
         Verb::Status(args) if args.watch => block_on(crate::cli::status::watch::run(args, context)),
-        Verb::Status(args) => block_on(never_silent(context, of_root(context), status::run(args, context))),
+        Verb::Status(args) => {
+            block_on(never_silent(context, of_root(context), status::run(args, context)))
+        }
         Verb::Logs(args) => block_on(logs::run(args, context)),
         Verb::Ssh(args) => block_on(ssh::run(args, context)),
-        Verb::Start(args) => block_on(unless_left_early(context, gone_before, start::run(args, context))),
+        Verb::Start(args) => {
+            block_on(unless_left_early(context, gone_before, start::run(args, context)))
+        }
         Verb::Stop(args) => end_job(args, Wish::Stop, context),
         Verb::Cancel(args) => end_job(args, Wish::Cancel, context),
-        Verb::Extend(args) => block_on(never_silent(context, of_root(context), extend::run(args, context))),
-        Verb::Explain(args) => block_on(never_silent(context, of_root(context), explain::run(args, context))),
+        Verb::Extend(args) => {
+            block_on(never_silent(context, of_root(context), extend::run(args, context)))
+        }
+        Verb::Explain(args) => {
+            block_on(never_silent(context, of_root(context), explain::run(args, context)))
+        }
         Verb::Discard(args) => block_on(discard::run(args, context)),
-        Verb::Outputs(args) => block_on(never_silent(context, of_root(context), outputs::run(args, context))),
-        Verb::Receipt(args) => block_on(never_silent(context, of_root(context), receipt::run(args, context))),
+        Verb::Outputs(args) => {
+            block_on(never_silent(context, of_root(context), outputs::run(args, context)))
+        }
+        Verb::Receipt(args) => {
+            block_on(never_silent(context, of_root(context), receipt::run(args, context)))
+        }
         Verb::Plan(args) => block_on(plan::run(args, context)),
         Verb::Prices(args) => block_on(prices::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
         Verb::Daemon(args) => block_on(daemon::run(args, context)),
-        Verb::Apply(args) => block_on(unless_left_early(context, gone_before_a_set, apply::run(args, context))),
-        Verb::Schedules(args) => block_on(never_silent(context, of_root(context), schedules::run(args, context))),
-        Verb::Sweep(args) => block_on(never_silent(context, of_cloud(context), sweep::run(args, context))),
-        // `agent` is handled before clap, unless a global flag comes first.
-        Verb::Agent => {
-            Err(Fault::new(ExitCode::USAGE, "`agent` takes none of our flags").hint("write `lamp agent ...`, with its own flags after it"))
+        Verb::Apply(args) => {
+            block_on(unless_left_early(context, gone_before_a_set, apply::run(args, context)))
         }
+        Verb::Schedules(args) => {
+            block_on(never_silent(context, of_root(context), schedules::run(args, context)))
+        }
+        Verb::Sweep(args) => {
+            block_on(never_silent(context, of_cloud(context), sweep::run(args, context)))
+        }
+        // `agent` is handled before clap, unless a global flag comes first.
+        Verb::Agent => Err(Fault::new(ExitCode::USAGE, "`agent` takes none of our flags")
+            .hint("write `lamp agent ...`, with its own flags after it")),
         Verb::Check(args) => check::run(args, context),
         Verb::Completions(args) => block_on(completions::run(args, context)),
         Verb::Replay(args) => replay_idle::run(args, context),
@@ -241,12 +297,22 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
 fn end_job(args: &stop::Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
     let verb = stop::run(args, wish, context);
     // A user who waits for the end of a job expects the silence.
-    if args.wait { block_on(verb) } else { block_on(never_silent(context, of_cloud(context), verb)) }
+    if args.wait {
+        block_on(verb)
+    } else {
+        block_on(never_silent(context, of_cloud(context), verb))
+    }
 }
 
-pub(crate) fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> Result<ExitCode, Fault> {
+pub(crate) fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(
+    verb: F,
+) -> Result<ExitCode, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Fault::new(ExitCode::INTERNAL, "cannot start the runtime").because(&error))?.block_on(verb)
+    runtime
+        .map_err(|error| {
+            Fault::new(ExitCode::INTERNAL, "cannot start the runtime").because(&error)
+        })?
+        .block_on(verb)
 }
 
 /// Help and version are data; everything else is a usage error, printed like all faults.
@@ -264,13 +330,18 @@ fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environ
         if let Some(hint) = forgotten_dashes(error, words).or_else(|| forgotten_sum(error)) {
             printer.hint(hint);
         }
-        return if error.use_stderr() { ExitCode::USAGE } else { unless_unwritten(ExitCode::SUCCESS, &printer) };
+        return if error.use_stderr() {
+            ExitCode::USAGE
+        } else {
+            unless_unwritten(ExitCode::SUCCESS, &printer)
+        };
     }
     let what = what_of(&error.to_string());
     let printer = Printer::new(format, false, ColorChoice::Never, environment.no_color);
-    let hint = forgotten_dashes(error, words)
-        .or_else(|| forgotten_sum(error))
-        .unwrap_or_else(|| "`lamp --help` lists the verbs, `lamp VERB --help` its flags".to_owned());
+    let hint =
+        forgotten_dashes(error, words).or_else(|| forgotten_sum(error)).unwrap_or_else(|| {
+            "`lamp --help` lists the verbs, `lamp VERB --help` its flags".to_owned()
+        });
     printer.fault(&Fault::new(ExitCode::USAGE, what).hint(hint));
     ExitCode::USAGE
 }
@@ -287,16 +358,21 @@ fn what_of(text: &str) -> String {
 fn forgotten_sum(error: &clap::Error) -> Option<String> {
     let is_buy = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(name)) if name.starts_with("--buy "));
     let is_missing = matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
-    let line =
-        "`--buy` needs what such a machine costs in a shop, in dollars: `lamp prices --gpu A10G --buy 10000` says after how many months it pays";
+    let line = "`--buy` needs what such a machine costs in a shop, in dollars: `lamp prices --gpu A10G --buy 10000` says after how many months it pays";
     (is_buy && is_missing).then(|| line.to_owned())
 }
 
 /// `lamp run -- $COMMAND` with an empty variable: it would run another job, to its end.
 fn nothing_after_dashes(verb: &Verb, words: &[OsString]) -> Option<clap::Error> {
-    let takes_a_command = matches!(verb, Verb::Run(_) | Verb::Plan(_) | Verb::Check(_) | Verb::Rehearse(_));
+    let takes_a_command =
+        matches!(verb, Verb::Run(_) | Verb::Plan(_) | Verb::Check(_) | Verb::Rehearse(_));
     let is_empty = takes_a_command && words.last().is_some_and(|word| word == "--");
-    is_empty.then(|| Cli::command().error(ErrorKind::MissingRequiredArgument, "nothing stands after `--`, where the command of the job belongs"))
+    is_empty.then(|| {
+        Cli::command().error(
+            ErrorKind::MissingRequiredArgument,
+            "nothing stands after `--`, where the command of the job belongs",
+        )
+    })
 }
 
 /// `lamp help`, `lamp help run` and `lamp version`, as in most programs.
@@ -314,7 +390,9 @@ fn with_help(mut words: Vec<OsString>) -> Vec<OsString> {
 
 /// `lamp down JOB`: a command of another tool.
 fn word_of_others(error: &clap::Error, words: &[OsString]) -> Option<Fault> {
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
     let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
     let at = words.iter().position(|other| other == word)?;
     let hint = foreign_commands::meant(word, &words[at + 1..])?;
@@ -335,8 +413,13 @@ fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
     if unknown.is_some_and(|unknown| unknown < first) {
         return None;
     }
-    let is_command = !words[first].contains('/') && !words[first].ends_with(".toml") && !words[first].ends_with(".json");
-    let is_forgotten = error.kind() == ErrorKind::UnknownArgument && is_command && !words.contains(&"--") && words.len() > first + 1;
+    let is_command = !words[first].contains('/')
+        && !words[first].ends_with(".toml")
+        && !words[first].ends_with(".json");
+    let is_forgotten = error.kind() == ErrorKind::UnknownArgument
+        && is_command
+        && !words.contains(&"--")
+        && words.len() > first + 1;
     is_forgotten.then(|| {
         format!(
             "a command stands after two dashes: `lamp {verb} -- {}`",
@@ -355,7 +438,8 @@ fn with_csv(words: Vec<OsString>) -> Vec<OsString> {
     let (mut taken, mut is_csv) = (Vec::new(), false);
     while let Some(word) = rest.next() {
         let is_whole = ["-ocsv", "-o=csv", "--output=csv"].iter().any(|whole| word == *whole);
-        let is_first = (word == "-o" || word == "--output") && rest.next_if(|next| next == "csv").is_some();
+        let is_first =
+            (word == "-o" || word == "--output") && rest.next_if(|next| next == "csv").is_some();
         if is_whole || is_first { is_csv = true } else { taken.push(word) }
     }
     // A flag of the command, so it comes after it.
@@ -365,8 +449,14 @@ fn with_csv(words: Vec<OsString>) -> Vec<OsString> {
 
 /// The requested format, read without clap because clap has just failed.
 fn format_of(words: &[OsString]) -> Format {
-    let words: Vec<_> = words.iter().map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
+    let words: Vec<_> =
+        words.iter().map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
     let json = words.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json" | "jsonl"]))
-        || words.iter().any(|word| matches!(*word, "-ojson" | "-ojsonl" | "-o=json" | "-o=jsonl" | "--output=json" | "--output=jsonl"));
+        || words.iter().any(|word| {
+            matches!(
+                *word,
+                "-ojson" | "-ojsonl" | "-o=json" | "-o=jsonl" | "--output=json" | "--output=jsonl"
+            )
+        });
     if json { Format::Json } else { Format::Text }
 }

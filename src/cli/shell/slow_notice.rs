@@ -12,7 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Runs a command, and says what it waits for if nothing was printed for `SILENCE_MAX`.
-pub async fn never_silent<T>(context: &Context, what: impl std::fmt::Display, work: impl Future<Output = T>) -> T {
+pub async fn never_silent<T>(
+    context: &Context,
+    what: impl std::fmt::Display,
+    work: impl Future<Output = T>,
+) -> T {
     // Earlier output does not count.
     let _before = context.printer.has_spoken();
     let mut work = std::pin::pin!(work);
@@ -29,7 +33,11 @@ pub async fn never_silent<T>(context: &Context, what: impl std::fmt::Display, wo
 }
 
 /// Runs `work`, and says what is going on after a second.
-pub async fn saying<T>(context: &Context, what: impl std::fmt::Display, work: impl Future<Output = T>) -> T {
+pub async fn saying<T>(
+    context: &Context,
+    what: impl std::fmt::Display,
+    work: impl Future<Output = T>,
+) -> T {
     let mut work = std::pin::pin!(work);
     tokio::select! {
         biased;
@@ -41,10 +49,16 @@ pub async fn saying<T>(context: &Context, what: impl std::fmt::Display, work: im
 
 /// The text of [`never_silent`] for commands that ask only the job root.
 pub fn of_root(context: &Context) -> String {
-    format!("the job root {} has not answered all that was asked yet; still waiting", context.job_root)
+    format!(
+        "the job root {} has not answered all that was asked yet; still waiting",
+        context.job_root
+    )
 }
 
 /// For commands that ask the cloud too: either may be the silent one.
 pub fn of_cloud(context: &Context) -> String {
-    format!("the job root {} or the cloud has not answered all that was asked yet; still waiting", context.job_root)
+    format!(
+        "the job root {} or the cloud has not answered all that was asked yet; still waiting",
+        context.job_root
+    )
 }

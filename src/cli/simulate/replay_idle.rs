@@ -33,8 +33,9 @@ pub enum Rule {
 /// The idle and stall rules over recorded samples: each change of verdict with its numbers
 #[derive(Clone, Debug, ClapArgs)]
 pub struct IdleArgs {
-    /// A CSV with the columns `t_seconds` and `gpu_util_pct` (also gpu_index, gpu_mem_used_mib, cpu_util_pct), or recorded
-    /// samples as JSON lines, also `.zst`; several are read one after the other
+    /// A CSV with the columns `t_seconds` and `gpu_util_pct` (also gpu_index, gpu_mem_used_mib,
+    /// cpu_util_pct), or recorded samples as JSON lines, also `.zst`; several are read one after
+    /// the other
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// A second CSV for the same time: proc_cpu_pct, disk_*_mb_cum, net_*_mb_cum, gpu_power_w_total
@@ -95,7 +96,9 @@ fn run_idle(args: &IdleArgs, context: &Context) -> Result<ExitCode, Fault> {
     match context.format {
         Format::Text => replayed.lines().iter().for_each(|line| context.printer.line(line)),
         Format::Json => context.printer.json(&replayed.to_json()),
-        Format::Jsonl => replayed.changes.iter().for_each(|change| context.printer.json(&change.to_json())),
+        Format::Jsonl => {
+            replayed.changes.iter().for_each(|change| context.printer.json(&change.to_json()))
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -103,10 +106,13 @@ fn run_idle(args: &IdleArgs, context: &Context) -> Result<ExitCode, Fault> {
 impl From<SeriesError> for Fault {
     fn from(error: SeriesError) -> Self {
         match &error {
-            SeriesError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Fault::from_error(ExitCode::NOT_FOUND, &error),
+            SeriesError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Fault::from_error(ExitCode::NOT_FOUND, &error)
+            }
             SeriesError::File { .. } => Fault::from_error(ExitCode::UNREACHABLE, &error),
             SeriesError::Line { .. } | SeriesError::Empty { .. } => {
-                Fault::from_error(ExitCode::FINDINGS, &error).hint("`lamp replay idle --help` says what a recording looks like")
+                Fault::from_error(ExitCode::FINDINGS, &error)
+                    .hint("`lamp replay idle --help` says what a recording looks like")
             }
         }
     }
@@ -124,25 +130,33 @@ pub fn replay_idle(series: &[Rates], idle: &IdleSpec, stall: &StallSpec) -> Repl
         // As in `policy::watch::supervise`: an idle verdict goes before stall steps that only
         // report.
         let stands = |verdict: &WatchVerdict| {
-            verdict.standing == Standing::Stalled && (verdict.action >= WatchAction::Restart || of_idle.standing != Standing::Idle)
+            verdict.standing == Standing::Stalled
+                && (verdict.action >= WatchAction::Restart || of_idle.standing != Standing::Idle)
         };
         let of_stall = stall_judged.then(|| stall_watch.step(rates, 0)).filter(stands);
         let (rule, verdict) = match of_stall {
             Some(verdict) => ("stall", verdict),
             None => ("idle", of_idle),
         };
-        let known = |change: &Change| (change.rule, change.verdict.standing, change.verdict.action) == (rule, verdict.standing, verdict.action);
+        let known = |change: &Change| {
+            (change.rule, change.verdict.standing, change.verdict.action)
+                == (rule, verdict.standing, verdict.action)
+        };
         if !changes.last().is_some_and(known) {
             changes.push(Change { t_secs: rates.t_secs, rule, verdict: verdict.clone() });
         }
         last = verdict;
     }
-    let secs = series.first().zip(series.last()).map_or(0.0, |(first, last)| last.t_secs - first.t_secs);
+    let secs =
+        series.first().zip(series.last()).map_or(0.0, |(first, last)| last.t_secs - first.t_secs);
     Replayed { samples: series.len(), secs, stall_judged, changes, last }
 }
 
 fn has_marks(rates: &Rates) -> bool {
-    rates.step.is_some() || [&rates.progress_marks, &rates.log_bytes, &rates.checkpoint_marks].iter().any(|reading| **reading != Reading::Absent)
+    rates.step.is_some()
+        || [&rates.progress_marks, &rates.log_bytes, &rates.checkpoint_marks]
+            .iter()
+            .any(|reading| **reading != Reading::Absent)
 }
 
 impl IdleArgs {
@@ -173,13 +187,19 @@ impl Change {
             ("rule".to_owned(), json!(self.rule)),
             ("reason".to_owned(), json!(self.verdict.text)),
         ]);
-        object.extend(self.verdict.numbers.iter().map(|(name, number)| ((*name).to_owned(), json!(number))));
+        object.extend(
+            self.verdict.numbers.iter().map(|(name, number)| ((*name).to_owned(), json!(number))),
+        );
         Value::Object(object)
     }
 
     fn line(&self) -> String {
         let WatchVerdict { standing, action, text, .. } = &self.verdict;
-        let action = if *action == WatchAction::None { String::new() } else { word(action).as_str().unwrap_or_default().to_owned() };
+        let action = if *action == WatchAction::None {
+            String::new()
+        } else {
+            word(action).as_str().unwrap_or_default().to_owned()
+        };
         format!("{:>9}  {:<9} {action:<8} {text}", clock(self.t_secs), standing.word())
     }
 }
@@ -205,10 +225,16 @@ impl Replayed {
     fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.changes.iter().map(Change::line).collect();
         let stop = match self.first_stop() {
-            Some(change) => format!("the {} rule would have ended it at {}", change.rule, clock(change.t_secs)),
+            Some(change) => {
+                format!("the {} rule would have ended it at {}", change.rule, clock(change.t_secs))
+            }
             None => "no rule would have ended it".to_owned(),
         };
-        let stall = if self.stall_judged { "" } else { " (no marks of progress recorded: stalls were not judged)" };
+        let stall = if self.stall_judged {
+            ""
+        } else {
+            " (no marks of progress recorded: stalls were not judged)"
+        };
         lines.push(format!("{} samples over {}: {stop}{stall}", self.samples, clock(self.secs)));
         lines.push(format!("at the end {}: {}", self.last.standing, self.last.text));
         lines
@@ -249,9 +275,22 @@ mod tests {
         };
         let series: Vec<Rates> = (0..120).map(hung).collect();
         let replayed = replay_idle(&series, &IdleSpec::default(), &StallSpec::default());
-        assert!(replayed.stall_judged && replayed.changes.iter().any(|change| change.verdict.action == WatchAction::Stacks), "{replayed:?}");
-        let told: Vec<Value> = replayed.changes.iter().map(Change::to_json).filter(|change| change["verdict"] == "stalled").collect();
-        let actions: Vec<&str> = told.iter().filter_map(|change| change["action"].as_str()).collect();
+        assert!(
+            replayed.stall_judged
+                && replayed
+                    .changes
+                    .iter()
+                    .any(|change| change.verdict.action == WatchAction::Stacks),
+            "{replayed:?}"
+        );
+        let told: Vec<Value> = replayed
+            .changes
+            .iter()
+            .map(Change::to_json)
+            .filter(|change| change["verdict"] == "stalled")
+            .collect();
+        let actions: Vec<&str> =
+            told.iter().filter_map(|change| change["action"].as_str()).collect();
         assert_eq!(actions, ["notify", "notify", "restart"], "{told:?}");
     }
 }

@@ -19,21 +19,25 @@ use serde::Deserialize;
 
 use crate::cli::{Context, ExitCode, Fault, Format};
 use crate::market::{Usd, UsdPerHour};
-use crate::policy::market::deadline_choice::{Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Running};
+use crate::policy::market::deadline_choice::{
+    Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Running,
+};
 
 /// Spot, on-demand or wait, under a deadline: a question a line, an answer a line
 ///
 /// A question is one JSON object: seconds, and dollars per hour.
 ///
-/// {"tick": 0, "elapsed": 0, "tick_seconds": 600, "has_spot": true, "remaining": 172800, "deadline": 187200, "overhead": 720,
-/// "overhead_left": 0, "current": "none", "price_spot": 0.97, "price_on_demand": 3.06}
+/// {"tick": 0, "elapsed": 0, "tick_seconds": 600, "has_spot": true, "remaining": 172800,
+/// "deadline": 187200, "overhead": 720, "overhead_left": 0, "current": "none", "price_spot": 0.97,
+/// "price_on_demand": 3.06}
 ///
-/// `tick` 0 begins a run; `elapsed` is since it began, as `deadline` is; `tick_seconds` to the next question, more than 0;
-/// `has_spot` true, false, or null where nobody could tell; `remaining` the work that is left; `overhead` what a start takes, and
-/// `overhead_left` (default 0) what is left of one under way; `current`, what runs: none, spot or on_demand; `unsaved` (default 0)
-/// the work that is lost when spot goes, and `begins_anew` (default false) whether that is all of its work, because nothing is saved.
-/// Other fields are ignored. The answer is a word: spot, on_demand or none; with -o jsonl
-/// it is the verdict with its reason and numbers.
+/// `tick` 0 begins a run; `elapsed` is since it began, as `deadline` is; `tick_seconds` to the next
+/// question, more than 0; `has_spot` true, false, or null where nobody could tell; `remaining` the
+/// work that is left; `overhead` what a start takes, and `overhead_left` (default 0) what is left
+/// of one under way; `current`, what runs: none, spot or on_demand; `unsaved` (default 0) the work
+/// that is lost when spot goes, and `begins_anew` (default false) whether that is all of its work,
+/// because nothing is saved. Other fields are ignored. The answer is a word: spot, on_demand or
+/// none; with -o jsonl it is the verdict with its reason and numbers.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Read questions from stdin and answer each on stdout
@@ -120,7 +124,9 @@ impl Question {
             if dollars < 0.0 {
                 return Err(format!("`{name}` is {dollars}: a price is 0 or more").into());
             }
-            Usd::from_dollars(dollars).map(UsdPerHour::new).map_err(Box::<dyn std::error::Error>::from)
+            Usd::from_dollars(dollars)
+                .map(UsdPerHour::new)
+                .map_err(Box::<dyn std::error::Error>::from)
         };
         if span(self.tick_seconds)?.is_zero() {
             return Err("`tick_seconds` is 0: it is the time to the next question".into());

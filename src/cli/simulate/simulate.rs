@@ -39,18 +39,22 @@ use crate::policy::market::replay::{Goes, Play, PlayLimits, Ran, planned, run as
 use crate::wire::simulator::PriceRound;
 use crate::wire::{CapacityTrace, PriceCourseError, TraceError, read_capacity, read_prices};
 
-/// Live a job through many times, in a false world: what it would cost, when it would end, how often it would be interrupted
+/// Live a job through many times, in a false world: what it would cost, when it would end, how
+/// often it would be interrupted
 ///
-/// The controller and the agent that ship live it through in virtual time, over a false EC2 that bills, refuses and takes machines
-/// away as the course of capacity and of prices says. --quick plays the choice of the market alone, in an instant and more often.
-/// Without --market all three are shown. Courses are recorded ones (--trace, --prices), or drawn from what is known of the pool, or of
-/// spot machines in general. With both prices given no cloud is asked. A deadline, `max_runtime` and a budget end a job that is not
-/// done; without a deadline, a job that finds no capacity is given up after ten times its work and two days. All of these are
-/// shown as not finished, and what a job costs and when it ends is told of those that finished. Where none did, in no market that is
-/// shown, it ends with 100.
+/// The controller and the agent that ship live it through in virtual time, over a false EC2 that
+/// bills, refuses and takes machines away as the course of capacity and of prices says. --quick
+/// plays the choice of the market alone, in an instant and more often. Without --market all three
+/// are shown. Courses are recorded ones (--trace, --prices), or drawn from what is known of the
+/// pool, or of spot machines in general. With both prices given no cloud is asked. A deadline,
+/// `max_runtime` and a budget end a job that is not done; without a deadline, a job that finds no
+/// capacity is given up after ten times its work and two days. All of these are shown as not
+/// finished, and what a job costs and when it ends is told of those that finished. Where none did,
+/// in no market that is shown, it ends with 100.
 ///
-/// A recorded course is a file like `{"gap_seconds": 600, "first": 1, "runs": [12, 3, 40]}`: looks 600 seconds apart, capacity
-/// was there (`first` is 1; 0: gone) at 12 of them, then gone for 3, then there for 40, and so on in turn.
+/// A recorded course is a file like `{"gap_seconds": 600, "first": 1, "runs": [12, 3, 40]}`: looks
+/// 600 seconds apart, capacity was there (`first` is 1; 0: gone) at 12 of them, then gone for 3,
+/// then there for 40, and so on in turn.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
@@ -58,23 +62,27 @@ pub struct Args {
     /// A recorded course of capacity, as above; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Simulation")]
     pub trace: Vec<PathBuf>,
-    /// A recorded course of the spot price of one pool, as `lamp prices --type TYPE --zone ZONE -o json`
-    /// prints it: of the machine alone; its disk and its address come on top at the price of now, and not at all
-    /// where --spot-price says what there is all in; not with --quick
+    /// A recorded course of the spot price of one pool, as
+    /// `lamp prices --type TYPE --zone ZONE -o json` prints it: of the machine alone; its disk and
+    /// its address come on top at the price of now, and not at all where --spot-price says what
+    /// there is all in; not with --quick
     #[arg(long, value_name = "FILE", conflicts_with = "quick", help_heading = "Simulation")]
     pub prices: Option<PathBuf>,
-    /// Play the choice of the market alone: no boot, no notice, no controller that has to see it first
+    /// Play the choice of the market alone: no boot, no notice, no controller that has to see it
+    /// first
     #[arg(long, help_heading = "Simulation")]
     pub quick: bool,
-    /// How often the job is played, 10 to 10000 times [default: 10 to 40 by its length; with --quick 200, and fewer where
-    /// it works for weeks]. A world of a day takes seconds; who types Ctrl-C is shown what there is (not with --quick)
+    /// How often the job is played, 10 to 10000 times [default: 10 to 40 by its length; with
+    /// --quick 200, and fewer where it works for weeks]. A world of a day takes seconds; who types
+    /// Ctrl-C is shown what there is (not with --quick)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000), help_heading = "Simulation")]
     pub runs: Option<u32>,
     /// From the launch call to work [default: as measured, or 12m]
     #[arg(long, value_name = "TIME", help_heading = "Simulation")]
     pub start: Option<Span>,
-    /// What an hour of a spot machine costs, all in, beside --on-demand-price [default: both as they are now]; what of it is
-    /// disk and address is not known then, so that a machine which EC2 takes back within its first hour costs nothing here
+    /// What an hour of a spot machine costs, all in, beside --on-demand-price [default: both as
+    /// they are now]; what of it is disk and address is not known then, so that a machine which EC2
+    /// takes back within its first hour costs nothing here
     #[arg(long, value_name = "USD", requires = "on_demand_price", help_heading = "Simulation")]
     pub spot_price: Option<Hourly>,
     /// What an hour on demand costs, all in, beside --spot-price [default: both as they are now]
@@ -87,33 +95,51 @@ pub struct Args {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let Prepared { loaded, .. } = args.job.prepare_unbought(context)?;
     let mut spec = submission::spec(context, &loaded);
-    let named = loaded.origins.get("machine.market").is_some_and(|origin| origin == "flag").then_some(spec.spec.machine.market);
+    let named = loaded
+        .origins
+        .get("machine.market")
+        .is_some_and(|origin| origin == "flag")
+        .then_some(spec.spec.machine.market);
     spec.spec.machine.market = MarketChoice::Auto;
-    let Given { mut play, pool, extras, out_of_reach } = self::given(args, context, &spec, named).await?;
+    let Given { mut play, pool, extras, out_of_reach } =
+        self::given(args, context, &spec, named).await?;
     let work = play.work;
     let saves = Saves::measured(context, &spec).await;
     if let Some(saves) = &saves {
         play.work = times(play.work, saves.stretch());
     }
-    let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
+    let traces: Vec<CapacityTrace> =
+        args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
     let prices = args.prices.as_deref().map(read_prices).transpose()?;
     let prices = prices.and_then(|(course, made)| PriceRound::of(&course, made)).map(Arc::new);
-    let markets = [(MarketChoice::Auto, Goes::Auto), (MarketChoice::Spot, Goes::Spot), (MarketChoice::OnDemand, Goes::OnDemand)];
-    let shown: Vec<(MarketChoice, Goes)> = markets.into_iter().filter(|(market, _)| named.is_none_or(|named| named == *market)).collect();
-    let played = Played { play: &play, pool: &pool, extras, traces: &traces, prices: prices.as_ref() };
+    let markets = [
+        (MarketChoice::Auto, Goes::Auto),
+        (MarketChoice::Spot, Goes::Spot),
+        (MarketChoice::OnDemand, Goes::OnDemand),
+    ];
+    let shown: Vec<(MarketChoice, Goes)> = markets
+        .into_iter()
+        .filter(|(market, _)| named.is_none_or(|named| named == *market))
+        .collect();
+    let played =
+        Played { play: &play, pool: &pool, extras, traces: &traces, prices: prices.as_ref() };
     if !context.is_machine_output() {
         out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     }
-    let world::Played { ran, courses: (times, asked), is_cut, lived, broken } = played.ran(args, context, &spec, &shown);
+    let world::Played { ran, courses: (times, asked), is_cut, lived, broken } =
+        played.ran(args, context, &spec, &shown);
     if times == 0 {
         let none = format!(
             "left before one course was lived through in each market ({} {} done)",
             counted(lived as u64, "world"),
             if lived == 1 { "was" } else { "were" }
         );
-        return Err(Fault::new(ExitCode::CTRL_C, none).meaning("nothing was started, and nothing bills"));
+        return Err(
+            Fault::new(ExitCode::CTRL_C, none).meaning("nothing was started, and nothing bills")
+        );
     }
-    let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran, work)).collect();
+    let rows: Vec<Row> =
+        shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran, work)).collect();
     let code = match rows.iter().any(|row| row.usd.is_some()) {
         _ if is_cut => ExitCode::CTRL_C,
         true => ExitCode::SUCCESS,
@@ -129,8 +155,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             "spot_usd_per_hour": play.spot, "on_demand_usd_per_hour": play.on_demand,
             "extras_usd_per_hour": extras,
         });
-        let traces: Vec<String> = args.trace.iter().map(|file| file.display().to_string()).collect();
-        let (plays, prices) = (if args.quick { "choice" } else { "world" }, args.prices.as_ref().map(|file| file.display().to_string()));
+        let traces: Vec<String> =
+            args.trace.iter().map(|file| file.display().to_string()).collect();
+        let (plays, prices) = (
+            if args.quick { "choice" } else { "world" },
+            args.prices.as_ref().map(|file| file.display().to_string()),
+        );
         context.printer.json(&json!({
             "job": job, "plays": plays, "runs": times, "runs_asked": asked, "from": from, "traces": traces, "prices": prices, "markets": rows,
             "out_of_reach": out_of_reach, "broken_laws": broken,
@@ -149,10 +179,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     } else {
         "lamp itself, in a false world in which nothing else goes wrong, lived through"
     };
-    let at_prices = args.prices.as_ref().map(|file| format!(", at the recorded prices {}", file.display())).unwrap_or_default();
+    let at_prices = args
+        .prices
+        .as_ref()
+        .map(|file| format!(", at the recorded prices {}", file.display()))
+        .unwrap_or_default();
     context.printer.note(format!("{what} {} on {from}{at_prices}", counted(times.into(), "time")));
     if is_cut {
-        context.printer.note(format!("left before the rest: {asked} were to be played, and fewer are a rougher picture"));
+        context.printer.note(format!(
+            "left before the rest: {asked} were to be played, and fewer are a rougher picture"
+        ));
     }
     context.printer.note("nothing was started");
     Ok(code)
@@ -168,9 +204,15 @@ impl Saves {
     /// `None`: the job root has no measured save of this name.
     async fn measured(context: &Context, spec: &ResolvedSpec) -> Option<Saves> {
         let interval = spec.spec.checkpoint.as_ref()?.interval;
-        let measured = checkpoint_cadence::ever_measured(&job_root::open_existing(context).await.ok()?, spec).await?;
+        let measured =
+            checkpoint_cadence::ever_measured(&job_root::open_existing(context).await.ok()?, spec)
+                .await?;
         let (each, measured_by) = measured.save()?;
-        (interval > Span::ZERO).then(|| Saves { each, interval, measured_by: measured_by.to_owned() })
+        (interval > Span::ZERO).then(|| Saves {
+            each,
+            interval,
+            measured_by: measured_by.to_owned(),
+        })
     }
 
     /// The factor by which saves make the work longer.
@@ -182,8 +224,9 @@ impl Saves {
     fn sentence(&self) -> Option<String> {
         let Saves { each, interval, measured_by } = self;
         let share = (self.stretch() - 1.0) * 100.0;
-        let text =
-            format!("the work stands still for {each:.1} s each {interval}, as `{measured_by}` measured its saves: that makes it {share:.1}% longer");
+        let text = format!(
+            "the work stands still for {each:.1} s each {interval}, as `{measured_by}` measured its saves: that makes it {share:.1}% longer"
+        );
         (share >= 0.1).then_some(text)
     }
 }
@@ -197,19 +240,35 @@ struct Played<'a> {
 }
 
 impl Played<'_> {
-    fn ran(&self, args: &Args, context: &Context, spec: &ResolvedSpec, markets: &[(MarketChoice, Goes)]) -> world::Played {
+    fn ran(
+        &self,
+        args: &Args,
+        context: &Context,
+        spec: &ResolvedSpec,
+        markets: &[(MarketChoice, Goes)],
+    ) -> world::Played {
         let Played { play, pool, extras, traces, prices } = *self;
         if args.quick {
             let times = args.runs.unwrap_or_else(|| forecast::courses(play.work));
             if forecast::is_long(play.work) || times > forecast::RUNS {
                 let work = Span::from_secs(play.work.as_secs());
-                context.printer.note(format!("playing {work} of work {times} times; this may take a while ..."));
+                context.printer.note(format!(
+                    "playing {work} of work {times} times; this may take a while ..."
+                ));
             }
-            let ran = markets.iter().map(|(_, goes)| runs(times, play, *goes, pool, traces)).collect();
-            return world::Played { ran, courses: (times, times), is_cut: false, lived: 0, broken: Vec::new() };
+            let ran =
+                markets.iter().map(|(_, goes)| runs(times, play, *goes, pool, traces)).collect();
+            return world::Played {
+                ran,
+                courses: (times, times),
+                is_cut: false,
+                lived: 0,
+                broken: Vec::new(),
+            };
         }
         let times = args.runs.unwrap_or_else(|| world::courses(play));
-        let worlds = Worlds { spec, play, pool, extras, traces, prices, times, now: context.clock.now() };
+        let worlds =
+            Worlds { spec, play, pool, extras, traces, prices, times, now: context.clock.now() };
         world::runs(&worlds, markets, context)
     }
 }
@@ -226,11 +285,21 @@ struct Given {
     out_of_reach: Option<OutOfReach>,
 }
 
-async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Option<MarketChoice>) -> Result<Given, Fault> {
+async fn given(
+    args: &Args,
+    context: &Context,
+    spec: &ResolvedSpec,
+    named: Option<MarketChoice>,
+) -> Result<Given, Fault> {
     let known = match (&args.spot_price, &args.on_demand_price) {
-        (Some(spot), Some(on_demand)) => {
-            Known { spot: spot.0, spot_most: None, on_demand: on_demand.0, extras: None, speed: 1.0, pool: Pool::new("", "") }
-        }
+        (Some(spot), Some(on_demand)) => Known {
+            spot: spot.0,
+            spot_most: None,
+            on_demand: on_demand.0,
+            extras: None,
+            speed: 1.0,
+            pool: Pool::new("", ""),
+        },
         // Without an account, the user can still give both prices.
         _ => prices(context, spec).await.map_err(|fault| {
             let fault = match &fault.hint {
@@ -250,7 +319,13 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Optio
         history: &[],
         running: None,
         more_time: Span::ZERO,
-        spot: Some(auto_market::SpotPool { pool: &pool, hourly: spot, there: true, others: Others::default(), elsewhere: 0.0 }),
+        spot: Some(auto_market::SpotPool {
+            pool: &pool,
+            hourly: spot,
+            there: true,
+            others: Others::default(),
+            elsewhere: 0.0,
+        }),
         on_demand: Some(on_demand),
         speed,
         now: context.clock.now(),
@@ -275,11 +350,19 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Optio
         Some(MarketChoice::Auto) | None => [spot_hour.min(on_demand), spot_hour.max(on_demand)],
     };
     let is_taken = named != Some(MarketChoice::OnDemand);
-    let mut bought = Spec { machine: MachineSpec { cloud: Cloud::Aws, ..spec.spec.machine.clone() }, ..spec.spec.clone() };
+    let mut bought = Spec {
+        machine: MachineSpec { cloud: Cloud::Aws, ..spec.spec.machine.clone() },
+        ..spec.spec.clone()
+    };
     // With recorded prices, the paid hours are unknown.
     bought.limits.budget = bought.limits.budget.filter(|_| args.prices.is_none());
-    let out_of_reach =
-        OutOfReach::by_the_hour(&bought, &Standing { start: hours(play.start), ..standing }, (hours_cost, is_taken), speed, context.clock.now());
+    let out_of_reach = OutOfReach::by_the_hour(
+        &bought,
+        &Standing { start: hours(play.start), ..standing },
+        (hours_cost, is_taken),
+        speed,
+        context.clock.now(),
+    );
     Ok(Given { play: play.bounded(), pool, extras, out_of_reach })
 }
 
@@ -290,10 +373,14 @@ fn also(fault: Fault, missing: &Fault) -> Fault {
 }
 
 /// The hint to play without a cloud.
-const BOTH: &str = "give both prices, and no cloud is asked: --spot-price 0.4 --on-demand-price 1.2";
+const BOTH: &str =
+    "give both prices, and no cloud is asked: --spot-price 0.4 --on-demand-price 1.2";
 
 fn work(spec: &Spec) -> Result<Duration, Fault> {
-    let missing = || Fault::new(ExitCode::FINDINGS, "the job does not say how much work it is").hint("--work 20h, or `limits.work` in the job file");
+    let missing = || {
+        Fault::new(ExitCode::FINDINGS, "the job does not say how much work it is")
+            .hint("--work 20h, or `limits.work` in the job file")
+    };
     spec.limits.work.map(Span::duration).filter(|work| *work > Duration::ZERO).ok_or_else(missing)
 }
 
@@ -310,7 +397,9 @@ struct Known {
 }
 
 async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<Known, Fault> {
-    let unknown = || Fault::new(ExitCode::FINDINGS, "the prices of both markets are not known here").hint(BOTH);
+    let unknown = || {
+        Fault::new(ExitCode::FINDINGS, "the prices of both markets are not known here").hint(BOTH)
+    };
     if spec.spec.machine.cloud == Cloud::Local {
         return Err(unknown());
     }
@@ -334,7 +423,9 @@ impl From<PriceCourseError> for Fault {
     fn from(error: PriceCourseError) -> Self {
         let is_missing = matches!(&error, PriceCourseError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
         Fault::from_error(if is_missing { ExitCode::NOT_FOUND } else { ExitCode::FINDINGS }, &error)
-            .hint("`lamp prices --type g5.xlarge --zone us-east-1a -o json > prices.json` writes one")
+            .hint(
+                "`lamp prices --type g5.xlarge --zone us-east-1a -o json > prices.json` writes one",
+            )
     }
 }
 
@@ -373,7 +464,11 @@ mod tests {
 
     #[test]
     fn saves_make_the_work_longer_by_what_they_were_measured_to_take() {
-        let saves = |each: f64| Saves { each, interval: Span::from_secs(600), measured_by: "x-222222".into() };
+        let saves = |each: f64| Saves {
+            each,
+            interval: Span::from_secs(600),
+            measured_by: "x-222222".into(),
+        };
         assert!((saves(60.0).stretch() - 1.1).abs() < 1e-9);
         let said = "the work stands still for 60.0 s each 10m, as `x-222222` measured its saves: that makes it 10.0% longer";
         assert_eq!((saves(60.0).sentence().as_deref(), saves(0.1).sentence()), (Some(said), None));

@@ -72,7 +72,15 @@ pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Con
     let Worlds { spec, play, now, .. } = *worlds;
     let extras = worlds.extras.unwrap_or(UsdPerHour::ZERO);
     let on = |(seed, course): (u64, Course)| {
-        markets.iter().map(move |(_, goes)| OwnJob { spec, play, goes: *goes, extras, course: course.clone(), seed, now })
+        markets.iter().map(move |(_, goes)| OwnJob {
+            spec,
+            play,
+            goes: *goes,
+            extras,
+            course: course.clone(),
+            seed,
+            now,
+        })
     };
     let jobs: Vec<OwnJob<'_>> = courses.iter().cloned().flat_map(on).collect();
     if play.work > LONG {
@@ -89,25 +97,37 @@ pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Con
     let whole: Vec<Vec<Lived>> = whole(lived, markets.len());
     let broken: Vec<String> = whole.iter().flatten().filter_map(broken).collect();
     tell(context, markets, &whole, &broken);
-    let ran = (0..markets.len()).map(|market| whole.iter().map(|lived| lived[market].ran).collect()).collect();
+    let ran = (0..markets.len())
+        .map(|market| whole.iter().map(|lived| lived[market].ran).collect())
+        .collect();
     let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
-    Played { ran, courses: (number(whole.len()), number(courses.len())), is_cut: whole.len() < courses.len(), lived: alone, broken }
+    Played {
+        ran,
+        courses: (number(whole.len()), number(courses.len())),
+        is_cut: whole.len() < courses.len(),
+        lived: alone,
+        broken,
+    }
 }
 
 /// The courses that are complete in every market.
 fn whole(lived: Vec<Option<Lived>>, markets: usize) -> Vec<Vec<Lived>> {
     let mut lived = lived.into_iter();
-    std::iter::from_fn(|| Some(lived.by_ref().take(markets).collect::<Vec<_>>()).filter(|course| !course.is_empty()))
-        .filter_map(|course| course.into_iter().collect())
-        .collect()
+    std::iter::from_fn(|| {
+        Some(lived.by_ref().take(markets).collect::<Vec<_>>()).filter(|course| !course.is_empty())
+    })
+    .filter_map(|course| course.into_iter().collect())
+    .collect()
 }
 
 /// Ordered so that the first few are far apart: the user may leave before the rest.
 fn spread<T: Clone>(courses: Vec<T>) -> Vec<(u64, T)> {
     let many = courses.len();
     // Any stride without a common divisor works; the golden ratio keeps all gaps short.
-    let shares = |stride: usize| (2..=stride).any(|by| stride.is_multiple_of(by) && many.is_multiple_of(by));
-    let stride = ((many as f64 * 0.618).round() as usize..).find(|stride| !shares(*stride)).unwrap_or(1);
+    let shares =
+        |stride: usize| (2..=stride).any(|by| stride.is_multiple_of(by) && many.is_multiple_of(by));
+    let stride =
+        ((many as f64 * 0.618).round() as usize..).find(|stride| !shares(*stride)).unwrap_or(1);
     (0..many).map(|at| at * stride % many).map(|at| (at as u64 + 1, courses[at].clone())).collect()
 }
 
@@ -117,12 +137,19 @@ impl Worlds<'_> {
         let times = self.times as usize;
         let share = |run: usize, of: usize| run as f64 / of as f64;
         if self.traces.is_empty() {
-            let looks = (self.play.given_up_after().as_secs_f64() / self.play.tick.as_secs_f64()).ceil() as usize;
+            let looks = (self.play.given_up_after().as_secs_f64() / self.play.tick.as_secs_f64())
+                .ceil() as usize;
             let drawn = |run: usize| {
                 // The same seeds as for the market choice alone.
                 let mut course = Drawn::new(run as u64 + 1, &self.pool.spells, self.play.tick);
                 let there = (0..looks).map(|_| course.step()).collect();
-                Course { tick: self.play.tick, there, first: 0, prices: self.prices.cloned(), begins: self.begins(share(run, times), None) }
+                Course {
+                    tick: self.play.tick,
+                    there,
+                    first: 0,
+                    prices: self.prices.cloned(),
+                    begins: self.begins(share(run, times), None),
+                }
             };
             return (0..times).map(drawn).collect();
         }
@@ -130,24 +157,49 @@ impl Worlds<'_> {
         let begun = |trace: &CapacityTrace, there: Arc<[bool]>, run: usize| {
             let first = run * trace.there.len() / each;
             let after = trace.tick.saturating_mul(u32::try_from(first).unwrap_or(u32::MAX));
-            Course { tick: trace.tick, there, first, prices: self.prices.cloned(), begins: self.begins(share(run, each), Some(after)) }
+            Course {
+                tick: trace.tick,
+                there,
+                first,
+                prices: self.prices.cloned(),
+                begins: self.begins(share(run, each), Some(after)),
+            }
         };
-        let shared = self.traces.iter().map(|trace| (trace, Arc::<[bool]>::from(trace.there.as_slice())));
-        shared.flat_map(|(trace, there)| (0..each).map(move |run| begun(trace, Arc::clone(&there), run))).collect()
+        let shared =
+            self.traces.iter().map(|trace| (trace, Arc::<[bool]>::from(trace.there.as_slice())));
+        shared
+            .flat_map(|(trace, there)| {
+                (0..each).map(move |run| begun(trace, Arc::clone(&there), run))
+            })
+            .collect()
     }
 
     /// Where in the recorded prices a world begins: at a share of them, or `after` the first one.
     fn begins(&self, share: f64, after: Option<Duration>) -> Duration {
-        self.prices.map_or(Duration::ZERO, |prices| after.unwrap_or_else(|| prices.length().mul_f64(share)))
+        self.prices.map_or(Duration::ZERO, |prices| {
+            after.unwrap_or_else(|| prices.length().mul_f64(share))
+        })
     }
 }
 
 /// Prints what the table leaves out: ends by other causes, and broken laws.
-fn tell(context: &Context, markets: &[(MarketChoice, Goes)], courses: &[Vec<Lived>], broken: &[String]) {
+fn tell(
+    context: &Context,
+    markets: &[(MarketChoice, Goes)],
+    courses: &[Vec<Lived>],
+    broken: &[String],
+) {
     for (at, (market, _)) in markets.iter().enumerate() {
-        let otherwise = courses.iter().map(|lived| &lived[at]).filter(|one| one.ran.unfinished == Some(Unfinished::Otherwise));
+        let otherwise = courses
+            .iter()
+            .map(|lived| &lived[at])
+            .filter(|one| one.ran.unfinished == Some(Unfinished::Otherwise));
         if let Some(receipt) = otherwise.filter_map(|one| one.receipt.as_ref()).next() {
-            context.printer.note(format!("{}: one that ended otherwise, in the words of its receipt: {}", word(*market), receipt.reason));
+            context.printer.note(format!(
+                "{}: one that ended otherwise, in the words of its receipt: {}",
+                word(*market),
+                receipt.reason
+            ));
         }
     }
     if let Some(first) = broken.first() {
@@ -161,7 +213,9 @@ fn tell(context: &Context, markets: &[(MarketChoice, Goes)], courses: &[Vec<Live
 
 /// The first law that was broken in a world; `None`: all held.
 fn broken(lived: &Lived) -> Option<String> {
-    lived.violations.first().map(|violation| format!("law {}, after {} s: {}", violation.law, violation.at_secs, violation.what))
+    lived.violations.first().map(|violation| {
+        format!("law {}, after {} s: {}", violation.law, violation.at_secs, violation.what)
+    })
 }
 
 pub fn word(market: MarketChoice) -> &'static str {
@@ -214,12 +268,21 @@ const LINE_EVERY: Duration = Duration::from_secs(15);
 
 impl<'a> Shown<'a> {
     fn new(context: &'a Context, of: usize) -> Self {
-        let terminal = std::io::stderr().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet();
+        let terminal = std::io::stderr().is_terminal()
+            && !context.is_machine_output()
+            && !context.printer.is_quiet();
         if !terminal {
             context.printer.note(format!("living through {} ...", counted(of as u64, "world")));
         }
         let width = terminal.then(|| context.printer.columns(Stream::Err).unwrap_or(NARROW));
-        Shown { printer: &context.printer, of, began: context.clock.mono(), clock: &context.clock, width, far: Mutex::default() }
+        Shown {
+            printer: &context.printer,
+            of,
+            began: context.clock.mono(),
+            clock: &context.clock,
+            width,
+            far: Mutex::default(),
+        }
     }
 
     /// Shows it, on a terminal at most ten times a second.
@@ -264,20 +327,33 @@ mod tests {
         let far = |done, at| Reckoned { done, at: secs(at), ..Reckoned::default() };
         assert_eq!(far(0, 0).text(secs(15), 72), "world 1 of 72");
         assert_eq!(far(12, 30).text(secs(30), 72), "world 13 of 72, about 150 s left");
-        assert_eq!(far(12, 30).text(secs(45), 72), "world 13 of 72, about 135 s left", "the one that is under way counts down");
+        assert_eq!(
+            far(12, 30).text(secs(45), 72),
+            "world 13 of 72, about 135 s left",
+            "the one that is under way counts down"
+        );
         assert_eq!(far(72, 180).text(secs(180), 72), "world 72 of 72, about 0 s left");
     }
 
     #[test]
     fn the_first_few_courses_lie_as_far_from_one_another_as_all_do() {
         for many in 1..200_usize {
-            let mut order: Vec<u64> =
-                spread((1..=many as u64).collect::<Vec<_>>()).into_iter().map(|(number, course)| number * u64::from(number == course)).collect();
+            let mut order: Vec<u64> = spread((1..=many as u64).collect::<Vec<_>>())
+                .into_iter()
+                .map(|(number, course)| number * u64::from(number == course))
+                .collect();
             let half = &order[..many.div_ceil(2)];
             let above = half.iter().filter(|number| **number > many as u64 / 2).count();
-            assert!(many < 8 || (half.len() / 3..=half.len() * 2 / 3).contains(&above), "{many}: {half:?}");
+            assert!(
+                many < 8 || (half.len() / 3..=half.len() * 2 / 3).contains(&above),
+                "{many}: {half:?}"
+            );
             order.sort_unstable();
-            assert_eq!(order, (1..=many as u64).collect::<Vec<_>>(), "each once, with its own number");
+            assert_eq!(
+                order,
+                (1..=many as u64).collect::<Vec<_>>(),
+                "each once, with its own number"
+            );
         }
     }
 }

@@ -17,7 +17,10 @@ const READS_IN_FLIGHT: usize = 16;
 
 /// # Errors
 /// Fails when the store is unreachable, or a later version wrote a record.
-pub async fn attempts_of(dir: &JobDir, numbers: Vec<AttemptNo>) -> Result<Vec<AttemptFacts>, JobDirError> {
+pub async fn attempts_of(
+    dir: &JobDir,
+    numbers: Vec<AttemptNo>,
+) -> Result<Vec<AttemptFacts>, JobDirError> {
     let read = stream::iter(numbers).map(|number| attempt(dir, number)).buffered(READS_IN_FLIGHT);
     read.try_filter_map(|attempt| async { Ok(attempt) }).try_collect().await
 }
@@ -26,12 +29,20 @@ async fn attempt(dir: &JobDir, number: AttemptNo) -> Result<Option<AttemptFacts>
     let (plan, settled) = tokio::try_join!(dir.plan(number), dir.settled(number))?;
     let Some(plan) = plan.map(Arc::new) else { return Ok(None) };
     let settled = settled.map(Arc::new);
-    let mut facts =
-        AttemptFacts { plan, lease: None, status: None, outcome: None, settled, journal: Journal::default(), watched: Watched::default() };
+    let mut facts = AttemptFacts {
+        plan,
+        lease: None,
+        status: None,
+        outcome: None,
+        settled,
+        journal: Journal::default(),
+        watched: Watched::default(),
+    };
     if facts.settled.is_none() {
         let lease = async { unless_damaged(dir.lease(number).await) };
         let outcome = async { unless_damaged(dir.outcome(number).await) };
-        (facts.status, facts.lease, facts.outcome) = tokio::try_join!(dir.status(number), lease, outcome)?;
+        (facts.status, facts.lease, facts.outcome) =
+            tokio::try_join!(dir.status(number), lease, outcome)?;
     }
     Ok(Some(facts))
 }

@@ -10,15 +10,27 @@ pub fn moved(attempts: &[AttemptFacts]) -> Option<String> {
     let first = before.first()?;
     let offer = &last.plan.offer;
     let none = relaunch::found_none(&history(before));
-    let why = none.or_else(|| last.plan.reasons.first().cloned()).map(|why| format!(": {why}")).unwrap_or_default();
+    let why = none
+        .or_else(|| last.plan.reasons.first().cloned())
+        .map(|why| format!(": {why}"))
+        .unwrap_or_default();
     let (price, shown) = (offer.hourly(), first.plan.offer.hourly());
     let dearer = if price > shown {
         let number = first.plan.attempt.number();
-        format!("; an hour costs {} with its disk and address, {} that of attempt {number}", price.per_hour(), times(price, shown))
+        format!(
+            "; an hour costs {} with its disk and address, {} that of attempt {number}",
+            price.per_hour(),
+            times(price, shown)
+        )
     } else {
         String::new()
     };
-    Some(format!("attempt {}: {}, {}{why}{dearer}", last.plan.attempt.number(), offer.describe(), offer.price))
+    Some(format!(
+        "attempt {}: {}, {}{why}{dearer}",
+        last.plan.attempt.number(),
+        offer.describe(),
+        offer.price
+    ))
 }
 
 /// Why the attempt before the current one ended; `None`: there is none, or the last has ended too.
@@ -65,16 +77,24 @@ mod tests {
         assert_eq!(before(&[attempt(1, "g5.xlarge", 1.0, None)]), None);
         assert_eq!(
             before(&[refused(), attempt(2, "g5.2xlarge", 1.2, None)]).unwrap(),
-            format!("attempt 1 ended, launch failed: {}; billed 0s, $0.00", crate::policy::cloud_text(crate::market::Cloud::Aws, "t"))
+            format!(
+                "attempt 1 ended, launch failed: {}; billed 0s, $0.00",
+                crate::policy::cloud_text(crate::market::Cloud::Aws, "t")
+            )
         );
-        assert_eq!(moved(&[refused(), attempt(2, "g5.2xlarge", 1.2, Some("capacity"))]), None, "it has ended already");
+        assert_eq!(
+            moved(&[refused(), attempt(2, "g5.2xlarge", 1.2, Some("capacity"))]),
+            None,
+            "it has ended already"
+        );
         assert_eq!(
             moved(&[refused(), attempt(2, "g5.2xlarge", 1.2, None)]).unwrap(),
             "attempt 2: g5.2xlarge in r1a, on-demand, $1.20/h: no capacity, g5.xlarge in r1a, on-demand; \
              an hour costs $1.20 with its disk and address, 1.2 times that of attempt 1"
         );
         assert_eq!(
-            moved(&[attempt(1, "g5.xlarge", 1.0, None), attempt(2, "g5.xlarge", 1.0, None)]).unwrap(),
+            moved(&[attempt(1, "g5.xlarge", 1.0, None), attempt(2, "g5.xlarge", 1.0, None)])
+                .unwrap(),
             "attempt 2: g5.xlarge in r1a, on-demand, $1.00/h: the cloud took the machine back"
         );
     }

@@ -41,7 +41,8 @@ pub fn most_of_job(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wish
     let Some((last, before)) = attempts.split_last() else { return budget.filter(|_| !is_local) };
     let hour = last.plan.offer.hourly();
     // A workstation bills nothing, so its drain may come after the budget.
-    let budget = if is_local { budget.map(|budget| budget + hour.cost_of(DRAIN_ALLOWANCE)) } else { budget };
+    let budget =
+        if is_local { budget.map(|budget| budget + hour.cost_of(DRAIN_ALLOWANCE)) } else { budget };
     if is_local && hour == UsdPerHour::ZERO {
         return Some(Usd::ZERO);
     }
@@ -55,7 +56,9 @@ pub fn most(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes) -> 
     let of = |attempt: &AttemptFacts| match &attempt.settled {
         Some(settled) => Some(settled.usd),
         None if is_heard(attempt) => open(&spec.spec, &attempt.plan, attempts, wishes),
-        None => Some(open(&spec.spec, &attempt.plan, attempts, wishes)?.max(attempt.plan.most_whichever()?)),
+        None => Some(
+            open(&spec.spec, &attempt.plan, attempts, wishes)?.max(attempt.plan.most_whichever()?),
+        ),
     };
     let next = match attempts.last() {
         Some(AttemptFacts { plan, settled: Some(last), .. }) => {
@@ -83,7 +86,12 @@ fn extended(spec: &Spec, plan: &Plan, spent: Usd, wishes: &Wishes) -> Option<Usd
 
 /// With all extensions; `None`: it is unlimited, or over. As in the controller
 /// (`policy::lifecycle::reconcile`), never before the planned end.
-pub fn hard_end(spec: &Spec, attempt: &AttemptFacts, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Timestamp> {
+pub fn hard_end(
+    spec: &Spec,
+    attempt: &AttemptFacts,
+    attempts: &[AttemptFacts],
+    wishes: &Wishes,
+) -> Option<Timestamp> {
     let planned = attempt.plan.kill_at.filter(|_| attempt.settled.is_none())?;
     if !is_extended(wishes) {
         return Some(planned);
@@ -114,7 +122,8 @@ mod tests {
     #[test]
     fn what_was_added_to_a_limit_moves_the_hard_end_and_a_machine_that_is_over_has_none() {
         let created = Timestamp::from_second(1_700_000_000).unwrap();
-        let hours = |hours: u64| created + std::time::Duration::from_secs(hours * 3600) + DRAIN_ALLOWANCE;
+        let hours =
+            |hours: u64| created + std::time::Duration::from_secs(hours * 3600) + DRAIN_ALLOWANCE;
         let offer = json!({ "cloud": "local", "region": "here", "zone": "z", "instance_type": "t", "gpus": 0, "gpu_model": null,
             "market": "on-demand", "price": 1.0 });
         let plan = json!({ "format": 1, "job": "x-222222", "attempt": 1, "created": created, "controller": "c", "offer": offer, "reasons": [],
@@ -132,8 +141,13 @@ mod tests {
             watched: Watched::default(),
         };
         let wishes = Wishes { more_time: Span::from_secs(2 * 3600), ..Wishes::default() };
-        let ends = |attempt: &AttemptFacts, wishes: &Wishes| hard_end(&spec.spec, attempt, std::slice::from_ref(attempt), wishes);
-        assert_eq!([ends(&attempt, &Wishes::default()), ends(&attempt, &wishes)], [Some(hours(1)), Some(hours(3))]);
+        let ends = |attempt: &AttemptFacts, wishes: &Wishes| {
+            hard_end(&spec.spec, attempt, std::slice::from_ref(attempt), wishes)
+        };
+        assert_eq!(
+            [ends(&attempt, &Wishes::default()), ends(&attempt, &wishes)],
+            [Some(hours(1)), Some(hours(3))]
+        );
         let settled = json!({ "format": 1, "attempt": 1, "instance": null, "because": "launch_failed", "billed_from": null, "billed_to": null,
             "billed": "0s", "usd": 0.0, "refusal": "capacity", "cloud_reason": "t", "outcome": null });
         attempt.settled = Some(serde_json::from_value(settled).unwrap());

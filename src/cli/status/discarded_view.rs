@@ -59,14 +59,28 @@ fn sentence(gone: &Discarded, kind: StoredKind) -> String {
 ///
 /// # Errors
 /// Fails when the data that the job needs was discarded.
-pub async fn refuse_start(dir: &JobDir, from: Option<&JobDir>, kind: StoredKind) -> Result<(), Fault> {
-    for source in [Some(dir), from.filter(|_| kind == StoredKind::Checkpoints)].into_iter().flatten() {
-        let gone = source.discarded_of(kind).await.map_err(|error| job_root::record_fault(&error))?;
+pub async fn refuse_start(
+    dir: &JobDir,
+    from: Option<&JobDir>,
+    kind: StoredKind,
+) -> Result<(), Fault> {
+    for source in
+        [Some(dir), from.filter(|_| kind == StoredKind::Checkpoints)].into_iter().flatten()
+    {
+        let gone =
+            source.discarded_of(kind).await.map_err(|error| job_root::record_fault(&error))?;
         let Some(gone) = gone else { continue };
-        let whose = if source.job() == dir.job() { String::new() } else { format!("it goes on from `{}`, and ", source.job()) };
-        return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` cannot go on: {whose}{}", dir.job(), sentence(&gone, kind)))
-            .meaning("nothing was started, and nothing bills")
-            .hint(FROM_ITS_START));
+        let whose = if source.job() == dir.job() {
+            String::new()
+        } else {
+            format!("it goes on from `{}`, and ", source.job())
+        };
+        return Err(Fault::new(
+            ExitCode::REFUSED,
+            format!("job `{}` cannot go on: {whose}{}", dir.job(), sentence(&gone, kind)),
+        )
+        .meaning("nothing was started, and nothing bills")
+        .hint(FROM_ITS_START));
     }
     Ok(())
 }

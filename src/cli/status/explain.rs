@@ -77,7 +77,10 @@ struct ExplainedAttempt {
 
 impl ExplainedAttempt {
     fn began(&self) -> Option<Timestamp> {
-        self.plan.as_ref().map(|plan| plan.created).or_else(|| self.events.first().map(|event| event.at))
+        self.plan
+            .as_ref()
+            .map(|plan| plan.created)
+            .or_else(|| self.events.first().map(|event| event.at))
     }
 }
 
@@ -86,9 +89,13 @@ impl ExplainedAttempt {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
-    let mut explained = read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    let mut explained =
+        read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
     if let (Some(held), Ok(workstation)) = (&mut explained.held, job_root::workstation(context)) {
-        held.folder = explained.attempts.last().and_then(|last| workstation.work_folder(last.instance.as_ref()?));
+        held.folder = explained
+            .attempts
+            .last()
+            .and_then(|last| workstation.work_folder(last.instance.as_ref()?));
     }
     if context.is_machine_output() {
         context.printer.json(&explained);
@@ -96,11 +103,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let printer = &context.printer;
     printer.line(format!("{}: {}", explained.job, explained.state));
-    let (mut untold, mut decisions): (Vec<&Request>, Vec<&Reason>) = (explained.requests.iter().collect(), explained.market.iter().collect());
+    let (mut untold, mut decisions): (Vec<&Request>, Vec<&Reason>) =
+        (explained.requests.iter().collect(), explained.market.iter().collect());
     for (index, attempt) in explained.attempts.iter().enumerate() {
         let next = explained.attempts.get(index + 1).and_then(ExplainedAttempt::began);
-        let (now, later) = untold.into_iter().partition::<Vec<_>, _>(|request| next.is_none_or(|next| request.at < next));
-        let (decided, to_come) = decisions.into_iter().partition::<Vec<_>, _>(|reason| next.is_none_or(|next| reason.at < next));
+        let (now, later) = untold
+            .into_iter()
+            .partition::<Vec<_>, _>(|request| next.is_none_or(|next| request.at < next));
+        let (decided, to_come) = decisions
+            .into_iter()
+            .partition::<Vec<_>, _>(|reason| next.is_none_or(|next| reason.at < next));
         (untold, decisions) = (later, to_come);
         show_attempt(context, attempt, (&now, &decided), &explained, args.all);
     }
@@ -108,16 +120,32 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         printer.prose(2, format!("market at {}: {}", local_time(reason.at), market_text(reason)));
     }
     for request in untold {
-        printer.line(format!("request {} by {} at {}: {}", request.number, request.by, local_time(request.at), request.wish));
+        printer.line(format!(
+            "request {} by {} at {}: {}",
+            request.number,
+            request.by,
+            local_time(request.at),
+            request.wish
+        ));
     }
     if let Some(waiting) = &explained.waiting {
         printer.prose(2, format!("waits for {}", waits(waiting, explained.waiting_until)));
     }
     if let Some(held) = &explained.held {
-        printer.prose(2, format!("its machine is held {}; `lamp stop {}` ends it, `lamp extend` adds time", held.text(), explained.job));
+        printer.prose(
+            2,
+            format!(
+                "its machine is held {}; `lamp stop {}` ends it, `lamp extend` adds time",
+                held.text(),
+                explained.job
+            ),
+        );
     }
     if let Some(reason) = &explained.reason {
-        printer.prose(2, printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));
+        printer.prose(
+            2,
+            printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)),
+        );
     }
     if let Some(gone) = &explained.discarded {
         printer.prose(2, format!("discarded {}", gone.text()));
@@ -142,7 +170,16 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
             None => unless_damaged(dir.lease(number).await)?.map(|lease| lease.instance),
         };
         let (idle_at, idle_cost) = explain_cost::of(plan.as_ref(), &reasons, &events).unzip();
-        attempts.push(ExplainedAttempt { attempt: number, plan, settled, instance, reasons, idle_cost, idle_at, events });
+        attempts.push(ExplainedAttempt {
+            attempt: number,
+            plan,
+            settled,
+            instance,
+            reasons,
+            idle_cost,
+            idle_at,
+            events,
+        });
     }
     let spec = dir.spec().await?;
     Ok(Explained {
@@ -165,15 +202,25 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
 
 type Beside<'a> = (&'a [&'a Request], &'a [&'a Reason]);
 
-fn show_attempt(context: &Context, attempt: &ExplainedAttempt, beside: Beside<'_>, explained: &Explained, all: bool) {
+fn show_attempt(
+    context: &Context,
+    attempt: &ExplainedAttempt,
+    beside: Beside<'_>,
+    explained: &Explained,
+    all: bool,
+) {
     let printer = &context.printer;
     let began = attempt.began().or(explained.created).unwrap_or_else(|| context.clock.now());
     let number = attempt.attempt.number();
     let title = match &attempt.plan {
         Some(plan) => {
-            let instance = attempt.instance.as_ref().map(|id| format!(", {id}")).unwrap_or_default();
+            let instance =
+                attempt.instance.as_ref().map(|id| format!(", {id}")).unwrap_or_default();
             let offer = &plan.offer;
-            format!("attempt {number} on {} in {} ({}, {}{instance})", offer.instance_type, offer.zone, offer.market, offer.price)
+            format!(
+                "attempt {number} on {} in {} ({}, {}{instance})",
+                offer.instance_type, offer.zone, offer.market, offer.price
+            )
         }
         None if explained.alone => "a run of the agent alone".to_owned(),
         None => format!("attempt {number}: nothing was launched yet"),
@@ -184,7 +231,15 @@ fn show_attempt(context: &Context, attempt: &ExplainedAttempt, beside: Beside<'_
     }
     if let (Some(plan), None, true) = (&attempt.plan, &attempt.settled, attempt.events.is_empty()) {
         let now = context.clock.now();
-        printer.prose(TEXT_AT, line(began, now, "now", &unheard_text(plan, explained.hard_end, attempt.instance.is_some())));
+        printer.prose(
+            TEXT_AT,
+            line(
+                began,
+                now,
+                "now",
+                &unheard_text(plan, explained.hard_end, attempt.instance.is_some()),
+            ),
+        );
     }
 }
 
@@ -195,15 +250,27 @@ struct Told {
 }
 
 /// The story of an attempt in order of time, each thing once.
-fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Option<&str>, all: bool) -> Vec<Told> {
+fn told(
+    attempt: &ExplainedAttempt,
+    (requests, decisions): Beside<'_>,
+    setup: Option<&str>,
+    all: bool,
+) -> Vec<Told> {
     let mut lines = Vec::new();
     // The plan has these reasons already.
-    let planned = |reason: &Reason| attempt.plan.as_ref().is_some_and(|plan| plan.reasons.contains(&reason.text));
-    lines.extend(decisions.iter().filter(|reason| !planned(reason)).map(|reason| Told { at: reason.at, word: "market", text: market_text(reason) }));
+    let planned = |reason: &Reason| {
+        attempt.plan.as_ref().is_some_and(|plan| plan.reasons.contains(&reason.text))
+    };
+    lines.extend(decisions.iter().filter(|reason| !planned(reason)).map(|reason| Told {
+        at: reason.at,
+        word: "market",
+        text: market_text(reason),
+    }));
     if let Some(plan) = &attempt.plan {
         lines.push(Told { at: plan.created, word: "plan", text: plan.reasons.join("; ") });
     }
-    let mut starts = Starts { setup: setup.map(|script| format!("-ec {script}")), setups: 0, last_setup: None };
+    let mut starts =
+        Starts { setup: setup.map(|script| format!("-ec {script}")), setups: 0, last_setup: None };
     for event in &attempt.events {
         if let Some((word, text)) = event_text(&event.what, &mut starts, all) {
             let ended_it = matches!(&event.what, What::Verdict { reason } if attempt.settled.is_some() && attempt.reasons.contains(reason));
@@ -214,18 +281,42 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
         lines.push(Told { at, word: "cost", text: explain_cost::text(cost) });
     }
     for request in requests {
-        let seen = attempt.events.iter().any(|event| matches!(event.what, What::Wish { number, .. } if number == request.number));
+        let seen = attempt.events.iter().any(
+            |event| matches!(event.what, What::Wish { number, .. } if number == request.number),
+        );
         if !seen {
-            lines.push(Told { at: request.at, word: "request", text: format!("{} by {}: {}", request.number, request.by, request.wish) });
+            lines.push(Told {
+                at: request.at,
+                word: "request",
+                text: format!("{} by {}: {}", request.number, request.by, request.wish),
+            });
         }
     }
     if let Some(settled) = &attempt.settled {
-        let verdicts: Vec<&Reason> =
-            attempt.events.iter().filter_map(|event| if let What::Verdict { reason } = &event.what { Some(reason) } else { None }).collect();
+        let verdicts: Vec<&Reason> = attempt
+            .events
+            .iter()
+            .filter_map(|event| {
+                if let What::Verdict { reason } = &event.what { Some(reason) } else { None }
+            })
+            .collect();
         let unsaid = attempt.reasons.iter().filter(|reason| !verdicts.contains(reason));
-        lines.extend(unsaid.map(|reason| Told { at: reason.at, word: "because", text: reason_text(reason) }));
-        let cloud = settled.cloud_reason.as_ref().map(|reason| said_of_the_end(attempt.plan.as_ref(), reason)).unwrap_or_default();
-        let text = format!("{}, billed {}, {}{cloud}", settled.because.word().replace('_', " "), settled.billed, settled.usd);
+        lines.extend(unsaid.map(|reason| Told {
+            at: reason.at,
+            word: "because",
+            text: reason_text(reason),
+        }));
+        let cloud = settled
+            .cloud_reason
+            .as_ref()
+            .map(|reason| said_of_the_end(attempt.plan.as_ref(), reason))
+            .unwrap_or_default();
+        let text = format!(
+            "{}, billed {}, {}{cloud}",
+            settled.because.word().replace('_', " "),
+            settled.billed,
+            settled.usd
+        );
         let last = lines.iter().map(|line| line.at).max();
         lines.extend(settled.billed_to.or(last).map(|at| Told { at, word: "settled", text }));
     }
@@ -240,7 +331,9 @@ fn unheard_text(plan: &Plan, hard_end: Option<Timestamp>, has_lease: bool) -> St
         true => "its agent has begun, and prepares",
         false => "its machine is asked for or boots, and its agent has not said a word yet",
     };
-    let ends = hard_end.map(|at| format!(", and whatever happens at {}", local_time(at))).unwrap_or_default();
+    let ends = hard_end
+        .map(|at| format!(", and whatever happens at {}", local_time(at)))
+        .unwrap_or_default();
     format!("{said}; without one it is ended {} after the launch (`limits.boot`){ends}", plan.boot)
 }
 
@@ -261,7 +354,11 @@ struct Starts {
 impl Starts {
     fn end(&self, start: u32, exit: &str, orphans: u32) -> String {
         let setup = if self.last_setup == Some(start) { "setup ended: " } else { "" };
-        let orphans = if orphans == 0 { String::new() } else { format!("; {} left behind", processes(orphans)) };
+        let orphans = if orphans == 0 {
+            String::new()
+        } else {
+            format!("; {} left behind", processes(orphans))
+        };
         format!("{setup}{exit}{orphans}")
     }
 
@@ -270,7 +367,13 @@ impl Starts {
         if setup.is_some() && self.setup.as_deref() == setup {
             self.setups += 1;
             self.last_setup = Some(start);
-            let script = setup.unwrap_or_default().trim_start_matches("-ec ").trim_start_matches("set -e\n").lines().collect::<Vec<_>>().join("; ");
+            let script = setup
+                .unwrap_or_default()
+                .trim_start_matches("-ec ")
+                .trim_start_matches("set -e\n")
+                .lines()
+                .collect::<Vec<_>>()
+                .join("; ");
             return format!("setup: {script}");
         }
         format!("start {}: {command}", start.saturating_sub(self.setups))
@@ -285,25 +388,41 @@ fn line(from: Timestamp, at: Timestamp, word: &str, text: &str) -> String {
 
 fn since(from: Timestamp, at: Timestamp) -> String {
     let time = at.duration_since(from);
-    format!("{}{}", if time.is_negative() { "-" } else { "+" }, Span::from_secs(time.unsigned_abs().as_secs()))
+    format!(
+        "{}{}",
+        if time.is_negative() { "-" } else { "+" },
+        Span::from_secs(time.unsigned_abs().as_secs())
+    )
 }
 
 /// The word and the sentence of an event; `None`: shown only with --all, or never.
 fn event_text(what: &What, starts: &mut Starts, all: bool) -> Option<(&'static str, String)> {
     Some(match what {
         What::Verdict { reason } => ("verdict", reason_text(reason)),
-        What::Notice { notice } => ("notice", format!("{} at {}", notice.detail, local_time(notice.at))),
-        What::Resumed { checkpoint, went_back } => ("resumed", resumed_text(checkpoint, went_back.as_deref())),
+        What::Notice { notice } => {
+            ("notice", format!("{} at {}", notice.detail, local_time(notice.at)))
+        }
+        What::Resumed { checkpoint, went_back } => {
+            ("resumed", resumed_text(checkpoint, went_back.as_deref()))
+        }
         What::WorkloadStarted { start, command, .. } => ("started", starts.text(*start, command)),
-        What::WorkloadEnded { start, exit, orphans } => ("ended", starts.end(*start, &exit.to_string(), *orphans)),
+        What::WorkloadEnded { start, exit, orphans } => {
+            ("ended", starts.end(*start, &exit.to_string(), *orphans))
+        }
         What::Wish { number, by, text } => ("request", format!("{number} by {by}: {text}")),
         What::Attention { text } => ("attention", text.clone()),
         What::Loss { text } if is_absence(text) => ("outputs", text.clone()),
         What::Loss { text } => ("lost", text.clone()),
-        What::Asked { by, signal, processes: 0 } => {
-            ("asked", format!("to save, {}: nobody has a handler for {signal}, so it was not sent", asker(by)))
+        What::Asked { by, signal, processes: 0 } => (
+            "asked",
+            format!(
+                "to save, {}: nobody has a handler for {signal}, so it was not sent",
+                asker(by)
+            ),
+        ),
+        What::Asked { by, signal, .. } => {
+            ("asked", format!("to save, {}, with {signal}", asker(by)))
         }
-        What::Asked { by, signal, .. } => ("asked", format!("to save, {}, with {signal}", asker(by))),
         What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } => {
             let asked = asked_by.as_ref().map(|by| format!(", {}", asker(by))).unwrap_or_default();
             let took = format!("saved in {save_secs:.1} s, uploaded in {upload_secs:.1} s");
@@ -311,9 +430,13 @@ fn event_text(what: &What, starts: &mut Starts, all: bool) -> Option<(&'static s
         }
         What::Stacks { key } => ("stacks", key.clone()),
         What::Phase { phase } if all => ("phase", format!("{phase:?}").to_lowercase()),
-        What::Agent { version, instance, reattached } if all => {
-            ("agent", format!("{version} on {instance}{}", if *reattached { ", found its workload running" } else { "" }))
-        }
+        What::Agent { version, instance, reattached } if all => (
+            "agent",
+            format!(
+                "{version} on {instance}{}",
+                if *reattached { ", found its workload running" } else { "" }
+            ),
+        ),
         What::Phase { .. } | What::Agent { .. } | What::Unknown => return None,
     })
 }
@@ -346,7 +469,10 @@ mod tests {
 
     #[test]
     fn the_story_is_in_the_order_of_time_and_setup_is_no_start() {
-        let (idle, ended) = (Reason::new(at(9), "idle", "busy", "it works"), Reason::new(at(30), "workload", "failed", "it failed"));
+        let (idle, ended) = (
+            Reason::new(at(9), "idle", "busy", "it works"),
+            Reason::new(at(30), "workload", "failed", "it failed"),
+        );
         let events = vec![
             event(1, 1, started(1, "/bin/sh -ec set -e\necho one\necho two")),
             event(2, 2, What::WorkloadEnded { start: 1, exit: went_well(), orphans: 0 }),
@@ -369,10 +495,23 @@ mod tests {
             idle_at: None,
             events,
         };
-        let request = Request { format: 1, number: 1, at: at(10), by: "alice".into(), wish: crate::job::Wish::Stop };
-        let stays = Reason::new(at(25), "market", "stay", "this machine: 2.0 h of work and 5.0 h to spare; anything else could miss the deadline");
-        let story = told(&attempt, (&[&request], &[&stays]), Some("set -e\necho one\necho two"), false);
-        let words: Vec<(i64, &str)> = story.iter().map(|line| (line.at.as_second() - at(0).as_second(), line.word)).collect();
+        let request = Request {
+            format: 1,
+            number: 1,
+            at: at(10),
+            by: "alice".into(),
+            wish: crate::job::Wish::Stop,
+        };
+        let stays = Reason::new(
+            at(25),
+            "market",
+            "stay",
+            "this machine: 2.0 h of work and 5.0 h to spare; anything else could miss the deadline",
+        );
+        let story =
+            told(&attempt, (&[&request], &[&stays]), Some("set -e\necho one\necho two"), false);
+        let words: Vec<(i64, &str)> =
+            story.iter().map(|line| (line.at.as_second() - at(0).as_second(), line.word)).collect();
         let expected = [
             (1, "started"),
             (2, "ended"),
@@ -387,8 +526,15 @@ mod tests {
             (31, "settled"),
         ];
         assert_eq!(words, expected);
-        let starts: Vec<&str> = story.iter().filter(|line| line.word == "started").map(|line| line.text.as_str()).collect();
+        let starts: Vec<&str> = story
+            .iter()
+            .filter(|line| line.word == "started")
+            .map(|line| line.text.as_str())
+            .collect();
         assert_eq!(story[1].text, "setup ended: exit code 0");
-        assert_eq!(starts, ["setup: echo one; echo two", "start 1: python train.py", "start 2: python train.py"]);
+        assert_eq!(
+            starts,
+            ["setup: echo one; echo two", "start 1: python train.py", "start 2: python train.py"]
+        );
     }
 }

@@ -7,8 +7,10 @@ use crate::policy::rate_text;
 
 /// `busy: the GPU works (GPU 93%, quiet for 4m)`
 pub fn reason_text(reason: &Reason) -> String {
-    let numbers: Vec<String> = reason.numbers.iter().filter_map(|(name, number)| number_text(name, *number)).collect();
-    let numbers = if numbers.is_empty() { String::new() } else { format!(" ({})", numbers.join(", ")) };
+    let numbers: Vec<String> =
+        reason.numbers.iter().filter_map(|(name, number)| number_text(name, *number)).collect();
+    let numbers =
+        if numbers.is_empty() { String::new() } else { format!(" ({})", numbers.join(", ")) };
     // `idle: nothing for 15m`, not `idle: idle: nothing for 15m`.
     let verdict = reason.verdict.replace('_', " ");
     let text = reason.text.strip_prefix(&format!("{}: ", reason.verdict)).unwrap_or(&reason.text);
@@ -27,8 +29,14 @@ pub fn market_text(reason: &Reason) -> String {
         // From another version.
         other => format!("{} {what}", other.replace('_', " ")),
     };
-    let chance = reason.numbers.get("chance_there").map(|chance| format!("spot is there with {:.0}%", 100.0 * chance));
-    let start = reason.numbers.get("start_secs").map(|secs| format!("a start takes {}", with_unit("start_secs", *secs)));
+    let chance = reason
+        .numbers
+        .get("chance_there")
+        .map(|chance| format!("spot is there with {:.0}%", 100.0 * chance));
+    let start = reason
+        .numbers
+        .get("start_secs")
+        .map(|secs| format!("a start takes {}", with_unit("start_secs", *secs)));
     let more: Vec<String> = chance.into_iter().chain(start).collect();
     let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
     format!("{}: {why}{more}", does.trim_end())
@@ -72,7 +80,8 @@ const PHRASES: &[(&str, &str)] = &[
 
 /// A number with its name; `None`: it is 0 and says nothing.
 fn number_text(name: &str, number: f64) -> Option<String> {
-    let is_time_or_count = !["_percent", "_watts", "_usd", "_share"].iter().any(|unit| name.ends_with(unit));
+    let is_time_or_count =
+        !["_percent", "_watts", "_usd", "_share"].iter().any(|unit| name.ends_with(unit));
     if number == 0.0 && is_time_or_count {
         return None;
     }
@@ -90,13 +99,17 @@ fn with_unit(name: &str, number: f64) -> String {
         return rate_text(number);
     }
     match name {
-        _ if is("_secs") && (0.05..10.0).contains(&number) && number.fract() >= 0.05 => format!("{number:.1} s"),
+        _ if is("_secs") && (0.05..10.0).contains(&number) && number.fract() >= 0.05 => {
+            format!("{number:.1} s")
+        }
         _ if is("_secs") => Span::from_secs(number.max(0.0).round() as u64).to_string(),
         _ if is("_percent") => format!("{}%", round(number)),
         _ if is("_share") => format!("{:.0}%", number * 100.0),
         _ if is("_watts") => format!("{} W", round(number)),
         _ if is("_mib") => format!("{:.1} GiB", number / 1024.0),
-        _ if name.starts_with("usd") || is("_usd") || name.contains("_usd_") => format!("${number:.2}"),
+        _ if name.starts_with("usd") || is("_usd") || name.contains("_usd_") => {
+            format!("${number:.2}")
+        }
         _ => round(number).to_string(),
     }
 }
@@ -126,20 +139,36 @@ mod tests {
 
     #[test]
     fn nothing_is_said_twice_and_nobodys_field_names_are_shown() {
-        let idle = reason("idle", "idle", "idle: nothing for 15m").with("quiet_secs", 900.0).with("longest_pause_secs", 0.0);
+        let idle = reason("idle", "idle", "idle: nothing for 15m")
+            .with("quiet_secs", 900.0)
+            .with("longest_pause_secs", 0.0);
         assert_eq!(reason_text(&idle), "idle: nothing for 15m (quiet for 15m)");
         assert_eq!(reason_text(&reason("idle", "busy", "the GPU works")), "busy: the GPU works");
-        let many = reason("idle", "busy", "working: GPU 93 %").with("gpu_percent", 93.04).with("net_bytes_per_sec", 5_443_638.0);
+        let many = reason("idle", "busy", "working: GPU 93 %")
+            .with("gpu_percent", 93.04)
+            .with("net_bytes_per_sec", 5_443_638.0);
         let many = many.with("window_secs", 1176.9).with("worked_secs", 0.0);
-        assert_eq!(reason_text(&many), "busy: working: GPU 93 % (GPU 93%, network 5.4 MB/s, 19m 37s would be too long)");
-        assert_eq!(reason_text(&reason("workload", "setup_failed", "the setup script failed")), "setup failed: the setup script failed");
+        assert_eq!(
+            reason_text(&many),
+            "busy: working: GPU 93 % (GPU 93%, network 5.4 MB/s, 19m 37s would be too long)"
+        );
+        assert_eq!(
+            reason_text(&reason("workload", "setup_failed", "the setup script failed")),
+            "setup failed: the setup script failed"
+        );
     }
 
     #[test]
     fn a_decision_about_the_market_is_a_sentence() {
         let text = "a cheaper machine than one on demand: 5.0 h of work and 2.8 h to spare; the rest is expected to cost $4.00 waiting now";
-        let waits = reason("market", "wait", text).with("slack_hours", 2.8).with("start_secs", 720.0).with("chance_there", 0.618);
-        assert_eq!(market_text(&waits), format!("waits for {text} (spot is there with 62%, a start takes 12m)"));
+        let waits = reason("market", "wait", text)
+            .with("slack_hours", 2.8)
+            .with("start_secs", 720.0)
+            .with("chance_there", 0.618);
+        assert_eq!(
+            market_text(&waits),
+            format!("waits for {text} (spot is there with 62%, a start takes 12m)")
+        );
         let moves = reason("market", "move_to_spot", "back to spot: no deadline presses");
         assert_eq!(market_text(&moves), "moves back to spot: no deadline presses");
     }

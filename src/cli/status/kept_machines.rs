@@ -20,7 +20,12 @@ pub struct KeptThing {
 }
 
 pub fn kept_in(receipt: &Receipt) -> Usd {
-    receipt.left.iter().filter(|left| left.fate == LeavingFate::Kept).map(|left| left.usd_per_month).sum()
+    receipt
+        .left
+        .iter()
+        .filter(|left| left.fate == LeavingFate::Kept)
+        .map(|left| left.usd_per_month)
+        .sum()
 }
 
 /// Nothing once it was given up, or another job continued it. Only a job that kept something costs
@@ -47,16 +52,27 @@ pub async fn kept_of(dir: &JobDir, receipt: &Receipt) -> Result<Vec<KeptThing>, 
     // A continuation takes the machine over. If it ended before it used the machine, the machine is
     // still kept here.
     let taken = spec.and_then(|next| next.continues).and_then(|from| from.machine);
-    let went_on = taken
-        .is_some_and(|machine| ended.is_none_or(|ended| ended.attempts.iter().any(|attempt| attempt.instance.as_ref() == Some(&machine.instance))));
+    let went_on = taken.is_some_and(|machine| {
+        ended.is_none_or(|ended| {
+            ended
+                .attempts
+                .iter()
+                .any(|attempt| attempt.instance.as_ref() == Some(&machine.instance))
+        })
+    });
     Ok(if given_up.is_some() || went_on { Vec::new() } else { things })
 }
 
 pub fn sentence(job: &str, things: &[KeptThing]) -> String {
     let cost: Usd = things.iter().map(|thing| thing.usd_per_month).sum();
-    let ids: Vec<String> = things.iter().map(|thing| format!("{} {} in {} ({})", thing.kind, thing.id, thing.region, thing.detail)).collect();
+    let ids: Vec<String> = things
+        .iter()
+        .map(|thing| format!("{} {} in {} ({})", thing.kind, thing.id, thing.region, thing.detail))
+        .collect();
     match ids.join(", ") {
-        ids if cost > Usd::ZERO => format!("{job} keeps {ids}: {cost} a month, until `lamp cancel {job}` gives it up"),
+        ids if cost > Usd::ZERO => {
+            format!("{job} keeps {ids}: {cost} a month, until `lamp cancel {job}` gives it up")
+        }
         ids => format!("{job} keeps {ids}, until `lamp cancel {job}` gives it up"),
     }
 }

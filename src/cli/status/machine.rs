@@ -52,7 +52,11 @@ impl MachineShown {
         let free = self.usd_per_hour.filter(|price| *price > UsdPerHour::ZERO);
         let price = free.map(|price| price.to_string());
         if self.is_here {
-            return ["this workstation".to_owned()].into_iter().chain(price).collect::<Vec<_>>().join(" ");
+            return ["this workstation".to_owned()]
+                .into_iter()
+                .chain(price)
+                .collect::<Vec<_>>()
+                .join(" ");
         }
         let zone = (!narrow).then(|| self.zone.clone());
         let words = [Some(self.instance_type.clone()), Some(self.market.to_string()), zone, price];

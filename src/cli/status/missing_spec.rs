@@ -33,26 +33,42 @@ impl SpecGone {
         let (plan, status) = tokio::join!(dir.plan(attempt), dir.status(attempt));
         let (settled, outcome) = tokio::join!(dir.settled(attempt), dir.outcome(attempt));
         let is_over = unless_damaged(settled)?.is_some() || unless_damaged(outcome)?.is_some();
-        Ok(Some(SpecGone { attempt, heard: unless_damaged(status)?.map(|status| status.at), plan: unless_damaged(plan)?, is_over }))
+        Ok(Some(SpecGone {
+            attempt,
+            heard: unless_damaged(status)?.map(|status| status.at),
+            plan: unless_damaged(plan)?,
+            is_over,
+        }))
     }
 
     pub fn what(&self, dir: &JobDir) -> String {
         let sign = match (self.heard, &self.plan) {
             (Some(at), _) => format!("its machine last reported at {}", local_time(at)),
-            (None, Some(plan)) => format!("{} in {} was planned for it", plan.offer.instance_type, plan.offer.zone),
+            (None, Some(plan)) => {
+                format!("{} in {} was planned for it", plan.offer.instance_type, plan.offer.zone)
+            }
             (None, None) => "an attempt of it is recorded".to_owned(),
         };
-        format!("the spec of job `{}` is gone, and {sign} (attempt {})", dir.job(), self.attempt.number())
+        format!(
+            "the spec of job `{}` is gone, and {sign} (attempt {})",
+            dir.job(),
+            self.attempt.number()
+        )
     }
 
     pub fn meaning(&self) -> String {
         if self.is_over {
-            return "that attempt is over; nobody relaunches it, and nobody writes its receipt".to_owned();
+            return "that attempt is over; nobody relaunches it, and nobody writes its receipt"
+                .to_owned();
         }
         let cap = self.plan.as_ref().and_then(|plan| plan.kill_at);
-        let limits =
-            cap.map_or_else(|| "its own limits end it".to_owned(), |at| format!("its own limits end it, at {} at the latest", local_time(at)));
-        format!("its machine may run and bill until {limits}; nobody relaunches it, and nobody writes its receipt")
+        let limits = cap.map_or_else(
+            || "its own limits end it".to_owned(),
+            |at| format!("its own limits end it, at {} at the latest", local_time(at)),
+        );
+        format!(
+            "its machine may run and bill until {limits}; nobody relaunches it, and nobody writes its receipt"
+        )
     }
 
     /// Whether its attempt may still run.
@@ -81,7 +97,12 @@ impl SpecGone {
 /// # Errors
 /// Fails when its attempt is over, the user declines to end another owner's machine, or the job
 /// root is unreachable.
-pub async fn end(context: &Context, dir: &JobDir, wish: Wish, (yes, wait): (bool, bool)) -> Result<Option<(ExitCode, Value)>, Fault> {
+pub async fn end(
+    context: &Context,
+    dir: &JobDir,
+    wish: Wish,
+    (yes, wait): (bool, bool),
+) -> Result<Option<(ExitCode, Value)>, Fault> {
     let fault = |error| job_root::record_fault(&error);
     if !matches!(dir.spec().await, Ok(None)) {
         return Ok(None);
@@ -91,18 +112,29 @@ pub async fn end(context: &Context, dir: &JobDir, wish: Wish, (yes, wait): (bool
         return Err(gone.fault(dir));
     }
     let workstation = job_root::workstation(context)?;
-    if let Some(theirs) = job_root::owner_of(dir).await.ok().flatten().filter(|owner| *owner != workstation.owner) {
-        let what = format!("the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it", dir.job(), workstation.owner);
+    if let Some(theirs) =
+        job_root::owner_of(dir).await.ok().flatten().filter(|owner| *owner != workstation.owner)
+    {
+        let what = format!(
+            "the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it",
+            dir.job(),
+            workstation.owner
+        );
         confirm(context, &what, yes, "nothing was asked of it")?;
     }
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
-    let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
+    let before =
+        dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
     let request = match before {
         Some(request) => request,
-        None => dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?,
+        None => {
+            dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?
+        }
     };
     context.printer.warn(format!("{}: {}", gone.what(dir), gone.meaning()));
-    context.printer.note(format!("asked {} to {verb}; its agent reads that as long as it lives", dir.job()));
+    context
+        .printer
+        .note(format!("asked {} to {verb}; its agent reads that as long as it lives", dir.job()));
     context
         .printer
         .hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));

@@ -38,15 +38,27 @@ pub struct Held {
 
 impl Held {
     pub fn of(attempt: &AttemptFacts, now: Timestamp) -> Option<Held> {
-        let status = attempt.status.as_ref().filter(|status| status.phase == AttemptPhase::Held && attempt.settled.is_none())?;
+        let status = attempt
+            .status
+            .as_ref()
+            .filter(|status| status.phase == AttemptPhase::Held && attempt.settled.is_none())?;
         let until = status.held_until?;
-        Some(Held { until, usd: attempt.plan.offer.hourly().cost_of(elapsed(now, until)), folder: None })
+        Some(Held {
+            until,
+            usd: attempt.plan.offer.hourly().cost_of(elapsed(now, until)),
+            folder: None,
+        })
     }
 
     /// The text after "held".
     pub fn text(&self) -> String {
-        let costs = if self.usd > Usd::ZERO { format!(", {} from now", self.usd) } else { String::new() };
-        let folder = self.folder.as_ref().map(|folder| format!("; its work is in {}", folder.display())).unwrap_or_default();
+        let costs =
+            if self.usd > Usd::ZERO { format!(", {} from now", self.usd) } else { String::new() };
+        let folder = self
+            .folder
+            .as_ref()
+            .map(|folder| format!("; its work is in {}", folder.display()))
+            .unwrap_or_default();
         format!("until {}{costs}{folder}", local_time(self.until))
     }
 }

@@ -27,7 +27,11 @@ impl Lying {
         let looked = async {
             let store = job_root::workstation(context).ok()?.at(root).open_root(true).await.ok()?;
             let jobs = jobdir::jobs(store.as_ref()).await.ok()?.len();
-            let under_way = if jobs == 0 { 0 } else { job_root::all_that_may_be_open(&store).await.ok()?.len() };
+            let under_way = if jobs == 0 {
+                0
+            } else {
+                job_root::all_that_may_be_open(&store).await.ok()?.len()
+            };
             Some(Lying { root: store.url(), jobs, under_way })
         };
         let found = tokio::select! {
@@ -53,7 +57,12 @@ impl Lying {
     pub fn stays(&self) -> String {
         let stay = if self.jobs == 1 { "stays" } else { "stay" };
         let shows = self.shows();
-        format!("{} {stay} in {} ({} under way); {shows}, and a daemon that runs drives those alone", self.count(), self.root, self.under_way)
+        format!(
+            "{} {stay} in {} ({} under way); {shows}, and a daemon that runs drives those alone",
+            self.count(),
+            self.root,
+            self.under_way
+        )
     }
 
     /// `9 jobs lie in file:///x, ...`
@@ -100,6 +109,10 @@ mod tests {
         let said = "9 jobs lie in file:///home/a/x, where jobs are kept unless a job root is said (2 under way); `lamp --job-root file:///home/a/x status` shows them";
         assert_eq!(lying.lies(), said);
         let one = Lying { jobs: 1, under_way: 0, ..lying };
-        assert!(one.lies().starts_with("1 job lies in ") && one.lies().ends_with("shows it"), "{}", one.lies());
+        assert!(
+            one.lies().starts_with("1 job lies in ") && one.lies().ends_with("shows it"),
+            "{}",
+            one.lies()
+        );
     }
 }

@@ -17,7 +17,10 @@ use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::controller::Ticked;
 use crate::job::terminal_safe::one_line;
-use crate::job::{CheckpointSummary, EndedBecause, JobOutcome, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
+use crate::job::{
+    CheckpointSummary, EndedBecause, JobOutcome, JobState, Leaving, LeavingFate, Receipt,
+    ReceiptAttempt, StoredKind, is_absence,
+};
 use crate::jobdir::JobDir;
 use crate::market::Span;
 use crate::wire::Store;
@@ -43,10 +46,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         receipt = settled_now(context, &store, &dir).await?;
     }
     let Some(receipt) = receipt else {
-        let fault = Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no receipt: it has not ended", dir.job()));
+        let fault = Fault::new(
+            ExitCode::NOT_FOUND,
+            format!("job `{}` has no receipt: it has not ended", dir.job()),
+        );
         let silent = silent(context, &store, &dir).await;
         let fault = silent.into_iter().fold(fault, Fault::meaning);
-        return Err(fault.hint(format!("`lamp status {0}` shows how it stands, `lamp stop {0}` ends it", dir.job())));
+        return Err(fault.hint(format!(
+            "`lamp status {0}` shows how it stands, `lamp stop {0}` ends it",
+            dir.job()
+        )));
     };
     show(context, &dir, &receipt).await;
     Ok(ExitCode::SUCCESS)
@@ -65,8 +74,14 @@ async fn silent(context: &Context, store: &Store, dir: &JobDir) -> Option<String
 
 fn show_alone(context: &Context, dir: &JobDir, run: &AloneRun) -> Result<ExitCode, Fault> {
     let (Some(document), Some(text)) = (run.receipt(), run.receipt_text()) else {
-        return Err(Fault::new(ExitCode::NOT_FOUND, format!("`{}` has no receipt: its agent has not written how it ended", dir.job()))
-            .hint(format!("`lamp status {0}` shows how it stands, `lamp explain {0}` what was judged", dir.job())));
+        return Err(Fault::new(
+            ExitCode::NOT_FOUND,
+            format!("`{}` has no receipt: its agent has not written how it ended", dir.job()),
+        )
+        .hint(format!(
+            "`lamp status {0}` shows how it stands, `lamp explain {0}` what was judged",
+            dir.job()
+        )));
     };
     if context.is_machine_output() {
         context.printer.json(&document)
@@ -81,7 +96,11 @@ const DARK_LOOKS: u32 = 15;
 const DARK_LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Settles an attempt that is over, if no controller wrote the receipt.
-async fn settled_now(context: &Context, store: &Store, dir: &JobDir) -> Result<Option<Receipt>, Fault> {
+async fn settled_now(
+    context: &Context,
+    store: &Store,
+    dir: &JobDir,
+) -> Result<Option<Receipt>, Fault> {
     let fault = |error| job_root::record_fault(&error);
     let summary = Summary::read(dir, context.clock.now()).await.map_err(fault)?;
     // Only then: for a running job, a look might launch the next machine.
@@ -92,7 +111,9 @@ async fn settled_now(context: &Context, store: &Store, dir: &JobDir) -> Result<O
     for _ in 0..DARK_LOOKS {
         match controller.look(dir.job()).await.map_err(|error| run::drive_fault(&error))? {
             Ticked::Final(receipt) => return Ok(Some(*receipt)),
-            Ticked::Active | Ticked::Elsewhere(_) | Ticked::Unknown(_) => context.clock.sleep(DARK_LOOK_EVERY).await,
+            Ticked::Active | Ticked::Elsewhere(_) | Ticked::Unknown(_) => {
+                context.clock.sleep(DARK_LOOK_EVERY).await
+            }
         }
     }
     Ok(None)
@@ -125,7 +146,9 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
 
 /// The receipt on stderr, beside the data.
 pub fn note(context: &Context, receipt: &Receipt) {
-    text(receipt, context.printer.columns(Stream::Err)).lines().for_each(|line| context.printer.note(line));
+    text(receipt, context.printer.columns(Stream::Err))
+        .lines()
+        .for_each(|line| context.printer.note(line));
     if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
         context.printer.hint(kept_machines::hint(receipt.job.as_str()));
     } else if let Some(hint) = way_on(receipt) {
@@ -140,7 +163,10 @@ fn way_on(receipt: &Receipt) -> Option<String> {
         // A spent limit stops the next start too.
         EndedBecause::Budget => Some(start(" --budget USD")),
         EndedBecause::Deadline => Some(start(" --deadline MOMENT")),
-        EndedBecause::Failed | EndedBecause::SetupFailed | EndedBecause::OutOfMemory | EndedBecause::Stalled => {
+        EndedBecause::Failed
+        | EndedBecause::SetupFailed
+        | EndedBecause::OutOfMemory
+        | EndedBecause::Stalled => {
             Some(format!("{}, with the folder as it is now", start(" --code")))
         }
         _ if matches!(receipt.outcome, JobOutcome::Failed | JobOutcome::Stopped) => Some(start("")),
@@ -161,7 +187,10 @@ fn text(receipt: &Receipt, width: Option<usize>) -> String {
 }
 
 fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
-    let mut lines = vec![format!("receipt of {}: {}", receipt.job, receipt.told()), format!("  {}", receipt.reason)];
+    let mut lines = vec![
+        format!("receipt of {}: {}", receipt.job, receipt.told()),
+        format!("  {}", receipt.reason),
+    ];
     if let Some(code) = receipt.exit_code {
         let line = format!("exit code {code}");
         // If the work ended by itself, the reason has it already.
@@ -172,9 +201,19 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     lines.push(format!("  from {} to {}", local_time(receipt.started), local_time(receipt.ended)));
     if !receipt.attempts.is_empty() {
         let rows: Vec<Vec<String>> = receipt.attempts.iter().map(row).collect();
-        let headings = ["attempt", "instance", "type", "market", "billed", "cost", "ended because", "began from"];
+        let headings = [
+            "attempt",
+            "instance",
+            "type",
+            "market",
+            "billed",
+            "cost",
+            "ended because",
+            "began from",
+        ];
         // Two columns are the indent.
-        let table = render_table_within(width.map(|width| width - 2), &headings, &rows, &[0, 4, 5], GIVE);
+        let table =
+            render_table_within(width.map(|width| width - 2), &headings, &rows, &[0, 4, 5], GIVE);
         lines.extend(table.lines().map(|line| format!("  {line}")));
     }
     lines.extend(receipt.attempts.iter().filter_map(went_back));
@@ -195,7 +234,9 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     }
     lines.extend(receipt.losses.iter().map(|loss| loss_text(loss)));
     lines.extend(receipt.left.iter().map(left));
-    lines.extend(receipt.left_unasked.iter().map(|region| format!("  what it left in {region} is not known; `lamp sweep --residue` looks")));
+    lines.extend(receipt.left_unasked.iter().map(|region| {
+        format!("  what it left in {region} is not known; `lamp sweep --residue` looks")
+    }));
     // Each is one line, whatever a name in it contains.
     let text = lines.iter().map(|line| one_line(line)).collect::<Vec<_>>().join("\n");
     in_local_time(&text).into_owned()
@@ -210,8 +251,13 @@ fn neither(receipt: &Receipt) -> Option<String> {
     let billed: f64 = receipt.attempts.iter().map(|attempt| attempt.billed_seconds).sum();
     let rest = billed - receipt.useful_seconds - receipt.idle_seconds;
     let span = |secs: f64| Span::from_secs(secs.round() as u64);
-    let text =
-        || format!("  {} of the {} billed is neither: boots, set-up, restores, ends, and machines kept for a look or lost", span(rest), span(billed));
+    let text = || {
+        format!(
+            "  {} of the {} billed is neither: boots, set-up, restores, ends, and machines kept for a look or lost",
+            span(rest),
+            span(billed)
+        )
+    };
     (rest >= NEITHER_SECS && rest >= NEITHER_SHARE * billed).then(text)
 }
 
@@ -223,15 +269,24 @@ pub fn resumed_text(checkpoint: &CheckpointSummary, went_back: Option<&str>) -> 
 
 fn went_back(attempt: &ReceiptAttempt) -> Option<String> {
     let (from, why) = attempt.resumed_from.as_ref().zip(attempt.went_back.as_ref())?;
-    Some(format!("  attempt {} began from checkpoint {}, because {why}", attempt.attempt.number(), from.number.number()))
+    Some(format!(
+        "  attempt {} began from checkpoint {}, because {why}",
+        attempt.attempt.number(),
+        from.number.number()
+    ))
 }
 
 fn left(left: &Leaving) -> String {
     let Leaving { kind, id, region, detail, usd_per_month, fate } = left;
     match fate {
         LeavingFate::Removed => format!("  removed: the {kind} {id} in {region} ({detail})"),
-        LeavingFate::Kept => format!("  kept: the {kind} {id} in {region} ({detail}){}", kept_machines::a_month(*usd_per_month)),
-        LeavingFate::Left => format!("  left: the {kind} {id} in {region} ({detail}), {usd_per_month} a month; `lamp sweep --residue` looks again"),
+        LeavingFate::Kept => format!(
+            "  kept: the {kind} {id} in {region} ({detail}){}",
+            kept_machines::a_month(*usd_per_month)
+        ),
+        LeavingFate::Left => format!(
+            "  left: the {kind} {id} in {region} ({detail}), {usd_per_month} a month; `lamp sweep --residue` looks again"
+        ),
     }
 }
 
@@ -241,7 +296,8 @@ pub fn at_most(is_estimated: bool) -> &'static str {
 }
 
 fn row(attempt: &ReceiptAttempt) -> Vec<String> {
-    let from = attempt.resumed_from.as_ref().map(|checkpoint| format!("checkpoint {}", checkpoint.told()));
+    let from =
+        attempt.resumed_from.as_ref().map(|checkpoint| format!("checkpoint {}", checkpoint.told()));
     let at_most = at_most(attempt.billed_estimated);
     vec![
         attempt.attempt.number().to_string(),
@@ -261,24 +317,34 @@ mod tests {
 
     #[test]
     fn a_sum_of_what_is_at_most_that_is_at_most_that_too() {
-        let mut receipt: Receipt = serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json")).expect("a receipt");
+        let mut receipt: Receipt =
+            serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json"))
+                .expect("a receipt");
         assert!(whole_text(&receipt, None).contains("\n  total $0.46; "));
         receipt.attempts[0].billed_estimated = true;
         let said = whole_text(&receipt, None);
         assert!(
-            said.contains("  <= $0.46  ") && said.contains("\n  total <= $0.46; ") && said.contains("\n  <=: the most that it can be; "),
+            said.contains("  <= $0.46  ")
+                && said.contains("\n  total <= $0.46; ")
+                && said.contains("\n  <=: the most that it can be; "),
             "{said}"
         );
     }
 
     #[test]
     fn next_step_after_an_end_is_one_that_is_not_refused() {
-        let mut receipt: Receipt = serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json")).expect("a receipt");
-        receipt.last_checkpoint =
-            serde_json::from_str(r#"{"number":3,"attempt":1,"created":"2026-01-01T00:00:00Z","bytes":1}"#).expect("a checkpoint");
+        let mut receipt: Receipt =
+            serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json"))
+                .expect("a receipt");
+        receipt.last_checkpoint = serde_json::from_str(
+            r#"{"number":3,"attempt":1,"created":"2026-01-01T00:00:00Z","bytes":1}"#,
+        )
+        .expect("a checkpoint");
         let mut hint = |outcome, because| {
             (receipt.outcome, receipt.because) = (outcome, Some(because));
-            way_on(&receipt).map(|hint| hint.split('`').nth(1).unwrap_or_default().replace(receipt.job.as_str(), "JOB"))
+            way_on(&receipt).map(|hint| {
+                hint.split('`').nth(1).unwrap_or_default().replace(receipt.job.as_str(), "JOB")
+            })
         };
         let cases = [
             (JobOutcome::Failed, EndedBecause::Failed, Some("lamp start JOB --code")),
@@ -297,7 +363,9 @@ mod tests {
 
     #[test]
     fn time_that_is_neither_useful_nor_idle_is_said_where_it_is_some() {
-        let mut receipt: Receipt = serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json")).expect("a receipt");
+        let mut receipt: Receipt =
+            serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json"))
+                .expect("a receipt");
         assert_eq!(neither(&receipt), None, "2m 40s of an hour are a boot and an end");
         receipt.useful_seconds = 1500.0;
         let said = "  32m 40s of the 1h billed is neither: boots, set-up, restores, ends, and machines kept for a look or lost";

@@ -46,9 +46,15 @@ pub struct Silence {
 impl Silence {
     /// `None`: its agent reported in time, or has ended.
     pub fn of(state: JobState, heard: Option<Duration>, lease: Duration) -> Option<Self> {
-        let is_watched = matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
+        let is_watched =
+            matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
         let silent = heard.filter(|silent| is_watched && *silent >= SILENT_AFTER)?;
-        Some(Silence { seconds: silent.as_secs_f64(), is_lost: silent >= lease, machine: None, ended: None })
+        Some(Silence {
+            seconds: silent.as_secs_f64(),
+            is_lost: silent >= lease,
+            machine: None,
+            ended: None,
+        })
     }
 
     fn is_off(&self) -> bool {
@@ -68,15 +74,19 @@ impl Silence {
     }
 
     pub fn sentence(&self, plan: Option<&Plan>) -> String {
-        let heard = format!("its agent was last heard {} ago", Span::from_secs(self.seconds as u64));
+        let heard =
+            format!("its agent was last heard {} ago", Span::from_secs(self.seconds as u64));
         let cloud = plan.map_or("the cloud", |plan| match plan.offer.cloud {
             Cloud::Aws => "EC2",
             Cloud::Local => "this workstation",
         });
-        let ended = self.ended.map(|ended| format!(" since {}", local_time(ended))).unwrap_or_default();
+        let ended =
+            self.ended.map(|ended| format!(" since {}", local_time(ended))).unwrap_or_default();
         match self.machine {
             Some(Seen::Gone) => format!("{heard}; {cloud} shows its machine no more"),
-            Some(Seen::There(state)) => format!("{heard}; {cloud} says that its machine is {state}{ended}"),
+            Some(Seen::There(state)) => {
+                format!("{heard}; {cloud} says that its machine is {state}{ended}")
+            }
             None => format!("{heard}; {cloud} does not say what its machine does"),
         }
     }
@@ -109,8 +119,14 @@ pub async fn ask(context: &Context, store: &Store, summaries: &mut [Summary], no
     if places.is_empty() {
         return;
     }
-    let Ok(controller) = job_root::workstation(context).and_then(|workstation| run::controller(&workstation, store)) else { return };
-    let Ok(answers) = tokio::time::timeout(PATIENCE, controller.describe(places)).await else { return };
+    let Ok(controller) =
+        job_root::workstation(context).and_then(|workstation| run::controller(&workstation, store))
+    else {
+        return;
+    };
+    let Ok(answers) = tokio::time::timeout(PATIENCE, controller.describe(places)).await else {
+        return;
+    };
     for summary in summaries {
         let Some(plan) = summary.plan.clone() else { continue };
         if let Some(views) = answers.known(&plan) {
@@ -140,10 +156,22 @@ mod tests {
 
     #[test]
     fn a_machine_is_silent_after_two_minutes_and_lost_after_its_lease() {
-        let of = |secs: u64| Silence::of(JobState::Running, Some(Duration::from_secs(secs)), LEASE).map(|silence| silence.state());
-        assert_eq!((of(119), of(120), of(1799), of(1800)), (None, Some("silent"), Some("silent"), Some("lost")));
-        assert_eq!(Silence::of(JobState::Running, None, LEASE), None, "its agent has not said a word yet");
-        for over in [JobState::Held, JobState::Terminating, JobState::Succeeded, JobState::Interrupted] {
+        let of = |secs: u64| {
+            Silence::of(JobState::Running, Some(Duration::from_secs(secs)), LEASE)
+                .map(|silence| silence.state())
+        };
+        assert_eq!(
+            (of(119), of(120), of(1799), of(1800)),
+            (None, Some("silent"), Some("silent"), Some("lost"))
+        );
+        assert_eq!(
+            Silence::of(JobState::Running, None, LEASE),
+            None,
+            "its agent has not said a word yet"
+        );
+        for over in
+            [JobState::Held, JobState::Terminating, JobState::Succeeded, JobState::Interrupted]
+        {
             assert_eq!(Silence::of(over, Some(LEASE), LEASE), None, "{over:?}");
         }
     }
@@ -151,13 +179,24 @@ mod tests {
     #[test]
     fn what_the_cloud_says_goes_before_the_guess() {
         let mut silence = Silence { seconds: 200.0, is_lost: false, machine: None, ended: None };
-        assert_eq!(silence.sentence(None), "its agent was last heard 3m 20s ago; the cloud does not say what its machine does");
+        assert_eq!(
+            silence.sentence(None),
+            "its agent was last heard 3m 20s ago; the cloud does not say what its machine does"
+        );
         use InstanceState::{Running, Stopping, Terminated};
         let there = Seen::There;
-        for (machine, state) in [(there(Running), "silent"), (there(Terminated), "gone"), (there(Stopping), "gone"), (Seen::Gone, "gone")] {
+        for (machine, state) in [
+            (there(Running), "silent"),
+            (there(Terminated), "gone"),
+            (there(Stopping), "gone"),
+            (Seen::Gone, "gone"),
+        ] {
             silence.machine = Some(machine);
             assert_eq!(silence.state(), state, "{machine:?}");
         }
-        assert_eq!(silence.sentence(None), "its agent was last heard 3m 20s ago; the cloud shows its machine no more");
+        assert_eq!(
+            silence.sentence(None),
+            "its agent was last heard 3m 20s ago; the cloud shows its machine no more"
+        );
     }
 }

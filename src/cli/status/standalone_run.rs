@@ -63,12 +63,19 @@ impl AloneRun {
         let silent = self.silence(now).filter(|silence| *silence >= SILENT_AFTER);
         let state = self.state();
         let (outcome, status) = (self.outcome.as_ref(), self.status.as_ref());
-        let mut attention: Vec<String> =
-            status.map(|status| status.attention.clone()).or(outcome.map(|outcome| outcome.losses.clone())).unwrap_or_default();
+        let mut attention: Vec<String> = status
+            .map(|status| status.attention.clone())
+            .or(outcome.map(|outcome| outcome.losses.clone()))
+            .unwrap_or_default();
         if let Some(silence) = silent {
-            attention.push(format!("its agent was last heard of {} ago: it was killed, or its machine is out", Span::from_secs(silence.as_secs())));
+            attention.push(format!(
+                "its agent was last heard of {} ago: it was killed, or its machine is out",
+                Span::from_secs(silence.as_secs())
+            ));
         }
-        let last_reason = outcome.and_then(|outcome| outcome.reasons.last()).or(status.and_then(|status| status.reason.as_ref()));
+        let last_reason = outcome
+            .and_then(|outcome| outcome.reasons.last())
+            .or(status.and_then(|status| status.reason.as_ref()));
         Summary {
             job: self.spec.job.to_string(),
             name: self.spec.spec.name.clone(),
@@ -78,7 +85,9 @@ impl AloneRun {
             machine: None,
             end_asked: None,
             held: None,
-            verdict: status.filter(|_| state == JobState::Running && silent.is_none()).map(|status| status.verdict.clone()),
+            verdict: status
+                .filter(|_| state == JobState::Running && silent.is_none())
+                .map(|status| status.verdict.clone()),
             alone: true,
             usd: Usd::ZERO,
             usd_unheard: Usd::ZERO,
@@ -139,13 +148,22 @@ impl AloneRun {
     /// The same for people.
     pub fn receipt_text(&self) -> Option<String> {
         let outcome = self.outcome.as_ref()?;
-        let mut lines = vec![format!("receipt of {}: {}", outcome.job, outcome.because.job_outcome().told(Some(outcome.because)))];
+        let mut lines = vec![format!(
+            "receipt of {}: {}",
+            outcome.job,
+            outcome.because.job_outcome().told(Some(outcome.because))
+        )];
         lines.push(format!("  {}", reason(outcome)));
-        let ended_itself = matches!(outcome.because, EndedBecause::Succeeded | EndedBecause::Failed);
+        let ended_itself =
+            matches!(outcome.because, EndedBecause::Succeeded | EndedBecause::Failed);
         if let Some(exit) = outcome.exit.filter(|_| !ended_itself) {
             lines.push(format!("  {exit}"));
         }
-        lines.push(format!("  from {} to {}", local_time(outcome.started), local_time(outcome.ended)));
+        lines.push(format!(
+            "  from {} to {}",
+            local_time(outcome.started),
+            local_time(outcome.ended)
+        ));
         lines.push("  a run of the agent alone: no machine was bought for it, and nobody told it what this one costs".to_owned());
         let span = |span: Span| Span::from_secs(span.secs_f64().round() as u64);
         lines.push(format!("  useful {}, idle {}", span(outcome.useful), span(outcome.idle)));
@@ -155,5 +173,8 @@ impl AloneRun {
 }
 
 fn reason(outcome: &Outcome) -> String {
-    outcome.reasons.last().map_or_else(|| outcome.because.word().replace('_', " "), |reason| reason.text.clone())
+    outcome
+        .reasons
+        .last()
+        .map_or_else(|| outcome.because.word().replace('_', " "), |reason| reason.text.clone())
 }

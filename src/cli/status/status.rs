@@ -74,7 +74,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let now = context.clock.now();
     let jobs = match &args.job {
         Some(text) => vec![job_root::find(&store, Some(text)).await?.job().clone()],
-        None => jobdir::jobs(store.as_ref()).await.map_err(|error| job_root::record_fault(&error.into()))?,
+        None => jobdir::jobs(store.as_ref())
+            .await
+            .map_err(|error| job_root::record_fault(&error.into()))?,
     };
     let read = stream::iter(jobs).map(|job| {
         let dir = JobDir::new(Arc::clone(&store), job);
@@ -86,7 +88,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             {
                 summary.discarded = DiscardedShown::read(&dir).await;
             }
-            let gone = if matches!(read, Ok(None)) { SpecGone::of(&dir).await.ok().flatten() } else { None };
+            let gone = if matches!(read, Ok(None)) {
+                SpecGone::of(&dir).await.ok().flatten()
+            } else {
+                None
+            };
             (dir, read, gone)
         }
     });
@@ -107,12 +113,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             Ok(None) if args.job.is_some() => {
                 return Err(Fault::new(
                     ExitCode::NOT_FOUND,
-                    format!("job `{job}` was never made: nothing of it ran, and nothing of it bills but what was sent of its code"),
+                    format!(
+                        "job `{job}` was never made: nothing of it ran, and nothing of it bills but what was sent of its code"
+                    ),
                 ));
             }
-            Ok(summary) => summaries.extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
+            Ok(summary) => summaries
+                .extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
             // One unreadable record must not hide the other jobs.
-            Err(error) => match job_root::one_job_only(&dir, &error).filter(|_| args.job.is_none()) {
+            Err(error) => match job_root::one_job_only(&dir, &error).filter(|_| args.job.is_none())
+            {
                 Some(why) => {
                     context.printer.warn(format!("left out: {why}"));
                     left_out.push(LeftOut { job, why });
@@ -166,14 +176,18 @@ fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Sum
     }
     // Another controller's plan means that it drives the job, or did.
     let is_ours = summary.plan.as_ref().is_none_or(|plan| plan.controller == workstation.name);
-    let is_driven = *daemon.get_or_insert_with(|| workstation.daemon_runs()) || workstation.is_driven(&summary.job);
+    let is_driven = *daemon.get_or_insert_with(|| workstation.daemon_runs())
+        || workstation.is_driven(&summary.job);
     summary.driven_here = (is_ours || is_driven).then_some(is_driven);
     summary
 }
 
 fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     if summaries.is_empty() {
-        let is_missing = context.job_root.strip_prefix("file://").is_some_and(|folder| !std::path::Path::new(folder).is_dir());
+        let is_missing = context
+            .job_root
+            .strip_prefix("file://")
+            .is_some_and(|folder| !std::path::Path::new(folder).is_dir());
         let which = if is_missing { ", a folder that is not there yet" } else { "" };
         context.printer.note(format!("no jobs in {}{which}", context.job_root));
         context.printer.hint(job_root::FIRST_JOB);
@@ -182,7 +196,8 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     let mut finished = 0;
     let mut shown = Vec::new();
     let width = context.printer.columns(Stream::Out);
-    let (over, open): (Vec<&Summary>, Vec<&Summary>) = summaries.iter().partition(|summary| summary.state.is_final());
+    let (over, open): (Vec<&Summary>, Vec<&Summary>) =
+        summaries.iter().partition(|summary| summary.state.is_final());
     for summary in open.into_iter().chain(over) {
         let is_over = summary.state.is_final();
         // A rehearsal has reported its result already.
@@ -193,30 +208,46 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         }
     }
     let waiting = summaries.iter().filter_map(|summary| Some((summary, summary.waiting.as_ref()?)));
-    let troubles = summaries.iter().filter_map(|summary| Some((summary, summary.trouble.as_ref()?)));
+    let troubles =
+        summaries.iter().filter_map(|summary| Some((summary, summary.trouble.as_ref()?)));
     let left_out = summaries.len() - shown.len();
     if !shown.is_empty() {
-        let headings = ["job", "state", "attempt", "machine", "verdict", "progress", "cost", "started"];
+        let headings =
+            ["job", "state", "attempt", "machine", "verdict", "progress", "cost", "started"];
         context.printer.line(render_table_within(width, &headings, &shown, &[2, 6], GIVE));
     }
     for (summary, waiting) in waiting {
-        context.printer.note(format!("{} waits for {}", summary.job, waits(waiting, summary.waiting_until)));
+        context.printer.note(format!(
+            "{} waits for {}",
+            summary.job,
+            waits(waiting, summary.waiting_until)
+        ));
     }
-    let undriven: Vec<&str> = summaries.iter().filter(|summary| summary.driven_here == Some(false)).map(|summary| summary.job.as_str()).collect();
+    let undriven: Vec<&str> = summaries
+        .iter()
+        .filter(|summary| summary.driven_here == Some(false))
+        .map(|summary| summary.job.as_str())
+        .collect();
     tell_undriven(context, &undriven);
     for summary in summaries.iter().filter(|summary| !summary.kept.is_empty()) {
         context.printer.note(kept_machines::sentence(&summary.job, &summary.kept));
     }
     for summary in summaries.iter().filter(|summary| !summary.alone) {
         if let Some(silence) = &summary.silence {
-            context.printer.warn(format!("{}: {}", summary.job, silence.sentence(summary.plan.as_ref())));
+            context.printer.warn(format!(
+                "{}: {}",
+                summary.job,
+                silence.sentence(summary.plan.as_ref())
+            ));
         }
     }
     for (summary, trouble) in troubles {
         context.printer.warn(format!("{}: {trouble}", summary.job));
     }
     // For example, a running machine reports that nothing is being saved.
-    let is_at_work = |summary: &&Summary| matches!(summary.state, JobState::Preparing | JobState::Running | JobState::Draining);
+    let is_at_work = |summary: &&Summary| {
+        matches!(summary.state, JobState::Preparing | JobState::Running | JobState::Draining)
+    };
     for summary in summaries.iter().filter(is_at_work) {
         for text in summary.attention.iter().filter(|text| summary.trouble.as_ref() != Some(text)) {
             context.printer.warn(format!("{}: {text}", summary.job));
@@ -236,8 +267,16 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
 fn tell_undriven(context: &Context, jobs: &[&str]) {
     let (which, drives) = match jobs {
         [] => return,
-        [job] => ((*job).to_owned(), format!("`lamp daemon --job {job} --until-done` drives it; `lamp daemon` drives all jobs")),
-        [first, ..] => (format!("{first} and {} more jobs", jobs.len() - 1), "`lamp daemon` drives all jobs".to_owned()),
+        [job] => (
+            (*job).to_owned(),
+            format!(
+                "`lamp daemon --job {job} --until-done` drives it; `lamp daemon` drives all jobs"
+            ),
+        ),
+        [first, ..] => (
+            format!("{first} and {} more jobs", jobs.len() - 1),
+            "`lamp daemon` drives all jobs".to_owned(),
+        ),
     };
     context.printer.warn(format!("nobody on this workstation drives {which}: nothing of it is relaunched or settled until somebody does"));
     context.printer.hint(drives);
@@ -282,7 +321,10 @@ fn progress(summary: &Summary) -> Option<String> {
 
 /// The machine's state now. A silent machine's records are from its last heartbeat.
 fn state_word(summary: &Summary) -> String {
-    summary.silence.as_ref().map_or_else(|| summary.state_told(), |silence| silence.state().to_owned())
+    summary
+        .silence
+        .as_ref()
+        .map_or_else(|| summary.state_told(), |silence| silence.state().to_owned())
 }
 
 fn style(summary: &Summary) -> Style {
@@ -290,7 +332,9 @@ fn style(summary: &Summary) -> Style {
         _ if summary.silence.is_some() => Style::Warning,
         JobState::Succeeded | JobState::Running => Style::Good,
         JobState::Failed => Style::Bad,
-        JobState::Interrupted | JobState::Held | JobState::Stopped | JobState::Cancelled => Style::Warning,
+        JobState::Interrupted | JobState::Held | JobState::Stopped | JobState::Cancelled => {
+            Style::Warning
+        }
         _ => Style::Bold,
     }
 }
@@ -300,7 +344,10 @@ fn how_to_end(summary: &Summary) -> String {
     match summary.end_asked.as_ref().map(|asked| asked.wish) {
         None => format!("{follows}, `lamp stop {}` ends it", summary.job),
         Some("stop") => {
-            format!("{follows}; it ends once it has saved, and `lamp cancel {}` ends it sooner, without what it has not saved yet", summary.job)
+            format!(
+                "{follows}; it ends once it has saved, and `lamp cancel {}` ends it sooner, without what it has not saved yet",
+                summary.job
+            )
         }
         Some(_) => follows,
     }
@@ -310,12 +357,16 @@ fn how_to_end(summary: &Summary) -> String {
 fn unheard_until(plan: &Plan, is_wanted: bool) -> String {
     let by = plan.created.saturating_add(plan.boot.duration()).unwrap_or(Timestamp::MAX);
     let then = if is_wanted { ", and another takes its place" } else { "" };
-    format!("has not said a word yet; without one by about {} (`limits.boot`) its machine is ended{then}", local_time(by))
+    format!(
+        "has not said a word yet; without one by about {} (`limits.boot`) its machine is ended{then}",
+        local_time(by)
+    )
 }
 
 /// The reason and the time, after "waits for".
 pub fn waits(why: &str, until: Option<Timestamp>) -> String {
-    until.map_or(why.to_owned(), |until| format!("{why}; until {} at the latest", local_time(until)))
+    until
+        .map_or(why.to_owned(), |until| format!("{why}; until {} at the latest", local_time(until)))
 }
 
 /// Local time for people, to the second, with its zone.
@@ -327,11 +378,20 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     let line = |key: &str, value: String| context.printer.prose(12, format!("{key:<12}{value}"));
     line("job", summary.job.clone());
     match &summary.silence {
-        Some(silence) => line("state", format!("{}: {} at its last heartbeat", silence.state(), summary.state.word())),
+        Some(silence) => line(
+            "state",
+            format!("{}: {} at its last heartbeat", silence.state(), summary.state.word()),
+        ),
         None => line("state", summary.state_told()),
     }
     if let Some(attempt) = summary.attempt {
-        line("attempt", format!("{attempt}{}", summary.instance.as_ref().map(|id| format!(" on {id}")).unwrap_or_default()));
+        line(
+            "attempt",
+            format!(
+                "{attempt}{}",
+                summary.instance.as_ref().map(|id| format!(" on {id}")).unwrap_or_default()
+            ),
+        );
     }
     if let Some(machine) = &summary.machine {
         line("machine", machine.line());
@@ -353,7 +413,15 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         line("because", because);
     }
     if let Some(asked) = &summary.end_asked {
-        line("was asked", format!("to {}, by {} {} ago", asked.wish, asked.by, Span::from_secs(elapsed(asked.at, now).as_secs())));
+        line(
+            "was asked",
+            format!(
+                "to {}, by {} {} ago",
+                asked.wish,
+                asked.by,
+                Span::from_secs(elapsed(asked.at, now).as_secs())
+            ),
+        );
     }
     if let Some(held) = &summary.held {
         line("held", held.text());
@@ -369,7 +437,9 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     }
     line("cost", live_line::money_text(summary));
     line("checkpoints", summary.checkpoints.to_string());
-    if let Some(seconds) = summary.heartbeat_seconds.filter(|_| summary.silence.is_none() || summary.alone) {
+    if let Some(seconds) =
+        summary.heartbeat_seconds.filter(|_| summary.silence.is_none() || summary.alone)
+    {
         line("heartbeat", format!("{} ago", Span::from_secs(seconds as u64)));
     }
     line("started", local_time(summary.started));
@@ -380,13 +450,29 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         line("ended", local_time(ended));
     }
     for thing in &summary.kept {
-        line("keeps", format!("{} {} in {}: {}{}", thing.kind, thing.id, thing.region, thing.detail, kept_machines::a_month(thing.usd_per_month)));
+        line(
+            "keeps",
+            format!(
+                "{} {} in {}: {}{}",
+                thing.kind,
+                thing.id,
+                thing.region,
+                thing.detail,
+                kept_machines::a_month(thing.usd_per_month)
+            ),
+        );
     }
     if let Some(gone) = &summary.discarded {
         line("discarded", gone.text());
     }
     if summary.driven_here == Some(false) {
-        line("driven by", format!("nobody on this workstation: `lamp daemon --job {} --until-done` drives it", summary.job));
+        line(
+            "driven by",
+            format!(
+                "nobody on this workstation: `lamp daemon --job {} --until-done` drives it",
+                summary.job
+            ),
+        );
     }
     if let Some(silence) = &summary.silence
         && !summary.alone
@@ -400,10 +486,16 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         context.printer.hint(kept_machines::hint(&summary.job));
     }
     if summary.alone && !summary.state.is_final() {
-        context.printer.hint(format!("`lamp logs -f {}` follows it; Ctrl-C where it was started ends it", summary.job));
+        context.printer.hint(format!(
+            "`lamp logs -f {}` follows it; Ctrl-C where it was started ends it",
+            summary.job
+        ));
     } else if !summary.state.is_final() {
         if summary.reason.as_deref().is_some_and(|reason| reason.contains(LIMIT_NEARS)) {
-            context.printer.hint(format!("`lamp extend {0} 2h` gives it more time, `lamp extend {0} --budget 5` more money", summary.job));
+            context.printer.hint(format!(
+                "`lamp extend {0} 2h` gives it more time, `lamp extend {0} --budget 5` more money",
+                summary.job
+            ));
         }
         context.printer.hint(how_to_end(summary));
     }

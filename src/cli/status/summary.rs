@@ -13,7 +13,9 @@ use super::next_end::{EndAsked, Held};
 use super::silent_machine::Silence;
 use super::standalone_run::AloneRun;
 use crate::instance::{GpuStatus, Status};
-use crate::job::{AttemptPhase, EndedBecause, JobOutcome, JobState, Plan, Progress, Receipt, ResolvedSpec};
+use crate::job::{
+    AttemptPhase, EndedBecause, JobOutcome, JobState, Plan, Progress, Receipt, ResolvedSpec,
+};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour, elapsed};
 use crate::policy::Wishes;
@@ -124,7 +126,11 @@ impl Summary {
     ///
     /// # Errors
     /// As [`Summary::read`].
-    pub async fn under_way(dir: &JobDir, wishes: &Wishes, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
+    pub async fn under_way(
+        dir: &JobDir,
+        wishes: &Wishes,
+        now: Timestamp,
+    ) -> Result<Option<Summary>, JobDirError> {
         let attention = async { unless_damaged(dir.attention().await) };
         let (spec, numbers, attention) = tokio::try_join!(dir.spec(), dir.attempts(), attention)?;
         let Some(spec) = spec else { return Ok(None) };
@@ -138,13 +144,20 @@ impl Summary {
         // A machine whose agent has the lease runs, so it waits for nothing. Each look at a bucket
         // costs money.
         let is_there = attempts.last().is_some_and(|last| last.lease.is_some());
-        if matches!(summary.state, JobState::Submitted | JobState::Provisioning | JobState::Interrupted) && !is_there {
+        if matches!(
+            summary.state,
+            JobState::Submitted | JobState::Provisioning | JobState::Interrupted
+        ) && !is_there
+        {
             // A wait from before the last launch is over.
             let since = attempts.last().map_or(spec.created, |last| last.plan.created);
             // While the next machine is held back, it waits for nothing else.
             let is_held = summary.waiting_until.is_some();
-            if let Some(waiting) = unless_damaged(dir.waiting().await)?.filter(|waiting| waiting.at >= since && !is_held) {
-                (summary.waiting, summary.waiting_until, summary.tried_again) = (Some(waiting.why), waiting.until, None);
+            if let Some(waiting) = unless_damaged(dir.waiting().await)?
+                .filter(|waiting| waiting.at >= since && !is_held)
+            {
+                (summary.waiting, summary.waiting_until, summary.tried_again) =
+                    (Some(waiting.why), waiting.until, None);
             }
         }
         Ok(Some(summary))
@@ -153,7 +166,9 @@ impl Summary {
     /// The state for people: `idle`, `budget` or `setup failed` if the command did not fail.
     pub fn state_told(&self) -> String {
         let told = |because: EndedBecause| JobOutcome::Failed.told(Some(because));
-        self.because.filter(|_| self.state == JobState::Failed).map_or_else(|| self.state.word().to_owned(), told)
+        self.because
+            .filter(|_| self.state == JobState::Failed)
+            .map_or_else(|| self.state.word().to_owned(), told)
     }
 
     /// Whether a machine is requested or boots, and its agent has not reported.
@@ -162,7 +177,8 @@ impl Summary {
     }
 
     fn of_receipt(receipt: Receipt) -> Summary {
-        let because = receipt.because.or(receipt.attempts.last().map(|attempt| attempt.ended_because));
+        let because =
+            receipt.because.or(receipt.attempts.last().map(|attempt| attempt.ended_because));
         let (last, usd_estimated) = (receipt.attempts.last(), receipt.is_estimated());
         Summary {
             job: receipt.job.to_string(),
@@ -208,7 +224,12 @@ impl Summary {
         }
     }
 
-    fn of_records(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes, now: Timestamp) -> Summary {
+    fn of_records(
+        spec: &ResolvedSpec,
+        attempts: &[AttemptFacts],
+        wishes: &Wishes,
+        now: Timestamp,
+    ) -> Summary {
         let last = attempts.last();
         let status = last.and_then(|attempt| attempt.status.as_ref());
         let since = |from: Timestamp| elapsed(from, now);
@@ -221,9 +242,12 @@ impl Summary {
             None if is_heard(attempt) => open_cost(attempt),
             None => Usd::ZERO,
         };
-        let unheard = attempts.iter().filter(|attempt| attempt.settled.is_none() && !is_heard(attempt));
-        let scarcity = relaunch::scarcity(&spec.spec, &history(attempts), now).filter(|_| attempts.iter().all(|attempt| attempt.settled.is_some()));
-        let hold = relaunch::hold(&spec.spec, &history(attempts), wishes, now).filter(|_| attempts.iter().all(|attempt| attempt.settled.is_some()));
+        let unheard =
+            attempts.iter().filter(|attempt| attempt.settled.is_none() && !is_heard(attempt));
+        let scarcity = relaunch::scarcity(&spec.spec, &history(attempts), now)
+            .filter(|_| attempts.iter().all(|attempt| attempt.settled.is_some()));
+        let hold = relaunch::hold(&spec.spec, &history(attempts), wishes, now)
+            .filter(|_| attempts.iter().all(|attempt| attempt.settled.is_some()));
         let instance = |attempt: &AttemptFacts| {
             let settled = attempt.settled.as_ref().and_then(|settled| settled.instance.clone());
             settled.or_else(|| attempt.lease.as_ref().map(|lease| lease.instance.clone()))
@@ -238,7 +262,8 @@ impl Summary {
         };
         let unsaid: Usd = last.filter(|_| silence.is_some()).map(unsaid).into_iter().sum();
         // After the end, the last verdict has no meaning.
-        let is_watched = matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
+        let is_watched =
+            matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
         Summary {
             job: spec.job.to_string(),
             name: spec.spec.name.clone(),
@@ -248,11 +273,15 @@ impl Summary {
             machine: last.map(|attempt| MachineShown::from(&*attempt.plan)),
             end_asked: None,
             held: last.and_then(|last| Held::of(last, now)),
-            verdict: status.filter(|_| is_watched && silence.is_none()).map(|status| status.verdict.clone()),
+            verdict: status
+                .filter(|_| is_watched && silence.is_none())
+                .map(|status| status.verdict.clone()),
             alone: false,
             usd: attempts.iter().map(cost).sum(),
             usd_unheard: unheard.map(open_cost).sum::<Usd>() + unsaid,
-            usd_estimated: attempts.iter().any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
+            usd_estimated: attempts
+                .iter()
+                .any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
             most_usd: most(spec, attempts, wishes),
             most_job_usd: most_of_job(spec, attempts, wishes),
             usd_per_hour: last.map(|attempt| attempt.plan.offer.hourly()),
@@ -264,7 +293,9 @@ impl Summary {
             checkpoints: checkpoints(attempts),
             heartbeat_seconds: heard.map(|heard| heard.as_secs_f64()),
             silence,
-            reason: status.and_then(|status| status.reason.as_ref()).map(|reason| reason.text.clone()),
+            reason: status
+                .and_then(|status| status.reason.as_ref())
+                .map(|reason| reason.text.clone()),
             exit_code: None,
             because: None,
             waiting: hold.as_ref().or(scarcity.as_ref()).map(|(waits, _)| waits.clone()),
@@ -275,7 +306,10 @@ impl Summary {
             kept: Vec::new(),
             discarded: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
-            plan: last.map(|attempt| Plan { kill_at: hard_end(&spec.spec, attempt, attempts, wishes), ..Plan::clone(&attempt.plan) }),
+            plan: last.map(|attempt| Plan {
+                kill_at: hard_end(&spec.spec, attempt, attempts, wishes),
+                ..Plan::clone(&attempt.plan)
+            }),
             owner: spec.owner().filter(|_| attempts.is_empty()).map(str::to_owned),
             moved: moved(attempts),
             before: before(attempts),
@@ -293,16 +327,23 @@ pub(crate) fn is_heard(attempt: &AttemptFacts) -> bool {
 fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
     let status = attempt.status.as_ref();
     let is_held = status.is_some_and(|status| status.phase == AttemptPhase::Held);
-    let silent = status.map(|status| status.at).filter(|at| elapsed(*at, now) >= attempt.plan.lease.duration());
+    let silent = status
+        .map(|status| status.at)
+        .filter(|at| elapsed(*at, now) >= attempt.plan.lease.duration());
     // If it was kept after its outcome, its last heartbeat is later.
     let told = status.map_or(Timestamp::MIN, |status| status.at);
-    let ended = attempt.outcome.as_ref().filter(|_| !is_held).map(|outcome| outcome.ended.max(told));
+    let ended =
+        attempt.outcome.as_ref().filter(|_| !is_held).map(|outcome| outcome.ended.max(told));
     ended.or(silent).map(|at| at.max(attempt.plan.created).min(now.max(attempt.plan.created)))
 }
 
 fn checkpoints(attempts: &[AttemptFacts]) -> u32 {
     let of = |attempt: &AttemptFacts| {
-        let settled = attempt.settled.as_ref().and_then(|settled| settled.outcome.as_ref()).map(|outcome| outcome.checkpoints);
+        let settled = attempt
+            .settled
+            .as_ref()
+            .and_then(|settled| settled.outcome.as_ref())
+            .map(|outcome| outcome.checkpoints);
         settled.or(attempt.status.as_ref().map(|status: &Status| status.checkpoints)).unwrap_or(0)
     };
     attempts.iter().map(of).sum()
@@ -340,17 +381,26 @@ mod tests {
             journal: Journal::default(),
             watched: Watched::default(),
         };
-        Summary::of_records(&serde_json::from_value(spec).unwrap(), &[facts], &Wishes::default(), at(12))
+        Summary::of_records(
+            &serde_json::from_value(spec).unwrap(),
+            &[facts],
+            &Wishes::default(),
+            at(12),
+        )
     }
 
     fn status(heard: i64, phase: &str) -> Option<Value> {
-        Some(json!({ "format": 1, "instance": "i", "sequence": 1, "at": at(heard), "phase": phase, "started": at(0), "verdict": "busy",
-            "useful": "1s", "idle": "0s" }))
+        Some(
+            json!({ "format": 1, "instance": "i", "sequence": 1, "at": at(heard), "phase": phase, "started": at(0), "verdict": "busy",
+            "useful": "1s", "idle": "0s" }),
+        )
     }
 
     fn ended(hours: i64) -> Option<Value> {
-        Some(json!({ "format": 1, "job": "x-222222", "attempt": 1, "instance": "i", "started": at(0), "ended": at(hours),
-            "because": "succeeded", "reasons": [], "useful": "1s", "idle": "0s" }))
+        Some(
+            json!({ "format": 1, "job": "x-222222", "attempt": 1, "instance": "i", "started": at(0), "ended": at(hours),
+            "because": "succeeded", "reasons": [], "useful": "1s", "idle": "0s" }),
+        )
     }
 
     #[test]
@@ -367,7 +417,11 @@ mod tests {
             (ended(4), status(6, "ended"), "$6", true),
         ] {
             let summary = summary(outcome.clone(), status.clone(), &json!({}));
-            assert_eq!((summary.usd, summary.usd_estimated), (usd.parse().unwrap(), estimated), "{outcome:?} {status:?}");
+            assert_eq!(
+                (summary.usd, summary.usd_estimated),
+                (usd.parse().unwrap(), estimated),
+                "{outcome:?} {status:?}"
+            );
             // A silent machine without a known end may have billed all the time.
             let unheard = match (&outcome, &summary.silence) {
                 (None, Some(_)) => "$7",
@@ -380,8 +434,14 @@ mod tests {
 
     #[test]
     fn that_no_limit_is_set_is_said_only_of_a_job_without_one() {
-        assert_eq!(money_text(&summary(ended(4), None, &json!({}))), "about $4.00, and no limit is set");
-        assert_eq!(money_text(&summary(None, status(12, "running"), &json!({ "budget": 50.0 }))), "$12.00");
+        assert_eq!(
+            money_text(&summary(ended(4), None, &json!({}))),
+            "about $4.00, and no limit is set"
+        );
+        assert_eq!(
+            money_text(&summary(None, status(12, "running"), &json!({ "budget": 50.0 }))),
+            "$12.00"
+        );
     }
 
     /// Its machine has not reported: it may boot, or was never launched.
@@ -415,25 +475,45 @@ mod tests {
             "spec": { "name": "x", "command": { "shell": "true" } } });
         let now = at(0) + std::time::Duration::from_secs(60);
         let spec: ResolvedSpec = serde_json::from_value(spec).unwrap();
-        let summary = Summary::of_records(&spec, &[refused(1, "a"), refused(2, "b")], &Wishes::default(), now);
-        assert_eq!((summary.state, summary.usd, summary.usd_unheard), (JobState::Provisioning, Usd::ZERO, Usd::ZERO));
-        assert_eq!(summary.waiting.unwrap(), "a machine: no capacity in 2 places, the last t in b, spot; tried again in 2m");
+        let summary = Summary::of_records(
+            &spec,
+            &[refused(1, "a"), refused(2, "b")],
+            &Wishes::default(),
+            now,
+        );
+        assert_eq!(
+            (summary.state, summary.usd, summary.usd_unheard),
+            (JobState::Provisioning, Usd::ZERO, Usd::ZERO)
+        );
+        assert_eq!(
+            summary.waiting.unwrap(),
+            "a machine: no capacity in 2 places, the last t in b, spot; tried again in 2m"
+        );
         assert_eq!(summary.tried_again, Some(at(0) + std::time::Duration::from_secs(180)));
         let young = |number: u32| {
             let mut facts = refused(number, "a");
             let settled = Arc::make_mut(facts.settled.as_mut().unwrap());
             (settled.because, settled.refusal) = (EndedBecause::Interrupted, None);
-            (settled.instance, settled.billed_from, settled.billed_to) = (Some("i-1".into()), Some(at(0)), Some(at(0)));
+            (settled.instance, settled.billed_from, settled.billed_to) =
+                (Some("i-1".into()), Some(at(0)), Some(at(0)));
             facts
         };
-        let summary = Summary::of_records(&spec, &[young(1), young(2), young(3)], &Wishes::default(), now);
+        let summary =
+            Summary::of_records(&spec, &[young(1), young(2), young(3)], &Wishes::default(), now);
         assert!(summary.waiting.unwrap().ends_with("3 machines ended young within an hour; the next is tried in 9m; after 5 in a row it has failed"));
-        assert_eq!((summary.waiting_until, summary.tried_again), (Some(at(0) + std::time::Duration::from_secs(600)), None));
+        assert_eq!(
+            (summary.waiting_until, summary.tried_again),
+            (Some(at(0) + std::time::Duration::from_secs(600)), None)
+        );
         let moved = |facts: AttemptFacts| {
             let mut facts = facts;
             Arc::make_mut(facts.settled.as_mut().unwrap()).because = EndedBecause::Moved;
             Summary::of_records(&spec, &[facts], &Wishes::default(), now).state
         };
-        assert_eq!((moved(refused(1, "a")), moved(young(1))), (JobState::Provisioning, JobState::Provisioning), "nobody interrupted it");
+        assert_eq!(
+            (moved(refused(1, "a")), moved(young(1))),
+            (JobState::Provisioning, JobState::Provisioning),
+            "nobody interrupted it"
+        );
     }
 }

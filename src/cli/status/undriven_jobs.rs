@@ -35,7 +35,11 @@ impl Undriven<'_> {
             () = context.clock.sleep(LOOKED_FOR) => Vec::new(),
         };
         // With several roots, a command must name its root.
-        let root = if context.more_job_roots.is_empty() { None } else { Some(self.workstation.job_root.as_str()) };
+        let root = if context.more_job_roots.is_empty() {
+            None
+        } else {
+            Some(self.workstation.job_root.as_str())
+        };
         if let Some(said) = sentence(&found, root) {
             context.printer.note(said);
         }
@@ -46,9 +50,16 @@ impl Undriven<'_> {
         if self.workstation.daemon_runs() {
             return Vec::new();
         }
-        let (Ok(open), Ok(here)) = (job_root::all_under_way(self.store).await, self.workstation.here()) else { return Vec::new() };
+        let (Ok(open), Ok(here)) =
+            (job_root::all_under_way(self.store).await, self.workstation.here())
+        else {
+            return Vec::new();
+        };
         // An unreadable job's driver is unknown.
-        let ours = open.into_iter().filter_map(Result::ok).filter(|dir| self.jobs.is_empty() || self.jobs.contains(dir.job()));
+        let ours = open
+            .into_iter()
+            .filter_map(Result::ok)
+            .filter(|dir| self.jobs.is_empty() || self.jobs.contains(dir.job()));
         let (owner, here, now) = (context.user.owner.as_str(), here.as_str(), context.clock.now());
         let read = stream::iter(ours).map(|dir: JobDir| async move {
             let summary = Summary::read(&dir, now).await.ok().flatten()?;
@@ -56,7 +67,10 @@ impl Undriven<'_> {
                 Some(plan) => belongs_elsewhere(plan, owner, here).is_some(),
                 None => is_of_another(summary.owner.as_deref(), owner).is_some(),
             };
-            (!is_elsewhere && !summary.state.is_final() && !self.workstation.is_driven(&summary.job)).then_some(summary.job)
+            (!is_elsewhere
+                && !summary.state.is_final()
+                && !self.workstation.is_driven(&summary.job))
+            .then_some(summary.job)
         });
         read.buffered(job_root::READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
     }
@@ -65,7 +79,10 @@ impl Undriven<'_> {
 /// `None`: there are no such jobs. `root`: the job root that the command must name.
 fn sentence(jobs: &[String], root: Option<&str>) -> Option<String> {
     let first = jobs.first()?;
-    let lamp = root.map_or_else(|| "lamp".to_owned(), |root| format!("lamp --job-root {}", crate::cli::output::printer::shell_word(root)));
+    let lamp = root.map_or_else(
+        || "lamp".to_owned(),
+        |root| format!("lamp --job-root {}", crate::cli::output::printer::shell_word(root)),
+    );
     let place = root.map(|root| format!(" in {root}")).unwrap_or_default();
     let names: Vec<&str> = jobs.iter().map(String::as_str).collect();
     let are = if jobs.len() == 1 { "is" } else { "are" };
@@ -89,7 +106,9 @@ mod tests {
         let many = sentence(&jobs(5), Some("s3://b/x")).expect("there is something to say");
         assert!(
             many.starts_with("5 jobs in s3://b/x are under way")
-                && many.contains("job-1, job-2, job-3 and 2 more; `lamp --job-root s3://b/x daemon --job job-1"),
+                && many.contains(
+                    "job-1, job-2, job-3 and 2 more; `lamp --job-root s3://b/x daemon --job job-1"
+                ),
             "{many}"
         );
         assert!(sentence(&jobs(3), None).is_some_and(|said| !said.contains("more")));

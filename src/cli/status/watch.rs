@@ -25,7 +25,9 @@ pub async fn run(args: &status::Args, context: &Context) -> Result<ExitCode, Fau
         let store = job_root::open_existing(context).await?;
         if let Some(job) = &args.job {
             let dir = job_root::find(&store, Some(job)).await?;
-            let summary = Summary::read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+            let summary = Summary::read(&dir, context.clock.now())
+                .await
+                .map_err(|error| job_root::record_fault(&error))?;
             if summary.is_none_or(|summary| summary.state.is_final()) {
                 return Ok(ExitCode::SUCCESS);
             }

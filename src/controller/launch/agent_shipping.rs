@@ -1,12 +1,13 @@
-//! Brings the agent to a machine that comes without it: into the job root once, and from there by a signed URL.
+//! Brings the agent to a machine that comes without it: into the job root once, and from there by a
+//! signed URL.
 //!
 //! ```text
 //!   agents.find(arch) ──> agents/<sha256>/lamp-agent, if it is not there ──> signed URL ──> user data, and until when to launch
 //!                         agents/<sha256>/checked, once the sum of what was sent is the one in the key
 //! ```
-//! The URL lives as long as the credentials that sign it: they must last for the launch and the boot, or nothing is bought.
-//! Not here: where the file is on this workstation (`ports::Agents`), the words of the script
-//! (`bootstrap`).
+//! The URL lives as long as the credentials that sign it: they must last for the launch and the
+//! boot, or nothing is bought. Not here: where the file is on this workstation (`ports::Agents`),
+//! the words of the script (`bootstrap`).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -20,14 +21,14 @@ use crate::jobdir::layout;
 use crate::market::{Arch, Region, Span};
 use crate::ports::{AgentFile, Agents, AgentsError, Glibc, Lives, SignedUrl, Store, StoreError};
 
-/// How long the URL in the user data is good for, at most: it ends with the credentials that signed it. A launch whose answer
-/// was lost is repeated with the same words, for hours at most; the longest that S3 signs is a week. It gives nothing but a
-/// public program.
+/// How long the URL in the user data is good for, at most: it ends with the credentials that signed
+/// it. A launch whose answer was lost is repeated with the same words, for hours at most; the
+/// longest that S3 signs is a week. It gives nothing but a public program.
 const URL_VALID: Duration = Duration::from_secs(24 * 3600);
 
-/// The time that a launch may take after its words were signed, beside the boot that follows: its answer may be lost, and the
-/// cloud may ask for fewer calls. Less, and such a launch is planned anew; more, and a session of half an hour signs for nobody
-/// half of its time.
+/// The time that a launch may take after its words were signed, beside the boot that follows: its
+/// answer may be lost, and the cloud may ask for fewer calls. Less, and such a launch is planned
+/// anew; more, and a session of half an hour signs for nobody half of its time.
 const LAUNCH_TAKES: Duration = Duration::from_secs(2 * 60);
 
 /// Why a machine cannot be told how to begin.
@@ -39,7 +40,9 @@ pub enum ShipError {
         "the agent `{path}` needs glibc {needs}, and {image} has {has}: build one that runs there with `just agent-portable`, and put it beside `lamp`"
     )]
     TooNew { path: String, needs: Glibc, image: String, has: Glibc },
-    #[error("{image} has systemd {has}, and the agent needs {SYSTEMD_MIN}: choose an image with Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer")]
+    #[error(
+        "{image} has systemd {has}, and the agent needs {SYSTEMD_MIN}: choose an image with Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer"
+    )]
     TooOld { image: String, has: u16 },
     #[error("the agent cannot be brought to the job root")]
     Store(#[source] StoreError),
@@ -92,23 +95,33 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// `box_endpoint`: what machines use instead of the cloud's own endpoint, which is all of AWS, as an emulator is.
+    /// `box_endpoint`: what machines use instead of the cloud's own endpoint, which is all of AWS,
+    /// as an emulator is.
     pub fn new(agents: Arc<dyn Agents>, box_endpoint: Option<String>) -> Self {
         Shipper { agents, box_endpoint, of_s3: false, there: Mutex::default() }
     }
 
-    /// That endpoint is one of S3 alone, as a VPC has one: the cloud's other services are where they always are.
+    /// That endpoint is one of S3 alone, as a VPC has one: the cloud's other services are where
+    /// they always are.
     #[must_use]
     pub fn of_s3(self) -> Self {
         Shipper { of_s3: true, ..self }
     }
 
-    /// The user data of a machine of this kind; uploads the agent when it is not in the job root yet. `image` is what is
-    /// known of the image, for people: its name, or what the job file says.
+    /// The user data of a machine of this kind; uploads the agent when it is not in the job root
+    /// yet. `image` is what is known of the image, for people: its name, or what the job file says.
     ///
     /// # Errors
-    /// When there is no agent for it, the image is known to be too old for it, or the job root does not take it.
-    pub async fn user_data(&self, store: &dyn Store, arch: Arch, region: &Region, image: &str, boot: Span) -> Result<FirstBoot, ShipError> {
+    /// When there is no agent for it, the image is known to be too old for it, or the job root does
+    /// not take it.
+    pub async fn user_data(
+        &self,
+        store: &dyn Store,
+        arch: Arch,
+        region: &Region,
+        image: &str,
+        boot: Span,
+    ) -> Result<FirstBoot, ShipError> {
         let file = self.agents.find(arch)?;
         check_image(&file, image)?;
         let key = layout::agent(&file.sha256);
@@ -120,7 +133,11 @@ impl Shipper {
             region: region.as_str(),
             agent_url: &signed.url,
             agent_sha256: &file.sha256,
-            box_endpoint: self.box_endpoint.as_deref().map(if self.of_s3 { BoxEndpoint::S3 } else { BoxEndpoint::All }),
+            box_endpoint: self.box_endpoint.as_deref().map(if self.of_s3 {
+                BoxEndpoint::S3
+            } else {
+                BoxEndpoint::All
+            }),
             boot,
         };
         let launch_by = signed.until.saturating_sub(boot.duration()).unwrap_or(Timestamp::MIN);
@@ -134,12 +151,18 @@ impl Shipper {
         signed.ok_or_else(|| ShipError::NotReachable(store.url()))
     }
 
-    /// Whether a machine could fetch its agent when it has booted, as far as that is known before its launch. Sends nothing,
-    /// but may ask who we are.
+    /// Whether a machine could fetch its agent when it has booted, as far as that is known before
+    /// its launch. Sends nothing, but may ask who we are.
     ///
     /// # Errors
-    /// When there is no agent for it, machines cannot reach the job root, or the credentials end too soon.
-    pub async fn could_fetch(&self, store: &dyn Store, arch: Arch, boot: Span) -> Result<(), ShipError> {
+    /// When there is no agent for it, machines cannot reach the job root, or the credentials end
+    /// too soon.
+    pub async fn could_fetch(
+        &self,
+        store: &dyn Store,
+        arch: Arch,
+        boot: Span,
+    ) -> Result<(), ShipError> {
         let key = layout::agent(&self.agents.find(arch)?.sha256);
         self.sign(store, &key, boot).await.map(drop)
     }
@@ -161,20 +184,30 @@ impl Shipper {
         self.upload(store, &layout::agent(&file.sha256), &file).await
     }
 
-    async fn upload(&self, store: &dyn Store, key: &str, file: &AgentFile) -> Result<(), ShipError> {
-        let there = || self.there.lock().expect("nobody panics while holding it: names are only put in");
+    async fn upload(
+        &self,
+        store: &dyn Store,
+        key: &str,
+        file: &AgentFile,
+    ) -> Result<(), ShipError> {
+        let there =
+            || self.there.lock().expect("nobody panics while holding it: names are only put in");
         if there().contains(&file.sha256) {
             return Ok(());
         }
         let mark = layout::agent_checked(&file.sha256);
         let (found, checked) = tokio::try_join!(store.head(key), store.head(&mark))?;
-        // The size alone does not tell right bytes from wrong ones, so an agent counts once its sum was compared, and until
-        // somebody writes it again. Two uploads at once write the same bytes; a torn one is no object at all.
-        let good = found.zip(checked).is_some_and(|(found, checked)| found.bytes == file.bytes && checked.modified >= found.modified);
+        // The size alone does not tell right bytes from wrong ones, so an agent counts once its sum
+        // was compared, and until somebody writes it again. Two uploads at once write the same
+        // bytes; a torn one is no object at all.
+        let good = found.zip(checked).is_some_and(|(found, checked)| {
+            found.bytes == file.bytes && checked.modified >= found.modified
+        });
         if !good {
             let (_, sent) = store.put_file(key, &file.path).await?;
             if sent != file.sha256 {
-                // Where it cannot be taken back, it stays without its mark, and the next upload replaces it.
+                // Where it cannot be taken back, it stays without its mark, and the next upload
+                // replaces it.
                 let _kept = store.delete(key).await;
                 return Err(ShipError::Changed { path: file.path.display().to_string() });
             }
@@ -192,19 +225,26 @@ fn check_image(file: &AgentFile, image: &str) -> Result<(), ShipError> {
         return Err(ShipError::TooOld { image, has: systemd });
     }
     match file.glibc {
-        Some(needs) if needs > glibc => Err(ShipError::TooNew { path: file.path.display().to_string(), needs, image, has: glibc }),
+        Some(needs) if needs > glibc => Err(ShipError::TooNew {
+            path: file.path.display().to_string(),
+            needs,
+            image,
+            has: glibc,
+        }),
         _ => Ok(()),
     }
 }
 
-/// The oldest systemd that knows what the agent asks of it for a workload (`OOMPolicy=`), and refuses nothing of it. The user
-/// data look at it too; tests/adapters/units.rs holds both to what the units say.
+/// The oldest systemd that knows what the agent asks of it for a workload (`OOMPolicy=`), and
+/// refuses nothing of it. The user data look at it too; tests/adapters/units.rs holds both to what
+/// the units say.
 pub const SYSTEMD_MIN: u16 = 243;
 
-/// What the images that people train on have of the C library and of systemd, by what their names hold. The first row that
-/// fits counts.
+/// What the images that people train on have of the C library and of systemd, by what their names
+/// hold. The first row that fits counts.
 ///
-/// Of those older than the agent needs too: a plan says so before a machine of it is bought, which would go out at its first boot.
+/// Of those older than the agent needs too: a plan says so before a machine of it is bought, which
+/// would go out at its first boot.
 const IMAGES: [(&str, Glibc, u16); 45] = [
     ("amazon linux 2023", Glibc(2, 34), 252),
     ("amazon-linux-2023", Glibc(2, 34), 252),
@@ -257,7 +297,10 @@ const IMAGES: [(&str, Glibc, u16); 45] = [
 
 fn known(image: &str) -> Option<(Glibc, u16)> {
     let image = image.to_lowercase();
-    IMAGES.iter().find(|(part, ..)| image.contains(part)).map(|(_, glibc, systemd)| (*glibc, *systemd))
+    IMAGES
+        .iter()
+        .find(|(part, ..)| image.contains(part))
+        .map(|(_, glibc, systemd)| (*glibc, *systemd))
 }
 
 #[cfg(test)]
@@ -271,7 +314,10 @@ mod tests {
         let old = file(Some(Glibc(2, 26)));
         for (image, runs) in [
             ("Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20260101", true),
-            ("/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id", true),
+            (
+                "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+                true,
+            ),
             ("ubuntu/images/hvm-ssd/ubuntu-focal-20.04-amd64-server", false),
             ("ubuntu/images/hvm-ssd/ubuntu-jammy-22.04-amd64-server-20260101", true),
             ("debian-11-amd64-20260101-1000", false),
@@ -306,14 +352,15 @@ mod tests {
         ] {
             assert!(matches!(check_image(&file, image), Err(ShipError::TooOld { .. })), "{image}");
         }
-        for image in
-            ["al2023-ami-2023.5.20240805.0-kernel-6.1-x86_64", "debian-12-amd64-20240102-1614", "RHEL-9.3.0_HVM-20231101-x86_64-5-Hourly2-GP2"]
-        {
+        for image in [
+            "al2023-ami-2023.5.20240805.0-kernel-6.1-x86_64",
+            "debian-12-amd64-20240102-1614",
+            "RHEL-9.3.0_HVM-20231101-x86_64-5-Hourly2-GP2",
+        ] {
             assert!(check_image(&file, image).is_ok(), "{image}");
         }
         let words = check_image(&file, "amzn2-ami-hvm").unwrap_err().to_string();
-        let known =
-            "`amzn2-ami-hvm` has systemd 219, and the agent needs 243: choose an image with Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer";
+        let known = "`amzn2-ami-hvm` has systemd 219, and the agent needs 243: choose an image with Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer";
         assert_eq!(words, known);
     }
 }

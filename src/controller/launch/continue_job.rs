@@ -3,9 +3,9 @@
 //! ```text
 //!   receipt, last plan, checkpoints, the cloud's answer ──> Kept ──> code ──> spec.json of the next job ──> as any other
 //! ```
-//! The next job's id follows from the old one's, and its spec is created only if absent: whoever starts a job twice, or dies on
-//! the way, makes one job. The spec holds all that the start needs, so any controller goes on from there. What must never live
-//! here: what a user is told.
+//! The next job's id follows from the old one's, and its spec is created only if absent: whoever
+//! starts a job twice, or dies on the way, makes one job. The spec holds all that the start needs,
+//! so any controller goes on from there. What must never live here: what a user is told.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,25 +56,35 @@ impl Controller {
     /// # Errors
     /// When the store or the cloud does not answer.
     pub async fn kept(&self, dir: &JobDir) -> Result<Option<Kept>, ActError> {
-        let (spec, receipt, requests) = tokio::try_join!(dir.spec(), dir.receipt(), dir.requests())?;
+        let (spec, receipt, requests) =
+            tokio::try_join!(dir.spec(), dir.receipt(), dir.requests())?;
         let (Some(spec), Some(receipt)) = (spec, receipt) else { return Ok(None) };
         let wishes = Wishes::of(&requests);
         let checkpoint = match dir.newest_checkpoint().await? {
-            Some(manifest) => Some(Inherited { job: dir.job().clone(), checkpoint: manifest.summary() }),
+            Some(manifest) => {
+                Some(Inherited { job: dir.job().clone(), checkpoint: manifest.summary() })
+            }
             None => spec.inherited().cloned(),
         };
         let (mut machine, mut stopping, mut elsewhere) = (None, None, None);
         if let Some(plan) = self.last_plan(dir).await? {
             elsewhere = belongs_elsewhere(&plan, &self.owner, self.here.as_str());
             let view = if elsewhere.is_none() { self.machine_of(&plan).await? } else { None };
-            stopping = view.as_ref().filter(|view| view.state == InstanceState::Stopping).map(|view| view.id.clone());
+            stopping = view
+                .as_ref()
+                .filter(|view| view.state == InstanceState::Stopping)
+                .map(|view| view.id.clone());
             machine = view.filter(can_start).map(|view| kept_machine(&plan, view));
         }
         let limits = &spec.spec.limits;
-        let more = |moment: Timestamp| moment.saturating_add(wishes.more_time.duration()).unwrap_or(Timestamp::MAX);
+        let more = |moment: Timestamp| {
+            moment.saturating_add(wishes.more_time.duration()).unwrap_or(Timestamp::MAX)
+        };
         Ok(Some(Kept {
             continues: Continues { job: dir.job().clone(), checkpoint, machine, new_code: false },
-            budget_left: limits.budget.map(|budget| budget + wishes.more_budget - receipt.total_usd),
+            budget_left: limits
+                .budget
+                .map(|budget| budget + wishes.more_budget - receipt.total_usd),
             deadline: limits.deadline.map(more),
             spec,
             receipt,
@@ -98,29 +108,43 @@ impl Controller {
         dir.plan(last).await
     }
 
-    /// The machine of a plan, while it still is that attempt's, or the kept one that it was to start.
+    /// The machine of a plan, while it still is that attempt's, or the kept one that it was to
+    /// start.
     pub(crate) async fn machine_of(&self, plan: &Plan) -> Result<Option<InstanceView>, ActError> {
         let place = (plan.offer.cloud, plan.offer.region.clone());
         let answers = self.describe([place].into()).await;
         let views = match answers.of_job(std::iter::once((plan, false))) {
             CloudAnswer::Known(views) => views,
             CloudAnswer::Unknown(why) => {
-                return Err(CloudError::Ambiguous { act: "look for the machine that was kept".into(), cause: why.into() }.into());
+                return Err(CloudError::Ambiguous {
+                    act: "look for the machine that was kept".into(),
+                    cause: why.into(),
+                }
+                .into());
             }
         };
         // One that a plan was to start is the same machine, whoever's number it still carries.
         let same = |view: &InstanceView| match &plan.starts {
             Some(_) => is_kept_for(plan, view),
-            None => view.client_token.as_deref() == Some(&plan.client_token) && view.tags.attempt == plan.attempt,
+            None => {
+                view.client_token.as_deref() == Some(&plan.client_token)
+                    && view.tags.attempt == plan.attempt
+            }
         };
         Ok(views.into_iter().find(same))
     }
 
-    /// Brings the code of a job to the one that goes on from it, by way of a file of this workstation.
+    /// Brings the code of a job to the one that goes on from it, by way of a file of this
+    /// workstation.
     ///
     /// # Errors
     /// When the job root refuses, or the code is not there any more.
-    pub async fn carry_code(&self, from: &JobDir, next: &ResolvedSpec, scratch: &Path) -> Result<(), SubmitError> {
+    pub async fn carry_code(
+        &self,
+        from: &JobDir,
+        next: &ResolvedSpec,
+        scratch: &Path,
+    ) -> Result<(), SubmitError> {
         let Some(code) = &next.code else { return Ok(()) };
         let store: &Arc<dyn Store> = from.store();
         if store.get_file(&layout::code(from.job(), &code.sha256), scratch).await?.is_none() {
@@ -143,10 +167,18 @@ fn kept_machine(plan: &Plan, view: InstanceView) -> KeptMachine {
 /// A reason of a plan: what the job goes on with.
 pub(crate) fn goes_on_from(continues: &Continues, kept: Option<&KeptMachine>) -> String {
     let checkpoint = continues.checkpoint.as_ref().map(|from| match from.checkpoint.step {
-        Some(step) => format!("from checkpoint {} (step {step}) of {}", from.checkpoint.number.number(), from.job),
+        Some(step) => format!(
+            "from checkpoint {} (step {step}) of {}",
+            from.checkpoint.number.number(),
+            from.job
+        ),
         None => format!("from checkpoint {} of {}", from.checkpoint.number.number(), from.job),
     });
     let disk = kept.map(|kept| format!("on the kept disk of {}", kept.instance));
     let from: Vec<String> = checkpoint.into_iter().chain(disk).collect();
-    if from.is_empty() { format!("it goes on from {}", continues.job) } else { format!("it goes on {}", from.join(", ")) }
+    if from.is_empty() {
+        format!("it goes on from {}", continues.job)
+    } else {
+        format!("it goes on {}", from.join(", "))
+    }
 }

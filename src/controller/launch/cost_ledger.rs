@@ -1,4 +1,5 @@
-//! What the jobs of one owner in one job root cost, read of their records: the sums that a cap is held against.
+//! What the jobs of one owner in one job root cost, read of their records: the sums that a cap is
+//! held against.
 //!
 //! Not here: a cap, or whether one holds a launch back (`cap`, `policy::purchase::spending_cap`).
 
@@ -29,9 +30,11 @@ pub struct Ledger {
 #[derive(Clone, Debug, Default)]
 struct Kept {
     ended: BTreeMap<JobId, Vec<Spell>>,
-    /// Of all others, as they were read last, with what was planned since; `None`: nobody has read them yet.
+    /// Of all others, as they were read last, with what was planned since; `None`: nobody has read
+    /// them yet.
     open: Option<Vec<Spell>>,
-    /// Those that ended longer ago than a day, as far as the job root says; read once, for nothing is ever taken out.
+    /// Those that ended longer ago than a day, as far as the job root says; read once, for nothing
+    /// is ever taken out.
     over: Option<BTreeSet<JobId>>,
     /// The same, found out since.
     found: BTreeSet<JobId>,
@@ -60,7 +63,8 @@ impl Ledger {
     /// When the store does not answer.
     pub async fn read(&self, now: Timestamp) -> Result<Vec<Spell>, JobDirError> {
         let mut kept = self.kept().clone();
-        let (jobs, over) = tokio::join!(jobdir::jobs(self.store.as_ref()), self.over(kept.over.take()));
+        let (jobs, over) =
+            tokio::join!(jobdir::jobs(self.store.as_ref()), self.over(kept.over.take()));
         let counts = |job: &JobId| !over.contains(job) && !kept.found.contains(job);
         let read = stream::iter(jobs?.into_iter().filter(counts)).map(|job| {
             let known = kept.ended.get(&job).cloned();
@@ -86,8 +90,8 @@ impl Ledger {
         Ok(all)
     }
 
-    /// What was read last, with what was planned since: at least what counts now, as far as this process launches. `None`: nothing
-    /// was ever read.
+    /// What was read last, with what was planned since: at least what counts now, as far as this
+    /// process launches. `None`: nothing was ever read.
     pub fn last_known(&self) -> Option<Vec<Spell>> {
         self.kept().spells()
     }
@@ -100,7 +104,9 @@ impl Ledger {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().expect("nobody panics while holding it: it is only cloned, replaced and added to")
+        self.kept
+            .lock()
+            .expect("nobody panics while holding it: it is only cloned, replaced and added to")
     }
 
     /// What is known already, or what the job root says. What it does not say is read job by job.
@@ -114,8 +120,9 @@ impl Ledger {
         })
     }
 
-    /// Leaves word of the jobs of which nothing counts any more, for the next process: ten thousand of them are a minute of
-    /// reading before its launch. Only who launches writes; a few are sooner read than written.
+    /// Leaves word of the jobs of which nothing counts any more, for the next process: ten thousand
+    /// of them are a minute of reading before its launch. Only who launches writes; a few are
+    /// sooner read than written.
     pub async fn tell_jobs_over(&self) {
         let mut all = {
             let kept = self.kept();
@@ -128,7 +135,12 @@ impl Ledger {
             // Another process may have found others meanwhile.
             Ok(known) => all.extend(known),
             // A newer version's is not read, and not written over either.
-            Err(error) => return debug!("what is known of jobs that are over stays as it is: {}", chain(&error)),
+            Err(error) => {
+                return debug!(
+                    "what is known of jobs that are over stays as it is: {}",
+                    chain(&error)
+                );
+            }
         }
         match jobdir::put_jobs_over(self.store.as_ref(), all.clone()).await {
             Ok(()) => {
@@ -155,7 +167,8 @@ impl Ledger {
                 continue;
             }
             let settled = jobdir::unless_damaged(dir.settled(number).await)?;
-            let from = settled.as_ref().and_then(|settled| settled.billed_from).unwrap_or(plan.created);
+            let from =
+                settled.as_ref().and_then(|settled| settled.billed_from).unwrap_or(plan.created);
             let ended = settled.map(|settled| (settled.billed_to.unwrap_or(from), settled.usd));
             spells.push(Spell { from, ended, ..spell(&plan) });
         }
@@ -172,5 +185,10 @@ impl Kept {
 
 /// As long as nothing else is known of its machine.
 fn spell(plan: &Plan) -> Spell {
-    Spell { hourly: plan.offer.hourly(), at_most: plan.offer.hourly_at_most(plan.bid), from: plan.created, ended: None }
+    Spell {
+        hourly: plan.offer.hourly(),
+        at_most: plan.offer.hourly_at_most(plan.bid),
+        from: plan.created,
+        ended: None,
+    }
 }

@@ -1,8 +1,9 @@
-//! The caps that hold at this moment: those of the start, or as they are read anew before each launch that they may hold back: once, and
-//! once more where it has waited for its turn.
+//! The caps that hold at this moment: those of the start, or as they are read anew before each
+//! launch that they may hold back: once, and once more where it has waited for its turn.
 //!
-//! A daemon runs for weeks, and whoever writes a cap meanwhile means every launch from then on. Not here: where they
-//! are read (whoever starts a controller hands that in), and whether a machine may be launched (`policy::purchase::spending_cap`).
+//! A daemon runs for weeks, and whoever writes a cap meanwhile means every launch from then on. Not
+//! here: where they are read (whoever starts a controller hands that in), and whether a machine may
+//! be launched (`policy::purchase::spending_cap`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -56,7 +57,10 @@ impl CapsInForce {
     }
 
     /// These, until `read` says others.
-    pub fn read_by(caps: Caps, read: impl Fn() -> Result<Caps, String> + Send + Sync + 'static) -> Self {
+    pub fn read_by(
+        caps: Caps,
+        read: impl Fn() -> Result<Caps, String> + Send + Sync + 'static,
+    ) -> Self {
         CapsInForce { read: Some(Box::new(read)), ..CapsInForce::fixed(caps) }
     }
 
@@ -71,8 +75,12 @@ impl CapsInForce {
         let read = read();
         let mut last = self.lock();
         match last.take(read) {
-            Some(Told::Unread(why)) => warn!("[caps] cannot be read, and what was read last goes on to hold: {why}"),
-            Some(Told::Changed) => info!("[caps] of the configuration says otherwise now, and holds from here on"),
+            Some(Told::Unread(why)) => {
+                warn!("[caps] cannot be read, and what was read last goes on to hold: {why}")
+            }
+            Some(Told::Changed) => {
+                info!("[caps] of the configuration says otherwise now, and holds from here on")
+            }
             None => {}
         }
         last.caps
@@ -92,10 +100,24 @@ mod tests {
     fn an_error_keeps_what_was_read_last_and_is_told_once() {
         let caps = Caps { usd_per_day: Some(Usd::from_micros(5_000_000)), ..Caps::default() };
         let mut last = LastRead::default();
-        assert_eq!((last.take(Ok(Caps::default())), last.take(Ok(caps))), (None, Some(Told::Changed)));
-        assert_eq!(last.take(Err("it is no TOML".into())), Some(Told::Unread("it is no TOML".into())));
+        assert_eq!(
+            (last.take(Ok(Caps::default())), last.take(Ok(caps))),
+            (None, Some(Told::Changed))
+        );
+        assert_eq!(
+            last.take(Err("it is no TOML".into())),
+            Some(Told::Unread("it is no TOML".into()))
+        );
         assert_eq!((last.take(Err("it is gone".into())), last.caps), (None, caps));
-        assert_eq!((last.take(Ok(caps)), last.take(Ok(Caps::default()))), (None, Some(Told::Changed)), "none is none, once it is said");
-        assert_eq!(last.take(Err("again".into())), Some(Told::Unread("again".into())), "it was read in between");
+        assert_eq!(
+            (last.take(Ok(caps)), last.take(Ok(Caps::default()))),
+            (None, Some(Told::Changed)),
+            "none is none, once it is said"
+        );
+        assert_eq!(
+            last.take(Err("again".into())),
+            Some(Told::Unread("again".into())),
+            "it was read in between"
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! Whether the cloud would let us launch what a plan names: the planned machine, and one in each other region and market that the
-//! job goes to when that is not to be had.
+//! Whether the cloud would let us launch what a plan names: the planned machine, and one in each
+//! other region and market that the job goes to when that is not to be had.
 //!
-//! A right may be of one region, and of spot machines alone. All are asked at once, by dry runs; what their launch needs is remembered
-//! of each region since it was planned (`ready`). Launches nothing. Not here: what is made of a refusal.
+//! A right may be of one region, and of spot machines alone. All are asked at once, by dry runs;
+//! what their launch needs is remembered of each region since it was planned (`ready`). Launches
+//! nothing. Not here: what is made of a refusal.
 
 use std::collections::BTreeSet;
 
@@ -23,17 +24,28 @@ impl Controller {
         Ok(self.cloud(plan.offer.cloud)?.permitted(plan).await?)
     }
 
-    /// The same of the planned machine, and of the first of its fallbacks in each other region and market.
-    pub async fn permissions<'a>(&self, spec: &Spec, planned: &'a Planned) -> (Result<(), ActError>, Vec<(&'a Offer, Result<(), ActError>)>) {
+    /// The same of the planned machine, and of the first of its fallbacks in each other region and
+    /// market.
+    pub async fn permissions<'a>(
+        &self,
+        spec: &Spec,
+        planned: &'a Planned,
+    ) -> (Result<(), ActError>, Vec<(&'a Offer, Result<(), ActError>)>) {
         let plan = &planned.plan;
         let place = |offer: &Offer| (offer.region.clone(), offer.market);
         let mut seen = BTreeSet::from([place(&plan.offer)]);
         let others = planned.fallbacks.iter().filter(|offer| seen.insert(place(offer)));
-        let asked = others.map(|offer| async move { (offer, self.permitted_instead(spec, plan, offer).await) });
+        let asked = others
+            .map(|offer| async move { (offer, self.permitted_instead(spec, plan, offer).await) });
         tokio::join!(self.permitted(plan), join_all(asked))
     }
 
-    async fn permitted_instead(&self, spec: &Spec, plan: &Plan, offer: &Offer) -> Result<(), ActError> {
+    async fn permitted_instead(
+        &self,
+        spec: &Spec,
+        plan: &Plan,
+        offer: &Offer,
+    ) -> Result<(), ActError> {
         let launch = self.cloud(offer.cloud)?.prepare(spec, offer).await?;
         // What it would be bid decides about no right.
         let bid = (offer.market == Market::Spot).then_some(offer.price);

@@ -1,4 +1,5 @@
-//! One launch call, and what its answer means: a machine, another place, nothing ever, or that nobody knows.
+//! One launch call, and what its answer means: a machine, another place, nothing ever, or that
+//! nobody knows.
 //!
 //! ```text
 //!   plan ──> launch, or start a kept machine ─┬─ an id ─────────────────> known
@@ -22,22 +23,24 @@ use crate::job::{AttemptNo, JobId, MarketChoice, Plan};
 use crate::policy::purchase::refusal_backoff;
 use crate::ports::{CloudError, chain};
 
-/// A decision to launch is older than this only where the workstation slept meanwhile, or where everybody took their time: then
-/// the job is looked at once more, for a wish that came since. Shorter, and an ordinary choice among offers is made twice.
+/// A decision to launch is older than this only where the workstation slept meanwhile, or where
+/// everybody took their time: then the job is looked at once more, for a wish that came since.
+/// Shorter, and an ordinary choice among offers is made twice.
 const DECISION_HOLDS: Duration = Duration::from_secs(60);
 
 impl Controller {
-    /// Whether the machine of a plan could fetch and run the agent that it would get, as far as its image and our credentials
-    /// say. Sends nothing.
+    /// Whether the machine of a plan could fetch and run the agent that it would get, as far as its
+    /// image and our credentials say. Sends nothing.
     ///
     /// # Errors
-    /// When there is no agent for such machines, it needs a newer C library than the image has, or nothing that is signed now
-    /// would last until the machine has booted.
+    /// When there is no agent for such machines, it needs a newer C library than the image has, or
+    /// nothing that is signed now would last until the machine has booted.
     pub async fn agent_fits(&self, plan: &Plan) -> Result<(), ShipError> {
         match (&plan.launch, &self.shipper) {
             // A kept machine has its agent.
             (Some(launch), Some(shipper)) if plan.starts.is_none() => {
-                shipper.fits(plan.offer.arch, launch.image_name.as_deref().unwrap_or(&launch.image))?;
+                shipper
+                    .fits(plan.offer.arch, launch.image_name.as_deref().unwrap_or(&launch.image))?;
                 match shipper.could_fetch(&*self.store, plan.offer.arch, plan.boot).await {
                     // A folder is another finding, told with all else that an account lacks.
                     Err(ShipError::NotReachable(_)) => Ok(()),
@@ -48,13 +51,23 @@ impl Controller {
         }
     }
 
-    /// Records nothing: a launch whose answer is lost is repeated with the same plan, and the machine is the same.
-    pub(crate) async fn launch(&self, job: &JobId, memory: &mut JobMemory, attempt: AttemptNo) -> Result<(), ActError> {
-        if memory.looked.is_some_and(|looked| self.clock.mono().saturating_sub(looked) > DECISION_HOLDS) {
+    /// Records nothing: a launch whose answer is lost is repeated with the same plan, and the
+    /// machine is the same.
+    pub(crate) async fn launch(
+        &self,
+        job: &JobId,
+        memory: &mut JobMemory,
+        attempt: AttemptNo,
+    ) -> Result<(), ActError> {
+        if memory
+            .looked
+            .is_some_and(|looked| self.clock.mono().saturating_sub(looked) > DECISION_HOLDS)
+        {
             info!(%job, "looking once more before the launch: the decision is older than {} s", DECISION_HOLDS.as_secs());
             return Ok(());
         }
-        let market = memory.spec.as_ref().map_or(MarketChoice::default(), |spec| spec.spec.machine.market);
+        let market =
+            memory.spec.as_ref().map_or(MarketChoice::default(), |spec| spec.spec.machine.market);
         let trouble_met = &mut memory.trouble_met;
         let memory = memory.attempts.entry(attempt).or_default();
         let Some(plan) = &memory.plan else { return Ok(()) };
@@ -62,7 +75,11 @@ impl Controller {
         let (launched, done) = match &plan.starts {
             None => (cloud.launch(plan).await, "launched"),
             Some(starts) => {
-                let machine = MachineRef { cloud: plan.offer.cloud, region: plan.offer.region.clone(), id: starts.instance.clone() };
+                let machine = MachineRef {
+                    cloud: plan.offer.cloud,
+                    region: plan.offer.region.clone(),
+                    id: starts.instance.clone(),
+                };
                 (cloud.start(&machine, plan).await.map(|()| machine.id), "started again")
             }
         };
@@ -72,12 +89,15 @@ impl Controller {
                 memory.launched(instance, self.clock.mono());
                 Ok(())
             }
-            Err(error @ CloudError::NoCapacity { refusal, .. }) if let Some(refusal) = refusal_backoff::of_job(refusal, market) => {
+            Err(error @ CloudError::NoCapacity { refusal, .. })
+                if let Some(refusal) = refusal_backoff::of_job(refusal, market) =>
+            {
                 info!(%job, attempt = attempt.number(), "{error}");
                 memory.refused(Some(refusal), error.to_string(), self.clock.mono());
                 Ok(())
             }
-            // Nobody has refused the machine: the same plan is launched as soon as somebody has signed in again.
+            // Nobody has refused the machine: the same plan is launched as soon as somebody has
+            // signed in again.
             Err(error) if error.is_unsigned() => Err(error.into()),
             Err(
                 error @ (CloudError::Invalid { .. }
@@ -91,15 +111,21 @@ impl Controller {
                 memory.refused(None, chain(&error), self.clock.mono());
                 Ok(())
             }
-            // What bills is the plan's machine, whatever was asked for in the other request; and somebody must hear of it.
+            // What bills is the plan's machine, whatever was asked for in the other request; and
+            // somebody must hear of it.
             Err(CloudError::Mismatch { machine: Some(instance), what }) => {
-                let text = format!("{instance} was adopted by attempt {}, though another request has launched it: {what}", attempt.number());
+                let text = format!(
+                    "{instance} was adopted by attempt {}, though another request has launched it: {what}",
+                    attempt.number()
+                );
                 tracing::error!(%job, "{text}; that is a fault of this program: please report it");
                 *trouble_met = Some(text);
                 memory.launched(instance, self.clock.mono());
                 Ok(())
             }
-            Err(error @ (CloudError::Ambiguous { .. } | CloudError::Mismatch { machine: None, .. })) => {
+            Err(
+                error @ (CloudError::Ambiguous { .. } | CloudError::Mismatch { machine: None, .. }),
+            ) => {
                 memory.certainty.lost();
                 memory.asked(self.clock.mono());
                 Err(error.into())

@@ -5,17 +5,18 @@
 //!                     ├─ not answered at all ─────────────> sure for half an hour
 //!                     └─ an answer was lost ──────────────> never again
 //! ```
-//! What another plans is not sure here at any time. Not here: what follows from it (`policy::lifecycle::missing_machine`,
-//! `policy::billing::settlement`).
+//! What another plans is not sure here at any time. Not here: what follows from it
+//! (`policy::lifecycle::missing_machine`, `policy::billing::settlement`).
 
 use std::time::Duration;
 
-/// A refusal says for so long that nobody has launched the plan: another controller waits longer than this for whoever made it
-/// (`policy::lifecycle::missing_machine`). Shorter than the wait of a throttled cloud, and a refusal is made sure of for minutes.
+/// A refusal says for so long that nobody has launched the plan: another controller waits longer
+/// than this for whoever made it (`policy::lifecycle::missing_machine`). Shorter than the wait of a
+/// throttled cloud, and a refusal is made sure of for minutes.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(40);
 
-/// Who has made a plan and was not answered at all says so for this long. What another launches meanwhile the cloud still shows by then,
-/// if it has ended: half of the hour for which it does.
+/// Who has made a plan and was not answered at all says so for this long. What another launches
+/// meanwhile the cloud still shows by then, if it has ended: half of the hour for which it does.
 const PLAN_HOLDS: Duration = Duration::from_secs(30 * 60);
 
 /// By the steady clock of this controller.
@@ -31,7 +32,8 @@ impl Certainty {
         self.sure_until = Some(now + PLAN_HOLDS);
     }
 
-    /// Takes note of a refused launch: a refusal of later than the last one held makes nothing sure again.
+    /// Takes note of a refused launch: a refusal of later than the last one held makes nothing sure
+    /// again.
     pub fn refused(&mut self, now: Duration) {
         self.looked(now);
         self.sure_until = self.sure_until.map(|_| now + REFUSAL_HOLDS);
@@ -56,7 +58,8 @@ impl Certainty {
 mod tests {
     use super::*;
 
-    /// Seed 102433: the cloud said nothing for a quarter of an hour, and then another controller launched what had been refused.
+    /// Seed 102433: the cloud said nothing for a quarter of an hour, and then another controller
+    /// launched what had been refused.
     #[test]
     fn a_refusal_of_long_ago_does_not_say_that_nobody_launched_since() {
         let secs = Duration::from_secs;
@@ -70,7 +73,8 @@ mod tests {
         assert!(!certainty.is_sure(), "another was perhaps given meanwhile what is refused now");
     }
 
-    /// Seed 65022589 of 24 h: nobody was answered for an hour and more, and another had launched the plan just before.
+    /// Seed 65022589 of 24 h: nobody was answered for an hour and more, and another had launched
+    /// the plan just before.
     #[test]
     fn a_plan_of_long_ago_may_have_been_launched_by_another() {
         let mut certainty = planned();

@@ -7,9 +7,10 @@
 //!        │                                            └─ no answer ────────────> unknown: not passed over
 //!        └── again, without what is known by now never to be launched: a zone without a subnet, a type that the image does not fit
 //! ```
-//! Images, networks and permissions are of a region: one that has no security group must not stop a job that fits into three.
-//! Nothing is remembered here from one plan to the next: what a person mends is found by the next one. What must never live
-//! here: which offer is better (`policy::purchase::placement`).
+//! Images, networks and permissions are of a region: one that has no security group must not stop a
+//! job that fits into three. Nothing is remembered here from one plan to the next: what a person
+//! mends is found by the next one. What must never live here: which offer is better
+//! (`policy::purchase::placement`).
 
 use std::collections::BTreeSet;
 
@@ -33,7 +34,9 @@ impl Unready {
     /// All of them in a sentence, after what else stands in the way.
     pub(crate) fn sentence(none: Option<&NoOffer>, unready: &[Unready]) -> String {
         let none = none.map(ToString::to_string);
-        let passed_over = unready.iter().map(|unready| format!("{} is not ready: {}", unready.region, unready.because));
+        let passed_over = unready
+            .iter()
+            .map(|unready| format!("{} is not ready: {}", unready.region, unready.because));
         none.into_iter().chain(passed_over).collect::<Vec<_>>().join("; ")
     }
 }
@@ -61,7 +64,12 @@ pub(crate) struct Search {
 ///
 /// # Errors
 /// When nothing is left, with what a person can mend; when nobody answers for the best.
-pub(crate) async fn launchable(cloud: &dyn Cloud, asked: &Ask<'_>, supply: &mut Supply, search: &mut Search) -> Result<Launchable, ActError> {
+pub(crate) async fn launchable(
+    cloud: &dyn Cloud,
+    asked: &Ask<'_>,
+    supply: &mut Supply,
+    search: &mut Search,
+) -> Result<Launchable, ActError> {
     loop {
         let placed = match place(&Ask { supply, ..*asked }) {
             Ok(placed) => placed,
@@ -86,12 +94,14 @@ pub(crate) async fn launchable(cloud: &dyn Cloud, asked: &Ask<'_>, supply: &mut 
 }
 
 impl Search {
-    /// How many regions, kinds of processors and single offers were found on which nothing can be launched.
+    /// How many regions, kinds of processors and single offers were found on which nothing can be
+    /// launched.
     pub(crate) fn passed_over(&self) -> usize {
         self.unready.len() + self.unfit.len()
     }
 
-    /// The best offer, and the best of each region that nobody has looked at yet: what is tried next is known to be ready.
+    /// The best offer, and the best of each region that nobody has looked at yet: what is tried
+    /// next is known to be ready.
     fn firsts(&mut self, placed: &Placement) -> Vec<Offer> {
         let kind = |offer: &Offer| (offer.region.clone(), offer.arch);
         self.looked.insert(kind(&placed.offer));
@@ -99,7 +109,13 @@ impl Search {
         std::iter::once(&placed.offer).chain(others).cloned().collect()
     }
 
-    fn note(&mut self, offer: Offer, answer: Result<Option<LaunchRequest>, CloudError>, best: &Offer, supply: &mut Supply) -> Result<(), CloudError> {
+    fn note(
+        &mut self,
+        offer: Offer,
+        answer: Result<Option<LaunchRequest>, CloudError>,
+        best: &Offer,
+        supply: &mut Supply,
+    ) -> Result<(), CloudError> {
         let is_best = offer == *best;
         match answer {
             Ok(launch) if is_best => self.ready = Some((offer, launch)),
@@ -110,11 +126,16 @@ impl Search {
                 self.rejected.push(RejectedOffer { offer, because: what });
             }
             // Who we are is the same question everywhere; what is there, and what we may, is not.
-            Err(error @ (CloudError::Invalid { .. } | CloudError::Denied { .. })) if NoCredentials::among(&error).is_none() => {
+            Err(error @ (CloudError::Invalid { .. } | CloudError::Denied { .. }))
+                if NoCredentials::among(&error).is_none() =>
+            {
                 let because = chain(&error);
                 tracing::info!(region = %offer.region, "passed over: {because}");
-                let there = supply.offers.extract_if(.., |other| other.region == offer.region && other.arch == offer.arch);
-                self.rejected.extend(there.map(|offer| RejectedOffer { offer, because: because.clone() }));
+                let there = supply.offers.extract_if(.., |other| {
+                    other.region == offer.region && other.arch == offer.arch
+                });
+                self.rejected
+                    .extend(there.map(|offer| RejectedOffer { offer, because: because.clone() }));
                 self.unready.push((offer.region, error));
             }
             Err(error) if is_best => return Err(error),
@@ -124,8 +145,8 @@ impl Search {
         Ok(())
     }
 
-    /// Takes away what can never be launched, as far as anybody has said by now: it is no place to go next, and no part of the most
-    /// that the job can cost.
+    /// Takes away what can never be launched, as far as anybody has said by now: it is no place to
+    /// go next, and no part of the most that the job can cost.
     fn leave_out_unfit(&mut self, cloud: &dyn Cloud, spec: &Spec, supply: &mut Supply) {
         supply.offers.retain(|offer| {
             let Some(because) = cloud.known_unfit(spec, offer) else { return true };
@@ -141,7 +162,8 @@ impl Search {
         Launchable { placed, launch, unready }
     }
 
-    /// Why there is no plan: the one thing that is missing, or all of it. `others`: some places are ready, and do not fit now.
+    /// Why there is no plan: the one thing that is missing, or all of it. `others`: some places are
+    /// ready, and do not fit now.
     fn nowhere(&mut self, mut none: NoOffer, others: bool) -> ActError {
         none.because.append(&mut self.unfit);
         let unready = self.told();

@@ -1,12 +1,14 @@
-//! `market = "auto"` in the controller: which market the next machine is of, and when one is left for another.
+//! `market = "auto"` in the controller: which market the next machine is of, and when one is left
+//! for another.
 //!
 //! ```text
 //!   between attempts: supply, pools ──> policy::market::auto_market ──> take spot | take on-demand | wait (the next look is in a minute)
 //!   during one:       heartbeat, pools ──> policy::market::auto_market ──> stay | a request to move, which its agent obeys
 //! ```
-//! Moving is an intent before an act: the request stands in the job directory, the agent saves and ends, the attempt is
-//! settled, and the next one is planned as any other. What was learned of the pools is kept in the job root, and serves jobs
-//! of every kind on the spot market. Not here: the rule (`policy::market::auto_market`).
+//! Moving is an intent before an act: the request stands in the job directory, the agent saves and
+//! ends, the attempt is settled, and the next one is planned as any other. What was learned of the
+//! pools is kept in the job root, and serves jobs of every kind on the spot market. Not here: the
+//! rule (`policy::market::auto_market`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +23,9 @@ use crate::controller::drive::Controller;
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
 use crate::instance::InstanceState;
-use crate::job::{AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Reason, ResolvedSpec, Spec, Wish};
+use crate::job::{
+    AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Reason, ResolvedSpec, Spec, Wish,
+};
 use crate::jobdir::{self, JobDir, JobDirError, layout};
 use crate::market::{Cloud, Market, Offer, Span, Supply, UsdPerHour};
 use crate::policy::Wishes;
@@ -37,7 +41,8 @@ use crate::policy::purchase::placement::{self, Ask, Overheads};
 use crate::policy::purchase::refusal_backoff;
 use crate::ports::{StoreError, chain};
 
-/// Between two looks while no machine runs for want of a cheap one: a refusal is forgotten after three minutes.
+/// Between two looks while no machine runs for want of a cheap one: a refusal is forgotten after
+/// three minutes.
 pub const WAIT_LOOK: Duration = Duration::from_secs(60);
 
 /// Pools that are read at once.
@@ -56,7 +61,8 @@ pub struct MarketMemory {
     /// The pool that the watch has planned for.
     watched: Option<(String, String)>,
     pools: BTreeMap<(String, String), Pool>,
-    /// What the others were worth at the last look at all of them: while a spot machine runs, nobody asks what they cost.
+    /// What the others were worth at the last look at all of them: while a spot machine runs,
+    /// nobody asks what they cost.
     others: Others,
     read: Option<Duration>,
     /// The next look at a machine that runs, on the steady clock.
@@ -102,13 +108,17 @@ fn key(offer: &Offer) -> (String, String) {
 
 pub(crate) fn of_market(supply: &Supply, market: Market, history: &[AttemptRecord]) -> Supply {
     let mut only = supply.clone();
-    only.offers.retain(|offer| offer.market == market && !refusal_backoff::lacks_its_role(history, offer));
+    only.offers
+        .retain(|offer| offer.market == market && !refusal_backoff::lacks_its_role(history, offer));
     only
 }
 
 impl MarketMemory {
     fn pool(&self, offer: &Offer) -> Pool {
-        self.pools.get(&key(offer)).cloned().unwrap_or_else(|| Pool::new(offer.zone.as_str(), &offer.instance_type))
+        self.pools
+            .get(&key(offer))
+            .cloned()
+            .unwrap_or_else(|| Pool::new(offer.zone.as_str(), &offer.instance_type))
     }
 
     /// What starts add to an hour of work in each pool that is known.
@@ -121,7 +131,10 @@ impl MarketMemory {
     /// The decision for the best place on the spot market.
     pub(crate) fn choose(&mut self, choosing: &Choosing<'_>) -> (AutoVerdict, Option<Outlook>) {
         let Choosing { spec, ask, history } = choosing;
-        let (spots, fulls) = (of_market(ask.supply, Market::Spot, history), of_market(ask.supply, Market::OnDemand, history));
+        let (spots, fulls) = (
+            of_market(ask.supply, Market::Spot, history),
+            of_market(ask.supply, Market::OnDemand, history),
+        );
         let (placed, above_bid) = match placement::place(&Ask { supply: &spots, ..*ask }) {
             Ok(placed) => (Some((placed.offer, placed.bid)), None),
             Err(none) => (None, none.above_bid),
@@ -134,53 +147,103 @@ impl MarketMemory {
             later.min_by_key(|offer| offer.hourly().times(1.0 / speeds.of(offer))).cloned()
         };
         let there = placed.is_some();
-        let (spot, bid) = placed.map_or_else(|| (cheapest_later(&spots), None), |(offer, bid)| (Some(offer), bid));
+        let (spot, bid) = placed
+            .map_or_else(|| (cheapest_later(&spots), None), |(offer, bid)| (Some(offer), bid));
         let spot_most = spot.as_ref().map(|offer| offer.hourly_at_most(bid));
-        let on_demand = placement::place(&Ask { supply: &fulls, ..*ask }).ok().map(|placed| placed.offer);
+        let on_demand =
+            placement::place(&Ask { supply: &fulls, ..*ask }).ok().map(|placed| placed.offer);
         // What stays of on-demand that was refused a moment ago is its price.
         let on_demand = on_demand.or_else(|| cheapest_later(&fulls));
         // The slower of both: the deadline must hold on either.
-        let speed = spot.iter().chain(&on_demand).map(|offer| speeds.of(offer)).reduce(f64::min).unwrap_or(1.0);
+        let speed = spot
+            .iter()
+            .chain(&on_demand)
+            .map(|offer| speeds.of(offer))
+            .reduce(f64::min)
+            .unwrap_or(1.0);
         let on_demand = on_demand.map(|offer| offer.hourly().times(speed / speeds.of(&offer)));
-        let spot_most = spot_most.zip(spot.as_ref()).map(|(most, offer)| most.times(speed / speeds.of(offer)));
-        let extras = spot.as_ref().map_or(UsdPerHour::ZERO, |offer| offer.extras.times(speed / speeds.of(offer)));
-        let facts = AutoFacts { spec: &spec.spec, history, running: None, more_time: ask.more_time, spot: None, on_demand, speed, now: ask.now };
+        let spot_most =
+            spot_most.zip(spot.as_ref()).map(|(most, offer)| most.times(speed / speeds.of(offer)));
+        let extras = spot
+            .as_ref()
+            .map_or(UsdPerHour::ZERO, |offer| offer.extras.times(speed / speeds.of(offer)));
+        let facts = AutoFacts {
+            spec: &spec.spec,
+            history,
+            running: None,
+            more_time: ask.more_time,
+            spot: None,
+            on_demand,
+            speed,
+            now: ask.now,
+        };
         let pool = spot.as_ref().map(|offer| self.pool(offer));
-        let seen = spot.as_ref().zip(pool.as_ref()).map(|(offer, pool)| self.beside(&Ask { supply: &spots, ..*ask }, &facts, offer, pool, there));
+        let seen = spot.as_ref().zip(pool.as_ref()).map(|(offer, pool)| {
+            self.beside(&Ask { supply: &spots, ..*ask }, &facts, offer, pool, there)
+        });
         let facts = AutoFacts { spot: seen, ..facts };
         let mut verdict = self.judge(&facts);
         if let (AutoStep::Wait, Some(offer)) = (verdict.step, above_bid) {
-            verdict.reason.text.push_str(&format!("; {} costs {} now, more than its bid", offer.describe(), offer.price));
+            verdict.reason.text.push_str(&format!(
+                "; {} costs {} now, more than its bid",
+                offer.describe(),
+                offer.price
+            ));
         }
         let standing = auto_market::standing(&facts);
-        let outlook = seen.zip(on_demand).zip(spot_most).map(|((seen, on_demand), spot_most)| Outlook {
-            verdict: verdict.clone(),
-            standing,
-            pool: seen.pool.clone(),
-            spot: seen.hourly,
-            on_demand,
-            extras,
-            spot_most,
-            speed,
-        });
+        let outlook =
+            seen.zip(on_demand).zip(spot_most).map(|((seen, on_demand), spot_most)| Outlook {
+                verdict: verdict.clone(),
+                standing,
+                pool: seen.pool.clone(),
+                spot: seen.hourly,
+                on_demand,
+                extras,
+                spot_most,
+                speed,
+            });
         (verdict, outlook)
     }
 
     /// A pool, with what the other pools on offer are worth beside it.
-    fn beside<'a>(&mut self, ask: &Ask<'_>, facts: &AutoFacts<'_>, chosen: &Offer, pool: &'a Pool, there: bool) -> SpotPool<'a> {
+    fn beside<'a>(
+        &mut self,
+        ask: &Ask<'_>,
+        facts: &AutoFacts<'_>,
+        chosen: &Offer,
+        pool: &'a Pool,
+        there: bool,
+    ) -> SpotPool<'a> {
         let speeds = remaining_work::speeds(facts.spec, facts.history);
         let hourly = |offer: &Offer| offer.hourly().times(facts.speed / speeds.of(offer));
         let cheaper = |offer: &&Offer| facts.on_demand.is_none_or(|full| hourly(offer) < full);
         let bound = Bound::of(ask);
-        let offers = ask.supply.offers.iter().filter(|offer| !offer.is_same_pool(chosen) && ask.fits_later(&bound, offer)).filter(cheaper);
-        let pools: Vec<(Pool, UsdPerHour)> = offers.map(|offer| (self.pool(offer), hourly(offer))).collect();
+        let offers = ask
+            .supply
+            .offers
+            .iter()
+            .filter(|offer| !offer.is_same_pool(chosen) && ask.fits_later(&bound, offer))
+            .filter(cheaper);
+        let pools: Vec<(Pool, UsdPerHour)> =
+            offers.map(|offer| (self.pool(offer), hourly(offer))).collect();
         let rest = pools.iter().map(|(pool, hourly)| {
             let there = pool.spells.seen().unwrap_or_default();
-            Zone { spells: &pool.spells, hourly: *hourly, there, hours_since_look: pool.hours_since_look(ask.now) }
+            Zone {
+                spells: &pool.spells,
+                hourly: *hourly,
+                there,
+                hours_since_look: pool.hours_since_look(ask.now),
+            }
         });
         let work_left = auto_market::standing(facts).work_left;
         self.others = zones::others(&pool.spells, rest.clone(), work_left);
-        SpotPool { pool, hourly: hourly(chosen), there, others: self.others, elsewhere: zones::chance_there(rest, 0.0) }
+        SpotPool {
+            pool,
+            hourly: hourly(chosen),
+            there,
+            others: self.others,
+            elsewhere: zones::chance_there(rest, 0.0),
+        }
     }
 
     fn judge(&mut self, facts: &AutoFacts<'_>) -> AutoVerdict {
@@ -202,23 +265,40 @@ impl Controller {
         history: &[AttemptRecord],
         more_time: Span,
     ) -> Result<Overheads, JobDirError> {
-        if !supply.offers.iter().any(|offer| offer.market == Market::Spot && offer.cloud != Cloud::Local) {
+        if !supply
+            .offers
+            .iter()
+            .any(|offer| offer.market == Market::Spot && offer.cloud != Cloud::Local)
+        {
             return Ok(Overheads::new());
         }
         self.learn_pools(memory, history).await?;
         let now = self.clock.now();
-        Ok(memory.overheads(&AutoFacts { spec, history, running: None, more_time, spot: None, on_demand: None, speed: 1.0, now }))
+        Ok(memory.overheads(&AutoFacts {
+            spec,
+            history,
+            running: None,
+            more_time,
+            spot: None,
+            on_demand: None,
+            speed: 1.0,
+            now,
+        }))
     }
 
-    /// Reads what is known of the pools, unless that was a moment ago. A launch asks the cloud meanwhile.
+    /// Reads what is known of the pools, unless that was a moment ago. A launch asks the cloud
+    /// meanwhile.
     pub(crate) async fn read_pools(&self, memory: &mut MarketMemory) -> Result<(), JobDirError> {
         let now = self.clock.mono();
         if memory.read.is_some_and(|read| now < read + POOLS_FRESH) {
             return Ok(());
         }
         let found = self.store.list(layout::POOLS).await?;
-        let keys = found.into_iter().map(|meta| meta.key).filter(|key| layout::pool_of(key).is_some());
-        let mut read = stream::iter(keys).map(|key| async move { (self.store.get(&key).await, key) }).buffered(READS_IN_FLIGHT);
+        let keys =
+            found.into_iter().map(|meta| meta.key).filter(|key| layout::pool_of(key).is_some());
+        let mut read = stream::iter(keys)
+            .map(|key| async move { (self.store.get(&key).await, key) })
+            .buffered(READS_IN_FLIGHT);
         while let Some((bytes, key)) = read.next().await {
             // Statistics that cannot be read are as good as none.
             let bytes = match bytes {
@@ -234,15 +314,34 @@ impl Controller {
     }
 
     /// Reads what is known of the pools, and learns from the attempts of the job.
-    pub(crate) async fn learn_pools(&self, memory: &mut MarketMemory, history: &[AttemptRecord]) -> Result<(), JobDirError> {
+    pub(crate) async fn learn_pools(
+        &self,
+        memory: &mut MarketMemory,
+        history: &[AttemptRecord],
+    ) -> Result<(), JobDirError> {
         self.read_pools(memory).await?;
-        let tried = history.iter().map(|record| &record.plan.offer).filter(|offer| offer.cloud != Cloud::Local);
-        for offer in tried.map(|offer| (key(offer), offer)).collect::<BTreeMap<_, _>>().into_values() {
+        let tried = history
+            .iter()
+            .map(|record| &record.plan.offer)
+            .filter(|offer| offer.cloud != Cloud::Local);
+        for offer in
+            tried.map(|offer| (key(offer), offer)).collect::<BTreeMap<_, _>>().into_values()
+        {
             let mut pool = memory.pool(offer);
             if pool.learn(history) {
-                let stored = self.store.put(&layout::pool(&pool.zone, &pool.instance_type), Bytes::from(jobdir::encode(&pool))).await;
+                let stored = self
+                    .store
+                    .put(
+                        &layout::pool(&pool.zone, &pool.instance_type),
+                        Bytes::from(jobdir::encode(&pool)),
+                    )
+                    .await;
                 if let Err(error) = stored {
-                    debug!("what was learned of {} is not kept: {}", offer.describe(), chain(&error));
+                    debug!(
+                        "what was learned of {} is not kept: {}",
+                        offer.describe(),
+                        chain(&error)
+                    );
                 }
                 memory.pools.insert(key(offer), pool);
             }
@@ -277,10 +376,12 @@ impl Controller {
         memory.market().next = self.clock.mono() + auto_market::LOOK_EVERY;
         let verdict = match open.plan.offer.market {
             Market::Spot => self.look_from_spot(spec, memory.market(), observed, open).await?,
-            Market::OnDemand => match self.look_from_on_demand(spec, memory.market(), observed, open).await? {
-                Some(verdict) => verdict,
-                None => return Ok(()),
-            },
+            Market::OnDemand => {
+                match self.look_from_on_demand(spec, memory.market(), observed, open).await? {
+                    Some(verdict) => verdict,
+                    None => return Ok(()),
+                }
+            }
         };
         self.log_market(dir, memory.market(), &verdict.reason).await;
         if let AutoStep::Move(to) = verdict.step {
@@ -291,7 +392,8 @@ impl Controller {
         Ok(())
     }
 
-    /// A spot machine that runs says itself that there is capacity, and its plan what both markets cost.
+    /// A spot machine that runs says itself that there is capacity, and its plan what both markets
+    /// cost.
     async fn look_from_spot(
         &self,
         spec: &ResolvedSpec,
@@ -299,7 +401,8 @@ impl Controller {
         observed: &Observed,
         open: &AttemptFacts,
     ) -> Result<AutoVerdict, JobDirError> {
-        let (offer, history, now) = (&open.plan.offer, history(&observed.attempts), self.clock.now());
+        let (offer, history, now) =
+            (&open.plan.offer, history(&observed.attempts), self.clock.now());
         self.learn_pools(memory, &history).await?;
         let mut pool = memory.pool(offer);
         pool.ran(open.plan.created, now);
@@ -309,14 +412,21 @@ impl Controller {
             history: &history,
             running: Some((&open.plan, open.status.as_ref())),
             more_time: Wishes::of(&observed.requests).more_time,
-            spot: Some(SpotPool { pool: &pool, hourly: offer.hourly(), there: true, others: memory.others, elsewhere: 0.0 }),
+            spot: Some(SpotPool {
+                pool: &pool,
+                hourly: offer.hourly(),
+                there: true,
+                others: memory.others,
+                elsewhere: 0.0,
+            }),
             on_demand: full,
             speed: remaining_work::speeds(&spec.spec, &history).of(offer),
             now,
         }))
     }
 
-    /// Where on-demand runs, the spot market is asked for its prices; a cloud that does not answer is asked again later.
+    /// Where on-demand runs, the spot market is asked for its prices; a cloud that does not answer
+    /// is asked again later.
     async fn look_from_on_demand(
         &self,
         spec: &ResolvedSpec,
@@ -346,27 +456,56 @@ impl Controller {
             speed: speeds.of(&open.plan.offer),
             now,
         };
-        let (overheads, budget_left) = (memory.overheads(&facts), relaunch::budget_left(&spec.spec, &history, &wishes));
+        let (overheads, budget_left) =
+            (memory.overheads(&facts), relaunch::budget_left(&spec.spec, &history, &wishes));
         let (more_time, overheads, widened) = (wishes.more_time, &overheads, wishes.fallback_cost);
         let (spec, history, prefers, nothing) = (&spec.spec, &history, None, &Supply::default());
-        let ask = Ask { spec, supply: nothing, history, budget_left, more_time, overheads, prefers, widened, now };
-        // As a launch chooses: a job that is moved to a pool where nothing can be launched comes back, and is moved again.
-        let placed = launchable(&**cloud, &ask, &mut supply, &mut Search::default()).await.ok().map(|found| found.placed);
+        let ask = Ask {
+            spec,
+            supply: nothing,
+            history,
+            budget_left,
+            more_time,
+            overheads,
+            prefers,
+            widened,
+            now,
+        };
+        // As a launch chooses: a job that is moved to a pool where nothing can be launched comes
+        // back, and is moved again.
+        let placed = launchable(&**cloud, &ask, &mut supply, &mut Search::default())
+            .await
+            .ok()
+            .map(|found| found.placed);
         let ask = Ask { supply: &supply, ..ask };
         let pool = placed.as_ref().map(|placed| memory.pool(&placed.offer));
-        let (here, there) = (facts.speed, placed.as_ref().map_or(facts.speed, |placed| speeds.of(&placed.offer)));
+        let (here, there) =
+            (facts.speed, placed.as_ref().map_or(facts.speed, |placed| speeds.of(&placed.offer)));
         facts.speed = here.min(there);
         facts.on_demand = Some(open.plan.offer.hourly().times(facts.speed / here));
-        facts.spot = placed.as_ref().zip(pool.as_ref()).map(|(placed, pool)| memory.beside(&ask, &facts, &placed.offer, pool, true));
+        facts.spot = placed
+            .as_ref()
+            .zip(pool.as_ref())
+            .map(|(placed, pool)| memory.beside(&ask, &facts, &placed.offer, pool, true));
         Ok(Some(memory.judge(&facts)))
     }
 
     /// Keeps a decision that says something new. Nothing depends on it.
-    pub(crate) async fn log_market(&self, dir: &JobDir, memory: &mut MarketMemory, reason: &Reason) {
+    pub(crate) async fn log_market(
+        &self,
+        dir: &JobDir,
+        memory: &mut MarketMemory,
+        reason: &Reason,
+    ) {
         if memory.log.is_none() {
             memory.log = dir.market().await.ok().flatten();
         }
-        let none = || MarketLog { format: RECORD_FORMAT, at: reason.at, by: self.name.clone(), decisions: Vec::new() };
+        let none = || MarketLog {
+            format: RECORD_FORMAT,
+            at: reason.at,
+            by: self.name.clone(),
+            decisions: Vec::new(),
+        };
         let log = memory.log.get_or_insert_with(none);
         (log.at, log.by) = (reason.at, self.name.clone());
         match log.decisions.last_mut() {
@@ -393,12 +532,19 @@ pub(crate) fn asks(spec: &ResolvedSpec) -> bool {
     spec.spec.machine.market == MarketChoice::Auto && spec.spec.machine.cloud != Cloud::Local
 }
 
-/// The attempt that may be asked to make room: it runs, its agent has spoken, and nobody has asked for anything else.
-fn movable<'a>(spec: &ResolvedSpec, observed: &'a Observed, answer: &CloudAnswer) -> Option<&'a AttemptFacts> {
+/// The attempt that may be asked to make room: it runs, its agent has spoken, and nobody has asked
+/// for anything else.
+fn movable<'a>(
+    spec: &ResolvedSpec,
+    observed: &'a Observed,
+    answer: &CloudAnswer,
+) -> Option<&'a AttemptFacts> {
     let CloudAnswer::Known(views) = answer else { return None };
     let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none())?;
     let Plan { attempt, client_token, .. } = &*open.plan;
-    let runs = views.iter().any(|view| view.client_token.as_ref() == Some(client_token) && view.state == InstanceState::Running);
+    let runs = views.iter().any(|view| {
+        view.client_token.as_ref() == Some(client_token) && view.state == InstanceState::Running
+    });
     let wishes = Wishes::of(&observed.requests);
     let asked = wishes.end.is_some() || wishes.moves.is_some_and(|wish| wish.attempt == *attempt);
     let speaks = open.status.is_some() && open.outcome.is_none();

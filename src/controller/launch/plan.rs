@@ -1,10 +1,12 @@
-//! The plan of one attempt: what is on offer, which market, which machine, and all that its launch call needs.
+//! The plan of one attempt: what is on offer, which market, which machine, and all that its launch
+//! call needs.
 //!
 //! ```text
 //!   supply, pools (at once) ──> which market (market.rs) ──> the best that is ready (ready.rs) ──> Plan
 //! ```
-//! Nothing is written here and nothing is bought: a plan is made for looking at in the same way as for a launch. What must never
-//! live here: which offer is better (`policy::purchase::placement`), what is done with a plan (`act`).
+//! Nothing is written here and nothing is bought: a plan is made for looking at in the same way as
+//! for a launch. What must never live here: which offer is better (`policy::purchase::placement`),
+//! what is done with a plan (`act`).
 
 use sha2::{Digest, Sha256};
 use tracing::warn;
@@ -19,7 +21,9 @@ use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
 use crate::controller::settle::spot_bill::PRICES_WITHIN;
 use crate::instance::Tags;
-use crate::job::{AttemptNo, CheckpointNo, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, ResolvedSpec};
+use crate::job::{
+    AttemptNo, CheckpointNo, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, ResolvedSpec,
+};
 use crate::jobdir::JobDir;
 use crate::market::{Cloud, Market, Offer, PriceHistory, Quota, Span, Supply, uncounted};
 use crate::policy::Wishes;
@@ -52,7 +56,8 @@ pub struct Planned {
     /// Why it is of this market, `market = "auto"`; and how the job looks at both.
     pub decided: Option<Reason>,
     pub outlook: Option<Outlook>,
-    /// Nothing is launched now: the plan is what is taken when waiting brings nothing cheaper in time.
+    /// Nothing is launched now: the plan is what is taken when waiting brings nothing cheaper in
+    /// time.
     pub waits: Option<NotNow>,
 }
 
@@ -71,14 +76,20 @@ impl Controller {
     /// # Errors
     /// When the cloud does not answer or no offer fits.
     pub async fn first_plan(&self, spec: &ResolvedSpec) -> Result<Planned, ActError> {
-        let nothing = Observed { attempts: Vec::new(), requests: Vec::new(), newest_checkpoint: None };
+        let nothing =
+            Observed { attempts: Vec::new(), requests: Vec::new(), newest_checkpoint: None };
         let resume_from = spec.inherited().map(|from| from.checkpoint.number);
-        let sought = Sought { attempt: AttemptNo::FIRST, resume_from, reason: "the job was submitted", shown: true };
+        let sought = Sought {
+            attempt: AttemptNo::FIRST,
+            resume_from,
+            reason: "the job was submitted",
+            shown: true,
+        };
         self.planned(spec, &nothing, &mut MarketMemory::default(), sought).await
     }
 
-    /// What the pool of a plan has cost in so long a time before now; else why that is not known. For looking at: no launch waits
-    /// for it.
+    /// What the pool of a plan has cost in so long a time before now; else why that is not known.
+    /// For looking at: no launch waits for it.
     ///
     /// # Errors
     /// When the cloud does not answer, or has no prices that move.
@@ -96,7 +107,14 @@ impl Controller {
         observed: &Observed,
         (attempt, resume_from, reason): (AttemptNo, Option<CheckpointNo>, &str),
     ) -> Result<Plan, ActError> {
-        let planned = self.planned(spec, observed, memory.market(), Sought { attempt, resume_from, reason, shown: false }).await;
+        let planned = self
+            .planned(
+                spec,
+                observed,
+                memory.market(),
+                Sought { attempt, resume_from, reason, shown: false },
+            )
+            .await;
         let decided = match &planned {
             Ok(planned) => planned.decided.as_ref(),
             Err(ActError::NotNow(waits)) => Some(&waits.reason),
@@ -123,11 +141,14 @@ impl Controller {
         Sought { attempt, resume_from, reason, shown }: Sought<'_>,
     ) -> Result<Planned, ActError> {
         let cloud = self.cloud(spec.spec.machine.cloud)?;
-        let mut supply = if spec.spec.machine.cloud == Cloud::Local || spec.spec.machine.market == MarketChoice::OnDemand {
+        let mut supply = if spec.spec.machine.cloud == Cloud::Local
+            || spec.spec.machine.market == MarketChoice::OnDemand
+        {
             cloud.supply(&spec.spec.machine).await?
         } else {
             // What is asked in parallel costs a launch no time.
-            let (supply, pools) = tokio::join!(cloud.supply(&spec.spec.machine), self.read_pools(market));
+            let (supply, pools) =
+                tokio::join!(cloud.supply(&spec.spec.machine), self.read_pools(market));
             pools?;
             supply?
         };
@@ -138,15 +159,33 @@ impl Controller {
         }
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
-        let overheads = self.overheads(&spec.spec, market, &supply, &history, wishes.more_time).await?;
-        let (more_time, widened, nothing) = (wishes.more_time, wishes.fallback_cost, Supply::default());
+        let overheads =
+            self.overheads(&spec.spec, market, &supply, &history, wishes.more_time).await?;
+        let (more_time, widened, nothing) =
+            (wishes.more_time, wishes.fallback_cost, Supply::default());
         let overheads = &overheads;
-        let asked = Ask { spec: &spec.spec, supply: &nothing, history: &history, budget_left, more_time, overheads, prefers: None, widened, now };
+        let asked = Ask {
+            spec: &spec.spec,
+            supply: &nothing,
+            history: &history,
+            budget_left,
+            more_time,
+            overheads,
+            prefers: None,
+            widened,
+            now,
+        };
         let (choice, found) = match kept {
             Some(kept) => {
                 let placed = placement::place(&Ask { supply: &supply, ..asked })?;
-                let placed = placement::Placement { most_job: placed.most_job.after_a_kept_machine(), ..placed };
-                (Choice::default(), Launchable { placed, launch: kept.launch.clone(), unready: Vec::new() })
+                let placed = placement::Placement {
+                    most_job: placed.most_job.after_a_kept_machine(),
+                    ..placed
+                };
+                (
+                    Choice::default(),
+                    Launchable { placed, launch: kept.launch.clone(), unready: Vec::new() },
+                )
             }
             None => ready_and_chosen(&**cloud, spec, market, asked, &mut supply, shown).await?,
         };
@@ -155,15 +194,25 @@ impl Controller {
         let limits = &spec.spec.limits;
         let limit = limits.boot_of(&placed.offer.instance_type);
         let boot = spec.trial.map_or(limit, |trial| shutdown_proof::boot_tag(&trial, limit));
-        let tags = Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: limits.lease, boot, kill_at: placed.kill_at };
+        let tags = Tags {
+            owner: self.owner.clone(),
+            job: spec.job.clone(),
+            attempt,
+            lease: limits.lease,
+            boot,
+            kill_at: placed.kill_at,
+        };
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
         reasons.extend(decided.as_ref().map(|reason| reason.text.clone()));
         reasons.extend(uncounted(&placed.offer));
         reasons.extend(supply.notes);
-        reasons.extend(self.store.region().and_then(|region| paid_by_the_gigabyte(&placed.offer, &region)));
+        reasons.extend(
+            self.store.region().and_then(|region| paid_by_the_gigabyte(&placed.offer, &region)),
+        );
         reasons.extend(spec.continues.as_ref().map(|continues| goes_on_from(continues, kept)));
-        let client_token = kept.map_or_else(|| self.client_token(spec, attempt), |kept| kept.client_token.clone());
+        let client_token =
+            kept.map_or_else(|| self.client_token(spec, attempt), |kept| kept.client_token.clone());
         let plan = Plan {
             format: RECORD_FORMAT,
             job: spec.job.clone(),
@@ -184,7 +233,11 @@ impl Controller {
             boot: limit,
             resume_from,
             launch_by: None,
-            starts: spec.continues.as_ref().zip(kept).map(|(continues, kept)| continues.starts(kept)),
+            starts: spec
+                .continues
+                .as_ref()
+                .zip(kept)
+                .map(|(continues, kept)| continues.starts(kept)),
             tags: tags.to_map(),
         };
         Ok(Planned {
@@ -201,38 +254,56 @@ impl Controller {
         })
     }
 
-    /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.
-    pub(crate) async fn write_user_data(&self, spec: &ResolvedSpec, plan: &mut Plan) -> Result<(), ActError> {
+    /// The script of the machine's first boot, and the agent that it fetches; where the plan says
+    /// how to launch.
+    pub(crate) async fn write_user_data(
+        &self,
+        spec: &ResolvedSpec,
+        plan: &mut Plan,
+    ) -> Result<(), ActError> {
         if let (Some(trial), Some(launch)) = (&spec.trial, &mut plan.launch) {
             launch.user_data = user_data::of_trial(trial, plan.boot);
             return Ok(());
         }
-        let (Some(launch), Some(shipper)) = (&mut plan.launch, &self.shipper) else { return Ok(()) };
+        let (Some(launch), Some(shipper)) = (&mut plan.launch, &self.shipper) else {
+            return Ok(());
+        };
         // A kept machine has its agent, and boots with the units that it has.
         if plan.starts.is_some() {
             return Ok(());
         }
         let image = launch.image_name.as_deref().unwrap_or(&launch.image);
-        let first = shipper.user_data(&*self.store, plan.offer.arch, &plan.offer.region, image, plan.boot).await?;
+        let first = shipper
+            .user_data(&*self.store, plan.offer.arch, &plan.offer.region, image, plan.boot)
+            .await?;
         (launch.user_data, plan.launch_by) = (first.user_data, Some(first.launch_by));
         Ok(())
     }
 
-    /// The same for every controller of this job root, and for nothing else: even two plans would be one machine.
+    /// The same for every controller of this job root, and for nothing else: even two plans would
+    /// be one machine.
     fn client_token(&self, spec: &ResolvedSpec, attempt: AttemptNo) -> String {
-        let text = format!("{}\n{}\n{}\n{}\n{attempt}", self.owner, self.store.url(), spec.job, spec.created);
+        let text = format!(
+            "{}\n{}\n{}\n{}\n{attempt}",
+            self.owner,
+            self.store.url(),
+            spec.job,
+            spec.created
+        );
         format!("lamp-{}", hex::encode(&Sha256::digest(text.as_bytes())[..16]))
     }
 }
 
-/// AWS bills what leaves a region, and how much that will be nobody knows before: it stands in no figure, so it is said. EC2's price
-/// page, "Data Transfer": from $0.01 a GB between neighbours to $0.15, mostly $0.02.
+/// AWS bills what leaves a region, and how much that will be nobody knows before: it stands in no
+/// figure, so it is said. EC2's price page, "Data Transfer": from $0.01 a GB between neighbours to
+/// $0.15, mostly $0.02.
 fn paid_by_the_gigabyte(offer: &Offer, bucket: &str) -> Option<String> {
     let elsewhere = offer.cloud == Cloud::Aws && offer.region.as_str() != bucket;
     elsewhere.then(|| format!("what it saves goes to the bucket in {bucket}, mostly for $0.02 a GB, which no figure here counts"))
 }
 
-/// The market that was chosen, `market = "auto"`, and why; all empty where there is nothing to choose.
+/// The market that was chosen, `market = "auto"`, and why; all empty where there is nothing to
+/// choose.
 #[derive(Default)]
 struct Choice {
     prefers: Option<Market>,
@@ -249,15 +320,19 @@ impl Choice {
         let (verdict, outlook) = market.choose(&Choosing { spec, history: ask.history, ask });
         let (prefers, waits) = match verdict.step {
             AutoStep::Take(chosen) => (Some(chosen), None),
-            AutoStep::Wait => (Some(Market::OnDemand), Some(NotNow { reason: verdict.reason.clone(), until: verdict.until })),
+            AutoStep::Wait => (
+                Some(Market::OnDemand),
+                Some(NotNow { reason: verdict.reason.clone(), until: verdict.until }),
+            ),
             AutoStep::Stay | AutoStep::Move(_) => (None, None),
         };
         Choice { prefers, decided: Some(verdict.reason), outlook, waits }
     }
 }
 
-/// The market, and the best machine that is ready. Where a region or a zone turns out not to be, the market is chosen once more
-/// without it: nobody waits for a machine where none can be launched.
+/// The market, and the best machine that is ready. Where a region or a zone turns out not to be,
+/// the market is chosen once more without it: nobody waits for a machine where none can be
+/// launched.
 async fn ready_and_chosen(
     cloud: &dyn CloudPort,
     spec: &ResolvedSpec,
@@ -270,7 +345,8 @@ async fn ready_and_chosen(
     loop {
         let choice = Choice::of(spec, market, Ask { supply, ..asked });
         let before = search.passed_over();
-        let found = launchable(cloud, &Ask { prefers: choice.prefers, ..asked }, supply, &mut search).await;
+        let found =
+            launchable(cloud, &Ask { prefers: choice.prefers, ..asked }, supply, &mut search).await;
         if search.passed_over() > before && asks(spec) && found.is_ok() {
             continue;
         }

@@ -1,13 +1,14 @@
-//! Runs what is scheduled: a job is made of the stored words each time that they are due, and then driven like any other.
+//! Runs what is scheduled: a job is made of the stored words each time that they are due, and then
+//! driven like any other.
 //!
 //! ```text
 //!   list ─ schedules/<set>/<name>.json ─ policy::schedule::calendar::judge ─┬─ Run, Skip ─ by a clock that is right ─ runs/<due>.json (once) ─ jobs/<job>/...
 //!                     │                                           └─ Wait ─ waiting.json (what waits, and since when)
 //!                     └─ missed, as far as we saw? ─ waiting.json ─ seen by another, or before a restart
 //! ```
-//! Two daemons decide a due time once: whoever creates the decision, and the job's whole spec is in it, so anybody may make
-//! the job from there after a crash. What waits is on record, and not missed for whoever comes later. What must never live
-//! here: when something is due.
+//! Two daemons decide a due time once: whoever creates the decision, and the job's whole spec is in
+//! it, so anybody may make the job from there after a crash. What waits is on record, and not
+//! missed for whoever comes later. What must never live here: when something is due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,22 +23,26 @@ use super::market_memory::{MarketMemory, of_market};
 use super::submit::applied_id;
 use crate::controller::act::ActError;
 use crate::controller::drive::Controller;
-use crate::job::{Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, ScheduleRun, Spec, Waiting};
+use crate::job::{
+    Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, ScheduleRun, Spec, Waiting,
+};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir, schedules, unless_damaged};
 use crate::market::{Market, Offer, Span, Supply, elapsed};
 use crate::policy::purchase::placement::Ask;
-use crate::policy::schedule::calendar::{Calendar, DueVerdict, MISSED_AFTER, ScheduleFacts, Spot, judge};
+use crate::policy::schedule::calendar::{
+    Calendar, DueVerdict, MISSED_AFTER, ScheduleFacts, Spot, judge,
+};
 use crate::ports::chain;
 
-/// Between two listings of the schedules of a bucket, which takes money for each. A new schedule, and a change of an old
-/// one, is seen so late; a due time is not.
+/// Between two listings of the schedules of a bucket, which takes money for each. A new schedule,
+/// and a change of an old one, is seen so late; a due time is not.
 const LIST_AWAY: Duration = Duration::from_secs(60);
 
 /// The same of a folder: somebody who has just applied looks whether it runs.
 const LIST_HOME: Duration = Duration::from_secs(5);
 
-/// Between two looks at what a due run waits for: a job to end, or a price. Prices move within minutes; shorter asks the
-/// cloud for nothing.
+/// Between two looks at what a due run waits for: a job to end, or a price. Prices move within
+/// minutes; shorter asks the cloud for nothing.
 const WAIT_LOOK: Duration = Duration::from_secs(15);
 
 /// What one daemon remembers of the schedules.
@@ -97,11 +102,22 @@ impl Controller {
         for known in memory.known.values_mut() {
             let error = self.look_at_schedule(known).await.err();
             // By how much a clock is off differs from look to look.
-            let trouble = error.as_ref().map(|error| if matches!(error, ActError::ClockOff { .. }) { "its clock".to_owned() } else { chain(error) });
+            let trouble = error.as_ref().map(|error| {
+                if matches!(error, ActError::ClockOff { .. }) {
+                    "its clock".to_owned()
+                } else {
+                    chain(error)
+                }
+            });
             if let Some(error) = &error
                 && known.trouble != trouble
             {
-                warn!(set = known.dir.set(), schedule = known.dir.name(), "trying again: {}", chain(error));
+                warn!(
+                    set = known.dir.set(),
+                    schedule = known.dir.name(),
+                    "trying again: {}",
+                    chain(error)
+                );
             }
             known.trouble = trouble;
         }
@@ -117,7 +133,8 @@ impl Controller {
         memory.listed = Some(now);
         memory.trouble = None;
         let mut known = BTreeMap::new();
-        let records = join_all(dirs.into_iter().map(|dir| async move { (dir.record().await, dir) })).await;
+        let records =
+            join_all(dirs.into_iter().map(|dir| async move { (dir.record().await, dir) })).await;
         for (record, dir) in records {
             let key = (dir.set().to_owned(), dir.name().to_owned());
             let old = memory.known.remove(&key);
@@ -137,7 +154,8 @@ impl Controller {
 
     /// Takes note of a record; `None`: it is not ours to run.
     fn know(&self, dir: ScheduleDir, record: Schedule, old: Option<Known>) -> Option<Known> {
-        let ours = record.applied.owner == self.owner && record.here.as_ref().is_none_or(|here| here == self.here.as_str());
+        let ours = record.applied.owner == self.owner
+            && record.here.as_ref().is_none_or(|here| here == self.here.as_str());
         if !ours || record.removed.is_some() {
             return None;
         }
@@ -149,7 +167,17 @@ impl Controller {
         match Calendar::of(&record.schedule) {
             Ok(calendar) => {
                 let (market, not_before) = (MarketMemory::default(), Duration::ZERO);
-                Some(Known { dir, record, calendar, decided: None, seen: None, market, not_before, said: None, trouble: None })
+                Some(Known {
+                    dir,
+                    record,
+                    calendar,
+                    decided: None,
+                    seen: None,
+                    market,
+                    not_before,
+                    said: None,
+                    trouble: None,
+                })
             }
             Err(error) => {
                 warn!(set = dir.set(), schedule = dir.name(), "not run: {error}");
@@ -162,17 +190,21 @@ impl Controller {
         if known.decided.is_none() {
             known.decided = Some(self.newest_decision(&known.dir).await?);
         }
-        if self.clock.mono() < known.not_before || matches!(self.judge_schedule(known, None, &Spot::NotAsked), DueVerdict::Rest { .. }) {
+        if self.clock.mono() < known.not_before
+            || matches!(self.judge_schedule(known, None, &Spot::NotAsked), DueVerdict::Rest { .. })
+        {
             return Ok(());
         }
-        // It is due as far as we know; another daemon may know more, and somebody may have changed the words.
+        // It is due as far as we know; another daemon may know more, and somebody may have changed
+        // the words.
         let Some(record) = known.dir.record().await? else { return Ok(()) };
         if record != known.record {
             // The next listing takes it up.
             return Ok(());
         }
         known.decided = Some(self.newest_decision(&known.dir).await?);
-        // What is missed as far as we saw, another may have seen in time, or we before we were started anew.
+        // What is missed as far as we saw, another may have seen in time, or we before we were
+        // started anew.
         if matches!(self.judge_schedule(known, None, &Spot::NotAsked), DueVerdict::Skip { .. }) {
             known.seen = self.seen_in_time(&known.dir).await?;
         }
@@ -185,13 +217,18 @@ impl Controller {
         match verdict {
             DueVerdict::Rest { .. } | DueVerdict::AskPrice { .. } => Ok(()),
             DueVerdict::Wait { due, until, reason } => {
-                let seen = known.seen.filter(|seen| seen.due == due).unwrap_or(Seen { due, at: reason.at });
+                let seen = known
+                    .seen
+                    .filter(|seen| seen.due == due)
+                    .unwrap_or(Seen { due, at: reason.at });
                 known.seen = Some(seen);
                 known.not_before = self.clock.mono() + WAIT_LOOK;
                 Ok(self.say_waiting(known, seen, until, &reason).await?)
             }
             DueVerdict::Run { due, reason } => self.decide(known, due, &reason, true, None).await,
-            DueVerdict::Skip { due, reason } => self.decide(known, due, &reason, false, running).await,
+            DueVerdict::Skip { due, reason } => {
+                self.decide(known, due, &reason, false, running).await
+            }
         }
     }
 
@@ -208,12 +245,18 @@ impl Controller {
         })
     }
 
-    /// What was decided last; its job is there when this returns, also if whoever decided died before making it.
+    /// What was decided last; its job is there when this returns, also if whoever decided died
+    /// before making it.
     async fn newest_decision(&self, dir: &ScheduleDir) -> Result<Decided, JobDirError> {
-        let Some(due) = dir.due_times().await?.last().copied() else { return Ok(Decided::default()) };
-        let Some(run) = dir.run(due).await? else { return Ok(Decided { due: Some(due), newest_job: None }) };
+        let Some(due) = dir.due_times().await?.last().copied() else {
+            return Ok(Decided::default());
+        };
+        let Some(run) = dir.run(due).await? else {
+            return Ok(Decided { due: Some(due), newest_job: None });
+        };
         if let Some(spec) = &run.job {
-            let is_there = JobDir::new(Arc::clone(&self.store), spec.job.clone()).spec().await?.is_some();
+            let is_there =
+                JobDir::new(Arc::clone(&self.store), spec.job.clone()).spec().await?.is_some();
             if !is_there {
                 dir.make_job(spec).await?;
                 info!(job = %spec.job, "made; it was decided {}", run.decided);
@@ -224,7 +267,10 @@ impl Controller {
 
     /// The last run, if it has not ended.
     async fn running(&self, known: &Known) -> Result<Option<JobId>, JobDirError> {
-        let Some(job) = known.decided.as_ref().and_then(|decided| decided.newest_job.clone()) else { return Ok(None) };
+        let Some(job) = known.decided.as_ref().and_then(|decided| decided.newest_job.clone())
+        else {
+            return Ok(None);
+        };
         let ended = JobDir::new(Arc::clone(&self.store), job.clone()).receipt().await?.is_some();
         Ok(Some(job).filter(|_| !ended))
     }
@@ -238,27 +284,53 @@ impl Controller {
         }
     }
 
-    /// As the launch chooses: the cheapest pool may be one that this job is refused, by its bid, a quota or for want of a network, and
-    /// the run would begin in a dearer one.
+    /// As the launch chooses: the cheapest pool may be one that this job is refused, by its bid, a
+    /// quota or for want of a network, and the run would begin in a dearer one.
     async fn spot_offer(&self, spec: &Spec, market: &mut MarketMemory) -> Result<Offer, ActError> {
         let cloud = self.cloud(spec.machine.cloud)?;
         let mut supply = of_market(&cloud.supply(&spec.machine).await?, Market::Spot, &[]);
         let overheads = &self.overheads(spec, market, &supply, &[], Span::ZERO).await?;
-        let (budget_left, more_time, nothing, now) = (spec.limits.budget, Span::ZERO, &Supply::default(), self.clock.now());
-        let ask = Ask { spec, supply: nothing, history: &[], budget_left, more_time, overheads, prefers: None, widened: None, now };
+        let (budget_left, more_time, nothing, now) =
+            (spec.limits.budget, Span::ZERO, &Supply::default(), self.clock.now());
+        let ask = Ask {
+            spec,
+            supply: nothing,
+            history: &[],
+            budget_left,
+            more_time,
+            overheads,
+            prefers: None,
+            widened: None,
+            now,
+        };
         Ok(launchable(&**cloud, &ask, &mut supply, &mut Search::default()).await?.placed.offer)
     }
 
-    /// What is decided stays so: by a clock that is half a day ahead the run of the evening would be decided in the morning, and in the
-    /// evening nothing would run.
-    async fn decide(&self, known: &mut Known, due: Timestamp, reason: &Reason, run: bool, running: Option<JobId>) -> Result<(), ActError> {
+    /// What is decided stays so: by a clock that is half a day ahead the run of the evening would
+    /// be decided in the morning, and in the evening nothing would run.
+    async fn decide(
+        &self,
+        known: &mut Known,
+        due: Timestamp,
+        reason: &Reason,
+        run: bool,
+        running: Option<JobId>,
+    ) -> Result<(), ActError> {
         if let Err(error) = self.must_know_the_time().await {
             known.not_before = self.clock.mono() + WAIT_LOOK;
             return Err(error);
         }
         let now = self.clock.now();
         let job = run.then(|| Box::new(self.spec_of_run(&known.record, due, now)));
-        let ours = ScheduleRun { format: RECORD_FORMAT, due, decided: now, by: self.name.clone(), reason: reason.text.clone(), job, running };
+        let ours = ScheduleRun {
+            format: RECORD_FORMAT,
+            due,
+            decided: now,
+            by: self.name.clone(),
+            reason: reason.text.clone(),
+            job,
+            running,
+        };
         // Also when the reply to it is lost: then it is read again, and its job is made then.
         known.decided = None;
         let decided = known.dir.decide(&ours).await?;
@@ -268,7 +340,9 @@ impl Controller {
         known.decided = Some(Decided { due: Some(due), newest_job: decided.newest_job().cloned() });
         (known.seen, known.said, known.not_before) = (None, None, Duration::ZERO);
         match &decided.job {
-            Some(spec) => info!(job = %spec.job, schedule = known.dir.name(), "run: {}", decided.reason),
+            Some(spec) => {
+                info!(job = %spec.job, schedule = known.dir.name(), "run: {}", decided.reason)
+            }
             None => info!(schedule = known.dir.name(), "left out: {}", decided.reason),
         }
         Ok(())
@@ -299,21 +373,32 @@ impl Controller {
         Ok(seen.filter(|seen| elapsed(seen.due, seen.at) <= MISSED_AFTER))
     }
 
-    /// Once for each sentence of a due time, and once more when the clock that it was seen by turns out to be right.
-    async fn say_waiting(&self, known: &mut Known, seen: Seen, until: Option<Timestamp>, reason: &Reason) -> Result<(), JobDirError> {
+    /// Once for each sentence of a due time, and once more when the clock that it was seen by turns
+    /// out to be right.
+    async fn say_waiting(
+        &self,
+        known: &mut Known,
+        seen: Seen,
+        until: Option<Timestamp>,
+        reason: &Reason,
+    ) -> Result<(), JobDirError> {
         let text = reason.text.clone();
         let mut said = Said { text, due: seen.due, dated: true };
         if known.said.as_ref() == Some(&said) {
             return Ok(());
         }
-        // Others go by it: by a clock that is half a day behind, what nobody saw in the morning would be seen in the evening.
+        // Others go by it: by a clock that is half a day behind, what nobody saw in the morning
+        // would be seen in the evening.
         said.dated = self.must_know_the_time().await.is_ok();
         if known.said.as_ref() == Some(&said) {
             return Ok(());
         }
         let (at, by, why) = (reason.at, self.name.clone(), said.text.clone());
         let (due, seen) = (Some(seen.due), said.dated.then_some(seen.at));
-        known.dir.put_waiting(&Waiting { format: RECORD_FORMAT, at, by, why, until, due, seen }).await?;
+        known
+            .dir
+            .put_waiting(&Waiting { format: RECORD_FORMAT, at, by, why, until, due, seen })
+            .await?;
         info!(schedule = known.dir.name(), "waits: {}", said.text);
         known.said = Some(said);
         Ok(())

@@ -1,4 +1,5 @@
-//! Makes a job: the code first, the spec last. A job exists when its spec does, and then it is complete.
+//! Makes a job: the code first, the spec last. A job exists when its spec does, and then it is
+//! complete.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,17 +12,20 @@ use crate::job::{Applied, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, insist, is_silence, layout};
 use crate::ports::{Arrival, Clock, Created, Store, StoreError, chain};
 
-/// An archive of so many bytes goes in parts (`store::s3_upload_source`), and what has arrived of it is not sent twice. A smaller one is as soon
-/// sent by the next command.
+/// An archive of so many bytes goes in parts (`store::s3_upload_source`), and what has arrived of
+/// it is not sent twice. A smaller one is as soon sent by the next command.
 pub const WORTH_WAITING: u64 = 8 * 1024 * 1024;
 
-/// Somebody sits at the terminal, and may end it at any moment: a router that is started anew is back by then.
+/// Somebody sits at the terminal, and may end it at any moment: a router that is started anew is
+/// back by then.
 const LINE_IS_BACK_WITHIN: Duration = Duration::from_secs(5 * 60);
 
-/// The client gives up a silent store after 20 s; a try that took longer than this has most likely sent something.
+/// The client gives up a silent store after 20 s; a try that took longer than this has most likely
+/// sent something.
 const FLOWED: Duration = Duration::from_secs(60);
 
-/// So often a line may break while it flows. More would let a line that carries nothing whole in its two minutes be tried for ever.
+/// So often a line may break while it flows. More would let a line that carries nothing whole in
+/// its two minutes be tried for ever.
 const BREAKS_MAX: u32 = 12;
 
 /// Between two tries.
@@ -54,7 +58,11 @@ pub enum SubmitError {
 impl SubmitError {
     /// No space is left where the job should be kept.
     pub fn is_full(&self) -> bool {
-        matches!(self, SubmitError::Store(StoreError::Full { .. }) | SubmitError::Record(JobDirError::Store(StoreError::Full { .. })))
+        matches!(
+            self,
+            SubmitError::Store(StoreError::Full { .. })
+                | SubmitError::Record(JobDirError::Store(StoreError::Full { .. }))
+        )
     }
 }
 
@@ -75,9 +83,13 @@ impl From<&Path> for Archive {
 /// Writes a job; `archive` is the packed workdir that `spec.code` describes.
 ///
 /// # Errors
-/// When the store refuses, or the job is there already; then no job was made by this. When the store does not answer, it may have
-/// been.
-pub async fn submit(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: Option<&Path>) -> Result<JobDir, SubmitError> {
+/// When the store refuses, or the job is there already; then no job was made by this. When the
+/// store does not answer, it may have been.
+pub async fn submit(
+    store: &Arc<dyn Store>,
+    spec: &ResolvedSpec,
+    archive: Option<&Path>,
+) -> Result<JobDir, SubmitError> {
     let dir = JobDir::new(Arc::clone(store), spec.job.clone());
     if let Some(path) = archive {
         upload_once(store, spec, &path.into()).await?;
@@ -90,12 +102,19 @@ fn goes_in_parts(store: &Arc<dyn Store>, spec: &ResolvedSpec) -> bool {
     !store.is_folder() && spec.code.as_ref().is_some_and(|code| code.packed_bytes >= WORTH_WAITING)
 }
 
-async fn upload_once(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Archive) -> Result<(), SubmitError> {
+async fn upload_once(
+    store: &Arc<dyn Store>,
+    spec: &ResolvedSpec,
+    archive: &Archive,
+) -> Result<(), SubmitError> {
     let Some(code) = &spec.code else { return Ok(()) };
     let key = layout::code(&spec.job, &code.sha256);
     archive.sent.begins();
-    // All of it may have arrived with a try that was cut off before it knew: the key says what is in it.
-    if goes_in_parts(store, spec) && store.head(&key).await?.is_some_and(|there| there.bytes == code.packed_bytes) {
+    // All of it may have arrived with a try that was cut off before it knew: the key says what is
+    // in it.
+    if goes_in_parts(store, spec)
+        && store.head(&key).await?.is_some_and(|there| there.bytes == code.packed_bytes)
+    {
         archive.sent.is_there(code.packed_bytes);
         return Ok(());
     }
@@ -108,12 +127,18 @@ async fn upload_once(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Arch
     Err(SubmitError::Changed)
 }
 
-/// The first half of [`submit`]: the code is there, the job is not yet. Of a large archive, a line that breaks is waited for: the
-/// store remembers which parts have arrived.
+/// The first half of [`submit`]: the code is there, the job is not yet. Of a large archive, a line
+/// that breaks is waited for: the store remembers which parts have arrived.
 ///
 /// # Errors
-/// When the store refuses, or answers nobody for too long, or the archive is not the one that the spec describes.
-pub async fn upload_code(store: &Arc<dyn Store>, clock: &dyn Clock, spec: &ResolvedSpec, archive: &Archive) -> Result<(), SubmitError> {
+/// When the store refuses, or answers nobody for too long, or the archive is not the one that the
+/// spec describes.
+pub async fn upload_code(
+    store: &Arc<dyn Store>,
+    clock: &dyn Clock,
+    spec: &ResolvedSpec,
+    archive: &Archive,
+) -> Result<(), SubmitError> {
     let is_worth_it = goes_in_parts(store, spec);
     let (mut broken_since, mut breaks) = (None, 0);
     loop {
@@ -130,7 +155,11 @@ pub async fn upload_code(store: &Arc<dyn Store>, clock: &dyn Clock, spec: &Resol
         if now.saturating_sub(since) >= LINE_IS_BACK_WITHIN || breaks > BREAKS_MAX {
             return Err(error.into());
         }
-        tracing::warn!("the code did not all arrive, and what has not is sent once more in {} s: {}", TRIED_AGAIN.as_secs(), chain(&error));
+        tracing::warn!(
+            "the code did not all arrive, and what has not is sent once more in {} s: {}",
+            TRIED_AGAIN.as_secs(),
+            chain(&error)
+        );
         clock.sleep(TRIED_AGAIN).await;
     }
 }
@@ -139,8 +168,13 @@ impl Controller {
     /// As [`submit`], for somebody who waits: what nobody has answered is asked again.
     ///
     /// # Errors
-    /// [`SubmitError::Unsure`] when the job may have been made all the same; with any other it was not, by this.
-    pub async fn submit(&self, spec: &ResolvedSpec, archive: &Archive) -> Result<JobDir, SubmitError> {
+    /// [`SubmitError::Unsure`] when the job may have been made all the same; with any other it was
+    /// not, by this.
+    pub async fn submit(
+        &self,
+        spec: &ResolvedSpec,
+        archive: &Archive,
+    ) -> Result<JobDir, SubmitError> {
         self.upload_code(spec, archive).await?;
         let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
         self.make(&dir, spec).await?;
@@ -151,7 +185,11 @@ impl Controller {
     ///
     /// # Errors
     /// As there.
-    pub async fn upload_code(&self, spec: &ResolvedSpec, archive: &Archive) -> Result<(), SubmitError> {
+    pub async fn upload_code(
+        &self,
+        spec: &ResolvedSpec,
+        archive: &Archive,
+    ) -> Result<(), SubmitError> {
         upload_code(&self.store, &*self.clock, spec, archive).await
     }
 
@@ -172,13 +210,16 @@ fn made(spec: &ResolvedSpec, created: Result<Created, JobDirError>) -> Result<()
     match created {
         Ok(Created::New) => Ok(()),
         Ok(Created::Exists) => Err(SubmitError::Exists(spec.job.clone())),
-        Err(JobDirError::Unsure(cause)) => Err(SubmitError::Unsure { job: spec.job.clone(), cause }),
+        Err(JobDirError::Unsure(cause)) => {
+            Err(SubmitError::Unsure { job: spec.job.clone(), cause })
+        }
         Err(error) => Err(error.into()),
     }
 }
 
-/// The id of what is made of a job file: the same for whoever applies it to this job root again, and another one in another. Under one
-/// id the machine of the one would look like a late launch of the other.
+/// The id of what is made of a job file: the same for whoever applies it to this job root again,
+/// and another one in another. Under one id the machine of the one would look like a late launch of
+/// the other.
 pub fn applied_id(root: &str, name: &str, applied: &Applied, which: &str) -> JobId {
     let Applied { owner, set, file, .. } = applied;
     let root = root.trim_end_matches('/');

@@ -4,10 +4,10 @@
 //!   words of this launch (quoted)  ->  the dead-man's switch, armed  ->  agent.env  ->  the agent, fetched and checked
 //!                                                                                    ->  its unit, enabled and started
 //! ```
-//! It runs once, as root, under cloud-init; a machine that is stopped and started again boots with the units that it left.
-//! Whatever goes wrong is said on the console and ends in a power-off, and the switch stands behind that. It is POSIX shell:
-//! nobody knows which `/bin/sh` an image has. Not here: a secret (every process of the machine can read
-//! user data), a decision of the agent.
+//! It runs once, as root, under cloud-init; a machine that is stopped and started again boots with
+//! the units that it left. Whatever goes wrong is said on the console and ends in a power-off, and
+//! the switch stands behind that. It is POSIX shell: nobody knows which `/bin/sh` an image has. Not
+//! here: a secret (every process of the machine can read user data), a decision of the agent.
 
 use crate::job::{Switch, Trial};
 use crate::market::Span;
@@ -88,7 +88,9 @@ impl Bootstrap<'_> {
     /// When a word cannot be carried, or all of it is too long for a machine.
     pub fn user_data(&self) -> Result<String, BootstrapError> {
         self.check()?;
-        let mut text = String::from("#!/bin/sh\n# Lamplighter makes this machine ready and starts its agent.\n");
+        let mut text = String::from(
+            "#!/bin/sh\n# Lamplighter makes this machine ready and starts its agent.\n",
+        );
         text.push_str(&switch_words(self.boot));
         let mut assign = |name: &str, value: &str| text.push_str(&assigned(name, value));
         assign("agent_url", self.agent_url);
@@ -112,7 +114,9 @@ impl Bootstrap<'_> {
             ("agent's URL", self.agent_url),
             ("endpoint", self.box_endpoint.map_or("", BoxEndpoint::url)),
         ];
-        if let Some((what, _)) = words.into_iter().find(|(_, word)| word.chars().any(char::is_control)) {
+        if let Some((what, _)) =
+            words.into_iter().find(|(_, word)| word.chars().any(char::is_control))
+        {
             return Err(BootstrapError::ControlCharacter { what });
         }
         let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -124,22 +128,36 @@ impl Bootstrap<'_> {
 
     /// `/etc/lamplighter/agent.env`, as systemd reads an `EnvironmentFile` and as a shell would.
     fn environment(&self) -> String {
-        let endpoint = self.box_endpoint.map_or(("AWS_ENDPOINT_URL", None), |endpoint| (endpoint.variable(), Some(endpoint.url())));
-        let lines =
-            [("LAMP_JOB_ROOT", Some(self.job_root)), ("LAMP_JOB_ROOT_REGION", self.job_root_region), ("AWS_REGION", Some(self.region)), endpoint];
-        lines.iter().filter_map(|(name, value)| Some(format!("{name}={}\n", environment_quoted((*value)?)))).collect()
+        let endpoint = self.box_endpoint.map_or(("AWS_ENDPOINT_URL", None), |endpoint| {
+            (endpoint.variable(), Some(endpoint.url()))
+        });
+        let lines = [
+            ("LAMP_JOB_ROOT", Some(self.job_root)),
+            ("LAMP_JOB_ROOT_REGION", self.job_root_region),
+            ("AWS_REGION", Some(self.region)),
+            endpoint,
+        ];
+        lines
+            .iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}\n", environment_quoted((*value)?))))
+            .collect()
     }
 }
 
-/// The user data of a machine that gets no agent: with its switch, and nothing else. On the machine of a sweep the switch acts
-/// later than all that is tried there; without it the machine would bill on when nobody came. `patience` is the plan's `boot`.
+/// The user data of a machine that gets no agent: with its switch, and nothing else. On the machine
+/// of a sweep the switch acts later than all that is tried there; without it the machine would bill
+/// on when nobody came. `patience` is the plan's `boot`.
 pub fn of_trial(trial: &Trial, patience: Span) -> String {
-    let text = "#!/bin/sh\n# Lamplighter tries on this machine whether it ends when nobody watches it.\n";
+    let text =
+        "#!/bin/sh\n# Lamplighter tries on this machine whether it ends when nobody watches it.\n";
     let said = match trial.switch {
         Switch::DeadlineUnit => "the switch is armed, and nothing else works here",
         Switch::Sweep => "a sweep must end this machine; the switch is armed for when none comes",
     };
-    format!("{text}{}{SWITCH}say \"{said}\"\n", switch_words(shutdown_proof::armed(trial, patience)))
+    format!(
+        "{text}{}{SWITCH}say \"{said}\"\n",
+        switch_words(shutdown_proof::armed(trial, patience))
+    )
 }
 
 /// What the part of the script that arms the switch needs.
@@ -162,13 +180,17 @@ fn shell_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// One value for an `EnvironmentFile`: within double quotes, the four characters that mean something there are escaped.
+/// One value for an `EnvironmentFile`: within double quotes, the four characters that mean
+/// something there are escaped.
 fn environment_quoted(value: &str) -> String {
-    let escaped = value.chars().flat_map(|one| matches!(one, '"' | '\\' | '`' | '$').then_some('\\').into_iter().chain([one]));
+    let escaped = value.chars().flat_map(|one| {
+        matches!(one, '"' | '\\' | '`' | '$').then_some('\\').into_iter().chain([one])
+    });
     format!("\"{}\"", escaped.collect::<String>())
 }
 
-/// A unit file without its comments: the machine has 16 KB for everything, and the reader has the file.
+/// A unit file without its comments: the machine has 16 KB for everything, and the reader has the
+/// file.
 fn unit(text: &str) -> String {
     let kept = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     kept.collect::<Vec<_>>().join("\n")
@@ -193,13 +215,24 @@ mod tests {
     #[test]
     fn a_machine_has_room_for_it() {
         // Temporary credentials make a presigned URL long: their session token is in it.
-        let url = format!("https://bucket.s3.eu-west-1.amazonaws.com/agents/a/lamp-agent?X-Amz-Security-Token={}", "A".repeat(2500));
-        let text =
-            Bootstrap { agent_url: &url, box_endpoint: Some(BoxEndpoint::All("http://169.254.169.253:5000")), ..bootstrap() }.user_data().unwrap();
+        let url = format!(
+            "https://bucket.s3.eu-west-1.amazonaws.com/agents/a/lamp-agent?X-Amz-Security-Token={}",
+            "A".repeat(2500)
+        );
+        let text = Bootstrap {
+            agent_url: &url,
+            box_endpoint: Some(BoxEndpoint::All("http://169.254.169.253:5000")),
+            ..bootstrap()
+        }
+        .user_data()
+        .unwrap();
         assert!(text.len() <= 14 * 1024, "{} bytes: leave some room", text.len());
         assert!(text.starts_with("#!/bin/sh\n") && text.contains("Description=Lamplighter agent"));
         let long = "s3://b/".to_owned() + &"x".repeat(USER_DATA_BYTES_MAX);
-        assert!(matches!(Bootstrap { job_root: &long, ..bootstrap() }.user_data(), Err(BootstrapError::TooLong { .. })));
+        assert!(matches!(
+            Bootstrap { job_root: &long, ..bootstrap() }.user_data(),
+            Err(BootstrapError::TooLong { .. })
+        ));
     }
 
     #[test]
@@ -210,9 +243,18 @@ mod tests {
     #[test]
     fn what_cannot_be_carried_is_refused() {
         let control = |bootstrap: Bootstrap<'_>| bootstrap.user_data().unwrap_err();
-        assert_eq!(control(Bootstrap { job_root: "s3://b/a\nb", ..bootstrap() }), BootstrapError::ControlCharacter { what: "job root" });
-        assert_eq!(control(Bootstrap { agent_url: "http://a\0", ..bootstrap() }), BootstrapError::ControlCharacter { what: "agent's URL" });
-        assert!(matches!(control(Bootstrap { agent_sha256: "ABC", ..bootstrap() }), BootstrapError::NotASum(_)));
+        assert_eq!(
+            control(Bootstrap { job_root: "s3://b/a\nb", ..bootstrap() }),
+            BootstrapError::ControlCharacter { what: "job root" }
+        );
+        assert_eq!(
+            control(Bootstrap { agent_url: "http://a\0", ..bootstrap() }),
+            BootstrapError::ControlCharacter { what: "agent's URL" }
+        );
+        assert!(matches!(
+            control(Bootstrap { agent_sha256: "ABC", ..bootstrap() }),
+            BootstrapError::NotASum(_)
+        ));
     }
 
     /// The switch is armed before anything is fetched, and the agent is checked before it may run.
@@ -220,8 +262,13 @@ mod tests {
     fn the_order_is_the_promise() {
         let text = bootstrap().user_data().unwrap();
         let at = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("no `{needle}`"));
-        let steps =
-            ["put \"$deadline\"", "enable --now lamp-deadman.timer", "put /etc/lamplighter/agent.env", "if ! fetch", "elif is_agent \"$new\""];
+        let steps = [
+            "put \"$deadline\"",
+            "enable --now lamp-deadman.timer",
+            "put /etc/lamplighter/agent.env",
+            "if ! fetch",
+            "elif is_agent \"$new\"",
+        ];
         let after = ["chmod 755 \"$new\"", "enable lamp-agent.service"];
         let places: Vec<usize> = steps.iter().chain(&after).map(|step| at(step)).collect();
         assert!(places.is_sorted(), "{places:?}");
@@ -230,12 +277,19 @@ mod tests {
     /// Of the whole script it is the beginning, and no word of an agent follows.
     #[test]
     fn a_trial_arms_the_switch_and_fetches_nothing() {
-        let of = |switch| of_trial(&Trial { switch, lease: Span::from_secs(120) }, Span::from_secs(840));
+        let of =
+            |switch| of_trial(&Trial { switch, lease: Span::from_secs(120) }, Span::from_secs(840));
         let (unit, sweep) = (of(Switch::DeadlineUnit), of(Switch::Sweep));
         for (text, armed) in [(&unit, "boot_secs='120'"), (&sweep, "boot_secs='1440'")] {
-            assert!(text.contains(armed) && text.contains("enable --now lamp-deadman.timer"), "{text}");
+            assert!(
+                text.contains(armed) && text.contains("enable --now lamp-deadman.timer"),
+                "{text}"
+            );
         }
-        assert!(bootstrap().user_data().unwrap().contains(SWITCH), "it is the switch of every machine");
+        assert!(
+            bootstrap().user_data().unwrap().contains(SWITCH),
+            "it is the switch of every machine"
+        );
         for word in ["curl", "agent_url", "agent_env", "fetch"] {
             assert!(!unit.contains(word) && !sweep.contains(word), "{word}");
         }
@@ -245,9 +299,19 @@ mod tests {
     #[test]
     fn units_are_the_files() {
         for text in [DEADMAN_SERVICE, DEADMAN_TIMER, BOOT_SERVICE, AGENT_SERVICE] {
-            let told = |text: &str| text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+            let told = |text: &str| {
+                text.lines()
+                    .filter(|line| !line.starts_with('#') && !line.is_empty())
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
             assert_eq!(told(&unit(text)), told(text));
-            assert!(!text.lines().any(|line| line.trim_start().starts_with('#') && !line.starts_with('#')), "an indented comment would stay");
+            assert!(
+                !text
+                    .lines()
+                    .any(|line| line.trim_start().starts_with('#') && !line.starts_with('#')),
+                "an indented comment would stay"
+            );
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What a person must know of a job and its agent cannot say: that a machine cannot be ended, that the cloud knows us not, that
-//! a launch was refused for good.
+//! What a person must know of a job and its agent cannot say: that a machine cannot be ended, that
+//! the cloud knows us not, that a launch was refused for good.
 //!
 //! ```text
 //!   a tick ──> trouble, or none ── changed? ──> attention.json (`lamp status`), the log, told once a day
 //! ```
-//! The trouble stands until a tick goes well. An outage is no trouble: it ends by itself, and nobody can do anything about it.
-//! Not here: what is done about it.
+//! The trouble stands until a tick goes well. An outage is no trouble: it ends by itself, and
+//! nobody can do anything about it. Not here: what is done about it.
 
 use tracing::{info, warn};
 
@@ -32,7 +32,10 @@ pub enum Alert {
 impl Controller {
     /// The trouble that an act met; `None`: it passes by itself.
     pub(crate) fn trouble(act: &Act, error: &ActError) -> Option<String> {
-        if matches!(error, ActError::ClockOff { .. } | ActError::NotReady { .. } | ActError::Unstoppable(_)) {
+        if matches!(
+            error,
+            ActError::ClockOff { .. } | ActError::NotReady { .. } | ActError::Unstoppable(_)
+        ) {
             return Some(error.to_string());
         }
         let cause = match error {
@@ -43,16 +46,26 @@ impl Controller {
         match (act, cause) {
             (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,
             // It is ended; what would launch another in its place is not.
-            (Act::Terminate { .. }, CloudError::Relaunches { .. }) => Some(NoCredentials::with_cure(cause)),
-            (Act::Terminate { machine, .. } | Act::Stop { machine, .. }, _) => {
-                Some(format!("{machine} in {} may still run and bill: {}", machine.region, NoCredentials::with_cure(cause)))
+            (Act::Terminate { .. }, CloudError::Relaunches { .. }) => {
+                Some(NoCredentials::with_cure(cause))
             }
+            (Act::Terminate { machine, .. } | Act::Stop { machine, .. }, _) => Some(format!(
+                "{machine} in {} may still run and bill: {}",
+                machine.region,
+                NoCredentials::with_cure(cause)
+            )),
             (Act::CreatePlan { .. } | Act::Launch { .. }, _) if cause.is_unsigned() => {
                 Some(format!("nothing can be launched: {}", NoCredentials::with_cure(cause)))
             }
-            // What no other moment mends: a network, an image, a right that is missing wherever the job may run.
-            (Act::CreatePlan { .. }, CloudError::Invalid { .. } | CloudError::Unsupported { .. }) => Some(chain(cause)),
-            (_, CloudError::Denied { .. } | CloudError::Mismatch { .. }) => Some(NoCredentials::with_cure(cause)),
+            // What no other moment mends: a network, an image, a right that is missing wherever the
+            // job may run.
+            (
+                Act::CreatePlan { .. },
+                CloudError::Invalid { .. } | CloudError::Unsupported { .. },
+            ) => Some(chain(cause)),
+            (_, CloudError::Denied { .. } | CloudError::Mismatch { .. }) => {
+                Some(NoCredentials::with_cure(cause))
+            }
             _ => None,
         }
     }
@@ -69,7 +82,12 @@ impl Controller {
         }
     }
 
-    async fn raise(&self, dir: &JobDir, memory: &mut JobMemory, text: String) -> Result<(), JobDirError> {
+    async fn raise(
+        &self,
+        dir: &JobDir,
+        memory: &mut JobMemory,
+        text: String,
+    ) -> Result<(), JobDirError> {
         if matches!(&memory.alert, Alert::Standing(known) if gist(known) == gist(&text)) {
             return Ok(());
         }
@@ -78,7 +96,12 @@ impl Controller {
         if let Some(spec) = memory.spec.clone() {
             self.alert(dir, &spec, memory, &gist(&text), &text).await;
         }
-        let attention = Attention { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), text: Some(text) };
+        let attention = Attention {
+            format: RECORD_FORMAT,
+            at: self.clock.now(),
+            by: self.name.clone(),
+            text: Some(text),
+        };
         let written = dir.put_attention(&attention).await;
         if written.is_err() {
             // The next tick tries again; somebody was told already.
@@ -93,40 +116,73 @@ impl Controller {
             Alert::Standing(_) => true,
             // A job that was never planned has met nothing.
             Alert::Unread if memory.attempts.is_empty() => return Ok(()),
-            Alert::Unread => dir.attention().await?.is_some_and(|attention| attention.text.is_some()),
+            Alert::Unread => {
+                dir.attention().await?.is_some_and(|attention| attention.text.is_some())
+            }
         };
         if standing {
             info!(job = %dir.job(), "nothing stands in its way any more");
-            dir.put_attention(&Attention { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), text: None }).await?;
+            dir.put_attention(&Attention {
+                format: RECORD_FORMAT,
+                at: self.clock.now(),
+                by: self.name.clone(),
+                text: None,
+            })
+            .await?;
         }
         memory.alert = Alert::None;
         Ok(())
     }
 
     /// Once a day for each trouble: one that comes back next week is news again.
-    async fn alert(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, trouble: &str, text: &str) {
+    async fn alert(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        trouble: &str,
+        text: &str,
+    ) {
         let day = self.clock.now().strftime("%Y-%m-%d").to_string();
-        self.tell_as(dir, spec, memory, ("attention", &format!("{day} {trouble}")), text, None).await;
+        self.tell_as(dir, spec, memory, ("attention", &format!("{day} {trouble}")), text, None)
+            .await;
     }
 
     /// A launch that was refused for good, or for a quota: what a person can do something about.
-    pub(crate) async fn tell_refusal(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, observed: &Observed) {
-        let Some(open) = observed.attempts.iter().find(|attempt| attempt.settled.is_none()) else { return };
+    pub(crate) async fn tell_refusal(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        observed: &Observed,
+    ) {
+        let Some(open) = observed.attempts.iter().find(|attempt| attempt.settled.is_none()) else {
+            return;
+        };
         let Some((refusal, why)) = &open.watched.refused else { return };
         let number = open.plan.attempt.number();
         match refusal {
             None if open.watched.unclear => {
-                let text = format!("the launch of attempt {number} was refused, after one that may have come through: {why}");
+                let text = format!(
+                    "the launch of attempt {number} was refused, after one that may have come through: {why}"
+                );
                 memory.trouble_met = Some(text);
             }
             None => {
                 let text = format!("attempt {number} cannot be launched: {why}");
                 self.alert(dir, spec, memory, &gist(&text), &text).await;
             }
-            Some(refusal @ (Refusal::Quota | Refusal::Disks | Refusal::Verification | Refusal::SpotRole)) => {
+            Some(
+                refusal @ (Refusal::Quota
+                | Refusal::Disks
+                | Refusal::Verification
+                | Refusal::SpotRole),
+            ) => {
                 let offer = &open.plan.offer;
                 let trouble = match refusal {
-                    Refusal::Quota => format!("quota {} {} {}", offer.family(), offer.market, offer.region),
+                    Refusal::Quota => {
+                        format!("quota {} {} {}", offer.family(), offer.market, offer.region)
+                    }
                     Refusal::SpotRole => refusal.to_string(),
                     _ => format!("{refusal} in {}", offer.region),
                 };
@@ -143,22 +199,36 @@ impl Controller {
                 warn!(job = %dir.job(), "{text}");
                 self.alert(dir, spec, memory, &trouble, &text).await;
             }
-            Some(Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Subnet | Refusal::Addresses | Refusal::Spent) => {}
+            Some(
+                Refusal::Capacity
+                | Refusal::Price
+                | Refusal::NotSold
+                | Refusal::Subnet
+                | Refusal::Addresses
+                | Refusal::Spent,
+            ) => {}
         }
     }
 
-    /// Plans that nobody launches, one after the other, cost nothing, and the job never runs: somebody is told until one is.
+    /// Plans that nobody launches, one after the other, cost nothing, and the job never runs:
+    /// somebody is told until one is.
     pub(crate) fn tell_lying(memory: &mut JobMemory, observed: &Observed) {
         let last = observed.attempts.last();
-        let is_launched = last.is_some_and(|last| last.settled.is_none() && (last.watched.launched.is_some() || last.lease.is_some()));
+        let is_launched = last.is_some_and(|last| {
+            last.settled.is_none() && (last.watched.launched.is_some() || last.lease.is_some())
+        });
         if memory.trouble_met.is_none() && !is_launched {
             memory.trouble_met = relaunch::left_lying(&history(&observed.attempts));
         }
     }
 
-    /// The job goes on without its alarm; where AWS does not let us arm it, nobody but a person mends that.
+    /// The job goes on without its alarm; where AWS does not let us arm it, nobody but a person
+    /// mends that.
     pub(crate) fn tell_unguarded(memory: &mut JobMemory) {
-        let open = memory.attempts.values().filter(|attempt| attempt.settled.is_none() && attempt.outcome.is_none());
+        let open = memory
+            .attempts
+            .values()
+            .filter(|attempt| attempt.settled.is_none() && attempt.outcome.is_none());
         let denied = open.filter_map(|attempt| attempt.guarding.denied.as_deref()).next_back();
         let text = denied.map(|why| format!("no alarm ends its machine, should that hang: {why}; `lamp doctor` looks at what it takes"));
         if memory.trouble_met.is_none() {
@@ -170,14 +240,20 @@ impl Controller {
     async fn quota(&self, spec: &ResolvedSpec, plan: &Plan) -> Option<String> {
         let supply = self.cloud(plan.offer.cloud).ok()?.supply(&spec.spec.machine).await.ok()?;
         let quota = supply.quotas.into_iter().find(|quota| quota.covers(&plan.offer))?;
-        Some(format!("`{}` ({}) in {}, which is {} vCPUs", quota.name, quota.code, quota.region, quota.vcpus_max))
+        Some(format!(
+            "`{}` ({}) in {}, which is {} vCPUs",
+            quota.name, quota.code, quota.region, quota.vcpus_max
+        ))
     }
 }
 
-/// What stays the same of a sentence when the same happens again: AWS puts numbers, times and long codes into it that never
-/// come twice.
+/// What stays the same of a sentence when the same happens again: AWS puts numbers, times and long
+/// codes into it that never come twice.
 fn gist(text: &str) -> String {
-    let changes = |word: &&str| word.len() > 40 || (word.chars().any(|letter| letter.is_ascii_digit()) && !word.starts_with("i-"));
+    let changes = |word: &&str| {
+        word.len() > 40
+            || (word.chars().any(|letter| letter.is_ascii_digit()) && !word.starts_with("i-"))
+    };
     text.split_whitespace().filter(|word| !changes(word)).collect::<Vec<_>>().join(" ")
 }
 
@@ -187,7 +263,9 @@ mod tests {
 
     #[test]
     fn the_same_trouble_is_known_by_what_does_not_change_in_it() {
-        let said = |minutes: &str, blob: &str| format!("i-1 may still run: the clock is {minutes} min ahead; failure message: {blob}");
+        let said = |minutes: &str, blob: &str| {
+            format!("i-1 may still run: the clock is {minutes} min ahead; failure message: {blob}")
+        };
         assert_eq!(gist(&said("7", &"x".repeat(60))), gist(&said("8", &"y".repeat(70))));
         assert_ne!(gist("i-1 may still run"), gist("i-2 may still run"));
     }

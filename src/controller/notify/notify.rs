@@ -1,7 +1,7 @@
 //! Tells somebody, once: what a person should look at, and that a job is over.
 //!
-//! Several controllers may drive a job; whoever creates the record that it was told tells it. Never in the way of driving:
-//! the telling goes on beside it, and its failure is logged.
+//! Several controllers may drive a job; whoever creates the record that it was told tells it. Never
+//! in the way of driving: the telling goes on beside it, and its failure is logged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,12 @@ const SWEEPER_GONE: Duration = Duration::from_secs(86_400);
 /// One request an hour, for all jobs of the root.
 const SWEEPER_LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// Who took the sweeper away has read what that means, and needs no word of it with each job of the months after.
+/// Who took the sweeper away has read what that means, and needs no word of it with each job of the
+/// months after.
 const SWEEPER_FORGOTTEN: Duration = Duration::from_secs(7 * 86_400);
 
-/// When somebody last looked for the sweeper in the cloud, by the steady clock, and for how long it had not come by then, by the
-/// store's; and whether that was told.
+/// When somebody last looked for the sweeper in the cloud, by the steady clock, and for how long it
+/// had not come by then, by the store's; and whether that was told.
 #[derive(Default)]
 pub struct SweeperSeen {
     looked: Option<Duration>,
@@ -41,12 +42,22 @@ pub struct SweeperSeen {
 }
 
 impl Controller {
-    /// A sweeper that came once and comes no more, or comes and can judge nobody: a machine that hangs while every workstation sleeps
-    /// would be ended by its hard cap alone. Who never had one hears nothing. Once for all jobs of this process.
-    pub(crate) async fn tell_of_sweeper(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory) {
-        let seen = || self.sweeper.lock().expect("nobody panics while holding it: it is only read and set");
+    /// A sweeper that came once and comes no more, or comes and can judge nobody: a machine that
+    /// hangs while every workstation sleeps would be ended by its hard cap alone. Who never had one
+    /// hears nothing. Once for all jobs of this process.
+    pub(crate) async fn tell_of_sweeper(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+    ) {
+        let seen = || {
+            self.sweeper.lock().expect("nobody panics while holding it: it is only read and set")
+        };
         let now = self.clock.mono();
-        let rests = |seen: &SweeperSeen| seen.looked.is_some_and(|looked| now.saturating_sub(looked) < SWEEPER_LOOK_EVERY);
+        let rests = |seen: &SweeperSeen| {
+            seen.looked.is_some_and(|looked| now.saturating_sub(looked) < SWEEPER_LOOK_EVERY)
+        };
         if self.notifier.is_none() || rests(&seen()) {
             return;
         }
@@ -57,7 +68,8 @@ impl Controller {
             && let Some(now) = self.store_now().await
         {
             let blind = sweeper.visit_before().await.ok().flatten().filter(Visit::sees_nobody);
-            let judged = blind.as_ref().and_then(|visit| visit.judged_at).filter(|judged| *judged < came);
+            let judged =
+                blind.as_ref().and_then(|visit| visit.judged_at).filter(|judged| *judged < came);
             let mut seen = seen();
             (seen.silent, seen.is_blind) = (elapsed(judged.unwrap_or(came), now), judged.is_some());
         }
@@ -69,14 +81,29 @@ impl Controller {
         if !std::mem::replace(&mut seen().told, is_gone) && is_gone {
             let hours = Span::from_secs(silent.as_secs() / 3600 * 3600);
             let what = if is_blind { "could judge no machine" } else { "has not come" };
-            let text =
-                format!("the sweeper in the cloud {what} for {hours}, so a machine that hangs may run to its hard cap: `lamp doctor` says why");
-            self.tell_as(dir, spec, memory, ("attention", "the sweeper does not come"), &text, None).await;
+            let text = format!(
+                "the sweeper in the cloud {what} for {hours}, so a machine that hangs may run to its hard cap: `lamp doctor` says why"
+            );
+            self.tell_as(
+                dir,
+                spec,
+                memory,
+                ("attention", "the sweeper does not come"),
+                &text,
+                None,
+            )
+            .await;
         }
     }
 
     /// The sentences of the newest heartbeat that were not told yet.
-    pub(crate) async fn tell_attention(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, observed: &Observed) {
+    pub(crate) async fn tell_attention(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        observed: &Observed,
+    ) {
         let status = observed.attempts.last().and_then(|attempt| attempt.status.as_ref());
         for text in status.map(|status| status.attention.as_slice()).unwrap_or_default() {
             self.tell(dir, spec, memory, "attention", text, None).await;
@@ -94,11 +121,20 @@ impl Controller {
         self.tell(dir, &spec, memory, "ended", &text, Some(receipt)).await;
     }
 
-    async fn tell(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, kind: &'static str, text: &str, receipt: Option<&Receipt>) {
+    async fn tell(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        kind: &'static str,
+        text: &str,
+        receipt: Option<&Receipt>,
+    ) {
         self.tell_as(dir, spec, memory, (kind, text), text, receipt).await;
     }
 
-    /// Tells it once for each `what`, which says what it is about. `false`: the next look has to try again.
+    /// Tells it once for each `what`, which says what it is about. `false`: the next look has to
+    /// try again.
     pub(crate) async fn tell_as(
         &self,
         dir: &JobDir,
@@ -122,7 +158,11 @@ impl Controller {
             text: text.to_owned(),
             receipt: receipt.cloned(),
         };
-        match dir.store().create(&layout::told(dir.job(), &name), Bytes::from(encode(&notification))).await {
+        match dir
+            .store()
+            .create(&layout::told(dir.job(), &name), Bytes::from(encode(&notification)))
+            .await
+        {
             Ok(Created::New) => {}
             Ok(Created::Exists) => return true,
             Err(error) => {
@@ -137,7 +177,8 @@ impl Controller {
                 warn!("{error}");
             }
         });
-        let mut under_way = self.telling.lock().expect("nobody panics while holding the list: it is only changed");
+        let mut under_way =
+            self.telling.lock().expect("nobody panics while holding the list: it is only changed");
         under_way.retain(|telling| !telling.is_finished());
         under_way.push(telling);
         true
@@ -145,7 +186,12 @@ impl Controller {
 
     /// Before this controller ends: a command that it started is not cut off.
     pub async fn finish_telling(&self) {
-        let under_way = std::mem::take(&mut *self.telling.lock().expect("nobody panics while holding the list: it is only changed"));
+        let under_way = std::mem::take(
+            &mut *self
+                .telling
+                .lock()
+                .expect("nobody panics while holding the list: it is only changed"),
+        );
         for telling in under_way {
             if telling.await.is_err() {
                 warn!("a telling was cut off");

@@ -1,8 +1,8 @@
-//! A job whose calls the cloud throttles makes them rarer, by itself: its next look may come in two seconds, and a thousand jobs
-//! that ask again at each look are what is throttled.
+//! A job whose calls the cloud throttles makes them rarer, by itself: its next look may come in two
+//! seconds, and a thousand jobs that ask again at each look are what is throttled.
 //!
-//! Each kind of act has its own pace, so that a launch which may not be tried yet holds back no end. Not here:
-//! how long a pause is (`backoff`).
+//! Each kind of act has its own pace, so that a launch which may not be tried yet holds back no
+//! end. Not here: how long a pause is (`backoff`).
 
 use std::time::Duration;
 
@@ -67,17 +67,35 @@ impl Controller {
                 let failures = before.map_or(0, |pace| pace.failures);
                 let pause = backoff(&format!("{} {}", self.name, dir.job()), failures);
                 debug!(job = %dir.job(), kind, "throttled; again in {pause:?}");
-                memory.pace = Some(Pace { kind, failures: failures.saturating_add(1), until: self.clock.mono() + pause });
+                memory.pace = Some(Pace {
+                    kind,
+                    failures: failures.saturating_add(1),
+                    until: self.clock.mono() + pause,
+                });
                 if kind == "launch" {
                     let text = "the cloud, which takes no more calls of this account just now and is asked again within a minute";
-                    self.wait_for(dir, memory, Reason::new(self.clock.now(), "pace", "throttled", text), None, Duration::ZERO).await;
+                    self.wait_for(
+                        dir,
+                        memory,
+                        Reason::new(self.clock.now(), "pace", "throttled", text),
+                        None,
+                        Duration::ZERO,
+                    )
+                    .await;
                 }
             }
             Ok(_) if before.is_some() => {
                 memory.pace = None;
                 if kind == "launch" && memory.was_launched() {
                     let text = "the first word of its machine, which was launched";
-                    self.wait_for(dir, memory, Reason::new(self.clock.now(), "pace", "launched", text), None, Duration::ZERO).await;
+                    self.wait_for(
+                        dir,
+                        memory,
+                        Reason::new(self.clock.now(), "pace", "launched", text),
+                        None,
+                        Duration::ZERO,
+                    )
+                    .await;
                 }
             }
             _ => {}

@@ -1,4 +1,5 @@
-//! Who ended a machine: recorded before we do it, and looked for when the cloud says no more than that a user did.
+//! Who ended a machine: recorded before we do it, and looked for when the cloud says no more than
+//! that a user did.
 //!
 //! ```text
 //!   terminate ──> ending.json ──> TerminateInstances
@@ -16,12 +17,15 @@ use crate::controller::observe::Observed;
 use crate::instance::{InstanceState, MachineRef};
 use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
-use crate::policy::lifecycle::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere, patience};
+use crate::policy::lifecycle::reconcile::{
+    AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere, patience,
+};
 use crate::policy::may_be_by_an_alarm;
 use crate::ports::{CloudError, PowerOff, chain};
 
-/// What a cloud has shown is acted on for so long. A call takes a minute at most, so longer is a workstation that slept in between: what
-/// it saw run may have ended, and been started again for the next job (seed 12001547 of 24 h).
+/// What a cloud has shown is acted on for so long. A call takes a minute at most, so longer is a
+/// workstation that slept in between: what it saw run may have ended, and been started again for
+/// the next job (seed 12001547 of 24 h).
 pub(crate) const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
 
 impl Controller {
@@ -30,7 +34,8 @@ impl Controller {
         memory.described.is_some_and(|at| self.clock.mono().saturating_sub(at) > SHOWN_HOLDS)
     }
 
-    /// Records that we end the machine of an attempt, and why; once, however often the cloud is asked.
+    /// Records that we end the machine of an attempt, and why; once, however often the cloud is
+    /// asked.
     pub(crate) async fn intend_to_end(
         &self,
         dir: &JobDir,
@@ -44,32 +49,55 @@ impl Controller {
             return Ok(());
         }
         let facts = observed.attempts.iter().find(|facts| facts.plan.attempt == attempt);
-        let (heard, stood) = (facts.and_then(|facts| Some(facts.status.as_ref()?.at)), facts.and_then(|facts| facts.watched.stood));
-        let ending = Ending { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), why: why.to_owned(), heard, stood };
+        let (heard, stood) = (
+            facts.and_then(|facts| Some(facts.status.as_ref()?.at)),
+            facts.and_then(|facts| facts.watched.stood),
+        );
+        let ending = Ending {
+            format: RECORD_FORMAT,
+            at: self.clock.now(),
+            by: self.name.clone(),
+            why: why.to_owned(),
+            heard,
+            stood,
+        };
         let _theirs_is_as_good = dir.create_ending(attempt, &ending).await?;
         memory.ending_recorded = true;
         Ok(())
     }
 
-    /// Whether a machine that is to be ended for its silence has said something since the look that found it silent: after a
-    /// partition as long as its lease it comes back at any moment (seed 8001928 of 24 h). Asked before the reason is recorded, and once
-    /// more after that (seed 14004959 of 24 h).
-    pub(crate) async fn has_spoken(&self, dir: &JobDir, observed: &Observed, ends: Option<AttemptNo>) -> Result<bool, ActError> {
-        let Some(facts) = observed.attempts.iter().find(|facts| Some(facts.plan.attempt) == ends) else { return Ok(false) };
+    /// Whether a machine that is to be ended for its silence has said something since the look that
+    /// found it silent: after a partition as long as its lease it comes back at any moment (seed
+    /// 8001928 of 24 h). Asked before the reason is recorded, and once more after that (seed
+    /// 14004959 of 24 h).
+    pub(crate) async fn has_spoken(
+        &self,
+        dir: &JobDir,
+        observed: &Observed,
+        ends: Option<AttemptNo>,
+    ) -> Result<bool, ActError> {
+        let Some(facts) = observed.attempts.iter().find(|facts| Some(facts.plan.attempt) == ends)
+        else {
+            return Ok(false);
+        };
         if facts.watched.silent_for <= patience(facts) {
             return Ok(false);
         }
-        let there = |key: String| async move { self.store.head(&key).await.map_err(JobDirError::from) };
+        let there =
+            |key: String| async move { self.store.head(&key).await.map_err(JobDirError::from) };
         // A first word is a lease, and a heartbeat follows.
-        if !(facts.status.is_some() || facts.lease.is_some()) && there(layout::lease(dir.job(), facts.plan.attempt)).await?.is_some() {
+        if !(facts.status.is_some() || facts.lease.is_some())
+            && there(layout::lease(dir.job(), facts.plan.attempt)).await?.is_some()
+        {
             return Ok(true);
         }
         let beat = there(layout::status(dir.job(), facts.plan.attempt)).await?;
         Ok(beat.is_some_and(|beat| Some(beat.modified) != facts.watched.heard_at))
     }
 
-    /// Ends a machine, or stops one whose disk is to stay: unless it has spoken since the look that this rests on, or that look is long
-    /// ago. Whoever slept since has seen a machine that may be another attempt's by now; asked here, and after the records.
+    /// Ends a machine, or stops one whose disk is to stay: unless it has spoken since the look that
+    /// this rests on, or that look is long ago. Whoever slept since has seen a machine that may be
+    /// another attempt's by now; asked here, and after the records.
     pub(crate) async fn put_out(
         &self,
         dir: &JobDir,
@@ -95,22 +123,33 @@ impl Controller {
             PowerOff::Terminate => cloud.terminate(machine).await,
         };
         match (stopped, ends) {
-            (Err(CloudError::Unstoppable { what }), Some(attempt)) => match Self::cannot_stop(dir, memory, (machine, attempt), &what) {
-                None => Ok(Done::Changed),
-                Some(text) => Err(ActError::Unstoppable(text)),
-            },
+            (Err(CloudError::Unstoppable { what }), Some(attempt)) => {
+                match Self::cannot_stop(dir, memory, (machine, attempt), &what) {
+                    None => Ok(Done::Changed),
+                    Some(text) => Err(ActError::Unstoppable(text)),
+                }
+            }
             (stopped, _) => Ok(stopped.map(|()| Done::Waiting)?),
         }
     }
 
-    /// A machine whose disk was to stay, and that the cloud does not stop: what follows is decided anew with that, and where it is still to
-    /// be stopped, what its disk holds is nowhere else, and a person decides: what they are told.
-    fn cannot_stop(dir: &JobDir, memory: &mut JobMemory, (machine, attempt): (&MachineRef, AttemptNo), what: &str) -> Option<String> {
+    /// A machine whose disk was to stay, and that the cloud does not stop: what follows is decided
+    /// anew with that, and where it is still to be stopped, what its disk holds is nowhere else,
+    /// and a person decides: what they are told.
+    fn cannot_stop(
+        dir: &JobDir,
+        memory: &mut JobMemory,
+        (machine, attempt): (&MachineRef, AttemptNo),
+        what: &str,
+    ) -> Option<String> {
         let memory = memory.attempts.entry(attempt).or_default();
         if !std::mem::replace(&mut memory.watched.unstoppable, true) {
             return None;
         }
-        let price = memory.plan.as_ref().map_or_else(String::new, |plan| format!(" {}", plan.offer.hourly()));
+        let price = memory
+            .plan
+            .as_ref()
+            .map_or_else(String::new, |plan| format!(" {}", plan.offer.hourly()));
         Some(format!(
             "{machine} in {} runs on and bills{price}: {what}; what its disk holds is not all in the job root, so that nothing ends it unasked: \
              `lamp cancel {}` does, and its disk goes with it",
@@ -119,11 +158,17 @@ impl Controller {
         ))
     }
 
-    /// The answer for a job whose machine is not shown: it may be there all the same, or has ended; `None`: the answer stands.
-    pub(crate) async fn looked_for(&self, observed: &Observed, answer: &CloudAnswer) -> Option<CloudAnswer> {
+    /// The answer for a job whose machine is not shown: it may be there all the same, or has ended;
+    /// `None`: the answer stands.
+    pub(crate) async fn looked_for(
+        &self,
+        observed: &Observed,
+        answer: &CloudAnswer,
+    ) -> Option<CloudAnswer> {
         let CloudAnswer::Known(views) = answer else { return None };
         let plan = &observed.attempts.iter().find(|attempt| attempt.settled.is_none())?.plan;
-        let shown = views.iter().any(|view| view.client_token.as_deref() == Some(&plan.client_token));
+        let shown =
+            views.iter().any(|view| view.client_token.as_deref() == Some(&plan.client_token));
         if shown || belongs_elsewhere(plan, &self.owner, self.here.as_str()).is_some() {
             return None;
         }
@@ -134,23 +179,46 @@ impl Controller {
         )
     }
 
-    /// Looks for what tells who ended the machine of the open attempt, and since when it had stood, where only that can tell. An
-    /// error: nobody knows yet, and nothing is settled meanwhile.
-    pub(crate) async fn look_who_ended(&self, dir: &JobDir, observed: &mut Observed, answer: &CloudAnswer) -> Result<(), ActError> {
+    /// Looks for what tells who ended the machine of the open attempt, and since when it had stood,
+    /// where only that can tell. An error: nobody knows yet, and nothing is settled meanwhile.
+    pub(crate) async fn look_who_ended(
+        &self,
+        dir: &JobDir,
+        observed: &mut Observed,
+        answer: &CloudAnswer,
+    ) -> Result<(), ActError> {
         let CloudAnswer::Known(views) = answer else { return Ok(()) };
-        let Some(open) = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none()) else { return Ok(()) };
+        let Some(open) = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none())
+        else {
+            return Ok(());
+        };
         let token = Some(open.plan.client_token.as_str());
-        let Some(view) = views.iter().find(|view| view.client_token.as_deref() == token && view.tags.owner == self.owner) else { return Ok(()) };
-        if !matches!(view.state, InstanceState::Terminated | InstanceState::Stopped) || !may_be_by_an_alarm(view) {
+        let Some(view) = views
+            .iter()
+            .find(|view| view.client_token.as_deref() == token && view.tags.owner == self.owner)
+        else {
+            return Ok(());
+        };
+        if !matches!(view.state, InstanceState::Terminated | InstanceState::Stopped)
+            || !may_be_by_an_alarm(view)
+        {
             return Ok(());
         }
         let ending = dir.ending(open.plan.attempt).await?;
-        let alarm = if ending.is_some() || open.outcome.is_some() { AlarmSeen::Unknown } else { self.alarm_of(open, &view.machine()).await? };
+        let alarm = if ending.is_some() || open.outcome.is_some() {
+            AlarmSeen::Unknown
+        } else {
+            self.alarm_of(open, &view.machine()).await?
+        };
         open.watched.ended = Ended { ending, alarm };
         Ok(())
     }
 
-    async fn alarm_of(&self, attempt: &AttemptFacts, machine: &MachineRef) -> Result<AlarmSeen, CloudError> {
+    async fn alarm_of(
+        &self,
+        attempt: &AttemptFacts,
+        machine: &MachineRef,
+    ) -> Result<AlarmSeen, CloudError> {
         if attempt.plan.launch.as_ref().is_none_or(|launch| launch.alarm.is_none()) {
             return Ok(AlarmSeen::Quiet);
         }

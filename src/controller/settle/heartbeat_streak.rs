@@ -1,10 +1,12 @@
 //! For how long a heartbeat has come without a pause, as far as one controller has listened.
 //!
-//! Not here: what follows from it (`policy::lifecycle::ignored_stop`), or a silence (`attempt_memory`).
+//! Not here: what follows from it (`policy::lifecycle::ignored_stop`), or a silence
+//! (`attempt_memory`).
 
 use std::time::Duration;
 
-/// A heartbeat is due every 15 s, and a few may be lost. Longer, and an agent that was offline counts as one that heard all.
+/// A heartbeat is due every 15 s, and a few may be lost. Longer, and an agent that was offline
+/// counts as one that heard all.
 const PAUSE_MAX: Duration = Duration::from_secs(90);
 
 /// By the steady clock of this controller.
@@ -20,7 +22,9 @@ impl Beats {
     /// Takes note of a look; whether it found a new one. Gives how long they have come by now.
     pub fn heard(&mut self, is_new: bool, now: Duration) -> Duration {
         // Whoever has not looked for a while does not know that it came.
-        let pause = |before: Option<Duration>| before.is_some_and(|before| now.saturating_sub(before) > PAUSE_MAX);
+        let pause = |before: Option<Duration>| {
+            before.is_some_and(|before| now.saturating_sub(before) > PAUSE_MAX)
+        };
         if pause(self.looked) || pause(self.beat) {
             self.since = None;
         }

@@ -1,10 +1,11 @@
-//! Asks the cloud about the host of a machine that has fallen silent: one that is dead is given up sooner than one of which nobody knows why
-//! it says nothing.
+//! Asks the cloud about the host of a machine that has fallen silent: one that is dead is given up
+//! sooner than one of which nobody knows why it says nothing.
 //!
 //! ```text
 //!   heard of, and silent for a minute and a half ── once a minute, one call a region ──> whether its host fails the cloud's checks
 //! ```
-//! Not here: how long a host must fail before its machine is ended (`policy::lifecycle::reconcile`).
+//! Not here: how long a host must fail before its machine is ended
+//! (`policy::lifecycle::reconcile`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use crate::controller::drive::Controller;
 use crate::controller::job_memory::JobMemory;
 use crate::ports::chain;
 
-/// Six heartbeats. Sooner asks for each slow line; later is added to the time that a dead host bills.
+/// Six heartbeats. Sooner asks for each slow line; later is added to the time that a dead host
+/// bills.
 const SILENT: Duration = Duration::from_secs(90);
 
 /// Between two questions; the cloud itself checks once a minute.
@@ -60,8 +62,15 @@ impl Controller {
     pub(crate) async fn look_at_hosts(&self, memories: impl Iterator<Item = &mut JobMemory>) {
         let now = self.clock.mono();
         let mut due: BTreeMap<Place, Vec<&mut AttemptMemory>> = BTreeMap::new();
-        for attempt in memories.flat_map(|memory| memory.attempts.values_mut()).filter(|attempt| is_unexplained(attempt, now)) {
-            let Some(place) = attempt.plan.as_ref().map(|plan| (plan.offer.cloud, plan.offer.region.clone())) else { continue };
+        for attempt in memories
+            .flat_map(|memory| memory.attempts.values_mut())
+            .filter(|attempt| is_unexplained(attempt, now))
+        {
+            let Some(place) =
+                attempt.plan.as_ref().map(|plan| (plan.offer.cloud, plan.offer.region.clone()))
+            else {
+                continue;
+            };
             due.entry(place).or_default().push(attempt);
         }
         let asked = due.into_iter().map(|((which, region), attempts)| async move {
@@ -78,7 +87,10 @@ impl Controller {
             let failing = answer.and_then(Result::ok);
             for attempt in attempts {
                 let id = attempt.status.as_ref().map(|status| status.instance.as_str());
-                attempt.host.note(failing.as_ref().map(|failing| id.is_some_and(|id| failing.contains(id))), now);
+                attempt.host.note(
+                    failing.as_ref().map(|failing| id.is_some_and(|id| failing.contains(id))),
+                    now,
+                );
                 attempt.watched.host_fails_for = attempt.host.fails_for();
             }
         }
@@ -86,7 +98,8 @@ impl Controller {
 }
 
 fn is_unexplained(attempt: &AttemptMemory, now: Duration) -> bool {
-    let under_way = attempt.settled.is_none() && attempt.outcome.is_none() && attempt.status.is_some();
+    let under_way =
+        attempt.settled.is_none() && attempt.outcome.is_none() && attempt.status.is_some();
     under_way && attempt.watched.silent_for >= SILENT && attempt.host.is_due(now)
 }
 
@@ -97,7 +110,13 @@ mod tests {
     #[test]
     fn a_host_fails_for_as_long_as_answers_say_so_and_no_answer_says_nothing() {
         let (mut host, secs) = (HostSeen::default(), Duration::from_secs);
-        for (now, fails, for_secs) in [(100, Some(true), 0), (160, None, 0), (220, Some(true), 120), (8000, None, 120), (8060, Some(false), 0)] {
+        for (now, fails, for_secs) in [
+            (100, Some(true), 0),
+            (160, None, 0),
+            (220, Some(true), 120),
+            (8000, None, 120),
+            (8060, Some(false), 0),
+        ] {
             assert!(host.is_due(secs(now)), "{now}");
             host.note(fails, secs(now));
             assert!(!host.is_due(secs(now + 59)));

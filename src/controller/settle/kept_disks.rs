@@ -1,8 +1,10 @@
-//! Tells of disks that were kept and seem to be forgotten: the daemon, when it sweeps, once a week for each.
+//! Tells of disks that were kept and seem to be forgotten: the daemon, when it sweeps, once a week
+//! for each.
 //!
-//! What somebody has ended elsewhere is found by the same sweep, and recorded as given up (`control::release_kept`).
-//! It asks the clouds nothing that a sweep has not asked but what such a disk costs, and only when it tells. What must never
-//! live here: an end (`control::release_kept`), and what is forgotten (`policy::lifecycle::forgotten_disk`).
+//! What somebody has ended elsewhere is found by the same sweep, and recorded as given up
+//! (`control::release_kept`). It asks the clouds nothing that a sweep has not asked but what such a
+//! disk costs, and only when it tells. What must never live here: an end (`control::release_kept`),
+//! and what is forgotten (`policy::lifecycle::forgotten_disk`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,12 +42,15 @@ impl Controller {
         }
     }
 
-    /// When its agent was heard last, of a machine that may be forgotten and of which the cloud does not say since when it stands; it
-    /// is asked for nothing else.
+    /// When its agent was heard last, of a machine that may be forgotten and of which the cloud
+    /// does not say since when it stands; it is asked for nothing else.
     ///
     /// # Errors
     /// When the store does not answer: nobody knows.
-    pub(crate) async fn heard_last(&self, view: &InstanceView) -> Result<Option<Timestamp>, StoreError> {
+    pub(crate) async fn heard_last(
+        &self,
+        view: &InstanceView,
+    ) -> Result<Option<Timestamp>, StoreError> {
         if !is_undated(view, self.clock.now()) {
             return Ok(None);
         }
@@ -53,9 +58,17 @@ impl Controller {
         Ok(heard.map(|meta| meta.modified))
     }
 
-    /// Of the jobs that kept something, those whose machine none of these is any more: somebody has ended it elsewhere.
-    pub(crate) async fn miss_kept(&self, gone: &mut BTreeSet<JobId>, root: &Root, views: &[InstanceView]) {
-        let stands = |job: &JobId| views.iter().any(|view| &view.tags.job == job && !view.state.is_terminated());
+    /// Of the jobs that kept something, those whose machine none of these is any more: somebody has
+    /// ended it elsewhere.
+    pub(crate) async fn miss_kept(
+        &self,
+        gone: &mut BTreeSet<JobId>,
+        root: &Root,
+        views: &[InstanceView],
+    ) {
+        let stands = |job: &JobId| {
+            views.iter().any(|view| &view.tags.job == job && !view.state.is_terminated())
+        };
         for (job, receipt) in root.kept.iter().filter(|(job, _)| !stands(job)) {
             if gone.contains(job) {
                 continue;
@@ -64,7 +77,9 @@ impl Controller {
             match self.see_gone(&dir, receipt).await {
                 Ok(true) => drop(gone.insert(job.clone())),
                 Ok(false) => {}
-                Err(error) => debug!(%job, "whether what it kept is still there is not known: {}", chain(&error)),
+                Err(error) => {
+                    debug!(%job, "whether what it kept is still there is not known: {}", chain(&error))
+                }
             }
         }
     }
@@ -72,7 +87,10 @@ impl Controller {
     /// Whether it was told, or somebody has told it before.
     async fn tell_of(&self, view: &InstanceView, stood: Duration, week: u64) -> bool {
         let (job, machine) = (&view.tags.job, view.machine());
-        let cost = self.disk_cost(view).await.map_or_else(|| "bills".to_owned(), |cost| format!("costs {cost} a month"));
+        let cost = self
+            .disk_cost(view)
+            .await
+            .map_or_else(|| "bills".to_owned(), |cost| format!("costs {cost} a month"));
         let days = stood.as_secs() / 86_400;
         let text = format!(
             "{machine} in {} has been stopped for {days} days, and its disk {cost}: `lamp cancel {job}` gives it up, `lamp start {job}` goes on with it",
@@ -84,7 +102,15 @@ impl Controller {
         match dir.spec().await {
             Ok(Some(spec)) => {
                 let what = format!("kept {machine} week {week}");
-                self.tell_as(&dir, &spec, &mut JobMemory::default(), ("attention", &what), &text, None).await
+                self.tell_as(
+                    &dir,
+                    &spec,
+                    &mut JobMemory::default(),
+                    ("attention", &what),
+                    &text,
+                    None,
+                )
+                .await
             }
             Ok(None) => true,
             Err(error) => {
@@ -97,9 +123,20 @@ impl Controller {
     /// What the disks of a kept machine cost a month; `None`: the cloud does not say.
     async fn disk_cost(&self, view: &InstanceView) -> Option<Usd> {
         let asked = self.cloud(view.cloud).ok()?;
-        let residue = asked.residue_of(&self.owner, &view.region, &view.tags.job, &BTreeSet::from([view.id.clone()])).await.ok()?;
-        let kept: Vec<Usd> =
-            residue.iter().filter(|left| left.kept && left.job.as_ref() == Some(&view.tags.job)).map(|left| left.usd_per_month).collect();
+        let residue = asked
+            .residue_of(
+                &self.owner,
+                &view.region,
+                &view.tags.job,
+                &BTreeSet::from([view.id.clone()]),
+            )
+            .await
+            .ok()?;
+        let kept: Vec<Usd> = residue
+            .iter()
+            .filter(|left| left.kept && left.job.as_ref() == Some(&view.tags.job))
+            .map(|left| left.usd_per_month)
+            .collect();
         (!kept.is_empty()).then(|| kept.into_iter().sum())
     }
 }

@@ -1,12 +1,14 @@
-//! What a job leaves in the cloud once its last machine has ended: asked for once, removed where it is ours, and told.
+//! What a job leaves in the cloud once its last machine has ended: asked for once, removed where it
+//! is ours, and told.
 //!
 //! ```text
 //!   every attempt settled ──> what is left in its regions ──> of this job, by tag or machine ─┬─ kept on purpose ──> told
 //!                                                                                             └─ the rest ──> removed, told
 //!                         ──> the receipt, with all of it
 //! ```
-//! Before the receipt, because nobody looks at a job that has one. It holds nothing up: what cannot be asked or removed now is
-//! told, and `lamp sweep --residue` finds it. Not here: the residue of other jobs.
+//! Before the receipt, because nobody looks at a job that has one. It holds nothing up: what cannot
+//! be asked or removed now is told, and `lamp sweep --residue` finds it. Not here: the residue of
+//! other jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,22 +24,32 @@ use crate::market::{Region, Usd};
 use crate::ports::chain;
 
 impl Controller {
-    /// One question to each region where a machine of the job was, or a kept one was to be started: it carries the job's name by then.
+    /// One question to each region where a machine of the job was, or a kept one was to be started:
+    /// it carries the job's name by then.
     pub(crate) async fn leave_nothing(&self, job: &JobId, observed: &Observed) -> Leavings {
         let mut places = BTreeMap::<Place, BTreeSet<String>>::new();
         for facts in &observed.attempts {
             let machine = facts.settled.as_ref().and_then(|settled| settled.instance.clone());
             if machine.is_some() || facts.plan.starts.is_some() {
-                places.entry((facts.plan.offer.cloud, facts.plan.offer.region.clone())).or_default().extend(machine);
+                places
+                    .entry((facts.plan.offer.cloud, facts.plan.offer.region.clone()))
+                    .or_default()
+                    .extend(machine);
             }
         }
         self.take_from(job, places).await
     }
 
     /// What a job left in these places, each with the machines that it had there.
-    pub(crate) async fn take_from(&self, job: &JobId, places: BTreeMap<Place, BTreeSet<String>>) -> Leavings {
+    pub(crate) async fn take_from(
+        &self,
+        job: &JobId,
+        places: BTreeMap<Place, BTreeSet<String>>,
+    ) -> Leavings {
         let mut leavings = Leavings::default();
-        let asked = places.into_iter().filter_map(|((cloud, region), machines)| Some((region, machines, self.cloud(cloud).ok()?)));
+        let asked = places.into_iter().filter_map(|((cloud, region), machines)| {
+            Some((region, machines, self.cloud(cloud).ok()?))
+        });
         let answers = asked.map(|(region, machines, cloud)| async move {
             let answer = cloud.residue_of(&self.owner, &region, job, &machines).await;
             (answer, region, machines)
@@ -98,10 +110,20 @@ impl Leavings {
 
 fn leaving(left: &Residue, fate: LeavingFate) -> Leaving {
     let Residue { kind, id, region, detail, usd_per_month, .. } = left;
-    Leaving { kind: kind.clone(), id: id.clone(), region: region.clone(), detail: detail.clone(), usd_per_month: *usd_per_month, fate }
+    Leaving {
+        kind: kind.clone(),
+        id: id.clone(),
+        region: region.clone(),
+        detail: detail.clone(),
+        usd_per_month: *usd_per_month,
+        fate,
+    }
 }
 
 /// By the tag that rode in its launch; an alarm has only its machine's name.
 fn is_of(left: &Residue, job: &JobId, machines: &BTreeSet<String>) -> bool {
-    left.job.as_ref().map_or_else(|| machines.iter().any(|machine| left.id.contains(machine.as_str())), |of| of == job)
+    left.job.as_ref().map_or_else(
+        || machines.iter().any(|machine| left.id.contains(machine.as_str())),
+        |of| of == job,
+    )
 }

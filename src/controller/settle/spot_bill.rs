@@ -3,8 +3,9 @@
 //! ```text
 //!   Act::Settle ──> policy::billing::billed_cost: does its price move? ──> Cloud::spot_prices ──> policy::billing::billed_cost ──> settled.json
 //! ```
-//! A settled record is written once, and the next attempt and the receipt wait for it: who gets no answer does not ask again, and
-//! the record says the most that it can have cost, as an estimate. Not here: arithmetic.
+//! A settled record is written once, and the next attempt and the receipt wait for it: who gets no
+//! answer does not ask again, and the record says the most that it can have cost, as an estimate.
+//! Not here: arithmetic.
 
 use std::time::Duration;
 
@@ -16,14 +17,18 @@ use crate::job::{Plan, Settled};
 use crate::market::PriceHistory;
 use crate::policy::billing::billed_cost;
 
-/// One page of rows comes within a second; the AWS calls repeat what is lost by themselves, and this leaves them room for it. The
-/// next machine waits meanwhile.
+/// One page of rows comes within a second; the AWS calls repeat what is lost by themselves, and
+/// this leaves them room for it. The next machine waits meanwhile.
 pub(crate) const PRICES_WITHIN: Duration = Duration::from_secs(30);
 
 impl Controller {
     /// A settled attempt as it was billed.
     pub(crate) async fn by_prices(&self, observed: &Observed, settled: &Settled) -> Settled {
-        let Some(facts) = observed.attempts.iter().find(|facts| facts.plan.attempt == settled.attempt) else { return settled.clone() };
+        let Some(facts) =
+            observed.attempts.iter().find(|facts| facts.plan.attempt == settled.attempt)
+        else {
+            return settled.clone();
+        };
         let prices = self.prices(&facts.plan, settled).await;
         billed_cost::by_prices(&facts.plan, settled, prices.as_ref())
     }

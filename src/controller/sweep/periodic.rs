@@ -1,12 +1,13 @@
-//! The daemon's own sweep: every five minutes it looks for machines of ours that no job needs, and a minute later it ends
-//! those that still are.
+//! The daemon's own sweep: every five minutes it looks for machines of ours that no job needs, and
+//! a minute later it ends those that still are.
 //!
 //! ```text
 //!   describe every region ──> not driven by this daemon, or past its hard cap ──> policy::lifecycle::orphan ──> suspects
 //!                                                        a minute later: all of it once more ──> terminate
 //! ```
-//! A machine whose attempt this daemon drives is judged there at every tick, so that a sweep reads nothing of it: what it
-//! costs grows with regions and pages, not with jobs. Not here: an opinion about what an orphan is.
+//! A machine whose attempt this daemon drives is judged there at every tick, so that a sweep reads
+//! nothing of it: what it costs grows with regions and pages, not with jobs. Not here: an opinion
+//! about what an orphan is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,22 +28,23 @@ use crate::market::{Cloud, Region};
 use crate::policy::lifecycle::orphan::{self, OrphanVerdict};
 use crate::ports::{CloudError, NoCredentials, chain};
 
-/// Between two sweeps. The bound on what an orphan costs counts with it; more often is a call for each region
-/// that finds nothing.
+/// Between two sweeps. The bound on what an orphan costs counts with it; more often is a call for
+/// each region that finds nothing.
 const EACH: Duration = Duration::from_secs(5 * 60);
 
 /// After the daemon's start: by then its first ticks have read whose machine is whose.
 const FIRST: Duration = Duration::from_secs(60);
 
-/// A look that takes longer is given up until the next one: the jobs have their ticks meanwhile, and the watchdog its word.
-/// Every region answers in a second.
+/// A look that takes longer is given up until the next one: the jobs have their ticks meanwhile,
+/// and the watchdog its word. Every region answers in a second.
 const LOOK_MAX: Duration = Duration::from_secs(45);
 
 /// A call to one region, of which a look makes two in a row. Healthy ones answer in a second.
 const REGION_MAX: Duration = Duration::from_secs(15);
 
-/// Where nobody has ever signed in, a cloud is asked again only then: on most workstations without an account nobody ever will. A session
-/// that is over is begun anew at any moment, and what hung meanwhile bills (seed 37026194 of 24 h).
+/// Where nobody has ever signed in, a cloud is asked again only then: on most workstations without
+/// an account nobody ever will. A session that is over is begun anew at any moment, and what hung
+/// meanwhile bills (seed 37026194 of 24 h).
 const NOBODY_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 /// What a daemon remembers of its sweeps.
@@ -54,7 +56,8 @@ pub(crate) struct SweepMemory {
     second_look: Option<Duration>,
     /// Until when a cloud is not asked, to which nobody here has signed in.
     unsigned: BTreeMap<Cloud, Duration>,
-    /// What each cloud said last of the regions it has: one region's word, and while that is down all of them are swept.
+    /// What each cloud said last of the regions it has: one region's word, and while that is down
+    /// all of them are swept.
     regions: BTreeMap<Cloud, Vec<Region>>,
     /// Forgotten disks that were told of.
     kept: KeptTold,
@@ -71,14 +74,20 @@ impl Controller {
         if memory.second_look.is_some_and(|at| now >= at) {
             memory.second_look = None;
             let suspects = std::mem::take(&mut memory.suspects);
-            stream::iter(&suspects).for_each_concurrent(READS_IN_FLIGHT, |suspect| self.end_suspect(suspect)).await;
+            stream::iter(&suspects)
+                .for_each_concurrent(READS_IN_FLIGHT, |suspect| self.end_suspect(suspect))
+                .await;
         }
         if now < *memory.due.get_or_insert(now + FIRST) {
             return;
         }
         memory.due = Some(now + EACH);
-        let Some((suspects, stopped)) = self.bounded(LOOK_MAX, self.suspects(memory, root)).await else {
-            return warn!("looking for machines that no job needs took more than {} s; again in 5 min", LOOK_MAX.as_secs());
+        let Some((suspects, stopped)) = self.bounded(LOOK_MAX, self.suspects(memory, root)).await
+        else {
+            return warn!(
+                "looking for machines that no job needs took more than {} s; again in 5 min",
+                LOOK_MAX.as_secs()
+            );
         };
         if !suspects.is_empty() {
             memory.second_look = Some(self.clock.mono() + SECOND_LOOK);
@@ -92,8 +101,12 @@ impl Controller {
         if self.bounded(LOOK_MAX, self.tell_kept(&mut memory.kept, &stopped)).await.is_none() {
             warn!("what forgotten disks cost was not told within {} s", LOOK_MAX.as_secs());
         }
-        if self.bounded(LOOK_MAX, self.miss_kept(&mut memory.gone, root, &stopped)).await.is_none() {
-            debug!("whether what ended jobs kept is still there was not found out within {} s", LOOK_MAX.as_secs());
+        if self.bounded(LOOK_MAX, self.miss_kept(&mut memory.gone, root, &stopped)).await.is_none()
+        {
+            debug!(
+                "whether what ended jobs kept is still there was not found out within {} s",
+                LOOK_MAX.as_secs()
+            );
         }
     }
 
@@ -103,12 +116,20 @@ impl Controller {
             Some(Ok(Some(EndAsked::RunsOn(why)))) => warn!("{machine} in {} {why}", machine.region),
             Some(Ok(Some(EndAsked::Ends | EndAsked::Stops))) => {}
             Some(Ok(None)) => info!(%machine, "left alone: it is no orphan any more"),
-            Some(Err(error)) => warn!(%machine, "may still run and bill; the next sweep tries again: {}", chain(&error)),
-            None => warn!(%machine, "may still run and bill; nobody answered, and the next sweep tries again"),
+            Some(Err(error)) => {
+                warn!(%machine, "may still run and bill; the next sweep tries again: {}", chain(&error))
+            }
+            None => {
+                warn!(%machine, "may still run and bill; nobody answered, and the next sweep tries again")
+            }
         }
     }
 
-    pub(crate) async fn bounded<T>(&self, most: Duration, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn bounded<T>(
+        &self,
+        most: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         tokio::select! {
             biased;
             done = work => Some(done),
@@ -117,38 +138,74 @@ impl Controller {
     }
 
     /// One region that hangs must not hide the others.
-    async fn in_time<T>(&self, work: impl Future<Output = Result<T, CloudError>>) -> Result<T, CloudError> {
-        self.bounded(REGION_MAX, work)
-            .await
-            .unwrap_or_else(|| Err(CloudError::Ambiguous { act: "look for machines that no job needs".into(), cause: no_answer(REGION_MAX).into() }))
+    async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, CloudError>>,
+    ) -> Result<T, CloudError> {
+        self.bounded(REGION_MAX, work).await.unwrap_or_else(|| {
+            Err(CloudError::Ambiguous {
+                act: "look for machines that no job needs".into(),
+                cause: no_answer(REGION_MAX).into(),
+            })
+        })
     }
 
-    /// Machines that bill and that, by one look, no job needs; and those that do not, for their disks.
-    async fn suspects(&self, memory: &mut SweepMemory, root: &Root) -> (Vec<Judged>, Vec<InstanceView>) {
+    /// Machines that bill and that, by one look, no job needs; and those that do not, for their
+    /// disks.
+    async fn suspects(
+        &self,
+        memory: &mut SweepMemory,
+        root: &Root,
+    ) -> (Vec<Judged>, Vec<InstanceView>) {
         let places = self.places_to_sweep(memory).await;
-        let asked = places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
-        let asked = asked.map(|(region, port)| async move { (region, self.in_time(port.describe(&self.owner, region)).await) });
+        let asked =
+            places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
+        let asked = asked.map(|(region, port)| async move {
+            (region, self.in_time(port.describe(&self.owner, region)).await)
+        });
         let mut views: Vec<InstanceView> = Vec::new();
         for (region, described) in join_all(asked).await {
             match described {
-                Ok(described) => views.extend(described.into_iter().filter(|view| view.tags.owner == self.owner)),
+                Ok(described) => {
+                    views.extend(described.into_iter().filter(|view| view.tags.owner == self.owner))
+                }
                 Err(error) => say_once(memory, region.as_str(), "is not swept", &error),
             }
         }
-        let (mut views, others): (Vec<InstanceView>, Vec<InstanceView>) = views.into_iter().partition(|view| view.state.bills());
+        let (mut views, others): (Vec<InstanceView>, Vec<InstanceView>) =
+            views.into_iter().partition(|view| view.state.bills());
         if views.is_empty() {
             return (Vec::new(), others);
         }
         let now = self.store_now().await;
-        views.retain(|view| !root.drives(view) || now.is_some_and(|now| orphan::is_past_cap(view, now)));
-        let judged: Vec<Judged> = stream::iter(views).map(|view| self.judge_in_time(view, now)).buffered(READS_IN_FLIGHT).collect().await;
-        (judged.into_iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect(), others)
+        views.retain(|view| {
+            !root.drives(view) || now.is_some_and(|now| orphan::is_past_cap(view, now))
+        });
+        let judged: Vec<Judged> = stream::iter(views)
+            .map(|view| self.judge_in_time(view, now))
+            .buffered(READS_IN_FLIGHT)
+            .collect()
+            .await;
+        (
+            judged
+                .into_iter()
+                .filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. }))
+                .collect(),
+            others,
+        )
     }
 
     async fn places_to_sweep(&self, memory: &mut SweepMemory) -> BTreeSet<Place> {
         let now = self.clock.mono();
-        let due = self.clouds.iter().filter(|(which, _)| memory.unsigned.get(which).is_none_or(|until| now >= *until));
-        let asked = join_all(due.map(|(which, cloud)| async move { (*which, self.in_time(cloud.regions()).await) })).await;
+        let due = self
+            .clouds
+            .iter()
+            .filter(|(which, _)| memory.unsigned.get(which).is_none_or(|until| now >= *until));
+        let asked =
+            join_all(due.map(|(which, cloud)| async move {
+                (*which, self.in_time(cloud.regions()).await)
+            }))
+            .await;
         let mut places = BTreeSet::new();
         for (which, regions) in asked {
             match regions {
@@ -156,14 +213,19 @@ impl Controller {
                     places.extend(regions.iter().map(|region| (which, region.clone())));
                     memory.regions.insert(which, regions);
                 }
-                Err(error) if NoCredentials::among(&error).is_some_and(NoCredentials::are_nowhere) => {
+                Err(error)
+                    if NoCredentials::among(&error).is_some_and(NoCredentials::are_nowhere) =>
+                {
                     memory.unsigned.insert(which, now + NOBODY_PAUSE);
                     say_once(memory, which.word(), "is not swept", &error);
                 }
                 Err(error) => {
                     let known = memory.regions.get(&which).cloned().unwrap_or_default();
-                    let what =
-                        if known.is_empty() { "is not swept" } else { "does not say which regions it has, and is swept in those of the last time" };
+                    let what = if known.is_empty() {
+                        "is not swept"
+                    } else {
+                        "does not say which regions it has, and is swept in those of the last time"
+                    };
                     places.extend(known.into_iter().map(|region| (which, region)));
                     say_once(memory, which.word(), what, &error);
                 }
@@ -173,7 +235,8 @@ impl Controller {
     }
 }
 
-/// A workstation without an account is nobody's news; whoever has one learns from a job's own trouble.
+/// A workstation without an account is nobody's news; whoever has one learns from a job's own
+/// trouble.
 fn say_once(memory: &mut SweepMemory, place: &str, what: &str, error: &CloudError) {
     let text = chain(error);
     if memory.said.insert(place.to_owned(), text.clone()).as_ref() == Some(&text) {

@@ -24,7 +24,9 @@ use crate::instance::{InstanceView, MachineRef};
 use crate::job::{AttemptPhase, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
 use crate::market::{self, Region, elapsed};
-use crate::policy::lifecycle::forgotten_disk::{can_stand, is_all_its_job_has, is_to_be_kept, never_stopped, was_kept, was_started_past_its_cap};
+use crate::policy::lifecycle::forgotten_disk::{
+    can_stand, is_all_its_job_has, is_to_be_kept, never_stopped, was_kept, was_started_past_its_cap,
+};
 use crate::policy::lifecycle::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::policy::lifecycle::reconcile::may_be_of;
 use crate::ports::{CloudError, NoCredentials, StoreError, chain};
@@ -64,22 +66,24 @@ pub enum EndAsked {
     Ends,
     /// Its disk is to stay.
     Stops,
-    /// The same, and the cloud never stops it: it lives, whatever its cap says. Why, as it follows on its name.
+    /// The same, and the cloud never stops it: it lives, whatever its cap says. Why, as it follows
+    /// on its name.
     RunsOn(String),
 }
 
-/// Between the two looks: long enough for an agent that was only slow to be heard (it beats every quarter of a minute),
-/// short enough to be a small part of the bound on what an orphan can cost.
+/// Between the two looks: long enough for an agent that was only slow to be heard (it beats every
+/// quarter of a minute), short enough to be a small part of the bound on what an orphan can cost.
 pub const SECOND_LOOK: Duration = Duration::from_secs(60);
 
 /// Records of machines that are read at once.
 pub(crate) const READS_IN_FLIGHT: usize = 16;
 
-/// The record of an end gets so long: an orphan bills, and a job root that is down must not keep it alight.
+/// The record of an end gets so long: an orphan bills, and a job root that is down must not keep it
+/// alight.
 const INTENT_MAX: Duration = Duration::from_secs(10);
 
-/// After its outcome an agent says within so long that it holds the machine: at its next heartbeat, a quarter of a minute away, with
-/// room for one that came late.
+/// After its outcome an agent says within so long that it holds the machine: at its next heartbeat,
+/// a quarter of a minute away, with room for one that came late.
 const HELD_IS_SAID_WITHIN: Duration = Duration::from_secs(60);
 
 /// The records of one machine get so long; of a store that is well they come within a second.
@@ -103,14 +107,21 @@ impl Controller {
 
     /// The same, with who could not be asked for want of any credentials.
     pub async fn ask_everywhere(&self) -> Everywhere {
-        let asked = join_all(self.clouds.iter().map(|(which, cloud)| async move { (*which, cloud.regions().await) })).await;
+        let asked = join_all(
+            self.clouds.iter().map(|(which, cloud)| async move { (*which, cloud.regions().await) }),
+        )
+        .await;
         let mut all = Everywhere::default();
         for (which, regions) in asked {
             match regions {
                 Ok(regions) => all.places.extend(regions.into_iter().map(|region| (which, region))),
                 Err(error) => {
                     all.unknown.push((which.word().to_owned(), why(&error)));
-                    all.unsigned.extend(NoCredentials::among(&error).filter(|nobody| nobody.are_nowhere()).map(|_| which));
+                    all.unsigned.extend(
+                        NoCredentials::among(&error)
+                            .filter(|nobody| nobody.are_nowhere())
+                            .map(|_| which),
+                    );
                 }
             }
         }
@@ -122,8 +133,11 @@ impl Controller {
         let mut found = Found::default();
         let now = self.store_now().await;
         let asked = places.iter().map(|(cloud, region)| async move {
-            let Ok(port) = self.cloud(*cloud) else { return (region, Ok(Vec::new()), Ok(Vec::new())) };
-            let (views, residue) = tokio::join!(port.describe(&self.owner, region), port.residue(&self.owner, region));
+            let Ok(port) = self.cloud(*cloud) else {
+                return (region, Ok(Vec::new()), Ok(Vec::new()));
+            };
+            let (views, residue) =
+                tokio::join!(port.describe(&self.owner, region), port.residue(&self.owner, region));
             (region, views, residue)
         });
         let mut views = Vec::new();
@@ -134,7 +148,9 @@ impl Controller {
             }
             match residue {
                 Ok(residue) => found.residue.extend(residue),
-                Err(error) => found.unknown.push((format!("{region}, what is left over"), why(&error))),
+                Err(error) => {
+                    found.unknown.push((format!("{region}, what is left over"), why(&error)))
+                }
             }
         }
         // A place that was asked twice has each machine once.
@@ -145,8 +161,8 @@ impl Controller {
         found
     }
 
-    /// Ends a machine that was an orphan, if it still is one now, or stops it where its disk is to stay. `None`: it is none any more, and
-    /// lives.
+    /// Ends a machine that was an orphan, if it still is one now, or stops it where its disk is to
+    /// stay. `None`: it is none any more, and lives.
     ///
     /// # Errors
     /// When the cloud does not answer; then nothing was ended, or it may have been.
@@ -154,7 +170,11 @@ impl Controller {
         Ok(self.end_by(before, By::Everything).await?.map(|(_, asked)| asked))
     }
 
-    pub(crate) async fn end_by(&self, before: &Judged, by: By) -> Result<Option<(Judged, EndAsked)>, CloudError> {
+    pub(crate) async fn end_by(
+        &self,
+        before: &Judged,
+        by: By,
+    ) -> Result<Option<(Judged, EndAsked)>, CloudError> {
         let machine = before.view.machine();
         let cloud = self.cloud(machine.cloud)?;
         let looked = self.clock.mono();
@@ -174,7 +194,9 @@ impl Controller {
         if keeps {
             tracing::warn!("stopping {machine}, whose disk is kept: {why}");
             let asked = match cloud.stop(&machine).await {
-                Err(CloudError::Unstoppable { what }) => EndAsked::RunsOn(never_stopped(&judged.view, &what)),
+                Err(CloudError::Unstoppable { what }) => {
+                    EndAsked::RunsOn(never_stopped(&judged.view, &what))
+                }
                 stopped => stopped.map(|()| EndAsked::Stops)?,
             };
             return Ok(Some((judged, asked)));
@@ -184,8 +206,9 @@ impl Controller {
         Ok(Some((judged, EndAsked::Ends)))
     }
 
-    /// Ends a machine whose job nobody here knows, for a person who has named it: no sweep does. Its disk goes with it, and nothing
-    /// is recorded, because nobody settles such a job. `None`: by now it is gone, or its job is known here.
+    /// Ends a machine whose job nobody here knows, for a person who has named it: no sweep does.
+    /// Its disk goes with it, and nothing is recorded, because nobody settles such a job. `None`:
+    /// by now it is gone, or its job is known here.
     ///
     /// # Errors
     /// When the cloud does not answer; then nothing was ended, or it may have been.
@@ -207,37 +230,64 @@ impl Controller {
     /// One machine of ours as it is now; `None`: it is not shown.
     async fn look_again(&self, machine: &MachineRef, by: By) -> Result<Option<Judged>, CloudError> {
         let views = self.cloud(machine.cloud)?.describe(&self.owner, &machine.region).await?;
-        let Some(view) = views.into_iter().find(|view| view.id == machine.id) else { return Ok(None) };
+        let Some(view) = views.into_iter().find(|view| view.id == machine.id) else {
+            return Ok(None);
+        };
         Ok(Some(match by {
             By::Everything => self.judge(view, self.store_now().await).await,
             By::Tags => self.judge_by_tags(view),
         }))
     }
 
-    /// As a drive records it, so that whoever settles the attempt knows whose end it was. Whether its disk is to stay: the attempt was
-    /// settled so, and somebody has started its machine at the cloud itself; or it has ended so, and its power-off does not work.
+    /// As a drive records it, so that whoever settles the attempt knows whose end it was. Whether
+    /// its disk is to stay: the attempt was settled so, and somebody has started its machine at the
+    /// cloud itself; or it has ended so, and its power-off does not work.
     async fn intend_to_end_orphan(&self, orphan: &Judged) -> bool {
-        let (OrphanVerdict::Orphan { why }, tags) = (&orphan.verdict, &orphan.view.tags) else { return false };
+        let (OrphanVerdict::Orphan { why }, tags) = (&orphan.verdict, &orphan.view.tags) else {
+            return false;
+        };
         let dir = JobDir::new(Arc::clone(&self.store), tags.job.clone());
         let recorded: Result<bool, JobDirError> = async {
-            // Of another job root's job nothing is written here, and what is settled stays as it is.
+            // Of another job root's job nothing is written here, and what is settled stays as it
+            // is.
             if let Some(settled) = dir.settled(tags.attempt).await? {
                 return Ok(was_kept(&settled, &orphan.view));
             }
-            let Some(plan) = dir.plan(tags.attempt).await?.filter(|plan| may_be_of(plan, &orphan.view)) else { return Ok(false) };
-            let (heard, outcome) = (dir.status(tags.attempt).await?.map(|status| status.at), unless_damaged(dir.outcome(tags.attempt).await)?);
-            let keeps = match outcome {
-                Some(outcome) => dir.spec().await?.is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
-                None => heard.is_none() && is_all_its_job_has(&plan, &orphan.view) && unless_damaged(dir.lease(tags.attempt).await)?.is_none(),
+            let Some(plan) =
+                dir.plan(tags.attempt).await?.filter(|plan| may_be_of(plan, &orphan.view))
+            else {
+                return Ok(false);
             };
-            let ending =
-                Ending { format: RECORD_FORMAT, at: self.clock.now(), by: Ending::by_sweep(&self.name), why: why.clone(), heard, stood: None };
+            let (heard, outcome) = (
+                dir.status(tags.attempt).await?.map(|status| status.at),
+                unless_damaged(dir.outcome(tags.attempt).await)?,
+            );
+            let keeps = match outcome {
+                Some(outcome) => dir
+                    .spec()
+                    .await?
+                    .is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
+                None => {
+                    heard.is_none()
+                        && is_all_its_job_has(&plan, &orphan.view)
+                        && unless_damaged(dir.lease(tags.attempt).await)?.is_none()
+                }
+            };
+            let ending = Ending {
+                format: RECORD_FORMAT,
+                at: self.clock.now(),
+                by: Ending::by_sweep(&self.name),
+                why: why.clone(),
+                heard,
+                stood: None,
+            };
             dir.create_ending(tags.attempt, &ending).await.map(|_| keeps)
         }
         .await;
         recorded.unwrap_or_else(|error| {
             tracing::warn!(machine = %orphan.view.machine(), "cannot record why it is ended: {}", chain(&error));
-            // Whether its disk is kept nobody here can read: a disk that stands can be given up, and one that is gone is gone.
+            // Whether its disk is kept nobody here can read: a disk that stands can be given up,
+            // and one that is gone is gone.
             if is_unreadable(&error) { can_stand(&orphan.view) } else { was_started_past_its_cap(&orphan.view) }
         })
     }
@@ -248,15 +298,23 @@ impl Controller {
     /// When the cloud refuses, or it is not ours.
     pub async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {
         if !residue.ours {
-            return Err(CloudError::Invalid { what: format!("{} {} is not ours", residue.kind, residue.id) });
+            return Err(CloudError::Invalid {
+                what: format!("{} {} is not ours", residue.kind, residue.id),
+            });
         }
         self.cloud(residue.cloud)?.clear(residue).await
     }
 
     /// GPU machines of the account that nobody of ours launched; nothing is done to them.
-    pub async fn foreign(&self, places: &BTreeSet<Place>) -> (Vec<ForeignMachine>, Vec<(String, String)>) {
-        let asked = places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
-        let asked = asked.map(|(region, cloud)| async move { (region, cloud.foreign(&self.owner, region).await) });
+    pub async fn foreign(
+        &self,
+        places: &BTreeSet<Place>,
+    ) -> (Vec<ForeignMachine>, Vec<(String, String)>) {
+        let asked =
+            places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
+        let asked = asked.map(|(region, cloud)| async move {
+            (region, cloud.foreign(&self.owner, region).await)
+        });
         let (mut machines, mut unknown) = (Vec::new(), Vec::new());
         for (region, answer) in join_all(asked).await {
             match answer {
@@ -270,7 +328,10 @@ impl Controller {
     /// One whose records hang is unknown, and hides no other.
     pub(crate) async fn judge_in_time(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
         let judged = self.bounded(RECORDS_MAX, self.judge(view.clone(), now)).await;
-        judged.unwrap_or_else(|| Judged { view, verdict: OrphanVerdict::Unknown { why: no_answer(RECORDS_MAX) } })
+        judged.unwrap_or_else(|| Judged {
+            view,
+            verdict: OrphanVerdict::Unknown { why: no_answer(RECORDS_MAX) },
+        })
     }
 
     pub(crate) async fn judge(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
@@ -278,25 +339,32 @@ impl Controller {
         if let (Records::Open, Heartbeat::At(heard)) = (&records, &heartbeat) {
             records = self.ended(&view, *heard).await;
         }
-        let verdict = orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
+        let verdict =
+            orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
         Judged { view, verdict }
     }
 
     /// By what stands in the machine's own tags, and nothing else: past its hard cap or not.
     pub(crate) fn judge_by_tags(&self, view: InstanceView) -> Judged {
         let unread = || "only its tags were read".to_owned();
-        let (records, heartbeat, now) = (Records::Unknown(unread()), Heartbeat::Unknown(unread()), Some(self.clock.now()));
-        let verdict = orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
+        let (records, heartbeat, now) =
+            (Records::Unknown(unread()), Heartbeat::Unknown(unread()), Some(self.clock.now()));
+        let verdict =
+            orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
         Judged { view, verdict }
     }
 
-    /// That they are there says enough: one that a power cut has torn, or that a later version wrote, keeps no machine alight.
+    /// That they are there says enough: one that a power cut has torn, or that a later version
+    /// wrote, keeps no machine alight.
     async fn records(&self, view: &InstanceView) -> Records {
         let (job, attempt) = (&view.tags.job, view.tags.attempt);
-        let is_there = |key: String| async move { Ok::<_, JobDirError>(self.store.head(&key).await?.is_some()) };
+        let is_there = |key: String| async move {
+            Ok::<_, JobDirError>(self.store.head(&key).await?.is_some())
+        };
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
         let plan = async { unless_unreadable(dir.plan(attempt).await) };
-        let [spec, receipt, settled] = [layout::spec(job), layout::receipt(job), layout::settled(job, attempt)].map(is_there);
+        let [spec, receipt, settled] =
+            [layout::spec(job), layout::receipt(job), layout::settled(job, attempt)].map(is_there);
         match tokio::try_join!(spec, receipt, settled, plan) {
             Ok((false, ..)) => Records::NoJob,
             // Its job has the id of one of ours, and is in another job root.
@@ -307,9 +375,11 @@ impl Controller {
         }
     }
 
-    /// Of an attempt that is not settled: whether its agent, heard at this time of the store, has told how it ended and does not hold the
-    /// machine for a look. That is said after the outcome, so an agent that has not been heard since may hold it; unless its last word
-    /// is that the power goes off next. From that word on the machine has its time to go: a look may have been long.
+    /// Of an attempt that is not settled: whether its agent, heard at this time of the store, has
+    /// told how it ended and does not hold the machine for a look. That is said after the outcome,
+    /// so an agent that has not been heard since may hold it; unless its last word is that the
+    /// power goes off next. From that word on the machine has its time to go: a look may have been
+    /// long.
     async fn ended(&self, view: &InstanceView, heard: Timestamp) -> Records {
         let (job, attempt) = (&view.tags.job, view.tags.attempt);
         let told = match self.store.head(&layout::outcome(job, attempt)).await {
@@ -318,9 +388,15 @@ impl Controller {
         };
         let Some(told) = told else { return Records::Open };
         let is_late = elapsed(told, heard) >= HELD_IS_SAID_WITHIN;
-        match unless_unreadable(JobDir::new(Arc::clone(&self.store), job.clone()).status(attempt).await) {
-            Ok(Some(status)) if status.phase == AttemptPhase::Ended => Records::Ended(heard.max(told)),
-            Ok(Some(status)) if status.phase != AttemptPhase::Held && is_late => Records::Ended(told),
+        match unless_unreadable(
+            JobDir::new(Arc::clone(&self.store), job.clone()).status(attempt).await,
+        ) {
+            Ok(Some(status)) if status.phase == AttemptPhase::Ended => {
+                Records::Ended(heard.max(told))
+            }
+            Ok(Some(status)) if status.phase != AttemptPhase::Held && is_late => {
+                Records::Ended(told)
+            }
             Ok(_) => Records::Open,
             Err(error) => Records::Unknown(chain(&error)),
         }

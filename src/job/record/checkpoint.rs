@@ -75,10 +75,13 @@ pub fn link_depth(path: &str, target: &str) -> Option<usize> {
     if target.starts_with('/') {
         return None;
     }
-    target.split('/').filter(|part| !matches!(*part, "" | ".")).try_fold(path.matches('/').count(), |depth, part| match part {
-        ".." => depth.checked_sub(1),
-        _ => Some(depth + 1),
-    })
+    target.split('/').filter(|part| !matches!(*part, "" | ".")).try_fold(
+        path.matches('/').count(),
+        |depth, part| match part {
+            ".." => depth.checked_sub(1),
+            _ => Some(depth + 1),
+        },
+    )
 }
 
 /// A checkpoint as shown in the outcome and the receipt.
@@ -116,7 +119,8 @@ impl Manifest {
     /// the largest new file.
     fn name(&self) -> Option<String> {
         let ours = format!("checkpoints/{}/", self.number);
-        let new: Vec<&CheckpointFile> = self.files.iter().filter(|file| file.key.starts_with(&ours)).collect();
+        let new: Vec<&CheckpointFile> =
+            self.files.iter().filter(|file| file.key.starts_with(&ours)).collect();
         let largest = new.iter().max_by_key(|file| file.bytes)?;
         // A resumed run writes its last folder again, and logs stand beside all folders.
         let numbered = self.files.iter().filter_map(|file| {
@@ -125,14 +129,26 @@ impl Manifest {
         });
         let is_its = |number: u64| self.step.is_some_and(|step| step == number as f64);
         // `v0` and `run3` are folders of runs, not of steps.
-        let is_of_steps = |name: &str| ["checkpoint", "ckpt", "step", "epoch"].iter().any(|word| name.to_ascii_lowercase().contains(word));
-        let is_new = |top: &str| new.iter().any(|file| file.path.split_once('/').is_some_and(|(first, _)| first == top));
-        let numbered = numbered.filter(|(number, top)| is_its(*number) || is_of_steps(top) && is_new(top));
+        let is_of_steps = |name: &str| {
+            ["checkpoint", "ckpt", "step", "epoch"]
+                .iter()
+                .any(|word| name.to_ascii_lowercase().contains(word))
+        };
+        let is_new = |top: &str| {
+            new.iter().any(|file| file.path.split_once('/').is_some_and(|(first, _)| first == top))
+        };
+        let numbered =
+            numbered.filter(|(number, top)| is_its(*number) || is_of_steps(top) && is_new(top));
         if let Some((_, top)) = numbered.max_by_key(|(number, _)| (is_its(*number), *number)) {
             return Some(top.to_owned());
         }
-        let folder = new.iter().map(|file| folder_of(&file.path)).reduce(common).unwrap_or_default();
-        Some(if new.len() > 1 && !folder.is_empty() { folder.to_owned() } else { largest.path.clone() })
+        let folder =
+            new.iter().map(|file| folder_of(&file.path)).reduce(common).unwrap_or_default();
+        Some(if new.len() > 1 && !folder.is_empty() {
+            folder.to_owned()
+        } else {
+            largest.path.clone()
+        })
     }
 }
 
@@ -158,7 +174,10 @@ fn folder_of(path: &str) -> &str {
 /// The innermost folder that holds both.
 fn common<'a>(one: &'a str, other: &'a str) -> &'a str {
     let mut folder = one;
-    while !(folder.is_empty() || other == folder || other.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))) {
+    while !(folder.is_empty()
+        || other == folder
+        || other.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+    {
         folder = folder_of(folder);
     }
     folder
@@ -184,12 +203,28 @@ mod tests {
             (&[], None),
             (&[("model.pt", 5, 1)], None),
             (&[("model-1.pt", 5, 1), ("model-2.pt", 5, 2)], Some("model-2.pt")),
-            (&[("checkpoint-500/a.bin", 5, 2), ("checkpoint-500/b/c.json", 1, 2), ("checkpoint-400/a.bin", 5, 1)], Some("checkpoint-500")),
-            (&[("v0/checkpoints/epoch=3.ckpt", 5, 2), ("v0/checkpoints/epoch=2.ckpt", 5, 1)], Some("v0/checkpoints/epoch=3.ckpt")),
+            (
+                &[
+                    ("checkpoint-500/a.bin", 5, 2),
+                    ("checkpoint-500/b/c.json", 1, 2),
+                    ("checkpoint-400/a.bin", 5, 1),
+                ],
+                Some("checkpoint-500"),
+            ),
+            (
+                &[("v0/checkpoints/epoch=3.ckpt", 5, 2), ("v0/checkpoints/epoch=2.ckpt", 5, 1)],
+                Some("v0/checkpoints/epoch=3.ckpt"),
+            ),
             (&[("latest", 1, 2), ("step-4.pt", 9, 2)], Some("step-4.pt")),
-            (&[("checkpoint-600/optimizer.pt", 9, 2), ("runs/events.1", 1, 2)], Some("checkpoint-600")),
+            (
+                &[("checkpoint-600/optimizer.pt", 9, 2), ("runs/events.1", 1, 2)],
+                Some("checkpoint-600"),
+            ),
             (&[("checkpoint-500/optimizer.pt", 9, 1), ("step-800.pt", 5, 2)], Some("step-800.pt")),
-            (&[("checkpoint-800/optimizer.pt", 9, 2), ("checkpoint-1000/optimizer.pt", 9, 2)], Some("checkpoint-1000")),
+            (
+                &[("checkpoint-800/optimizer.pt", 9, 2), ("checkpoint-1000/optimizer.pt", 9, 2)],
+                Some("checkpoint-1000"),
+            ),
         ];
         for (files, expected) in cases {
             assert_eq!(name(files).as_deref(), expected, "{files:?}");

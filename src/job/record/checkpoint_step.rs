@@ -10,38 +10,57 @@ pub const STEP_FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Whether a file of this name may hold the step: only such files are read.
 pub fn may_tell_step(path: &str) -> bool {
-    matches!(file_name(path), TRAINER_STATE | "latest" | "last_checkpoint" | "latest_checkpointed_iteration.txt")
+    matches!(
+        file_name(path),
+        TRAINER_STATE | "latest" | "last_checkpoint" | "latest_checkpointed_iteration.txt"
+    )
 }
 
 /// The state file in each checkpoint of Hugging Face's Trainer.
 const TRAINER_STATE: &str = "trainer_state.json";
 
 /// Words before a number that make it a step, without `-`, `_`, `=` and the like.
-const STEP_WORDS: [&str; 8] = ["step", "steps", "iter", "iters", "iteration", "iterations", "globalstep", "gstep"];
+const STEP_WORDS: [&str; 8] =
+    ["step", "steps", "iter", "iters", "iteration", "iterations", "globalstep", "gstep"];
 
 /// The step of the newest checkpoint among the files; `None` if no file gives one.
 ///
 /// `paths` are relative to the checkpoint folder. `contents` holds the beginnings of the files for
 /// which [`may_tell_step`] is true. Pass only files of one complete snapshot: a name appears before
 /// its file is complete.
-pub fn checkpoint_step<'a>(paths: impl IntoIterator<Item = &'a str>, contents: &[(&str, &str)]) -> Option<f64> {
+pub fn checkpoint_step<'a>(
+    paths: impl IntoIterator<Item = &'a str>,
+    contents: &[(&str, &str)],
+) -> Option<f64> {
     let paths: Vec<&str> = paths.into_iter().collect();
     // The script loads the checkpoint that a pointer names, even if a newer one exists.
-    if let Some(step) = contents.iter().filter(|(path, _)| !path.contains('/')).find_map(|(path, text)| pointed_to(file_name(path), text)) {
+    if let Some(step) = contents
+        .iter()
+        .filter(|(path, _)| !path.contains('/'))
+        .find_map(|(path, text)| pointed_to(file_name(path), text))
+    {
         return Some(step);
     }
     let states = contents.iter().filter(|(path, _)| file_name(path) == TRAINER_STATE);
     if let Some(step) = states.filter_map(|(_, text)| global_step(text)).max_by(f64::total_cmp) {
         return Some(step);
     }
-    let orbax = |root: &str| paths.iter().any(|path| path.strip_prefix(root).is_some_and(|rest| rest == "/_CHECKPOINT_METADATA"));
+    let orbax = |root: &str| {
+        paths
+            .iter()
+            .any(|path| path.strip_prefix(root).is_some_and(|rest| rest == "/_CHECKPOINT_METADATA"))
+    };
     let mut newest: Option<f64> = None;
     for path in &paths {
         // A checkpoint of Trainer is complete once its state file exists.
         let is_state = file_name(path) == TRAINER_STATE;
         let parts = path.split('/').filter(|part| !is_log_name(part));
         let named = parts.filter_map(|part| step_in_name(part, is_state)).next_back();
-        let numbered = path.split_once('/').map(|(root, _)| root).filter(|root| is_number(root) && orbax(root)).and_then(number);
+        let numbered = path
+            .split_once('/')
+            .map(|(root, _)| root)
+            .filter(|root| is_number(root) && orbax(root))
+            .and_then(number);
         newest = [newest, named, numbered].into_iter().flatten().max_by(f64::total_cmp);
     }
     newest
@@ -53,7 +72,8 @@ fn file_name(path: &str) -> &str {
 
 /// Whether a file is a log, by its name. A log does not show a save.
 pub fn is_log_name(name: &str) -> bool {
-    name.contains(".tfevents.") || [".log", ".csv", ".jsonl", ".wandb"].iter().any(|end| name.ends_with(end))
+    name.contains(".tfevents.")
+        || [".log", ".csv", ".jsonl", ".wandb"].iter().any(|end| name.ends_with(end))
 }
 
 fn is_number(text: &str) -> bool {
@@ -90,9 +110,13 @@ fn global_step(text: &str) -> Option<f64> {
 fn step_in_name(name: &str, of_trainer: bool) -> Option<f64> {
     let mut step = None;
     let mut at = 0;
-    while let Some(begin) = name[at..].find(|letter: char| letter.is_ascii_digit()).map(|found| at + found) {
+    while let Some(begin) =
+        name[at..].find(|letter: char| letter.is_ascii_digit()).map(|found| at + found)
+    {
         let end = begin + name[begin..].bytes().take_while(u8::is_ascii_digit).count();
-        if let Some(number) = number(&name[begin..end]).filter(|_| is_step_word(&name[..begin], of_trainer)) {
+        if let Some(number) =
+            number(&name[begin..end]).filter(|_| is_step_word(&name[..begin], of_trainer))
+        {
             step = Some(number);
         }
         at = end;
@@ -102,8 +126,14 @@ fn step_in_name(name: &str, of_trainer: bool) -> Option<f64> {
 
 fn is_step_word(before: &str, of_trainer: bool) -> bool {
     let bare = before.trim_end_matches(['-', '_', '=', '.', ' ']);
-    let begin = bare.rfind(|letter: char| !letter.is_ascii_alphabetic() && letter != '_').map_or(0, |at| at + 1);
-    let word: String = bare[begin..].chars().filter(|letter| *letter != '_').collect::<String>().to_ascii_lowercase();
+    let begin = bare
+        .rfind(|letter: char| !letter.is_ascii_alphabetic() && letter != '_')
+        .map_or(0, |at| at + 1);
+    let word: String = bare[begin..]
+        .chars()
+        .filter(|letter| *letter != '_')
+        .collect::<String>()
+        .to_ascii_lowercase();
     let last = bare[begin..].rsplit('_').next().unwrap_or_default().to_ascii_lowercase();
     let is_trainers = of_trainer && word == "checkpoint" && before.ends_with('-');
     is_trainers || STEP_WORDS.contains(&word.as_str()) || STEP_WORDS.contains(&last.as_str())
@@ -120,14 +150,32 @@ mod tests {
     #[test]
     fn a_number_behind_a_word_for_steps_is_the_step() {
         for (paths, step) in [
-            (&["version_0/checkpoints/epoch=3-step=400.ckpt", "version_0/checkpoints/last.ckpt"][..], 400.0),
+            (
+                &["version_0/checkpoints/epoch=3-step=400.ckpt", "version_0/checkpoints/last.ckpt"]
+                    [..],
+                400.0,
+            ),
             (&["epoch=3-step=400.ckpt", "epoch=4-step=500.ckpt"], 500.0),
-            (&["global_step120/mp_rank_00_model_states.pt", "global_step40/mp_rank_00_model_states.pt"], 120.0),
+            (
+                &[
+                    "global_step120/mp_rank_00_model_states.pt",
+                    "global_step40/mp_rank_00_model_states.pt",
+                ],
+                120.0,
+            ),
             (&["step_60/model-00001-of-00002.safetensors"], 60.0),
             (&["iter_0001000/mp_rank_00/model_optim_rng.pt"], 1000.0),
             (&["model-step-20.pt"], 20.0),
             (&["model_iter_300.pth"], 300.0),
-            (&["50/_CHECKPOINT_METADATA", "50/default/d/1234", "100/_CHECKPOINT_METADATA", "100/default/_METADATA"], 100.0),
+            (
+                &[
+                    "50/_CHECKPOINT_METADATA",
+                    "50/default/d/1234",
+                    "100/_CHECKPOINT_METADATA",
+                    "100/default/_METADATA",
+                ],
+                100.0,
+            ),
         ] {
             assert_eq!(named(paths), Some(step), "{paths:?}");
         }
@@ -153,14 +201,28 @@ mod tests {
 
     #[test]
     fn a_state_file_tells_the_step_of_its_checkpoint_and_not_a_name_beside_it() {
-        let state = |step: u32| format!("{{\n  \"epoch\": 1.5,\n  \"global_step\": {step},\n  \"log_history\": [");
+        let state = |step: u32| {
+            format!("{{\n  \"epoch\": 1.5,\n  \"global_step\": {step},\n  \"log_history\": [")
+        };
         let (one, two) = (state(100), state(150));
-        let paths = ["checkpoint-100/trainer_state.json", "checkpoint-150/trainer_state.json", "checkpoint-200/model.safetensors"];
+        let paths = [
+            "checkpoint-100/trainer_state.json",
+            "checkpoint-150/trainer_state.json",
+            "checkpoint-200/model.safetensors",
+        ];
         let contents = [(paths[0], one.as_str()), (paths[1], two.as_str())];
-        assert_eq!(checkpoint_step(paths, &contents), Some(150.0), "checkpoint-200 has no state yet");
+        assert_eq!(
+            checkpoint_step(paths, &contents),
+            Some(150.0),
+            "checkpoint-200 has no state yet"
+        );
         assert_eq!(global_step("{\"global_step\": 15"), None, "cut off in the number");
         // Files that were not read: the names of Trainer's folders count.
-        let names = ["checkpoint-100/trainer_state.json", "checkpoint-150/trainer_state.json", "checkpoint-200/model.safetensors"];
+        let names = [
+            "checkpoint-100/trainer_state.json",
+            "checkpoint-150/trainer_state.json",
+            "checkpoint-200/model.safetensors",
+        ];
         assert_eq!(named(&names), Some(150.0));
     }
 
@@ -169,7 +231,17 @@ mod tests {
         let paths = ["latest", "global_step40/x.pt", "global_step80/x.pt"];
         assert_eq!(checkpoint_step(paths, &[("latest", "global_step40")]), Some(40.0));
         assert_eq!(checkpoint_step(paths, &[("latest", "")]), Some(80.0));
-        assert_eq!(checkpoint_step(["latest_checkpointed_iteration.txt"], &[("latest_checkpointed_iteration.txt", "2000\n")]), Some(2000.0));
-        assert!(may_tell_step("checkpoint-50/trainer_state.json") && may_tell_step("latest") && !may_tell_step("model.pt"));
+        assert_eq!(
+            checkpoint_step(
+                ["latest_checkpointed_iteration.txt"],
+                &[("latest_checkpointed_iteration.txt", "2000\n")]
+            ),
+            Some(2000.0)
+        );
+        assert!(
+            may_tell_step("checkpoint-50/trainer_state.json")
+                && may_tell_step("latest")
+                && !may_tell_step("model.pt")
+        );
     }
 }

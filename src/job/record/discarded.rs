@@ -31,11 +31,14 @@ pub enum StoredKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is nothing that a job stores; it stores `checkpoints`, `outputs`, `logs` and `code`")]
+#[error(
+    "`{0}` is nothing that a job stores; it stores `checkpoints`, `outputs`, `logs` and `code`"
+)]
 pub struct KindError(String);
 
 impl StoredKind {
-    pub const ALL: [StoredKind; 4] = [StoredKind::Checkpoints, StoredKind::Outputs, StoredKind::Logs, StoredKind::Code];
+    pub const ALL: [StoredKind; 4] =
+        [StoredKind::Checkpoints, StoredKind::Outputs, StoredKind::Logs, StoredKind::Code];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -51,6 +54,9 @@ impl FromStr for StoredKind {
     type Err = KindError;
 
     fn from_str(word: &str) -> Result<Self, KindError> {
-        StoredKind::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| KindError(word.to_owned()))
+        StoredKind::ALL
+            .into_iter()
+            .find(|kind| kind.word() == word)
+            .ok_or_else(|| KindError(word.to_owned()))
     }
 }

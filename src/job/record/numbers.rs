@@ -95,12 +95,17 @@ mod tests {
 
     #[test]
     fn they_read_and_write_as_a_map_does() {
-        for text in [r#"{"b":1.5,"a":2.0,"c":3.0,"a":4.0}"#, "{}", r#"{"x":null}"#, r#"{"x":"1"}"#, "[]"] {
+        for text in
+            [r#"{"b":1.5,"a":2.0,"c":3.0,"a":4.0}"#, "{}", r#"{"x":null}"#, r#"{"x":"1"}"#, "[]"]
+        {
             let map = serde_json::from_str::<BTreeMap<String, f64>>(text).ok();
             let numbers = serde_json::from_str::<Numbers>(text).ok();
             assert_eq!(numbers.is_some(), map.is_some(), "{text}");
             let Some((map, numbers)) = map.zip(numbers) else { continue };
-            assert_eq!(serde_json::to_string_pretty(&numbers).unwrap(), serde_json::to_string_pretty(&map).unwrap());
+            assert_eq!(
+                serde_json::to_string_pretty(&numbers).unwrap(),
+                serde_json::to_string_pretty(&map).unwrap()
+            );
             assert!(map.iter().all(|(name, number)| numbers.get(name) == Some(number)), "{text}");
         }
     }
@@ -111,7 +116,10 @@ mod tests {
         for (name, number) in [("m", 1.0), ("a", 2.0), ("z", 3.0), ("m", 4.0), ("b", 5.0)] {
             numbers.insert(name, number);
         }
-        assert_eq!(numbers.iter().collect::<Vec<_>>(), [("a", &2.0), ("b", &5.0), ("m", &4.0), ("z", &3.0)]);
+        assert_eq!(
+            numbers.iter().collect::<Vec<_>>(),
+            [("a", &2.0), ("b", &5.0), ("m", &4.0), ("z", &3.0)]
+        );
         assert_eq!((numbers["m"], numbers.get("n")), (4.0, None));
     }
 }

@@ -136,7 +136,9 @@ impl fmt::Display for ExitStatus {
         match (self.code, self.signal, self.oom) {
             (_, _, true) => f.write_str("killed by the kernel for want of memory"),
             (Some(code), _, _) => write!(f, "exit code {code}"),
-            (None, Some(signal), _) => write!(f, "killed by {}", crate::job::spec::signal::signal_text(signal)),
+            (None, Some(signal), _) => {
+                write!(f, "killed by {}", crate::job::spec::signal::signal_text(signal))
+            }
             (None, None, _) => f.write_str("ended in an unknown way"),
         }
     }
@@ -169,7 +171,8 @@ impl EndedBecause {
 
     /// The inverse of [`EndedBecause::word`].
     pub fn from_word(word: &str) -> Option<Self> {
-        let word: serde::de::value::StrDeserializer<'_, serde::de::value::Error> = word.into_deserializer();
+        let word: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
+            word.into_deserializer();
         EndedBecause::deserialize(word).ok()
     }
 

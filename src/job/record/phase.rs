@@ -34,7 +34,10 @@ pub enum JobState {
 impl JobState {
     /// Whether the job is over: its attempts have ended and its bill is final.
     pub fn is_final(self) -> bool {
-        matches!(self, JobState::Succeeded | JobState::Failed | JobState::Stopped | JobState::Cancelled)
+        matches!(
+            self,
+            JobState::Succeeded | JobState::Failed | JobState::Stopped | JobState::Cancelled
+        )
     }
 
     pub fn word(self) -> &'static str {

@@ -104,7 +104,8 @@ impl ProgressLine {
             // Any name is a mark; `false` means no mark.
             "checkpoint" if raw == "false" => None,
             "checkpoint" => {
-                self.checkpoint = text(raw).or_else(|| serde_json::from_str::<Value>(raw).is_ok().then(|| raw.to_owned()));
+                self.checkpoint = text(raw)
+                    .or_else(|| serde_json::from_str::<Value>(raw).is_ok().then(|| raw.to_owned()));
                 Some(self.checkpoint.is_some())
             }
             "done" => {
@@ -220,7 +221,16 @@ mod tests {
     fn a_line_may_say_little_and_must_be_an_object() {
         assert_eq!(ProgressLine::parse(r#"{"step": 3, "extra": [1]}"#).unwrap().step, Some(3.0));
         assert!(ProgressLine::parse("{}").is_ok());
-        for wrong in ["", "3", "step 3", "[1]", r#"{"step": 3"#, r#"{"step": }"#, r#"{"step": 3, "message": "a}"#, r#"{"step": 1} {"step": 2}"#] {
+        for wrong in [
+            "",
+            "3",
+            "step 3",
+            "[1]",
+            r#"{"step": 3"#,
+            r#"{"step": }"#,
+            r#"{"step": 3, "message": "a}"#,
+            r#"{"step": 1} {"step": 2}"#,
+        ] {
             assert_eq!(ProgressLine::parse(wrong), Err(ProgressError), "{wrong}");
         }
     }
@@ -241,16 +251,33 @@ mod tests {
         ];
         for (line, lost) in cases {
             let parsed = ProgressLine::parse(line).unwrap();
-            assert_eq!((parsed.checkpoint.as_deref(), parsed.lost), (Some("a"), vec![lost.to_owned()]), "{line}");
+            assert_eq!(
+                (parsed.checkpoint.as_deref(), parsed.lost),
+                (Some("a"), vec![lost.to_owned()]),
+                "{line}"
+            );
         }
         // Unknown keys are ignored. The last of two equal keys counts.
-        let parsed = ProgressLine::parse(r#"{"best": inf, "step": 1, "step": 2, "loss": null, "checkpoint": "a"}"#).unwrap();
-        assert_eq!(parsed, ProgressLine { step: Some(2.0), checkpoint: Some("a".into()), ..ProgressLine::default() });
+        let parsed = ProgressLine::parse(
+            r#"{"best": inf, "step": 1, "step": 2, "loss": null, "checkpoint": "a"}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            parsed,
+            ProgressLine {
+                step: Some(2.0),
+                checkpoint: Some("a".into()),
+                ..ProgressLine::default()
+            }
+        );
     }
 
     #[test]
     fn what_is_meant_is_taken() {
-        let parsed = ProgressLine::parse(r#"{"step": "12", "loss": "0.5", "message": 3.10, "checkpoint": 20, "done": "True"}"#).unwrap();
+        let parsed = ProgressLine::parse(
+            r#"{"step": "12", "loss": "0.5", "message": 3.10, "checkpoint": 20, "done": "True"}"#,
+        )
+        .unwrap();
         let meant = ProgressLine {
             step: Some(12.0),
             loss: Some(0.5),
@@ -261,10 +288,22 @@ mod tests {
         };
         assert_eq!(parsed, meant);
         for name in ["true", "0", "[1]", r#"{"step": 3}"#] {
-            assert_eq!(ProgressLine::parse(&format!(r#"{{"checkpoint": {name}}}"#)).unwrap().checkpoint.as_deref(), Some(name));
+            assert_eq!(
+                ProgressLine::parse(&format!(r#"{{"checkpoint": {name}}}"#))
+                    .unwrap()
+                    .checkpoint
+                    .as_deref(),
+                Some(name)
+            );
         }
-        assert_eq!(ProgressLine::parse(r#"{"checkpoint": false}"#).unwrap(), ProgressLine::default());
-        assert_eq!(ProgressLine::parse(r#"{"checkpoint": NaN}"#).unwrap().lost, ["checkpoint: NaN"]);
+        assert_eq!(
+            ProgressLine::parse(r#"{"checkpoint": false}"#).unwrap(),
+            ProgressLine::default()
+        );
+        assert_eq!(
+            ProgressLine::parse(r#"{"checkpoint": NaN}"#).unwrap().lost,
+            ["checkpoint: NaN"]
+        );
         let half = ProgressLine::parse(r#"{"message": "\ud800 x", "checkpoint": "a"}"#).unwrap();
         assert_eq!((half.message.as_deref(), half.lost.len()), (Some(r"\ud800 x"), 0));
         assert_eq!(ProgressLine::parse("\u{feff}{\"step\": 1}").unwrap().step, Some(1.0));
@@ -272,7 +311,12 @@ mod tests {
 
     #[test]
     fn the_rest_is_estimated_from_the_pace() {
-        let progress = Progress { step: Some(25.0), total: Some(100.0), secs_per_step: Some(2.0), ..Progress::default() };
+        let progress = Progress {
+            step: Some(25.0),
+            total: Some(100.0),
+            secs_per_step: Some(2.0),
+            ..Progress::default()
+        };
         assert_eq!(progress.fraction(), Some(0.25));
         assert_eq!(progress.secs_left(), Some(150.0));
         assert_eq!(Progress::default().secs_left(), None);

@@ -26,7 +26,13 @@ pub struct Reason {
 
 impl Reason {
     pub fn new(at: Timestamp, policy: &str, verdict: &str, text: impl Into<String>) -> Self {
-        Reason { at, policy: policy.into(), verdict: verdict.into(), text: text.into(), numbers: Numbers::default() }
+        Reason {
+            at,
+            policy: policy.into(),
+            verdict: verdict.into(),
+            text: text.into(),
+            numbers: Numbers::default(),
+        }
     }
 
     /// Leaves out a number that is not finite: JSON cannot hold it.

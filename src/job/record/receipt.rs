@@ -6,7 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{AttemptNo, CheckpointSummary, EndedBecause, ExitStatus, JobId, JobOutcome, Plan, RECORD_FORMAT, Settled};
+use crate::job::{
+    AttemptNo, CheckpointSummary, EndedBecause, ExitStatus, JobId, JobOutcome, Plan, RECORD_FORMAT,
+    Settled,
+};
 use crate::market::{Market, Region, Usd};
 
 /// `receipt.json`. The field names are an interface: `lamp receipt JOB -o json` prints this.
@@ -106,7 +109,8 @@ pub struct AttemptRecord {
 impl Receipt {
     /// How it ended, for people: `idle` or `setup failed` if the user's command did not fail.
     pub fn told(&self) -> String {
-        self.outcome.told(self.because.or(self.attempts.last().map(|attempt| attempt.ended_because)))
+        self.outcome
+            .told(self.because.or(self.attempts.last().map(|attempt| attempt.ended_because)))
     }
 
     /// Whether the cost of an attempt is an estimate: then the total is an upper bound.
@@ -116,10 +120,20 @@ impl Receipt {
 
     /// Adds up the attempts. `ended`: when the last machine was seen to be gone. `reason`: from the
     /// policy that decided against a further attempt.
-    pub fn build(job: JobId, name: String, submitted: Timestamp, ended: Timestamp, end: (EndedBecause, String), records: &[AttemptRecord]) -> Self {
+    pub fn build(
+        job: JobId,
+        name: String,
+        submitted: Timestamp,
+        ended: Timestamp,
+        end: (EndedBecause, String),
+        records: &[AttemptRecord],
+    ) -> Self {
         let (because, reason) = end;
         let outcomes = || records.iter().filter_map(|record| record.settled.outcome.as_ref());
-        let exit = records.last().and_then(|record| record.settled.outcome.as_ref()).and_then(|outcome| outcome.exit);
+        let exit = records
+            .last()
+            .and_then(|record| record.settled.outcome.as_ref())
+            .and_then(|outcome| outcome.exit);
         Receipt {
             format: RECORD_FORMAT,
             job,
@@ -135,7 +149,9 @@ impl Receipt {
             useful_seconds: outcomes().map(|outcome| outcome.useful.secs_f64()).sum(),
             idle_seconds: outcomes().map(|outcome| outcome.idle.secs_f64()).sum(),
             checkpoints: outcomes().map(|outcome| outcome.checkpoints).sum(),
-            last_checkpoint: outcomes().filter_map(|outcome| outcome.last_checkpoint.clone()).max_by_key(|summary| summary.number),
+            last_checkpoint: outcomes()
+                .filter_map(|outcome| outcome.last_checkpoint.clone())
+                .max_by_key(|summary| summary.number),
             losses: outcomes().flat_map(|outcome| outcome.losses.clone()).collect(),
             left: Vec::new(),
             left_unasked: Vec::new(),

@@ -50,13 +50,25 @@ impl fmt::Display for Wish {
             Wish::Stop => f.write_str("stop"),
             Wish::Cancel => f.write_str("cancel"),
             Wish::Checkpoint => f.write_str("checkpoint now"),
-            Wish::Move { attempt, to } => write!(f, "move from attempt {} to {to}", attempt.number()),
-            Wish::Interrupt { notice } => write!(f, "rehearse an interruption with {notice} of notice"),
+            Wish::Move { attempt, to } => {
+                write!(f, "move from attempt {} to {to}", attempt.number())
+            }
+            Wish::Interrupt { notice } => {
+                write!(f, "rehearse an interruption with {notice} of notice")
+            }
             Wish::Extend { time, budget, fallback_cost } => {
                 let dearer = fallback_cost.map(|cost| format!("a fallback_cost of {cost}"));
-                let more = [time.map(|time| time.to_string()), budget.map(|budget| budget.to_string()), dearer];
+                let more = [
+                    time.map(|time| time.to_string()),
+                    budget.map(|budget| budget.to_string()),
+                    dearer,
+                ];
                 let more: Vec<String> = more.into_iter().flatten().collect();
-                write!(f, "extend by {}", if more.is_empty() { "nothing".to_owned() } else { more.join(" and ") })
+                write!(
+                    f,
+                    "extend by {}",
+                    if more.is_empty() { "nothing".to_owned() } else { more.join(" and ") }
+                )
             }
         }
     }

@@ -25,7 +25,9 @@ pub enum AlarmRule {
 
 /// Why a text is no alarm. The message teaches the syntax.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not an alarm, write \"heartbeat\", \"heartbeat for 15m\", \"cpu<=0.3 for 5m\" or \"off\"{because}")]
+#[error(
+    "`{text}` is not an alarm, write \"heartbeat\", \"heartbeat for 15m\", \"cpu<=0.3 for 5m\" or \"off\"{because}"
+)]
 pub struct AlarmError {
     text: String,
     because: &'static str,
@@ -76,21 +78,32 @@ impl FromStr for AlarmRule {
     fn from_str(text: &str) -> Result<Self, AlarmError> {
         let wrong = |because| AlarmError { text: text.to_owned(), because };
         let said: String = text.to_ascii_lowercase().split_whitespace().collect();
-        let (what, time) = said.split_once("for").map_or((said.as_str(), None), |(what, time)| (what, Some(time)));
-        let minutes = time.map(|time| minutes(time).ok_or_else(|| wrong("; the time is whole minutes, a day at most"))).transpose()?;
+        let (what, time) =
+            said.split_once("for").map_or((said.as_str(), None), |(what, time)| (what, Some(time)));
+        let minutes = time
+            .map(|time| {
+                minutes(time).ok_or_else(|| wrong("; the time is whole minutes, a day at most"))
+            })
+            .transpose()?;
         match (what, minutes) {
             ("off", None) => Ok(AlarmRule::Off),
-            ("heartbeat", Some(minutes)) if minutes < HEARTBEAT_MINUTES_MIN => Err(wrong("; a heartbeat may be minutes late: 5m is the least")),
+            ("heartbeat", Some(minutes)) if minutes < HEARTBEAT_MINUTES_MIN => {
+                Err(wrong("; a heartbeat may be minutes late: 5m is the least"))
+            }
             ("heartbeat", minutes) => Ok(AlarmRule::Heartbeat { minutes }),
             (what, Some(minutes)) => {
-                let percent = what.strip_prefix("cpu<=").map(|percent| percent.trim_end_matches('%'));
-                let percent: f64 = percent.and_then(|percent| percent.parse().ok()).ok_or_else(|| wrong(""))?;
+                let percent =
+                    what.strip_prefix("cpu<=").map(|percent| percent.trim_end_matches('%'));
+                let percent: f64 =
+                    percent.and_then(|percent| percent.parse().ok()).ok_or_else(|| wrong(""))?;
                 let hundredths = (percent * 100.0).round();
                 if !(0.0..=10_000.0).contains(&hundredths) {
                     return Err(wrong("; a percentage is from 0 to 100"));
                 }
                 if minutes % CPU_MINUTES != 0 || minutes == 0 {
-                    return Err(wrong("; EC2 measures CPU once in five minutes, so the time is a multiple of 5m"));
+                    return Err(wrong(
+                        "; EC2 measures CPU once in five minutes, so the time is a multiple of 5m",
+                    ));
                 }
                 Ok(AlarmRule::Cpu { hundredths: hundredths as u32, minutes })
             }
@@ -116,8 +129,12 @@ impl fmt::Display for AlarmRule {
         match self {
             AlarmRule::Off => f.write_str("off"),
             AlarmRule::Heartbeat { minutes: None } => f.write_str("heartbeat"),
-            AlarmRule::Heartbeat { minutes: Some(minutes) } => write!(f, "heartbeat for {minutes}m"),
-            AlarmRule::Cpu { hundredths, minutes } => write!(f, "cpu<={} for {minutes}m", f64::from(*hundredths) / 100.0),
+            AlarmRule::Heartbeat { minutes: Some(minutes) } => {
+                write!(f, "heartbeat for {minutes}m")
+            }
+            AlarmRule::Cpu { hundredths, minutes } => {
+                write!(f, "cpu<={} for {minutes}m", f64::from(*hundredths) / 100.0)
+            }
         }
     }
 }
@@ -183,9 +200,17 @@ mod tests {
             ("off", 3 * 3600, "off"),
         ] {
             let rule: AlarmRule = alarm.parse().unwrap();
-            assert_eq!(rule.beside(Span::from_secs(lease_secs)).to_string(), watched, "{alarm} beside {lease_secs} s");
+            assert_eq!(
+                rule.beside(Span::from_secs(lease_secs)).to_string(),
+                watched,
+                "{alarm} beside {lease_secs} s"
+            );
         }
         let longest = crate::job::spec::limits::LEASE_BOUNDS.1;
-        assert_eq!(AlarmRule::default().silence(longest), Some(MINUTES_MAX), "no lease outlasts what CloudWatch can watch");
+        assert_eq!(
+            AlarmRule::default().silence(longest),
+            Some(MINUTES_MAX),
+            "no lease outlasts what CloudWatch can watch"
+        );
     }
 }

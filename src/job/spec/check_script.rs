@@ -16,9 +16,16 @@ pub(crate) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
         found.push(Finding::error("command", message).hint(hint));
     }
     let is_pipe = all.is_odd || all.parts.iter().any(|part| part.piped);
-    if is_pipe && matches!(spec.command, Command::Args(_)) && script.contains('|') && !script.contains("pipefail") {
+    if is_pipe
+        && matches!(spec.command, Command::Args(_))
+        && script.contains('|')
+        && !script.contains("pipefail")
+    {
         let hint = "write the command as a text, `command = \"python train.py | tee log\"`, or begin the script with `set -o pipefail;`";
-        found.push(Finding::warning("command", "runs a shell that does not see a failure before its pipe").hint(hint));
+        found.push(
+            Finding::warning("command", "runs a shell that does not see a failure before its pipe")
+                .hint(hint),
+        );
     }
     let last: Vec<&str> = match &spec.command {
         Command::Args(args) if script.is_empty() => args.iter().map(String::as_str).collect(),
@@ -26,24 +33,37 @@ pub(crate) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
     };
     if detaches_terminal(&last) {
         let message = "starts its work in a terminal that is detached: the command has ended at once, and the work is killed with it";
-        found.push(Finding::error("command", message).hint("name the program itself: a job needs no terminal, and `lamp logs -f` follows it"));
+        found.push(Finding::error("command", message).hint(
+            "name the program itself: a job needs no terminal, and `lamp logs -f` follows it",
+        ));
     }
     if detaches_container(&last) {
         let message = "starts a container in the background: the command has ended at once, and the container is stopped with it";
-        found.push(Finding::error("command", message).hint("leave `-d` away: `docker run --rm ...` ends when the container does"));
+        found.push(
+            Finding::error("command", message)
+                .hint("leave `-d` away: `docker run --rm ...` ends when the container does"),
+        );
     }
 }
 
 /// The script of `sh -c SCRIPT`.
 fn shell_script(args: &[String]) -> Option<&str> {
     let name = args.first()?.rsplit('/').next()?;
-    let at = args.iter().position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))?;
-    ["sh", "bash", "dash", "zsh", "ksh"].contains(&name).then(|| args.get(at + 1).map(String::as_str))?
+    let at = args
+        .iter()
+        .position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))?;
+    ["sh", "bash", "dash", "zsh", "ksh"]
+        .contains(&name)
+        .then(|| args.get(at + 1).map(String::as_str))?
 }
 
 /// `tmux new -d ...`, `screen -dmS train ...`
 fn detaches_terminal(words: &[&str]) -> bool {
-    let flag = |letter: char| words.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter));
+    let flag = |letter: char| {
+        words
+            .iter()
+            .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
+    };
     match words.first().map(|word| word.rsplit('/').next().unwrap_or(word)) {
         Some("tmux") => words.get(1).is_some_and(|verb| verb.starts_with("new")) && flag('d'),
         Some("screen") => flag('d') && flag('m'),
@@ -53,12 +73,21 @@ fn detaches_terminal(words: &[&str]) -> bool {
 
 /// `docker run -d ...`
 fn detaches_container(words: &[&str]) -> bool {
-    let Some(at) = words.iter().position(|word| ["docker", "podman", "nerdctl"].contains(&word.rsplit('/').next().unwrap_or(word))) else {
+    let Some(at) = words.iter().position(|word| {
+        ["docker", "podman", "nerdctl"].contains(&word.rsplit('/').next().unwrap_or(word))
+    }) else {
         return false;
     };
-    let is_detached = |word: &&str| *word == "--detach" || (word.starts_with('-') && !word.starts_with("--") && word.contains('d') && word.len() < 5);
+    let is_detached = |word: &&str| {
+        *word == "--detach"
+            || (word.starts_with('-')
+                && !word.starts_with("--")
+                && word.contains('d')
+                && word.len() < 5)
+    };
     // The words after the image belong to the container.
-    words[at..].get(1) == Some(&"run") && words[at + 2..].iter().take_while(|word| word.starts_with('-')).any(is_detached)
+    words[at..].get(1) == Some(&"run")
+        && words[at + 2..].iter().take_while(|word| word.starts_with('-')).any(is_detached)
 }
 
 #[cfg(test)]
@@ -69,7 +98,10 @@ mod tests {
         let spec = Spec { command, ..Spec::bare() };
         let mut found = Vec::new();
         check_script(&spec, &mut found);
-        found.iter().map(|finding| finding.message.split(':').next().unwrap_or_default().to_owned()).collect()
+        found
+            .iter()
+            .map(|finding| finding.message.split(':').next().unwrap_or_default().to_owned())
+            .collect()
     }
 
     fn list(words: &str) -> Command {
@@ -83,10 +115,23 @@ mod tests {
     #[test]
     fn work_in_the_background_is_an_error() {
         for script in ["nohup python3 train.py > train.log 2>&1 &", "cd a && (b &)"] {
-            assert_eq!(said(Command::Shell(script.into())), ["puts its work into the background"], "{script}");
-            assert_eq!(said(shell(script, ["bash", "-lc"])), ["puts its work into the background"], "{script}");
+            assert_eq!(
+                said(Command::Shell(script.into())),
+                ["puts its work into the background"],
+                "{script}"
+            );
+            assert_eq!(
+                said(shell(script, ["bash", "-lc"])),
+                ["puts its work into the background"],
+                "{script}"
+            );
         }
-        for script in ["tensorboard & python train.py", "a & b & wait", "python train.py 2>&1 | tee log", "a && b"] {
+        for script in [
+            "tensorboard & python train.py",
+            "a & b & wait",
+            "python train.py 2>&1 | tee log",
+            "a && b",
+        ] {
             assert_eq!(said(Command::Shell(script.into())), [""; 0], "{script}");
         }
         assert_eq!(said(list("python train.py &")), [""; 0], "a word for the program");
@@ -94,8 +139,16 @@ mod tests {
 
     #[test]
     fn a_terminal_that_is_detached_is_an_error() {
-        for words in ["tmux new-session -d -s train python-train", "tmux new -ds train x", "screen -dmS train python train.py"] {
-            assert_eq!(said(list(words)), ["starts its work in a terminal that is detached"], "{words}");
+        for words in [
+            "tmux new-session -d -s train python-train",
+            "tmux new -ds train x",
+            "screen -dmS train python train.py",
+        ] {
+            assert_eq!(
+                said(list(words)),
+                ["starts its work in a terminal that is detached"],
+                "{words}"
+            );
         }
         for words in ["tmux ls", "python -d screen", "screen -D"] {
             assert_eq!(said(list(words)), [""; 0], "{words}");
@@ -104,11 +157,20 @@ mod tests {
 
     #[test]
     fn a_container_in_the_background_is_an_error() {
-        for words in ["docker run -d image", "docker run --rm --gpus=all -itd image train", "podman run --detach image"] {
+        for words in [
+            "docker run -d image",
+            "docker run --rm --gpus=all -itd image train",
+            "podman run --detach image",
+        ] {
             assert_eq!(said(list(words)), ["starts a container in the background"], "{words}");
-            assert_eq!(said(Command::Shell(words.into())), ["starts a container in the background"], "{words}");
+            assert_eq!(
+                said(Command::Shell(words.into())),
+                ["starts a container in the background"],
+                "{words}"
+            );
         }
-        for words in ["docker run --rm image -d", "docker build -t x .", "python docker.py run -d"] {
+        for words in ["docker run --rm image -d", "docker build -t x .", "python docker.py run -d"]
+        {
             assert_eq!(said(list(words)), [""; 0], "{words}");
         }
         assert_eq!(said(Command::Shell("docker run -d x && docker wait x".into())), [""; 0]);
@@ -116,7 +178,10 @@ mod tests {
 
     #[test]
     fn a_shell_of_the_users_own_hides_a_failure_before_its_pipe() {
-        assert_eq!(said(shell("a | tee b", ["sh", "-c"])), ["runs a shell that does not see a failure before its pipe"]);
+        assert_eq!(
+            said(shell("a | tee b", ["sh", "-c"])),
+            ["runs a shell that does not see a failure before its pipe"]
+        );
         assert_eq!(said(shell("set -o pipefail; a | tee b", ["bash", "-c"])), [""; 0]);
         assert_eq!(said(list("python -c print(1|2)")), [""; 0]);
     }

@@ -27,7 +27,8 @@ impl OutputGlob {
 
     /// Whether it matches this path, or a folder above it.
     pub fn names(&self, path: &str) -> bool {
-        let above = Path::new(path).ancestors().filter_map(Path::to_str).filter(|path| !path.is_empty());
+        let above =
+            Path::new(path).ancestors().filter_map(Path::to_str).filter(|path| !path.is_empty());
         above.into_iter().any(|path| fast_glob::glob_match(&self.0, path))
     }
 }
@@ -43,7 +44,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_pattern_is_said() {
-        for (glob, wrong) in [("[a", "missing ']'"), ("{a,b", "missing '}'"), ("a\\", "trailing backslash")] {
+        for (glob, wrong) in
+            [("[a", "missing ']'"), ("{a,b", "missing '}'"), ("a\\", "trailing backslash")]
+        {
             assert!(OutputGlob::new(glob).is_err_and(|error| error.contains(wrong)), "{glob}");
         }
         for glob in ["model.pt", "**/*.[jt]son", "{a,b{c,d}}", "[!a-z0-9]", "\\[a", "!a", ""] {

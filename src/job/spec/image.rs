@@ -49,13 +49,16 @@ impl Release {
 
     fn read(text: &str) -> Option<Release> {
         let (major, minor) = text.split_once('.')?;
-        let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        let number = |text: &str| {
+            text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+        };
         Some(Release { major: number(major)?, minor: number(minor)? })
     }
 
     /// As in the names of AWS's parameters.
     pub fn word(self) -> String {
-        let system = if self < Release::FIRST_ON_2404 { System::Ubuntu2204 } else { System::Ubuntu2404 };
+        let system =
+            if self < Release::FIRST_ON_2404 { System::Ubuntu2204 } else { System::Ubuntu2404 };
         format!("{self}-{}", system.word())
     }
 }
@@ -71,7 +74,9 @@ pub fn contents(name: &str) -> Option<String> {
     let rest = name.strip_prefix("Deep Learning")?;
     if let Some((_, release)) = rest.split_once("PyTorch ") {
         let release = release.split(' ').next().unwrap_or_default();
-        return Some(format!("it has NVIDIA's driver and PyTorch {release} in /opt/pytorch, which `python` is"));
+        return Some(format!(
+            "it has NVIDIA's driver and PyTorch {release} in /opt/pytorch, which `python` is"
+        ));
     }
     let is_base = rest.contains("Base");
     is_base.then(|| "it has NVIDIA's driver and CUDA, and no PyTorch: `setup` installs it, or `image = \"dlami:pytorch\"` has it".to_owned())
@@ -110,23 +115,37 @@ impl FromStr for ImageChoice {
             return Ok(ImageChoice::DeepLearning(System::default()));
         }
         if let Some(release) = said.strip_prefix("dlami:pytorch") {
-            let known = if release.is_empty() { Some(Release::DEFAULT) } else { release.strip_prefix('-').and_then(Release::read) };
+            let known = if release.is_empty() {
+                Some(Release::DEFAULT)
+            } else {
+                release.strip_prefix('-').and_then(Release::read)
+            };
             return known.map(ImageChoice::PyTorch).ok_or_else(wrong);
         }
         if let Some(system) = said.strip_prefix("dlami:") {
-            return System::ALL.into_iter().find(|known| known.word() == system).map(ImageChoice::DeepLearning).ok_or_else(wrong);
+            return System::ALL
+                .into_iter()
+                .find(|known| known.word() == system)
+                .map(ImageChoice::DeepLearning)
+                .ok_or_else(wrong);
         }
         if let Some(hex) = said.strip_prefix("ami-") {
             let is_id = hex.len() >= 8 && hex.chars().all(|letter| letter.is_ascii_hexdigit());
             return is_id.then(|| ImageChoice::Id(said.to_owned())).ok_or_else(wrong);
         }
-        if let Some(path) = said.strip_prefix("ssm:").or_else(|| said.starts_with('/').then_some(said)) {
-            return (!path.is_empty()).then(|| ImageChoice::Parameter(path.to_owned())).ok_or_else(wrong);
+        if let Some(path) =
+            said.strip_prefix("ssm:").or_else(|| said.starts_with('/').then_some(said))
+        {
+            return (!path.is_empty())
+                .then(|| ImageChoice::Parameter(path.to_owned()))
+                .ok_or_else(wrong);
         }
         let rest = said.strip_prefix("name:").ok_or_else(wrong)?;
         let (pattern, owner) = rest.rsplit_once(";owner=").unwrap_or((rest, "self"));
-        let known = matches!(owner, "self" | "amazon" | "aws-marketplace") || (owner.len() == 12 && owner.chars().all(|c| c.is_ascii_digit()));
-        let chosen = ImageChoice::Name { pattern: pattern.trim().to_owned(), owner: owner.to_owned() };
+        let known = matches!(owner, "self" | "amazon" | "aws-marketplace")
+            || (owner.len() == 12 && owner.chars().all(|c| c.is_ascii_digit()));
+        let chosen =
+            ImageChoice::Name { pattern: pattern.trim().to_owned(), owner: owner.to_owned() };
         if pattern.trim().is_empty() || !known { Err(wrong()) } else { Ok(chosen) }
     }
 }
@@ -149,11 +168,18 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_an_image_for_deep_learning_has() {
-        let with = contents("Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.10 (Ubuntu 24.04) 20261009");
+        let with = contents(
+            "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.10 (Ubuntu 24.04) 20261009",
+        );
         assert!(with.is_some_and(|said| said.contains("PyTorch 2.10 in /opt/pytorch")));
         let base = contents("Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260601");
-        assert!(base.is_some_and(|said| said.contains("no PyTorch") && said.contains("dlami:pytorch")));
-        assert_eq!(contents("ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20260601"), None);
+        assert!(
+            base.is_some_and(|said| said.contains("no PyTorch") && said.contains("dlami:pytorch"))
+        );
+        assert_eq!(
+            contents("ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20260601"),
+            None
+        );
     }
 
     #[test]
@@ -194,7 +220,10 @@ mod tests {
             Ok(ImageChoice::PyTorch(release)) => release.word(),
             other => panic!("{other:?}"),
         };
-        assert_eq!((words("dlami:pytorch-2.7").as_str(), words("dlami:pytorch-2.8").as_str()), ("2.7-ubuntu-22.04", "2.8-ubuntu-24.04"));
+        assert_eq!(
+            (words("dlami:pytorch-2.7").as_str(), words("dlami:pytorch-2.8").as_str()),
+            ("2.7-ubuntu-22.04", "2.8-ubuntu-24.04")
+        );
         let error = read("ubuntu").unwrap_err().to_string();
         assert!(error.contains("`ubuntu`") && error.contains("ssm:/path"), "{error}");
     }

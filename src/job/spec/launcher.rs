@@ -69,7 +69,15 @@ mod tests {
         ] {
             assert!(is_launchers(name), "{name}");
         }
-        for name in ["PATH", "RANKING", "SKYPILOT_NODE_RANK", "DSTACK_NODE_RANK", "HYDRA_FULL_ERROR", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"] {
+        for name in [
+            "PATH",
+            "RANKING",
+            "SKYPILOT_NODE_RANK",
+            "DSTACK_NODE_RANK",
+            "HYDRA_FULL_ERROR",
+            "CUDA_VISIBLE_DEVICES",
+            "OMP_NUM_THREADS",
+        ] {
             assert!(!is_launchers(name), "{name}");
         }
     }

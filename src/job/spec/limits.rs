@@ -29,7 +29,15 @@ pub struct LimitsSpec {
 
 impl Default for LimitsSpec {
     fn default() -> Self {
-        LimitsSpec { max_runtime: None, budget: None, deadline: None, work: None, setup: SETUP, lease: LEASE, boot: BOOT }
+        LimitsSpec {
+            max_runtime: None,
+            budget: None,
+            deadline: None,
+            work: None,
+            setup: SETUP,
+            lease: LEASE,
+            boot: BOOT,
+        }
     }
 }
 
@@ -81,7 +89,12 @@ mod tests {
     #[test]
     fn bare_metal_has_longer_to_boot_unless_the_job_says_how_long() {
         let limits = LimitsSpec::default();
-        for (kind, boot) in [("g4dn.metal", BOOT_BARE_METAL), ("i4i.metal-24xl", BOOT_BARE_METAL), ("g5.xlarge", BOOT), ("local", BOOT)] {
+        for (kind, boot) in [
+            ("g4dn.metal", BOOT_BARE_METAL),
+            ("i4i.metal-24xl", BOOT_BARE_METAL),
+            ("g5.xlarge", BOOT),
+            ("local", BOOT),
+        ] {
             assert_eq!(limits.boot_of(kind), boot, "{kind}");
         }
         let said = Span::from_secs(300);

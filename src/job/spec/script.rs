@@ -22,7 +22,8 @@ pub struct Parts<'a> {
 }
 
 /// Words before a program that run it.
-const BEFORE: [&str; 9] = ["sudo", "command", "exec", "env", "time", "stdbuf", "nohup", "nice", "!"];
+const BEFORE: [&str; 9] =
+    ["sudo", "command", "exec", "env", "time", "stdbuf", "nohup", "nice", "!"];
 
 impl<'a> Part<'a> {
     pub fn words(&self) -> impl Iterator<Item = &'a str> {
@@ -31,7 +32,8 @@ impl<'a> Part<'a> {
 
     /// The file name of its program; empty if none.
     pub fn program(&self) -> &'a str {
-        let is_before = |word: &&str| BEFORE.contains(word) || word.starts_with('-') || word.contains('=');
+        let is_before =
+            |word: &&str| BEFORE.contains(word) || word.starts_with('-') || word.contains('=');
         let word = self.words().find(|word| !is_before(word)).unwrap_or_default();
         word.rsplit('/').next().unwrap_or(word)
     }
@@ -39,8 +41,9 @@ impl<'a> Part<'a> {
 
 /// Words that a shell runs itself: no program of this name is needed.
 const BUILTINS: [&str; 27] = [
-    ".", ":", "[", "[[", "case", "cd", "do", "echo", "eval", "export", "for", "if", "printf", "read", "set", "source", "test", "trap", "true",
-    "ulimit", "until", "while", "exit", "wait", "umask", "unset", "false",
+    ".", ":", "[", "[[", "case", "cd", "do", "echo", "eval", "export", "for", "if", "printf",
+    "read", "set", "source", "test", "trap", "true", "ulimit", "until", "while", "exit", "wait",
+    "umask", "unset", "false",
 ];
 
 /// The words of a script with one simple command, or one with pipes after it; otherwise empty.
@@ -52,10 +55,17 @@ pub fn plain_words(script: &str) -> Vec<&str> {
     }
     let is_set = |word: &&str| word.contains('=') && !word.starts_with(['-', '=']);
     let words: Vec<&str> = first.words().skip_while(is_set).collect();
-    let needs_shell = |word: &&str| word.contains(['$', '`', '\'', '"', '\\', '*', '?', '[', '~', '(', ')', '{', '}', '<', '>', '&', ';', '#', '!']);
+    let needs_shell = |word: &&str| {
+        word.contains([
+            '$', '`', '\'', '"', '\\', '*', '?', '[', '~', '(', ')', '{', '}', '<', '>', '&', ';',
+            '#', '!',
+        ])
+    };
     let until = words.iter().position(needs_shell).unwrap_or(words.len());
     match words.first() {
-        Some(program) if until > 0 && !BUILTINS.contains(program) && !BEFORE.contains(program) => words[..until].to_vec(),
+        Some(program) if until > 0 && !BUILTINS.contains(program) && !BEFORE.contains(program) => {
+            words[..until].to_vec()
+        }
         _ => Vec::new(),
     }
 }
@@ -94,8 +104,10 @@ pub fn parts(script: &str) -> Parts<'_> {
                 let is_empty = !all.push(script, from, at, piped);
                 let is_twice = byte == next && matches!(byte, b'&' | b'|');
                 // A line may end after the pipe.
-                piped = (byte == b'|' && !is_twice) || (piped && is_empty && matches!(byte, b'\n' | b'&' | b'('));
-                all.leaves_last = byte == b'&' && !is_twice && before != b'|' || (all.leaves_last && is_empty && matches!(byte, b'\n' | b')'));
+                piped = (byte == b'|' && !is_twice)
+                    || (piped && is_empty && matches!(byte, b'\n' | b'&' | b'('));
+                all.leaves_last = byte == b'&' && !is_twice && before != b'|'
+                    || (all.leaves_last && is_empty && matches!(byte, b'\n' | b')'));
                 at += usize::from(is_twice);
                 from = at + 1;
             }
@@ -135,21 +147,46 @@ mod tests {
     #[test]
     fn programs_and_pipes_are_seen() {
         assert_eq!(told("python3 a.py 2>&1 | tee log"), [("python3", false), ("tee", true)]);
-        assert_eq!(told("a |& b |\n  c; d || e && f"), [("a", false), ("b", true), ("c", true), ("d", false), ("e", false), ("f", false)]);
+        assert_eq!(
+            told("a |& b |\n  c; d || e && f"),
+            [("a", false), ("b", true), ("c", true), ("d", false), ("e", false), ("f", false)]
+        );
         assert_eq!(told("A=1 sudo -n /usr/bin/tee x # a | b\nb"), [("tee", false), ("b", false)]);
         assert_eq!(told("echo 'a | b' \"c | d\" \\| e"), [("echo", false)]);
         assert_eq!(told("a >| f &> g"), [("a", false)]);
         assert_eq!(told(""), []);
-        assert!(parts("echo \"$(a | b)\"").is_odd && parts("cat <<X\nX").is_odd && !parts("echo \"a | b\"").is_odd);
+        assert!(
+            parts("echo \"$(a | b)\"").is_odd
+                && parts("cat <<X\nX").is_odd
+                && !parts("echo \"a | b\"").is_odd
+        );
     }
 
     /// skypilot#3803
     #[test]
     fn work_that_is_left_in_the_background_is_seen() {
-        for script in ["nohup python3 train.py > log 2>&1 &", "a & # comment", "a &\n\n", "(python train.py &)", "a; b &", "setsid a &>/dev/null &"] {
+        for script in [
+            "nohup python3 train.py > log 2>&1 &",
+            "a & # comment",
+            "a &\n\n",
+            "(python train.py &)",
+            "a; b &",
+            "setsid a &>/dev/null &",
+        ] {
             assert!(parts(script).leaves_work_behind(), "{script}");
         }
-        for script in ["a & b", "a & wait", "a &\nb &\nwait", "a && b", "a 2>&1", "echo '&'", "echo a \\&", "a &> b", "a |& b", "a & wait -n; b &"] {
+        for script in [
+            "a & b",
+            "a & wait",
+            "a &\nb &\nwait",
+            "a && b",
+            "a 2>&1",
+            "echo '&'",
+            "echo a \\&",
+            "a &> b",
+            "a |& b",
+            "a & wait -n; b &",
+        ] {
             assert!(!parts(script).leaves_work_behind(), "{script}");
         }
     }

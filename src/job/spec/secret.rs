@@ -32,7 +32,8 @@ pub enum SecretSource {
 pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// The forms of a place, for people.
-pub const SECRET_WORDS: &str = "\"env\", \"env:NAME\", \"file:PATH\", \"ssm:NAME\" or \"secretsmanager:NAME\"";
+pub const SECRET_WORDS: &str =
+    "\"env\", \"env:NAME\", \"file:PATH\", \"ssm:NAME\" or \"secretsmanager:NAME\"";
 
 impl SecretSource {
     /// Whether a machine at AWS reads it by its role.
@@ -44,13 +45,21 @@ impl SecretSource {
     /// name is known.
     pub fn arn(&self, partition: &str) -> Option<(&'static str, String)> {
         match self {
-            SecretSource::Ssm(name) if name.starts_with("arn:") => Some(("ssm:GetParameter", name.clone())),
-            SecretSource::Ssm(name) => Some(("ssm:GetParameter", format!("arn:{partition}:ssm:*:*:parameter/{}", name.trim_start_matches('/')))),
-            SecretSource::SecretsManager { name, .. } if name.starts_with("arn:") => Some(("secretsmanager:GetSecretValue", name.clone())),
-            // Secrets Manager adds a hyphen and six letters to each name.
-            SecretSource::SecretsManager { name, .. } => {
-                Some(("secretsmanager:GetSecretValue", format!("arn:{partition}:secretsmanager:*:*:secret:{name}-??????")))
+            SecretSource::Ssm(name) if name.starts_with("arn:") => {
+                Some(("ssm:GetParameter", name.clone()))
             }
+            SecretSource::Ssm(name) => Some((
+                "ssm:GetParameter",
+                format!("arn:{partition}:ssm:*:*:parameter/{}", name.trim_start_matches('/')),
+            )),
+            SecretSource::SecretsManager { name, .. } if name.starts_with("arn:") => {
+                Some(("secretsmanager:GetSecretValue", name.clone()))
+            }
+            // Secrets Manager adds a hyphen and six letters to each name.
+            SecretSource::SecretsManager { name, .. } => Some((
+                "secretsmanager:GetSecretValue",
+                format!("arn:{partition}:secretsmanager:*:*:secret:{name}-??????"),
+            )),
             SecretSource::Env(_) | SecretSource::File(_) => None,
         }
     }
@@ -59,7 +68,9 @@ impl SecretSource {
     #[must_use]
     pub fn whole(&self) -> SecretSource {
         match self {
-            SecretSource::SecretsManager { name, .. } => SecretSource::SecretsManager { name: name.clone(), key: None },
+            SecretSource::SecretsManager { name, .. } => {
+                SecretSource::SecretsManager { name: name.clone(), key: None }
+            }
             other => other.clone(),
         }
     }
@@ -73,7 +84,9 @@ impl fmt::Display for SecretSource {
             SecretSource::File(path) => write!(f, "file:{path}"),
             SecretSource::Ssm(name) => write!(f, "ssm:{name}"),
             SecretSource::SecretsManager { name, key: None } => write!(f, "secretsmanager:{name}"),
-            SecretSource::SecretsManager { name, key: Some(key) } => write!(f, "secretsmanager:{name}#{key}"),
+            SecretSource::SecretsManager { name, key: Some(key) } => {
+                write!(f, "secretsmanager:{name}#{key}")
+            }
         }
     }
 }
@@ -84,17 +97,35 @@ impl FromStr for SecretSource {
     /// The error does not repeat the text: the user may have written the secret itself.
     fn from_str(text: &str) -> Result<Self, String> {
         let is_name = |name: &str| {
-            !name.is_empty() && name.len() <= 2048 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_+=.@-:".contains(&byte))
+            !name.is_empty()
+                && name.len() <= 2048
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"/_+=.@-:".contains(&byte))
         };
-        let wrong = || Err(format!("is not where a secret is read: {SECRET_WORDS}; the secret itself does not belong in the job file"));
+        let wrong = || {
+            Err(format!(
+                "is not where a secret is read: {SECRET_WORDS}; the secret itself does not belong in the job file"
+            ))
+        };
         match text.split_once(':') {
             None if text == "env" => Ok(SecretSource::Env(None)),
-            Some(("env", name)) if is_variable(name) => Ok(SecretSource::Env(Some(name.to_owned()))),
-            Some(("file", path)) if !path.is_empty() && !path.contains(char::is_control) => Ok(SecretSource::File(path.to_owned())),
+            Some(("env", name)) if is_variable(name) => {
+                Ok(SecretSource::Env(Some(name.to_owned())))
+            }
+            Some(("file", path)) if !path.is_empty() && !path.contains(char::is_control) => {
+                Ok(SecretSource::File(path.to_owned()))
+            }
             Some(("ssm", name)) if is_name(name) => Ok(SecretSource::Ssm(name.to_owned())),
             Some(("secretsmanager", rest)) => {
-                let (name, key) = rest.split_once('#').map_or((rest, None), |(name, key)| (name, Some(key.to_owned())));
-                if is_name(name) && key.as_ref().is_none_or(|key| !key.is_empty() && !key.contains(char::is_control)) {
+                let (name, key) = rest
+                    .split_once('#')
+                    .map_or((rest, None), |(name, key)| (name, Some(key.to_owned())));
+                if is_name(name)
+                    && key
+                        .as_ref()
+                        .is_none_or(|key| !key.is_empty() && !key.contains(char::is_control))
+                {
                     Ok(SecretSource::SecretsManager { name: name.to_owned(), key })
                 } else {
                     wrong()
@@ -131,14 +162,27 @@ pub(crate) fn check_secrets(spec: &Spec, found: &mut Vec<Finding>) {
     for (name, source) in &spec.secrets {
         let path = format!("secrets.{name}");
         if !is_variable(name) {
-            found.push(Finding::error(&path, "is not a name that a variable of the environment can have"));
+            found.push(Finding::error(
+                &path,
+                "is not a name that a variable of the environment can have",
+            ));
         } else if name.starts_with("LAMP_") || is_launchers(name) {
-            found.push(Finding::error(&path, "is set by the agent or by a launcher: a secret cannot have this name"));
+            found.push(Finding::error(
+                &path,
+                "is set by the agent or by a launcher: a secret cannot have this name",
+            ));
         } else if spec.env.contains_key(name) {
-            let finding = Finding::error(&path, format!("stands in `env` too, where its value would be kept in records: `env.{name}`"));
+            let finding = Finding::error(
+                &path,
+                format!(
+                    "stands in `env` too, where its value would be kept in records: `env.{name}`"
+                ),
+            );
             found.push(finding.hint("leave it out there"));
         } else if spec.machine.cloud == Cloud::Aws && !source.is_at_aws() {
-            let message = format!("is `{source}`, which a machine at AWS cannot read: no secret is put into a record or into user data");
+            let message = format!(
+                "is `{source}`, which a machine at AWS cannot read: no secret is put into a record or into user data"
+            );
             let hint = format!(
                 "keep it in Parameter Store, `aws ssm put-parameter --type SecureString --name /secrets/{name} --value \"${name}\"`, \
                  and say {name} = \"ssm:/secrets/{name}\""
@@ -154,9 +198,14 @@ mod tests {
 
     #[test]
     fn places_of_secrets_read_as_they_are_written() {
-        for text in
-            ["env", "env:MY_TOKEN", "file:~/.cache/huggingface/token", "ssm:/secrets/HF_TOKEN", "secretsmanager:wandb", "secretsmanager:wandb#key"]
-        {
+        for text in [
+            "env",
+            "env:MY_TOKEN",
+            "file:~/.cache/huggingface/token",
+            "ssm:/secrets/HF_TOKEN",
+            "secretsmanager:wandb",
+            "secretsmanager:wandb#key",
+        ] {
             assert_eq!(text.parse::<SecretSource>().unwrap().to_string(), text);
         }
         for wrong in [
@@ -173,16 +222,31 @@ mod tests {
             "vault:x",
         ] {
             let error = wrong.parse::<SecretSource>().unwrap_err();
-            assert!(error.contains("ssm:NAME") && !error.contains("hf_abc"), "the text may be a secret: {error}");
+            assert!(
+                error.contains("ssm:NAME") && !error.contains("hf_abc"),
+                "the text may be a secret: {error}"
+            );
         }
     }
 
     #[test]
     fn a_role_reads_the_named_secrets_alone() {
         let arn = |text: &str| text.parse::<SecretSource>().unwrap().arn("aws");
-        assert_eq!(arn("ssm:/secrets/HF"), Some(("ssm:GetParameter", "arn:aws:ssm:*:*:parameter/secrets/HF".into())));
-        assert_eq!(arn("ssm:HF"), Some(("ssm:GetParameter", "arn:aws:ssm:*:*:parameter/HF".into())));
-        assert_eq!(arn("secretsmanager:wandb#key"), Some(("secretsmanager:GetSecretValue", "arn:aws:secretsmanager:*:*:secret:wandb-??????".into())));
+        assert_eq!(
+            arn("ssm:/secrets/HF"),
+            Some(("ssm:GetParameter", "arn:aws:ssm:*:*:parameter/secrets/HF".into()))
+        );
+        assert_eq!(
+            arn("ssm:HF"),
+            Some(("ssm:GetParameter", "arn:aws:ssm:*:*:parameter/HF".into()))
+        );
+        assert_eq!(
+            arn("secretsmanager:wandb#key"),
+            Some((
+                "secretsmanager:GetSecretValue",
+                "arn:aws:secretsmanager:*:*:secret:wandb-??????".into()
+            ))
+        );
         assert_eq!(arn("env"), None);
     }
 
@@ -190,14 +254,24 @@ mod tests {
     fn a_secret_that_cannot_reach_the_machine_is_an_error() {
         let mut spec = Spec::bare();
         spec.env.insert("BOTH".into(), "x".into());
-        spec.secrets = [("HF_TOKEN", "env"), ("OK", "ssm:/a"), ("BOTH", "ssm:/b"), ("LAMP_JOB", "ssm:/c"), ("RANK", "ssm:/d"), ("a b", "ssm:/e")]
-            .map(|(name, source)| (name.to_owned(), source.parse().unwrap()))
-            .into();
+        spec.secrets = [
+            ("HF_TOKEN", "env"),
+            ("OK", "ssm:/a"),
+            ("BOTH", "ssm:/b"),
+            ("LAMP_JOB", "ssm:/c"),
+            ("RANK", "ssm:/d"),
+            ("a b", "ssm:/e"),
+        ]
+        .map(|(name, source)| (name.to_owned(), source.parse().unwrap()))
+        .into();
         spec.machine.cloud = Cloud::Aws;
         let mut found = Vec::new();
         check_secrets(&spec, &mut found);
         let paths: Vec<&str> = found.iter().map(|finding| finding.path.as_str()).collect();
-        assert_eq!(paths, ["secrets.BOTH", "secrets.HF_TOKEN", "secrets.LAMP_JOB", "secrets.RANK", "secrets.a b"]);
+        assert_eq!(
+            paths,
+            ["secrets.BOTH", "secrets.HF_TOKEN", "secrets.LAMP_JOB", "secrets.RANK", "secrets.a b"]
+        );
         assert!(found[1].hint.as_deref().unwrap().contains("put-parameter"), "{found:?}");
         spec.machine.cloud = Cloud::Local;
         let mut here = Vec::new();

@@ -14,8 +14,10 @@ use super::script::{Part, parts};
 /// Programs that read all their input, so the programs before them never get SIGPIPE. If one is
 /// missing here, only the last line is checked. If one here stops reading early, a good command
 /// fails.
-const READERS: [&str; 17] =
-    ["tee", "ts", "cat", "tail", "sort", "wc", "logger", "gzip", "zstd", "xz", "tar", "bash", "sh", "pv", "tr", "cut", "column"];
+const READERS: [&str; 17] = [
+    "tee", "ts", "cat", "tail", "sort", "wc", "logger", "gzip", "zstd", "xz", "tar", "bash", "sh",
+    "pv", "tr", "cut", "column",
+];
 
 /// The last word of a text whose last line ends a compound command.
 const COMPOUND_ENDS: [&str; 5] = ["fi", "done", "esac", "}", ")"];
@@ -45,7 +47,8 @@ pub fn shown(argv: &[String]) -> String {
         [_, _, chooser, name, _, script] if name == CHOOSER_NAME => {
             // The form that records have always used for a setup.
             let setup = chooser.contains("-ec \"$1\"").then_some("/bin/sh -ec");
-            let pipefail = if chooser.contains("-o pipefail") { "bash -o pipefail -c" } else { "bash -c" };
+            let pipefail =
+                if chooser.contains("-o pipefail") { "bash -o pipefail -c" } else { "bash -c" };
             format!("{} {script}", setup.unwrap_or(pipefail))
         }
         _ => argv.join(" "),
@@ -55,7 +58,11 @@ pub fn shown(argv: &[String]) -> String {
 /// One word for a shell; plain text stays as typed.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:~+,=@%".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +76,32 @@ fn guard(script: &str) -> Guard {
     let all = parts(script);
     // The user sets it in the script: that needs bash, since the sh of Debian and Ubuntu lacks it.
     if script.contains("pipefail") {
-        return if all.parts.iter().any(|part| part.piped) || all.is_odd { Guard::Pipefail } else { Guard::None };
+        return if all.parts.iter().any(|part| part.piped) || all.is_odd {
+            Guard::Pipefail
+        } else {
+            Guard::None
+        };
     }
     let is_read = |part: &Part<'_>| !part.piped || READERS.contains(&part.program());
-    if all.parts.iter().any(|part| part.piped) && !all.is_odd && all.parts.iter().all(|part| is_read(part) && part.program() != "yes") {
+    if all.parts.iter().any(|part| part.piped)
+        && !all.is_odd
+        && all.parts.iter().all(|part| is_read(part) && part.program() != "yes")
+    {
         return Guard::Pipefail;
     }
-    let last = script.lines().rfind(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#')).unwrap_or_default().trim();
-    let is_plain = !all.is_odd && !last.ends_with(['\\', '&', '|']) && !COMPOUND_ENDS.iter().any(|end| last.ends_with(end));
-    if is_plain && parts(last).parts.iter().any(|part| part.piped) { Guard::LooksBack } else { Guard::None }
+    let last = script
+        .lines()
+        .rfind(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+        .unwrap_or_default()
+        .trim();
+    let is_plain = !all.is_odd
+        && !last.ends_with(['\\', '&', '|'])
+        && !COMPOUND_ENDS.iter().any(|end| last.ends_with(end));
+    if is_plain && parts(last).parts.iter().any(|part| part.piped) {
+        Guard::LooksBack
+    } else {
+        Guard::None
+    }
 }
 
 const CHOOSER_NAME: &str = "lamp-shell";
@@ -90,7 +114,8 @@ fn with_bash(script: &str, guard: Guard, errexit: &str) -> Vec<String> {
         "lamp_bash=$(command -v bash) || exec /bin/sh -{errexit}c \"$2\"; lamp_echo=; [ \"$(echo '\\061')\" = 1 ] && lamp_echo='-O xpg_echo'; \
          exec \"$lamp_bash\" $lamp_echo {pipefail}-{errexit}c \"$1\""
     );
-    let guarded = if guard == Guard::LooksBack { format!("{script}{LOOKS_BACK}") } else { script.to_owned() };
+    let guarded =
+        if guard == Guard::LooksBack { format!("{script}{LOOKS_BACK}") } else { script.to_owned() };
     vec!["/bin/sh".into(), "-c".into(), chooser, CHOOSER_NAME.into(), guarded, script.to_owned()]
 }
 
@@ -155,11 +180,21 @@ mod tests {
 
     #[test]
     fn without_a_pipe_nothing_is_different() {
-        for script in ["python train.py", "a || b", "a && b; c", "echo 'x | y'", "echo \\| # a | b", "a >| file"] {
+        for script in [
+            "python train.py",
+            "a || b",
+            "a && b; c",
+            "echo 'x | y'",
+            "echo \\| # a | b",
+            "a >| file",
+        ] {
             assert_eq!(command_argv(script), ["/bin/sh", "-c", script]);
         }
         // `echo` acts as in this machine's sh in both.
-        let (plain, piped) = (status(&command_argv("echo 'a\\tb'")).1, status(&command_argv("echo 'a\\tb' | cat")).1);
+        let (plain, piped) = (
+            status(&command_argv("echo 'a\\tb'")).1,
+            status(&command_argv("echo 'a\\tb' | cat")).1,
+        );
         assert_eq!(plain, piped);
     }
 

@@ -42,7 +42,10 @@ mod tests {
     #[test]
     fn a_signal_has_a_name_and_a_meaning() {
         assert_eq!(signal_text(11), "SIGSEGV (a crash in native code)");
-        assert_eq!((signal_text(42).as_str(), signal_name(42), signal_name(9)), ("signal 42", None, Some("SIGKILL")));
+        assert_eq!(
+            (signal_text(42).as_str(), signal_name(42), signal_name(9)),
+            ("signal 42", None, Some("SIGKILL"))
+        );
         assert!(SIGNALS.windows(2).all(|pair| pair[0].0 < pair[1].0), "in order, each once");
     }
 }

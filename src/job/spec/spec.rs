@@ -9,8 +9,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial};
-use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour};
+use crate::job::{
+    AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial,
+};
+use crate::market::{
+    Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour,
+};
 
 /// `spec.json`: the spec as submitted, with facts found on the workstation at that moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,7 +62,11 @@ impl ResolvedSpec {
     /// The owner until a plan names one: the first machine is bought with the owner's money.
     /// `None`: an older version wrote it, and the first planner owns it.
     pub fn owner(&self) -> Option<&str> {
-        self.applied.as_ref().map(|applied| &applied.owner).or(self.owner.as_ref()).map(String::as_str)
+        self.applied
+            .as_ref()
+            .map(|applied| &applied.owner)
+            .or(self.owner.as_ref())
+            .map(String::as_str)
     }
 
     /// The checkpoint of the earlier job, until the job has its own.
@@ -132,7 +140,8 @@ pub struct Spec {
 impl Spec {
     /// A spec with a command and defaults.
     pub(crate) fn bare() -> Spec {
-        serde_json::from_str(r#"{"name": "x", "command": {"args": ["true"]}}"#).expect("the rest has defaults")
+        serde_json::from_str(r#"{"name": "x", "command": {"args": ["true"]}}"#)
+            .expect("the rest has defaults")
     }
 }
 
@@ -406,7 +415,13 @@ impl Default for StallSpec {
 impl Default for OnSpec {
     fn default() -> Self {
         let end = Reaction::Terminate;
-        OnSpec { success: end, failure: end, idle: end, stall: end, in_use: Reaction::Keep(Span::from_secs(30 * 60)) }
+        OnSpec {
+            success: end,
+            failure: end,
+            idle: end,
+            stall: end,
+            in_use: Reaction::Keep(Span::from_secs(30 * 60)),
+        }
     }
 }
 

@@ -15,7 +15,10 @@ pub struct DrivenHere {
 /// A daemon blocks the removal of its job root: it would query a deleted bucket forever, or write
 /// its clock into an emptied one. If the job root stays, the daemon is only reported.
 pub fn in_the_way(here: &DrivenHere, root_goes: bool) -> Vec<SetupLine> {
-    let line = |thing: &str, found: &str, remark: String| SetupLine { blocks: root_goes, ..SetupLine::new(thing, found, Vec::new()).remark(remark) };
+    let line = |thing: &str, found: &str, remark: String| SetupLine {
+        blocks: root_goes,
+        ..SetupLine::new(thing, found, Vec::new()).remark(remark)
+    };
     let daemon = here.daemon.then(|| {
         let after =
             if root_goes { "the job root would go from under it" } else { "it goes on, and machines that it launches lack what was taken away" };
@@ -45,8 +48,15 @@ mod tests {
         let here = DrivenHere { daemon: true, jobs: vec!["x-222222".into(), "y-222222".into()] };
         let lines = in_the_way(&here, true);
         let said: Vec<&str> = lines.iter().filter_map(|line| line.remark.as_deref()).collect();
-        assert!(lines.iter().all(|line| line.blocks && line.steps.is_empty()) && said.len() == 2, "{lines:?}");
-        assert!(said[0].contains("`systemctl --user stop lamp-controller`") && said[1].contains("x-222222 and 1 more"), "{said:?}");
+        assert!(
+            lines.iter().all(|line| line.blocks && line.steps.is_empty()) && said.len() == 2,
+            "{lines:?}"
+        );
+        assert!(
+            said[0].contains("`systemctl --user stop lamp-controller`")
+                && said[1].contains("x-222222 and 1 more"),
+            "{said:?}"
+        );
         assert!(in_the_way(&here, false).iter().all(|line| !line.blocks && line.remark.is_some()));
         assert_eq!(in_the_way(&DrivenHere::default(), true), []);
     }

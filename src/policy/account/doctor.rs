@@ -6,7 +6,10 @@
 use serde::Serialize;
 
 use super::setup_plan::{allows, managed_key, other_root, own_key, reaches};
-use crate::account::setup::{BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
+use crate::account::setup::{
+    BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound,
+    SetupNames, not_ours,
+};
 use crate::market::{Arch, Market, QuotaKind, uncounted_families};
 
 /// How a check ended, from best to worst.
@@ -56,8 +59,12 @@ impl Check {
     /// A check without permission (a warning), or without an answer (unknown).
     pub fn unseen(check: impl Into<String>, why: &str) -> Self {
         let said = format!("cannot look: {why}");
-        if why.contains("AccessDenied") || why.contains("UnauthorizedOperation") || why.contains("not authorized") {
-            return Check::warning(check, said).fix("`lamp iam controller` prints the policy that allows it");
+        if why.contains("AccessDenied")
+            || why.contains("UnauthorizedOperation")
+            || why.contains("not authorized")
+        {
+            return Check::warning(check, said)
+                .fix("`lamp iam controller` prints the policy that allows it");
         }
         Check::new(check, Level::Unknown, said).fix(NO_ANSWER)
     }
@@ -80,8 +87,12 @@ pub fn judge_clock(ahead: &Result<i64, String>) -> Check {
     let name = "clock";
     let fix = "let the clock be set: `sudo timedatectl set-ntp true`";
     match ahead {
-        Err(why) => Check::new(name, Level::Unknown, format!("AWS did not say what time it is: {why}"))
-            .fix(format!("{AFTER_CREDENTIALS}; `timedatectl` says whether the clock is set by itself")),
+        Err(why) => Check::new(
+            name,
+            Level::Unknown,
+            format!("AWS did not say what time it is: {why}"),
+        )
+        .fix(format!("{AFTER_CREDENTIALS}; `timedatectl` says whether the clock is set by itself")),
         Ok(secs) => {
             let by = secs.unsigned_abs();
             let said = match secs {
@@ -90,7 +101,11 @@ pub fn judge_clock(ahead: &Result<i64, String>) -> Check {
                 _ => format!("{by} s behind AWS's"),
             };
             match by {
-                SKEW_FAILS_SECS.. => Check::failure(name, format!("{said}: AWS refuses what we sign, and says that we are not allowed")).fix(fix),
+                SKEW_FAILS_SECS.. => Check::failure(
+                    name,
+                    format!("{said}: AWS refuses what we sign, and says that we are not allowed"),
+                )
+                .fix(fix),
                 SKEW_WARNS_SECS.. => Check::warning(name, said).fix(fix),
                 _ => Check::ok(name, said),
             }
@@ -106,9 +121,16 @@ pub fn judge_stand_in(url: &str) -> Check {
         None => host.split(['/', ':']).next(),
     };
     let host = host.unwrap_or_default();
-    let is_own = ["localhost", "::1"].contains(&host) || host.ends_with(".localhost") || host.starts_with("127.");
-    let reach = if is_own { ", and no machine reaches it: this address is each computer's own" } else { "" };
-    Check::warning("endpoint", format!("{url} stands in for AWS{reach}")).fix("for the real one: unset AWS_ENDPOINT_URL, and `endpoint_url` in [aws]")
+    let is_own = ["localhost", "::1"].contains(&host)
+        || host.ends_with(".localhost")
+        || host.starts_with("127.");
+    let reach = if is_own {
+        ", and no machine reaches it: this address is each computer's own"
+    } else {
+        ""
+    };
+    Check::warning("endpoint", format!("{url} stands in for AWS{reach}"))
+        .fix("for the real one: unset AWS_ENDPOINT_URL, and `endpoint_url` in [aws]")
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -130,24 +152,34 @@ pub fn ask_for_more(region: &str, code: &str, vcpus: u32) -> String {
 /// One check for each market. If both are zero, no GPU machine can be bought at all.
 pub fn judge_quotas(region: &str, quotas: &[GpuQuota]) -> Vec<Check> {
     let none_anywhere = quotas.iter().all(|quota| quota.vcpus == Ok(0.0));
-    let of = |market: Market| {
-        let name = format!("gpu quota, {market}, {region}");
-        let these: Vec<&GpuQuota> = quotas.iter().filter(|quota| quota.kind.market == market).collect();
-        if let Some(why) = these.iter().find_map(|quota| quota.vcpus.as_ref().err()) {
-            return Check::unseen(name, why);
-        }
-        let word = |quota: &GpuQuota| quota.kind.gpus.unwrap_or(quota.kind.name);
-        let said = these.iter().map(|quota| format!("{} {} vCPUs", word(quota), quota.vcpus.as_ref().copied().unwrap_or(0.0)));
-        let said = said.collect::<Vec<_>>().join(", ");
-        if these.iter().any(|quota| quota.vcpus.as_ref().is_ok_and(|vcpus| *vcpus > 0.0)) {
-            let uncounted = uncounted_families(market).into_iter().collect::<Vec<_>>().join(", ");
-            let unknown = if uncounted.is_empty() { String::new() } else { format!("; no quota that this version knows counts {uncounted}") };
-            return Check::ok(name, format!("{said}{unknown}"));
-        }
-        let code = these.first().map_or("", |quota| quota.kind.code);
-        let level = if none_anywhere { Level::Failure } else { Level::Warning };
-        Check::new(name, level, format!("{said}: no such machine can be had")).fix(ask_for_more(region, code, VCPUS_TO_ASK_FOR))
-    };
+    let of =
+        |market: Market| {
+            let name = format!("gpu quota, {market}, {region}");
+            let these: Vec<&GpuQuota> =
+                quotas.iter().filter(|quota| quota.kind.market == market).collect();
+            if let Some(why) = these.iter().find_map(|quota| quota.vcpus.as_ref().err()) {
+                return Check::unseen(name, why);
+            }
+            let word = |quota: &GpuQuota| quota.kind.gpus.unwrap_or(quota.kind.name);
+            let said = these.iter().map(|quota| {
+                format!("{} {} vCPUs", word(quota), quota.vcpus.as_ref().copied().unwrap_or(0.0))
+            });
+            let said = said.collect::<Vec<_>>().join(", ");
+            if these.iter().any(|quota| quota.vcpus.as_ref().is_ok_and(|vcpus| *vcpus > 0.0)) {
+                let uncounted =
+                    uncounted_families(market).into_iter().collect::<Vec<_>>().join(", ");
+                let unknown = if uncounted.is_empty() {
+                    String::new()
+                } else {
+                    format!("; no quota that this version knows counts {uncounted}")
+                };
+                return Check::ok(name, format!("{said}{unknown}"));
+            }
+            let code = these.first().map_or("", |quota| quota.kind.code);
+            let level = if none_anywhere { Level::Failure } else { Level::Warning };
+            Check::new(name, level, format!("{said}: no such machine can be had"))
+                .fix(ask_for_more(region, code, VCPUS_TO_ASK_FOR))
+        };
     vec![of(Market::Spot), of(Market::OnDemand)]
 }
 
@@ -157,7 +189,8 @@ pub fn judge_bucket(names: &SetupNames, found: &Found<BucketFound>) -> Check {
     let there = match found {
         Found::Unknown(why) if why.starts_with(&not_ours(bucket)) => {
             let cure = "another --bucket for `lamp init aws`, which makes it; or, where it is this account's, what `lamp iam controller` prints";
-            return Check::failure(name, format!("{}: no job can be kept there", not_ours(bucket))).fix(cure);
+            return Check::failure(name, format!("{}: no job can be kept there", not_ours(bucket)))
+                .fix(cure);
         }
         Found::Unknown(why) => return Check::unseen(name, why),
         Found::Nothing => return Check::failure(name, format!("there is no {bucket}")).fix(init),
@@ -172,52 +205,91 @@ pub fn judge_bucket(names: &SetupNames, found: &Found<BucketFound>) -> Check {
              BlockPublicAcls=true,IgnorePublicAcls=true,BlockPublicPolicy=true,RestrictPublicBuckets=true`"
         ));
     }
-    let lacks = [(there.versioned, "keeps no versions"), (there.encrypted, "is not encrypted by default"), (there.tidy, "has no lifecycle")];
-    let lacks: Vec<&str> = lacks.into_iter().filter(|(has, _)| !has).map(|(_, what)| what).collect();
+    let lacks = [
+        (there.versioned, "keeps no versions"),
+        (there.encrypted, "is not encrypted by default"),
+        (there.tidy, "has no lifecycle"),
+    ];
+    let lacks: Vec<&str> =
+        lacks.into_iter().filter(|(has, _)| !has).map(|(_, what)| what).collect();
     if !lacks.is_empty() {
         return Check::warning(name, format!("{bucket} {}", lacks.join(", "))).fix(init);
     }
     let elsewhere = !names.regions.contains(&there.region);
     if elsewhere {
-        let said = format!("{bucket} is in {}, the machines are in {}: what they upload is paid for", there.region, names.regions.join(", "));
-        return Check::warning(name, said).fix(format!("a bucket there: `lamp init aws --region {}`", names.home()));
+        let said = format!(
+            "{bucket} is in {}, the machines are in {}: what they upload is paid for",
+            there.region,
+            names.regions.join(", ")
+        );
+        return Check::warning(name, said)
+            .fix(format!("a bucket there: `lamp init aws --region {}`", names.home()));
     }
-    let others: Vec<&str> = names.regions.iter().map(String::as_str).filter(|region| *region != there.region).collect();
-    let paid = if others.is_empty() { String::new() } else { format!("; what machines in {} upload is paid for by the GB", others.join(", ")) };
-    Check::ok(name, format!("{bucket} in {}: versioned, private, encrypted, with a lifecycle{paid}", there.region))
+    let others: Vec<&str> =
+        names.regions.iter().map(String::as_str).filter(|region| *region != there.region).collect();
+    let paid = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; what machines in {} upload is paid for by the GB", others.join(", "))
+    };
+    Check::ok(
+        name,
+        format!(
+            "{bucket} in {}: versioned, private, encrypted, with a lifecycle{paid}",
+            there.region
+        ),
+    )
 }
 
 pub fn judge_writing(bucket: &str, wrote: &Result<(), String>) -> Check {
     match wrote {
         Ok(()) => Check::ok("writing", format!("the job root in {bucket} takes an upload")),
-        Err(why) => Check::failure("writing", format!("the job root in {bucket} takes no upload: {why}"))
-            .fix("`lamp iam controller` prints the policy that allows it"),
+        Err(why) => {
+            Check::failure("writing", format!("the job root in {bucket} takes no upload: {why}"))
+                .fix("`lamp iam controller` prints the policy that allows it")
+        }
     }
 }
 
-pub fn judge_role(names: &SetupNames, role: &Found<RoleFound>, profile: &Found<ProfileFound>) -> Check {
+pub fn judge_role(
+    names: &SetupNames,
+    role: &Found<RoleFound>,
+    profile: &Found<ProfileFound>,
+) -> Check {
     let name = "role of the machines";
     let it = &names.role;
     match (role, profile) {
-        (_, Found::Nothing) => Check::failure(name, format!("there is no instance profile {it}")).fix(INIT),
+        (_, Found::Nothing) => {
+            Check::failure(name, format!("there is no instance profile {it}")).fix(INIT)
+        }
         (Found::Nothing, _) => Check::failure(name, format!("there is no role {it}")).fix(INIT),
         (Found::Unknown(why), _) | (_, Found::Unknown(why)) => Check::unseen(name, why),
         (_, Found::There(profile)) if !profile.roles.contains(it) => {
-            Check::failure(name, format!("the instance profile {it} does not hold the role")).fix(INIT)
+            Check::failure(name, format!("the instance profile {it} does not hold the role"))
+                .fix(INIT)
         }
         (Found::There(role), _) if allows(names, role.policy.as_ref()) => {
             Check::ok(name, format!("{it} may use {}, and nothing of EC2", names.job_root()))
         }
         // The wanted policy is known only once a bucket is named.
-        (Found::There(_), _) if names.bucket.is_empty() => {
-            Check::warning(name, format!("{it} is there; no bucket is named yet that it should reach")).fix(INIT)
-        }
+        (Found::There(_), _) if names.bucket.is_empty() => Check::warning(
+            name,
+            format!("{it} is there; no bucket is named yet that it should reach"),
+        )
+        .fix(INIT),
         (Found::There(role), _) => {
             let check = match other_root(names, role.policy.as_ref()) {
-                Some(other) if !reaches(names, role.policy.as_ref()) => {
-                    Check::failure(name, format!("{it} may use {other}, and not {}: no machine would reach its job", names.job_root()))
-                }
-                _ => Check::warning(name, format!("{it} has another policy than `lamp iam box` prints")),
+                Some(other) if !reaches(names, role.policy.as_ref()) => Check::failure(
+                    name,
+                    format!(
+                        "{it} may use {other}, and not {}: no machine would reach its job",
+                        names.job_root()
+                    ),
+                ),
+                _ => Check::warning(
+                    name,
+                    format!("{it} has another policy than `lamp iam box` prints"),
+                ),
             };
             // We do not change another user's role.
             match role.owner.as_deref() == Some(&names.owner) {
@@ -277,7 +349,12 @@ pub fn judge_alarm_role(armed: bool, found: &Found<()>) -> Check {
 
 /// `configured`: the default image of jobs, unless it is `dlami`; `arch`: their machines'
 /// architecture.
-pub fn judge_image(region: &str, configured: Option<&str>, arch: Arch, found: &ImageFound) -> Check {
+pub fn judge_image(
+    region: &str,
+    configured: Option<&str>,
+    arch: Arch,
+    found: &ImageFound,
+) -> Check {
     let name = format!("image, {region}");
     let words = configured.unwrap_or("dlami");
     match found {
@@ -335,7 +412,13 @@ impl DiskPrice {
 /// A machine needs a known disk price; checks where that exists.
 pub fn judge_disk_prices(prices: &[DiskPrice]) -> Check {
     let name = "disk price";
-    let names = |known: bool| prices.iter().filter(|price| price.is_known() == known).map(|price| price.region.as_str()).collect::<Vec<_>>();
+    let names = |known: bool| {
+        prices
+            .iter()
+            .filter(|price| price.is_known() == known)
+            .map(|price| price.region.as_str())
+            .collect::<Vec<_>>()
+    };
     let (known, unknown) = (names(true), names(false));
     let Some(first) = prices.iter().find(|price| !price.is_known()) else {
         return Check::ok(name, format!("known in {}", known.join(", ")));
@@ -344,7 +427,10 @@ pub fn judge_disk_prices(prices: &[DiskPrice]) -> Check {
         Err(why) => format!("AWS's price list cannot be read: {why}"),
         Ok(_) => "AWS's price list does not name it".to_owned(),
     };
-    let said = format!("not known in {}, so that no machine is bought there: the shipped catalogue has none, and {why}", unknown.join(", "));
+    let said = format!(
+        "not known in {}, so that no machine is bought there: the shipped catalogue has none, and {why}",
+        unknown.join(", ")
+    );
     let level = if known.is_empty() { Level::Failure } else { Level::Warning };
     let fix = "`lamp iam controller` prints the policy that allows `pricing:GetProducts`; or another region in `regions` of [aws]";
     Check::new(name, level, said).fix(fix)
@@ -369,17 +455,27 @@ mod tests {
 
     #[test]
     fn a_region_without_any_price_of_its_disks_is_told_and_one_that_is_listed_is_well() {
-        let price =
-            |region: &str, shipped, listed: Result<bool, &str>| DiskPrice { region: region.into(), shipped, listed: listed.map_err(Into::into) };
-        let (east, far) = (price("us-east-1", true, Err("denied")), price("ap-south-2", false, Err("denied")));
+        let price = |region: &str, shipped, listed: Result<bool, &str>| DiskPrice {
+            region: region.into(),
+            shipped,
+            listed: listed.map_err(Into::into),
+        };
+        let (east, far) =
+            (price("us-east-1", true, Err("denied")), price("ap-south-2", false, Err("denied")));
         assert_eq!(
             judge_disk_prices(&[east.clone(), price("ap-south-2", false, Ok(true))]),
             Check::ok("disk price", "known in us-east-1, ap-south-2")
         );
         let one = judge_disk_prices(&[east, far.clone()]);
         assert_eq!(one.level, Level::Warning, "{one:?}");
-        assert!(one.said.starts_with("not known in ap-south-2, so that no machine is bought there") && one.said.ends_with("cannot be read: denied"));
+        assert!(
+            one.said.starts_with("not known in ap-south-2, so that no machine is bought there")
+                && one.said.ends_with("cannot be read: denied")
+        );
         let all = judge_disk_prices(&[price("ap-south-2", false, Ok(false))]);
-        assert!(all.level == Level::Failure && all.said.ends_with("AWS's price list does not name it"), "{all:?}");
+        assert!(
+            all.level == Level::Failure && all.said.ends_with("AWS's price list does not name it"),
+            "{all:?}"
+        );
     }
 }

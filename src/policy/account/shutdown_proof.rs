@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use super::doctor::Check;
 use crate::account::sweeper::{self, SWEEPER};
 use crate::job::{
-    AlarmRule, AttemptRecord, Command, EndedBy, Ending, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, Proof, Spec, Switch, Trial, Tried,
-    WatchSpec,
+    AlarmRule, AttemptRecord, Command, EndedBy, Ending, InterruptionsSpec, LimitsSpec, MachineSpec,
+    MarketChoice, Proof, Spec, Switch, Trial, Tried, WatchSpec,
 };
 use crate::market::{Cloud, GpuRequirement, Span, elapsed};
 
@@ -54,7 +54,8 @@ const TRIES_FOR: Duration = Duration::from_secs(30 * 60);
 const ROUNDING: Duration = Duration::from_secs(2);
 
 /// Small x86 machines, cheapest first in most regions. A new account may have only the micro ones.
-pub const TYPES: [&str; 6] = ["t3a.nano", "t3.nano", "t3a.micro", "t3.micro", "t2.nano", "t2.micro"];
+pub const TYPES: [&str; 6] =
+    ["t3a.nano", "t3.nano", "t3a.micro", "t3.micro", "t2.nano", "t2.micro"];
 
 /// Amazon Linux 2023: small, and in every region. Its systemd (252) is between the versions of
 /// Ubuntu 22.04 and 24.04.
@@ -91,7 +92,13 @@ pub fn armed(trial: &Trial, patience: Span) -> Span {
 
 /// The job of a trial: the smallest machine without an agent, a single attempt, and a deadline for
 /// the launch. `within` is the switch's time, or a test's.
-pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types: &[String]) -> Spec {
+pub fn spec(
+    trial: &Trial,
+    within: Span,
+    created: Timestamp,
+    region: &str,
+    types: &[String],
+) -> Spec {
     let patience = trial.lease.duration() + within.duration();
     let machine = MachineSpec {
         cloud: Cloud::Aws,
@@ -105,7 +112,9 @@ pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types
     };
     let limits = LimitsSpec {
         max_runtime: Some(Span::from_duration(patience + CAP_AFTER)),
-        deadline: Some(created.saturating_add(patience.saturating_add(TRIES_FOR)).unwrap_or(Timestamp::MAX)),
+        deadline: Some(
+            created.saturating_add(patience.saturating_add(TRIES_FOR)).unwrap_or(Timestamp::MAX),
+        ),
         boot: Span::from_duration(patience),
         ..LimitsSpec::default()
     };
@@ -129,9 +138,15 @@ pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types
 /// Judges the end of a trial. `ending`: our own record of ending the machine.
 ///
 /// `None`: no machine was launched.
-pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option<&Ending>) -> Option<Tried> {
+pub fn judge(
+    trial: &Trial,
+    within: Span,
+    record: &AttemptRecord,
+    ending: Option<&Ending>,
+) -> Option<Tried> {
     let (plan, settled) = (&record.plan, &record.settled);
-    let (instance, from, to) = (settled.instance.clone()?, settled.billed_from?, settled.billed_to?);
+    let (instance, from, to) =
+        (settled.instance.clone()?, settled.billed_from?, settled.billed_to?);
     let reason = settled.cloud_reason.as_deref().unwrap_or_default();
     let lived = elapsed(from, to);
     let after_lease = lived.saturating_sub(trial.lease.duration());
@@ -145,22 +160,49 @@ pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option
     let kept = lived + ROUNDING >= trial.lease.duration();
     let in_time = after_lease <= within.duration();
     let (proven, said) = match (trial.switch, ended_by) {
-        (Switch::DeadlineUnit, EndedBy::Itself) if kept && in_time => {
-            (true, "its deadline unit powered it off, and the cloud terminated it for that".to_owned())
+        (Switch::DeadlineUnit, EndedBy::Itself) if kept && in_time => (
+            true,
+            "its deadline unit powered it off, and the cloud terminated it for that".to_owned(),
+        ),
+        (Switch::DeadlineUnit, EndedBy::Itself) if !kept => {
+            (false, format!("it powered itself off before its lease was over: {reason}"))
         }
-        (Switch::DeadlineUnit, EndedBy::Itself) if !kept => (false, format!("it powered itself off before its lease was over: {reason}")),
-        (Switch::DeadlineUnit, EndedBy::Itself) => (false, "it powered itself off, but too late".to_owned()),
+        (Switch::DeadlineUnit, EndedBy::Itself) => {
+            (false, "it powered itself off, but too late".to_owned())
+        }
         (Switch::Sweep, EndedBy::Sweep) => {
             let late = if in_time { "" } else { ", but too late" };
-            (in_time, ending.map(|ending| format!("{} ended it{late}{}", ending.by, of_whom(ending))).unwrap_or_default())
+            (
+                in_time,
+                ending
+                    .map(|ending| format!("{} ended it{late}{}", ending.by, of_whom(ending)))
+                    .unwrap_or_default(),
+            )
         }
-        (_, EndedBy::Prover) => {
-            (false, format!("it did not end by itself, and was ended ({})", ending.map_or("nobody said why", |ending| &ending.why)))
+        (_, EndedBy::Prover) => (
+            false,
+            format!(
+                "it did not end by itself, and was ended ({})",
+                ending.map_or("nobody said why", |ending| &ending.why)
+            ),
+        ),
+        (Switch::DeadlineUnit, EndedBy::Sweep) => {
+            (false, "its deadline unit did not end it, and a sweep did".to_owned())
         }
-        (Switch::DeadlineUnit, EndedBy::Sweep) => (false, "its deadline unit did not end it, and a sweep did".to_owned()),
-        (Switch::Sweep, EndedBy::Itself) => (false, "no sweep ended it: it powered itself off".to_owned()),
-        (_, EndedBy::Somebody) => (false, "somebody asked the cloud to end it, and nothing of ours has recorded that".to_owned()),
-        (_, EndedBy::Cloud) => (false, format!("the cloud ended it: {}", if reason.is_empty() { "no reason given" } else { reason })),
+        (Switch::Sweep, EndedBy::Itself) => {
+            (false, "no sweep ended it: it powered itself off".to_owned())
+        }
+        (_, EndedBy::Somebody) => (
+            false,
+            "somebody asked the cloud to end it, and nothing of ours has recorded that".to_owned(),
+        ),
+        (_, EndedBy::Cloud) => (
+            false,
+            format!(
+                "the cloud ended it: {}",
+                if reason.is_empty() { "no reason given" } else { reason }
+            ),
+        ),
     };
     let launch = plan.launch.as_ref();
     Some(Tried {
@@ -170,7 +212,9 @@ pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option
         instance,
         instance_type: plan.offer.instance_type.clone(),
         zone: plan.offer.zone.to_string(),
-        image: launch.map(|launch| launch.image_name.clone().unwrap_or_else(|| launch.image.clone())).unwrap_or_default(),
+        image: launch
+            .map(|launch| launch.image_name.clone().unwrap_or_else(|| launch.image.clone()))
+            .unwrap_or_default(),
         lease: trial.lease,
         within,
         lived: whole_seconds(lived),
@@ -194,7 +238,8 @@ fn of_whom(ending: &Ending) -> &'static str {
 /// sweeper. A daemon sweeps only while its workstation runs. Another owner's sweeper protects only
 /// their machines.
 pub fn not_tried(proof: &Proof, owner: &str) -> Option<String> {
-    let sweeps: Vec<&Tried> = proof.trials.iter().filter(|tried| tried.switch == Switch::Sweep).collect();
+    let sweeps: Vec<&Tried> =
+        proof.trials.iter().filter(|tried| tried.switch == Switch::Sweep).collect();
     let of_ours = swept_by_own(owner);
     let less = if sweeps.is_empty() {
         "not tried: whether anything ends a machine that cannot power itself off, as when its kernel hangs"
@@ -203,7 +248,10 @@ pub fn not_tried(proof: &Proof, owner: &str) -> Option<String> {
     } else {
         "not tried: whether anything ends a machine whose kernel hangs while your workstation is off; no sweeper of yours in the cloud swept"
     };
-    let unknown = proof.sweeper_unknown.as_ref().map(|why| format!("; nor is it known whether a sweeper is installed: {why}"));
+    let unknown = proof
+        .sweeper_unknown
+        .as_ref()
+        .map(|why| format!("; nor is it known whether a sweeper is installed: {why}"));
     Some(format!("{less}{}", unknown.unwrap_or_default()))
 }
 
@@ -248,8 +296,14 @@ impl Standing<'_> {
         match self {
             Standing::None => "has no proof".to_owned(),
             Standing::Failed(proof) => format!("has a proof of {:.0}, and it failed", proof.at),
-            Standing::Old(proof) => format!("has a proof of {:.0}, which is older than {} days", proof.at, HOLDS.as_secs() / 86_400),
-            Standing::Ahead(proof) => format!("has a proof of {:.0}, which is in the future", proof.at),
+            Standing::Old(proof) => format!(
+                "has a proof of {:.0}, which is older than {} days",
+                proof.at,
+                HOLDS.as_secs() / 86_400
+            ),
+            Standing::Ahead(proof) => {
+                format!("has a proof of {:.0}, which is in the future", proof.at)
+            }
             Standing::Good(proof) => format!("has a proof of {:.0}", proof.at),
         }
     }
@@ -264,18 +318,40 @@ pub fn check(region: &str, owner: &str, found: Result<&[Proof], &String>, now: T
     };
     match standing(proofs.iter().find(|proof| proof.region == region), now) {
         Standing::Good(proof) => {
-            let switches: Vec<String> = proof.trials.iter().map(|tried| tried.switch.to_string()).collect();
+            let switches: Vec<String> =
+                proof.trials.iter().map(|tried| tried.switch.to_string()).collect();
             let less = not_tried(proof, owner).map(|less| format!("; {less}")).unwrap_or_default();
-            Check::ok(name, format!("machines end by themselves ({}), proven on {:.0}{less}", switches.join(", "), proof.at))
+            Check::ok(
+                name,
+                format!(
+                    "machines end by themselves ({}), proven on {:.0}{less}",
+                    switches.join(", "),
+                    proof.at
+                ),
+            )
         }
         Standing::Failed(proof) => {
-            let failed = proof.trials.iter().filter(|tried| !tried.proven).map(|tried| format!("{}: {}", tried.switch, tried.said));
-            let said = format!("the newest, of {:.0}, has FAILED: {}", proof.at, failed.collect::<Vec<_>>().join("; "));
+            let failed = proof
+                .trials
+                .iter()
+                .filter(|tried| !tried.proven)
+                .map(|tried| format!("{}: {}", tried.switch, tried.said));
+            let said = format!(
+                "the newest, of {:.0}, has FAILED: {}",
+                proof.at,
+                failed.collect::<Vec<_>>().join("; ")
+            );
             Check::failure(name, said)
                 .fix(format!("mend that, then `lamp doctor --prove --region {region}`; detached launches there are refused until then"))
         }
-        other => Check::warning(name, format!("that a machine ends when nobody watches it is not shown: {region} {}", other.words()))
-            .fix(format!("`lamp doctor --prove --region {region}`, for about a cent and ten minutes")),
+        other => Check::warning(
+            name,
+            format!(
+                "that a machine ends when nobody watches it is not shown: {region} {}",
+                other.words()
+            ),
+        )
+        .fix(format!("`lamp doctor --prove --region {region}`, for about a cent and ten minutes")),
     }
 }
 

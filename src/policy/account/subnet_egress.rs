@@ -20,13 +20,23 @@ pub fn judge_subnets(region: &str, found: &Found<Vec<SubnetFound>>) -> Option<Ch
         Found::There(subnets) if subnets.is_empty() => return None,
         Found::There(subnets) => subnets,
     };
-    let shut: Vec<&SubnetFound> = subnets.iter().filter(|subnet| no_way_out(subnet).is_some()).collect();
+    let shut: Vec<&SubnetFound> =
+        subnets.iter().filter(|subnet| no_way_out(subnet).is_some()).collect();
     let Some(first) = shut.first() else {
         let ids: Vec<&str> = subnets.iter().map(|subnet| subnet.id.as_str()).collect();
-        return Some(Check::ok(name, format!("{} {} a way out", ids.join(", "), if ids.len() == 1 { "has" } else { "have" })));
+        return Some(Check::ok(
+            name,
+            format!("{} {} a way out", ids.join(", "), if ids.len() == 1 { "has" } else { "have" }),
+        ));
     };
-    let said: Vec<String> = shut.iter().filter_map(|subnet| Some(format!("{} {}", subnet.id, no_way_out(subnet)?))).collect();
-    let said = format!("{}: a machine there reaches what the VPC has endpoints for, and without any cannot fetch its agent", said.join("; "));
+    let said: Vec<String> = shut
+        .iter()
+        .filter_map(|subnet| Some(format!("{} {}", subnet.id, no_way_out(subnet)?)))
+        .collect();
+    let said = format!(
+        "{}: a machine there reaches what the VPC has endpoints for, and without any cannot fetch its agent",
+        said.join("; ")
+    );
     Some(Check::warning(name, said).fix(cure(region, first)))
 }
 
@@ -34,7 +44,9 @@ pub fn judge_subnets(region: &str, found: &Found<Vec<SubnetFound>>) -> Option<Ch
 fn no_way_out(subnet: &SubnetFound) -> Option<&'static str> {
     match subnet.way_out {
         WayOut::Gateway if subnet.gives_address => None,
-        WayOut::Gateway => Some("gives no public address, and its way out, an internet gateway, takes no other"),
+        WayOut::Gateway => {
+            Some("gives no public address, and its way out, an internet gateway, takes no other")
+        }
         WayOut::Other => None,
         WayOut::Dead => Some("has a route out that leads nowhere"),
         WayOut::Nothing => Some("has no route out"),
@@ -45,7 +57,9 @@ fn cure(region: &str, subnet: &SubnetFound) -> String {
     let id = &subnet.id;
     match subnet.way_out {
         WayOut::Gateway => {
-            format!("`aws ec2 modify-subnet-attribute --region {region} --subnet-id {id} --map-public-ip-on-launch`, or a route to a NAT")
+            format!(
+                "`aws ec2 modify-subnet-attribute --region {region} --subnet-id {id} --map-public-ip-on-launch`, or a route to a NAT"
+            )
         }
         _ => format!(
             "a default route to an internet gateway or a NAT (`aws ec2 describe-route-tables --region {region}` shows what is there), another subnet \
@@ -58,7 +72,9 @@ fn cure(region: &str, subnet: &SubnetFound) -> String {
 pub fn judge_absent(absent: &[String]) -> Option<Check> {
     let is = if absent.len() == 1 { "is" } else { "are" };
     let said = format!("{} {is} in none of the regions", absent.join(", "));
-    (!absent.is_empty()).then(|| Check::failure("subnets", said).fix("`subnets` and `regions` of [aws] in the configuration"))
+    (!absent.is_empty()).then(|| {
+        Check::failure("subnets", said).fix("`subnets` and `regions` of [aws] in the configuration")
+    })
 }
 
 #[cfg(test)]
@@ -79,15 +95,31 @@ mod tests {
             (true, WayOut::Dead, false),
             (true, WayOut::Nothing, false),
         ] {
-            let found = Found::There(vec![subnet("subnet-a", true, WayOut::Gateway), subnet("subnet-b", gives_address, way_out)]);
+            let found = Found::There(vec![
+                subnet("subnet-a", true, WayOut::Gateway),
+                subnet("subnet-b", gives_address, way_out),
+            ]);
             let check = judge_subnets("us-east-1", &found).expect("it is said");
             let expected = if is_well { Level::Ok } else { Level::Warning };
             assert_eq!((check.level, check.fix.is_some()), (expected, !is_well), "{check:?}");
-            assert!(check.said.contains("subnet-b") && check.said.contains("subnet-a") == is_well, "{check:?}");
+            assert!(
+                check.said.contains("subnet-b") && check.said.contains("subnet-a") == is_well,
+                "{check:?}"
+            );
         }
-        assert_eq!(judge_subnets("us-east-1", &Found::There(Vec::new())), None, "its subnets are in another region");
-        assert!(judge_subnets("us-east-1", &Found::Unknown("no answer".into())).is_some_and(|check| check.level == Level::Unknown));
+        assert_eq!(
+            judge_subnets("us-east-1", &Found::There(Vec::new())),
+            None,
+            "its subnets are in another region"
+        );
+        assert!(
+            judge_subnets("us-east-1", &Found::Unknown("no answer".into()))
+                .is_some_and(|check| check.level == Level::Unknown)
+        );
         assert_eq!(judge_absent(&[]), None);
-        assert!(judge_absent(&["subnet-x".into()]).is_some_and(|check| check.level == Level::Failure && check.fix.is_some()));
+        assert!(
+            judge_absent(&["subnet-x".into()])
+                .is_some_and(|check| check.level == Level::Failure && check.fix.is_some())
+        );
     }
 }

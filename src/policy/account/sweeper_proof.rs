@@ -56,19 +56,32 @@ pub fn expected(facts: &SweeperFacts, now: Timestamp) -> Expected {
         // A recent visit counts wherever it is installed. A sweeper that came once and is gone
         // counts as broken.
         Ok(Some(at)) if elapsed(*at, now) <= VISITED_WITHIN => return Expected::Comes,
-        Ok(Some(at)) => return Expected::Missing(format!("{name} has not come since {at:.0}, and should come every five minutes")),
+        Ok(Some(at)) => {
+            return Expected::Missing(format!(
+                "{name} has not come since {at:.0}, and should come every five minutes"
+            ));
+        }
         Ok(None) | Err(_) => {}
     }
-    let root = function.there().and_then(|function| function.settings.environment.get("LAMP_JOB_ROOT"));
-    let elsewhere = root.filter(|root| root.trim_end_matches('/') != facts.job_root.trim_end_matches('/'));
+    let root =
+        function.there().and_then(|function| function.settings.environment.get("LAMP_JOB_ROOT"));
+    let elsewhere =
+        root.filter(|root| root.trim_end_matches('/') != facts.job_root.trim_end_matches('/'));
     let is_installed = function.there().is_some() || schedule.there().is_some();
     match (&facts.came, function, schedule) {
-        (Ok(_), ..) if let Some(root) = elsewhere => Expected::Elsewhere(format!("{name} looks after {root}, and not after {}", facts.job_root)),
-        (Ok(_), ..) if is_installed => Expected::Missing(format!("{name} is installed, and has not come yet")),
-        (Err(why), ..) if is_installed && elsewhere.is_none() => {
-            Expected::Missing(format!("{name} is installed, and when it came last cannot be read: {why}"))
+        (Ok(_), ..) if let Some(root) = elsewhere => Expected::Elsewhere(format!(
+            "{name} looks after {root}, and not after {}",
+            facts.job_root
+        )),
+        (Ok(_), ..) if is_installed => {
+            Expected::Missing(format!("{name} is installed, and has not come yet"))
         }
-        (Err(why), ..) | (_, Found::Unknown(why), _) | (.., Found::Unknown(why)) => Expected::Unknown(why.clone()),
+        (Err(why), ..) if is_installed && elsewhere.is_none() => Expected::Missing(format!(
+            "{name} is installed, and when it came last cannot be read: {why}"
+        )),
+        (Err(why), ..) | (_, Found::Unknown(why), _) | (.., Found::Unknown(why)) => {
+            Expected::Unknown(why.clone())
+        }
         _ => Expected::Nobody,
     }
 }
@@ -83,7 +96,9 @@ pub fn is_by_another(tried: &Tried, own: &str) -> bool {
 /// counts as missing if it was missing before.
 pub fn stands_in(mut tried: Tried, before: &Expected, after: &Expected) -> Tried {
     let missing = match (before, after) {
-        (_, Expected::Missing(missing)) | (Expected::Missing(missing), Expected::Unknown(_)) => missing,
+        (_, Expected::Missing(missing)) | (Expected::Missing(missing), Expected::Unknown(_)) => {
+            missing
+        }
         _ => return tried,
     };
     tried.proven = false;

@@ -40,12 +40,19 @@ pub(crate) fn billed(cloud: Cloud, ran: Duration) -> Duration {
 
 /// The cost at the plan's price. `taken`: the cloud itself ended the machine.
 pub(crate) fn cost(offer: &Offer, billed: Duration, taken: bool) -> Usd {
-    if is_free(offer, billed, taken) { offer.extras.cost_of(billed) } else { offer.hourly().cost_of(billed) }
+    if is_free(offer, billed, taken) {
+        offer.extras.cost_of(billed)
+    } else {
+        offer.hourly().cost_of(billed)
+    }
 }
 
 /// Whether the machine itself is not billed.
 fn is_free(offer: &Offer, billed: Duration, taken: bool) -> bool {
-    offer.cloud == Cloud::Aws && offer.market == Market::Spot && taken && billed < EC2_FREE_IF_TAKEN_WITHIN
+    offer.cloud == Cloud::Aws
+        && offer.market == Market::Spot
+        && taken
+        && billed < EC2_FREE_IF_TAKEN_WITHIN
 }
 
 /// From when on a settled attempt needs spot prices; `None`: the plan's price applies, or only disk
@@ -53,7 +60,8 @@ fn is_free(offer: &Offer, billed: Duration, taken: bool) -> bool {
 pub fn moves_since(plan: &Plan, settled: &Settled) -> Option<Timestamp> {
     let offer = &plan.offer;
     let taken = settled.cloud_reason.as_deref().is_some_and(is_taken);
-    let moves = offer.cloud == Cloud::Aws && offer.market == Market::Spot && settled.usd > Usd::ZERO;
+    let moves =
+        offer.cloud == Cloud::Aws && offer.market == Market::Spot && settled.usd > Usd::ZERO;
     settled.billed_from.filter(|_| moves && !is_free(offer, settled.billed.duration(), taken))
 }
 
@@ -74,10 +82,16 @@ pub fn by_prices(plan: &Plan, settled: &Settled, prices: Option<&PriceHistory>) 
     let paid = |price: UsdPerHour| offer.hourly_at(bid.map_or(price, |bid| price.min(bid)));
     match prices.and_then(|prices| prices.steps(from, billed)) {
         Some(steps) => {
-            let usd = UsdPerHour::cost_of_steps(steps.into_iter().map(|(price, held)| (paid(price), held)));
+            let usd = UsdPerHour::cost_of_steps(
+                steps.into_iter().map(|(price, held)| (paid(price), held)),
+            );
             Settled { usd, ..settled.clone() }
         }
-        None => Settled { usd: offer.hourly_at(bid.unwrap_or(offer.price)).cost_of(billed), billed_estimated: true, ..settled.clone() },
+        None => Settled {
+            usd: offer.hourly_at(bid.unwrap_or(offer.price)).cost_of(billed),
+            billed_estimated: true,
+            ..settled.clone()
+        },
     }
 }
 
@@ -121,8 +135,11 @@ mod tests {
 
     #[test]
     fn the_first_minute_on_demand_is_billed_whole_whenever_it_ended() {
-        let least = |cloud, market, secs| is_the_least(&offer(cloud, market), Duration::from_secs(secs));
-        assert!(least(Cloud::Aws, Market::OnDemand, 60) && !least(Cloud::Aws, Market::OnDemand, 61));
+        let least =
+            |cloud, market, secs| is_the_least(&offer(cloud, market), Duration::from_secs(secs));
+        assert!(
+            least(Cloud::Aws, Market::OnDemand, 60) && !least(Cloud::Aws, Market::OnDemand, 61)
+        );
         assert!(!least(Cloud::Aws, Market::Spot, 5), "it is free where EC2 takes it");
         assert!(!least(Cloud::Local, Market::OnDemand, 5));
     }

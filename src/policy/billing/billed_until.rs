@@ -19,7 +19,9 @@ use super::settlement::taken_by_cloud;
 use crate::instance::{InstanceView, NoticeKind, Status};
 use crate::job::AttemptPhase;
 use crate::market::{Cloud, elapsed};
-use crate::policy::lifecycle::reconcile::{AttemptFacts, Facts, belongs_elsewhere, extended_kill_at};
+use crate::policy::lifecycle::reconcile::{
+    AttemptFacts, Facts, belongs_elsewhere, extended_kill_at,
+};
 use crate::policy::purchase::hard_end::STOP_GRACE;
 
 /// Time after the first-heartbeat deadline until a silent machine is ended. Its deadline unit acts
@@ -38,11 +40,14 @@ pub(crate) fn unseen_until(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timesta
     // Counted from the launch's answer, if there was one: a throttled cloud may answer long after
     // the plan.
     let asked = watched.asked_for.filter(|_| watched.launched.is_some());
-    let asked = asked.and_then(|ago| facts.now.saturating_sub(ago).ok()).map_or(plan.created, |asked| asked.max(plan.created));
+    let asked = asked
+        .and_then(|ago| facts.now.saturating_sub(ago).ok())
+        .map_or(plan.created, |asked| asked.max(plan.created));
     // The cloud's launch date, if shown: another controller may have launched it long after the
     // plan.
     let launched = watched.launched_at.unwrap_or(asked);
-    let (from, patience) = attempt.lease.as_ref().map_or((launched, plan.boot), |lease| (lease.taken, plan.lease));
+    let (from, patience) =
+        attempt.lease.as_ref().map_or((launched, plan.boot), |lease| (lease.taken, plan.lease));
     let due = from.saturating_add(patience.duration()).unwrap_or(facts.now);
     // A controller that records an ending has just seen the machine run, as has one that saw it
     // billing. Until then no switch had ended it: its kernel may never have booted, while the
@@ -56,21 +61,36 @@ pub(crate) fn unseen_until(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timesta
 /// When billing ended if the cloud does not report it, and whether that is an estimate. The last
 /// heartbeat and the looks after it are certain. They are dated by the store's clock, because the
 /// clocks of this workstation and of the machine may be wrong.
-pub(crate) fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Option<(Timestamp, bool)> {
+pub(crate) fn billing_ended(
+    facts: &Facts<'_>,
+    attempt: &AttemptFacts,
+    view: Option<&InstanceView>,
+) -> Option<(Timestamp, bool)> {
     let watched = &attempt.watched;
     let now = watched.unshown.map_or(facts.now, |unshown| unshown.now);
     let seen_dark = now.saturating_sub(watched.dark_for.unwrap_or_default()).unwrap_or(now);
-    let Some(status) = &attempt.status else { return view.map(|view| (unheard_until(attempt, view, seen_dark), true)) };
-    let notice = status.notice.as_ref().filter(|notice| notice.kind == NoticeKind::Interruption && taken_by_cloud(view)).map(|notice| notice.at);
+    let Some(status) = &attempt.status else {
+        return view.map(|view| (unheard_until(attempt, view, seen_dark), true));
+    };
+    let notice = status
+        .notice
+        .as_ref()
+        .filter(|notice| notice.kind == NoticeKind::Interruption && taken_by_cloud(view))
+        .map(|notice| notice.at);
     let certain = later(watched.heard_at.unwrap_or(status.at), watched.billed_after_beat);
     let certain = notice.filter(|at| *at <= seen_dark).map_or(certain, |at| at.max(certain));
     if view.is_none() {
-        let to = unshown_until(facts, attempt, status, certain).min(if watched.dark_for.is_some() { seen_dark.max(certain) } else { Timestamp::MAX });
+        let to = unshown_until(facts, attempt, status, certain)
+            .min(if watched.dark_for.is_some() { seen_dark.max(certain) } else { Timestamp::MAX });
         return Some((to, to > certain));
     }
     let latest = dark_by(facts, attempt, status, notice.map(|_| certain), certain, now);
     // Our clock is behind, so the machine seemed to stop before its last heartbeat.
-    let to = if seen_dark < certain { latest.min(later(certain, STOP_GRACE)) } else { seen_dark.min(latest) };
+    let to = if seen_dark < certain {
+        latest.min(later(certain, STOP_GRACE))
+    } else {
+        seen_dark.min(latest)
+    };
     Some((to, to > certain))
 }
 
@@ -84,13 +104,24 @@ fn unheard_until(attempt: &AttemptFacts, view: &InstanceView, seen_dark: Timesta
 /// The latest end of a machine that the cloud shows as stopped, without a date. With an outcome, or
 /// after an interruption with a notice (`taken`), it had two minutes from its last sign. Without
 /// either it may have lost only its connection, and can have run to its hard cap.
-fn dark_by(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, taken: Option<Timestamp>, certain: Timestamp, now: Timestamp) -> Timestamp {
+fn dark_by(
+    facts: &Facts<'_>,
+    attempt: &AttemptFacts,
+    status: &Status,
+    taken: Option<Timestamp>,
+    certain: Timestamp,
+    now: Timestamp,
+) -> Timestamp {
     let (plan, watched) = (&attempt.plan, &attempt.watched);
     let lit = watched.lit_for.and_then(|ago| now.saturating_sub(ago).ok());
     // By the store's date; otherwise by the machine's own clock, counted from its last heartbeat.
     // An agent that restarts repeatedly may send nothing for minutes.
-    let by_its_clock = |ended| later(watched.heard_at.unwrap_or(status.at), elapsed(status.at, ended));
-    let told = watched.unshown.and_then(|unshown| unshown.outcome).or_else(|| Some(by_its_clock(attempt.outcome.as_ref()?.ended)));
+    let by_its_clock =
+        |ended| later(watched.heard_at.unwrap_or(status.at), elapsed(status.at, ended));
+    let told = watched
+        .unshown
+        .and_then(|unshown| unshown.outcome)
+        .or_else(|| Some(by_its_clock(attempt.outcome.as_ref()?.ended)));
     let told = told.filter(|_| status.phase != AttemptPhase::Held).or(taken);
     let cap = plan.kill_at.max(extended_kill_at(facts, plan));
     match (told, cap) {
@@ -113,12 +144,18 @@ const CAP_HELD_WITHIN: Duration = Duration::from_secs(37 * 60);
 /// itself off, unless a controller saw it later and was about to end it. A machine whose agent
 /// failed, or that was held, may have run longer. It must have ended long enough before the first
 /// look without it that the cloud no longer showed its end.
-fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, certain: Timestamp) -> Timestamp {
+fn unshown_until(
+    facts: &Facts<'_>,
+    attempt: &AttemptFacts,
+    status: &Status,
+    certain: Timestamp,
+) -> Timestamp {
     let (plan, watched) = (&attempt.plan, &attempt.watched);
     let earlier = |at: Timestamp, time: Duration| at.saturating_sub(time).unwrap_or(at);
     let now = watched.unshown.map_or(facts.now, |unshown| unshown.now);
     // If it was never seen, the first looks may have come before the cloud showed it.
-    let missed_for = if watched.launched_at.is_some() { watched.missing_for } else { Duration::ZERO };
+    let missed_for =
+        if watched.launched_at.is_some() { watched.missing_for } else { Duration::ZERO };
     let elsewhere = belongs_elsewhere(plan, facts.owner, facts.here).is_some();
     let gone = match plan.offer.cloud {
         // This controller cannot see its machine.
@@ -130,7 +167,8 @@ fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, cer
     let cap = plan.kill_at.max(extended_kill_at(facts, plan));
     // A machine that was heard after its cap did not obey it until then.
     let capped = cap.map_or(gone, |kill_at| gone.min(later(kill_at.max(certain), CAP_HELD_WITHIN)));
-    let is_ended = (attempt.outcome.is_some() || watched.damaged.outcome) && status.phase != AttemptPhase::Held;
+    let is_ended = (attempt.outcome.is_some() || watched.damaged.outcome)
+        && status.phase != AttemptPhase::Held;
     let powered_off = (is_ended || plan.offer.cloud == Cloud::Local).then(|| {
         let outcome = watched.unshown.and_then(|unshown| unshown.outcome);
         // A kernel that hangs in its power-off is swept after its lease. Counting that would add
@@ -139,7 +177,8 @@ fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, cer
     });
     // A controller that ends a machine has just seen it run. The record comes before the call, so
     // it does not prove that the cloud obeyed. Without an outcome it is ignored.
-    let asked = watched.unshown.and_then(|unshown| unshown.ending).filter(|asked| *asked >= certain);
+    let asked =
+        watched.unshown.and_then(|unshown| unshown.ending).filter(|asked| *asked >= certain);
     let to = powered_off.map(|off| asked.map_or(off, |asked| off.max(later(asked, SWEPT_WITHIN))));
     to.map_or(capped, |to| to.min(capped)).max(certain)
 }

@@ -27,11 +27,15 @@ fn code_words(reason: &str) -> Option<&'static str> {
     Some(match code {
         "Client.UserInitiatedShutdown" => "somebody asked it to end the machine",
         "Client.InstanceInitiatedShutdown" => "the machine switched itself off",
-        "Server.SpotInstanceTermination" | "Server.SpotInstanceShutdown" => "it took the spot machine back",
+        "Server.SpotInstanceTermination" | "Server.SpotInstanceShutdown" => {
+            "it took the spot machine back"
+        }
         "Server.InsufficientInstanceCapacity" => "there was no room for the machine",
         "Server.InternalError" => "the machine could not start, by a fault of the cloud",
         "Client.InternalError" => "the machine could not start: its disk or the key of its disk",
-        "Client.VolumeLimitExceeded" => "no disk could be made: the account's limit for disks is reached",
+        "Client.VolumeLimitExceeded" => {
+            "no disk could be made: the account's limit for disks is reached"
+        }
         _ => return None,
     })
 }
@@ -43,15 +47,24 @@ mod tests {
     #[test]
     fn a_code_of_the_cloud_has_words_and_a_sentence_stays() {
         let said = "Client.UserInitiatedShutdown: User initiated shutdown";
-        assert_eq!(cloud_text(Cloud::Aws, said), format!("somebody asked it to end the machine ({said})"));
+        assert_eq!(
+            cloud_text(Cloud::Aws, said),
+            format!("somebody asked it to end the machine ({said})")
+        );
         assert_eq!(cloud_text(Cloud::Local, "exit code: 3"), "exit code: 3");
     }
 
     #[test]
     fn nobodys_codes_are_shown_here() {
         assert_eq!(cloud_words(Cloud::Local, "Server.HostLost"), "it gave no reason");
-        assert_eq!(cloud_words(Cloud::Local, "Client.InstanceInitiatedShutdown: the workload ended"), "the workload ended");
-        assert_eq!(cloud_words(Cloud::Aws, "Client.VolumeLimitExceeded: x"), "Client.VolumeLimitExceeded: x");
+        assert_eq!(
+            cloud_words(Cloud::Local, "Client.InstanceInitiatedShutdown: the workload ended"),
+            "the workload ended"
+        );
+        assert_eq!(
+            cloud_words(Cloud::Aws, "Client.VolumeLimitExceeded: x"),
+            "Client.VolumeLimitExceeded: x"
+        );
         assert_eq!(cloud_words(Cloud::Local, "exit code: 3"), "exit code: 3");
     }
 }

@@ -25,10 +25,14 @@ pub(crate) fn guard(attempt: &AttemptFacts, view: &InstanceView) -> Option<Act> 
     if view.state != InstanceState::Running || attempt.outcome.is_some() || watched.guard_waits {
         return None;
     }
-    let unseen = matches!(rule, AlarmRule::Heartbeat { .. }) && attempt.status.as_ref().is_some_and(|status| status.unmeasured);
+    let unseen = matches!(rule, AlarmRule::Heartbeat { .. })
+        && attempt.status.as_ref().is_some_and(|status| status.unmeasured);
     let armed = match unseen {
         false => (watched.guard != GuardLeft::Armed).then_some(true),
-        true => (watched.guard != GuardLeft::Off && watched.beats_on && watched.silent_for <= OF_NOW).then_some(false),
+        true => {
+            (watched.guard != GuardLeft::Off && watched.beats_on && watched.silent_for <= OF_NOW)
+                .then_some(false)
+        }
     }?;
     Some(Act::Guard { attempt: attempt.plan.attempt, machine: view.machine(), armed })
 }

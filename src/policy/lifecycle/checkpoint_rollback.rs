@@ -66,7 +66,9 @@ impl StartUp {
 /// How long a start must run before its saves count; `longest` is the longest failed start before
 /// it.
 pub fn must_live(longest: Span) -> Span {
-    Span::from_secs(longest.duration().as_secs().saturating_mul(LIVES_TIMES.into())).max(LIVES).min(START_UP)
+    Span::from_secs(longest.duration().as_secs().saturating_mul(LIVES_TIMES.into()))
+        .max(LIVES)
+        .min(START_UP)
 }
 
 fn fails_by_itself(exit: ExitStatus) -> bool {

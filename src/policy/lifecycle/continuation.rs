@@ -29,10 +29,15 @@ use crate::policy::billing::settlement::{our_ending, settle};
 /// With a checkpoint the job can continue anywhere, so one real try is enough; a plan left unused
 /// is no try. Without one, all its data is on this disk, and the start is retried until there is
 /// capacity.
-pub fn machine_to_start<'a>(continues: Option<&'a Continues>, history: &[AttemptRecord]) -> Option<&'a KeptMachine> {
+pub fn machine_to_start<'a>(
+    continues: Option<&'a Continues>,
+    history: &[AttemptRecord],
+) -> Option<&'a KeptMachine> {
     let continues = continues?;
     let kept = continues.machine.as_ref()?;
-    let never_ran = history.iter().all(|record| record.plan.starts.is_some() && record.settled.instance.is_none());
+    let never_ran = history
+        .iter()
+        .all(|record| record.plan.starts.is_some() && record.settled.instance.is_none());
     let may_go_elsewhere = continues.checkpoint.is_some();
     let never_tried = history.iter().all(|record| was_never_launched(&record.settled));
     (never_ran && (never_tried || !may_go_elsewhere)).then_some(kept)
@@ -52,7 +57,9 @@ pub(crate) fn is_of(facts: &Facts<'_>, plan: &Plan, view: &InstanceView) -> bool
 /// Whether a machine is shown as before the start in this plan. The start sets the job's name
 /// first. Without that name, it ran for another job.
 fn stands_as_kept(plan: &Plan, view: &InstanceView) -> bool {
-    plan.starts.as_ref().is_some_and(|starts| starts.launched == view.launched || view.tags.job != plan.job)
+    plan.starts
+        .as_ref()
+        .is_some_and(|starts| starts.launched == view.launched || view.tags.job != plan.job)
 }
 
 /// Whether it is shown as before its start although its agent was heard since. The job's name is
@@ -62,63 +69,112 @@ fn stands_as_kept(plan: &Plan, view: &InstanceView) -> bool {
 fn is_shown_as_before(attempt: &AttemptFacts, view: &InstanceView, overdue: bool) -> bool {
     let heard = attempt.watched.heard_at.or(attempt.status.as_ref().map(|status| status.at));
     // The cloud rounds to whole seconds.
-    let stopped_since = view.ended.zip(heard).is_some_and(|(ended, heard)| elapsed(ended, heard) < Duration::from_secs(1));
-    let same_start = attempt.plan.starts.as_ref().is_some_and(|starts| starts.launched == view.launched);
+    let stopped_since = view
+        .ended
+        .zip(heard)
+        .is_some_and(|(ended, heard)| elapsed(ended, heard) < Duration::from_secs(1));
+    let same_start =
+        attempt.plan.starts.as_ref().is_some_and(|starts| starts.launched == view.launched);
     view.tags.job != attempt.plan.job || (same_start && !overdue && !stopped_since)
 }
 
 /// The action for a kept machine before it is shown as started; `None`: treat it like any other.
-pub(crate) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Option<Vec<Act>> {
+pub(crate) fn before_its_start(
+    facts: &Facts<'_>,
+    attempt: &AttemptFacts,
+    view: &InstanceView,
+) -> Option<Vec<Act>> {
     let plan = &attempt.plan;
     plan.starts.as_ref()?;
     let overdue = elapsed(plan.created, facts.now) > plan.boot.duration();
     if heard(attempt) {
-        let old = view.state == InstanceState::Stopped && is_shown_as_before(attempt, view, overdue);
-        let why = format!("{} is shown as it stood before its start, and its agent has spoken since", view.id);
+        let old =
+            view.state == InstanceState::Stopped && is_shown_as_before(attempt, view, overdue);
+        let why = format!(
+            "{} is shown as it stood before its start, and its agent has spoken since",
+            view.id
+        );
         return old.then(|| vec![Act::Wait { until: None, why }]);
     }
     let done = || vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))];
-    let wait = || vec![Act::Wait { until: None, why: format!("{} runs, and carries the name of another job", view.id) }];
+    let wait = || {
+        vec![Act::Wait {
+            until: None,
+            why: format!("{} runs, and carries the name of another job", view.id),
+        }]
+    };
     let unwanted = Wishes::of(facts.requests).end.is_some();
     // A cloud without capacity refuses the start. This handles one that accepts it and shows no
     // effect. If the cloud did not answer or the laptop slept, the start is repeated as long as the
     // machine could still work.
-    let shows_nothing = attempt.watched.starts_for.is_some_and(|starts| starts > plan.boot.duration());
+    let shows_nothing =
+        attempt.watched.starts_for.is_some_and(|starts| starts > plan.boot.duration());
     let too_late = plan.kill_at.is_some_and(|kill_at| kill_at <= facts.now);
     match view.state {
         // Shown as before a start of a moment ago: it runs, and must be shown so before it can be
         // ended.
-        InstanceState::Stopped if stands_as_kept(plan, view) && is_started_just_now(attempt, view) => {
-            Some(vec![Act::Wait { until: None, why: format!("{} was started a moment ago, and is not shown so yet", view.id) }])
+        InstanceState::Stopped
+            if stands_as_kept(plan, view) && is_started_just_now(attempt, view) =>
+        {
+            Some(vec![Act::Wait {
+                until: None,
+                why: format!("{} was started a moment ago, and is not shown so yet", view.id),
+            }])
         }
         // It was started, and we stopped it again.
         InstanceState::Stopped if never_came_up(attempt, view) => Some(done()),
         InstanceState::Stopped if let Some(lain_for) = left_lying(facts, attempt, view) => {
-            let is_answered = attempt.watched.asked_for.is_none_or(|asked| asked >= ANSWER_MAY_BE_LATE);
-            let unsure =
-                || vec![Act::Wait { until: None, why: format!("certainty that nobody has started {}: its plan has lain too long", view.id) }];
+            let is_answered =
+                attempt.watched.asked_for.is_none_or(|asked| asked >= ANSWER_MAY_BE_LATE);
+            let unsure = || {
+                vec![Act::Wait {
+                    until: None,
+                    why: format!(
+                        "certainty that nobody has started {}: its plan has lain too long",
+                        view.id
+                    ),
+                }]
+            };
             Some(if has_lain_for_sure(lain_for) && is_answered { done() } else { unsure() })
         }
         // Its disk stays: the user has not asked to delete it.
-        InstanceState::Stopped if attempt.watched.refused.is_some() || unwanted || shows_nothing || too_late => Some(done()),
+        InstanceState::Stopped
+            if attempt.watched.refused.is_some() || unwanted || shows_nothing || too_late =>
+        {
+            Some(done())
+        }
         // Another controller started it, and it is stopped again. That controller records the
         // result and may start it again. We wait a minute, or the job could have two machines for a
         // moment.
-        InstanceState::Stopped if is_of_anothers_start(attempt, view) && attempt.watched.dark_for.unwrap_or_default() < START_SHOWN_WITHIN => {
-            Some(vec![Act::Wait { until: None, why: format!("whoever has started {}, which stands again", view.id) }])
+        InstanceState::Stopped
+            if is_of_anothers_start(attempt, view)
+                && attempt.watched.dark_for.unwrap_or_default() < START_SHOWN_WITHIN =>
+        {
+            Some(vec![Act::Wait {
+                until: None,
+                why: format!("whoever has started {}, which stands again", view.id),
+            }])
         }
         InstanceState::Stopped => Some(vec![Act::Launch { attempt: plan.attempt }]),
         // A user started it by hand. Its agent finds that its job has ended, and stops it again.
-        InstanceState::Pending | InstanceState::Running if view.tags.job != plan.job => Some(if overdue { done() } else { wait() }),
+        InstanceState::Pending | InstanceState::Running if view.tags.job != plan.job => {
+            Some(if overdue { done() } else { wait() })
+        }
         _ => None,
     }
 }
 
 /// How long this plan has been too old to start a kept machine; `None`: it may be started, is not
 /// wanted, or the cloud has answered a start.
-pub(crate) fn left_lying(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Option<Duration> {
+pub(crate) fn left_lying(
+    facts: &Facts<'_>,
+    attempt: &AttemptFacts,
+    view: &InstanceView,
+) -> Option<Duration> {
     let watched = &attempt.watched;
-    let is_left = had_no_machine(attempt, Some(view)) && view.state == InstanceState::Stopped && Wishes::of(facts.requests).end.is_none();
+    let is_left = had_no_machine(attempt, Some(view))
+        && view.state == InstanceState::Stopped
+        && Wishes::of(facts.requests).end.is_none();
     let is_answered = watched.launched.is_some() || watched.refused.is_some();
     (is_left && !is_answered).then(|| lain_too_long(facts, attempt))?
 }
@@ -132,7 +188,9 @@ const START_SHOWN_WITHIN: Duration = Duration::from_secs(60);
 fn is_started_just_now(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     let watched = &attempt.watched;
     let taken = watched.launched.is_some() && watched.refused.is_none();
-    view.cloud == Cloud::Aws && taken && watched.asked_for.is_some_and(|asked| asked < START_SHOWN_WITHIN)
+    view.cloud == Cloud::Aws
+        && taken
+        && watched.asked_for.is_some_and(|asked| asked < START_SHOWN_WITHIN)
 }
 
 /// Whether another controller started it for this attempt.
@@ -147,16 +205,25 @@ pub(crate) fn may_still_start(facts: &Facts<'_>) -> Option<String> {
     let last = facts.attempts.last()?;
     let (starts, settled) = (last.plan.starts.as_ref()?, last.settled.as_ref()?);
     // Without a checkpoint the next attempt starts the same machine.
-    let goes_elsewhere = facts.spec.continues.as_ref().is_some_and(|continues| continues.checkpoint.is_some());
+    let goes_elsewhere =
+        facts.spec.continues.as_ref().is_some_and(|continues| continues.checkpoint.is_some());
     if settled.instance.is_some() || !goes_elsewhere || last.plan.offer.cloud != Cloud::Aws {
         return None;
     }
     let CloudAnswer::Known(views) = facts.cloud else { return None };
-    match views.iter().find(|view| view.id == starts.instance).map(|view| (view.state, view.tags.job == last.plan.job)) {
-        Some((state, true)) if state.bills() => Some(format!("the end of {}, which another controller has started", starts.instance)),
+    match views
+        .iter()
+        .find(|view| view.id == starts.instance)
+        .map(|view| (view.state, view.tags.job == last.plan.job))
+    {
+        Some((state, true)) if state.bills() => {
+            Some(format!("the end of {}, which another controller has started", starts.instance))
+        }
         Some((InstanceState::Terminated, _)) => None,
         // Also for a region without an answer: by then the other controller has its reply.
-        _ if last.watched.settled_for < START_SHOWN_WITHIN => Some(format!("certainty that nobody has started {} meanwhile", starts.instance)),
+        _ if last.watched.settled_for < START_SHOWN_WITHIN => {
+            Some(format!("certainty that nobody has started {} meanwhile", starts.instance))
+        }
         _ => None,
     }
 }
@@ -170,16 +237,24 @@ pub(crate) fn is_unheard_and_can_stand(attempt: &AttemptFacts, view: &InstanceVi
 /// Whether it was started for this attempt and we stopped it again without any heartbeat. A first
 /// heartbeat during the stop changes nothing.
 pub(crate) fn never_came_up(attempt: &AttemptFacts, view: &InstanceView) -> bool {
-    let unheard = our_ending(attempt).is_some_and(|ending| ending.heard.is_none()) && attempt.outcome.is_none();
-    unheard && view.state == InstanceState::Stopped && can_stand(view) && attempt.plan.starts.is_some() && !stands_as_kept(&attempt.plan, view)
+    let unheard = our_ending(attempt).is_some_and(|ending| ending.heard.is_none())
+        && attempt.outcome.is_none();
+    unheard
+        && view.state == InstanceState::Stopped
+        && can_stand(view)
+        && attempt.plan.starts.is_some()
+        && !stands_as_kept(&attempt.plan, view)
 }
 
 /// Whether an attempt did not get its kept machine: it is gone or was refused.
 pub(crate) fn had_no_machine(attempt: &AttemptFacts, view: Option<&InstanceView>) -> bool {
-    attempt.plan.starts.is_some() && !heard(attempt) && view.is_none_or(|view| stands_as_kept(&attempt.plan, view))
+    attempt.plan.starts.is_some()
+        && !heard(attempt)
+        && view.is_none_or(|view| stands_as_kept(&attempt.plan, view))
 }
 
 /// Whether the user can start a stopped machine again.
 pub fn can_start(view: &InstanceView) -> bool {
-    view.state == InstanceState::Stopped && (view.cloud == Cloud::Local || view.market == Market::OnDemand)
+    view.state == InstanceState::Stopped
+        && (view.cloud == Cloud::Local || view.market == Market::OnDemand)
 }

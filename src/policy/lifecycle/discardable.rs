@@ -41,9 +41,15 @@ pub fn is_gone_on_from(kinds: &BTreeSet<StoredKind>) -> bool {
 
 /// For each chosen job, the reason against deleting these kinds of data; `None`: it may go. `jobs`
 /// are all jobs of the job root; `me` is the owner who asks.
-pub fn judge_discard(chosen: &BTreeSet<JobId>, kinds: &BTreeSet<StoredKind>, jobs: &[StoredFacts], me: &str) -> BTreeMap<JobId, Option<Hindrance>> {
+pub fn judge_discard(
+    chosen: &BTreeSet<JobId>,
+    kinds: &BTreeSet<StoredKind>,
+    jobs: &[StoredFacts],
+    me: &str,
+) -> BTreeMap<JobId, Option<Hindrance>> {
     let asked = jobs.iter().filter(|facts| chosen.contains(&facts.job));
-    let mut verdicts: BTreeMap<JobId, Option<Hindrance>> = asked.map(|facts| (facts.job.clone(), by_itself(facts, kinds, me))).collect();
+    let mut verdicts: BTreeMap<JobId, Option<Hindrance>> =
+        asked.map(|facts| (facts.job.clone(), by_itself(facts, kinds, me))).collect();
     if !kinds.contains(&StoredKind::Checkpoints) {
         return verdicts;
     }
@@ -51,7 +57,10 @@ pub fn judge_discard(chosen: &BTreeSet<JobId>, kinds: &BTreeSet<StoredKind>, job
     loop {
         let goes = |job: &JobId| matches!(verdicts.get(job), Some(None));
         let needs = |facts: &&StoredFacts| may_go_on(facts) && !goes(&facts.job);
-        let needed = jobs.iter().filter(needs).find_map(|facts| Some((facts.from.clone().filter(goes)?, facts.job.clone())));
+        let needed = jobs
+            .iter()
+            .filter(needs)
+            .find_map(|facts| Some((facts.from.clone().filter(goes)?, facts.job.clone())));
         let Some((job, by)) = needed else { return verdicts };
         verdicts.insert(job, Some(Hindrance::NeededBy(by)));
     }

@@ -19,7 +19,11 @@ pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 86_400);
 /// How long a machine has been stopped, if longer than this limit. EC2 dates only a stop that was
 /// requested from outside (`StateTransitionReason: "User initiated"`). Otherwise `heard`, the last
 /// heartbeat, counts. The local cloud's folders are free.
-pub fn forgotten(view: &InstanceView, heard: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+pub fn forgotten(
+    view: &InstanceView,
+    heard: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Duration> {
     let since = view.ended.or(heard).unwrap_or(view.launched).max(view.launched);
     let stood = elapsed(since, now);
     (stands(view) && stood > FORGOTTEN_AFTER).then_some(stood)
@@ -53,14 +57,17 @@ pub fn is_to_be_kept(on: &OnSpec, outcome: &Outcome, view: &InstanceView) -> boo
 pub fn is_saved_elsewhere(spec: &Spec, outcome: &Outcome, newest: Option<CheckpointNo>) -> bool {
     let own = outcome.last_checkpoint.as_ref().filter(|last| last.attempt == outcome.attempt);
     let outputs = outcome.because == EndedBecause::Succeeded && !spec.outputs.is_empty();
-    outcome.losses.is_empty() && (outputs || own.is_some_and(|last| newest.is_some_and(|newest| newest >= last.number)))
+    outcome.losses.is_empty()
+        && (outputs || own.is_some_and(|last| newest.is_some_and(|newest| newest >= last.number)))
 }
 
 /// Why a sweep spares a machine with a kept disk if the cloud refuses to stop it (`what` is the
 /// cloud's reason); follows the machine's name. Data only on that disk outweighs a hard cap. A
 /// sweep knows less about it than the controller ([`is_saved_elsewhere`]).
 pub fn never_stopped(view: &InstanceView, what: &str) -> String {
-    let hour = Catalog::shipped().on_demand(&view.instance_type, &view.region).map_or_else(String::new, |hour| format!(" {hour}"));
+    let hour = Catalog::shipped()
+        .on_demand(&view.instance_type, &view.region)
+        .map_or_else(String::new, |hour| format!(" {hour}"));
     format!(
         "runs on and bills{hour}: {what}; its disk is to stay, and no sweep knows what is on it alone: `lamp cancel {}` ends it for good, and its \
          disk goes with it",

@@ -23,7 +23,8 @@ pub(crate) fn unheeded(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<Stri
     let watched = &attempt.watched;
     let is_over = attempt.outcome.is_some() || watched.damaged.outcome;
     let phase = attempt.status.as_ref()?.phase;
-    let at_work = !is_over && matches!(phase, AttemptPhase::Preparing | AttemptPhase::Setup | AttemptPhase::Running);
+    let at_work = !is_over
+        && matches!(phase, AttemptPhase::Preparing | AttemptPhase::Setup | AttemptPhase::Running);
     // An agent that was offline had no time to read the request.
     let had = watched.wished_for.min(watched.beats_for);
     let minutes = had.as_secs() / 60;

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::reconcile::{Act, AttemptFacts, Facts, belongs_elsewhere, heard, is_over, wait, would_gain};
+use super::reconcile::{
+    Act, AttemptFacts, Facts, belongs_elsewhere, heard, is_over, wait, would_gain,
+};
 use super::requests::Wishes;
 use crate::job::Plan;
 use crate::market::{Cloud, elapsed};
@@ -64,13 +66,22 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let now = present(facts, attempt);
     // If a clock a day ahead dated the plan, the store's date counts, and at least the time it was
     // watched.
-    let created = attempt.watched.unshown.and_then(|unshown| unshown.planned).unwrap_or(attempt.plan.created);
+    let created =
+        attempt.watched.unshown.and_then(|unshown| unshown.planned).unwrap_or(attempt.plan.created);
     let age = elapsed(created, now).max(attempt.watched.missing_for);
     // Uses the steady clock if we asked for it: the launch may be much later than the plan, and a
     // wall clock can jump.
-    let shown_within = attempt.watched.asked_for.unwrap_or(age).min(since_first_word(attempt, now)).min(since_shown_launch(attempt, now));
+    let shown_within = attempt
+        .watched
+        .asked_for
+        .unwrap_or(age)
+        .min(since_first_word(attempt, now))
+        .min(since_shown_launch(attempt, now));
     // A kept machine exists or is gone: a launch would not bring it back.
-    let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.watched.shown.is_some() || attempt.plan.starts.is_some();
+    let existed = heard(attempt)
+        || attempt.watched.launched.is_some()
+        || attempt.watched.shown.is_some()
+        || attempt.plan.starts.is_some();
     let wish = Wishes::of(facts.requests).end;
     // After a long sleep, do not buy a machine whose hard end has passed.
     let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= now);
@@ -81,7 +92,8 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     // Another controller on this job root may have launched the plan just before the wish. This
     // holds for every answer to our own launches, every age of the plan, and every clock. Its look
     // may be two minutes old.
-    let theirs_within = if unwanted && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
+    let theirs_within =
+        if unwanted && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
     let missing_for = attempt.watched.missing_for;
     let unwanted_for = match lain_for {
         _ if wish.is_some() => attempt.watched.wished_for,
@@ -89,31 +101,54 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         Some(lain_for) if !is_late => missing_for.min(lain_for.saturating_sub(CLOCKS_DIFFER)),
         _ => missing_for,
     };
-    let left = [(visible_within, shown_within), (missing_at_least, missing_for), (theirs_within, unwanted_for)];
-    let gone = shown_within > visible_within && left.iter().all(|(whole, gone_by)| gone_by >= whole);
-    let left = left.into_iter().map(|(whole, gone_by)| whole.saturating_sub(gone_by)).max().unwrap_or_default();
+    let left = [
+        (visible_within, shown_within),
+        (missing_at_least, missing_for),
+        (theirs_within, unwanted_for),
+    ];
+    let gone =
+        shown_within > visible_within && left.iter().all(|(whole, gone_by)| gone_by >= whole);
+    let left = left
+        .into_iter()
+        .map(|(whole, gone_by)| whole.saturating_sub(gone_by))
+        .max()
+        .unwrap_or_default();
     let sure_at = facts.now.saturating_add(left);
-    let making_sure = |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
+    let making_sure =
+        |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
     if let Some((_, refusal)) = &attempt.watched.refused {
         let unclear = attempt.watched.unclear;
         // Another controller may get what was refused here, and the plan's token then returns that
         // machine. So only a fresh refusal proves that there is none.
-        let is_old =
-            attempt.watched.refused_for > REFUSED_JUST_NOW && attempt.watched.refusals < REFUSALS_MAX && !existed && !unwanted && !is_spent(attempt);
+        let is_old = attempt.watched.refused_for > REFUSED_JUST_NOW
+            && attempt.watched.refusals < REFUSALS_MAX
+            && !existed
+            && !unwanted
+            && !is_spent(attempt);
         return match gone {
-            false if unclear => making_sure(format!("a launch was refused ({refusal}), after one that may have come through")),
+            false if unclear => making_sure(format!(
+                "a launch was refused ({refusal}), after one that may have come through"
+            )),
             true if unclear && is_old => vec![Act::Launch { attempt: attempt.plan.attempt }],
             _ => nothing(),
         };
     }
     // The controller that made the plan launches it, or records why not. If both acted, a machine
     // could have no record. A wall clock may be hours ahead, so the observed time counts.
-    let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && missing_for < missing_at_least;
+    let theirs = attempt.watched.unclear
+        && attempt.watched.asked_for.is_none()
+        && missing_for < missing_at_least;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
-        (true, false) if !existed => making_sure("the cloud shows none, and one that was asked for would be shown by then".into()),
-        (true, false) => wait("the cloud does not show the machine; it may have been launched all the same".into()),
-        (false, _) if theirs => wait("another controller made the plan, and may be about to launch it".into()),
+        (true, false) if !existed => making_sure(
+            "the cloud shows none, and one that was asked for would be shown by then".into(),
+        ),
+        (true, false) => wait(
+            "the cloud does not show the machine; it may have been launched all the same".into(),
+        ),
+        (false, _) if theirs => {
+            wait("another controller made the plan, and may be about to launch it".into())
+        }
         (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
     }
 }
@@ -124,7 +159,11 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
 /// ignored.
 fn since_first_word(attempt: &AttemptFacts, now: Timestamp) -> Duration {
     let unseen = attempt.watched.launched_at.is_none();
-    let taken = attempt.lease.as_ref().map(|lease| lease.taken).filter(|taken| unseen && elapsed(now, *taken) < CLOCKS_DIFFER);
+    let taken = attempt
+        .lease
+        .as_ref()
+        .map(|lease| lease.taken)
+        .filter(|taken| unseen && elapsed(now, *taken) < CLOCKS_DIFFER);
     taken.map_or(Duration::MAX, |taken| elapsed(taken, now))
 }
 
@@ -132,14 +171,19 @@ fn since_first_word(attempt: &AttemptFacts, now: Timestamp) -> Duration {
 /// heard. The plan may be much older, and a stale answer can hide a newer one.
 fn since_shown_launch(attempt: &AttemptFacts, now: Timestamp) -> Duration {
     let ours = attempt.watched.asked_for.is_some() || heard(attempt);
-    attempt.watched.launched_at.filter(|_| !ours).map_or(Duration::MAX, |launched| elapsed(launched, now))
+    attempt
+        .watched
+        .launched_at
+        .filter(|_| !ours)
+        .map_or(Duration::MAX, |launched| elapsed(launched, now))
 }
 
 /// How long the plan has been too old to launch: no controller with a right clock launches it. Uses
 /// the plan's own date, from which the hard end counts; a controller may have slept while it wrote
 /// the plan.
 pub(crate) fn lain_too_long(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<Duration> {
-    let gained = would_gain(facts, &attempt.plan, elapsed(attempt.plan.created, present(facts, attempt)));
+    let gained =
+        would_gain(facts, &attempt.plan, elapsed(attempt.plan.created, present(facts, attempt)));
     gained.checked_sub(LAIN_MAX).filter(|lain_for| *lain_for > Duration::ZERO)
 }
 

@@ -78,7 +78,9 @@ const ENDED_TO_DARK: Duration = Duration::from_secs(5 * 60);
 
 /// Whether a machine runs past its hard cap and the time for a proper end.
 pub fn is_past_cap(view: &InstanceView, now: Timestamp) -> bool {
-    view.tags.kill_at.is_some_and(|kill_at| now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX))
+    view.tags
+        .kill_at
+        .is_some_and(|kill_at| now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX))
 }
 
 pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
@@ -91,31 +93,51 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
     if !view.state.bills() {
         // Its disk bills, but no request to the unknown job can free it.
         let stands = matches!(view.state, InstanceState::Stopping | InstanceState::Stopped);
-        return if stands && facts.records == Records::NoJob { stray() } else { OrphanVerdict::Keep { why: format!("it is {}", view.state) } };
+        return if stands && facts.records == Records::NoJob {
+            stray()
+        } else {
+            OrphanVerdict::Keep { why: format!("it is {}", view.state) }
+        };
     }
     let unknown = |why: String| OrphanVerdict::Unknown { why };
-    let Some(now) = facts.now else { return unknown("the job root does not say what time it is".into()) };
+    let Some(now) = facts.now else {
+        return unknown("the job root does not say what time it is".into());
+    };
     if let Some(kill_at) = tags.kill_at.filter(|_| is_past_cap(view, now)) {
         return OrphanVerdict::Orphan { why: format!("its hard cap was {kill_at}") };
     }
     match &facts.records {
         Records::Unknown(why) => return unknown(format!("its records cannot be read: {why}")),
         Records::NoJob => return stray(),
-        Records::Over => return OrphanVerdict::Orphan { why: "its attempt is over, and it runs".into() },
+        Records::Over => {
+            return OrphanVerdict::Orphan { why: "its attempt is over, and it runs".into() };
+        }
         Records::Ended(at) if elapsed(*at, now) > ENDED_TO_DARK => {
-            return OrphanVerdict::Orphan { why: format!("its attempt ended {} min ago, and it still runs", elapsed(*at, now).as_secs() / 60) };
+            return OrphanVerdict::Orphan {
+                why: format!(
+                    "its attempt ended {} min ago, and it still runs",
+                    elapsed(*at, now).as_secs() / 60
+                ),
+            };
         }
         Records::Open | Records::Ended(_) => {}
     }
     let since = |at: Timestamp| elapsed(at, now);
     match &facts.heartbeat {
         Heartbeat::Unknown(why) => unknown(format!("its heartbeat cannot be read: {why}")),
-        Heartbeat::At(at) if since(*at) > tags.lease.duration() => {
-            OrphanVerdict::Orphan { why: format!("no heartbeat for {} min, and its lease is {}", since(*at).as_secs() / 60, tags.lease) }
-        }
-        Heartbeat::Never if since(view.launched) > tags.boot.duration() => {
-            OrphanVerdict::Orphan { why: format!("no word of its agent for {} min after its launch", since(view.launched).as_secs() / 60) }
-        }
+        Heartbeat::At(at) if since(*at) > tags.lease.duration() => OrphanVerdict::Orphan {
+            why: format!(
+                "no heartbeat for {} min, and its lease is {}",
+                since(*at).as_secs() / 60,
+                tags.lease
+            ),
+        },
+        Heartbeat::Never if since(view.launched) > tags.boot.duration() => OrphanVerdict::Orphan {
+            why: format!(
+                "no word of its agent for {} min after its launch",
+                since(view.launched).as_secs() / 60
+            ),
+        },
         Heartbeat::At(_) => keep("its agent lives"),
         Heartbeat::Never => keep("it is booting"),
     }
@@ -158,8 +180,17 @@ mod tests {
         }
     }
 
-    fn is_orphan(view: &InstanceView, owner: &str, records: Records, heartbeat: Heartbeat, now: Option<Timestamp>) -> bool {
-        matches!(judge(&Facts { view, owner, records, heartbeat, now }), OrphanVerdict::Orphan { .. })
+    fn is_orphan(
+        view: &InstanceView,
+        owner: &str,
+        records: Records,
+        heartbeat: Heartbeat,
+        now: Option<Timestamp>,
+    ) -> bool {
+        matches!(
+            judge(&Facts { view, owner, records, heartbeat, now }),
+            OrphanVerdict::Orphan { .. }
+        )
     }
 
     #[test]
@@ -168,20 +199,50 @@ mod tests {
         let lapsed = || Heartbeat::At(at(1801));
         assert!(is_orphan(&machine, "me", Records::Open, lapsed(), Some(at(0))));
         assert!(!is_orphan(&machine, "me", Records::Open, Heartbeat::At(at(1799)), Some(at(0))));
-        assert!(!is_orphan(&machine, "me", Records::Open, Heartbeat::Unknown("503".into()), Some(at(0))));
+        assert!(!is_orphan(
+            &machine,
+            "me",
+            Records::Open,
+            Heartbeat::Unknown("503".into()),
+            Some(at(0))
+        ));
         assert!(!is_orphan(&machine, "me", Records::Unknown("503".into()), lapsed(), Some(at(0))));
-        assert!(!is_orphan(&machine, "me", Records::NoJob, Heartbeat::Never, Some(at(0))), "another job root of ours may know it");
+        assert!(
+            !is_orphan(&machine, "me", Records::NoJob, Heartbeat::Never, Some(at(0))),
+            "another job root of ours may know it"
+        );
         assert!(!is_orphan(&machine, "me", Records::Open, lapsed(), None));
         assert!(is_orphan(&machine, "me", Records::Over, Heartbeat::At(at(5)), Some(at(0))));
-        assert!(!is_orphan(&machine, "you", Records::Over, lapsed(), Some(at(0))), "somebody else's");
+        assert!(
+            !is_orphan(&machine, "you", Records::Over, lapsed(), Some(at(0))),
+            "somebody else's"
+        );
     }
 
     /// Its power-off fails, its agent still sends heartbeats, and no controller is active.
     #[test]
-    fn what_has_ended_and_cannot_put_itself_out_is_ended_soon_after_and_no_sooner_than_others_would() {
-        let ended = |ago: i64| is_orphan(&view(7200, None), "me", Records::Ended(at(ago)), Heartbeat::At(at(5)), Some(at(0)));
+    fn what_has_ended_and_cannot_put_itself_out_is_ended_soon_after_and_no_sooner_than_others_would()
+     {
+        let ended = |ago: i64| {
+            is_orphan(
+                &view(7200, None),
+                "me",
+                Records::Ended(at(ago)),
+                Heartbeat::At(at(5)),
+                Some(at(0)),
+            )
+        };
         assert!(ended(301) && !ended(299));
-        assert!(!is_orphan(&view(7200, None), "you", Records::Ended(at(3600)), Heartbeat::At(at(5)), Some(at(0))), "somebody else's");
+        assert!(
+            !is_orphan(
+                &view(7200, None),
+                "you",
+                Records::Ended(at(3600)),
+                Heartbeat::At(at(5)),
+                Some(at(0))
+            ),
+            "somebody else's"
+        );
     }
 
     /// Another job root of ours may know it. Only its hard cap, which every root can read, makes it
@@ -194,13 +255,29 @@ mod tests {
         let is_stray = |verdict: OrphanVerdict| matches!(verdict, OrphanVerdict::Stray { .. });
         let machine = view(7200, None);
         assert!(is_stray(judged(&machine, "me", Records::NoJob)));
-        assert!(!is_stray(judged(&machine, "you", Records::NoJob)), "somebody else's is no stray of ours");
-        assert!(!is_stray(judged(&machine, "me", Records::Unknown("503".into()))), "its job may be here");
-        assert!(matches!(judged(&view(7200, Some(at(121))), "me", Records::NoJob), OrphanVerdict::Orphan { .. }));
-        for (state, stray) in [(InstanceState::Stopped, true), (InstanceState::ShuttingDown, false), (InstanceState::Terminated, false)] {
+        assert!(
+            !is_stray(judged(&machine, "you", Records::NoJob)),
+            "somebody else's is no stray of ours"
+        );
+        assert!(
+            !is_stray(judged(&machine, "me", Records::Unknown("503".into()))),
+            "its job may be here"
+        );
+        assert!(matches!(
+            judged(&view(7200, Some(at(121))), "me", Records::NoJob),
+            OrphanVerdict::Orphan { .. }
+        ));
+        for (state, stray) in [
+            (InstanceState::Stopped, true),
+            (InstanceState::ShuttingDown, false),
+            (InstanceState::Terminated, false),
+        ] {
             let standing = InstanceView { state, ..view(7200, Some(at(121))) };
             assert_eq!(is_stray(judged(&standing, "me", Records::NoJob)), stray, "{state}");
-            assert!(!is_stray(judged(&standing, "me", Records::Over)), "{state}: `lamp cancel` of its job gives it up");
+            assert!(
+                !is_stray(judged(&standing, "me", Records::Over)),
+                "{state}: `lamp cancel` of its job gives it up"
+            );
         }
     }
 
@@ -213,7 +290,22 @@ mod tests {
     #[test]
     fn the_hard_cap_counts_against_the_unknown() {
         let machine = view(7200, Some(at(121)));
-        assert!(is_orphan(&machine, "me", Records::Unknown("503".into()), Heartbeat::Unknown("503".into()), Some(at(0))));
-        assert!(!is_orphan(&view(7200, Some(at(119))), "me", Records::Open, Heartbeat::At(at(5)), Some(at(0))), "the agent's own end has its time");
+        assert!(is_orphan(
+            &machine,
+            "me",
+            Records::Unknown("503".into()),
+            Heartbeat::Unknown("503".into()),
+            Some(at(0))
+        ));
+        assert!(
+            !is_orphan(
+                &view(7200, Some(at(119))),
+                "me",
+                Records::Open,
+                Heartbeat::At(at(5)),
+                Some(at(0))
+            ),
+            "the agent's own end has its time"
+        );
     }
 }

@@ -90,17 +90,32 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     let number = last.plan.attempt.next();
     if let Some(text) = left_lying(history) {
         let not_before = held(last, LYING_PAUSE, now);
-        return Next::Attempt { number, not_before, reason: Reason::new(now, "relaunch", "hold", text) };
+        return Next::Attempt {
+            number,
+            not_before,
+            reason: Reason::new(now, "relaunch", "hold", text),
+        };
     }
     if because == EndedBecause::Moved || had_no_machine(&last.settled) {
-        return Next::Attempt { number, not_before: now, reason: Reason::new(now, "relaunch", "launch", text) };
+        return Next::Attempt {
+            number,
+            not_before: now,
+            reason: Reason::new(now, "relaunch", "launch", text),
+        };
     }
     if found_no_machine(&last.settled) {
-        let reason = Reason::new(now, "relaunch", "wait", format!("attempt {} found no machine: {text}", last.plan.attempt.number()));
-        let in_a_row = history.iter().rev().take_while(|record| found_no_machine(&record.settled)).count();
+        let reason = Reason::new(
+            now,
+            "relaunch",
+            "wait",
+            format!("attempt {} found no machine: {text}", last.plan.attempt.number()),
+        );
+        let in_a_row =
+            history.iter().rev().take_while(|record| found_no_machine(&record.settled)).count();
         // A workstation is the only place of its cloud.
         let has_others = last.plan.offer.cloud != Cloud::Local;
-        let pause = if has_others && in_a_row < PLACES_AT_ONCE { Duration::ZERO } else { CAPACITY_PAUSE };
+        let pause =
+            if has_others && in_a_row < PLACES_AT_ONCE { Duration::ZERO } else { CAPACITY_PAUSE };
         return Next::Attempt { number, not_before: held(last, pause, now), reason };
     }
     again(spec, history, number, &text, now)
@@ -108,10 +123,19 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
 
 /// After failed launches: what the job waits for, following "waits for", and the time of the next
 /// try. It uses only records, so every controller can tell.
-pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Option<(String, Timestamp)> {
+pub fn scarcity(
+    spec: &Spec,
+    history: &[AttemptRecord],
+    now: Timestamp,
+) -> Option<(String, Timestamp)> {
     let (found, places) = (found_none(history)?, refused_places(history));
-    let Next::Attempt { not_before, .. } = next(spec, history, &Wishes::default(), now) else { return None };
-    let forgotten = places.iter().filter_map(|offer| refusal_backoff::asked_again_at(history, offer, now)).min();
+    let Next::Attempt { not_before, .. } = next(spec, history, &Wishes::default(), now) else {
+        return None;
+    };
+    let forgotten = places
+        .iter()
+        .filter_map(|offer| refusal_backoff::asked_again_at(history, offer, now))
+        .min();
     let again = forgotten.map_or(not_before, |at| at.max(not_before));
     let when = match elapsed(now, again).as_secs() {
         0 => "tried again now".to_owned(),
@@ -122,13 +146,27 @@ pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Optio
 
 /// After too many early ends or interruptions: why the next attempt waits, following "waits for",
 /// and its time. `None`: it does not wait for that.
-pub fn hold(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Option<(String, Timestamp)> {
-    let Next::Attempt { not_before, reason, .. } = next(spec, history, wishes, now) else { return None };
-    let young = reason.numbers.get("young_deaths").filter(|_| reason.verdict == "hold" && not_before > now)?;
+pub fn hold(
+    spec: &Spec,
+    history: &[AttemptRecord],
+    wishes: &Wishes,
+    now: Timestamp,
+) -> Option<(String, Timestamp)> {
+    let Next::Attempt { not_before, reason, .. } = next(spec, history, wishes, now) else {
+        return None;
+    };
+    let young = reason
+        .numbers
+        .get("young_deaths")
+        .filter(|_| reason.verdict == "hold" && not_before > now)?;
     let rest = Span::from_secs(elapsed(now, not_before).as_secs());
     let why = match reason.numbers.get(MACHINES_AN_HOUR) {
-        Some(many) => format!("{many} machines were bought within an hour, and the market took them; the next is tried in {rest}"),
-        None => format!("{young} machines ended young within an hour; the next is tried in {rest}; after {YOUNG_GIVE_UP} in a row it has failed"),
+        Some(many) => format!(
+            "{many} machines were bought within an hour, and the market took them; the next is tried in {rest}"
+        ),
+        None => format!(
+            "{young} machines ended young within an hour; the next is tried in {rest}; after {YOUNG_GIVE_UP} in a row it has failed"
+        ),
     };
     Some((format!("a better moment: {why}"), not_before))
 }
@@ -154,14 +192,21 @@ fn refused_places(history: &[AttemptRecord]) -> Vec<&Offer> {
 pub fn found_none(history: &[AttemptRecord]) -> Option<String> {
     let last = refused_in_a_row(history).next()?;
     let (refusal, places) = (last.settled.refusal?, refused_places(history).len());
-    let many = refused_in_a_row(history).all(|record| record.settled.refusal == Some(refusal)) && places > 1;
+    let many = refused_in_a_row(history).all(|record| record.settled.refusal == Some(refusal))
+        && places > 1;
     let at = last.plan.offer.describe();
-    Some(if many { format!("{refusal} in {places} places, the last {at}") } else { format!("{refusal}, {at}") })
+    Some(if many {
+        format!("{refusal} in {places} places, the last {at}")
+    } else {
+        format!("{refusal}, {at}")
+    })
 }
 
 /// How many machines were interrupted or lost.
 pub fn interruptions(history: &[AttemptRecord]) -> u32 {
-    let taken = history.iter().filter(|record| record.settled.because.is_interruption() && !had_no_machine(&record.settled));
+    let taken = history.iter().filter(|record| {
+        record.settled.because.is_interruption() && !had_no_machine(&record.settled)
+    });
     u32::try_from(taken.count()).unwrap_or(u32::MAX)
 }
 
@@ -173,7 +218,11 @@ pub fn budget_left(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes) -> O
 
 fn first(spec: &Spec, wishes: &Wishes, now: Timestamp) -> Next {
     if let Some(wish) = &wishes.end {
-        return end(now, wish.because(), format!("{} before any machine was launched", asked(wish)));
+        return end(
+            now,
+            wish.because(),
+            format!("{} before any machine was launched", asked(wish)),
+        );
     }
     over_a_limit(spec, &[], wishes, now).unwrap_or_else(|| Next::Attempt {
         number: AttemptNo::FIRST,
@@ -192,63 +241,111 @@ fn unlimited() -> String {
     )
 }
 
-fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Option<Next> {
+fn over_a_limit(
+    spec: &Spec,
+    history: &[AttemptRecord],
+    wishes: &Wishes,
+    now: Timestamp,
+) -> Option<Next> {
     if spec.machine.cloud != Cloud::Local && !spec.limits.bound_a_machine() {
         return Some(end(now, EndedBecause::LaunchFailed, unlimited()));
     }
     if let Some(deadline) = spec.limits.deadline
         && deadline.saturating_add(wishes.more_time.duration()).unwrap_or(Timestamp::MAX) <= now
     {
-        return Some(end(now, EndedBecause::Deadline, format!("the deadline {deadline:.0} has passed")));
+        return Some(end(
+            now,
+            EndedBecause::Deadline,
+            format!("the deadline {deadline:.0} has passed"),
+        ));
     }
     let left = budget_left(spec, history, wishes)?;
     let worth_a_start = history.iter().map(|record| {
         let (offer, bid) = (&record.plan.offer, record.plan.bid);
-        Terms { spec, offer, bid, budget_left: Some(left), more_time: wishes.more_time, now }.least()
+        Terms { spec, offer, bid, budget_left: Some(left), more_time: wishes.more_time, now }
+            .least()
     });
     if let Some(least) = worth_a_start.min().filter(|least| left < *least && left > Usd::ZERO) {
-        return Some(end(now, EndedBecause::Budget, format!("{left} of the budget are left, and less than {least} is not worth another machine")));
+        return Some(end(
+            now,
+            EndedBecause::Budget,
+            format!(
+                "{left} of the budget are left, and less than {least} is not worth another machine"
+            ),
+        ));
     }
     let priced = history.iter().any(|record| record.plan.offer.hourly().per_hour() > Usd::ZERO);
-    (left <= Usd::ZERO && (priced || history.is_empty())).then(|| end(now, EndedBecause::Budget, "the budget is spent".into()))
+    (left <= Usd::ZERO && (priced || history.is_empty()))
+        .then(|| end(now, EndedBecause::Budget, "the budget is spent".into()))
 }
 
 /// Another attempt after an interruption or a loss, if limits permit.
-fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, now: Timestamp) -> Next {
+fn again(
+    spec: &Spec,
+    history: &[AttemptRecord],
+    number: AttemptNo,
+    text: &str,
+    now: Timestamp,
+) -> Next {
     let (taken, max) = (interruptions(history), spec.interruptions.max);
     if taken > max {
         let because = history.last().map_or(EndedBecause::Lost, |last| last.settled.because);
-        return end(now, because, format!("{text}; interrupted {taken} times, and `interruptions.max` is {max}"));
+        return end(
+            now,
+            because,
+            format!("{text}; interrupted {taken} times, and `interruptions.max` is {max}"),
+        );
     }
     let young_in_a_row = history.iter().rev().take_while(|record| died_young(record)).count();
     if young_in_a_row >= YOUNG_GIVE_UP {
-        return end(now, EndedBecause::Lost, format!("{young_in_a_row} machines in a row ended before any work was done; the last: {text}"));
+        return end(
+            now,
+            EndedBecause::Lost,
+            format!(
+                "{young_in_a_row} machines in a row ended before any work was done; the last: {text}"
+            ),
+        );
     }
     let last_end = history.last().map_or(now, |last| ended_at(last, now));
     let within = last_end.saturating_sub(YOUNG_WITHIN).unwrap_or(Timestamp::MIN);
-    let young = history.iter().filter(|record| died_young(record) && ended_at(record, now) > within).count();
+    let young = history
+        .iter()
+        .filter(|record| died_young(record) && ended_at(record, now) > within)
+        .count();
     let hold = young >= YOUNG_MAX && young_in_a_row > 0;
     let after_young = history.last().filter(|_| hold).map(|last| held(last, HOLD, now));
     let crowded = crowded_until(history, now);
     let (verdict, also) = match (crowded, after_young) {
-        (Some(_), _) => ("hold", format!("; {MACHINES_MAX} machines were bought within an hour, so the next waits")),
-        (None, Some(_)) => ("hold", format!("; {young} machines ended young within an hour, so the next waits")),
+        (Some(_), _) => (
+            "hold",
+            format!("; {MACHINES_MAX} machines were bought within an hour, so the next waits"),
+        ),
+        (None, Some(_)) => {
+            ("hold", format!("; {young} machines ended young within an hour, so the next waits"))
+        }
         (None, None) => ("launch", String::new()),
     };
     let reason = Reason::new(now, "relaunch", verdict, format!("{text}{also}"))
         .with("interruptions", f64::from(taken))
         .with("interruptions_max", f64::from(max))
         .with("young_deaths", young as f64);
-    let reason = if crowded.is_some() { reason.with(MACHINES_AN_HOUR, MACHINES_MAX as f64) } else { reason };
+    let reason =
+        if crowded.is_some() { reason.with(MACHINES_AN_HOUR, MACHINES_MAX as f64) } else { reason };
     Next::Attempt { number, not_before: crowded.max(after_young).unwrap_or(now), reason }
 }
 
 /// Until when the job must wait because it had [`MACHINES_MAX`] machines within the last hour;
 /// `None`: no wait.
 fn crowded_until(history: &[AttemptRecord], now: Timestamp) -> Option<Timestamp> {
-    let bought = history.iter().rev().filter(|record| record.settled.instance.is_some() || record.settled.billed_from.is_some());
+    let bought = history
+        .iter()
+        .rev()
+        .filter(|record| record.settled.instance.is_some() || record.settled.billed_from.is_some());
     // A plan dated in the future comes from a wrong clock and must not delay the next.
-    let tenth = bought.map(|record| record.plan.created).filter(|created| *created <= now).nth(MACHINES_MAX - 1)?;
+    let tenth = bought
+        .map(|record| record.plan.created)
+        .filter(|created| *created <= now)
+        .nth(MACHINES_MAX - 1)?;
     let until = tenth.saturating_add(MACHINES_WITHIN).unwrap_or(now);
     (until > now).then_some(until)
 }
@@ -265,14 +362,18 @@ pub fn left_lying(history: &[AttemptRecord]) -> Option<String> {
 }
 
 fn died_young(record: &AttemptRecord) -> bool {
-    let worked = record.settled.outcome.as_ref().is_some_and(|outcome| outcome.useful.duration() >= YOUNG_USEFUL || outcome.checkpoints > 0);
+    let worked = record.settled.outcome.as_ref().is_some_and(|outcome| {
+        outcome.useful.duration() >= YOUNG_USEFUL || outcome.checkpoints > 0
+    });
     record.settled.because.is_interruption() && !worked && !had_no_machine(&record.settled)
 }
 
 /// Whether the plan was certainly left unlaunched, without a refusal. It is neither a loss nor a
 /// capacity error.
 pub(crate) fn had_no_machine(settled: &Settled) -> bool {
-    settled.because == EndedBecause::Lost && settled.instance.is_none() && settled.billed_from.is_none()
+    settled.because == EndedBecause::Lost
+        && settled.instance.is_none()
+        && settled.billed_from.is_none()
 }
 
 /// Whether a launch was refused there, and may be tried elsewhere or later.
@@ -292,7 +393,8 @@ fn told_end(record: &AttemptRecord) -> Timestamp {
 /// The earliest time of the next attempt after a pause. An end dated in the future does not delay
 /// it.
 fn held(record: &AttemptRecord, pause: Duration, now: Timestamp) -> Timestamp {
-    refusal_backoff::ago(told_end(record), now).map_or(now, |_| ended_at(record, now).saturating_add(pause).unwrap_or(now))
+    refusal_backoff::ago(told_end(record), now)
+        .map_or(now, |_| ended_at(record, now).saturating_add(pause).unwrap_or(now))
 }
 
 fn end(now: Timestamp, because: EndedBecause, text: String) -> Next {
@@ -311,7 +413,16 @@ fn own_words(record: &AttemptRecord) -> String {
 /// Why an attempt ended, if its agent, its workload or the cloud reported more than the end's word.
 pub fn why_ended(record: &AttemptRecord) -> Option<String> {
     let settled = &record.settled;
-    let said = settled.outcome.as_ref().and_then(|outcome| outcome.reasons.last()).map(|reason| reason.text.clone());
-    let exit = settled.outcome.as_ref().and_then(|outcome| outcome.exit).map(|exit| format!("the workload ended: {exit}"));
-    said.or(exit).or_else(|| Some(cloud_text(record.plan.offer.cloud, settled.cloud_reason.as_ref()?)))
+    let said = settled
+        .outcome
+        .as_ref()
+        .and_then(|outcome| outcome.reasons.last())
+        .map(|reason| reason.text.clone());
+    let exit = settled
+        .outcome
+        .as_ref()
+        .and_then(|outcome| outcome.exit)
+        .map(|exit| format!("the workload ended: {exit}"));
+    said.or(exit)
+        .or_else(|| Some(cloud_text(record.plan.offer.cloud, settled.cloud_reason.as_ref()?)))
 }

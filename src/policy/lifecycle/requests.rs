@@ -50,21 +50,27 @@ impl Wishes {
         for request in requests {
             let end = |cancel| Some(EndWish { cancel, by: request.by.clone(), at: request.at });
             match request.wish {
-                Wish::Cancel if folded.end.as_ref().is_none_or(|end| !end.cancel) => folded.end = end(true),
+                Wish::Cancel if folded.end.as_ref().is_none_or(|end| !end.cancel) => {
+                    folded.end = end(true)
+                }
                 Wish::Stop if folded.end.is_none() => folded.end = end(false),
                 Wish::Cancel | Wish::Stop | Wish::Interrupt { .. } => {}
-                Wish::Move { attempt, to } => folded.moves = Some(MoveWish { attempt, to, by: request.by.clone() }),
+                Wish::Move { attempt, to } => {
+                    folded.moves = Some(MoveWish { attempt, to, by: request.by.clone() })
+                }
                 Wish::Checkpoint => folded.checkpoint = folded.checkpoint.max(Some(request.number)),
                 Wish::Extend { time, budget, fallback_cost } => {
                     if let Some(wider) = fallback_cost {
-                        folded.fallback_cost = Some(folded.fallback_cost.map_or(wider, |known| known.or_wider(wider)));
+                        folded.fallback_cost =
+                            Some(folded.fallback_cost.map_or(wider, |known| known.or_wider(wider)));
                     }
                     // A higher fallback cost adds no time to a running machine.
                     if time.is_none() && budget.is_none() {
                         continue;
                     }
                     let time = time.unwrap_or_default().duration();
-                    folded.more_time = Span::from_duration(folded.more_time.duration().saturating_add(time));
+                    folded.more_time =
+                        Span::from_duration(folded.more_time.duration().saturating_add(time));
                     folded.more_budget += budget.unwrap_or_default();
                     folded.extended = folded.extended.max(Some(request.number));
                 }
@@ -96,13 +102,26 @@ mod tests {
     }
 
     fn end(number: u32, cancel: bool) -> Option<EndWish> {
-        Some(EndWish { cancel, by: format!("{number}@here"), at: Timestamp::from_second(number.into()).unwrap() })
+        Some(EndWish {
+            cancel,
+            by: format!("{number}@here"),
+            at: Timestamp::from_second(number.into()).unwrap(),
+        })
     }
 
     #[test]
     fn a_cancel_wins_and_extensions_add_up() {
-        let hour = |hours: u64| Wish::Extend { time: Some(Span::from_secs(hours * 3600)), budget: Some(Usd::from_micros(1)), fallback_cost: None };
-        let folded = Wishes::of(&[request(1, Wish::Cancel), request(2, hour(1)), request(3, Wish::Stop), request(4, hour(2))]);
+        let hour = |hours: u64| Wish::Extend {
+            time: Some(Span::from_secs(hours * 3600)),
+            budget: Some(Usd::from_micros(1)),
+            fallback_cost: None,
+        };
+        let folded = Wishes::of(&[
+            request(1, Wish::Cancel),
+            request(2, hour(1)),
+            request(3, Wish::Stop),
+            request(4, hour(2)),
+        ]);
         assert_eq!(folded.end, end(1, true));
         assert_eq!(folded.more_time, Span::from_secs(3 * 3600));
         assert_eq!(folded.more_budget, Usd::from_micros(2));
@@ -114,7 +133,8 @@ mod tests {
     fn the_first_of_a_kind_counts_so_that_repeating_a_wish_delays_nothing() {
         let stop_stop = [request(1, Wish::Stop), request(2, Wish::Stop)];
         assert_eq!(Wishes::of(&stop_stop).end, end(1, false));
-        let stop_cancel_cancel = [request(1, Wish::Stop), request(2, Wish::Cancel), request(3, Wish::Cancel)];
+        let stop_cancel_cancel =
+            [request(1, Wish::Stop), request(2, Wish::Cancel), request(3, Wish::Cancel)];
         assert_eq!(Wishes::of(&stop_cancel_cancel).end, end(2, true));
     }
 }

@@ -16,12 +16,22 @@ use crate::policy::billing::settlement::{idled_by_alarm, is_by_hand, settle};
 
 pub(crate) fn stopped(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<Act> {
     let done = || vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))];
-    let terminate = |why: &str| vec![Act::Terminate { machine: view.machine(), ends: Some(attempt.plan.attempt), why: why.to_owned() }];
+    let terminate = |why: &str| {
+        vec![Act::Terminate {
+            machine: view.machine(),
+            ends: Some(attempt.plan.attempt),
+            why: why.to_owned(),
+        }]
+    };
     match &attempt.outcome {
         Some(outcome) if keeps_disk(&facts.spec.spec.on, outcome.because) => done(),
         Some(_) => terminate("its attempt has ended, and its disk is not to be kept"),
         None if attempt.watched.damaged.outcome || is_by_hand(attempt, view) => done(),
-        None if idled_by_alarm(attempt, view) && keeps_disk(&facts.spec.spec.on, EndedBecause::Idle) => done(),
+        None if idled_by_alarm(attempt, view)
+            && keeps_disk(&facts.spec.spec.on, EndedBecause::Idle) =>
+        {
+            done()
+        }
         None if never_came_up(attempt, view) => done(),
         None => terminate("it is stopped, and its agent left no outcome"),
     }
@@ -47,7 +57,13 @@ mod tests {
     fn only_the_end_that_the_job_file_names_keeps_the_disk() {
         let on = OnSpec { success: Reaction::Stop, ..OnSpec::default() };
         assert!(keeps_disk(&on, EndedBecause::Succeeded));
-        for because in [EndedBecause::Failed, EndedBecause::Idle, EndedBecause::UserStopped, EndedBecause::Lost, EndedBecause::Interrupted] {
+        for because in [
+            EndedBecause::Failed,
+            EndedBecause::Idle,
+            EndedBecause::UserStopped,
+            EndedBecause::Lost,
+            EndedBecause::Interrupted,
+        ] {
             assert!(!keeps_disk(&on, because), "{because}");
         }
     }

@@ -27,8 +27,13 @@ pub(crate) fn ended(attempt: &AttemptFacts, view: &InstanceView) -> Option<Times
 /// date. If it was heard much later, it was started again by a cloud that does not report starts.
 pub(crate) fn stood(attempt: &AttemptFacts, launched: Timestamp) -> Option<Timestamp> {
     let recorded = attempt.watched.ended.ending.as_ref().and_then(|ending| ending.stood);
-    let heard_later = |at: Timestamp| last_heard(attempt).is_some_and(|heard| elapsed(at, heard) > LAST_BEATS);
-    recorded.into_iter().chain(attempt.watched.stood).filter(|at| *at >= launched && !heard_later(*at)).min()
+    let heard_later =
+        |at: Timestamp| last_heard(attempt).is_some_and(|heard| elapsed(at, heard) > LAST_BEATS);
+    recorded
+        .into_iter()
+        .chain(attempt.watched.stood)
+        .filter(|at| *at >= launched && !heard_later(*at))
+        .min()
 }
 
 /// Whether its power-off stops the machine instead of terminating it.
@@ -46,14 +51,20 @@ const OUT_AFTER_LAST_SIGN: Duration = Duration::from_secs(5 * 60);
 /// cloud's current date.
 pub(crate) fn may_have_stood_unseen(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     let by_somebody = view.state == InstanceState::Terminated && is_by_a_user(view);
-    let Some(ended) = view.ended.filter(|_| by_somebody && attempt.plan.offer.market == Market::OnDemand) else { return false };
+    let Some(ended) =
+        view.ended.filter(|_| by_somebody && attempt.plan.offer.market == Market::OnDemand)
+    else {
+        return false;
+    };
     // Its agent or its deadline unit may have stopped it seconds before. If the stop was observed,
     // its date differs from the end's.
     if plan_stops(attempt) {
         return stood(attempt, view.launched).is_none_or(|stood| stood >= ended);
     }
     // Otherwise the machine stopped within these minutes, so the error is small.
-    if stood(attempt, view.launched).is_some_and(|stood| elapsed(stood, ended) > OUT_AFTER_LAST_SIGN) {
+    if stood(attempt, view.launched)
+        .is_some_and(|stood| elapsed(stood, ended) > OUT_AFTER_LAST_SIGN)
+    {
         return false;
     }
     let lately = |at: Timestamp| at <= ended && elapsed(at, ended) <= OUT_AFTER_LAST_SIGN;

@@ -18,7 +18,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::capacity_periods::{GAP_HOURS_MAX, ZoneSpells};
-use super::deadline_choice::{Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Others, Running};
+use super::deadline_choice::{
+    Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Others, Running,
+};
 use super::pool_history::{Pool, start_of};
 use super::remaining_work;
 use super::zones::{LIFE_HOURS_MAX, life_hours, usd_per_hour_of_work};
@@ -137,14 +139,16 @@ fn time(hours: f64) -> Duration {
 /// Time from a machine's last useful second to a limit that ends it: the last save, the workload's
 /// end, its outputs.
 pub fn way_out(spec: &Spec) -> Duration {
-    let grace = spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
+    let grace =
+        spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
     grace + spec.watch.term_grace.duration() + END_ALLOWANCE
 }
 
 pub fn standing(facts: &AutoFacts<'_>) -> Standing {
     let speeds = remaining_work::speeds(facts.spec, facts.history);
     let here = |at_1: Duration| remaining_work::times(at_1, 1.0 / facts.speed);
-    let work_left = remaining_work::left(facts.spec, &speeds, facts.history, facts.running).map(here);
+    let work_left =
+        remaining_work::left(facts.spec, &speeds, facts.history, facts.running).map(here);
     let work_left = work_left.map(|left| hours(left.max(WORK_LEFT_MIN)));
     let limits = &facts.spec.limits;
     let run_time = limits.max_runtime.map_or(LIFE_HOURS_MAX, |most| hours(most.duration()));
@@ -152,14 +156,24 @@ pub fn standing(facts: &AutoFacts<'_>) -> Standing {
     let unsaved = match &facts.spec.checkpoint {
         Some(checkpoint) => hours(checkpoint.interval.duration() + checkpoint.grace.duration()),
         // All of it, including the work to come.
-        None => limits.work.map_or(run_time, |work| hours(here(work.duration()))).max(work_left.unwrap_or(0.0)),
+        None => limits
+            .work
+            .map_or(run_time, |work| hours(here(work.duration())))
+            .max(work_left.unwrap_or(0.0)),
     };
     let time_left = limits.deadline.map(|deadline| {
         let end = way_out(facts.spec);
         let by = deadline.saturating_add(facts.more_time.duration()).unwrap_or(Timestamp::MAX);
         hours(elapsed(facts.now, by).saturating_sub(end))
     });
-    Standing { work_left, work_most, start: start_hours(facts), unsaved, begins_anew: facts.spec.checkpoint.is_none(), time_left }
+    Standing {
+        work_left,
+        work_most,
+        start: start_hours(facts),
+        unsaved,
+        begins_anew: facts.spec.checkpoint.is_none(),
+        time_left,
+    }
 }
 
 fn start_hours(facts: &AutoFacts<'_>) -> f64 {
@@ -171,7 +185,8 @@ fn start_hours(facts: &AutoFacts<'_>) -> f64 {
 /// Estimated start time: the longest measured one of this and earlier jobs with a margin, plus the
 /// handover. Whole minutes, so that a plan stays valid.
 pub fn reckoned_start_hours(longest: Option<Span>) -> f64 {
-    let secs = longest.map_or(UNMEASURED_START.as_secs_f64(), |start| start.secs_f64() * START_MARGIN);
+    let secs =
+        longest.map_or(UNMEASURED_START.as_secs_f64(), |start| start.secs_f64() * START_MARGIN);
     ((secs + HANDOVER.as_secs_f64()) / 60.0).ceil() / 60.0
 }
 
@@ -180,44 +195,73 @@ pub fn judge(watch: &mut MarketWatch, facts: &AutoFacts<'_>) -> AutoVerdict {
     let standing = standing(facts);
     if facts.running.is_some() && standing.begins_anew {
         let text = format!("{}: {UNSAVED}", AutoStep::Stay.words());
-        return AutoVerdict { step: AutoStep::Stay, reason: Reason::new(facts.now, "market", AutoStep::Stay.word(), text), until: None };
+        return AutoVerdict {
+            step: AutoStep::Stay,
+            reason: Reason::new(facts.now, "market", AutoStep::Stay.word(), text),
+            until: None,
+        };
     }
     match (facts.spot, facts.on_demand, standing.time_left) {
         (None, ..) => only(facts, Market::OnDemand, "no spot machine fits"),
         (Some(_), None, _) => only(facts, Market::Spot, "no machine on demand fits"),
         (Some(spot), Some(on_demand), None) => without_deadline(facts, &standing, &spot, on_demand),
-        (Some(spot), Some(on_demand), Some(time_left)) => under_deadline(watch, facts, &standing, &spot, on_demand, time_left),
+        (Some(spot), Some(on_demand), Some(time_left)) => {
+            under_deadline(watch, facts, &standing, &spot, on_demand, time_left)
+        }
     }
 }
 
 fn only(facts: &AutoFacts<'_>, market: Market, why: &str) -> AutoVerdict {
     let step = if facts.running.is_some() { AutoStep::Stay } else { AutoStep::Take(market) };
-    AutoVerdict { step, reason: Reason::new(facts.now, "market", step.word(), format!("{}: {why}", step.words())), until: None }
+    AutoVerdict {
+        step,
+        reason: Reason::new(facts.now, "market", step.word(), format!("{}: {why}", step.words())),
+        until: None,
+    }
 }
 
-fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<'_>, on_demand: UsdPerHour) -> AutoVerdict {
+fn without_deadline(
+    facts: &AutoFacts<'_>,
+    standing: &Standing,
+    spot: &SpotPool<'_>,
+    on_demand: UsdPerHour,
+) -> AutoVerdict {
     let life = life_hours(&spot.pool.spells, Some(standing.work_most));
-    let on_spot = usd_per_hour_of_work(&spot.pool.spells, spot.hourly, standing.start, standing.unsaved, standing.work_most);
+    let on_spot = usd_per_hour_of_work(
+        &spot.pool.spells,
+        spot.hourly,
+        standing.start,
+        standing.unsaved,
+        standing.work_most,
+    );
     let full = on_demand.per_hour().dollars();
     let scarce = on_spot > full;
     let here = facts.running.map(|(plan, _)| plan.offer.market);
     let from = where_from(&spot.pool.spells, standing.work_most);
-    let prices = format!("an hour of work costs ${on_spot:.3} on spot machines that live {life:.1} h ({from}), and ${full:.3} on demand");
+    let prices = format!(
+        "an hour of work costs ${on_spot:.3} on spot machines that live {life:.1} h ({from}), and ${full:.3} on demand"
+    );
     let (step, text) = match here {
         Some(Market::Spot) => (AutoStep::Stay, "the spot machine runs".to_owned()),
         Some(Market::OnDemand) => {
             // Two starts are paid: the one back, and the one after a refusal or an interruption.
-            let gain = standing.work_left.unwrap_or(0.0).min(life) * (full - spot.hourly.per_hour().dollars());
+            let gain = standing.work_left.unwrap_or(0.0).min(life)
+                * (full - spot.hourly.per_hour().dollars());
             let chance = spot.chance(facts.now, 0.0);
             let worth = spot.there && !scarce && chance * gain > 2.0 * standing.start * full;
             (if worth { AutoStep::Move(Market::Spot) } else { AutoStep::Stay }, prices)
         }
-        None if scarce && standing.unsaved >= standing.work_most => {
-            (AutoStep::Take(Market::OnDemand), format!("nothing is saved, so that each spot machine would begin anew: {prices}"))
+        None if scarce && standing.unsaved >= standing.work_most => (
+            AutoStep::Take(Market::OnDemand),
+            format!("nothing is saved, so that each spot machine would begin anew: {prices}"),
+        ),
+        None if scarce => {
+            (AutoStep::Take(Market::OnDemand), format!("the zone is scarce: {prices}"))
         }
-        None if scarce => (AutoStep::Take(Market::OnDemand), format!("the zone is scarce: {prices}")),
         None if spot.there => (AutoStep::Take(Market::Spot), prices),
-        None => (AutoStep::Wait, "no spot machine is to be had now, and no deadline presses".to_owned()),
+        None => {
+            (AutoStep::Wait, "no spot machine is to be had now, and no deadline presses".to_owned())
+        }
     };
     AutoVerdict {
         step,
@@ -234,7 +278,11 @@ fn where_from(spells: &ZoneSpells, work_most: f64) -> String {
         true => "reckoned from recorded spot capacity: of this pool nothing was seen yet",
         false => "reckoned from what was seen of this pool",
     };
-    let needed = if work_most < LIFE_HOURS_MAX { format!("; it is needed for {work_most:.1} h at most") } else { String::new() };
+    let needed = if work_most < LIFE_HOURS_MAX {
+        format!("; it is needed for {work_most:.1} h at most")
+    } else {
+        String::new()
+    };
     format!("{from}{needed}")
 }
 
@@ -284,27 +332,44 @@ fn under_deadline(
         (Some(Market::Spot), MarketStep::OnDemand) => AutoStep::Move(Market::OnDemand),
         (Some(Market::OnDemand), _) => {
             // A refusal costs an on-demand start and its time.
-            let late = MarketFacts { time_left: asked.time_left.saturating_sub(asked.startup), ..asked };
+            let late =
+                MarketFacts { time_left: asked.time_left.saturating_sub(asked.startup), ..asked };
             let refused = watch.decide(&spells, spot.others, &late).on_demand_usd;
             let full = on_demand.per_hour().dollars();
-            let loss = refused.zip(verdict.on_demand_usd).map(|(refused, stay)| (refused - stay).max(0.0) + standing.start * full);
+            let loss = refused
+                .zip(verdict.on_demand_usd)
+                .map(|(refused, stay)| (refused - stay).max(0.0) + standing.start * full);
             let soon = spot.chance(facts.now, hours(LOOK_EVERY));
-            let attempt = Try { spot: verdict.spot_usd, loss, waited: since_look, work: work_left, full, chance, soon };
+            let attempt = Try {
+                spot: verdict.spot_usd,
+                loss,
+                waited: since_look,
+                work: work_left,
+                full,
+                chance,
+                soon,
+            };
             if attempt.is_worth_it() { AutoStep::Move(Market::Spot) } else { AutoStep::Stay }
         }
         (Some(Market::Spot), _) => AutoStep::Stay,
     };
-    let mut reason = Reason::new(facts.now, "market", step.word(), text(&verdict, step, standing.work_left))
-        .with("slack_hours", verdict.slack_hours)
-        .with("work_left_hours", work_left)
-        .with("start_secs", standing.start * 3600.0)
-        .with("spell_hours", verdict.spell_hours)
-        .with("chance_there", chance);
-    for (name, usd) in [("wait_usd", verdict.wait_usd), ("spot_usd", verdict.spot_usd), ("on_demand_usd", verdict.on_demand_usd)] {
+    let mut reason =
+        Reason::new(facts.now, "market", step.word(), text(&verdict, step, standing.work_left))
+            .with("slack_hours", verdict.slack_hours)
+            .with("work_left_hours", work_left)
+            .with("start_secs", standing.start * 3600.0)
+            .with("spell_hours", verdict.spell_hours)
+            .with("chance_there", chance);
+    for (name, usd) in [
+        ("wait_usd", verdict.wait_usd),
+        ("spot_usd", verdict.spot_usd),
+        ("on_demand_usd", verdict.on_demand_usd),
+    ] {
         reason = reason.with(name, usd.unwrap_or(f64::NAN));
     }
     let spare = time(verdict.slack_hours - standing.start);
-    let until = (step == AutoStep::Wait).then(|| facts.now.saturating_add(spare).unwrap_or(Timestamp::MAX));
+    let until =
+        (step == AutoStep::Wait).then(|| facts.now.saturating_add(spare).unwrap_or(Timestamp::MAX));
     AutoVerdict { step, reason, until }
 }
 
@@ -337,7 +402,8 @@ impl Try {
         }
         let grows = self.soon - self.chance;
         // Long after the last look, waiting gains nothing.
-        let round = if grows > 1e-9 { (pays_hourly * self.waited + fails) / self.chance } else { 0.0 };
+        let round =
+            if grows > 1e-9 { (pays_hourly * self.waited + fails) / self.chance } else { 0.0 };
         grows * (loss + round) <= pays_hourly * hours(LOOK_EVERY)
     }
 }
@@ -346,7 +412,11 @@ impl Try {
 fn running(facts: &AutoFacts<'_>, start_hours: f64) -> Running {
     let Some((plan, status)) = facts.running else { return Running::Nothing };
     let works = status.is_some_and(|status| status.working_since.is_some());
-    let startup_left = if works { Duration::ZERO } else { time(start_hours).saturating_sub(elapsed(plan.created, facts.now)) };
+    let startup_left = if works {
+        Duration::ZERO
+    } else {
+        time(start_hours).saturating_sub(elapsed(plan.created, facts.now))
+    };
     match plan.offer.market {
         Market::Spot => Running::Spot { startup_left },
         Market::OnDemand => Running::OnDemand { startup_left },
@@ -355,12 +425,20 @@ fn running(facts: &AutoFacts<'_>, start_hours: f64) -> Running {
 
 fn text(verdict: &MarketVerdict, step: AutoStep, work_left: Option<f64>) -> String {
     let usd = |what: &str, usd: Option<f64>| usd.map(|usd| format!("${usd:.2} {what}"));
-    let costs = [usd("with spot now", verdict.spot_usd), usd("on demand now", verdict.on_demand_usd), usd("waiting now", verdict.wait_usd)];
+    let costs = [
+        usd("with spot now", verdict.spot_usd),
+        usd("on demand now", verdict.on_demand_usd),
+        usd("waiting now", verdict.wait_usd),
+    ];
     let costs: Vec<String> = costs.into_iter().flatten().collect();
     let why = match verdict.because {
-        Because::Cheapest => format!("the rest is expected to cost {}{}", costs.join(", "), verdict.passes_over()),
+        Because::Cheapest => {
+            format!("the rest is expected to cost {}{}", costs.join(", "), verdict.passes_over())
+        }
         Because::OnlySafe => "anything else could miss the deadline".to_owned(),
-        Because::Late => "the deadline can no longer be promised: the fastest way to the end".to_owned(),
+        Because::Late => {
+            "the deadline can no longer be promised: the fastest way to the end".to_owned()
+        }
         Because::Done => "no work is left".to_owned(),
         Because::Unsaved => UNSAVED.to_owned(),
     };

@@ -55,7 +55,8 @@ const LIFE_STEP_HOURS: f64 = 0.1;
 const MEAN_OVER_HOURS: f64 = 48.0;
 
 /// Lower bounds of the age classes, in hours; the last is open. Finer where the law is steep.
-pub const AGES: [f64; CLASSES] = [0.0, 1.0 / 6.0, 1.0 / 3.0, 0.5, 2.0 / 3.0, 1.0, 4.0 / 3.0, 2.0, 8.0 / 3.0, 4.0, 16.0 / 3.0];
+pub const AGES: [f64; CLASSES] =
+    [0.0, 1.0 / 6.0, 1.0 / 3.0, 0.5, 2.0 / 3.0, 1.0, 4.0 / 3.0, 2.0, 8.0 / 3.0, 4.0, 16.0 / 3.0];
 
 pub const CLASSES: usize = 11;
 
@@ -68,7 +69,8 @@ pub fn age_class(hours: f64) -> usize {
 
 /// The law's expected number of ends between two ages.
 fn ends_between(from_hours: f64, to_hours: f64) -> f64 {
-    POWER * ((to_hours + YOUNG_HOURS) / (from_hours + YOUNG_HOURS)).ln() + DAILY_PER_HOUR * (to_hours - from_hours)
+    POWER * ((to_hours + YOUNG_HOURS) / (from_hours + YOUNG_HOURS)).ln()
+        + DAILY_PER_HOUR * (to_hours - from_hours)
 }
 
 /// Observations of one kind of spell: how many ended, and how many the law expected in that time.
@@ -165,17 +167,23 @@ impl ZoneSpells {
         let Some(spell) = self.now else { return usual };
         // A process with two states forgets its start at the sum of both rates.
         let seen = if spell.there { there / (1.0 - usual) } else { gone / usual };
-        let kept = (-seen * ends_between(spell.age_hours, spell.age_hours + hours_since.max(0.0))).exp();
+        let kept =
+            (-seen * ends_between(spell.age_hours, spell.age_hours + hours_since.max(0.0))).exp();
         if spell.there { usual + (1.0 - usual) * kept } else { usual * (1.0 - kept) }
     }
 
     /// The same zone, assuming capacity that was not observed for long. A random moment meets long
     /// spells more often. Its rate of ending is one per mean life.
     pub fn met(&self) -> ZoneSpells {
-        let mean = ZoneSpells { now: Some(Spell { there: true, age_hours: 0.0 }), ..*self }.life_hours(MEAN_OVER_HOURS);
+        let mean = ZoneSpells { now: Some(Spell { there: true, age_hours: 0.0 }), ..*self }
+            .life_hours(MEAN_OVER_HOURS);
         // The age at which the law ends a spell once in that time.
-        let power = POWER / (1.0 / (mean * self.there.factor()) - DAILY_PER_HOUR).max(POWER / MEAN_OVER_HOURS);
-        ZoneSpells { now: Some(Spell { there: true, age_hours: (power - YOUNG_HOURS).max(0.0) }), ..*self }
+        let power = POWER
+            / (1.0 / (mean * self.there.factor()) - DAILY_PER_HOUR).max(POWER / MEAN_OVER_HOURS);
+        ZoneSpells {
+            now: Some(Spell { there: true, age_hours: (power - YOUNG_HOURS).max(0.0) }),
+            ..*self
+        }
     }
 
     /// The same zone just after capacity returned.
@@ -196,7 +204,9 @@ impl ZoneSpells {
         // By trapezoids; the law is steep only in the first half hour.
         let steps = (most / LIFE_STEP_HOURS).ceil().clamp(1.0, 2000.0);
         let step = most / steps;
-        (0..steps as usize).map(|n| step * (alive(n as f64 * step) + alive((n + 1) as f64 * step)) / 2.0).sum()
+        (0..steps as usize)
+            .map(|n| step * (alive(n as f64 * step) + alive((n + 1) as f64 * step)) / 2.0)
+            .sum()
     }
 
     /// The chance that capacity taken now lasts this many hours.
@@ -251,29 +261,45 @@ mod tests {
         assert_eq!(spells.age_hours(), UNSEEN_AGE_HOURS);
         let mut slept = before;
         slept.look(8.0, Some(false));
-        assert_eq!((slept.there.ended, slept.age_hours()), (0.0, UNSEEN_AGE_HOURS), "a laptop that slept saw no end");
+        assert_eq!(
+            (slept.there.ended, slept.age_hours()),
+            (0.0, UNSEEN_AGE_HOURS),
+            "a laptop that slept saw no end"
+        );
     }
 
     #[test]
     fn what_was_seen_long_ago_says_only_what_is_usual() {
         let there = watched(&[(6, true)], 1.0 / 6.0);
         let gone = watched(&[(6, true), (1, false)], 1.0 / 6.0);
-        assert!((there.chance_there(0.0) - 1.0).abs() < 1e-9 && gone.chance_there(0.0).abs() < 1e-9);
-        let chances: Vec<f64> = [0.1, 0.5, 1.0, 3.0, 12.0].map(|hours| gone.chance_there(hours)).into();
+        assert!(
+            (there.chance_there(0.0) - 1.0).abs() < 1e-9 && gone.chance_there(0.0).abs() < 1e-9
+        );
+        let chances: Vec<f64> =
+            [0.1, 0.5, 1.0, 3.0, 12.0].map(|hours| gone.chance_there(hours)).into();
         assert!(chances.windows(2).all(|pair| pair[0] < pair[1]), "{chances:?}");
-        assert!((0.3..0.7).contains(&chances[4]) && (0.3..0.7).contains(&ZoneSpells::default().chance_there(0.0)));
+        assert!(
+            (0.3..0.7).contains(&chances[4])
+                && (0.3..0.7).contains(&ZoneSpells::default().chance_there(0.0))
+        );
         assert!(there.chance_there(100.0) < there.chance_there(1.0));
     }
 
     #[test]
     fn a_calm_zone_is_expected_to_live_longer() {
-        let (flaps, calm) = (watched(&[(1, true), (1, false)].repeat(10), 1.0 / 6.0), watched(&[(120, true)], 1.0 / 6.0));
+        let (flaps, calm) = (
+            watched(&[(1, true), (1, false)].repeat(10), 1.0 / 6.0),
+            watched(&[(120, true)], 1.0 / 6.0),
+        );
         let fresh = ZoneSpells::default().life_hours(48.0);
         assert!(flaps.life_hours(48.0) < fresh && fresh < calm.life_hours(48.0), "{fresh}");
         assert!((1.0..3.0).contains(&fresh), "{fresh}");
         assert!(calm.life_hours(2.0) <= 2.0);
         let met = ZoneSpells::default().met();
-        assert!((1.0..2.5).contains(&met.age_hours()) && met.life_hours(48.0) > 2.0 * fresh, "{met:?}");
+        assert!(
+            (1.0..2.5).contains(&met.age_hours()) && met.life_hours(48.0) > 2.0 * fresh,
+            "{met:?}"
+        );
         assert_eq!((met.seen(), flaps.begun().age_hours()), (Some(true), 0.0));
     }
 
@@ -285,10 +311,17 @@ mod tests {
     #[test]
     fn what_was_learned_reads_back() {
         let spells = watched(&[(3, true), (2, false)], 0.2);
-        let read: ZoneSpells = serde_json::from_str(&serde_json::to_string(&spells).unwrap()).unwrap();
+        let read: ZoneSpells =
+            serde_json::from_str(&serde_json::to_string(&spells).unwrap()).unwrap();
         // JSON parsing may change the last bit.
         let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert_eq!(read.now, spells.now);
-        assert!([(read.there, spells.there), (read.gone, spells.gone)].iter().all(|(a, b)| near(a.ended, b.ended) && near(a.expected, b.expected)));
+        assert!(
+            [(read.there, spells.there), (read.gone, spells.gone)].iter().all(|(a, b)| near(
+                a.ended, b.ended
+            ) && near(
+                a.expected, b.expected
+            ))
+        );
     }
 }

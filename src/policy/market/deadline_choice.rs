@@ -143,11 +143,14 @@ pub struct MarketVerdict {
 impl MarketVerdict {
     /// Why a cheaper wait was not chosen, to follow the costs; empty if waiting is not cheaper.
     pub(crate) fn passes_over(&self) -> String {
-        let at_once = self.spot_usd.into_iter().chain(self.on_demand_usd).fold(f64::INFINITY, f64::min);
+        let at_once =
+            self.spot_usd.into_iter().chain(self.on_demand_usd).fold(f64::INFINITY, f64::min);
         match self.wait_usd {
             Some(wait) if self.step != MarketStep::Wait && wait < at_once - 0.005 => {
                 let share = 100.0 * WORTH_PASSING;
-                format!("; to wait must save ${WORTH_PASSING_USD:.2} and {share:.0} % at least, so none is waited for")
+                format!(
+                    "; to wait must save ${WORTH_PASSING_USD:.2} and {share:.0} % at least, so none is waited for"
+                )
             }
             _ => String::new(),
         }
@@ -191,8 +194,15 @@ impl MarketWatch {
     /// are cheap.
     pub fn planned(spells: ZoneSpells, facts: &MarketFacts) -> Self {
         let (terms, _) = terms(facts, &Others::default());
-        let (time_left, slack) = (hours(facts.time_left), hours(facts.time_left) - hours(facts.work_left));
-        let horizon = Horizon::solve(terms, (spells.there.rates(), spells.gone.rates()), time_left, slack, time_left);
+        let (time_left, slack) =
+            (hours(facts.time_left), hours(facts.time_left) - hours(facts.work_left));
+        let horizon = Horizon::solve(
+            terms,
+            (spells.there.rates(), spells.gone.rates()),
+            time_left,
+            slack,
+            time_left,
+        );
         let solved = Some(Solved { horizon: Arc::new(horizon), terms, time_left, slack });
         MarketWatch { spells, others: Others::default(), solved, planned: true }
     }
@@ -216,12 +226,23 @@ impl MarketWatch {
 
     /// One decision with given knowledge of the zone and of others; it learns nothing from the
     /// facts.
-    pub fn decide(&mut self, spells: &ZoneSpells, others: Others, facts: &MarketFacts) -> MarketVerdict {
+    pub fn decide(
+        &mut self,
+        spells: &ZoneSpells,
+        others: Others,
+        facts: &MarketFacts,
+    ) -> MarketVerdict {
         self.decide_at(spells, others, spells.age_hours(), facts)
     }
 
     /// The same with a given spell age, which for several zones together is no single zone's.
-    pub fn decide_at(&mut self, spells: &ZoneSpells, others: Others, age_hours: f64, facts: &MarketFacts) -> MarketVerdict {
+    pub fn decide_at(
+        &mut self,
+        spells: &ZoneSpells,
+        others: Others,
+        age_hours: f64,
+        facts: &MarketFacts,
+    ) -> MarketVerdict {
         (self.spells, self.others) = (*spells, others);
         let there = matches!(facts.spot, Capacity::There);
         self.weigh(facts, Some(there), age_hours)
@@ -235,7 +256,14 @@ impl MarketWatch {
             Running::Spot { startup_left } => (Runs::Spot, hours(startup_left)),
             Running::OnDemand { startup_left } => (Runs::OnDemand, hours(startup_left)),
         };
-        let now = Moment { time_left: hours(facts.time_left), work_left: hours(facts.work_left), on, startup_left, there: there == Some(true), age };
+        let now = Moment {
+            time_left: hours(facts.time_left),
+            work_left: hours(facts.work_left),
+            on,
+            startup_left,
+            there: there == Some(true),
+            age,
+        };
         let (terms, on_demand) = terms(facts, &self.others);
         self.choose(&terms, &now, on_demand)
     }
@@ -243,7 +271,9 @@ impl MarketWatch {
     fn choose(&mut self, terms: &Terms, now: &Moment, on_demand_usd: f64) -> MarketVerdict {
         let slack = now.time_left - now.work_left;
         let verdict = |step, because, ahead: Option<Ahead>| {
-            let usd = |hours: f64| (hours < f64::from(f32::MAX) && hours.is_finite()).then_some(hours * on_demand_usd);
+            let usd = |hours: f64| {
+                (hours < f64::from(f32::MAX) && hours.is_finite()).then_some(hours * on_demand_usd)
+            };
             MarketVerdict {
                 step,
                 because,
@@ -258,19 +288,28 @@ impl MarketWatch {
             return verdict(MarketStep::Wait, Because::Done, None);
         }
         match now.on {
-            Runs::Spot if terms.begins_anew => return verdict(MarketStep::Spot, Because::Unsaved, None),
-            Runs::OnDemand if terms.begins_anew => return verdict(MarketStep::OnDemand, Because::Unsaved, None),
+            Runs::Spot if terms.begins_anew => {
+                return verdict(MarketStep::Spot, Because::Unsaved, None);
+            }
+            Runs::OnDemand if terms.begins_anew => {
+                return verdict(MarketStep::OnDemand, Because::Unsaved, None);
+            }
             _ => {}
         }
         let safe = Safe::of(terms, now);
         if !safe.wait && !safe.spot {
             let late = slack < terms.startup - TIME_TIE_HOURS;
             let owed = if now.on == Runs::OnDemand { now.startup_left } else { terms.startup };
-            let ahead = Ahead { wait: f64::INFINITY, spot: f64::INFINITY, on_demand: now.work_left + owed };
+            let ahead =
+                Ahead { wait: f64::INFINITY, spot: f64::INFINITY, on_demand: now.work_left + owed };
             return match now.on {
                 // A working spot machine is the fastest way if another start would be too late.
-                Runs::Spot if late && now.startup_left <= 0.0 => verdict(MarketStep::Spot, Because::Late, None),
-                _ if slack < owed - TIME_TIE_HOURS => verdict(MarketStep::OnDemand, Because::Late, Some(ahead)),
+                Runs::Spot if late && now.startup_left <= 0.0 => {
+                    verdict(MarketStep::Spot, Because::Late, None)
+                }
+                _ if slack < owed - TIME_TIE_HOURS => {
+                    verdict(MarketStep::OnDemand, Because::Late, Some(ahead))
+                }
                 _ => verdict(MarketStep::OnDemand, Because::OnlySafe, Some(ahead)),
             };
         }
@@ -283,7 +322,11 @@ impl MarketWatch {
         }
         let at_once = ahead.spot.min(ahead.on_demand);
         // In on-demand hours, like all costs in `ahead`.
-        let (worth, least) = if now.there { (WORTH_PASSING, WORTH_PASSING_USD / on_demand_usd) } else { (WORTH_WAITING, 0.0) };
+        let (worth, least) = if now.there {
+            (WORTH_PASSING, WORTH_PASSING_USD / on_demand_usd)
+        } else {
+            (WORTH_WAITING, 0.0)
+        };
         let step = if ahead.wait < at_once * (1.0 - worth) && ahead.wait < at_once - least {
             MarketStep::Wait
         } else if ahead.spot <= ahead.on_demand {
@@ -304,8 +347,15 @@ impl MarketWatch {
         };
         if !self.solved.as_ref().is_some_and(fits) {
             let gone = rates(self.spells.gone.factor() + self.others.comes_back);
-            let horizon = Horizon::solve(*terms, (self.spells.there.rates(), gone), time_left, slack, FRESH_HOURS);
-            self.solved = Some(Solved { horizon: Arc::new(horizon), terms: *terms, time_left, slack });
+            let horizon = Horizon::solve(
+                *terms,
+                (self.spells.there.rates(), gone),
+                time_left,
+                slack,
+                FRESH_HOURS,
+            );
+            self.solved =
+                Some(Solved { horizon: Arc::new(horizon), terms: *terms, time_left, slack });
         }
         &self.solved.as_ref().expect("it was solved above where it was missing").horizon
     }
@@ -313,11 +363,22 @@ impl MarketWatch {
 
 /// The terms of a job, and the on-demand price per hour in dollars.
 fn terms(facts: &MarketFacts, others: &Others) -> (Terms, f64) {
-    let (spot, on_demand) = (facts.spot_price.per_hour().dollars(), facts.on_demand_price.per_hour().dollars());
+    let (spot, on_demand) =
+        (facts.spot_price.per_hour().dollars(), facts.on_demand_price.per_hour().dollars());
     // Without prices (a workstation), no market is cheaper.
     let spot_share = if on_demand > 0.0 { spot / on_demand } else { 1.0 };
     let (startup, unsaved, tick) = (hours(facts.startup), hours(facts.unsaved), hours(facts.tick));
-    (Terms { startup, unsaved, begins_anew: facts.begins_anew, tick, spot_share, elsewhere: others.there }, on_demand)
+    (
+        Terms {
+            startup,
+            unsaved,
+            begins_anew: facts.begins_anew,
+            tick,
+            spot_share,
+            elsewhere: others.there,
+        },
+        on_demand,
+    )
 }
 
 /// Which answers keep the deadline reachable whatever spot does; on-demand always does its best.
@@ -334,7 +395,10 @@ impl Safe {
         // A job that cannot leave a machine has started by the time it is lost, and sees that a
         // tick later.
         let starts = if terms.begins_anew { owed + terms.tick } else { owed.min(terms.tick) };
-        Safe { wait: spare >= terms.tick, spot: now.there && (finishes || spare >= starts + terms.unsaved) }
+        Safe {
+            wait: spare >= terms.tick,
+            spot: now.there && (finishes || spare >= starts + terms.unsaved),
+        }
     }
 }
 
@@ -354,9 +418,18 @@ mod tests {
             spot_usd: Some(3.45),
             on_demand_usd: Some(3.56),
         };
-        assert!(of(MarketStep::Spot, Some(3.42)).passes_over().contains("must save $0.25 and 5 % at least"));
+        assert!(
+            of(MarketStep::Spot, Some(3.42))
+                .passes_over()
+                .contains("must save $0.25 and 5 % at least")
+        );
         assert_eq!(
-            [of(MarketStep::Spot, Some(3.46)), of(MarketStep::Spot, None), of(MarketStep::Wait, Some(1.0))].map(|of| of.passes_over()),
+            [
+                of(MarketStep::Spot, Some(3.46)),
+                of(MarketStep::Spot, None),
+                of(MarketStep::Wait, Some(1.0))
+            ]
+            .map(|of| of.passes_over()),
             [""; 3]
         );
     }

@@ -124,7 +124,13 @@ fn ends_within(rate: f64, hours: f64) -> f64 {
 impl Horizon {
     /// `slack`: the largest slack that will be asked. `kept_hours`: how long the table will be
     /// used.
-    pub fn solve(terms: Terms, (there, gone): (Rates, Rates), time_left: f64, slack: f64, kept_hours: f64) -> Horizon {
+    pub fn solve(
+        terms: Terms,
+        (there, gone): (Rates, Rates),
+        time_left: f64,
+        slack: f64,
+        kept_hours: f64,
+    ) -> Horizon {
         let wanted = STEP_HOURS.max(time_left / STEPS_MAX);
         let tick = terms.tick.max(1e-3);
         let step = tick * (wanted / tick).round().max(1.0);
@@ -132,7 +138,8 @@ impl Horizon {
         let cell = (step / CELLS_PER_STEP).max(spare / CELLS_MAX);
         let cells = (spare / cell).ceil() as usize + 2;
         let top = (time_left.max(0.0) / step).ceil() as usize;
-        let mut horizon = Horizon { terms, there, gone, step, cell, cells, top, stages: Vec::new() };
+        let mut horizon =
+            Horizon { terms, there, gone, step, cell, cells, top, stages: Vec::new() };
         let kept = (kept_hours / step).ceil() as usize + 2;
         let (mut later, mut now) = (vec![0.0; ROWS * cells], vec![0.0; ROWS * cells]);
         let mut scratch = Scratch::new(cells);
@@ -158,25 +165,44 @@ impl Horizon {
         let values = |there: bool, on: Runs, class: usize| &later[row(there, on, class) * n..][..n];
         let (of_wait, of_start) = (self.step / self.cell, startup / self.cell);
         // An on-demand machine started with too little slack to leave it runs to the end.
-        let to_the_end = |at: f64| (time_left - self.step - startup - at * self.cell).max(0.0) as f32;
+        let to_the_end =
+            |at: f64| (time_left - self.step - startup - at * self.cell).max(0.0) as f32;
         // If capacity ends here, another zone may have it.
         let elsewhere = self.terms.elsewhere as f32;
-        for (on, out) in [(Runs::Nothing, &mut scratch.ended_nothing), (Runs::OnDemand, &mut scratch.ended_on_demand)] {
+        for (on, out) in [
+            (Runs::Nothing, &mut scratch.ended_nothing),
+            (Runs::OnDemand, &mut scratch.ended_on_demand),
+        ] {
             blend(elsewhere, values(true, on, 0), values(false, on, 0), out);
         }
         if self.terms.begins_anew {
             let anew = (time_left - self.step - startup - self.terms.unsaved) / self.cell;
             scratch.lost.fill(at_cell(&scratch.ended_nothing, anew));
         } else {
-            shift(&scratch.ended_nothing, self.terms.unsaved / self.cell, &mut scratch.lost, |_| NEVER);
+            shift(
+                &scratch.ended_nothing,
+                self.terms.unsaved / self.cell,
+                &mut scratch.lost,
+                |_| NEVER,
+            );
         }
         for there in [true, false] {
             for class in 0..CLASSES {
                 let older = (class + 1).min(CLASSES - 1);
-                let grows = if class == older { 0.0 } else { (self.step / (AGES[older] - AGES[class])).min(1.0) };
-                let ends = ends_within(if there { self.there[class] } else { self.gone[class] }, self.step);
-                let weights = [ends, (1.0 - ends) * (1.0 - grows), (1.0 - ends) * grows].map(|weight| weight as f32);
-                let next = |on: Runs, out: &mut [f32], turned: &[f32]| mix(weights, turned, values(there, on, class), values(there, on, older), out);
+                let grows = if class == older {
+                    0.0
+                } else {
+                    (self.step / (AGES[older] - AGES[class])).min(1.0)
+                };
+                let ends = ends_within(
+                    if there { self.there[class] } else { self.gone[class] },
+                    self.step,
+                );
+                let weights = [ends, (1.0 - ends) * (1.0 - grows), (1.0 - ends) * grows]
+                    .map(|weight| weight as f32);
+                let next = |on: Runs, out: &mut [f32], turned: &[f32]| {
+                    mix(weights, turned, values(there, on, class), values(there, on, older), out)
+                };
                 let (nothing, on_demand) = if there {
                     (&scratch.ended_nothing[..], &scratch.ended_on_demand[..])
                 } else {
@@ -194,7 +220,8 @@ impl Horizon {
                     let work = time_left - startup - i as f64 * self.cell;
                     let (mut nothing, mut spot, mut on_demand) = (0.0, 0.0, 0.0);
                     if work > 1e-9 {
-                        let (pay, pay_start) = (work.min(self.step) as f32, (work + startup).min(self.step) as f32);
+                        let (pay, pay_start) =
+                            (work.min(self.step) as f32, (work + startup).min(self.step) as f32);
                         nothing = scratch.wait[i].min(pay_start + scratch.start_on_demand[i]);
                         if there {
                             nothing = nothing.min(share * pay_start + scratch.start_spot[i]);
@@ -240,7 +267,8 @@ impl Horizon {
     /// The cost of each answer at this tick.
     pub fn ahead(&self, now: &Moment) -> Ahead {
         let Terms { startup, unsaved, begins_anew, tick, spot_share, elsewhere } = self.terms;
-        let (class, slack, later) = (age_class(now.age), now.time_left - now.work_left, now.time_left - tick);
+        let (class, slack, later) =
+            (age_class(now.age), now.time_left - now.work_left, now.time_left - tick);
         let ends = ends_within(if now.there { self.there[class] } else { self.gone[class] }, tick);
         let class = age_class(now.age + tick);
         let next = |on: Runs, turned: f64, stays: f64| {
@@ -248,7 +276,9 @@ impl Horizon {
             let ended = |there: bool| self.value(there, turned_on, 0, later, turned);
             let ended = match now.there {
                 false => ended(true),
-                true if elsewhere > 0.0 => elsewhere * ended(true) + (1.0 - elsewhere) * ended(false),
+                true if elsewhere > 0.0 => {
+                    elsewhere * ended(true) + (1.0 - elsewhere) * ended(false)
+                }
                 true => ended(false),
             };
             ends * ended + (1.0 - ends) * self.value(now.there, on, class, later, stays)
@@ -258,7 +288,8 @@ impl Horizon {
         let (wait, bought) = (slack - tick, slack - owed(Runs::OnDemand));
         let spot = || {
             let owed = owed(Runs::Spot);
-            let turned = if begins_anew { later - unsaved } else { slack - owed.min(tick) - unsaved };
+            let turned =
+                if begins_anew { later - unsaved } else { slack - owed.min(tick) - unsaved };
             spot_share * paid(Runs::Spot) + next(Runs::Spot, turned, slack - owed)
         };
         Ahead {
@@ -333,7 +364,9 @@ fn shift(values: &[f32], by: f64, out: &mut [f32], under: impl Fn(f64) -> f32) {
         *out = match i.checked_sub(whole) {
             None => under(i as f64 - by),
             Some(from) if part == 0.0 => values[from],
-            Some(from) => values[from] + (values[(from + 1).min(values.len() - 1)] - values[from]) * part,
+            Some(from) => {
+                values[from] + (values[(from + 1).min(values.len() - 1)] - values[from]) * part
+            }
         };
     }
 }

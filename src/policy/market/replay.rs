@@ -75,8 +75,13 @@ impl Play {
     fn life(&self, on: Runs, spent: f64) -> Result<(f64, Unfinished), Unfinished> {
         let run_time = (self.limits.max_runtime.map_or(f64::INFINITY, hours), Unfinished::RunTime);
         let Some(budget) = self.limits.budget else { return Ok(run_time) };
-        let price = if on == Runs::Spot { self.limits.spot_most.unwrap_or(self.spot).max(self.spot) } else { self.on_demand };
-        let buys = (budget.dollars() - spent) / price.per_hour().dollars() - hours(STOP_GRACE + self.limits.way_out);
+        let price = if on == Runs::Spot {
+            self.limits.spot_most.unwrap_or(self.spot).max(self.spot)
+        } else {
+            self.on_demand
+        };
+        let buys = (budget.dollars() - spent) / price.per_hour().dollars()
+            - hours(STOP_GRACE + self.limits.way_out);
         if buys < hours(LIFE_MIN) {
             return Err(Unfinished::Budget);
         }
@@ -86,7 +91,13 @@ impl Play {
     /// Whether an hour of work costs more on spot than on demand, by the rule for jobs without
     /// deadline.
     fn is_scarce(&self, spells: &ZoneSpells, work_left: f64) -> bool {
-        let on_spot = usd_per_hour_of_work(spells, self.spot, hours(self.start), hours(self.saves_every), work_left);
+        let on_spot = usd_per_hour_of_work(
+            spells,
+            self.spot,
+            hours(self.start),
+            hours(self.saves_every),
+            work_left,
+        );
         on_spot > self.on_demand.per_hour().dollars()
     }
 }
@@ -167,12 +178,14 @@ pub fn planned(play: &Play, spells: &ZoneSpells) -> MarketWatch {
 pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut() -> bool) -> Ran {
     let mut watch = watch.clone();
     let (tick, work, start) = (hours(play.tick), hours(play.work), hours(play.start));
-    let (spot_usd, full_usd) = (play.spot.per_hour().dollars(), play.on_demand.per_hour().dollars());
+    let (spot_usd, full_usd) =
+        (play.spot.per_hour().dollars(), play.on_demand.per_hour().dollars());
     let last = hours(play.deadline.unwrap_or_else(|| play.given_up_after()));
     // Computed again when the remaining work has changed.
     let mut scarce = None;
     let mut life = (f64::INFINITY, Unfinished::GivenUp);
-    let (mut ran, mut on, mut owed, mut done, mut at_risk, mut now) = (Ran::default(), Runs::Nothing, 0.0, 0.0, 0.0, 0.0);
+    let (mut ran, mut on, mut owed, mut done, mut at_risk, mut now) =
+        (Ran::default(), Runs::Nothing, 0.0, 0.0, 0.0, 0.0);
     while now < last {
         let there = there();
         if on == Runs::Spot && !there {
@@ -184,7 +197,11 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
         let to = match (goes, play.deadline) {
             (Goes::OnDemand, _) => Runs::OnDemand,
             (Goes::Auto, None) if on != Runs::Nothing => on,
-            (Goes::Auto, None) if *scarce.get_or_insert_with(|| play.is_scarce(watch.spells(), work - done)) => Runs::OnDemand,
+            (Goes::Auto, None)
+                if *scarce.get_or_insert_with(|| play.is_scarce(watch.spells(), work - done)) =>
+            {
+                Runs::OnDemand
+            }
             (Goes::Spot, _) | (Goes::Auto, None) => {
                 if there {
                     Runs::Spot
@@ -234,8 +251,11 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
             owed -= starting;
             done += worked;
             // Saved work is safe; the last checkpoint is somewhere in its interval.
-            at_risk =
-                if at_risk + worked > hours(play.saves_every) { (at_risk + worked) % hours(play.saves_every).max(1e-9) } else { at_risk + worked };
+            at_risk = if at_risk + worked > hours(play.saves_every) {
+                (at_risk + worked) % hours(play.saves_every).max(1e-9)
+            } else {
+                at_risk + worked
+            };
             let paid = starting + worked;
             ran.usd += paid * if on == Runs::Spot { spot_usd } else { full_usd };
             ran.machine_hours += paid;
@@ -269,7 +289,13 @@ const BEFORE_HOURS: f64 = 48.0;
 
 impl Drawn {
     pub fn new(seed: u64, spells: &ZoneSpells, tick: Duration) -> Drawn {
-        let mut drawn = Drawn { state: seed, spells: *spells, there: seed.is_multiple_of(2), age_hours: 0.0, tick_hours: hours(tick) };
+        let mut drawn = Drawn {
+            state: seed,
+            spells: *spells,
+            there: seed.is_multiple_of(2),
+            age_hours: 0.0,
+            tick_hours: hours(tick),
+        };
         for _ in 0..(BEFORE_HOURS / drawn.tick_hours.max(1e-3)) as usize {
             drawn.step();
         }
@@ -308,12 +334,22 @@ pub struct Spread {
 
 impl Spread {
     /// `None`: there are no runs.
-    pub fn of<'a>(ran: impl IntoIterator<Item = &'a Ran>, number: impl Fn(&Ran) -> f64) -> Option<Spread> {
+    pub fn of<'a>(
+        ran: impl IntoIterator<Item = &'a Ran>,
+        number: impl Fn(&Ran) -> f64,
+    ) -> Option<Spread> {
         let mut all: Vec<f64> = ran.into_iter().map(number).collect();
         all.sort_by(f64::total_cmp);
         // Nearest rank: the smallest observed value that this share of the runs do not exceed.
-        let at = |share: f64| all.get(((all.len() as f64 * share - 1e-9).ceil() as usize).saturating_sub(1)).copied();
-        Some(Spread { mean: all.iter().sum::<f64>() / all.len() as f64, p5: at(0.05)?, p50: at(0.5)?, p95: at(0.95)? })
+        let at = |share: f64| {
+            all.get(((all.len() as f64 * share - 1e-9).ceil() as usize).saturating_sub(1)).copied()
+        };
+        Some(Spread {
+            mean: all.iter().sum::<f64>() / all.len() as f64,
+            p5: at(0.05)?,
+            p50: at(0.5)?,
+            p95: at(0.95)?,
+        })
     }
 }
 
@@ -324,7 +360,8 @@ mod tests {
     #[test]
     fn so_many_runs_as_it_says_stay_within_a_share_and_one_cost_just_that() {
         for many in 1..=100_u32 {
-            let ran: Vec<Ran> = (1..=many).rev().map(|usd| Ran { usd: f64::from(usd), ..Ran::default() }).collect();
+            let ran: Vec<Ran> =
+                (1..=many).rev().map(|usd| Ran { usd: f64::from(usd), ..Ran::default() }).collect();
             let spread = Spread::of(&ran, |ran| ran.usd).unwrap();
             for (share, at) in [(5, spread.p5), (50, spread.p50), (95, spread.p95)] {
                 // The cheapest that at least this share of all do not exceed.

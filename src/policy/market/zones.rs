@@ -46,7 +46,13 @@ pub fn life_hours(spells: &ZoneSpells, work_left: Option<f64>) -> f64 {
 /// With checkpoints, half of the work at risk is lost on average. Without saves, the work begins
 /// anew until one machine lasts long enough. That is a renewal process: each try costs a start and
 /// the shorter of life and work.
-pub fn usd_per_hour_of_work(spells: &ZoneSpells, hourly: UsdPerHour, start: f64, unsaved: f64, work: f64) -> f64 {
+pub fn usd_per_hour_of_work(
+    spells: &ZoneSpells,
+    hourly: UsdPerHour,
+    start: f64,
+    unsaved: f64,
+    work: f64,
+) -> f64 {
     let work = work.clamp(0.1, LIFE_HOURS_MAX);
     let life = life_hours(spells, Some(work));
     if unsaved < work {
@@ -58,22 +64,33 @@ pub fn usd_per_hour_of_work(spells: &ZoneSpells, hourly: UsdPerHour, start: f64,
 /// The zone with the cheapest hour of work, among those with capacity if there are any.
 pub fn best(zones: &[Zone<'_>], start_hours: f64, work_left: Option<f64>) -> Option<usize> {
     let some_there = zones.iter().any(|zone| zone.there);
-    let usd = |zone: &Zone<'_>| usd_per_useful_hour(zone.hourly, start_hours, life_hours(zone.spells, work_left));
+    let usd = |zone: &Zone<'_>| {
+        usd_per_useful_hour(zone.hourly, start_hours, life_hours(zone.spells, work_left))
+    };
     let asked = zones.iter().enumerate().filter(|(_, zone)| zone.there || !some_there);
     asked.min_by(|(_, a), (_, b)| usd(a).total_cmp(&usd(b))).map(|(index, _)| index)
 }
 
 /// The chance that one of these has capacity, this many hours from now.
 pub fn chance_there<'a>(zones: impl Iterator<Item = Zone<'a>>, in_hours: f64) -> f64 {
-    1.0 - zones.map(|zone| 1.0 - zone.spells.chance_there(zone.hours_since_look + in_hours)).product::<f64>()
+    1.0 - zones
+        .map(|zone| 1.0 - zone.spells.chance_there(zone.hours_since_look + in_hours))
+        .product::<f64>()
 }
 
 /// The value of the other zones for the chosen one.
-pub fn others<'a>(chosen: &ZoneSpells, others: impl Iterator<Item = Zone<'a>> + Clone, work_left: Option<f64>) -> Others {
+pub fn others<'a>(
+    chosen: &ZoneSpells,
+    others: impl Iterator<Item = Zone<'a>> + Clone,
+    work_left: Option<f64>,
+) -> Others {
     // Approximately when this zone's capacity ends.
     let then = life_hours(chosen, work_left);
     let there = chance_there(others.clone(), then);
-    Others { there: (there / CHANCE_STEP).round() * CHANCE_STEP, comes_back: others.map(|zone| zone.spells.gone.factor()).sum() }
+    Others {
+        there: (there / CHANCE_STEP).round() * CHANCE_STEP,
+        comes_back: others.map(|zone| zone.spells.gone.factor()).sum(),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,7 +112,12 @@ impl ZonesWatch {
     /// One decision: its zone and the step. `here`: the zone of the running spot machine. The zones
     /// replace spot's price and capacity in the facts. Zones that cost as much as on-demand are
     /// skipped.
-    pub fn step(&mut self, looks: &[ZoneLook], here: Option<usize>, facts: &MarketFacts) -> (usize, MarketVerdict) {
+    pub fn step(
+        &mut self,
+        looks: &[ZoneLook],
+        here: Option<usize>,
+        facts: &MarketFacts,
+    ) -> (usize, MarketVerdict) {
         self.zones.resize(looks.len(), ZoneSpells::default());
         let here = here.filter(|_| matches!(facts.running, Running::Spot { .. }));
         let since = facts.since_look.as_secs_f64() / 3600.0;
@@ -116,12 +138,17 @@ impl ZonesWatch {
                 Zone { spells, hourly: look.hourly, there, hours_since_look: 0.0 }
             })
             .collect();
-        let (start, work_left) = (facts.startup.as_secs_f64() / 3600.0, facts.work_left.as_secs_f64() / 3600.0);
+        let (start, work_left) =
+            (facts.startup.as_secs_f64() / 3600.0, facts.work_left.as_secs_f64() / 3600.0);
         let best = best(&zones, start, Some(work_left)).unwrap_or(0);
         if let Some(here) = here.filter(|here| spells[*here].seen() == Some(true)) {
             return (here, self.decide(&zones, here, facts));
         }
-        let running = if matches!(facts.running, Running::Spot { .. }) { Running::Nothing } else { facts.running };
+        let running = if matches!(facts.running, Running::Spot { .. }) {
+            Running::Nothing
+        } else {
+            facts.running
+        };
         (best, self.decide(&zones, best, &MarketFacts { running, ..*facts }))
     }
 
@@ -130,18 +157,33 @@ impl ZonesWatch {
             (self.watch, self.watched) = (MarketWatch::default(), Some(chosen));
         }
         let zone = &zones[chosen];
-        let rest = zones.iter().enumerate().filter(|(index, zone)| *index != chosen && zone.hourly < facts.on_demand_price).map(|(_, zone)| *zone);
-        let others = others(zone.spells, rest.clone(), Some(facts.work_left.as_secs_f64() / 3600.0));
-        let age = if zone.there { zone.spells.age_hours() } else { gone_age(std::iter::once(*zone).chain(rest)) };
+        let rest = zones
+            .iter()
+            .enumerate()
+            .filter(|(index, zone)| *index != chosen && zone.hourly < facts.on_demand_price)
+            .map(|(_, zone)| *zone);
+        let others =
+            others(zone.spells, rest.clone(), Some(facts.work_left.as_secs_f64() / 3600.0));
+        let age = if zone.there {
+            zone.spells.age_hours()
+        } else {
+            gone_age(std::iter::once(*zone).chain(rest))
+        };
         let spot = if zone.there { Capacity::There } else { Capacity::Gone };
-        self.watch.decide_at(zone.spells, others, age, &MarketFacts { spot, spot_price: zone.hourly, ..*facts })
+        self.watch.decide_at(
+            zone.spells,
+            others,
+            age,
+            &MarketFacts { spot, spot_price: zone.hourly, ..*facts },
+        )
     }
 }
 
 /// If all are gone: the age at which the common law has their combined rate.
 fn gone_age<'a>(zones: impl Iterator<Item = Zone<'a>> + Clone) -> f64 {
     let factors: f64 = zones.clone().map(|zone| zone.spells.gone.factor()).sum();
-    let rate: f64 = zones.map(|zone| zone.spells.gone.factor() * rate_at(zone.spells.age_hours())).sum();
+    let rate: f64 =
+        zones.map(|zone| zone.spells.gone.factor() * rate_at(zone.spells.age_hours())).sum();
     age_of_rate(rate / factors)
 }
 
@@ -162,16 +204,32 @@ mod tests {
     }
 
     fn zone<'a>(spells: &'a ZoneSpells, hourly: &str) -> Zone<'a> {
-        Zone { spells, hourly: usd(hourly), there: spells.seen() == Some(true), hours_since_look: 0.0 }
+        Zone {
+            spells,
+            hourly: usd(hourly),
+            there: spells.seen() == Some(true),
+            hours_since_look: 0.0,
+        }
     }
 
     #[test]
     fn the_best_zone_is_the_one_with_the_cheapest_hour_of_work() {
-        let (calm, flaps) = (watched(&[(60, true)]), watched(&[[(1, false), (1, true)].repeat(20), vec![]].concat()));
+        let (calm, flaps) = (
+            watched(&[(60, true)]),
+            watched(&[[(1, false), (1, true)].repeat(20), vec![]].concat()),
+        );
         let gone = watched(&[(60, true), (1, false)]);
-        assert_eq!(best(&[zone(&calm, "1"), zone(&flaps, "0.9")], 0.2, Some(20.0)), Some(0), "a start an hour is dearer than a tenth");
+        assert_eq!(
+            best(&[zone(&calm, "1"), zone(&flaps, "0.9")], 0.2, Some(20.0)),
+            Some(0),
+            "a start an hour is dearer than a tenth"
+        );
         assert_eq!(best(&[zone(&calm, "1"), zone(&flaps, "0.5")], 0.2, Some(20.0)), Some(1));
-        assert_eq!(best(&[zone(&gone, "0.1"), zone(&calm, "1")], 0.2, Some(20.0)), Some(1), "only what is there");
+        assert_eq!(
+            best(&[zone(&gone, "0.1"), zone(&calm, "1")], 0.2, Some(20.0)),
+            Some(1),
+            "only what is there"
+        );
         assert_eq!(best(&[zone(&gone, "0.4"), zone(&gone, "0.3")], 0.2, None), Some(1));
         assert_eq!(best(&[], 0.2, None), None);
     }
@@ -183,7 +241,10 @@ mod tests {
         assert_eq!(none, Others::default());
         let one = others(&calm, [zone(&gone, "1")].into_iter(), Some(20.0));
         let two = others(&calm, [zone(&gone, "1"), zone(&calm, "1")].into_iter(), Some(20.0));
-        assert!(none.there <= one.there && one.there < two.there && two.there <= 1.0, "{one:?} {two:?}");
+        assert!(
+            none.there <= one.there && one.there < two.there && two.there <= 1.0,
+            "{one:?} {two:?}"
+        );
         assert!(one.comes_back < two.comes_back);
     }
 
@@ -191,7 +252,12 @@ mod tests {
     fn the_age_of_all_that_are_gone_is_between_theirs() {
         let (young, old) = (watched(&[(60, true), (2, false)]), watched(&[(3, true), (60, false)]));
         let age = gone_age([zone(&young, "1"), zone(&old, "1")].into_iter());
-        assert!(young.age_hours() < age && age < old.age_hours(), "{} {age} {}", young.age_hours(), old.age_hours());
+        assert!(
+            young.age_hours() < age && age < old.age_hours(),
+            "{} {age} {}",
+            young.age_hours(),
+            old.age_hours()
+        );
         let alone = gone_age(std::iter::once(zone(&young, "1")));
         assert!((alone - young.age_hours()).abs() < 1e-6);
     }

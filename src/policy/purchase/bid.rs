@@ -50,9 +50,18 @@ pub struct Exceeded {
 
 impl Exceeded {
     /// `None`: nothing is known of that time.
-    pub fn of(bid: UsdPerHour, history: &PriceHistory, from: Timestamp, to: Timestamp) -> Option<Exceeded> {
+    pub fn of(
+        bid: UsdPerHour,
+        history: &PriceHistory,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Option<Exceeded> {
         let since = history.points().first()?.at.max(from);
-        Some(Exceeded { since, share_above: history.share_above(bid, from, to)?, crossings: history.crossings(bid, from, to) })
+        Some(Exceeded {
+            since,
+            share_above: history.share_above(bid, from, to)?,
+            crossings: history.crossings(bid, from, to),
+        })
     }
 
     /// `time` follows "of", like "the last 90d".
@@ -65,13 +74,18 @@ fn told(share: f64, crossings: usize, time: &str) -> String {
     let times = if crossings == 1 { "once".to_owned() } else { format!("{crossings} times") };
     match share > 0.0 {
         false => format!("the price was never above the bid in {time}"),
-        true => format!("the price was above the bid for {:.1}% of {time}, and rose above it {times}", share * 100.0),
+        true => format!(
+            "the price was above the bid for {:.1}% of {time}, and rose above it {times}",
+            share * 100.0
+        ),
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoBid {
-    #[error("has no known on-demand price, which the bid would be reckoned from; name a price as `max_price`")]
+    #[error(
+        "has no known on-demand price, which the bid would be reckoned from; name a price as `max_price`"
+    )]
     OnDemandUnknown,
     #[error("has no known price history, and the bid is a quantile of it")]
     NoHistory,
@@ -94,18 +108,36 @@ pub const HONEST: &str = "most interruptions come from capacity, not from price:
 ///
 /// # Errors
 /// When data for the rule is missing.
-pub fn bid(rule: PriceRule, offer: &Offer, history: Option<&PriceHistory>, now: Timestamp) -> Result<Bid, NoBid> {
+pub fn bid(
+    rule: PriceRule,
+    offer: &Offer,
+    history: Option<&PriceHistory>,
+    now: Timestamp,
+) -> Result<Bid, NoBid> {
     let (price, window, because) = match rule {
-        PriceRule::Fixed(price) => (UsdPerHour::new(price), WINDOW, "as it was asked for".to_owned()),
+        PriceRule::Fixed(price) => {
+            (UsdPerHour::new(price), WINDOW, "as it was asked for".to_owned())
+        }
         PriceRule::PercentOfOnDemand(percent) => {
             let full = offer.on_demand.ok_or(NoBid::OnDemandUnknown)?;
-            (scaled(full, percent / 100.0), WINDOW, format!("{percent}% of the on-demand price of {full}"))
+            (
+                scaled(full, percent / 100.0),
+                WINDOW,
+                format!("{percent}% of the on-demand price of {full}"),
+            )
         }
         PriceRule::Quantile { percentile, window } => {
             let history = history.ok_or(NoBid::NoHistory)?;
-            let quantile = history.quantile(percentile, back(now, window), now).ok_or(NoBid::NoHistory)?;
+            let quantile =
+                history.quantile(percentile, back(now, window), now).ok_or(NoBid::NoHistory)?;
             let (price, capped) = capped(quantile, offer.on_demand);
-            (price, window, format!("at or above the price {percentile}% of the time of the last {window}{capped}"))
+            (
+                price,
+                window,
+                format!(
+                    "at or above the price {percentile}% of the time of the last {window}{capped}"
+                ),
+            )
         }
         PriceRule::Auto => {
             let full = offer.on_demand.ok_or(NoBid::OnDemandUnknown)?;
@@ -131,7 +163,9 @@ pub fn bid(rule: PriceRule, offer: &Offer, history: Option<&PriceHistory>, now: 
 pub fn most_ever(rule: PriceRule, offer: &Offer) -> Option<UsdPerHour> {
     match rule {
         PriceRule::Fixed(price) => Some(UsdPerHour::new(price)),
-        PriceRule::PercentOfOnDemand(percent) => offer.on_demand.map(|full| scaled(full, percent / 100.0)),
+        PriceRule::PercentOfOnDemand(percent) => {
+            offer.on_demand.map(|full| scaled(full, percent / 100.0))
+        }
         PriceRule::Quantile { .. } | PriceRule::Auto => offer.on_demand,
     }
 }
@@ -189,14 +223,20 @@ mod tests {
 
     /// Prices with their beginning in seconds before now.
     fn history(points: &[(u64, i64)]) -> PriceHistory {
-        let points = points.iter().map(|(ago, price)| PricePoint { at: NOW - Duration::from_secs(*ago), price: usd(*price) });
+        let points = points.iter().map(|(ago, price)| PricePoint {
+            at: NOW - Duration::from_secs(*ago),
+            price: usd(*price),
+        });
         PriceHistory::new(Region::new("r"), Zone::new("z"), "t", points.collect())
     }
 
     #[test]
     fn each_rule_gives_its_bid() {
         let series = history(&[(100, 300_000), (40, 500_000), (10, 400_000)]);
-        let bid = |rule: &str| bid(rule.parse().unwrap(), &offer(400_000, Some(1_000_000)), Some(&series), NOW).unwrap();
+        let bid = |rule: &str| {
+            bid(rule.parse().unwrap(), &offer(400_000, Some(1_000_000)), Some(&series), NOW)
+                .unwrap()
+        };
         assert_eq!(bid("0.65").price, usd(650_000));
         assert_eq!(bid("80% of on-demand").price, usd(800_000));
         assert_eq!(bid("150% of on-demand").price, usd(1_500_000), "what the user says in words");
@@ -205,7 +245,10 @@ mod tests {
         assert_eq!(bid("auto").price, usd(460_000));
         let quantile = bid("p60 of 100s");
         assert_eq!((quantile.share_above, quantile.crossings), (Some(0.4), Some(1)));
-        assert_eq!(quantile.told().unwrap(), "the price was above the bid for 40.0% of that time, and rose above it once");
+        assert_eq!(
+            quantile.told().unwrap(),
+            "the price was above the bid for 40.0% of that time, and rose above it once"
+        );
         assert_eq!(bid("0.65").told().unwrap(), "the price was never above the bid in that time");
     }
 
@@ -216,14 +259,22 @@ mod tests {
             bid(rule.parse().unwrap(), &offer, None, NOW).unwrap().beside(&offer)
         };
         assert_eq!(beside("5").len(), 2);
-        assert_eq!(beside("5")[0], "the bid of $5.00/h is 5.0 times the on-demand price of $1.00/h: what it allows beyond that no machine is worth");
-        assert!(beside("1.5")[0].starts_with("the bid of $1.50/h is 150% of the on-demand price"), "{:?}", beside("1.5"));
+        assert_eq!(
+            beside("5")[0],
+            "the bid of $5.00/h is 5.0 times the on-demand price of $1.00/h: what it allows beyond that no machine is worth"
+        );
+        assert!(
+            beside("1.5")[0].starts_with("the bid of $1.50/h is 150% of the on-demand price"),
+            "{:?}",
+            beside("1.5")
+        );
         assert_eq!(beside("0.9"), [HONEST]);
     }
 
     #[test]
     fn what_a_rule_needs_and_nobody_knows_gives_no_bid() {
-        let unknown = |rule: &str| bid(rule.parse().unwrap(), &offer(400_000, None), None, NOW).unwrap_err();
+        let unknown =
+            |rule: &str| bid(rule.parse().unwrap(), &offer(400_000, None), None, NOW).unwrap_err();
         assert_eq!(unknown("auto"), NoBid::OnDemandUnknown);
         assert_eq!(unknown("80% of on-demand"), NoBid::OnDemandUnknown);
         assert_eq!(unknown("p95 of 14d"), NoBid::NoHistory);

@@ -28,8 +28,15 @@ pub struct Backtest {
 }
 
 /// `None`: the series is too short, or lacks the rule's data.
-pub fn backtest(rule: PriceRule, offer: &Offer, history: &PriceHistory, from: Timestamp, to: Timestamp) -> Option<Backtest> {
-    let (mut moments, mut launchable, mut exceeded, mut headroom) = (0_usize, 0_usize, 0_usize, 0.0);
+pub fn backtest(
+    rule: PriceRule,
+    offer: &Offer,
+    history: &PriceHistory,
+    from: Timestamp,
+    to: Timestamp,
+) -> Option<Backtest> {
+    let (mut moments, mut launchable, mut exceeded, mut headroom) =
+        (0_usize, 0_usize, 0_usize, 0.0);
     let mut now = from;
     while let Ok(followed_to) = now.checked_add(FOLLOWED) {
         if followed_to > to {
@@ -72,7 +79,8 @@ mod tests {
     }
 
     fn figures(rule: &str) -> Option<Backtest> {
-        let points = [(0, "0.4"), (2 * DAY, "0.9"), (3 * DAY, "0.4")].map(|(secs, price)| PricePoint { at: at(secs), price: usd(price) });
+        let points = [(0, "0.4"), (2 * DAY, "0.9"), (3 * DAY, "0.4")]
+            .map(|(secs, price)| PricePoint { at: at(secs), price: usd(price) });
         let history = PriceHistory::new(Region::new("r"), Zone::new("z"), "t", points.to_vec());
         let offer = Offer {
             cloud: Cloud::Aws,

@@ -42,11 +42,18 @@ pub struct TooDear {
 impl<'a> Bound<'a> {
     pub fn of(ask: &'a Ask<'a>) -> Self {
         let rates = Rates::of(ask);
-        let would_do = |offer: &&Offer| offer.cloud != Cloud::Local && offer.gpus >= ask.spec.machine.gpus.count;
+        let would_do = |offer: &&Offer| {
+            offer.cloud != Cloud::Local && offer.gpus >= ask.spec.machine.gpus.count
+        };
         let kind = |offer: &'a Offer| (offer.instance_type.as_str(), offer.market);
         let today = || ask.supply.offers.iter().filter(would_do);
         let sold: BTreeSet<(&str, Market)> = today().map(kind).collect();
-        let before = ask.history.iter().map(|record| &record.plan.offer).filter(would_do).filter(|offer| !sold.contains(&kind(offer)));
+        let before = ask
+            .history
+            .iter()
+            .map(|record| &record.plan.offer)
+            .filter(would_do)
+            .filter(|offer| !sold.contains(&kind(offer)));
         let mut cheapest: BTreeMap<(Market, Option<&str>), (f64, &Offer)> = BTreeMap::new();
         for offer in today().chain(before) {
             let usd = rates.plain(offer);
@@ -61,17 +68,26 @@ impl<'a> Bound<'a> {
 
     /// `None`: it may be bought.
     pub fn too_dear(&self, offer: &Offer) -> Option<TooDear> {
-        let is_priced = offer.market == Market::Spot && matches!(self.ask.spec.machine.max_price, PriceRule::Fixed(_));
+        let is_priced = offer.market == Market::Spot
+            && matches!(self.ask.spec.machine.max_price, PriceRule::Fixed(_));
         if offer.cloud == Cloud::Local || is_priced {
             return None;
         }
-        let (usd, than) = self.cheapest.get(&(offer.market, named(self.ask, offer))).filter(|(usd, _)| *usd > 0.0)?;
+        let (usd, than) = self
+            .cheapest
+            .get(&(offer.market, named(self.ask, offer)))
+            .filter(|(usd, _)| *usd > 0.0)?;
         // One start on the fast machine may cost more than all the work on the slow one.
         if self.rates.finishes_for_no_more(offer, than) {
             return None;
         }
         let times = self.rates.plain(offer) / usd;
-        (!self.cost.allows(times)).then(|| TooDear { offer: offer.clone(), times, than: (*than).clone(), bound: self.cost })
+        (!self.cost.allows(times)).then(|| TooDear {
+            offer: offer.clone(),
+            times,
+            than: (*than).clone(),
+            bound: self.cost,
+        })
     }
 }
 
@@ -89,18 +105,30 @@ impl TooDear {
 
     /// Why it is not taken, to follow its name.
     pub(crate) fn because(&self) -> String {
-        format!("costs {}; `fallback_cost = {}` would allow it", self.times_as_much(), self.enough())
+        format!(
+            "costs {}; `fallback_cost = {}` would allow it",
+            self.times_as_much(),
+            self.enough()
+        )
     }
 
     fn times_as_much(&self) -> String {
         let Offer { instance_type, zone, .. } = &self.than;
-        let than = if *instance_type == self.offer.instance_type { format!("in {zone}") } else { format!("{instance_type} in {zone}") };
+        let than = if *instance_type == self.offer.instance_type {
+            format!("in {zone}")
+        } else {
+            format!("{instance_type} in {zone}")
+        };
         format!("{} times as much as {than} for an hour of work", figure(self.times))
     }
 
     /// Why the cheapest such machine was not bought, for a user who may accept it.
     pub fn sentence(&self) -> String {
         let (name, price) = (self.offer.describe(), self.offer.price);
-        format!("{name}, at {price}, costs {}, and at most {} times is bought without a word", self.times_as_much(), self.bound)
+        format!(
+            "{name}, at {price}, costs {}, and at most {} times is bought without a word",
+            self.times_as_much(),
+            self.bound
+        )
     }
 }

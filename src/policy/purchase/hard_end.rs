@@ -44,7 +44,12 @@ pub struct Terms<'a> {
 
 impl<'a> Terms<'a> {
     /// The terms of an existing plan, with later extensions.
-    pub fn of_plan(spec: &'a Spec, plan: &'a Plan, budget_left: Option<Usd>, more_time: Span) -> Self {
+    pub fn of_plan(
+        spec: &'a Spec,
+        plan: &'a Plan,
+        budget_left: Option<Usd>,
+        more_time: Span,
+    ) -> Self {
         Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time, now: plan.created }
     }
 
@@ -56,9 +61,14 @@ impl<'a> Terms<'a> {
     /// The hard cap on the machine's life; `None`: unlimited.
     pub fn hard_end(&self) -> Option<Timestamp> {
         let (limits, more) = (&self.spec.limits, self.more_time.duration());
-        let run_time = limits.max_runtime.map(|time| later(self.now, time.duration().saturating_add(more)));
+        let run_time =
+            limits.max_runtime.map(|time| later(self.now, time.duration().saturating_add(more)));
         let deadline = limits.deadline.map(|deadline| later(deadline, more));
-        let of_time = [run_time, deadline].into_iter().flatten().min().map(|first| later(first, DRAIN_ALLOWANCE));
+        let of_time = [run_time, deadline]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|first| later(first, DRAIN_ALLOWANCE));
         [of_time, self.of_budget()].into_iter().flatten().min()
     }
 
@@ -81,12 +91,17 @@ impl<'a> Terms<'a> {
         if self.offer.cloud == Cloud::Local || end >= without {
             return None;
         }
-        let (ends, asked) =
-            (Span::from_secs(self.life(end).as_secs()), Span::from_secs(self.life(without).saturating_sub(DRAIN_ALLOWANCE).as_secs()));
+        let (ends, asked) = (
+            Span::from_secs(self.life(end).as_secs()),
+            Span::from_secs(self.life(without).saturating_sub(DRAIN_ALLOWANCE).as_secs()),
+        );
         let dearest = self.dearest();
         let by_bid = self.bid.is_some_and(|bid| bid > self.offer.price);
         let (reckoned, mends) = if by_bid {
-            (format!("the bid, which is up to {dearest} with disk and address"), "a lower `max_price` or a higher `limits.budget`")
+            (
+                format!("the bid, which is up to {dearest} with disk and address"),
+                "a lower `max_price` or a higher `limits.budget`",
+            )
         } else {
             (format!("{dearest} with disk and address"), "a higher `limits.budget`")
         };
@@ -111,7 +126,11 @@ impl<'a> Terms<'a> {
 
     /// The smallest budget that is worth a start.
     pub fn least(&self) -> Usd {
-        self.dearest().cost_of(if self.offer.cloud == Cloud::Local { LOCAL_LIFE_MIN } else { LIFE_MIN + STOP_GRACE })
+        self.dearest().cost_of(if self.offer.cloud == Cloud::Local {
+            LOCAL_LIFE_MIN
+        } else {
+            LIFE_MIN + STOP_GRACE
+        })
     }
 
     /// The most that its time limits allow without a budget; `None`: no other limit.
@@ -133,7 +152,9 @@ impl<'a> Terms<'a> {
             return if held {
                 Ok(())
             } else {
-                Err(format!("costs {dearest}: the {left} left of the budget are spent within a second, before anybody looks"))
+                Err(format!(
+                    "costs {dearest}: the {left} left of the budget are spent within a second, before anybody looks"
+                ))
             };
         }
         let life = self.life(end);

@@ -50,7 +50,12 @@ pub enum MostBy {
 }
 
 /// `most_any`: the most for the next attempt alone, on any machine.
-pub(crate) fn of(ask: &Ask<'_>, bound: &Bound<'_>, fitting: &[(&Offer, Option<Bid>)], most_any: Option<Usd>) -> JobMost {
+pub(crate) fn of(
+    ask: &Ask<'_>,
+    bound: &Bound<'_>,
+    fitting: &[(&Offer, Option<Bid>)],
+    most_any: Option<Usd>,
+) -> JobMost {
     let machines = machines(ask);
     let budget = ask.budget_left.map(|left| left + after_the_budget(fitting));
     if most_any == Some(Usd::ZERO) {
@@ -58,15 +63,25 @@ pub(crate) fn of(ask: &Ask<'_>, bound: &Bound<'_>, fitting: &[(&Offer, Option<Bi
     }
     let later = Later::of(ask, bound, fitting);
     let limits = &ask.spec.limits;
-    let deadline = limits.deadline.and_then(|_| later.most(LimitsSpec { max_runtime: None, budget: None, ..limits.clone() }));
+    let deadline = limits
+        .deadline
+        .and_then(|_| later.most(LimitsSpec { max_runtime: None, budget: None, ..limits.clone() }));
     let each = machines.and_then(|machines| match machines {
         1 => Some((most_any?, MostBy::Machines)),
         _ => {
             let again = later.most(LimitsSpec { budget: None, ..limits.clone() })?;
-            Some((most_any? + Usd::from_micros(again.micros().saturating_mul(i64::from(machines - 1))), MostBy::Machines))
+            Some((
+                most_any?
+                    + Usd::from_micros(again.micros().saturating_mul(i64::from(machines - 1))),
+                MostBy::Machines,
+            ))
         }
     });
-    let bounds = [budget.map(|usd| (usd, MostBy::Budget)), deadline.map(|usd| (usd, MostBy::Deadline)), each];
+    let bounds = [
+        budget.map(|usd| (usd, MostBy::Budget)),
+        deadline.map(|usd| (usd, MostBy::Deadline)),
+        each,
+    ];
     // On a tie the first: an amount in dollars is clearest.
     let least = bounds.into_iter().flatten().min_by_key(|(usd, _)| *usd);
     let (usd, by) = least.map_or((None, MostBy::Nothing), |(usd, by)| (Some(usd), by));
@@ -91,7 +106,8 @@ impl JobMost {
 fn machines(ask: &Ask<'_>) -> Option<u32> {
     let max = ask.spec.interruptions.max;
     let counted = max != u32::MAX && ask.spec.machine.market != MarketChoice::Auto;
-    counted.then(|| max.saturating_add(1).saturating_sub(relaunch::interruptions(ask.history)).max(1))
+    counted
+        .then(|| max.saturating_add(1).saturating_sub(relaunch::interruptions(ask.history)).max(1))
 }
 
 /// The offers for later attempts, each with its highest hourly bid.
@@ -104,7 +120,12 @@ struct Later<'a> {
 impl<'a> Later<'a> {
     fn of(ask: &'a Ask<'a>, bound: &Bound<'_>, fitting: &[(&'a Offer, Option<Bid>)]) -> Self {
         let now = fitting.iter().map(|(offer, bid)| (*offer, bid.as_ref().map(|bid| bid.price)));
-        let others = ask.supply.offers.iter().filter(|offer| ask.fits_later(bound, offer)).map(|offer| (offer, None));
+        let others = ask
+            .supply
+            .offers
+            .iter()
+            .filter(|offer| ask.fits_later(bound, offer))
+            .map(|offer| (offer, None));
         let bid = |(offer, bid): (&'a Offer, Option<UsdPerHour>)| {
             if offer.market == Market::OnDemand || offer.cloud == Cloud::Local {
                 return Some((offer, None));
@@ -117,13 +138,23 @@ impl<'a> Later<'a> {
     /// The most of one of them under these limits; `None`: unlimited.
     fn most(&self, limits: LimitsSpec) -> Option<Usd> {
         let (ask, spec) = (self.ask, Spec { limits, ..self.ask.spec.clone() });
-        let terms = |offer, bid| Terms { spec: &spec, offer, bid, budget_left: None, more_time: ask.more_time, now: ask.now };
+        let terms = |offer, bid| Terms {
+            spec: &spec,
+            offer,
+            bid,
+            budget_left: None,
+            more_time: ask.more_time,
+            now: ask.now,
+        };
         dearest(self.offers.as_ref()?.iter().map(|(offer, bid)| terms(*offer, *bid).most()))
     }
 }
 
 /// A workstation's budget ends its work, and its drain may follow; a cloud's budget includes it.
 fn after_the_budget(fitting: &[(&Offer, Option<Bid>)]) -> Usd {
-    let hour = fitting.iter().filter(|(offer, _)| offer.cloud == Cloud::Local).map(|(offer, _)| offer.hourly());
+    let hour = fitting
+        .iter()
+        .filter(|(offer, _)| offer.cloud == Cloud::Local)
+        .map(|(offer, _)| offer.hourly());
     hour.max().unwrap_or(UsdPerHour::ZERO).cost_of(DRAIN_ALLOWANCE)
 }

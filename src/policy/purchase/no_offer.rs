@@ -47,18 +47,41 @@ pub struct OverBudget {
 
 /// For jobs from before limits were required (docs/decisions/0024).
 pub(crate) fn unlimited() -> NoOffer {
-    let because = format!("the job {}: nothing would end a machine whose work never does", LimitsSpec::UNBOUND);
-    NoOffer { because: vec![because], above_bid: None, over_budget: None, short_of: None, too_dear: None, unpriced: Vec::new(), is_unlimited: true }
+    let because = format!(
+        "the job {}: nothing would end a machine whose work never does",
+        LimitsSpec::UNBOUND
+    );
+    NoOffer {
+        because: vec![because],
+        above_bid: None,
+        over_budget: None,
+        short_of: None,
+        too_dear: None,
+        unpriced: Vec::new(),
+        is_unlimited: true,
+    }
 }
 
 /// If all fail for one reason of money, one sentence covers them.
-pub(crate) fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<TooDear>) -> NoOffer {
-    let bought: Vec<&Offer> = rejected.iter().map(|no| &no.offer).filter(|offer| offer.cloud != Cloud::Local).collect();
-    let above: Vec<&Offer> = bought.iter().copied().filter(|offer| offer.market == Market::Spot && is_above_bid(ask, offer)).collect();
+pub(crate) fn no_offer(
+    ask: &Ask<'_>,
+    rejected: &[RejectedOffer],
+    too_dear: Vec<TooDear>,
+) -> NoOffer {
+    let bought: Vec<&Offer> =
+        rejected.iter().map(|no| &no.offer).filter(|offer| offer.cloud != Cloud::Local).collect();
+    let above: Vec<&Offer> = bought
+        .iter()
+        .copied()
+        .filter(|offer| offer.market == Market::Spot && is_above_bid(ask, offer))
+        .collect();
     let lowest = above.iter().min_by_key(|offer| offer.price).copied();
-    let dear: Vec<&Offer> = bought.iter().copied().filter(|offer| only_the_budget(ask, offer)).collect();
-    let over_budget = dear.iter().min_by_key(|offer| least(ask, offer)).map(|offer| over_budget(ask, offer));
-    let mut because = match (lowest.zip(lowest.and_then(|offer| bid_for(ask, offer))), &over_budget) {
+    let dear: Vec<&Offer> =
+        bought.iter().copied().filter(|offer| only_the_budget(ask, offer)).collect();
+    let over_budget =
+        dear.iter().min_by_key(|offer| least(ask, offer)).map(|offer| over_budget(ask, offer));
+    let mut because = match (lowest.zip(lowest.and_then(|offer| bid_for(ask, offer))), &over_budget)
+    {
         (Some((lowest, bid)), _) if above.len() == rejected.len() && above.len() > 1 => {
             let (many, kind, zone) = (above.len(), &lowest.instance_type, &lowest.zone);
             vec![format!(
@@ -68,7 +91,8 @@ pub(crate) fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<
         }
         (_, Some(nearest)) if dear.len() > 1 => {
             let mut because = vec![too_poor(ask, dear.len(), &nearest.offer)];
-            let others: Vec<RejectedOffer> = rejected.iter().filter(|no| !dear.contains(&&no.offer)).cloned().collect();
+            let others: Vec<RejectedOffer> =
+                rejected.iter().filter(|no| !dear.contains(&&no.offer)).cloned().collect();
             because.extend(grouped(&others));
             because.extend(ask.supply.refused.clone());
             because
@@ -78,23 +102,35 @@ pub(crate) fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<
     if because.is_empty() && too_dear.is_empty() {
         because.push("nothing is on offer".into());
     }
-    let too_dear = too_dear.into_iter().min_by(|one, other| one.times.total_cmp(&other.times)).map(Box::new);
+    let too_dear =
+        too_dear.into_iter().min_by(|one, other| one.times.total_cmp(&other.times)).map(Box::new);
     NoOffer {
         because,
-        above_bid: above.iter().filter(|offer| only_the_bid(ask, offer)).min_by_key(|offer| offer.price).map(|offer| Box::new((*offer).clone())),
+        above_bid: above
+            .iter()
+            .filter(|offer| only_the_bid(ask, offer))
+            .min_by_key(|offer| offer.price)
+            .map(|offer| Box::new((*offer).clone())),
         over_budget: over_budget.map(Box::new),
         short_of: short_of(ask, rejected).map(Box::new),
         too_dear,
-        unpriced: if ask.supply.offers.is_empty() { ask.supply.unpriced.iter().cloned().collect() } else { Vec::new() },
+        unpriced: if ask.supply.offers.is_empty() {
+            ask.supply.unpriced.iter().cloned().collect()
+        } else {
+            Vec::new()
+        },
         is_unlimited: false,
     }
 }
 
 /// One sentence for all offers that the budget excludes, with what it would buy of the cheapest.
 fn too_poor(ask: &Ask<'_>, many: usize, nearest: &Offer) -> String {
-    let why = ask.terms(nearest, bid_price(ask, nearest).as_ref()).check().err().unwrap_or_default();
+    let why =
+        ask.terms(nearest, bid_price(ask, nearest).as_ref()).check().err().unwrap_or_default();
     let (kind, zone) = (&nearest.instance_type, &nearest.zone);
-    format!("each of the {many} offers that would do is too dear for the budget; the cheapest, {kind} in {zone}, {why}")
+    format!(
+        "each of the {many} offers that would do is too dear for the budget; the cheapest, {kind} in {zone}, {why}"
+    )
 }
 
 fn bid_for(ask: &Ask<'_>, offer: &Offer) -> Option<Bid> {
@@ -112,7 +148,8 @@ fn is_above_bid(ask: &Ask<'_>, offer: &Offer) -> bool {
 
 /// Whether the bid reaches the price, on the spot market.
 fn is_affordable(ask: &Ask<'_>, offer: &Offer) -> bool {
-    offer.market == Market::OnDemand || bid_for(ask, offer).is_some_and(|bid| bid.price >= offer.price)
+    offer.market == Market::OnDemand
+        || bid_for(ask, offer).is_some_and(|bid| bid.price >= offer.price)
 }
 
 fn is_within_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
@@ -120,7 +157,10 @@ fn is_within_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
 }
 
 fn only_the_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
-    offer.gpus >= ask.spec.machine.gpus.count && ask.has_quota(offer) && is_affordable(ask, offer) && !is_within_budget(ask, offer)
+    offer.gpus >= ask.spec.machine.gpus.count
+        && ask.has_quota(offer)
+        && is_affordable(ask, offer)
+        && !is_within_budget(ask, offer)
 }
 
 /// With its price as the bid.
@@ -146,7 +186,9 @@ fn over_budget(ask: &Ask<'_>, offer: &Offer) -> OverBudget {
 fn short_of(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> Option<(Quota, u32)> {
     let short = rejected.iter().filter_map(|no| Some((&no.offer, ask.supply.quota(&no.offer)?)));
     let short = short.filter(|(offer, quota)| {
-        let fits = offer.gpus >= ask.spec.machine.gpus.count && is_affordable(ask, offer) && is_within_budget(ask, offer);
+        let fits = offer.gpus >= ask.spec.machine.gpus.count
+            && is_affordable(ask, offer)
+            && is_within_budget(ask, offer);
         quota.vcpus_left() < offer.vcpus && fits
     });
     let (offer, quota) = short.min_by_key(|(offer, _)| offer.hourly())?;
@@ -182,15 +224,36 @@ mod tests {
 
     fn quota(market: Market, vcpus_max: u32) -> Quota {
         let (name, code) = ("All G".to_owned(), "L-1".to_owned());
-        Quota { name, code, region: Region::new("r"), market, families: vec!["g".into()], vcpus_max, vcpus_used: 0 }
+        Quota {
+            name,
+            code,
+            region: Region::new("r"),
+            market,
+            families: vec!["g".into()],
+            vcpus_max,
+            vcpus_used: 0,
+        }
     }
 
     fn none(offers: Vec<Offer>, budget: Option<&str>, max_price: &str) -> Result<(), NoOffer> {
         let budget: Option<Usd> = budget.map(|budget| budget.parse().unwrap());
-        let limits = LimitsSpec { budget, max_runtime: Some(Span::from_secs(3600)), ..LimitsSpec::default() };
-        let machine = MachineSpec { cloud: Cloud::Aws, market: MarketChoice::Auto, max_price: max_price.parse().unwrap(), ..MachineSpec::default() };
+        let limits = LimitsSpec {
+            budget,
+            max_runtime: Some(Span::from_secs(3600)),
+            ..LimitsSpec::default()
+        };
+        let machine = MachineSpec {
+            cloud: Cloud::Aws,
+            market: MarketChoice::Auto,
+            max_price: max_price.parse().unwrap(),
+            ..MachineSpec::default()
+        };
         let spec = Spec { machine, limits, ..Spec::bare() };
-        let supply = Supply { offers, quotas: vec![quota(Market::OnDemand, 8), quota(Market::Spot, 8)], ..Supply::default() };
+        let supply = Supply {
+            offers,
+            quotas: vec![quota(Market::OnDemand, 8), quota(Market::Spot, 8)],
+            ..Supply::default()
+        };
         let ask = Ask {
             spec: &spec,
             supply: &supply,
@@ -208,11 +271,19 @@ mod tests {
     /// A larger machine without quota must not appear as the obstacle.
     #[test]
     fn a_budget_that_is_too_small_is_answered_with_the_smallest_that_is_enough() {
-        let offers =
-            || vec![offer("g5.x", 4, Market::OnDemand, "4"), offer("g5.y", 8, Market::OnDemand, "5"), offer("g5.z", 96, Market::OnDemand, "8")];
+        let offers = || {
+            vec![
+                offer("g5.x", 4, Market::OnDemand, "4"),
+                offer("g5.y", 8, Market::OnDemand, "5"),
+                offer("g5.z", 96, Market::OnDemand, "8"),
+            ]
+        };
         let no = none(offers(), Some("0.5"), "auto").unwrap_err();
         let over = no.over_budget.unwrap();
-        assert_eq!((over.offer.instance_type.as_str(), over.least, over.spent), ("g5.x", "0.8".parse().unwrap(), Usd::ZERO));
+        assert_eq!(
+            (over.offer.instance_type.as_str(), over.least, over.spent),
+            ("g5.x", "0.8".parse().unwrap(), Usd::ZERO)
+        );
         // An hour, the drain after it and the power-off.
         assert_eq!(over.whole.map(Usd::in_cents), Some("4.47".parse().unwrap()));
         assert_eq!((no.short_of, no.above_bid), (None, None));
@@ -226,9 +297,13 @@ mod tests {
 
     #[test]
     fn a_quota_is_named_only_where_it_alone_is_in_the_way() {
-        let spot = || vec![offer("g5.x", 4, Market::Spot, "0.4"), offer("g5.z", 96, Market::Spot, "0.9")];
+        let spot =
+            || vec![offer("g5.x", 4, Market::Spot, "0.4"), offer("g5.z", 96, Market::Spot, "0.9")];
         let no = none(spot(), None, "0.1").unwrap_err();
-        assert_eq!((no.above_bid.map(|offer| offer.instance_type), no.short_of), (Some("g5.x".into()), None));
+        assert_eq!(
+            (no.above_bid.map(|offer| offer.instance_type), no.short_of),
+            (Some("g5.x".into()), None)
+        );
         let large = none(vec![offer("g5.z", 96, Market::OnDemand, "8")], None, "auto").unwrap_err();
         assert_eq!(large.short_of.map(|short| short.1), Some(96));
     }

@@ -13,7 +13,8 @@ const REASONS_MAX: usize = 4;
 
 pub(crate) fn shortened(because: &[String]) -> String {
     let more = because.len().saturating_sub(REASONS_MAX);
-    let some = because.iter().take(REASONS_MAX).map(String::as_str).collect::<Vec<&str>>().join("; ");
+    let some =
+        because.iter().take(REASONS_MAX).map(String::as_str).collect::<Vec<&str>>().join("; ");
     if more > 0 { format!("{some}; and {more} more") } else { some }
 }
 
@@ -29,34 +30,62 @@ pub(crate) fn grouped(rejected: &[RejectedOffer]) -> Vec<String> {
     let mut sorted: Vec<&RejectedOffer> = rejected.iter().collect();
     sorted.sort_by_key(|no| no.offer.hourly());
     for no in sorted {
-        let same = groups.iter_mut().find(|(offer, because, _)| offer.instance_type == no.offer.instance_type && *because == no.because);
+        let same = groups.iter_mut().find(|(offer, because, _)| {
+            offer.instance_type == no.offer.instance_type && *because == no.because
+        });
         match same {
             Some((_, _, zones)) if zones.contains(&no.offer.zone.as_str()) => {}
             Some((_, _, zones)) => zones.push(no.offer.zone.as_str()),
             None => groups.push((&no.offer, &no.because, vec![no.offer.zone.as_str()])),
         }
     }
-    groups.into_iter().map(|(offer, because, zones)| format!("{} in {} {because}", offer.instance_type, zones.join(", "))).collect()
+    groups
+        .into_iter()
+        .map(|(offer, because, zones)| {
+            format!("{} in {} {because}", offer.instance_type, zones.join(", "))
+        })
+        .collect()
 }
 
 pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &Rates<'_>) -> String {
     let speed = rates.speed(other) / rates.speed(best);
     if speed != 1.0 && other.market == best.market {
-        let start = if rates.is_outweighed(other, best) { ", which its start outweighs" } else { "" };
-        return format!("costs {}, and the work is {} times as fast there as on {}{start}", other.price, figure(speed), best.instance_type);
+        let start =
+            if rates.is_outweighed(other, best) { ", which its start outweighs" } else { "" };
+        return format!(
+            "costs {}, and the work is {} times as fast there as on {}{start}",
+            other.price,
+            figure(speed),
+            best.instance_type
+        );
     }
     match other.hourly().cmp(&best.hourly()) {
         Ordering::Equal => format!("costs {} too", other.price),
         Ordering::Greater => format!("costs {}, more than {}", other.price, best.price),
-        Ordering::Less if other.market != best.market => format!("costs {}, and the job is better on {} now", other.price, best.market),
-        Ordering::Less => format!("costs {}, and its machines have lived too short for that to be less", other.price),
+        Ordering::Less if other.market != best.market => {
+            format!("costs {}, and the job is better on {} now", other.price, best.market)
+        }
+        Ordering::Less => format!(
+            "costs {}, and its machines have lived too short for that to be less",
+            other.price
+        ),
     }
 }
 
 /// Why the best offer is the best, and remarks about it.
-pub(crate) fn reasons(ask: &Ask<'_>, rates: &Rates<'_>, best: &Offer, bid: Option<&Bid>, others: &[(&Offer, Option<Bid>)]) -> Vec<String> {
+pub(crate) fn reasons(
+    ask: &Ask<'_>,
+    rates: &Rates<'_>,
+    best: &Offer,
+    bid: Option<&Bid>,
+    others: &[(&Offer, Option<Bid>)],
+) -> Vec<String> {
     let spec = ask.spec;
-    let with = if best.extras.per_hour() > Usd::ZERO { format!(", {} with its disk and address", best.hourly()) } else { String::new() };
+    let with = if best.extras.per_hour() > Usd::ZERO {
+        format!(", {} with its disk and address", best.hourly())
+    } else {
+        String::new()
+    };
     let wanted = &spec.machine.gpus;
     // For a workstation nothing is promised: its driver is asked when the job starts.
     let shows_too_few = best.cloud == Cloud::Local && best.gpus < wanted.count;
@@ -69,13 +98,25 @@ pub(crate) fn reasons(ask: &Ask<'_>, rates: &Rates<'_>, best: &Offer, bid: Optio
             format!("the best of {} that fit, {}, at {}{with}", peers + 1, best.market, best.price)
         }
         others if !is_cheapest && rates.by_the_rest() => {
-            format!("the one that is expected to finish for the least of {} that fit, at {}{with}", others + 1, best.price)
+            format!(
+                "the one that is expected to finish for the least of {} that fit, at {}{with}",
+                others + 1,
+                best.price
+            )
         }
-        others if !is_cheapest => format!("the one with the cheapest hour of work of {} that fit, at {}{with}", others + 1, best.price),
+        others if !is_cheapest => format!(
+            "the one with the cheapest hour of work of {} that fit, at {}{with}",
+            others + 1,
+            best.price
+        ),
         others => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),
     }];
     if best.cloud == Cloud::Local && spec.machine.market != MarketChoice::OnDemand {
-        let market = if best.market == Market::Spot { "it can be interrupted like a spot machine" } else { "it is as good as on-demand" };
+        let market = if best.market == Market::Spot {
+            "it can be interrupted like a spot machine"
+        } else {
+            "it is as good as on-demand"
+        };
         reasons.push(format!("this workstation has one price; {market}"));
     }
     if let Some(bid) = bid {

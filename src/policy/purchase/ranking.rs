@@ -48,7 +48,12 @@ impl<'a> Rates<'a> {
         let speeds = remaining_work::speeds(ask.spec, ask.history);
         let left = remaining_work::left(ask.spec, &speeds, ask.history, None);
         let start = ask.history.iter().filter_map(start_of).max();
-        Rates { ask, speeds, hours_left: left.map(|left| left.as_secs_f64() / 3600.0), start_hours: reckoned_start_hours(start) }
+        Rates {
+            ask,
+            speeds,
+            hours_left: left.map(|left| left.as_secs_f64() / 3600.0),
+            start_hours: reckoned_start_hours(start),
+        }
     }
 
     pub(crate) fn speed(&self, offer: &Offer) -> f64 {
@@ -58,7 +63,11 @@ impl<'a> Rates<'a> {
     /// The share of starts in an hour on such a machine.
     fn overhead(&self, offer: &Offer) -> f64 {
         let key = (offer.zone.to_string(), offer.instance_type.clone());
-        if offer.market == Market::Spot { self.ask.overheads.get(&key).copied().unwrap_or(0.0) } else { 0.0 }
+        if offer.market == Market::Spot {
+            self.ask.overheads.get(&key).copied().unwrap_or(0.0)
+        } else {
+            0.0
+        }
     }
 
     /// Cost of an hour of work, without starts.
@@ -86,7 +95,8 @@ impl<'a> Rates<'a> {
     /// Whether offers are ranked by the cost to finish. Without stated work, and with equal speeds,
     /// a start costs the same everywhere. A job past its stated work has an unknown rest.
     pub(crate) fn by_the_rest(&self) -> bool {
-        self.hours_left.is_some_and(|left| left > 0.0) && (self.ask.spec.limits.work.is_some() || !self.speeds.is_empty())
+        self.hours_left.is_some_and(|left| left > 0.0)
+            && (self.ask.spec.limits.work.is_some() || !self.speeds.is_empty())
     }
 
     /// The sort key, lowest first: the cost to finish, then an hour of work.
@@ -102,7 +112,8 @@ impl<'a> Rates<'a> {
 
     /// Whether the rest of the job costs at most as much as on the other offer, as far as known.
     pub(crate) fn finishes_for_no_more(&self, offer: &Offer, than: &Offer) -> bool {
-        self.by_the_rest() && self.rest(offer).zip(self.rest(than)).is_some_and(|(here, there)| here <= there)
+        self.by_the_rest()
+            && self.rest(offer).zip(self.rest(than)).is_some_and(|(here, there)| here <= there)
     }
 
     pub(crate) fn ranked(&self, offer: &Offer) -> Ranked {
@@ -124,40 +135,65 @@ impl<'a> Rates<'a> {
         let start = match (best.cloud, best.market) {
             (Cloud::Local, _) => "",
             (_, Market::OnDemand) => ", a start included",
-            (_, Market::Spot) => ", a start included; each interruption adds one, and what was not saved (`lamp simulate` plays them)",
+            (_, Market::Spot) => {
+                ", a start included; each interruption adds one, and what was not saved (`lamp simulate` plays them)"
+            }
         };
-        (usd > Usd::ZERO).then(|| format!("expected to cost {usd} to finish: {hours} of work there{start}"))
+        (usd > Usd::ZERO)
+            .then(|| format!("expected to cost {usd} to finish: {hours} of work there{start}"))
     }
 
     /// The assumed speeds of the competing GPU kinds, if there are several.
     pub(crate) fn about_speeds(&self, fitting: &[&Offer]) -> Option<String> {
         let bought = || fitting.iter().filter(|offer| offer.cloud != Cloud::Local);
-        if !self.speeds.is_empty() && bought().next().is_some() && bought().all(|offer| self.speeds.said(offer).is_none()) {
-            let named: Vec<&str> = self.speeds.iter().map(|(name, _)| name).take(KINDS_MAX).collect();
-            return Some(format!("`machine.speed` names {}, and nothing that fits is of these", named.join(", ")));
+        if !self.speeds.is_empty()
+            && bought().next().is_some()
+            && bought().all(|offer| self.speeds.said(offer).is_none())
+        {
+            let named: Vec<&str> =
+                self.speeds.iter().map(|(name, _)| name).take(KINDS_MAX).collect();
+            return Some(format!(
+                "`machine.speed` names {}, and nothing that fits is of these",
+                named.join(", ")
+            ));
         }
-        let models: BTreeSet<&str> = bought().filter_map(|offer| offer.gpu_model.as_deref()).collect();
+        let models: BTreeSet<&str> =
+            bought().filter_map(|offer| offer.gpu_model.as_deref()).collect();
         if self.speeds.is_empty() {
             // A model with more GPUs than the job needs is not expected to be faster.
             let says = "are taken to be equally fast for this work; `[machine.speed]` in the job file would say otherwise";
             return (models.len() > 1).then(|| format!("{} {says}", listed(models.into_iter())));
         }
-        let kinds: BTreeSet<(bool, u32, String)> =
-            bought().filter_map(|offer| Some((self.speeds.said(offer).is_some(), offer.gpus, self.kind(offer)?))).collect();
+        let kinds: BTreeSet<(bool, u32, String)> = bought()
+            .filter_map(|offer| {
+                Some((self.speeds.said(offer).is_some(), offer.gpus, self.kind(offer)?))
+            })
+            .collect();
         if kinds.len() < 2 {
             return None;
         }
-        let of = |known: bool| listed(kinds.iter().filter(|(said, ..)| *said == known).map(|(.., kind)| kind.as_str()));
+        let of = |known: bool| {
+            listed(kinds.iter().filter(|(said, ..)| *said == known).map(|(.., kind)| kind.as_str()))
+        };
         let unknown = kinds.iter().any(|(said, ..)| !said);
-        let at_1 = if unknown { format!(", and 1 on {}, which `[machine.speed]` does not name", of(false)) } else { String::new() };
+        let at_1 = if unknown {
+            format!(", and 1 on {}, which `[machine.speed]` does not name", of(false))
+        } else {
+            String::new()
+        };
         Some(format!("the speed of this work is taken to be {}{at_1}", of(true)))
     }
 
     /// `2 x L4`, with its speed if known. `None`: no GPU.
     fn kind(&self, offer: &Offer) -> Option<String> {
         let model = offer.gpu_model.as_deref()?;
-        let kind = if offer.gpus > 1 { format!("{} x {model}", offer.gpus) } else { model.to_owned() };
-        Some(self.speeds.said(offer).map_or(kind.clone(), |speed| format!("{} on {kind}", figure(speed))))
+        let kind =
+            if offer.gpus > 1 { format!("{} x {model}", offer.gpus) } else { model.to_owned() };
+        Some(
+            self.speeds
+                .said(offer)
+                .map_or(kind.clone(), |speed| format!("{} on {kind}", figure(speed))),
+        )
     }
 }
 

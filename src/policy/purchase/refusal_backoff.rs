@@ -47,23 +47,36 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Option<Duration> {
 }
 
 /// The newest refusal that still counts for this offer, and its age.
-pub(crate) fn refused_lately(history: &[AttemptRecord], offer: &Offer, now: Timestamp) -> Option<(Refusal, Duration)> {
+pub(crate) fn refused_lately(
+    history: &[AttemptRecord],
+    offer: &Offer,
+    now: Timestamp,
+) -> Option<(Refusal, Duration)> {
     let (refusal, at, remembered) = last_refusal(history, offer)?;
     let ago = ago(at, now)?;
     (ago < remembered).then_some((refusal, ago))
 }
 
 /// When the newest refusal of this offer stops counting; `None`: there was none.
-pub(crate) fn asked_again_at(history: &[AttemptRecord], offer: &Offer, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn asked_again_at(
+    history: &[AttemptRecord],
+    offer: &Offer,
+    now: Timestamp,
+) -> Option<Timestamp> {
     let (_, at, remembered) = last_refusal(history, offer)?;
     ago(at, now)?;
     at.saturating_add(remembered).ok()
 }
 
 /// The newest refusal of this offer, its time, and how long it counts.
-fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Timestamp, Duration)> {
+fn last_refusal(
+    history: &[AttemptRecord],
+    offer: &Offer,
+) -> Option<(Refusal, Timestamp, Duration)> {
     // A successful launch ends the refusals before it.
-    let refusals = history.iter().rev().take_while(|record| !record.settled.had_machine() || !record.plan.offer.is_same_pool(offer));
+    let refusals = history.iter().rev().take_while(|record| {
+        !record.settled.had_machine() || !record.plan.offer.is_same_pool(offer)
+    });
     let speaking = refusals.filter_map(|record| {
         let refusal = record.settled.refusal?;
         let theirs = &record.plan.offer;
@@ -74,20 +87,28 @@ fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Ti
             // Every machine in the zone needs an address, whatever its type and market.
             Refusal::Addresses => theirs.cloud == offer.cloud && theirs.zone == offer.zone,
             Refusal::SpotRole => is_spot_of(theirs.cloud, offer),
-            Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Subnet | Refusal::Spent => false,
+            Refusal::Capacity
+            | Refusal::Price
+            | Refusal::NotSold
+            | Refusal::Subnet
+            | Refusal::Spent => false,
         };
         (theirs.is_same_pool(offer) || speaks).then_some((refusal, record.plan.created))
     });
     // A short refusal by the zone must not hide a longer one by a pool in it.
-    let (zones, pools): (Vec<_>, Vec<_>) = speaking.partition(|(refusal, _)| *refusal == Refusal::Addresses);
-    let until = |last: &(Refusal, Timestamp, Duration)| last.1.saturating_add(last.2).unwrap_or(Timestamp::MAX);
+    let (zones, pools): (Vec<_>, Vec<_>) =
+        speaking.partition(|(refusal, _)| *refusal == Refusal::Addresses);
+    let until = |last: &(Refusal, Timestamp, Duration)| {
+        last.1.saturating_add(last.2).unwrap_or(Timestamp::MAX)
+    };
     [zones, pools].iter().filter_map(|speaking| newest(speaking)).max_by_key(until)
 }
 
 /// The newest of these, and how long it counts after this many.
 fn newest(speaking: &[(Refusal, Timestamp)]) -> Option<(Refusal, Timestamp, Duration)> {
     let (refusal, at) = *speaking.first()?;
-    let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(doublings_max(refusal));
+    let doublings =
+        u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(doublings_max(refusal));
     Some((refusal, at, memory_of(refusal) * 2_u32.pow(doublings)))
 }
 
@@ -103,8 +124,11 @@ pub fn of_job(refusal: Refusal, market: MarketChoice) -> Option<Refusal> {
 /// earliest, and by the next job.
 pub fn lacks_its_role(history: &[AttemptRecord], offer: &Offer) -> bool {
     let asked = history.iter().rev().filter(|record| is_spot_of(offer.cloud, &record.plan.offer));
-    let mut answers = asked.map(|record| &record.settled).filter(|settled| settled.had_machine() || settled.refusal.is_some());
-    offer.market == Market::Spot && answers.next().is_some_and(|last| last.refusal == Some(Refusal::SpotRole))
+    let mut answers = asked
+        .map(|record| &record.settled)
+        .filter(|settled| settled.had_machine() || settled.refusal.is_some());
+    offer.market == Market::Spot
+        && answers.next().is_some_and(|last| last.refusal == Some(Refusal::SpotRole))
 }
 
 fn is_spot_of(cloud: Cloud, offer: &Offer) -> bool {

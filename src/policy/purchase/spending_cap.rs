@@ -64,7 +64,8 @@ pub fn spending(spells: &[Spell], now: Timestamp) -> Spending {
         if spell.ended.is_none() {
             // A free workstation is not a machine to wait for.
             sum.machines += usize::from(spell.at_most > UsdPerHour::ZERO);
-            sum.usd_per_hour = UsdPerHour::new(sum.usd_per_hour.per_hour() + spell.at_most.per_hour());
+            sum.usd_per_hour =
+                UsdPerHour::new(sum.usd_per_hour.per_hour() + spell.at_most.per_hour());
         }
         sum.usd_last_day += of_last_day(spell, now);
     }
@@ -85,25 +86,42 @@ fn of_last_day(spell: &Spell, now: Timestamp) -> Usd {
 }
 
 /// Why a machine at this price may not be launched now; `None`: it may.
-pub fn judge(caps: &Caps, spending: &Spending, hourly: UsdPerHour, now: Timestamp) -> Option<Reason> {
+pub fn judge(
+    caps: &Caps,
+    spending: &Spending,
+    hourly: UsdPerHour,
+    now: Timestamp,
+) -> Option<Reason> {
     if hourly <= UsdPerHour::ZERO {
         return None;
     }
     let together = UsdPerHour::new(spending.usd_per_hour.per_hour() + hourly.per_hour());
     let reason = |text: String| {
-        let reason = Reason::new(now, "cap", "wait", text).with("usd_per_hour", spending.usd_per_hour.per_hour().dollars());
-        reason.with("usd_last_day", spending.usd_last_day.dollars()).with("asked_usd_per_hour", hourly.per_hour().dollars())
+        let reason = Reason::new(now, "cap", "wait", text)
+            .with("usd_per_hour", spending.usd_per_hour.per_hour().dollars());
+        reason
+            .with("usd_last_day", spending.usd_last_day.dollars())
+            .with("asked_usd_per_hour", hourly.per_hour().dollars())
     };
     if caps.let_nothing() {
-        let (cap, key) = if caps.usd_per_hour == Some(UsdPerHour::ZERO) { ("an hour", "usd_per_hour") } else { ("a day", "usd_per_day") };
+        let (cap, key) = if caps.usd_per_hour == Some(UsdPerHour::ZERO) {
+            ("an hour", "usd_per_hour")
+        } else {
+            ("a day", "usd_per_day")
+        };
         return Some(reason(format!(
             "the cap of $0.00 {cap}: it lets nothing be launched that costs anything, and this one costs up to {hourly}; without `{key}` in [caps] there is no cap"
         )));
     }
-    let alone = |never: bool| if never { ", more than the cap allows with nothing beside it" } else { "" };
+    let alone =
+        |never: bool| if never { ", more than the cap allows with nothing beside it" } else { "" };
     if let Some(cap) = caps.usd_per_hour.filter(|cap| together > *cap) {
         let alone = alone(hourly > cap);
-        return Some(reason(format!("the cap of {} an hour: {}, and this one costs up to {hourly}{alone}", cap.per_hour(), running(spending))));
+        return Some(reason(format!(
+            "the cap of {} an hour: {}, and this one costs up to {hourly}{alone}",
+            cap.per_hour(),
+            running(spending)
+        )));
     }
     let cap = caps.usd_per_day?;
     let ahead = spending.usd_last_day + together.cost_of(AHEAD);

@@ -90,30 +90,52 @@ impl Change {
 
 /// The change of every file in order, then of the deleted ones. `scheduled`: files with an active
 /// schedule.
-pub fn changes(files: &[FileFact], jobs: &[JobFact], scheduled: &BTreeSet<String>, wishes: ApplyWishes) -> Vec<Change> {
-    let mut changes: Vec<Change> = files.iter().map(|file| change_of(file, jobs, scheduled.contains(&file.file), wishes)).collect();
+pub fn changes(
+    files: &[FileFact],
+    jobs: &[JobFact],
+    scheduled: &BTreeSet<String>,
+    wishes: ApplyWishes,
+) -> Vec<Change> {
+    let mut changes: Vec<Change> = files
+        .iter()
+        .map(|file| change_of(file, jobs, scheduled.contains(&file.file), wishes))
+        .collect();
     if wishes.whole {
         let there: BTreeSet<&str> = files.iter().map(|file| file.file.as_str()).collect();
         let open = jobs.iter().filter(|job| !job.has_ended).map(|job| &job.applied.file);
-        let known: BTreeSet<&String> = scheduled.iter().chain(open).filter(|file| !there.contains(file.as_str())).collect();
-        changes.extend(known.into_iter().map(|file| gone(file, jobs, scheduled.contains(file), wishes)));
+        let known: BTreeSet<&String> =
+            scheduled.iter().chain(open).filter(|file| !there.contains(file.as_str())).collect();
+        changes.extend(
+            known.into_iter().map(|file| gone(file, jobs, scheduled.contains(file), wishes)),
+        );
     }
     changes
 }
 
 fn open_of(file: &str, jobs: &[JobFact]) -> Vec<JobId> {
-    jobs.iter().filter(|job| job.applied.file == file && !job.has_ended).map(|job| job.job.clone()).collect()
+    jobs.iter()
+        .filter(|job| job.applied.file == file && !job.has_ended)
+        .map(|job| job.job.clone())
+        .collect()
 }
 
 /// Running jobs that a newer one replaces: with other words, or with the same words and older.
 fn older_of<'a>(file: &FileFact, jobs: &'a [JobFact]) -> BTreeSet<&'a JobId> {
     let newest = newest_of(&file.file, jobs).filter(|job| !job.has_ended && !file.is_scheduled);
-    let is_older = |job: &&JobFact| job.applied.sha256 != file.sha256 || newest.is_some_and(|newest| newest.job != job.job);
-    jobs.iter().filter(|job| job.applied.file == file.file).filter(is_older).map(|job| &job.job).collect()
+    let is_older = |job: &&JobFact| {
+        job.applied.sha256 != file.sha256 || newest.is_some_and(|newest| newest.job != job.job)
+    };
+    jobs.iter()
+        .filter(|job| job.applied.file == file.file)
+        .filter(is_older)
+        .map(|job| &job.job)
+        .collect()
 }
 
 pub fn newest_of<'a>(file: &str, jobs: &'a [JobFact]) -> Option<&'a JobFact> {
-    jobs.iter().filter(|job| job.applied.file == file).max_by_key(|job| (job.created, job.job.clone()))
+    jobs.iter()
+        .filter(|job| job.applied.file == file)
+        .max_by_key(|job| (job.created, job.job.clone()))
 }
 
 fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: ApplyWishes) -> Change {
@@ -123,10 +145,16 @@ fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: Appl
         (true, true, _) if file.is_as_kept => ChangeKind::Unchanged,
         (true, false, None) | (false, false, None) => ChangeKind::Create,
         // A job made by a schedule counts only for a scheduled file.
-        (false, false, Some(job)) if job.applied.sha256 == file.sha256 && job.applied.due.is_none() => {
+        (false, false, Some(job))
+            if job.applied.sha256 == file.sha256 && job.applied.due.is_none() =>
+        {
             // One job at a time, even if wrong clocks dated them.
             let gives_way = |job: &JobId| wishes.replace && older.contains(job);
-            if wishes.again && job.fell_short && open.iter().all(gives_way) { ChangeKind::Again } else { ChangeKind::Unchanged }
+            if wishes.again && job.fell_short && open.iter().all(gives_way) {
+                ChangeKind::Again
+            } else {
+                ChangeKind::Unchanged
+            }
         }
         _ => ChangeKind::Changed,
     };
@@ -135,12 +163,26 @@ fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: Appl
     }
     let (stops, leaves) = if wishes.replace { (open, Vec::new()) } else { (Vec::new(), open) };
     let kind = if file.is_scheduled { Applies::Schedule } else { Applies::Job };
-    Change { file: file.file.clone(), kind, change, stops, leaves, unschedules: has_schedule && !file.is_scheduled }
+    Change {
+        file: file.file.clone(),
+        kind,
+        change,
+        stops,
+        leaves,
+        unschedules: has_schedule && !file.is_scheduled,
+    }
 }
 
 fn gone(file: &str, jobs: &[JobFact], has_schedule: bool, wishes: ApplyWishes) -> Change {
     let open = open_of(file, jobs);
     let (stops, leaves) = if wishes.prune { (open, Vec::new()) } else { (Vec::new(), open) };
     let kind = if has_schedule { Applies::Schedule } else { Applies::Job };
-    Change { file: file.to_owned(), kind, change: ChangeKind::Gone, stops, leaves, unschedules: has_schedule && wishes.prune }
+    Change {
+        file: file.to_owned(),
+        kind,
+        change: ChangeKind::Gone,
+        stops,
+        leaves,
+        unschedules: has_schedule && wishes.prune,
+    }
 }

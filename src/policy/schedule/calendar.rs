@@ -119,7 +119,8 @@ impl Calendar {
     /// # Errors
     /// When a part of the schedule is invalid.
     pub fn of(spec: &ScheduleSpec) -> Result<Calendar, CalendarError> {
-        let zone = TimeZone::get(&spec.timezone).map_err(|_| CalendarError::Zone { text: spec.timezone.clone() })?;
+        let zone = TimeZone::get(&spec.timezone)
+            .map_err(|_| CalendarError::Zone { text: spec.timezone.clone() })?;
         let cron = spec.cron.as_deref().map(parse).transpose()?;
         Ok(Calendar { cron, zone, hours: spec.only_between })
     }
@@ -148,7 +149,9 @@ impl Calendar {
 
     /// Whether every due time searched is outside the open hours.
     pub fn is_never_in_its_hours(&self, now: Timestamp) -> bool {
-        self.hours.is_some() && self.cron.is_some() && self.walk(now).take(LOOKED_AHEAD).all(|due| self.opens(due).is_some())
+        self.hours.is_some()
+            && self.cron.is_some()
+            && self.walk(now).take(LOOKED_AHEAD).all(|due| self.opens(due).is_some())
     }
 
     /// The latest due time after `after` and up to `until`.
@@ -159,7 +162,10 @@ impl Calendar {
             if end <= after {
                 break;
             }
-            let near = cron.find_previous_occurrence(&end.to_zoned(self.zone.clone()), true).ok()?.timestamp();
+            let near = cron
+                .find_previous_occurrence(&end.to_zoned(self.zone.clone()), true)
+                .ok()?
+                .timestamp();
             let begin = near.saturating_sub(BEFORE).unwrap_or(Timestamp::MIN).max(after);
             // The forward search decides, because its times are shown to users.
             if let Some(latest) = self.walk(begin).take_while(|due| *due <= until).last() {
@@ -198,7 +204,9 @@ fn parse(text: &str) -> Result<Cron, CalendarError> {
         return Err(CalendarError::CronField { text: text.to_owned(), problem });
     }
     let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-    parser.parse(text).map_err(|error| CalendarError::Cron { text: text.to_owned(), problem: error.to_string() })
+    parser
+        .parse(text)
+        .map_err(|error| CalendarError::Cron { text: text.to_owned(), problem: error.to_string() })
 }
 
 /// Checks the whole schedule: an impossible date such as 30 February is valid cron.
@@ -208,7 +216,9 @@ fn parse(text: &str) -> Result<Cron, CalendarError> {
 pub fn check(spec: &ScheduleSpec, now: Timestamp) -> Result<Calendar, CalendarError> {
     let calendar = Calendar::of(spec)?;
     match &spec.cron {
-        Some(text) if calendar.next_after(now).is_none() => Err(CalendarError::Never { text: text.clone() }),
+        Some(text) if calendar.next_after(now).is_none() => {
+            Err(CalendarError::Never { text: text.clone() })
+        }
         _ => Ok(calendar),
     }
 }
@@ -226,18 +236,35 @@ pub fn judge(facts: &ScheduleFacts<'_>) -> DueVerdict {
         return DueVerdict::Rest { next: facts.calendar.next_after(after.max(facts.now)) };
     };
     let reason = |verdict: &str, text: String| Reason::new(facts.now, "schedule", verdict, text);
-    let missed = if once { 0 } else { facts.calendar.walk(after).take(MISSED_COUNTED).take_while(|earlier| *earlier < due).count() };
+    let missed = if once {
+        0
+    } else {
+        facts.calendar.walk(after).take(MISSED_COUNTED).take_while(|earlier| *earlier < due).count()
+    };
     let late = elapsed(due, facts.now);
-    if !once && facts.spec.catch_up == CatchUp::None && late > MISSED_AFTER && facts.seen != Some(due) {
-        let text = format!("it was due {}, {} ago, and nobody drove", facts.calendar.shown(due), minutes(late));
-        return DueVerdict::Skip { due, reason: reason("missed", text).with("late_secs", late.as_secs_f64()) };
+    if !once
+        && facts.spec.catch_up == CatchUp::None
+        && late > MISSED_AFTER
+        && facts.seen != Some(due)
+    {
+        let text = format!(
+            "it was due {}, {} ago, and nobody drove",
+            facts.calendar.shown(due),
+            minutes(late)
+        );
+        return DueVerdict::Skip {
+            due,
+            reason: reason("missed", text).with("late_secs", late.as_secs_f64()),
+        };
     }
     if let Some(running) = facts.running {
         let text = format!("its last run, {running}, has not ended");
         // The single run of a schedule without cron is never skipped.
         return match facts.spec.overlap {
             Overlap::Skip if !once => DueVerdict::Skip { due, reason: reason("overlap", text) },
-            Overlap::Skip | Overlap::Queue => DueVerdict::Wait { due, until: None, reason: reason("wait", text) },
+            Overlap::Skip | Overlap::Queue => {
+                DueVerdict::Wait { due, until: None, reason: reason("wait", text) }
+            }
         };
     }
     if let Some(opens) = facts.calendar.opens(facts.now) {
@@ -247,15 +274,23 @@ pub fn judge(facts: &ScheduleFacts<'_>) -> DueVerdict {
     match spot(facts) {
         Price::Fits => {}
         Price::Ask => return DueVerdict::AskPrice { due },
-        Price::Not(text) => return DueVerdict::Wait { due, until: None, reason: reason("wait", text) },
+        Price::Not(text) => {
+            return DueVerdict::Wait { due, until: None, reason: reason("wait", text) };
+        }
     }
-    let due_text = if once { "it was applied".to_owned() } else { format!("it was due {}", facts.calendar.shown(due)) };
+    let due_text = if once {
+        "it was applied".to_owned()
+    } else {
+        format!("it was due {}", facts.calendar.shown(due))
+    };
     let missed_text = match missed {
         0 => String::new(),
         1 => "; one earlier time was missed, and is not made up for".to_owned(),
         more => format!("; {more} earlier times were missed, and are not made up for"),
     };
-    let numbers = reason("run", format!("{due_text}{missed_text}")).with("late_secs", late.as_secs_f64()).with("missed", missed as f64);
+    let numbers = reason("run", format!("{due_text}{missed_text}"))
+        .with("late_secs", late.as_secs_f64())
+        .with("missed", missed as f64);
     DueVerdict::Run { due, reason: numbers }
 }
 
@@ -270,9 +305,15 @@ fn spot(facts: &ScheduleFacts<'_>) -> Price {
     match facts.spot {
         Spot::NotAsked => Price::Ask,
         Spot::Costs(price) if *price < under => Price::Fits,
-        Spot::Costs(price) => Price::Not(format!("spot costs {price}, and it waits for less than {under}")),
-        Spot::NoneFits(why) => Price::Not(format!("it waits for spot under {under}, and no machine of that market would do: {why}")),
-        Spot::Unknown(why) => Price::Not(format!("it waits for spot under {under}, and the price is not known: {why}")),
+        Spot::Costs(price) => {
+            Price::Not(format!("spot costs {price}, and it waits for less than {under}"))
+        }
+        Spot::NoneFits(why) => Price::Not(format!(
+            "it waits for spot under {under}, and no machine of that market would do: {why}"
+        )),
+        Spot::Unknown(why) => Price::Not(format!(
+            "it waits for spot under {under}, and the price is not known: {why}"
+        )),
     }
 }
 

@@ -31,7 +31,11 @@ pub fn rate(bytes_per_sec: f64) -> String {
     while value >= 999.95 && unit + 1 < UNITS.len() {
         (value, unit) = (value / 1000.0, unit + 1);
     }
-    if unit == 0 || value >= 99.95 { format!("{} {}", Whole(value), UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+    if unit == 0 || value >= 99.95 {
+        format!("{} {}", Whole(value), UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
 }
 
 /// A number as `{:.0}` writes it. The general formatter takes a thousand instructions, and these
@@ -49,7 +53,8 @@ impl Whole {
         match self.exact() {
             // A percentage, the usual case.
             Some(small @ 0..1000) => {
-                let digits = [small / 100, small / 10 % 10, small % 10].map(|digit| char::from(b'0' + digit as u8));
+                let digits = [small / 100, small / 10 % 10, small % 10]
+                    .map(|digit| char::from(b'0' + digit as u8));
                 let first = if small >= 100 { 0 } else { 2 - usize::from(small >= 10) };
                 text.extend(&digits[first..]);
             }
@@ -100,7 +105,8 @@ pub(crate) enum Sight {
 pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     let tree_known = !matches!(rates.cpu_percent, Reading::Absent);
     let machine_limit = if tree_known { f64::INFINITY } else { MACHINE_CPU_QUIET_PERCENT };
-    let above = |reading: &Reading<f64>, limit: f64| reading.known().is_some_and(|value| *value > limit);
+    let above =
+        |reading: &Reading<f64>, limit: f64| reading.known().is_some_and(|value| *value > limit);
     // Room for the usual text: growing the string costs more than the words.
     let mut busy = String::with_capacity(128);
     let mut unknown = Vec::new();
@@ -116,7 +122,12 @@ pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     if !tree_known {
         judge(&rates.machine_cpu_percent, machine_limit, "machine CPU", "%");
     }
-    judge(&rates.rest_cpu_percent, REST_CPU_QUIET_PERCENT, "CPU outside the job's own processes", "% of a core");
+    judge(
+        &rates.rest_cpu_percent,
+        REST_CPU_QUIET_PERCENT,
+        "CPU outside the job's own processes",
+        "% of a core",
+    );
     judge(&rates.disk_bytes_per_sec, spec.io_bytes_per_sec, "disk", RATE);
     judge(&rates.log_bytes, 0.0, "log output", "");
     judge(&rates.progress_marks, 0.0, "progress", "");
@@ -126,11 +137,13 @@ pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     }
     // CPU outside the tree stops the idle clock but does not start the work: a machine that just
     // booted is busy with itself.
-    let processor_busy = above(&rates.cpu_percent, spec.cpu_percent) || above(&rates.machine_cpu_percent, machine_limit);
+    let processor_busy = above(&rates.cpu_percent, spec.cpu_percent)
+        || above(&rates.machine_cpu_percent, machine_limit);
     Seen {
         busy,
         unknown,
-        computing: above(&rates.gpu_percent, spec.gpu_percent) || (matches!(rates.gpu_percent, Reading::Absent) && processor_busy),
+        computing: above(&rates.gpu_percent, spec.gpu_percent)
+            || (matches!(rates.gpu_percent, Reading::Absent) && processor_busy),
         progressed: above(&rates.progress_marks, 0.0) || above(&rates.checkpoint_marks, 0.0),
         sight: sight(rates),
         network_busy: rates.net_bytes_per_sec.known().map(|rate| *rate > spec.io_bytes_per_sec),
@@ -157,7 +170,11 @@ fn say(busy: &mut String, name: &str, value: f64, unit: &str) {
 fn sight(rates: &Rates) -> Sight {
     let known = |reading: &Reading<f64>| reading.known().is_some();
     let transfers = known(&rates.disk_bytes_per_sec) || known(&rates.net_bytes_per_sec);
-    match (known(&rates.cpu_percent), known(&rates.machine_cpu_percent), known(&rates.cpu_percent_min)) {
+    match (
+        known(&rates.cpu_percent),
+        known(&rates.machine_cpu_percent),
+        known(&rates.cpu_percent_min),
+    ) {
         (true, _, _) if transfers => Sight::Tree,
         (_, true, _) if transfers => Sight::Machine,
         (true, _, _) | (_, true, _) => Sight::NoTransfers,
@@ -173,7 +190,18 @@ mod tests {
     #[test]
     fn whole_numbers_are_written_as_ever() {
         let halves = (0..4000).map(|n| f64::from(n) / 16.0);
-        let odd = [f64::NAN, f64::INFINITY, -0.0, -0.3, -7.5, 0.49999999999999994, 9007199254740991.0, 9007199254740992.0, 1e300, f64::MIN_POSITIVE];
+        let odd = [
+            f64::NAN,
+            f64::INFINITY,
+            -0.0,
+            -0.3,
+            -7.5,
+            0.49999999999999994,
+            9007199254740991.0,
+            9007199254740992.0,
+            1e300,
+            f64::MIN_POSITIVE,
+        ];
         for value in halves.chain(odd) {
             assert_eq!(Whole(value).to_string(), format!("{value:.0}"));
             let mut text = String::from("CPU ");
@@ -185,6 +213,9 @@ mod tests {
     #[test]
     fn traffic_is_said_in_units_that_people_read() {
         let said = [0.0, 999.0, 999.96, 5_443_638.0, 250e6, 3e12, 9e15].map(rate);
-        assert_eq!(said, ["0 B/s", "999 B/s", "1.0 kB/s", "5.4 MB/s", "250 MB/s", "3.0 TB/s", "9000 TB/s"]);
+        assert_eq!(
+            said,
+            ["0 B/s", "999 B/s", "1.0 kB/s", "5.4 MB/s", "250 MB/s", "3.0 TB/s", "9000 TB/s"]
+        );
     }
 }

@@ -38,18 +38,28 @@ pub fn daly_interval(save: Span, between_interruptions: Span) -> Span {
 }
 
 /// The cost of `interval`: the first-order terms of the same model.
-pub fn cadence_cost(interval: Span, save: Span, restart: Span, between_interruptions: Span) -> CadenceCost {
+pub fn cadence_cost(
+    interval: Span,
+    save: Span,
+    restart: Span,
+    between_interruptions: Span,
+) -> CadenceCost {
     let (interval, save) = (interval.secs_f64(), save.secs_f64());
     let period = interval + save;
     let share = |part: f64, whole: f64| if whole > 0.0 { (part / whole).min(1.0) } else { 1.0 };
-    CadenceCost { saving_share: share(save, period), lost_share: share(period / 2.0 + restart.secs_f64(), between_interruptions.secs_f64()) }
+    CadenceCost {
+        saving_share: share(save, period),
+        lost_share: share(period / 2.0 + restart.secs_f64(), between_interruptions.secs_f64()),
+    }
 }
 
 /// Why a cadence cannot work. Found before the launch if the save time is known, otherwise during
 /// the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CadenceFault {
-    #[error("saving and uploading takes {save}, longer than the interval of {interval}: the next one would always be late")]
+    #[error(
+        "saving and uploading takes {save}, longer than the interval of {interval}: the next one would always be late"
+    )]
     LongerThanInterval { save: Span, interval: Span },
     #[error(
         "saving and uploading takes {save}, longer than the {notice} of notice: no final checkpoint fits, an interruption costs up to {interval}"
@@ -83,9 +93,15 @@ pub struct CadenceVerdict {
 
 impl Cadence {
     pub fn judge(&self) -> CadenceVerdict {
-        let cost = |interval: Span| cadence_cost(interval, self.save, self.restart, self.taken_every);
+        let cost =
+            |interval: Span| cadence_cost(interval, self.save, self.restart, self.taken_every);
         let best = daly_interval(self.save, self.taken_every).max(self.whole);
-        CadenceVerdict { fault: check_cadence(self.interval, self.whole, self.notice).err(), cost: cost(self.interval), best, best_cost: cost(best) }
+        CadenceVerdict {
+            fault: check_cadence(self.interval, self.whole, self.notice).err(),
+            cost: cost(self.interval),
+            best,
+            best_cost: cost(best),
+        }
     }
 }
 
@@ -94,13 +110,23 @@ impl Cadence {
 ///
 /// # Errors
 /// The most serious fault.
-pub fn check_cadence(interval: Span, save_p95: Span, notice: Option<Span>) -> Result<(), CadenceFault> {
+pub fn check_cadence(
+    interval: Span,
+    save_p95: Span,
+    notice: Option<Span>,
+) -> Result<(), CadenceFault> {
     match notice {
         // Checked first, because a late save still counts as a save.
         Some(notice) if save_p95.duration() + NOTICE_MARGIN.duration() > notice.duration() => {
-            Err(CadenceFault::LongerThanNotice { save: save_p95, notice, interval: interval.max(save_p95) })
+            Err(CadenceFault::LongerThanNotice {
+                save: save_p95,
+                notice,
+                interval: interval.max(save_p95),
+            })
         }
-        _ if save_p95 >= interval => Err(CadenceFault::LongerThanInterval { save: save_p95, interval }),
+        _ if save_p95 >= interval => {
+            Err(CadenceFault::LongerThanInterval { save: save_p95, interval })
+        }
         _ => Ok(()),
     }
 }
@@ -109,5 +135,7 @@ pub fn check_cadence(interval: Span, save_p95: Span, notice: Option<Span>) -> Re
 const NOTICE_MARGIN: Span = Span::from_secs(15);
 
 fn secs(secs: f64) -> Span {
-    Span::from_duration(std::time::Duration::from_millis((secs.max(0.0) * 1000.0).min(1e15).round() as u64))
+    Span::from_duration(std::time::Duration::from_millis(
+        (secs.max(0.0) * 1000.0).min(1e15).round() as u64,
+    ))
 }

@@ -32,7 +32,10 @@ impl Pace {
         if !interval_secs.is_finite() || interval_secs <= 0.0 {
             return 0.0;
         }
-        let most = self.usual_secs().map_or(f64::INFINITY, |usual| usual * USUAL_TIMES).min(window_secs * WINDOW_SHARE);
+        let most = self
+            .usual_secs()
+            .map_or(f64::INFINITY, |usual| usual * USUAL_TIMES)
+            .min(window_secs * WINDOW_SHARE);
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
@@ -43,7 +46,9 @@ impl Pace {
     /// Runs at every look, so it avoids an allocation.
     fn usual_secs(&self) -> Option<f64> {
         let mut room = [0.0; RECENT_MAX];
-        let Some(values) = room.get_mut(..self.recent.len()) else { return median(self.recent.iter().copied()) };
+        let Some(values) = room.get_mut(..self.recent.len()) else {
+            return median(self.recent.iter().copied());
+        };
         values.iter_mut().zip(&self.recent).for_each(|(value, recent)| *value = *recent);
         middle(values)
     }
@@ -110,7 +115,10 @@ mod tests {
         for value in [9.0, f64::NAN, 8.0, f64::INFINITY, 7.0] {
             recent.keep(value, 3);
         }
-        assert_eq!((recent.values(), recent.median()), (&VecDeque::from([9.0, 8.0, 7.0]), Some(8.0)));
+        assert_eq!(
+            (recent.values(), recent.median()),
+            (&VecDeque::from([9.0, 8.0, 7.0]), Some(8.0))
+        );
         assert_eq!(Recent::default().median(), None);
     }
 

@@ -80,7 +80,11 @@ impl HardwareWatch {
 
     /// Continues with a fault of an earlier watch: the driver reports an Xid once.
     pub fn remember(&mut self, fault: Option<&HardwareFault>) {
-        self.fault = fault.map(|fault| Fault { text: fault.text.clone(), since_secs: 0.0, silent_secs: 0.0 });
+        self.fault = fault.map(|fault| Fault {
+            text: fault.text.clone(),
+            since_secs: 0.0,
+            silent_secs: 0.0,
+        });
     }
 
     /// The workload was restarted; a fault remains.
@@ -92,7 +96,12 @@ impl HardwareWatch {
     }
 
     /// Reads the GPUs' current state, and the workload's activity in the last interval.
-    pub fn step(&mut self, gpus: &Reading<Vec<GpuSample>>, selection: &GpuSelection, rates: Option<&Rates>) {
+    pub fn step(
+        &mut self,
+        gpus: &Reading<Vec<GpuSample>>,
+        selection: &GpuSelection,
+        rates: Option<&Rates>,
+    ) {
         let lost = self.look(gpus, selection);
         let Some(rates) = rates else { return };
         let counted = self.pace.counted(rates.interval_secs, SILENT_SECS);
@@ -115,7 +124,11 @@ impl HardwareWatch {
     pub fn fault(&self) -> Option<HardwareFault> {
         let fault = self.fault.as_ref()?;
         let needed = (TIMES_SILENCE * self.silent_secs_max).clamp(SILENT_SECS, SILENT_SECS_MAX);
-        Some(HardwareFault { text: fault.text.clone(), silent: span(fault.silent_secs), needed: span(needed) })
+        Some(HardwareFault {
+            text: fault.text.clone(),
+            silent: span(fault.silent_secs),
+            needed: span(needed),
+        })
     }
 
     /// Records new faults; returns whether a GPU is lost now.
@@ -128,7 +141,8 @@ impl HardwareWatch {
         }
         let mut any_lost = false;
         for (at, gpu) in gpus.iter().enumerate() {
-            if matches!(selection, GpuSelection::Indices(indices) if !indices.contains(&gpu.index)) {
+            if matches!(selection, GpuSelection::Indices(indices) if !indices.contains(&gpu.index))
+            {
                 continue;
             }
             if self.xids.len() <= at {

@@ -68,8 +68,13 @@ const MEMORY_STEP_MIB: f64 = 64.0;
 /// show. `None`: idle is not judged.
 pub fn young_window(spec: &IdleSpec) -> Option<YoungWindow> {
     let window = spec.window?;
-    let until = Span::from_secs((YOUNG.windows * window.secs_f64()).min(YOUNG.enough_secs).round() as u64);
-    Some(YoungWindow { asked: window, first: Span::from_duration(window.duration() + until.duration()), until })
+    let until =
+        Span::from_secs((YOUNG.windows * window.secs_f64()).min(YOUNG.enough_secs).round() as u64);
+    Some(YoungWindow {
+        asked: window,
+        first: Span::from_duration(window.duration() + until.duration()),
+        until,
+    })
 }
 
 /// The window at the beginning of the work, and the work time after which the configured one
@@ -123,8 +128,16 @@ impl IdleWatch {
 
     /// Continues with the knowledge of an earlier watch of the same workload.
     pub fn resumed(spec: &IdleSpec, learned: &IdleRhythm) -> Self {
-        let IdleRhythm { pace, sustained_secs, begun, worked_secs, pause_secs_max } = learned.clone();
-        IdleWatch { pace, sustained_secs, begun, worked_secs, pause_secs_max, ..IdleWatch::new(spec) }
+        let IdleRhythm { pace, sustained_secs, begun, worked_secs, pause_secs_max } =
+            learned.clone();
+        IdleWatch {
+            pace,
+            sustained_secs,
+            begun,
+            worked_secs,
+            pause_secs_max,
+            ..IdleWatch::new(spec)
+        }
     }
 
     /// The knowledge so far: finite numbers only.
@@ -158,21 +171,37 @@ impl IdleWatch {
 
     pub fn step(&mut self, rates: &Rates) -> WatchVerdict {
         let Some(window) = self.spec.window.map(Span::secs_f64) else {
-            return self.with_numbers(rates, None, WatchVerdict::new(Standing::Busy, WatchAction::None, "idle is off: not judged"));
+            return self.with_numbers(
+                rates,
+                None,
+                WatchVerdict::new(Standing::Busy, WatchAction::None, "idle is off: not judged"),
+            );
         };
         let began = *self.began_secs.get_or_insert(rates.t_secs);
         let memory_changed = self.memory_changed(rates);
         let seen = seen(rates, &self.spec);
         if rates.interval_secs <= 0.0 {
-            let verdict = WatchVerdict::new(Standing::Starting, WatchAction::None, "the first sample: nothing to compare it with");
+            let verdict = WatchVerdict::new(
+                Standing::Starting,
+                WatchAction::None,
+                "the first sample: nothing to compare it with",
+            );
             return self.with_numbers(rates, None, verdict);
         }
         if !seen.busy.is_empty() {
             let counted = self.pace.counted(rates.interval_secs, window);
             self.worked(counted, window, &seen);
         } else if !seen.unknown.is_empty() {
-            let text = format!("unknown: {}; the idle clock stands at {}", seen.unknown.join(", "), span(self.quiet_secs));
-            return self.with_numbers(rates, None, WatchVerdict::new(Standing::Unknown, WatchAction::None, text));
+            let text = format!(
+                "unknown: {}; the idle clock stands at {}",
+                seen.unknown.join(", "),
+                span(self.quiet_secs)
+            );
+            return self.with_numbers(
+                rates,
+                None,
+                WatchVerdict::new(Standing::Unknown, WatchAction::None, text),
+            );
         } else {
             let counted = self.pace.counted(rates.interval_secs, window);
             self.was_quiet(counted, memory_changed, &seen);
@@ -237,7 +266,14 @@ impl IdleWatch {
         Some(seen_so_well.max(young).max(TIMES_PAUSE * self.pause_secs_max))
     }
 
-    fn judge(&self, rates: &Rates, seen: &Seen, needed: Option<f64>, memory_changed: bool, window: f64) -> WatchVerdict {
+    fn judge(
+        &self,
+        rates: &Rates,
+        seen: &Seen,
+        needed: Option<f64>,
+        memory_changed: bool,
+        window: f64,
+    ) -> WatchVerdict {
         let early = if self.begun { Standing::Busy } else { Standing::Starting };
         let say = |standing, text: String| WatchVerdict::new(standing, WatchAction::None, text);
         if !seen.busy.is_empty() {
@@ -248,17 +284,33 @@ impl IdleWatch {
         }
         let (quiet, levels) = (span(self.quiet_secs), levels(rates));
         let Some(needed) = needed else {
-            let why = if self.sight == Sight::GpuOnly { "nothing is known of the processor" } else { "no GPU was used and nothing progressed yet" };
+            let why = if self.sight == Sight::GpuOnly {
+                "nothing is known of the processor"
+            } else {
+                "no GPU was used and nothing progressed yet"
+            };
             return say(early, format!("quiet for {quiet}, not judged: {why} ({levels})"));
         };
         if self.quiet_secs < needed {
             return say(early, format!("quiet for {quiet} of {}: {levels}", span(needed)));
         }
         if seen.typing_secs.is_some_and(|secs| secs < TYPING.secs(window)) {
-            return say(early, format!("quiet for {quiet}, but somebody typed {} ago", span(seen.typing_secs.unwrap_or(0.0))));
+            return say(
+                early,
+                format!(
+                    "quiet for {quiet}, but somebody typed {} ago",
+                    span(seen.typing_secs.unwrap_or(0.0))
+                ),
+            );
         }
         if self.network_busy_secs > NETWORK_SHARE * self.quiet_secs {
-            return say(early, format!("quiet for {quiet}, but the network was busy for {} of it", span(self.network_busy_secs)));
+            return say(
+                early,
+                format!(
+                    "quiet for {quiet}, but the network was busy for {} of it",
+                    span(self.network_busy_secs)
+                ),
+            );
         }
         let text = format!("idle: nothing for {quiet}, {} was enough: {levels}", span(needed));
         WatchVerdict::new(Standing::Idle, WatchAction::Stop, text)
@@ -270,7 +322,12 @@ impl IdleWatch {
         self.memory_mib.replace(now).is_some_and(|before| (now - before).abs() >= MEMORY_STEP_MIB)
     }
 
-    fn with_numbers(&self, rates: &Rates, needed: Option<f64>, verdict: WatchVerdict) -> WatchVerdict {
+    fn with_numbers(
+        &self,
+        rates: &Rates,
+        needed: Option<f64>,
+        verdict: WatchVerdict,
+    ) -> WatchVerdict {
         let of = |reading: &Reading<f64>| reading.known().copied().unwrap_or(f64::NAN);
         // Sorted by name, so that each insertion appends.
         let numbers = [
@@ -311,7 +368,13 @@ fn levels(rates: &Rates) -> String {
     let known: Vec<String> = all
         .iter()
         .filter_map(|(name, reading, unit)| {
-            reading.known().map(|value| if *unit == RATE { format!("{name} {}", rate(*value)) } else { format!("{name} {} {unit}", rounded(*value)) })
+            reading.known().map(|value| {
+                if *unit == RATE {
+                    format!("{name} {}", rate(*value))
+                } else {
+                    format!("{name} {} {unit}", rounded(*value))
+                }
+            })
         })
         .collect();
     known.join(", ")
@@ -319,5 +382,9 @@ fn levels(rates: &Rates) -> String {
 
 /// Whole numbers; one decimal for small values.
 fn rounded(value: f64) -> String {
-    if value < 9.95 && (value - value.round()).abs() >= 0.05 { format!("{value:.1}") } else { Whole(value).to_string() }
+    if value < 9.95 && (value - value.round()).abs() >= 0.05 {
+        format!("{value:.1}")
+    } else {
+        Whole(value).to_string()
+    }
 }

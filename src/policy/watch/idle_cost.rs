@@ -55,9 +55,22 @@ mod tests {
     fn both_mistakes_have_their_price() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let hourly = UsdPerHour::new("$1.20".parse().expect("a price"));
-        let cost = idle_cost(&IdleFacts { quiet: minutes(15), unsaved: minutes(45), start: minutes(10), hourly });
-        assert_eq!((cost.waited_usd, cost.lost_usd), ("$0.30".parse().expect("money"), "$0.80".parse().expect("money")));
-        let saved = idle_cost(&IdleFacts { quiet: minutes(15), unsaved: Duration::ZERO, start: minutes(10), hourly });
+        let cost = idle_cost(&IdleFacts {
+            quiet: minutes(15),
+            unsaved: minutes(45),
+            start: minutes(10),
+            hourly,
+        });
+        assert_eq!(
+            (cost.waited_usd, cost.lost_usd),
+            ("$0.30".parse().expect("money"), "$0.80".parse().expect("money"))
+        );
+        let saved = idle_cost(&IdleFacts {
+            quiet: minutes(15),
+            unsaved: Duration::ZERO,
+            start: minutes(10),
+            hourly,
+        });
         assert_eq!((saved.lost, saved.lost_usd), (Span::ZERO, "$0.20".parse().expect("money")));
     }
 }

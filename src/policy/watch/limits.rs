@@ -73,7 +73,8 @@ pub struct LimitVerdict {
 }
 
 /// At 80 % there is time to extend by hand; 95 % is the last warning.
-const WARN_SHARES: [(f64, LimitLevel); 2] = [(0.95, LimitLevel::Warn95), (0.80, LimitLevel::Warn80)];
+const WARN_SHARES: [(f64, LimitLevel); 2] =
+    [(0.95, LimitLevel::Warn95), (0.80, LimitLevel::Warn80)];
 
 /// Part of the text for an approaching limit.
 pub const NEARS: &str = "saving begins in";
@@ -81,17 +82,29 @@ pub const NEARS: &str = "saving begins in";
 /// All limits of an attempt, the earliest drain first.
 pub fn limit_points(account: &Account) -> Vec<LimitPoint> {
     let Account { began, limits, extended, .. } = account;
-    let runtime = limits.max_runtime.map(|most| after(after(*began, most.duration()), extended.time.duration()));
+    let runtime = limits
+        .max_runtime
+        .map(|most| after(after(*began, most.duration()), extended.time.duration()));
     let money = limits.budget.and_then(|budget| {
         let left = budget + extended.budget - account.spent_before;
         account.price.time_for(left).map(|time| after(*began, time))
     });
     let deadline = limits.deadline.map(|deadline| after(deadline, extended.time.duration()));
-    let mut points: Vec<LimitPoint> =
-        [(LimitKind::MaxRuntime, runtime), (LimitKind::Budget, money), (LimitKind::Deadline, deadline), (LimitKind::KillAt, account.kill_at)]
-            .into_iter()
-            .filter_map(|(kind, at)| at.map(|at| LimitPoint { kind, at, drain_at: before(at, account.drain.duration()).max(*began) }))
-            .collect();
+    let mut points: Vec<LimitPoint> = [
+        (LimitKind::MaxRuntime, runtime),
+        (LimitKind::Budget, money),
+        (LimitKind::Deadline, deadline),
+        (LimitKind::KillAt, account.kill_at),
+    ]
+    .into_iter()
+    .filter_map(|(kind, at)| {
+        at.map(|at| LimitPoint {
+            kind,
+            at,
+            drain_at: before(at, account.drain.duration()).max(*began),
+        })
+    })
+    .collect();
     points.sort_by_key(|point| point.drain_at);
     points
 }
@@ -126,13 +139,25 @@ pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
     let spent = account.spent_before + account.price.cost_of(Duration::from_secs_f64(used));
     let text = match level {
         // Also read later in the receipt.
-        LimitLevel::Reached => match Span::from_secs(next.at.duration_since(next.drain_at).as_secs().unsigned_abs()) {
-            Span::ZERO => format!("{} was reached at {:.0}", next.kind.words(), next.at),
-            drain => format!("{} is at {:.0}; saving and ending began {drain} before", next.kind.words(), next.at),
-        },
-        _ => format!("{} falls at {:.0}, {NEARS} {}", next.kind.words(), next.at, Span::from_secs(left.max(0.0) as u64)),
+        LimitLevel::Reached => {
+            match Span::from_secs(next.at.duration_since(next.drain_at).as_secs().unsigned_abs()) {
+                Span::ZERO => format!("{} was reached at {:.0}", next.kind.words(), next.at),
+                drain => format!(
+                    "{} is at {:.0}; saving and ending began {drain} before",
+                    next.kind.words(),
+                    next.at
+                ),
+            }
+        }
+        _ => format!(
+            "{} falls at {:.0}, {NEARS} {}",
+            next.kind.words(),
+            next.at,
+            Span::from_secs(left.max(0.0) as u64)
+        ),
     };
-    let verdict = if level == LimitLevel::Reached { next.kind.ended_because().word() } else { "go_on" };
+    let verdict =
+        if level == LimitLevel::Reached { next.kind.ended_because().word() } else { "go_on" };
     let reason = Reason::new(now, "budget", verdict, text)
         .with("used_share", share)
         .with("left_secs", left)
@@ -164,9 +189,15 @@ impl LimitKind {
 
 /// A later time, or the largest timestamp on overflow.
 fn after(at: Timestamp, time: Duration) -> Timestamp {
-    SignedDuration::try_from(time).ok().and_then(|time| at.checked_add(time).ok()).unwrap_or(Timestamp::MAX)
+    SignedDuration::try_from(time)
+        .ok()
+        .and_then(|time| at.checked_add(time).ok())
+        .unwrap_or(Timestamp::MAX)
 }
 
 fn before(at: Timestamp, time: Duration) -> Timestamp {
-    SignedDuration::try_from(time).ok().and_then(|time| at.checked_sub(time).ok()).unwrap_or(Timestamp::MIN)
+    SignedDuration::try_from(time)
+        .ok()
+        .and_then(|time| at.checked_sub(time).ok())
+        .unwrap_or(Timestamp::MIN)
 }

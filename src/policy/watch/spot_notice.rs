@@ -93,7 +93,9 @@ pub fn judge_notice(facts: &NoticeFacts) -> NoticeStep {
     match facts.notice.kind {
         // A rebalance recommendation ends nothing. One early checkpoint makes a following notice
         // cheap.
-        NoticeKind::Rebalance if facts.saved_since || facts.saver != Saver::Asked => NoticeStep::Void,
+        NoticeKind::Rebalance if facts.saved_since || facts.saver != Saver::Asked => {
+            NoticeStep::Void
+        }
         NoticeKind::Rebalance => NoticeStep::SaveNow,
         NoticeKind::Interruption => taken_away(facts, 0),
         NoticeKind::Maintenance => taken_away(facts, MAINTENANCE_LEAD_SECS),
@@ -141,7 +143,9 @@ pub fn hurries(facts: &NoticeFacts) -> bool {
     let is_near = match facts.notice.kind {
         NoticeKind::Rebalance => false,
         NoticeKind::Interruption => true,
-        NoticeKind::Maintenance => facts.now >= later(final_begins(facts, MAINTENANCE_LEAD_SECS), -UNMEASURED_SECS),
+        NoticeKind::Maintenance => {
+            facts.now >= later(final_begins(facts, MAINTENANCE_LEAD_SECS), -UNMEASURED_SECS)
+        }
     };
     is_near && facts.now <= later(facts.notice.at, VOID_AFTER_SECS)
 }
@@ -151,12 +155,18 @@ pub fn hurries(facts: &NoticeFacts) -> bool {
 fn final_begins(facts: &NoticeFacts, lead_secs: i64) -> Timestamp {
     let half = (length_secs(facts) / 2).min(UNMEASURED_SECS);
     let needed = match facts.saver {
-        Saver::Asked | Saver::Ended => facts.save_p95.map_or(half, whole_secs).saturating_add(SAVE_MARGIN_SECS),
+        Saver::Asked | Saver::Ended => {
+            facts.save_p95.map_or(half, whole_secs).saturating_add(SAVE_MARGIN_SECS)
+        }
         Saver::Itself => {
             let estimate = || facts.bytes.map_or(half, |bytes| estimate_secs(bytes).min(half));
             let margin = END_MARGIN_SECS.min(length_secs(facts) / 8);
             let manifest = facts.notice.at.duration_since(manifest_by(facts)).as_secs();
-            facts.upload.map_or_else(estimate, whole_secs).saturating_add(margin).saturating_add(manifest)
+            facts
+                .upload
+                .map_or_else(estimate, whole_secs)
+                .saturating_add(margin)
+                .saturating_add(manifest)
         }
     };
     later(facts.notice.at, -(needed.saturating_add(whole_secs(facts.backlog)).max(lead_secs)))
@@ -199,13 +209,24 @@ impl NoticeStep {
             NoticeKind::Maintenance => "maintenance event",
         };
         let (word, text) = match self {
-            NoticeStep::Wait { until } => ("wait", format!("{kind} at {:.0}: training goes on until {until:.0}", facts.notice.at)),
-            NoticeStep::SaveNow => ("save", format!("{kind}: saving a checkpoint now, training goes on")),
-            NoticeStep::Final { by, at } if facts.saver == Saver::Itself => {
-                ("interrupted", format!("{kind} at {at:.0}: the work ends, what is whole is to be kept by {by:.0}"))
+            NoticeStep::Wait { until } => (
+                "wait",
+                format!("{kind} at {:.0}: training goes on until {until:.0}", facts.notice.at),
+            ),
+            NoticeStep::SaveNow => {
+                ("save", format!("{kind}: saving a checkpoint now, training goes on"))
             }
-            NoticeStep::Final { by, at } => ("interrupted", format!("{kind} at {at:.0}: final save, to be complete by {by:.0}")),
-            NoticeStep::Void => ("void", format!("{kind} of {:.0}: nothing to do, training goes on", facts.notice.at)),
+            NoticeStep::Final { by, at } if facts.saver == Saver::Itself => (
+                "interrupted",
+                format!("{kind} at {at:.0}: the work ends, what is whole is to be kept by {by:.0}"),
+            ),
+            NoticeStep::Final { by, at } => {
+                ("interrupted", format!("{kind} at {at:.0}: final save, to be complete by {by:.0}"))
+            }
+            NoticeStep::Void => (
+                "void",
+                format!("{kind} of {:.0}: nothing to do, training goes on", facts.notice.at),
+            ),
         };
         Reason::new(facts.now, "interruption", word, text)
             .with("left_secs", facts.notice.at.duration_since(facts.now).as_secs_f64())
@@ -216,5 +237,9 @@ impl NoticeStep {
 }
 
 fn later(at: Timestamp, secs: i64) -> Timestamp {
-    at.checked_add(SignedDuration::from_secs(secs)).unwrap_or(if secs < 0 { Timestamp::MIN } else { Timestamp::MAX })
+    at.checked_add(SignedDuration::from_secs(secs)).unwrap_or(if secs < 0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    })
 }

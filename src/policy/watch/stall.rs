@@ -141,10 +141,31 @@ pub struct StallRhythm {
 impl StallWatch {
     /// Continues with the knowledge of an earlier watch of the same workload.
     pub fn resumed(spec: &StallSpec, learned: &StallRhythm) -> Self {
-        let StallRhythm { pace, silent_secs_max, marked_ever, steps, step, power_watts, cpu_percent, signs, signs_here, told, silent_before } =
-            learned.clone();
-        let (steps, power_watts, cpu_percent) = (Recent::of(steps), Recent::of(power_watts), Recent::of(cpu_percent));
-        let known = StallWatch { pace, silent_secs_max, marked_ever, steps, step, power_watts, cpu_percent, ..StallWatch::new(spec) };
+        let StallRhythm {
+            pace,
+            silent_secs_max,
+            marked_ever,
+            steps,
+            step,
+            power_watts,
+            cpu_percent,
+            signs,
+            signs_here,
+            told,
+            silent_before,
+        } = learned.clone();
+        let (steps, power_watts, cpu_percent) =
+            (Recent::of(steps), Recent::of(power_watts), Recent::of(cpu_percent));
+        let known = StallWatch {
+            pace,
+            silent_secs_max,
+            marked_ever,
+            steps,
+            step,
+            power_watts,
+            cpu_percent,
+            ..StallWatch::new(spec)
+        };
         StallWatch { signs, signs_here, told, silent_before, ..known }
     }
 
@@ -157,7 +178,8 @@ impl StallWatch {
     /// while it is too short for a stall. `None`: the job does not report.
     pub fn longest_silence(&self) -> Option<f64> {
         let window = self.spec.window.map_or(f64::INFINITY, Span::secs_f64);
-        let under_way = Some(self.silent_secs).filter(|secs| *secs < self.needed(window)).unwrap_or(0.0);
+        let under_way =
+            Some(self.silent_secs).filter(|secs| *secs < self.needed(window)).unwrap_or(0.0);
         let longest = self.silent_secs_max.max(under_way).max(self.silent_before.unwrap_or(0.0));
         (self.reports() || self.silent_before.is_some()).then_some(longest)
     }
@@ -165,7 +187,11 @@ impl StallWatch {
     /// The main command begins after the setup. The setup is another program, so its knowledge is
     /// dropped.
     pub fn begins(&mut self) {
-        *self = StallWatch { silent_before: self.silent_before, restarts: self.restarts, ..StallWatch::new(&self.spec) };
+        *self = StallWatch {
+            silent_before: self.silent_before,
+            restarts: self.restarts,
+            ..StallWatch::new(&self.spec)
+        };
     }
 
     /// The knowledge so far: finite numbers only.
@@ -216,7 +242,11 @@ impl StallWatch {
     /// Adds one interval and judges. `restarts` counts the restarts by this policy so far.
     pub fn step(&mut self, rates: &Rates, restarts: u32) -> WatchVerdict {
         let Some(window) = self.spec.window.map(Span::secs_f64) else {
-            return WatchVerdict::new(Standing::Busy, WatchAction::None, "stall is off: not judged");
+            return WatchVerdict::new(
+                Standing::Busy,
+                WatchAction::None,
+                "stall is off: not judged",
+            );
         };
         if restarts != self.restarts {
             self.restarts = restarts;
@@ -227,8 +257,13 @@ impl StallWatch {
             let counted = self.pace.counted(rates.interval_secs, window);
             self.progressed(counted, &marks, rates, window);
         } else if let Some(why) = &marks.unknown {
-            let text = format!("unknown: {why}; the stall clock stands at {}", span(self.silent_secs));
-            return self.with_numbers(rates, window, WatchVerdict::new(Standing::Unknown, WatchAction::None, text));
+            let text =
+                format!("unknown: {why}; the stall clock stands at {}", span(self.silent_secs));
+            return self.with_numbers(
+                rates,
+                window,
+                WatchVerdict::new(Standing::Unknown, WatchAction::None, text),
+            );
         } else if marks.absent {
             let text = "not judged: neither steps nor log nor checkpoints are watched";
             return WatchVerdict::new(Standing::Busy, WatchAction::None, text);
@@ -281,7 +316,9 @@ impl StallWatch {
 
     /// Its usual work since this start is known.
     fn works_usually(&self) -> bool {
-        let has_rhythm = || self.spec.window.is_some_and(|window| self.signs_here.are_a_rhythm(window.secs_f64()));
+        let has_rhythm = || {
+            self.spec.window.is_some_and(|window| self.signs_here.are_a_rhythm(window.secs_f64()))
+        };
         self.restarts == 0 && self.reports() || has_rhythm()
     }
 
@@ -293,11 +330,18 @@ impl StallWatch {
     /// GPU or CPU work as they did between the signs. For a GPU the power decides, because a
     /// waiting kernel counts as busy.
     fn is_at_its_usual_work(&self, rates: &Rates) -> bool {
-        let as_usual = |now: &Reading<f64>, usual: Option<f64>| now.known().zip(usual).is_some_and(|(now, usual)| *now >= USUAL_SHARE * usual);
+        let as_usual = |now: &Reading<f64>, usual: Option<f64>| {
+            now.known().zip(usual).is_some_and(|(now, usual)| *now >= USUAL_SHARE * usual)
+        };
         match &rates.gpu_percent {
-            Reading::Known(percent) if *percent >= GPU_PERCENT_MIN => as_usual(&rates.gpu_power_watts, self.usual_watts()),
+            Reading::Known(percent) if *percent >= GPU_PERCENT_MIN => {
+                as_usual(&rates.gpu_power_watts, self.usual_watts())
+            }
             Reading::Unknown(_) => false,
-            _ => rates.cpu_percent.known().is_some_and(|now| *now >= CPU_PERCENT_MIN) && as_usual(&rates.cpu_percent, self.cpu_percent.median()),
+            _ => {
+                rates.cpu_percent.known().is_some_and(|now| *now >= CPU_PERCENT_MIN)
+                    && as_usual(&rates.cpu_percent, self.cpu_percent.median())
+            }
         }
     }
 
@@ -314,18 +358,31 @@ impl StallWatch {
         let silent = span(self.silent_secs);
         if self.silent_secs < needed {
             let standing = if self.marked { Standing::Busy } else { Standing::Starting };
-            return WatchVerdict::new(standing, WatchAction::None, format!("the last sign of progress {silent} ago, stalled at {}", span(needed)));
+            return WatchVerdict::new(
+                standing,
+                WatchAction::None,
+                format!("the last sign of progress {silent} ago, stalled at {}", span(needed)),
+            );
         }
         let rung = needed * RUNG_SHARE;
-        let only_told = match (self.reports() || self.silent_before.is_some(), self.usual_secs >= USUAL_TIME_SHARE * self.silent_secs) {
+        let only_told = match (
+            self.reports() || self.silent_before.is_some(),
+            self.usual_secs >= USUAL_TIME_SHARE * self.silent_secs,
+        ) {
             (false, _) => Some("it has shown no rhythm that it could have lost"),
             // A rhythm since this start shows its usual work. The few signs of a hung start do not.
-            (true, true) if self.works_usually() && self.spec.window == StallSpec::default().window => Some("its GPU or CPU work as usual"),
+            (true, true)
+                if self.works_usually() && self.spec.window == StallSpec::default().window =>
+            {
+                Some("its GPU or CPU work as usual")
+            }
             _ => None,
         };
         if let Some(why) = only_told {
             let told = self.silent_secs >= needed + rung;
-            let text = format!("no step, log line or checkpoint in {silent}, and {why}: you are told once, nothing is ended");
+            let text = format!(
+                "no step, log line or checkpoint in {silent}, and {why}: you are told once, nothing is ended"
+            );
             return match told {
                 false => WatchVerdict::new(Standing::Stalled, WatchAction::Notify, text),
                 true => WatchVerdict::new(Standing::Busy, WatchAction::None, text),
@@ -337,13 +394,19 @@ impl StallWatch {
             _ if self.restarts < self.spec.restarts_max => (WatchAction::Restart, "restart"),
             _ => (WatchAction::Stop, "restarts used up: stop"),
         };
-        let text = format!("stalled: no step, log line or checkpoint for {silent}, {} was enough: {next}{}", span(needed), self.power_hint(rates));
+        let text = format!(
+            "stalled: no step, log line or checkpoint for {silent}, {} was enough: {next}{}",
+            span(needed),
+            self.power_hint(rates)
+        );
         WatchVerdict::new(Standing::Stalled, action, text)
     }
 
     /// Busy but with low power, like a hung collective.
     fn power_hint(&self, rates: &Rates) -> String {
-        let (Some(gpu), Some(now), Some(usual)) = (rates.gpu_percent.known(), rates.gpu_power_watts.known(), self.usual_watts()) else {
+        let (Some(gpu), Some(now), Some(usual)) =
+            (rates.gpu_percent.known(), rates.gpu_power_watts.known(), self.usual_watts())
+        else {
             return String::new();
         };
         if *gpu < 90.0 || *now >= POWER_SHARE_LOW * usual {
@@ -400,7 +463,8 @@ impl Marks {
                 Reading::Unknown(why) => Some(why.clone()),
                 _ => None,
             }),
-            absent: rates.step.is_none() && readings.iter().all(|reading| matches!(reading, Reading::Absent)),
+            absent: rates.step.is_none()
+                && readings.iter().all(|reading| matches!(reading, Reading::Absent)),
         }
     }
 

@@ -12,7 +12,9 @@
 //! - A machine that lost a GPU caused the failure, so a retry there is useless.
 //! - The lower rungs of a stall only notify, so they do not keep an idle machine.
 
-use super::supervise_facts::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact};
+use super::supervise_facts::{
+    Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact,
+};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason};
 use crate::market::{Span, elapsed};
@@ -57,17 +59,34 @@ fn finished(facts: &Facts<'_>) -> Option<Decision> {
             let left = match facts.left_behind {
                 0 => String::new(),
                 1 => "; a process that it left in the background is ended with it".to_owned(),
-                more => format!("; {more} processes that it left in the background are ended with it"),
+                more => {
+                    format!("; {more} processes that it left in the background are ended with it")
+                }
             };
-            let reason = |verdict, text| Reason::new(facts.now, "workload", verdict, text).with("left_behind", f64::from(facts.left_behind));
-            if let Some(ran) = facts.ran_for.filter(|ran| *ran < AT_ONCE && facts.in_background > 0) {
+            let reason = |verdict, text| {
+                Reason::new(facts.now, "workload", verdict, text)
+                    .with("left_behind", f64::from(facts.left_behind))
+            };
+            if let Some(ran) = facts.ran_for.filter(|ran| *ran < AT_ONCE && facts.in_background > 0)
+            {
                 let text = format!(
                     "the command ended after {ran}{left}: leave `&` and `nohup` away, or let it end with `wait`, so that it lasts as long as its work"
                 );
-                return Some(end(facts, EndedBecause::Failed, false, reason("failed", text), facts.on.failure));
+                return Some(end(
+                    facts,
+                    EndedBecause::Failed,
+                    false,
+                    reason("failed", text),
+                    facts.on.failure,
+                ));
             }
-            let advice = if facts.left_behind == 0 { "" } else { ": a command that ends with `wait` waits for such work" };
-            let reason = reason("succeeded", format!("the workload ended with exit code 0{left}{advice}"));
+            let advice = if facts.left_behind == 0 {
+                ""
+            } else {
+                ": a command that ends with `wait` waits for such work"
+            };
+            let reason =
+                reason("succeeded", format!("the workload ended with exit code 0{left}{advice}"));
             Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
         }
         _ => None,
@@ -78,24 +97,48 @@ fn interrupted(facts: &Facts<'_>) -> Option<Decision> {
     match facts.warning {
         Warning::None => None,
         Warning::Save if facts.workload == WorkloadFact::Running => {
-            let reason = Reason::new(facts.now, "interruption", "save", "the cloud gave notice: saving a checkpoint now");
-            Some(Decision { step: Step::Save { asked_by: "notice" }, standing: standing(facts.stall, facts.idle), reason })
+            let reason = Reason::new(
+                facts.now,
+                "interruption",
+                "save",
+                "the cloud gave notice: saving a checkpoint now",
+            );
+            Some(Decision {
+                step: Step::Save { asked_by: "notice" },
+                standing: standing(facts.stall, facts.idle),
+                reason,
+            })
         }
         Warning::Save => None,
         Warning::Final { by, at } => {
             let secs = at.duration_since(facts.now).as_secs_f64();
             let text = format!("the cloud takes the machine at {at}: saving and ending");
-            let reason = Reason::new(facts.now, "interruption", "interrupted", text).with("left_secs", secs);
-            let end = End { because: EndedBecause::Interrupted, save: true, by: Some(by), then: Afterwards::LeaveToCloud { at } };
-            Some(Decision { step: Step::End(end), standing: standing(facts.stall, facts.idle), reason })
+            let reason =
+                Reason::new(facts.now, "interruption", "interrupted", text).with("left_secs", secs);
+            let end = End {
+                because: EndedBecause::Interrupted,
+                save: true,
+                by: Some(by),
+                then: Afterwards::LeaveToCloud { at },
+            };
+            Some(Decision {
+                step: Step::End(end),
+                standing: standing(facts.stall, facts.idle),
+                reason,
+            })
         }
     }
 }
 
 fn wished(facts: &Facts<'_>) -> Option<Decision> {
     let wish = facts.wish.as_ref()?;
-    let (because, word) = if wish.cancel { (EndedBecause::UserCancelled, "cancel") } else { (EndedBecause::UserStopped, "stop") };
-    let reason = Reason::new(facts.now, "request", word, format!("{} asked to {word} the job", wish.by));
+    let (because, word) = if wish.cancel {
+        (EndedBecause::UserCancelled, "cancel")
+    } else {
+        (EndedBecause::UserStopped, "stop")
+    };
+    let reason =
+        Reason::new(facts.now, "request", word, format!("{} asked to {word} the job", wish.by));
     Some(end(facts, because, !wish.cancel, reason, Reaction::Terminate))
 }
 
@@ -113,8 +156,12 @@ fn limited(facts: &Facts<'_>) -> Option<Decision> {
 fn broken(facts: &Facts<'_>) -> Option<Decision> {
     let fault = facts.hardware?;
     let what = match facts.workload {
-        WorkloadFact::Ended { exit, .. } if !exit.success() && !exit.oom => format!("the workload {}", in_words(exit)),
-        WorkloadFact::Running if facts.stage == Stage::Main && fault.hangs() => format!("the workload made no progress for {}", fault.silent),
+        WorkloadFact::Ended { exit, .. } if !exit.success() && !exit.oom => {
+            format!("the workload {}", in_words(exit))
+        }
+        WorkloadFact::Running if facts.stage == Stage::Main && fault.hangs() => {
+            format!("the workload made no progress for {}", fault.silent)
+        }
         _ => return None,
     };
     let because = EndedBecause::HardwareLost;
@@ -130,7 +177,12 @@ fn broken(facts: &Facts<'_>) -> Option<Decision> {
 fn moved(facts: &Facts<'_>) -> Option<Decision> {
     let wish = facts.moves.filter(|_| facts.done_for.is_none())?;
     let because = EndedBecause::Moved;
-    let reason = Reason::new(facts.now, "market", because.word(), format!("{} moves the job to {}: saving and ending", wish.by, wish.to));
+    let reason = Reason::new(
+        facts.now,
+        "market",
+        because.word(),
+        format!("{} moves the job to {}: saving and ending", wish.by, wish.to),
+    );
     Some(end(facts, because, true, reason, Reaction::Terminate))
 }
 
@@ -138,9 +190,14 @@ fn moved(facts: &Facts<'_>) -> Option<Decision> {
 /// checkpoint.
 fn told(facts: &Facts<'_>) -> Option<Decision> {
     let WorkloadFact::Ended { exit, .. } = facts.workload else { return None };
-    let text = format!("the service manager stopped the unit of the work ({exit}): starting it again");
+    let text =
+        format!("the service manager stopped the unit of the work ({exit}): starting it again");
     let reason = Reason::new(facts.now, SERVICE, "restarted", text);
-    facts.told.then_some(Decision { step: Step::Restart { after: Span::ZERO }, standing: standing(facts.stall, facts.idle), reason })
+    facts.told.then_some(Decision {
+        step: Step::Restart { after: Span::ZERO },
+        standing: standing(facts.stall, facts.idle),
+        reason,
+    })
 }
 
 fn ended(facts: &Facts<'_>) -> Option<Decision> {
@@ -149,37 +206,75 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
         if exit.success() {
             return None;
         }
-        let reason = Reason::new(facts.now, "workload", "setup_failed", format!("the setup script failed: {exit}"));
+        let reason = Reason::new(
+            facts.now,
+            "workload",
+            "setup_failed",
+            format!("the setup script failed: {exit}"),
+        );
         return Some(end(facts, EndedBecause::SetupFailed, false, reason, facts.on.failure));
     }
     if let Some(start) = facts.start_up.filter(|start| start.goes_back(exit)) {
         let StartUp { from, lived, .. } = start;
-        let text =
-            format!("the workload {} within {lived} of its start from checkpoint {}: going back to an older one", in_words(exit), from.number());
-        let reason =
-            Reason::new(facts.now, "workload", "go_back", text).with("lived_secs", lived.secs_f64()).with("went_back", f64::from(start.times));
-        return Some(Decision { step: Step::GoBack { before: start.before() }, standing: standing(facts.stall, facts.idle), reason });
+        let text = format!(
+            "the workload {} within {lived} of its start from checkpoint {}: going back to an older one",
+            in_words(exit),
+            from.number()
+        );
+        let reason = Reason::new(facts.now, "workload", "go_back", text)
+            .with("lived_secs", lived.secs_f64())
+            .with("went_back", f64::from(start.times));
+        return Some(Decision {
+            step: Step::GoBack { before: start.before() },
+            standing: standing(facts.stall, facts.idle),
+            reason,
+        });
     }
-    let counts = facts.retries.exit_codes.is_empty() || exit.code.is_some_and(|code| facts.retries.exit_codes.contains(&code));
+    let counts = facts.retries.exit_codes.is_empty()
+        || exit.code.is_some_and(|code| facts.retries.exit_codes.contains(&code));
     let used = f64::from(facts.retries_used);
     if counts && facts.retries_used < facts.retries.max {
-        let text = format!("the workload {}: starting it again ({} of {})", in_words(exit), facts.retries_used + 1, facts.retries.max);
+        let text = format!(
+            "the workload {}: starting it again ({} of {})",
+            in_words(exit),
+            facts.retries_used + 1,
+            facts.retries.max
+        );
         let reason = Reason::new(facts.now, "workload", "retry", text).with("retries_used", used);
-        return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts.stall, facts.idle), reason });
+        return Some(Decision {
+            step: Step::Restart { after: facts.retries.delay },
+            standing: standing(facts.stall, facts.idle),
+            reason,
+        });
     }
     if exit.is_unseen() {
         // It may have succeeded. Another attempt continues from its newest checkpoint.
-        let text = "the process that held the workload was killed, and its end was not seen".to_owned();
-        let reason = Reason::new(facts.now, "workload", EndedBecause::Lost.word(), text).with("retries_used", used);
+        let text =
+            "the process that held the workload was killed, and its end was not seen".to_owned();
+        let reason = Reason::new(facts.now, "workload", EndedBecause::Lost.word(), text)
+            .with("retries_used", used);
         return Some(end(facts, EndedBecause::Lost, false, reason, Reaction::Terminate));
     }
     let because = if exit.oom { EndedBecause::OutOfMemory } else { EndedBecause::Failed };
-    let also = match facts.start_up.filter(|start| (start.times > 0 || start.is_last) && start.died_of_it(exit)) {
+    let also = match facts
+        .start_up
+        .filter(|start| (start.times > 0 || start.is_last) && start.died_of_it(exit))
+    {
         Some(StartUp { times: 0, .. }) => "; there is no older checkpoint to begin from".to_owned(),
-        Some(StartUp { times, .. }) => format!("; so it did from {} newer checkpoint{}", times, if *times == 1 { "" } else { "s" }),
+        Some(StartUp { times, .. }) => format!(
+            "; so it did from {} newer checkpoint{}",
+            times,
+            if *times == 1 { "" } else { "s" }
+        ),
         None => String::new(),
     };
-    let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload {}{also}", in_words(exit))).with("retries_used", used);
+    let reason = Reason::new(
+        facts.now,
+        "workload",
+        because.word(),
+        format!("the workload {}{also}", in_words(exit)),
+    )
+    .with("retries_used", used);
     Some(end(facts, because, false, reason, facts.on.failure))
 }
 
@@ -193,15 +288,20 @@ fn done(facts: &Facts<'_>) -> Option<Decision> {
         return None;
     }
     let text = format!("the workload said {since} ago that it is done and has not ended");
-    let reason = Reason::new(facts.now, "workload", "succeeded", text).with("done_secs", since.secs_f64());
+    let reason =
+        Reason::new(facts.now, "workload", "succeeded", text).with("done_secs", since.secs_f64());
     Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
 }
 
 /// A setup that waits for a lock, an answer or a server would wait forever. Its own limit or
 /// silence ends it. The idle rule suffices: compiling or downloading uses CPU, disk or network.
 fn hung_setup(facts: &Facts<'_>) -> Option<Decision> {
-    let ran = facts.setup_for.filter(|_| facts.stage == Stage::Setup && facts.workload == WorkloadFact::Running)?;
-    let is_silent = facts.idle.standing == Standing::Idle && facts.idle.action == WatchAction::Stop && facts.on.idle != Reaction::Notify;
+    let ran = facts
+        .setup_for
+        .filter(|_| facts.stage == Stage::Setup && facts.workload == WorkloadFact::Running)?;
+    let is_silent = facts.idle.standing == Standing::Idle
+        && facts.idle.action == WatchAction::Stop
+        && facts.on.idle != Reaction::Notify;
     let text = if ran >= facts.setup_most {
         format!("the setup script has not ended within {} (limits.setup)", facts.setup_most)
     } else if is_silent {
@@ -210,14 +310,22 @@ fn hung_setup(facts: &Facts<'_>) -> Option<Decision> {
         return None;
     };
     let because = EndedBecause::SetupFailed;
-    let mut reason = facts.idle.reason(facts.now, "setup").with("setup_secs", ran.secs_f64()).with("limit_secs", facts.setup_most.secs_f64());
+    let mut reason = facts
+        .idle
+        .reason(facts.now, "setup")
+        .with("setup_secs", ran.secs_f64())
+        .with("limit_secs", facts.setup_most.secs_f64());
     (reason.verdict, reason.text) = (because.word().to_owned(), text);
     Some(end(facts, because, false, reason, facts.on.failure))
 }
 
 fn stalled(facts: &Facts<'_>) -> Option<Decision> {
     let ends = |verdict: &WatchVerdict| verdict.action >= WatchAction::Restart;
-    if facts.idle.standing == Standing::Idle && ends(facts.idle) && !ends(facts.stall) && facts.on.idle != Reaction::Notify {
+    if facts.idle.standing == Standing::Idle
+        && ends(facts.idle)
+        && !ends(facts.stall)
+        && facts.on.idle != Reaction::Notify
+    {
         return None;
     }
     watched(facts, facts.stall, Standing::Stalled, "stall", EndedBecause::Stalled, facts.on.stall)
@@ -227,9 +335,19 @@ fn idle(facts: &Facts<'_>) -> Option<Decision> {
     watched(facts, facts.idle, Standing::Idle, "idle", EndedBecause::Idle, facts.on.idle)
 }
 
-fn watched(facts: &Facts<'_>, verdict: &WatchVerdict, judged: Standing, policy: &str, because: EndedBecause, reaction: Reaction) -> Option<Decision> {
+fn watched(
+    facts: &Facts<'_>,
+    verdict: &WatchVerdict,
+    judged: Standing,
+    policy: &str,
+    because: EndedBecause,
+    reaction: Reaction,
+) -> Option<Decision> {
     // A setup script that compiles for half an hour leaves no marks; `hung_setup` ends a hung one.
-    if facts.stage != Stage::Main || verdict.standing != judged || facts.workload != WorkloadFact::Running {
+    if facts.stage != Stage::Main
+        || verdict.standing != judged
+        || facts.workload != WorkloadFact::Running
+    {
         return None;
     }
     let reason = verdict.reason(facts.now, policy);
@@ -246,8 +364,16 @@ fn watched(facts: &Facts<'_>, verdict: &WatchVerdict, judged: Standing, policy: 
 }
 
 fn watching(facts: &Facts<'_>) -> Decision {
-    let (verdict, policy) = if facts.stall.standing == Standing::Stalled { (facts.stall, "stall") } else { (facts.idle, "idle") };
-    Decision { step: Step::Continue, standing: standing(facts.stall, facts.idle), reason: verdict.reason(facts.now, policy) }
+    let (verdict, policy) = if facts.stall.standing == Standing::Stalled {
+        (facts.stall, "stall")
+    } else {
+        (facts.idle, "idle")
+    };
+    Decision {
+        step: Step::Continue,
+        standing: standing(facts.stall, facts.idle),
+        reason: verdict.reason(facts.now, policy),
+    }
 }
 
 /// The state of the work; stalled overrides idle.
@@ -280,20 +406,36 @@ fn then(reaction: Reaction) -> Afterwards {
 fn waits_for(facts: &Facts<'_>, because: EndedBecause) -> Option<(Span, Span)> {
     use EndedBecause::{Failed, Idle, OutOfMemory, SetupFailed, Stalled, Succeeded};
     let typed = facts.typed.filter(|typed| *typed < AT_WORK)?;
-    let may_stay = |time: Span| facts.over_by.is_none_or(|by| elapsed(facts.now, by) > time.duration());
+    let may_stay =
+        |time: Span| facts.over_by.is_none_or(|by| elapsed(facts.now, by) > time.duration());
     match facts.on.in_use {
-        Reaction::Keep(time) if may_stay(time) && matches!(because, Succeeded | Failed | OutOfMemory | SetupFailed | Stalled | Idle) => {
+        Reaction::Keep(time)
+            if may_stay(time)
+                && matches!(
+                    because,
+                    Succeeded | Failed | OutOfMemory | SetupFailed | Stalled | Idle
+                ) =>
+        {
             Some((time, typed))
         }
         _ => None,
     }
 }
 
-fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, mut reason: Reason, reaction: Reaction) -> Decision {
+fn end(
+    facts: &Facts<'_>,
+    because: EndedBecause,
+    save: bool,
+    mut reason: Reason,
+    reaction: Reaction,
+) -> Decision {
     let mut then = then(reaction);
     if let (Afterwards::Terminate, Some((time, typed))) = (then, waits_for(facts, because)) {
         then = Afterwards::Hold(time);
-        reason.text = format!("{}; somebody typed on the machine {typed} ago, so it is kept for {time}", reason.text);
+        reason.text = format!(
+            "{}; somebody typed on the machine {typed} ago, so it is kept for {time}",
+            reason.text
+        );
     }
     // Also while a notice lets the work continue: any end now must be recorded before the machine
     // ends, or the work is repeated.
@@ -301,5 +443,9 @@ fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, mut reason: Reason,
         Warning::Final { by, .. } => Some(by),
         _ => facts.over_by,
     };
-    Decision { step: Step::End(End { because, save, by, then }), standing: standing(facts.stall, facts.idle), reason }
+    Decision {
+        step: Step::End(End { because, save, by, then }),
+        standing: standing(facts.stall, facts.idle),
+        reason,
+    }
 }

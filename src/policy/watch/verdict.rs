@@ -66,7 +66,13 @@ impl WatchVerdict {
     }
 
     pub fn reason(&self, at: Timestamp, policy: &str) -> Reason {
-        Reason { at, policy: policy.into(), verdict: self.standing.word().into(), text: self.text.clone(), numbers: self.numbers.clone() }
+        Reason {
+            at,
+            policy: policy.into(),
+            verdict: self.standing.word().into(),
+            text: self.text.clone(),
+            numbers: self.numbers.clone(),
+        }
     }
 }
 

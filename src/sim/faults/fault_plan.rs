@@ -26,7 +26,8 @@ pub enum Fate {
         notice: Option<Duration>,
         takes: bool,
     },
-    /// The first machine that runs is taken so long after it does, whenever that is, with half a minute of notice.
+    /// The first machine that runs is taken so long after it does, whenever that is, with half a
+    /// minute of notice.
     ReclaimFirst(Duration),
     Rebalance,
     AgentCrash,
@@ -37,7 +38,8 @@ pub enum Fate {
     AgentHang(Duration),
     Reboot,
     KernelHang,
-    /// The host below it: nothing of the machine answers any more, and the cloud says after some minutes that its checks fail.
+    /// The host below it: nothing of the machine answers any more, and the cloud says after some
+    /// minutes that its checks fail.
     HostDies,
     BoxClock(i64),
     LaptopSleep(Duration),
@@ -53,8 +55,8 @@ pub enum Fate {
     Xid(bool),
     ConsoleTerminate,
     ConsoleStop,
-    /// A whole zone: its machines lose their power, it has no others, and the cloud cannot say how any of them are. When it is
-    /// over, its machines boot.
+    /// A whole zone: its machines lose their power, it has no others, and the cloud cannot say how
+    /// any of them are. When it is over, its machines boot.
     ZoneOutage(Duration),
 }
 
@@ -65,21 +67,25 @@ impl Fate {
     }
 }
 
-/// What a seed has once found, told on its own: a new throw of the dice changes every seed, and no story.
+/// What a seed has once found, told on its own: a new throw of the dice changes every seed, and no
+/// story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Story {
-    /// A machine is taken before its agent has a word, while the laptop sleeps for longer than the cloud shows it; and whoever
-    /// launched it is gone.
+    /// A machine is taken before its agent has a word, while the laptop sleeps for longer than the
+    /// cloud shows it; and whoever launched it is gone.
     DiedUnseen,
     /// The same, and the job is to stop before the laptop wakes: nobody asks for the machine again.
     DiedUnwanted,
     /// The same, and whoever launched it lives: the name of the machine is all that is known of it.
     DiedNamed,
-    /// A kernel hangs under a machine that was heard, while the laptop sleeps for longer than the cloud shows its end.
+    /// A kernel hangs under a machine that was heard, while the laptop sleeps for longer than the
+    /// cloud shows its end.
     HungUnseen,
-    /// A machine does its work and puts itself out, while the laptop sleeps for longer than the cloud shows that.
+    /// A machine does its work and puts itself out, while the laptop sleeps for longer than the
+    /// cloud shows that.
     EndedUnseen,
-    /// A machine is taken from a laptop whose clock is a day behind, and is right again half an hour later.
+    /// A machine is taken from a laptop whose clock is a day behind, and is right again half an
+    /// hour later.
     ClockBehind,
     /// The machine's zone is out for less than a lease, and comes back.
     ZoneBlinks,
@@ -113,7 +119,11 @@ pub fn story(story: Story) -> Vec<Due> {
         Story::DiedNamed => vec![mute, asleep(), taken(120)],
         Story::HungUnseen => vec![asleep(), due(50, Fate::KernelHang)],
         Story::EndedUnseen => vec![asleep()],
-        Story::ClockBehind => vec![due(10, Fate::LaptopClock(-86_400_000)), taken(60), due(1860, Fate::LaptopClock(0))],
+        Story::ClockBehind => vec![
+            due(10, Fate::LaptopClock(-86_400_000)),
+            taken(60),
+            due(1860, Fate::LaptopClock(0)),
+        ],
         Story::ZoneBlinks => vec![due(60, Fate::ZoneOutage(Duration::from_secs(20 * 60)))],
         Story::Cancelled => vec![due(60, Fate::Cancel)],
     }
@@ -145,8 +155,8 @@ const WEATHERS: [Trouble; 17] = [
     Trouble::MetadataDown,
 ];
 
-/// What worlds have had for so long only, and how long each may last in one of six hours. Of the two that befall what is launched
-/// meanwhile every other one is there at the first launch.
+/// What worlds have had for so long only, and how long each may last in one of six hours. Of the
+/// two that befall what is launched meanwhile every other one is there at the first launch.
 const NEWER: [(Trouble, u64); 6] = [
     (Trouble::SignedOut, 3 * 3600),
     (Trouble::SignedOut, 1200),
@@ -156,37 +166,56 @@ const NEWER: [(Trouble, u64); 6] = [
     (Trouble::PowerBroken, 5400),
 ];
 
-/// The faults of one seed, in order of their times. `newer`: those too that came into the world after the seeds that are of a time before.
+/// The faults of one seed, in order of their times. `newer`: those too that came into the world
+/// after the seeds that are of a time before.
 pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
     let count = (3 + dice.roll(12)) * hours / HOURS;
-    let mut due: Vec<Due> = (0..count).map(|_| Due { at: dice.between(Duration::ZERO, until), fate: one(dice, hours) }).collect();
+    let mut due: Vec<Due> = (0..count)
+        .map(|_| Due { at: dice.between(Duration::ZERO, until), fate: one(dice, hours) })
+        .collect();
     // Faults come by the hour; what a person wants comes once, however long the job is.
     let people = dice.fork("people");
     due.retain(|due| !due.fate.is_a_persons_end() || people.roll(hours) < HOURS);
     // The launch and what surrounds it deserve a storm of their own.
     if dice.percent(50) {
-        let trouble = dice.pick(&[Trouble::Ec2Lossy, Trouble::LateShows, Trouble::Ec2Stale, Trouble::StoreLossy, Trouble::StoreStale]);
-        due.push(Due { at: Duration::ZERO, fate: Fate::Weather(trouble, Duration::from_secs(600)) });
+        let trouble = dice.pick(&[
+            Trouble::Ec2Lossy,
+            Trouble::LateShows,
+            Trouble::Ec2Stale,
+            Trouble::StoreLossy,
+            Trouble::StoreStale,
+        ]);
+        due.push(Due {
+            at: Duration::ZERO,
+            fate: Fate::Weather(trouble, Duration::from_secs(600)),
+        });
     }
     let zone = dice.fork("zone");
     for _ in 0..hours / HOURS {
         if zone.percent(8) {
             let lasts = zone.between(Duration::from_secs(120), Duration::from_secs(3600));
-            due.push(Due { at: zone.between(Duration::ZERO, until), fate: Fate::ZoneOutage(lasts) });
+            due.push(Due {
+                at: zone.between(Duration::ZERO, until),
+                fate: Fate::ZoneOutage(lasts),
+            });
         }
     }
     let alone = dice.fork("alone");
     if alone.percent(8) {
         // Nobody is left but the switch on the machine, and the sweeper where there is one.
         let at = alone.between(Duration::ZERO, until);
-        due.extend([Due { at, fate: Fate::AgentGone }, Due { at, fate: Fate::LaptopSleep(scaled(24 * 3600, hours)) }]);
+        due.extend([
+            Due { at, fate: Fate::AgentGone },
+            Due { at, fate: Fate::LaptopSleep(scaled(24 * 3600, hours)) },
+        ]);
     }
     let later = dice.fork("newer");
     for _ in 0..hours / HOURS {
         if newer && later.percent(30) {
             let (trouble, longest) = later.pick(&NEWER);
             let lasts = later.between(Duration::from_secs(60), scaled(longest, hours));
-            let at_launch = matches!(trouble, Trouble::Withdraws | Trouble::BadBoots) && later.percent(50);
+            let at_launch =
+                matches!(trouble, Trouble::Withdraws | Trouble::BadBoots) && later.percent(50);
             let at = if at_launch { Duration::ZERO } else { later.between(Duration::ZERO, until) };
             due.push(Due { at, fate: Fate::Weather(trouble, lasts) });
         }
@@ -209,9 +238,16 @@ fn one(dice: &Dice, hours: u64) -> Fate {
     match dice.roll(107) {
         0..36 => Fate::Weather(dice.pick(&WEATHERS), dice.between(secs(20), secs(2700))),
         36..40 => Fate::Weather(Trouble::DiskFull, dice.between(secs(30), secs(900))),
-        40..54 => {
-            Fate::Reclaim { notice: dice.pick(&[None, Some(secs(120)), Some(secs(120)), Some(secs(30)), Some(secs(300))]), takes: dice.percent(80) }
-        }
+        40..54 => Fate::Reclaim {
+            notice: dice.pick(&[
+                None,
+                Some(secs(120)),
+                Some(secs(120)),
+                Some(secs(30)),
+                Some(secs(300)),
+            ]),
+            takes: dice.percent(80),
+        },
         54..56 => Fate::Rebalance,
         56..62 => Fate::AgentCrash,
         62..65 => Fate::CrashLoop(3 + dice.roll(6) as u32),
@@ -265,13 +301,37 @@ async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: Fate) {
             laptop.sleep(false);
         }
         Fate::ControllerKill => laptop.kill_controller(),
-        Fate::SecondController => drop(tokio::task::spawn_local(Party::new(world, "second").drive())),
+        Fate::SecondController => {
+            drop(tokio::task::spawn_local(Party::new(world, "second").drive()))
+        }
         Fate::LaptopClock(off) => laptop.wall_off.store(off, Ordering::Relaxed),
         Fate::Stop => wish(world, laptop, Wish::Stop).await,
         Fate::Cancel => wish(world, laptop, Wish::Cancel).await,
         Fate::SaveNow => wish(world, laptop, Wish::Checkpoint).await,
-        Fate::Extend(true) => wish(world, laptop, Wish::Extend { time: Some(Span::from_secs(3600)), budget: None, fallback_cost: None }).await,
-        Fate::Extend(false) => wish(world, laptop, Wish::Extend { time: None, budget: Some(Usd::from_micros(1_000_000)), fallback_cost: None }).await,
+        Fate::Extend(true) => {
+            wish(
+                world,
+                laptop,
+                Wish::Extend {
+                    time: Some(Span::from_secs(3600)),
+                    budget: None,
+                    fallback_cost: None,
+                },
+            )
+            .await
+        }
+        Fate::Extend(false) => {
+            wish(
+                world,
+                laptop,
+                Wish::Extend {
+                    time: None,
+                    budget: Some(Usd::from_micros(1_000_000)),
+                    fallback_cost: None,
+                },
+            )
+            .await
+        }
         _ => {
             if let Some(host) = host {
                 on_machine(world, &host, fate).await;
@@ -289,9 +349,15 @@ async fn weather(world: &Arc<World>, host: Option<Arc<Host>>, trouble: Trouble, 
     }
 }
 
-/// Asks as `lamp stop` does, until the job directory has it; the times are by the asking workstation's clock.
+/// Asks as `lamp stop` does, until the job directory has it; the times are by the asking
+/// workstation's clock.
 async fn wish(world: &Arc<World>, laptop: &Arc<Party>, wish: Wish) {
-    let line = crate::sim::world::store::Line { world: Arc::clone(world), who: "user".into(), cut_by: Trouble::LaptopOffline, disk: None };
+    let line = crate::sim::world::store::Line {
+        world: Arc::clone(world),
+        who: "user".into(),
+        cut_by: Trouble::LaptopOffline,
+        disk: None,
+    };
     let dir = JobDir::new(Arc::new(line), world.newest_job().clone());
     let off = jiff::SignedDuration::from_millis(laptop.wall_off.load(Ordering::Relaxed));
     while dir.add_request(wish, "somebody", world.timeline.wall() + off).await.is_err() {
@@ -304,7 +370,11 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
     match fate {
         Fate::Reclaim { notice, takes } => reclaim(world, host, notice, takes).await,
         Fate::Rebalance => {
-            let notice = Notice { kind: NoticeKind::Rebalance, at: world.timeline.wall(), detail: "rebalance".into() };
+            let notice = Notice {
+                kind: NoticeKind::Rebalance,
+                at: world.timeline.wall(),
+                detail: "rebalance".into(),
+            };
             host.state().notices.push(notice);
         }
         Fate::AgentCrash => agent.iter().for_each(|agent| agent.kill()),
@@ -329,16 +399,28 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
             }
         }
         Fate::ZoneOutage(lasts) => zone_outage(world, host, lasts).await,
-        Fate::ConsoleTerminate => world.ec2.terminate(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown"),
+        Fate::ConsoleTerminate => world.ec2.terminate(
+            world,
+            &host.id,
+            "Client.UserInitiatedShutdown: User initiated shutdown",
+        ),
         Fate::ConsoleStop if host.plan.offer.market == crate::market::Market::OnDemand => {
-            world.ec2.stop(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown");
+            world.ec2.stop(
+                world,
+                &host.id,
+                "Client.UserInitiatedShutdown: User initiated shutdown",
+            );
         }
         _ => {}
     }
 }
 
 async fn zone_outage(world: &Arc<World>, host: &Arc<Host>, lasts: Duration) {
-    let empty = if host.plan.offer.zone.as_str() == "us-east-1a" { Trouble::NoCapacityA } else { Trouble::NoCapacityB };
+    let empty = if host.plan.offer.zone.as_str() == "us-east-1a" {
+        Trouble::NoCapacityA
+    } else {
+        Trouble::NoCapacityB
+    };
     world.weather.begin(Trouble::Ec2Down, lasts);
     world.weather.begin(empty, lasts);
     host.kernel.freeze(true);
@@ -352,19 +434,31 @@ fn crash_loop(host: &Host, agent: Option<Arc<Process>>, times: u32) {
     agent.iter().for_each(|agent| agent.kill());
 }
 
-pub(crate) async fn reclaim(world: &Arc<World>, host: &Arc<Host>, notice: Option<Duration>, takes: bool) {
+pub(crate) async fn reclaim(
+    world: &Arc<World>,
+    host: &Arc<Host>,
+    notice: Option<Duration>,
+    takes: bool,
+) {
     if host.plan.offer.market != crate::market::Market::Spot {
         return;
     }
     if let Some(ahead) = notice {
         let at = world.timeline.wall() + ahead;
-        host.state().notices.push(Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() });
+        host.state().notices.push(Notice {
+            kind: NoticeKind::Interruption,
+            at,
+            detail: "terminate".into(),
+        });
         world.happened(&Deed::Noticed { host, ahead });
         world.timeline.sleep(ahead).await;
     }
     if takes {
         // It may be late by some seconds.
-        world.timeline.sleep(world.dice.faults.between(Duration::ZERO, Duration::from_secs(40))).await;
+        world
+            .timeline
+            .sleep(world.dice.faults.between(Duration::ZERO, Duration::from_secs(40)))
+            .await;
         world.ec2.terminate(world, &host.id, "Server.SpotInstanceTermination: no Spot capacity");
     }
 }

@@ -1,4 +1,5 @@
-//! Which faults of a world found a machine to befall: one that finds none is no fault, and a kind that never finds one is not tried.
+//! Which faults of a world found a machine to befall: one that finds none is no fault, and a kind
+//! that never finds one is not tried.
 //!
 //! Not here: what a fault does (that is [`super::fault_plan`]).
 
@@ -39,7 +40,9 @@ fn finds(world: &World, fate: Fate) -> bool {
     world.ec2.running(OWNER).is_some_and(|host| match fate {
         Fate::Reclaim { .. } | Fate::ReclaimFirst(_) => is_on(&host, Market::Spot),
         Fate::ConsoleStop => is_on(&host, Market::OnDemand),
-        Fate::AgentCrash | Fate::CrashLoop(_) | Fate::AgentGone | Fate::AgentHang(_) => host.state().agent.is_some(),
+        Fate::AgentCrash | Fate::CrashLoop(_) | Fate::AgentGone | Fate::AgentHang(_) => {
+            host.state().agent.is_some()
+        }
         Fate::Reboot => host.state().reboot.is_some(),
         _ => host.kernel.is_running(),
     })

@@ -1,8 +1,10 @@
-//! Bugs that are planted on purpose, one at a time, to see that the laws catch them (`just mutants-sim`).
+//! Bugs that are planted on purpose, one at a time, to see that the laws catch them
+//! (`just mutants-sim`).
 //!
-//! Each sits where the product meets the world: its port asks, reads or remembers as a product with that bug would. Nothing
-//! of the product is changed for it; and `lamp simulate` ships the false world without them: they are there with the feature `planted`
-//! alone, which tests and examples have (`World::planted`). Not here: a bug that no hasty change could bring.
+//! Each sits where the product meets the world: its port asks, reads or remembers as a product with
+//! that bug would. Nothing of the product is changed for it; and `lamp simulate` ships the false
+//! world without them: they are there with the feature `planted` alone, which tests and examples
+//! have (`World::planted`). Not here: a bug that no hasty change could bring.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -50,7 +52,8 @@ pub enum Bug {
     OverwritesPlans,
     /// Whose a machine is, is not looked at: neither its owner nor the token that it came by.
     ForeignIsOurs,
-    /// The next attempt is planned while the last machine is on its way out, and what became of that is written afterwards.
+    /// The next attempt is planned while the last machine is on its way out, and what became of
+    /// that is written afterwards.
     NextBeforeGone,
     /// Why a machine is ended is written down nowhere.
     ReasonUnwritten,
@@ -86,7 +89,8 @@ pub enum Bug {
     CapTooLate,
     /// A cap that is raised is raised by ten hours more than was asked for.
     RaisedTooFar,
-    /// It panics at the first answer of Describe that shows a machine. No law can see that: whoever plays the world must.
+    /// It panics at the first answer of Describe that shows a machine. No law can see that: whoever
+    /// plays the world must.
     Panics,
 }
 
@@ -142,7 +146,8 @@ impl Bug {
             Bug::NoticesUnread | Bug::RareSaves => 12,
             Bug::StopSpot => 13,
             Bug::LostCancel | Bug::UserEndIsLost => 14,
-            // The second look, by the token, keeps what it does not see from being settled; when that ended is misread all the same.
+            // The second look, by the token, keeps what it does not see from being settled; when
+            // that ended is misread all the same.
             Bug::BilledTooEarly | Bug::ErrorIsEmpty => 15,
             Bug::OverwritesPlans => 16,
             Bug::ReasonUnwritten => 19,
@@ -158,14 +163,21 @@ pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
     match world.planted() {
         // What was refused has left nothing that could be there twice.
         Some(Bug::DropToken) if world.ec2.knows(&plan.client_token) => {
-            plan.to_mut().client_token = format!("{}-{}", plan.client_token, world.timeline.now().as_millis())
+            plan.to_mut().client_token =
+                format!("{}-{}", plan.client_token, world.timeline.now().as_millis())
         }
-        Some(Bug::RequestDrifts) if world.ec2.knows(&plan.client_token) => {
-            drop(plan.to_mut().tags.insert("asked-at".into(), world.timeline.now().as_millis().to_string()))
-        }
+        Some(Bug::RequestDrifts) if world.ec2.knows(&plan.client_token) => drop(
+            plan.to_mut()
+                .tags
+                .insert("asked-at".into(), world.timeline.now().as_millis().to_string()),
+        ),
         Some(Bug::NoCap) => drop(plan.to_mut().tags.remove(KILL_AT_TAG)),
         Some(Bug::CapTooLate) => {
-            let late = |cap: &mut String| *cap = cap.parse().map_or_else(|_| cap.clone(), |cap: Timestamp| (cap + TOO_LATE).to_string());
+            let late = |cap: &mut String| {
+                *cap = cap
+                    .parse()
+                    .map_or_else(|_| cap.clone(), |cap: Timestamp| (cap + TOO_LATE).to_string())
+            };
             plan.to_mut().tags.get_mut(KILL_AT_TAG).into_iter().for_each(late);
         }
         _ => {}
@@ -177,14 +189,24 @@ pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
 pub fn launched(world: &World, answer: Result<String, CloudError>) -> Result<String, CloudError> {
     let refused = |refusal| Err(CloudError::NoCapacity { what: "planted".into(), refusal });
     match (world.planted(), &answer) {
-        (Some(Bug::SilenceIsRefusal), Err(CloudError::Ambiguous { .. })) => refused(Refusal::Capacity),
-        (Some(Bug::NotFoundIsGone), Ok(id)) if !world.ec2.views(OWNER, Duration::ZERO).iter().any(|view| view.id == *id) => refused(Refusal::Spent),
+        (Some(Bug::SilenceIsRefusal), Err(CloudError::Ambiguous { .. })) => {
+            refused(Refusal::Capacity)
+        }
+        (Some(Bug::NotFoundIsGone), Ok(id))
+            if !world.ec2.views(OWNER, Duration::ZERO).iter().any(|view| view.id == *id) =>
+        {
+            refused(Refusal::Spent)
+        }
         _ => answer,
     }
 }
 
 /// What is made of an answer of Describe.
-pub fn described(world: &World, by: &str, answer: Result<Vec<InstanceView>, CloudError>) -> Result<Vec<InstanceView>, CloudError> {
+pub fn described(
+    world: &World,
+    by: &str,
+    answer: Result<Vec<InstanceView>, CloudError>,
+) -> Result<Vec<InstanceView>, CloudError> {
     let Some(bug) = world.planted() else { return answer };
     if bug == Bug::ErrorIsEmpty {
         return Ok(answer.unwrap_or_default());
@@ -196,14 +218,21 @@ pub fn described(world: &World, by: &str, answer: Result<Vec<InstanceView>, Clou
     }
     for view in &mut views {
         match bug {
-            Bug::DarkIsGone | Bug::NextBeforeGone if !view.state.bills() && view.state != InstanceState::Stopped => {
+            Bug::DarkIsGone | Bug::NextBeforeGone
+                if !view.state.bills() && view.state != InstanceState::Stopped =>
+            {
                 view.state = InstanceState::Terminated
             }
             Bug::ForeignIsOurs => view.tags.owner = OWNER.into(),
             Bug::Panics => panic!("planted"),
             Bug::BilledTooEarly => view.launched -= SignedDuration::from_mins(2),
-            Bug::SecretInReason => view.state_reason.iter_mut().for_each(|reason| reason.push_str(CANARY)),
-            Bug::UserEndIsLost => view.state_reason = view.state_reason.take().filter(|reason| !reason.starts_with("Client.User")),
+            Bug::SecretInReason => {
+                view.state_reason.iter_mut().for_each(|reason| reason.push_str(CANARY))
+            }
+            Bug::UserEndIsLost => {
+                view.state_reason =
+                    view.state_reason.take().filter(|reason| !reason.starts_with("Client.User"))
+            }
             _ => {}
         }
     }
@@ -220,14 +249,21 @@ pub fn raised(world: &World, kill_at: Timestamp) -> Timestamp {
 
 /// Whether a machine that is to be ended is stopped.
 pub fn stops(world: &World, id: &str) -> bool {
-    world.planted() == Some(Bug::StopSpot) && world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot)
+    world.planted() == Some(Bug::StopSpot)
+        && world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot)
 }
 
 /// What reaches the store instead of one object, in order.
 pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
     let (waits, goes) = match world.planted() {
-        Some(Bug::ManifestFirst) => (key.contains("/checkpoints/") && !key.ends_with("manifest.json"), key.ends_with("/manifest.json")),
-        Some(Bug::NextBeforeGone) => (key.ends_with("/settled.json"), key.ends_with("/plan.json") || key.ends_with("/receipt.json")),
+        Some(Bug::ManifestFirst) => (
+            key.contains("/checkpoints/") && !key.ends_with("manifest.json"),
+            key.ends_with("/manifest.json"),
+        ),
+        Some(Bug::NextBeforeGone) => (
+            key.ends_with("/settled.json"),
+            key.ends_with("/plan.json") || key.ends_with("/receipt.json"),
+        ),
         Some(Bug::ReasonUnwritten) if key.ends_with("/ending.json") => return Vec::new(),
         _ => (false, false),
     };
@@ -254,7 +290,8 @@ pub fn read(world: &World, key: &str, body: Bytes) -> Bytes {
     if world.planted() != Some(Bug::RareSaves) || !key.ends_with("/spec.json") {
         return body;
     }
-    let text = String::from_utf8_lossy(&body).replace(r#""interval": "2m""#, r#""interval": "48h""#);
+    let text =
+        String::from_utf8_lossy(&body).replace(r#""interval": "2m""#, r#""interval": "48h""#);
     Bytes::from(text)
 }
 
@@ -272,6 +309,7 @@ pub fn steady(world: &World, wall: impl FnOnce() -> Timestamp) -> Duration {
 
 /// The hard cap as the machine's tags tell it to the agent.
 pub fn kill_at(world: &World, set: &str, launched: Timestamp) -> Option<String> {
-    let set: Timestamp = set.parse().ok().filter(|_| world.planted() == Some(Bug::RelativeDeadline))?;
+    let set: Timestamp =
+        set.parse().ok().filter(|_| world.planted() == Some(Bug::RelativeDeadline))?;
     Some((world.timeline.wall() + set.duration_since(launched)).to_string())
 }

@@ -1,4 +1,5 @@
-//! What a fault alone takes: where it struck, and how long it was from then until what it asks for was there.
+//! What a fault alone takes: where it struck, and how long it was from then until what it asks for
+//! was there.
 //!
 //! Not here: anything that changes what happens; it looks on.
 
@@ -59,7 +60,9 @@ fn since(machine: &Machine, lone: Lone, now: Duration, at: Duration) -> Option<D
     let seen = || now.saturating_sub(LOOK);
     match (lone.fault.moment(), lone.fault) {
         (Moment::Launch, _) => Some(machine.launched),
-        (Moment::RunTime, _) => Some(machine.launched + Duration::from_secs(lone.max_runtime()? * 60)),
+        (Moment::RunTime, _) => {
+            Some(machine.launched + Duration::from_secs(lone.max_runtime()? * 60))
+        }
         (Moment::Dice, LoneFault::CancelAtLaunch) => Some(at),
         (Moment::Dice, _) => machine.state().bills().then_some(at),
         (Moment::Work, fault) => {
@@ -77,7 +80,12 @@ fn since(machine: &Machine, lone: Lone, now: Duration, at: Duration) -> Option<D
 }
 
 /// Waits for it to strike, and says where. Nothing is changed by it.
-pub(crate) async fn watch(world: Arc<World>, lone: Lone, at: Duration, struck: Arc<Mutex<Option<Struck>>>) {
+pub(crate) async fn watch(
+    world: Arc<World>,
+    lone: Lone,
+    at: Duration,
+    struck: Arc<Mutex<Option<Struck>>>,
+) {
     let waits = lone.fault.moment() != Moment::Dice || lone.fault == LoneFault::CancelAtLaunch;
     // Just before: who is struck may be gone at once.
     if !waits {
@@ -86,11 +94,14 @@ pub(crate) async fn watch(world: Arc<World>, lone: Lone, at: Duration, struck: A
     let found = loop {
         let now = world.timeline.now();
         let found = world.ec2.look(|machines| {
-            let mut ours = machines.iter().filter(|machine| machine.owner() == Some(OWNER) && machine.is_of_a_plan());
+            let mut ours = machines
+                .iter()
+                .filter(|machine| machine.owner() == Some(OWNER) && machine.is_of_a_plan());
             ours.find_map(|machine| {
                 let since = since(machine, lone, now, at)?;
                 let truth = last_start(machine).map(|start| start.truth());
-                let is_all_saved = truth.is_some_and(|truth| truth.saved.is_some_and(|(step, _)| step == truth.step));
+                let is_all_saved = truth
+                    .is_some_and(|truth| truth.saved.is_some_and(|(step, _)| step == truth.step));
                 Some(Struck { lone, id: machine.id.clone(), since, is_all_saved })
             })
         });
@@ -106,19 +117,34 @@ pub(crate) async fn watch(world: Arc<World>, lone: Lone, at: Duration, struck: A
 pub(crate) fn measure(world: &World, struck: &Struck) -> Measured {
     let (since, lone) = (struck.since, struck.lone);
     let after = |moment: Duration| moment.saturating_sub(since);
-    let saved = if struck.is_all_saved { Some(since) } else { world.objects.born_after("manifest.json", since) };
+    let saved = if struck.is_all_saved {
+        Some(since)
+    } else {
+        world.objects.born_after("manifest.json", since)
+    };
     world.ec2.look(|machines| {
-        let ours = || machines.iter().filter(|machine| machine.owner() == Some(OWNER) && machine.is_of_a_plan());
+        let ours = || {
+            machines
+                .iter()
+                .filter(|machine| machine.owner() == Some(OWNER) && machine.is_of_a_plan())
+        };
         let machine = ours().find(|machine| machine.id == struck.id);
         let hosts = || ours().filter_map(|machine| machine.host.clone());
-        let starts: Vec<Arc<Start>> = hosts().flat_map(|host| host.state().starts.clone()).filter(|start| !start.is_setup()).collect();
-        let next = starts.iter().filter(|start| start.began() > since).min_by_key(|start| start.began());
-        let before = starts.iter().filter(|start| start.began() <= since).max_by_key(|start| start.began());
+        let starts: Vec<Arc<Start>> = hosts()
+            .flat_map(|host| host.state().starts.clone())
+            .filter(|start| !start.is_setup())
+            .collect();
+        let next =
+            starts.iter().filter(|start| start.began() > since).min_by_key(|start| start.began());
+        let before =
+            starts.iter().filter(|start| start.began() <= since).max_by_key(|start| start.began());
         let worked = |steps: u64| lone.step() * u32::try_from(steps).unwrap_or(u32::MAX);
         let from = |start: &Arc<Start>| start.truth().step.saturating_sub(start.truth().steps);
-        let again = |next: &Arc<Start>| Some(worked(before?.truth().step.saturating_sub(from(next))));
+        let again =
+            |next: &Arc<Start>| Some(worked(before?.truth().step.saturating_sub(from(next))));
         let others = || ours().filter(|machine| machine.id != struck.id);
-        let bought = || others().map(|machine| machine.launched).filter(|launched| *launched > since);
+        let bought =
+            || others().map(|machine| machine.launched).filter(|launched| *launched > since);
         let ended = machine.and_then(|machine| machine.ended);
         Measured {
             dark: ended.map(after),
@@ -127,7 +153,11 @@ pub(crate) fn measure(world: &World, struck: &Struck) -> Measured {
             goes_on: next.map(|start| after(start.began())),
             lost: next.and_then(again),
             saved: saved.map(after),
-            agent: hosts().flat_map(|host| host.state().agents.clone()).filter(|came| *came > since).min().map(after),
+            agent: hosts()
+                .flat_map(|host| host.state().agents.clone())
+                .filter(|came| *came > since)
+                .min()
+                .map(after),
             went_on: before.is_some_and(|start| start.truth().step >= lone.steps()),
             bought: bought().count(),
             bought_at: bought().min().map(after),

@@ -1,4 +1,5 @@
-//! One fault alone, in a world where all else is well: which faults there are, and who is there to do something about it.
+//! One fault alone, in a world where all else is well: which faults there are, and who is there to
+//! do something about it.
 //!
 //! ```text
 //!   Lone { fault, watching } ──> its work, its one fault, who is there (`faults::single_fault_plan`) ──> play ──> Measured: dark, gone, goes on, lost (`measured`)
@@ -28,7 +29,8 @@ pub enum LoneFault {
     StoreGone,
     /// Its time is over before its work.
     Cap,
-    /// The same after a reboot, after the machine's clock was set back, and where no agent lives by then.
+    /// The same after a reboot, after the machine's clock was set back, and where no agent lives by
+    /// then.
     CapAfterReboot,
     CapAfterClock,
     CapWithoutAgent,
@@ -85,7 +87,8 @@ pub enum LoneFault {
     LaptopClock,
     /// From the beginning on.
     SecondController,
-    /// Somebody takes from the machine's role what it may do in the job root, while the work goes on.
+    /// Somebody takes from the machine's role what it may do in the job root, while the work goes
+    /// on.
     RoleGone,
 }
 
@@ -143,18 +146,28 @@ impl LoneFault {
             LoneFault::Fails => "the work fails, and once more where it is run again",
             LoneFault::Hangs => "the work hangs",
             LoneFault::Idles => "the work idles",
-            LoneFault::PowerBroken => "the work is done, and no power switch within the machine does anything",
+            LoneFault::PowerBroken => {
+                "the work is done, and no power switch within the machine does anything"
+            }
             LoneFault::DiskFull => "the work is done, and the machine's disk is full",
-            LoneFault::StoreGone => "the work is done, and the job root takes nothing from anybody any more",
+            LoneFault::StoreGone => {
+                "the work is done, and the job root takes nothing from anybody any more"
+            }
             LoneFault::Cap => "its run time is over before its work",
             LoneFault::CapAfterReboot => "a reboot, and then its run time is over",
-            LoneFault::CapAfterClock => "the machine's clock is set by an hour, and then its run time is over",
+            LoneFault::CapAfterClock => {
+                "the machine's clock is set by an hour, and then its run time is over"
+            }
             LoneFault::CapWithoutAgent => "no agent lives any more, and then its run time is over",
-            LoneFault::NoAgent => "nothing of ours comes up on the first machine but its deadline unit",
+            LoneFault::NoAgent => {
+                "nothing of ours comes up on the first machine but its deadline unit"
+            }
             LoneFault::DarkBoot => "the kernel of the first machine hangs in its boot",
             LoneFault::Withdrawn => "EC2 withdraws what is launched in the first half minute",
             LoneFault::ShownLate => "EC2 shows the first machine 270 s late",
-            LoneFault::CancelAtLaunch => "`lamp cancel` in the first twenty seconds, while EC2 errs and loses answers for a minute",
+            LoneFault::CancelAtLaunch => {
+                "`lamp cancel` in the first twenty seconds, while EC2 errs and loses answers for a minute"
+            }
             LoneFault::KernelHang => "the kernel hangs",
             LoneFault::HostDies => "the host dies",
             LoneFault::AgentCrash => "the agent crashes",
@@ -166,7 +179,9 @@ impl LoneFault {
             LoneFault::NotTaken => "a notice, and it is not taken",
             LoneFault::Rebalance => "a rebalance recommendation",
             LoneFault::NoRoom => "taken, and an hour without capacity anywhere",
-            LoneFault::TakenUnseen => "taken, and EC2 does not say for twenty minutes how any machine is",
+            LoneFault::TakenUnseen => {
+                "taken, and EC2 does not say for twenty minutes how any machine is"
+            }
             LoneFault::GpuLost => "a GPU is lost, and the work dies of it",
             LoneFault::NvmlLost => "the driver answers nothing any more, of work that needs no CPU",
             LoneFault::MachineClock => "the machine's clock is set by an hour",
@@ -176,11 +191,15 @@ impl LoneFault {
             LoneFault::ConsoleStop => "stopped by hand in the console",
             LoneFault::Stop => "`lamp stop`",
             LoneFault::Cancel => "`lamp cancel`",
-            LoneFault::StaleEnd => "cancelled, its kernel hangs, and EC2 shows what was some seconds ago",
+            LoneFault::StaleEnd => {
+                "cancelled, its kernel hangs, and EC2 shows what was some seconds ago"
+            }
             LoneFault::StuckEnd => "cancelled, and hangs in its end",
             LoneFault::Throttled => "cancelled, its kernel hangs, EC2 throttled for ten minutes",
             LoneFault::SignedOut => "the workstation's session is over for an hour",
-            LoneFault::LaptopClock => "the workstation's clock is a day off for half an hour, and a machine is taken meanwhile",
+            LoneFault::LaptopClock => {
+                "the workstation's clock is a day off for half an hour, and a machine is taken meanwhile"
+            }
             LoneFault::SecondController => "a second controller, from the beginning on",
             LoneFault::RoleGone => "the machine's role is taken away, and its work goes on",
         }
@@ -188,8 +207,15 @@ impl LoneFault {
 
     pub fn moment(self) -> Moment {
         match self {
-            LoneFault::NoAgent | LoneFault::DarkBoot | LoneFault::Withdrawn | LoneFault::ShownLate | LoneFault::SecondController => Moment::Launch,
-            LoneFault::Cap | LoneFault::CapAfterReboot | LoneFault::CapAfterClock | LoneFault::CapWithoutAgent => Moment::RunTime,
+            LoneFault::NoAgent
+            | LoneFault::DarkBoot
+            | LoneFault::Withdrawn
+            | LoneFault::ShownLate
+            | LoneFault::SecondController => Moment::Launch,
+            LoneFault::Cap
+            | LoneFault::CapAfterReboot
+            | LoneFault::CapAfterClock
+            | LoneFault::CapWithoutAgent => Moment::RunTime,
             LoneFault::Done
             | LoneFault::Fails
             | LoneFault::Hangs
@@ -208,13 +234,23 @@ impl Lone {
         use LoneFault as Fault;
         use Watching::{Both, Nobody, Sweeper, Workstation};
         // Nobody need be there from outside, so that nobody is, or the sweeper alone.
-        let by_its_cap = [Fault::Cap, Fault::CapAfterReboot, Fault::CapAfterClock, Fault::CapWithoutAgent];
+        let by_its_cap =
+            [Fault::Cap, Fault::CapAfterReboot, Fault::CapAfterClock, Fault::CapWithoutAgent];
         let by_its_cap = by_its_cap.map(|fault| Lone { fault, watching: Nobody });
         let from_within = [Fault::Done, Fault::Fails, Fault::Hangs, Fault::Idles, Fault::DiskFull];
         let from_within = from_within.map(|fault| Lone { fault, watching: Sweeper });
-        let from_outside =
-            [Fault::PowerBroken, Fault::NoAgent, Fault::DarkBoot, Fault::KernelHang, Fault::HostDies, Fault::AgentGone, Fault::RoleGone];
-        let from_outside = from_outside.into_iter().flat_map(|fault| [Both, Sweeper, Workstation].map(|watching| Lone { fault, watching }));
+        let from_outside = [
+            Fault::PowerBroken,
+            Fault::NoAgent,
+            Fault::DarkBoot,
+            Fault::KernelHang,
+            Fault::HostDies,
+            Fault::AgentGone,
+            Fault::RoleGone,
+        ];
+        let from_outside = from_outside.into_iter().flat_map(|fault| {
+            [Both, Sweeper, Workstation].map(|watching| Lone { fault, watching })
+        });
         // Who is there could do too much of it, or must do something.
         let by_workstation = [
             Fault::StoreGone,
@@ -247,6 +283,11 @@ impl Lone {
             Fault::SecondController,
         ];
         let by_workstation = by_workstation.map(|fault| Lone { fault, watching: Both });
-        from_within.into_iter().chain(by_its_cap).chain(from_outside).chain(by_workstation).collect()
+        from_within
+            .into_iter()
+            .chain(by_its_cap)
+            .chain(from_outside)
+            .chain(by_workstation)
+            .collect()
     }
 }

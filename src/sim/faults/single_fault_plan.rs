@@ -1,4 +1,5 @@
-//! How one fault alone is made to happen: the work that it befalls, the job's limit where that ends it, and the moment.
+//! How one fault alone is made to happen: the work that it befalls, the job's limit where that ends
+//! it, and the moment.
 //!
 //! Not here: which faults there are (`lone`), what comes of them (`measured`).
 
@@ -11,7 +12,8 @@ use crate::sim::kernel::rng::Dice;
 use crate::sim::world::active_faults::Trouble;
 use crate::sim::world::workload::{End, Habit};
 
-/// An hour and a half of work in steps of twenty seconds, which saves once a minute; its job asks for a checkpoint every two.
+/// An hour and a half of work in steps of twenty seconds, which saves once a minute; its job asks
+/// for a checkpoint every two.
 const STEPS: u64 = 270;
 const STEP: Duration = Duration::from_secs(20);
 const SAVE_EVERY: u64 = 3;
@@ -28,7 +30,8 @@ const TO: Duration = Duration::from_secs(80 * 60);
 const CAP_MINUTES: u64 = 50;
 const BEFORE_CAP: Duration = Duration::from_secs(40 * 60);
 
-/// Of one whose work takes 90 minutes, and with its saves up to 125: a clock that is an hour ahead would end that.
+/// Of one whose work takes 90 minutes, and with its saves up to 125: a clock that is an hour ahead
+/// would end that.
 const ROOM_MINUTES: u64 = 150;
 
 /// By an EC2 that errs for this long, a launch takes some seconds to a minute.
@@ -79,11 +82,22 @@ impl Lone {
             LoneFault::Idles => End::Idles,
             _ => End::Succeeds,
         };
-        // Who saves when it is asked loses nothing to a notice; who does not, what came after its last save.
-        let saves_when_asked = matches!(self.fault, LoneFault::Noticed | LoneFault::Rebalance) || habit.saves_when_asked;
+        // Who saves when it is asked loses nothing to a notice; who does not, what came after its
+        // last save.
+        let saves_when_asked = matches!(self.fault, LoneFault::Noticed | LoneFault::Rebalance)
+            || habit.saves_when_asked;
         let (steps, step, quiet) = (self.steps(), self.step(), self.is_quiet());
         let save_every = if quiet { 1 } else { SAVE_EVERY };
-        Habit { steps, step, save_every, saves_when_asked, end, ignores_term: false, quiet, ..habit }
+        Habit {
+            steps,
+            step,
+            save_every,
+            saves_when_asked,
+            end,
+            ignores_term: false,
+            quiet,
+            ..habit
+        }
     }
 
     /// On which market its machine is, where that matters.
@@ -131,7 +145,11 @@ impl Lone {
         let taken = Fate::Reclaim { notice: None, takes: true };
         let first = |trouble, lasts| vec![weather(trouble, Duration::ZERO, lasts)];
         let mut due = match self.fault {
-            LoneFault::Done | LoneFault::Fails | LoneFault::Hangs | LoneFault::Idles | LoneFault::Cap => Vec::new(),
+            LoneFault::Done
+            | LoneFault::Fails
+            | LoneFault::Hangs
+            | LoneFault::Idles
+            | LoneFault::Cap => Vec::new(),
             LoneFault::PowerBroken => first(Trouble::PowerBroken, FOR_GOOD),
             LoneFault::DiskFull => vec![weather(Trouble::DiskFull, at, FOR_GOOD)],
             LoneFault::StoreGone => vec![weather(Trouble::StoreDown, at, FOR_GOOD)],
@@ -145,15 +163,27 @@ impl Lone {
             LoneFault::AgentHang => now(Fate::AgentHang(FOR_GOOD)),
             LoneFault::AgentGone | LoneFault::CapWithoutAgent => now(Fate::AgentGone),
             LoneFault::Reboot | LoneFault::CapAfterReboot => now(Fate::Reboot),
-            LoneFault::MachineClock | LoneFault::CapAfterClock => now(Fate::BoxClock(sign * HOUR_MS)),
-            LoneFault::Noticed => now(Fate::Reclaim { notice: Some(Duration::from_secs(120)), takes: true }),
+            LoneFault::MachineClock | LoneFault::CapAfterClock => {
+                now(Fate::BoxClock(sign * HOUR_MS))
+            }
+            LoneFault::Noticed => {
+                now(Fate::Reclaim { notice: Some(Duration::from_secs(120)), takes: true })
+            }
             LoneFault::Taken => now(taken),
-            LoneFault::NotTaken => now(Fate::Reclaim { notice: Some(Duration::from_secs(120)), takes: false }),
+            LoneFault::NotTaken => {
+                now(Fate::Reclaim { notice: Some(Duration::from_secs(120)), takes: false })
+            }
             LoneFault::Rebalance => now(Fate::Rebalance),
             LoneFault::NoRoom => {
-                vec![weather(Trouble::NoCapacityA, at, NO_ROOM), weather(Trouble::NoCapacityB, at, NO_ROOM), Due { at, fate: taken }]
+                vec![
+                    weather(Trouble::NoCapacityA, at, NO_ROOM),
+                    weather(Trouble::NoCapacityB, at, NO_ROOM),
+                    Due { at, fate: taken },
+                ]
             }
-            LoneFault::TakenUnseen => vec![weather(Trouble::Ec2Down, at, A_WHILE), Due { at, fate: taken }],
+            LoneFault::TakenUnseen => {
+                vec![weather(Trouble::Ec2Down, at, A_WHILE), Due { at, fate: taken }]
+            }
             LoneFault::GpuLost => now(Fate::Xid(true)),
             LoneFault::NvmlLost => vec![weather(Trouble::NvmlLost, at, FOR_GOOD)],
             LoneFault::Offline => vec![weather(Trouble::MachineOffline, at, A_WHILE)],
@@ -162,11 +192,22 @@ impl Lone {
             LoneFault::ConsoleStop => now(Fate::ConsoleStop),
             LoneFault::Stop => now(Fate::Stop),
             LoneFault::Cancel => now(Fate::Cancel),
-            LoneFault::CancelAtLaunch => vec![weather(Trouble::Ec2Lossy, Duration::ZERO, ERRS), Due { at, fate: Fate::Cancel }],
-            LoneFault::StaleEnd => [Fate::KernelHang, Fate::Weather(Trouble::Ec2Stale, FOR_GOOD), Fate::Cancel].map(|fate| Due { at, fate }).into(),
-            LoneFault::StuckEnd => vec![weather(Trouble::StuckEnds, at, FOR_GOOD), Due { at, fate: Fate::Cancel }],
+            LoneFault::CancelAtLaunch => vec![
+                weather(Trouble::Ec2Lossy, Duration::ZERO, ERRS),
+                Due { at, fate: Fate::Cancel },
+            ],
+            LoneFault::StaleEnd => {
+                [Fate::KernelHang, Fate::Weather(Trouble::Ec2Stale, FOR_GOOD), Fate::Cancel]
+                    .map(|fate| Due { at, fate })
+                    .into()
+            }
+            LoneFault::StuckEnd => {
+                vec![weather(Trouble::StuckEnds, at, FOR_GOOD), Due { at, fate: Fate::Cancel }]
+            }
             LoneFault::Throttled => {
-                [Fate::KernelHang, Fate::Weather(Trouble::Ec2Throttled, THROTTLED), Fate::Cancel].map(|fate| Due { at, fate }).into()
+                [Fate::KernelHang, Fate::Weather(Trouble::Ec2Throttled, THROTTLED), Fate::Cancel]
+                    .map(|fate| Due { at, fate })
+                    .into()
             }
             LoneFault::SignedOut => vec![weather(Trouble::SignedOut, at, SIGNED_OUT)],
             LoneFault::LaptopClock => vec![
@@ -174,7 +215,9 @@ impl Lone {
                 Due { at: at + TAKEN_AFTER, fate: taken },
                 Due { at: at + CLOCK_OFF, fate: Fate::LaptopClock(0) },
             ],
-            LoneFault::SecondController => vec![Due { at: Duration::ZERO, fate: Fate::SecondController }],
+            LoneFault::SecondController => {
+                vec![Due { at: Duration::ZERO, fate: Fate::SecondController }]
+            }
             LoneFault::RoleGone => vec![weather(Trouble::RoleGone, at, FOR_GOOD)],
         };
         if !self.watching.has_workstation() {

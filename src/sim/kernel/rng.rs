@@ -1,4 +1,5 @@
-//! The one source of chance in a world: a seed, forked by concern, so that one more roll in one place moves no other.
+//! The one source of chance in a world: a seed, forked by concern, so that one more roll in one
+//! place moves no other.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,7 +17,8 @@ impl Dice {
     #[must_use]
     pub fn fork(&self, concern: &str) -> Dice {
         let state = *self.0.lock().expect("nobody panics while rolling");
-        let mixed = concern.bytes().fold(state ^ 0x6c61_6d70, |mixed, byte| mix(mixed ^ u64::from(byte)));
+        let mixed =
+            concern.bytes().fold(state ^ 0x6c61_6d70, |mixed, byte| mix(mixed ^ u64::from(byte)));
         Dice::new(mixed)
     }
 

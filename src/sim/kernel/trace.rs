@@ -1,4 +1,5 @@
-//! What happened, in order: a line for everything that touched the world, and the SHA-256 of all of them.
+//! What happened, in order: a line for everything that touched the world, and the SHA-256 of all of
+//! them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,7 +17,14 @@ struct Moment(Duration);
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = self.0.as_secs();
-        write!(f, "{}:{:02}:{:02}.{:03}", secs / 3600, secs / 60 % 60, secs % 60, self.0.subsec_millis())
+        write!(
+            f,
+            "{}:{:02}:{:02}.{:03}",
+            secs / 3600,
+            secs / 60 % 60,
+            secs % 60,
+            self.0.subsec_millis()
+        )
     }
 }
 
@@ -30,7 +38,13 @@ pub struct Trace {
 
 impl Default for Trace {
     fn default() -> Self {
-        Trace { sum: Sha256::new(), line: String::new(), lines: VecDeque::new(), kept_max: LINES_KEPT, count: 0 }
+        Trace {
+            sum: Sha256::new(),
+            line: String::new(),
+            lines: VecDeque::new(),
+            kept_max: LINES_KEPT,
+            count: 0,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
-//! Virtual time: when nobody can go on, the clock jumps to the next sleeper. Six hours take a second.
+//! Virtual time: when nobody can go on, the clock jumps to the next sleeper. Six hours take a
+//! second.
 //!
-//! One thread, one queue. The runtime says when it is about to park; everybody who could go on has done so by then, and
-//! time moves. Not here: a real clock, or a thread.
+//! One thread, one queue. The runtime says when it is about to park; everybody who could go on has
+//! done so by then, and time moves. Not here: a real clock, or a thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,8 +27,9 @@ pub struct Timeline {
 #[derive(Default)]
 struct State {
     next: u64,
-    /// Whoever wakes last stands first. There are some dozens, and nearly all fall asleep for a second or two: to go in and out
-    /// near the end of a row costs a fraction of what a tree takes for it.
+    /// Whoever wakes last stands first. There are some dozens, and nearly all fall asleep for a
+    /// second or two: to go in and out near the end of a row costs a fraction of what a tree takes
+    /// for it.
     sleepers: Vec<Sleeper>,
 }
 
@@ -123,7 +125,9 @@ impl Future for Sleep<'_> {
         let mut state = self.timeline.state();
         match state.place(self.key) {
             Ok(place) => state.sleepers[place].waker.clone_from(context.waker()),
-            Err(place) => state.sleepers.insert(place, Sleeper { key: self.key, waker: context.waker().clone() }),
+            Err(place) => state
+                .sleepers
+                .insert(place, Sleeper { key: self.key, waker: context.waker().clone() }),
         }
         drop(state);
         Poll::Pending
@@ -134,7 +138,8 @@ impl Drop for Sleep<'_> {
     fn drop(&mut self) {
         if self.waits && !self.timeline.is_over(self.key.0) {
             let mut state = self.timeline.state();
-            // Its waker may be the last of a task, which may hold other sleeps: it goes when nobody holds the time.
+            // Its waker may be the last of a task, which may hold other sleeps: it goes when nobody
+            // holds the time.
             let gone = state.place(self.key).ok().map(|place| state.sleepers.remove(place));
             drop((state, gone));
         }
@@ -173,7 +178,13 @@ pub fn in_virtual_time<F: Future>(work: impl FnOnce(Arc<Timeline>) -> F) -> F::O
             let inner = context.waker();
             let (_, waker) = match known.take() {
                 Some(same) if same.0.will_wake(inner) => known.insert(same),
-                _ => known.insert((inner.clone(), Waker::from(Arc::new(MainWaker { timeline: Arc::clone(&timeline), inner: inner.clone() })))),
+                _ => known.insert((
+                    inner.clone(),
+                    Waker::from(Arc::new(MainWaker {
+                        timeline: Arc::clone(&timeline),
+                        inner: inner.clone(),
+                    })),
+                )),
             };
             whole.as_mut().poll(&mut Context::from_waker(waker))
         })

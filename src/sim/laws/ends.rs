@@ -1,4 +1,5 @@
-//! The laws of what ends: machines whose end is asked for, wishes to end, and the reasons that are left of both.
+//! The laws of what ends: machines whose end is asked for, wishes to end, and the reasons that are
+//! left of both.
 //!
 //! What an agent says of its own end is held in `laws::outcomes`. Not here: a memory (that is
 //! [`super::observer`]).
@@ -18,8 +19,8 @@ use crate::sim::world::machines::Machine;
 use crate::sim::world::workload::Start;
 use crate::sim::world::world::{Ask, Deed, Which, World};
 
-/// From a wish in the job directory to the last launch that may not know of it: a listing may be half a minute stale, and a
-/// tick is under way.
+/// From a wish in the job directory to the last launch that may not know of it: a listing may be
+/// half a minute stale, and a tick is under way.
 const WISH_SEEN: Duration = Duration::from_secs(120);
 
 /// So long the cloud says of an ended machine who ended it, with room for a look.
@@ -28,19 +29,22 @@ const STILL_SHOWN: Duration = Duration::from_secs(50 * 60);
 /// Nobody can look again while a request is on its way.
 pub(crate) const ON_ITS_WAY: Duration = Duration::from_millis(700);
 
-/// Minutes in a row from a wish to the outcome, while nothing is in its agent's way: it reads wishes every few seconds, saves for a
-/// minute, waits for half of one until the workload obeys, and uploads.
+/// Minutes in a row from a wish to the outcome, while nothing is in its agent's way: it reads
+/// wishes every few seconds, saves for a minute, waits for half of one until the workload obeys,
+/// and uploads.
 const HEEDED_MINUTES: u32 = 4;
 
-/// The least that `policy::watch::stall` takes for a hang, and so long after its time a notice may have turned out to be void.
+/// The least that `policy::watch::stall` takes for a hang, and so long after its time a notice may
+/// have turned out to be void.
 const STANDS: Duration = Duration::from_secs(600);
 const NOTICE_MAY_BE_VOID: Duration = Duration::from_secs(1800);
 
-/// Minutes in a row from a cancel to the end of a machine whose agent does not obey, while a workstation is awake: it waits for three.
+/// Minutes in a row from a cancel to the end of a machine whose agent does not obey, while a
+/// workstation is awake: it waits for three.
 const CANCELLED_MINUTES: u32 = 5;
 
-/// A sweep gives the record of an end ten seconds, and ends the machine whatever became of it: a store that was ill then may not
-/// have it.
+/// A sweep gives the record of an end ten seconds, and ends the machine whatever became of it: a
+/// store that was ill then may not have it.
 const INTENT_MAX: Duration = Duration::from_secs(15);
 
 /// A host that fails for so long, under a machine that says nothing for as long, is given up.
@@ -59,7 +63,13 @@ impl Asked {
     fn of(world: &World, id: &str) -> Option<Self> {
         let facts = |machine: &Machine| {
             let tags = Tags::from_map(&machine.tags).ok()?;
-            Some(Asked { attempt: machine.attempt()?, tags, state: machine.state(), market: machine.offer.market, begun: machine.begun() })
+            Some(Asked {
+                attempt: machine.attempt()?,
+                tags,
+                state: machine.state(),
+                market: machine.offer.market,
+                begun: machine.begun(),
+            })
         };
         world.ec2.with(id, facts).flatten()
     }
@@ -71,24 +81,34 @@ impl Asked {
     /// It has ended as one whose disk the job file keeps, and can be stopped.
     fn is_to_stay(&self, world: &World) -> bool {
         let body = |key: String| world.objects.body(&key);
-        let outcome = body(layout::outcome(&self.tags.job, self.tags.attempt)).and_then(|body| serde_json::from_slice::<Outcome>(&body).ok());
-        let spec = body(layout::spec(&self.tags.job)).and_then(|body| serde_json::from_slice::<ResolvedSpec>(&body).ok());
-        let keeps = outcome.zip(spec).is_some_and(|(outcome, spec)| keeps_disk(&spec.spec.on, outcome.because));
+        let outcome = body(layout::outcome(&self.tags.job, self.tags.attempt))
+            .and_then(|body| serde_json::from_slice::<Outcome>(&body).ok());
+        let spec = body(layout::spec(&self.tags.job))
+            .and_then(|body| serde_json::from_slice::<ResolvedSpec>(&body).ok());
+        let keeps = outcome
+            .zip(spec)
+            .is_some_and(|(outcome, spec)| keeps_disk(&spec.spec.on, outcome.because));
         keeps && self.market == Market::OnDemand
     }
 
-    /// It was started on a kept disk without which its job begins anew, and what it has there is as it was.
+    /// It was started on a kept disk without which its job begins anew, and what it has there is as
+    /// it was.
     fn is_all_its_job_has(&self, judge: &Judge, world: &World) -> bool {
-        let plan = world.objects.body(&layout::plan(&self.tags.job, self.tags.attempt)).and_then(|body| serde_json::from_slice::<Plan>(&body).ok());
+        let plan = world
+            .objects
+            .body(&layout::plan(&self.tags.job, self.tags.attempt))
+            .and_then(|body| serde_json::from_slice::<Plan>(&body).ok());
         let only = plan.is_some_and(|plan| plan.starts.is_some() && plan.resume_from.is_none());
-        let spoke = world.objects.body(&layout::lease(&self.tags.job, self.tags.attempt)).is_some() || judge.beats.contains_key(&self.attempt);
+        let spoke = world.objects.body(&layout::lease(&self.tags.job, self.tags.attempt)).is_some()
+            || judge.beats.contains_key(&self.attempt);
         only && !spoke && self.market == Market::OnDemand
     }
 
     /// Its attempt was settled as one whose disk stays.
     fn was_kept(&self, world: &World) -> bool {
         let body = world.objects.body(&layout::settled(&self.tags.job, self.tags.attempt));
-        body.and_then(|body| serde_json::from_slice::<Settled>(&body).ok()).is_some_and(|settled| settled.kept)
+        body.and_then(|body| serde_json::from_slice::<Settled>(&body).ok())
+            .is_some_and(|settled| settled.kept)
     }
 
     /// Its attempt is over: a launch that came through after all.
@@ -97,7 +117,11 @@ impl Asked {
     }
 }
 
-pub(crate) fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+pub(crate) fn useful_work_is_never_stopped(
+    judge: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     let now = world.timeline.now();
     match deed {
         Deed::Asked { id, by, .. } => {
@@ -107,59 +131,111 @@ pub(crate) fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &
             let unheard = ON_ITS_WAY..Duration::from_secs(29 * 60);
             let held = heard.is_some_and(|heard| unheard.contains(&now.saturating_sub(heard)));
             let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
-            let may = judge.wish.is_some() || judge.outcomes.contains_key(&asked.attempt) || asked.is_past_cap(now);
-            if held && moves && !may { Err(format!("{by} ended {id}, whose work was at step {} and went on", truth.step)) } else { Ok(()) }
+            let may = judge.wish.is_some()
+                || judge.outcomes.contains_key(&asked.attempt)
+                || asked.is_past_cap(now);
+            if held && moves && !may {
+                Err(format!("{by} ended {id}, whose work was at step {} and went on", truth.step))
+            } else {
+                Ok(())
+            }
         }
-        Deed::State { id, reason, .. } if reason.starts_with("Client.InstanceInitiated") => its_own_switch_waits(judge, world, id),
+        Deed::State { id, reason, .. } if reason.starts_with("Client.InstanceInitiated") => {
+            its_own_switch_waits(judge, world, id)
+        }
         Deed::Started { host, start, .. } => is_restarted_for_a_cause(judge, now, host, start),
         _ => Ok(()),
     }
 }
 
-/// Work that somebody has ended and begins once more on the same machine stood still before that, or was to be taken with its machine.
-fn is_restarted_for_a_cause(judge: &Judge, now: Duration, host: &Host, start: &Start) -> Result<(), String> {
+/// Work that somebody has ended and begins once more on the same machine stood still before that,
+/// or was to be taken with its machine.
+fn is_restarted_for_a_cause(
+    judge: &Judge,
+    now: Duration,
+    host: &Host,
+    start: &Start,
+) -> Result<(), String> {
     let state = host.state();
-    let before = state.starts.iter().rev().find(|other| !other.is_setup() && other.launch.dir != start.launch.dir);
-    let Some(truth) = before.filter(|before| before.was_ended() && !start.is_setup()).map(|before| before.truth()) else { return Ok(()) };
+    let before = state
+        .starts
+        .iter()
+        .rev()
+        .find(|other| !other.is_setup() && other.launch.dir != start.launch.dir);
+    let Some(truth) = before
+        .filter(|before| before.was_ended() && !start.is_setup())
+        .map(|before| before.truth())
+    else {
+        return Ok(());
+    };
     let stood = now.saturating_sub(truth.moved);
     // By the machine's own clock, which may be an hour behind (seed 555).
-    let noticed = state.notices.iter().any(|notice| !host.knows_the_time() || notice.at + NOTICE_MAY_BE_VOID >= at(now));
-    // Its end could not be written down on a full disk, and whoever comes after a reboot knows nothing of it (seed 61000453 of 24 h).
+    let noticed = state
+        .notices
+        .iter()
+        .any(|notice| !host.knows_the_time() || notice.at + NOTICE_MAY_BE_VOID >= at(now));
+    // Its end could not be written down on a full disk, and whoever comes after a reboot knows
+    // nothing of it (seed 61000453 of 24 h).
     let forgot = judge.disk_was_full_since(truth.moved);
     if stood >= STANDS || noticed || forgot {
         Ok(())
     } else {
-        Err(format!("{} began its work anew, which had moved {} s before", host.id, stood.as_secs()))
+        Err(format!(
+            "{} began its work anew, which had moved {} s before",
+            host.id,
+            stood.as_secs()
+        ))
     }
 }
 
-/// A power-off on the machine, by its agent or by its deadline unit: not while work moves that somebody hears of.
+/// A power-off on the machine, by its agent or by its deadline unit: not while work moves that
+/// somebody hears of.
 fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), String> {
     let now = world.timeline.now();
     let Some((_, Some(truth))) = Judge::host_truth(world, id) else { return Ok(()) };
     let Some(asked) = Asked::of(world, id) else { return Ok(()) };
-    let heard = judge.beats.get(&asked.attempt).is_some_and(|(heard, ..)| now.saturating_sub(*heard) < Duration::from_secs(300));
+    let heard = judge
+        .beats
+        .get(&asked.attempt)
+        .is_some_and(|(heard, ..)| now.saturating_sub(*heard) < Duration::from_secs(300));
     let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
-    let may = judge.wish.is_some() || judge.outcomes.contains_key(&asked.attempt) || asked.is_past_cap(now);
-    // What its deadline unit has begun nobody takes back, and an agent that comes up in those seconds begins its work for nothing (seeds
-    // 37012312, 37016738 and 37030443 of 24 h: metadata that were silent for a whole boot).
+    let may = judge.wish.is_some()
+        || judge.outcomes.contains_key(&asked.attempt)
+        || asked.is_past_cap(now);
+    // What its deadline unit has begun nobody takes back, and an agent that comes up in those
+    // seconds begins its work for nothing (seeds 37012312, 37016738 and 37030443 of 24 h: metadata
+    // that were silent for a whole boot).
     let late = |host: Arc<Host>| {
         let state = host.state();
-        state.switched.is_some_and(|off| state.starts.last().is_some_and(|start| start.began() >= off))
+        state
+            .switched
+            .is_some_and(|off| state.starts.last().is_some_and(|start| start.began() >= off))
     };
     let may = may || world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(late);
-    // Seed 101369: a clock that is set an hour ahead while the disk has no room for the new deadline. The unit has only its file.
+    // Seed 101369: a clock that is set an hour ahead while the disk has no room for the new
+    // deadline. The unit has only its file.
     let stuck = |host: Arc<Host>| host.disk.is_full() && !host.knows_the_time();
-    let may = may || world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(stuck);
-    // One whose clock is fast when it boots again believes it until the store has told the time (seed 32022928 of 24 h).
+    let may =
+        may || world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(stuck);
+    // One whose clock is fast when it boots again believes it until the store has told the time
+    // (seed 32022928 of 24 h).
     let fast = |host: Arc<Host>| asked.is_past_cap(now + host.is_fast_by());
     let may = may || world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(fast);
-    if heard && moves && !may { Err(format!("{id} put itself out, and its work was at step {} and went on", truth.step)) } else { Ok(()) }
+    if heard && moves && !may {
+        Err(format!("{id} put itself out, and its work was at step {} and went on", truth.step))
+    } else {
+        Ok(())
+    }
 }
 
-/// Whoever ends a machine that has not told how its attempt ended gives up what it has not sent: only where it was silent for its
-/// lease (or for its boot, with no word at all), past its hard cap, or cancelled. What stands still, and what is settled, runs no more.
-pub(crate) fn given_up_for_a_cause(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+/// Whoever ends a machine that has not told how its attempt ended gives up what it has not sent:
+/// only where it was silent for its lease (or for its boot, with no word at all), past its hard
+/// cap, or cancelled. What stands still, and what is settled, runs no more.
+pub(crate) fn given_up_for_a_cause(
+    judge: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     let Deed::Asked { ask: Ask::Terminate, id, by } = deed else { return Ok(()) };
     let now = world.timeline.now();
     let Some(asked) = Asked::of(world, id) else { return Ok(()) };
@@ -169,43 +245,85 @@ pub(crate) fn given_up_for_a_cause(judge: &Judge, world: &World, deed: &Deed<'_>
     if !asked.state.bills() {
         return Ok(());
     }
-    if asked.is_all_its_job_has(judge, world) && judge.cancelled.is_none() && !judge.was_store_ill(now, INTENT_MAX) {
-        return Err(format!("{by} ended {id}, which was started on the disk that is all its job has, and never said a word"));
+    if asked.is_all_its_job_has(judge, world)
+        && judge.cancelled.is_none()
+        && !judge.was_store_ill(now, INTENT_MAX)
+    {
+        return Err(format!(
+            "{by} ended {id}, which was started on the disk that is all its job has, and never said a word"
+        ));
     }
-    if asked.is_to_stay(world) && judge.cancelled.is_none() && !judge.was_store_ill(now, INTENT_MAX) {
+    if asked.is_to_stay(world) && judge.cancelled.is_none() && !judge.was_store_ill(now, INTENT_MAX)
+    {
         return Err(format!("{by} ended {id}, whose disk was to stay"));
     }
-    if judge.outcomes.contains_key(&asked.attempt) || judge.cancelled.is_some() || asked.is_past_cap(now) || asked.is_settled(world) {
+    if judge.outcomes.contains_key(&asked.attempt)
+        || judge.cancelled.is_some()
+        || asked.is_past_cap(now)
+        || asked.is_settled(world)
+    {
         return Ok(());
     }
     let Some((heard, ..)) = judge.beats.get(&asked.attempt) else {
-        // What has not said a word has nothing to save, and whoever wants it to end need not wait for one.
-        // One that put itself out in its boot and was started once more has no more time by that (seed 23003246 of 24 h).
+        // What has not said a word has nothing to save, and whoever wants it to end need not wait
+        // for one. One that put itself out in its boot and was started once more has no more time
+        // by that (seed 23003246 of 24 h).
         let silent = now.saturating_sub(asked.begun);
-        // Whoever asked for it first, in vain, counts from that (seed 18000109 of 24 h: ten seconds).
-        let may = judge.wish.is_some() || silent + Duration::from_secs(30) >= asked.tags.boot.duration();
-        return if may { Ok(()) } else { Err(format!("{by} ended {id}, which was silent for {} s of its boot", silent.as_secs())) };
+        // Whoever asked for it first, in vain, counts from that (seed 18000109 of 24 h: ten
+        // seconds).
+        let may =
+            judge.wish.is_some() || silent + Duration::from_secs(30) >= asked.tags.boot.duration();
+        return if may {
+            Ok(())
+        } else {
+            Err(format!("{by} ended {id}, which was silent for {} s of its boot", silent.as_secs()))
+        };
     };
     let silent = now.saturating_sub(*heard);
-    let fails_for = world.ec2.with(id, |machine| machine.host.as_ref().map(|host| host.fails_for(now))).flatten().unwrap_or_default();
+    let fails_for = world
+        .ec2
+        .with(id, |machine| machine.host.as_ref().map(|host| host.fails_for(now)))
+        .flatten()
+        .unwrap_or_default();
     let dead = silent.min(fails_for) >= HOST_DEAD;
     let lapsed = silent >= asked.tags.lease.duration() || silent < ON_ITS_WAY || dead;
-    if lapsed { Ok(()) } else { Err(format!("{by} ended {id}, which has no outcome and was heard {} s before", silent.as_secs())) }
+    if lapsed {
+        Ok(())
+    } else {
+        Err(format!(
+            "{by} ended {id}, which has no outcome and was heard {} s before",
+            silent.as_secs()
+        ))
+    }
 }
 
-/// A plan costs nothing: who fell asleep over one writes it on waking, and then looks again before the launch.
-pub(crate) fn a_wish_to_end_is_never_lost(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+/// A plan costs nothing: who fell asleep over one writes it on waking, and then looks again before
+/// the launch.
+pub(crate) fn a_wish_to_end_is_never_lost(
+    judge: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     let late = judge.wish.is_some_and(|wish| world.timeline.now().saturating_sub(wish) > WISH_SEEN);
     match deed {
-        Deed::Launched { id, new: true, .. } if late => Err(format!("{id} was launched after the job was asked to end")),
+        Deed::Launched { id, new: true, .. } if late => {
+            Err(format!("{id} was launched after the job was asked to end"))
+        }
         Deed::Wrote { key, new: true, .. }
-            if key.ends_with("/plan.json") && judge.by_hand.is_some_and(|by_hand| world.timeline.now().saturating_sub(by_hand) < STILL_SHOWN) =>
+            if key.ends_with("/plan.json")
+                && judge.by_hand.is_some_and(|by_hand| {
+                    world.timeline.now().saturating_sub(by_hand) < STILL_SHOWN
+                }) =>
         {
             Err(format!("{key} was made after a person had ended the machine before"))
         }
         Deed::Minute => {
-            if let Some((id, _)) = judge.unheeded.iter().find(|(_, minutes)| **minutes > HEEDED_MINUTES) {
-                return Err(format!("{id} was asked to end, and nothing was in its agent's way for more than {HEEDED_MINUTES} minutes"));
+            if let Some((id, _)) =
+                judge.unheeded.iter().find(|(_, minutes)| **minutes > HEEDED_MINUTES)
+            {
+                return Err(format!(
+                    "{id} was asked to end, and nothing was in its agent's way for more than {HEEDED_MINUTES} minutes"
+                ));
             }
             let kept = judge.uncancelled.iter().find(|(_, minutes)| **minutes > CANCELLED_MINUTES);
             kept.map_or(Ok(()), |((id, who), _)| Err(format!("{id} was cancelled, and {who} is awake for more than {CANCELLED_MINUTES} minutes")))
@@ -215,12 +333,23 @@ pub(crate) fn a_wish_to_end_is_never_lost(judge: &Judge, world: &World, deed: &D
 }
 
 /// The reason of an end is written before the end is asked for, and every outcome has its chain.
-pub(crate) fn every_end_has_its_reason(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+pub(crate) fn every_end_has_its_reason(
+    judge: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     match deed {
         // What ends already is forced, and ends by whatever began it.
         Deed::Asked { ask, id, by } => {
             let Some(asked) = Asked::of(world, id)
-                .filter(|asked| !matches!(asked.state, InstanceState::Stopping | InstanceState::ShuttingDown | InstanceState::Terminated))
+                .filter(|asked| {
+                    !matches!(
+                        asked.state,
+                        InstanceState::Stopping
+                            | InstanceState::ShuttingDown
+                            | InstanceState::Terminated
+                    )
+                })
                 // It came to rest while the request was on its way.
                 .filter(|asked| (*ask, asked.state) != (Ask::Stop, InstanceState::Stopped))
             else {
@@ -228,20 +357,27 @@ pub(crate) fn every_end_has_its_reason(judge: &Judge, world: &World, deed: &Deed
             };
             let (job, attempt) = (&asked.tags.job, asked.tags.attempt);
             let written = |key: String| world.objects.body(&key).is_some();
-            let has = written(layout::ending(job, attempt)) || written(layout::outcome(job, attempt)) || asked.is_settled(world);
+            let has = written(layout::ending(job, attempt))
+                || written(layout::outcome(job, attempt))
+                || asked.is_settled(world);
             if has || judge.was_store_ill(world.timeline.now(), INTENT_MAX) {
                 return Ok(());
             }
             Err(format!("{by} asked {ask:?} of {id}, and why is written nowhere"))
         }
         Deed::Wrote { key, body, new: true, .. } if key.ends_with("/outcome.json") => {
-            let Ok(outcome) = serde_json::from_slice::<Outcome>(body) else { return Err(format!("{key} is no outcome")) };
+            let Ok(outcome) = serde_json::from_slice::<Outcome>(body) else {
+                return Err(format!("{key} is no outcome"));
+            };
             let told = outcome.reasons.last().is_some_and(|reason| !reason.text.is_empty());
             if told { Ok(()) } else { Err(format!("{key} gives no reason")) }
         }
         Deed::Wrote { key, body, new: true, .. } if key.ends_with("/settled.json") => {
-            let Ok(settled) = serde_json::from_slice::<Settled>(body) else { return Err(format!("{key} is no settled record")) };
-            let reasons = settled.outcome.as_ref().is_some_and(|outcome| !outcome.reasons.is_empty());
+            let Ok(settled) = serde_json::from_slice::<Settled>(body) else {
+                return Err(format!("{key} is no settled record"));
+            };
+            let reasons =
+                settled.outcome.as_ref().is_some_and(|outcome| !outcome.reasons.is_empty());
             let by_cloud = settled.cloud_reason.as_ref().is_some_and(|reason| !reason.is_empty());
             if reasons || by_cloud { Ok(()) } else { Err(format!("{key} ends for no reason")) }
         }

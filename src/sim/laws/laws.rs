@@ -1,7 +1,9 @@
-//! The laws of the world (docs/false-world.md), each a function with its number, held against every deed.
+//! The laws of the world (docs/false-world.md), each a function with its number, held against every
+//! deed.
 //!
-//! Laws 17 and 18 compare whole lives, and are held by tests/sim: a death at every call changes nothing, and a world whose
-//! faults are over converges. Not here: a memory (that is [`super::observer`]).
+//! Laws 17 and 18 compare whole lives, and are held by tests/sim: a death at every call changes
+//! nothing, and a world whose faults are over converges. Not here: a memory (that is
+//! [`super::observer`]).
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -22,42 +24,47 @@ use crate::sim::world::world::{Ask, Deed, OWNER, World};
 /// Lease, sweep and two minutes: nothing of ours bills longer than this without use.
 pub const BOUND_MINUTES: u32 = 37;
 
-/// Of a hard cap beyond its limit of time: five minutes to save and to power off, and so far the clock of whoever plans may be off
-/// (`controller::launch::clock_check`); and a minute.
+/// Of a hard cap beyond its limit of time: five minutes to save and to power off, and so far the
+/// clock of whoever plans may be off (`controller::launch::clock_check`); and a minute.
 const CAP_ROOM: Duration = Duration::from_secs(11 * 60);
 
 /// The sweep and two minutes.
 const CAP_MINUTES: u32 = 7;
 
-/// From the outcome to the dark, while the agent lives: two minutes are promised (row 33 of docs/promises.md). The rest is for agents that
-/// crash and come back meanwhile.
+/// From the outcome to the dark, while the agent lives: two minutes are promised (row 33 of
+/// docs/promises.md). The rest is for agents that crash and come back meanwhile.
 const LINGER_MINUTES: u32 = 6;
 
 /// Beyond the hard cap, while the agent lives: it drains before it.
 const OVERDUE_MINUTES: u32 = 3;
 
-/// Minutes in a row in which one workstation that is awake, and nothing in its way, lets a machine bill that is over or beyond its cap:
-/// it sweeps every five, and looks twice. And one that says nothing: it waits for a lease by its own watch, whatever it slept through.
-/// This is the bound of a world without a sweeper.
+/// Minutes in a row in which one workstation that is awake, and nothing in its way, lets a machine
+/// bill that is over or beyond its cap: it sweeps every five, and looks twice. And one that says
+/// nothing: it waits for a lease by its own watch, whatever it slept through. This is the bound of
+/// a world without a sweeper.
 const UNENDED_MINUTES: u32 = 9;
 const UNHELD_MINUTES: u32 = 33;
-/// Of a machine whose agents die again and again: ten short lives, a lease, and the visits of a sweeper.
+/// Of a machine whose agents die again and again: ten short lives, a lease, and the visits of a
+/// sweeper.
 const LOOPED_MINUTES: u32 = 75;
-/// The same where the cloud says that the host fails: a minute and a half of silence, ten of that, asked for once a minute, and a tick;
-/// it counts from the end of what was in the way, and whoever had troubles looks again within a minute (seed 44001398 of 24 h: 14).
+/// The same where the cloud says that the host fails: a minute and a half of silence, ten of that,
+/// asked for once a minute, and a tick; it counts from the end of what was in the way, and whoever
+/// had troubles looks again within a minute (seed 44001398 of 24 h: 14).
 const HOSTLESS_MINUTES: u32 = 15;
 
-/// Minutes in a row in which one agent watches work that idles or hangs. The idle window is five, or three times the work's own longest
-/// pause; a hang is known after twenty, or ten of its steps, and the rungs to its restart. Twice that, for a watch that a store without
-/// an answer holds up.
+/// Minutes in a row in which one agent watches work that idles or hangs. The idle window is five,
+/// or three times the work's own longest pause; a hang is known after twenty, or ten of its steps,
+/// and the rungs to its restart. Twice that, for a watch that a store without an answer holds up.
 const USELESS_MINUTES: u32 = 90;
 const USELESS_STEPS: u32 = 22;
 
-/// Before the first sign of work that is known to report by its checkpoint alone, an hour and its rungs, three times.
+/// Before the first sign of work that is known to report by its checkpoint alone, an hour and its
+/// rungs, three times.
 const HUSHED_MINUTES: u32 = 240;
 
 fn useless_minutes(world: &World, hushed: bool) -> u32 {
-    (if hushed { HUSHED_MINUTES } else { USELESS_MINUTES }) + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
+    (if hushed { HUSHED_MINUTES } else { USELESS_MINUTES })
+        + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
 }
 
 /// What a cloud has shown is acted on for so long (`controller::settle::end_record`).
@@ -66,7 +73,8 @@ const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
 /// A word that somebody else's tag on our machine holds, and that must never reach a record.
 pub const CANARY: &str = "canary-7f3a~never-in-a-record";
 
-/// Machines that a job may have in one hour: ten by their plans (`policy::lifecycle::relaunch`), and a launch may come late after its plan.
+/// Machines that a job may have in one hour: ten by their plans (`policy::lifecycle::relaunch`),
+/// and a launch may come late after its plan.
 const LAUNCHES_MAX: usize = 12;
 
 type Law = fn(&Judge, &World, &Deed<'_>) -> Result<(), String>;
@@ -101,8 +109,13 @@ fn one_machine_a_job(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), St
     if !matches!(deed, Deed::Launched { .. } | Deed::State { .. }) {
         return Ok(());
     }
-    let live = |machine: &&Machine| machine.owner() == Some(OWNER) && !matches!(machine.state(), InstanceState::Terminated | InstanceState::Stopped);
-    let ids: Vec<String> = world.ec2.look(|machines| machines.iter().filter(live).map(|machine| machine.id.clone()).collect());
+    let live = |machine: &&Machine| {
+        machine.owner() == Some(OWNER)
+            && !matches!(machine.state(), InstanceState::Terminated | InstanceState::Stopped)
+    };
+    let ids: Vec<String> = world
+        .ec2
+        .look(|machines| machines.iter().filter(live).map(|machine| machine.id.clone()).collect());
     if ids.len() > 1 { Err(format!("the job has {} at once", ids.join(" and "))) } else { Ok(()) }
 }
 
@@ -115,71 +128,133 @@ fn tagged_at_any_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(),
     let found = match deed {
         Deed::Launched { id, new: true, .. } => world.ec2.with(id, untagged).flatten(),
         // They are changed later: a cap is raised, a machine is started for another attempt.
-        Deed::Minute => world.ec2.look(|machines| machines.iter().filter(|machine| machine.is_of_a_plan()).find_map(untagged)),
+        Deed::Minute => world.ec2.look(|machines| {
+            machines.iter().filter(|machine| machine.is_of_a_plan()).find_map(untagged)
+        }),
         _ => None,
     };
     found.map_or(Ok(()), Err)
 }
 
-/// Its hard cap is what the job's run time, and what somebody has added to that, come to from when its attempt began; a controller that
-/// sets it or raises it by anything else is caught long before anybody sees what it costs.
-fn a_cap_is_no_later_than_its_limits(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
-    let (Deed::Minute, Some(limit)) = (deed, world.spec.spec.limits.max_runtime) else { return Ok(()) };
+/// Its hard cap is what the job's run time, and what somebody has added to that, come to from when
+/// its attempt began; a controller that sets it or raises it by anything else is caught long before
+/// anybody sees what it costs.
+fn a_cap_is_no_later_than_its_limits(
+    judge: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
+    let (Deed::Minute, Some(limit)) = (deed, world.spec.spec.limits.max_runtime) else {
+        return Ok(());
+    };
     let late = |machine: &Machine| {
         let tags = Tags::from_map(&machine.tags).ok()?;
-        let most = at(machine.begun() + limit.duration() + judge.granted_in_all(tags.job.as_str()) + CAP_ROOM);
+        let most = at(machine.begun()
+            + limit.duration()
+            + judge.granted_in_all(tags.job.as_str())
+            + CAP_ROOM);
         let kill_at = tags.kill_at.filter(|kill_at| *kill_at > most)?;
         Some(format!("{} has its hard cap at {kill_at}, and its limits end at {most}", machine.id))
     };
-    let found = world.ec2.look(|machines| machines.iter().filter(|machine| machine.is_of_a_plan() && machine.state().bills()).find_map(late));
+    let found = world.ec2.look(|machines| {
+        machines
+            .iter()
+            .filter(|machine| machine.is_of_a_plan() && machine.state().bills())
+            .find_map(late)
+    });
     found.map_or(Ok(()), Err)
 }
 
 fn dark_within_the_bound(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Minute = deed else { return Ok(()) };
     if let Some((id, _)) = judge.lingers.iter().find(|(_, minutes)| **minutes > LINGER_MINUTES) {
-        return Err(format!("{id} has written its outcome, its agent lives, and it bills for more than {LINGER_MINUTES} minutes"));
+        return Err(format!(
+            "{id} has written its outcome, its agent lives, and it bills for more than {LINGER_MINUTES} minutes"
+        ));
     }
-    if let Some((id, useless)) = judge.useless.iter().find(|(_, useless)| useless.minutes > useless_minutes(world, useless.hushed)) {
-        return Err(format!("{id} bills for work that idles or hangs, and its agent has watched that for {} minutes", useless.minutes));
+    if let Some((id, useless)) = judge
+        .useless
+        .iter()
+        .find(|(_, useless)| useless.minutes > useless_minutes(world, useless.hushed))
+    {
+        return Err(format!(
+            "{id} bills for work that idles or hangs, and its agent has watched that for {} minutes",
+            useless.minutes
+        ));
     }
-    if let Some(((id, who), _)) = judge.unheld.iter().find(|(_, minutes)| **minutes > UNHELD_MINUTES) {
-        return Err(format!("{id} bills and says nothing, and {who} is awake for more than {UNHELD_MINUTES} minutes"));
+    if let Some(((id, who), _)) =
+        judge.unheld.iter().find(|(_, minutes)| **minutes > UNHELD_MINUTES)
+    {
+        return Err(format!(
+            "{id} bills and says nothing, and {who} is awake for more than {UNHELD_MINUTES} minutes"
+        ));
     }
     if let Some((id, _)) = judge.looped.iter().find(|(_, minutes)| **minutes > LOOPED_MINUTES) {
-        return Err(format!("the agents of {id} have died for more than {LOOPED_MINUTES} minutes, and it bills"));
+        return Err(format!(
+            "the agents of {id} have died for more than {LOOPED_MINUTES} minutes, and it bills"
+        ));
     }
-    if let Some(((id, who), _)) = judge.hostless.iter().find(|(_, minutes)| **minutes > HOSTLESS_MINUTES) {
-        return Err(format!("the host of {id} is dead, the cloud says so, and {who} is awake for more than {HOSTLESS_MINUTES} minutes"));
+    if let Some(((id, who), _)) =
+        judge.hostless.iter().find(|(_, minutes)| **minutes > HOSTLESS_MINUTES)
+    {
+        return Err(format!(
+            "the host of {id} is dead, the cloud says so, and {who} is awake for more than {HOSTLESS_MINUTES} minutes"
+        ));
     }
-    if let Some(((id, who), _)) = judge.unended.iter().find(|(_, minutes)| **minutes > UNENDED_MINUTES) {
-        return Err(format!("{id} bills beyond its end, and {who} is awake for more than {UNENDED_MINUTES} minutes"));
+    if let Some(((id, who), _)) =
+        judge.unended.iter().find(|(_, minutes)| **minutes > UNENDED_MINUTES)
+    {
+        return Err(format!(
+            "{id} bills beyond its end, and {who} is awake for more than {UNENDED_MINUTES} minutes"
+        ));
     }
-    let longest = judge.unused.iter().find(|(id, minutes)| **minutes > BOUND_MINUTES + 1 && judge.passed_over.contains(*id));
-    longest.map_or(Ok(()), |(id, _)| Err(format!("{id} bills without use for more than {BOUND_MINUTES} minutes")))
+    let longest = judge
+        .unused
+        .iter()
+        .find(|(id, minutes)| **minutes > BOUND_MINUTES + 1 && judge.passed_over.contains(*id));
+    longest.map_or(Ok(()), |(id, _)| {
+        Err(format!("{id} bills without use for more than {BOUND_MINUTES} minutes"))
+    })
 }
 
 fn dark_soon_after_the_cap(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Minute = deed else { return Ok(()) };
     if let Some((id, _)) = judge.overdue.iter().find(|(_, minutes)| **minutes > OVERDUE_MINUTES) {
-        return Err(format!("{id} lives more than {OVERDUE_MINUTES} minutes beyond its hard cap, and so does its agent"));
+        return Err(format!(
+            "{id} lives more than {OVERDUE_MINUTES} minutes beyond its hard cap, and so does its agent"
+        ));
     }
     if let Some((id, _)) = judge.undead.iter().find(|(_, minutes)| **minutes > OVERDUE_MINUTES) {
-        return Err(format!("{id} lives more than {OVERDUE_MINUTES} minutes beyond its hard cap, and its deadline unit could end it"));
+        return Err(format!(
+            "{id} lives more than {OVERDUE_MINUTES} minutes beyond its hard cap, and its deadline unit could end it"
+        ));
     }
     if let Some((id, _)) = judge.mistold.iter().find(|(_, minutes)| **minutes > 0) {
         return Err(format!("the deadline unit of {id} is set beyond its hard cap"));
     }
-    let longest = judge.beyond.iter().find(|(id, minutes)| **minutes > CAP_MINUTES + 1 && judge.passed_over.contains(*id));
-    longest.map_or(Ok(()), |(id, _)| Err(format!("{id} lives more than {CAP_MINUTES} minutes beyond its hard cap")))
+    let longest = judge
+        .beyond
+        .iter()
+        .find(|(id, minutes)| **minutes > CAP_MINUTES + 1 && judge.passed_over.contains(*id));
+    longest.map_or(Ok(()), |(id, _)| {
+        Err(format!("{id} lives more than {CAP_MINUTES} minutes beyond its hard cap"))
+    })
 }
 
-fn only_what_is_ours_is_touched(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+fn only_what_is_ours_is_touched(
+    judge: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     let Deed::Asked { ask, id, by } = deed else { return Ok(()) };
     if world.ec2.with(id, |machine| machine.owner() == Some(OWNER)) != Some(true) {
         return Err(format!("{by} asked {ask:?} of {id}, which is not ours"));
     }
-    let Some((since, _)) = judge.shown.get(*by).filter(|(_, shown)| shown.iter().any(|(there, owner)| there == id && owner == OWNER)) else {
+    let Some((since, _)) = judge
+        .shown
+        .get(*by)
+        .filter(|(_, shown)| shown.iter().any(|(there, owner)| there == id && owner == OWNER))
+    else {
         return Err(format!("{by} asked {ask:?} of {id} without having read its owner"));
     };
     let age = world.timeline.now().saturating_sub(*since);
@@ -193,28 +268,51 @@ fn only_what_is_ours_is_touched(judge: &Judge, world: &World, deed: &Deed<'_>) -
 fn settled_means_seen_to_be_gone(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Wrote { key, new: true, .. } = deed else { return Ok(()) };
     let Some(folder) = key.strip_suffix("settled.json") else { return Ok(()) };
-    let plan = world.objects.body(&format!("{folder}plan.json")).and_then(|body| serde_json::from_slice::<Plan>(&body).ok());
+    let plan = world
+        .objects
+        .body(&format!("{folder}plan.json"))
+        .and_then(|body| serde_json::from_slice::<Plan>(&body).ok());
     let Some(plan) = plan else { return Err(format!("{key} without a plan")) };
-    let is_its = |machine: &&Machine| machine.token == plan.client_token && machine.offer.zone == plan.offer.zone;
+    let is_its = |machine: &&Machine| {
+        machine.token == plan.client_token && machine.offer.zone == plan.offer.zone
+    };
     let state = world.ec2.look(|machines| machines.iter().find(is_its).map(Machine::state));
     match state {
         None | Some(InstanceState::Terminated | InstanceState::Stopped) => Ok(()),
-        Some(state) => Err(format!("attempt {} is settled, and its machine is {state}", plan.attempt)),
+        Some(state) => {
+            Err(format!("attempt {} is settled, and its machine is {state}", plan.attempt))
+        }
     }
 }
 
-fn the_next_attempt_waits_for_the_end_of_the_last(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+fn the_next_attempt_waits_for_the_end_of_the_last(
+    _: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     let Deed::Wrote { key, new: true, .. } = deed else { return Ok(()) };
-    let Some((folder, _)) = key.strip_suffix("/plan.json").and_then(|folder| folder.rsplit_once('/')) else { return Ok(()) };
-    let Some((_, attempt)) = attempt_of(key).filter(|(_, attempt)| *attempt > 1) else { return Ok(()) };
+    let Some((folder, _)) =
+        key.strip_suffix("/plan.json").and_then(|folder| folder.rsplit_once('/'))
+    else {
+        return Ok(());
+    };
+    let Some((_, attempt)) = attempt_of(key).filter(|(_, attempt)| *attempt > 1) else {
+        return Ok(());
+    };
     let before = format!("{folder}/{:04}/settled.json", attempt - 1);
-    if world.objects.body(&before).is_some() { Ok(()) } else { Err(format!("attempt {attempt} is planned before the last is settled")) }
+    if world.objects.body(&before).is_some() {
+        Ok(())
+    } else {
+        Err(format!("attempt {attempt} is planned before the last is settled"))
+    }
 }
 
 fn a_token_is_one_request(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Launched { plan, .. } = deed else { return Ok(()) };
     match judge.requests.get(&plan.client_token) {
-        Some(before) if *before != request(plan) => Err(format!("attempt {} was asked for twice, differently", plan.attempt)),
+        Some(before) if *before != request(plan) => {
+            Err(format!("attempt {} was asked for twice, differently", plan.attempt))
+        }
         _ => Ok(()),
     }
 }
@@ -222,22 +320,35 @@ fn a_token_is_one_request(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(
 fn committed_steps_stay(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     match deed {
         Deed::Started { step, start, .. } if !start.is_setup() => match judge.committed {
-            Some(committed) if *step < committed => Err(format!("{} begins at step {step}, and {committed} was kept", start.launch.name)),
+            Some(committed) if *step < committed => Err(format!(
+                "{} begins at step {step}, and {committed} was kept",
+                start.launch.name
+            )),
             _ => Ok(()),
         },
         Deed::Wrote { key, body, new: true, .. } if key.ends_with("/manifest.json") => {
-            let Ok(manifest) = serde_json::from_slice::<Manifest>(body) else { return Err(format!("{key} is no manifest")) };
+            let Ok(manifest) = serde_json::from_slice::<Manifest>(body) else {
+                return Err(format!("{key} is no manifest"));
+            };
             let job = key.split('/').nth(1).unwrap_or_default();
-            let body = |file: &CheckpointFile| world.objects.body(&format!("jobs/{job}/{}", file.key));
+            let body =
+                |file: &CheckpointFile| world.objects.body(&format!("jobs/{job}/{}", file.key));
             for file in &manifest.files {
-                let Some(there) = body(file) else { return Err(format!("{key} names {}, which is not there", file.key)) };
-                if hex::encode(Sha256::digest(&there)) != file.sha256 || there.len() as u64 != file.bytes {
+                let Some(there) = body(file) else {
+                    return Err(format!("{key} names {}, which is not there", file.key));
+                };
+                if hex::encode(Sha256::digest(&there)) != file.sha256
+                    || there.len() as u64 != file.bytes
+                {
                     return Err(format!("{key} names {}, and another one is there", file.key));
                 }
             }
-            let holds = step_held(world, key, &manifest).map_err(|what| format!("{key} holds {what}"))?;
+            let holds =
+                step_held(world, key, &manifest).map_err(|what| format!("{key} holds {what}"))?;
             match manifest.step.map(|step| step as u64) {
-                Some(said) if said > holds => Err(format!("{key} says step {said}, and holds step {holds}")),
+                Some(said) if said > holds => {
+                    Err(format!("{key} says step {said}, and holds step {holds}"))
+                }
                 _ => Ok(()),
             }
         }
@@ -245,45 +356,85 @@ fn committed_steps_stay(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result
     }
 }
 
-fn a_spot_machine_is_never_stopped(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+fn a_spot_machine_is_never_stopped(
+    _: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     let Deed::Asked { ask: Ask::Stop, id, .. } = deed else { return Ok(()) };
-    if world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot) { Err(format!("{id} is a spot machine")) } else { Ok(()) }
+    if world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot) {
+        Err(format!("{id} is a spot machine"))
+    } else {
+        Ok(())
+    }
 }
 
-fn launches_and_money_have_a_bound(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+fn launches_and_money_have_a_bound(
+    judge: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     let now = world.timeline.now();
     match deed {
         Deed::Launched { new: true, .. } => {
-            let lately = judge.launched.iter().filter(|at| now.saturating_sub(**at) < Duration::from_secs(3600)).count();
-            if lately > LAUNCHES_MAX { Err(format!("{lately} machines within an hour")) } else { Ok(()) }
+            let lately = judge
+                .launched
+                .iter()
+                .filter(|at| now.saturating_sub(**at) < Duration::from_secs(3600))
+                .count();
+            if lately > LAUNCHES_MAX {
+                Err(format!("{lately} machines within an hour"))
+            } else {
+                Ok(())
+            }
         }
         Deed::Minute if world.swept => {
             let Some(budget) = judge.budget else { return Ok(()) };
             let (spent, slack) = world.ec2.look(|machines| {
-                let ours: Vec<&Machine> = machines.iter().filter(|machine| machine.owner() == Some(OWNER)).collect();
-                // The bound, at the hour of the last machine (those before were settled, and their cost is off its hard cap), and what
-                // a cloud or a store that cannot be reached adds to it (seed 6004320 of 24 h: a zone that was out over the hard cap).
+                let ours: Vec<&Machine> =
+                    machines.iter().filter(|machine| machine.owner() == Some(OWNER)).collect();
+                // The bound, at the hour of the last machine (those before were settled, and their
+                // cost is off its hard cap), and what a cloud or a store that cannot be reached
+                // adds to it (seed 6004320 of 24 h: a zone that was out over the hard cap).
                 let last = ours.iter().max_by_key(|machine| machine.launched);
-                let unswept = last.and_then(|machine| judge.unswept.get(&machine.id)).copied().unwrap_or_default();
+                let unswept = last
+                    .and_then(|machine| judge.unswept.get(&machine.id))
+                    .copied()
+                    .unwrap_or_default();
                 let bound = Duration::from_secs(u64::from(BOUND_MINUTES + unswept) * 60);
                 let slack = last.map(|machine| machine.offer.hourly().cost_of(bound));
-                (ours.iter().map(|machine| machine.cost(now)).sum::<Usd>(), slack.unwrap_or_default())
+                (
+                    ours.iter().map(|machine| machine.cost(now)).sum::<Usd>(),
+                    slack.unwrap_or_default(),
+                )
             });
-            if spent > budget + slack { Err(format!("{spent} are spent, of a budget of {budget}")) } else { Ok(()) }
+            if spent > budget + slack {
+                Err(format!("{spent} are spent, of a budget of {budget}"))
+            } else {
+                Ok(())
+            }
         }
         _ => Ok(()),
     }
 }
 
-fn an_old_message_never_replaces_a_newer(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+fn an_old_message_never_replaces_a_newer(
+    judge: &Judge,
+    _: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     let Deed::Wrote { key, body, by, .. } = deed else { return Ok(()) };
     if judge.bodies.get(*key).is_some_and(|before| before != *body) {
         return Err(format!("{key} is written once, and was written again"));
     }
-    let Some(attempt) = key.strip_suffix("/status.json").and_then(|_| attempt_of(key)) else { return Ok(()) };
+    let Some(attempt) = key.strip_suffix("/status.json").and_then(|_| attempt_of(key)) else {
+        return Ok(());
+    };
     match judge.beats.get(&attempt) {
         // What lands late is the store's doing, and the next heartbeat is over it.
-        Some((_, sequence, before)) if sequence < before && *by != LATE => Err(format!("{key} is heartbeat {sequence}, and came after {before}")),
+        Some((_, sequence, before)) if sequence < before && *by != LATE => {
+            Err(format!("{key} is heartbeat {sequence}, and came after {before}"))
+        }
         _ => Ok(()),
     }
 }
@@ -292,7 +443,10 @@ fn holds_a_secret(body: &[u8]) -> bool {
     // Looked for first, since it is in hardly any record.
     const RARE: u8 = b'~';
     let first = CANARY.as_bytes()[0];
-    body.contains(&RARE) && body.windows(CANARY.len()).any(|window| window[0] == first && window == CANARY.as_bytes())
+    body.contains(&RARE)
+        && body
+            .windows(CANARY.len())
+            .any(|window| window[0] == first && window == CANARY.as_bytes())
 }
 
 /// More than a piece of a log, or a body of samples, holds.
@@ -304,19 +458,25 @@ thread_local! {
         RefCell::new((Decompressor::new().expect("there is memory for it"), Vec::with_capacity(UNPACKED_MAX)));
 }
 
-/// The same of what is packed; also where nobody can read it, since then nobody knows what it holds.
+/// The same of what is packed; also where nobody can read it, since then nobody knows what it
+/// holds.
 fn holds_a_packed_secret(body: &[u8]) -> bool {
-    UNPACKER.with_borrow_mut(|(unpacker, plain)| unpacker.decompress_to_buffer(body, plain).is_err() || holds_a_secret(plain))
+    UNPACKER.with_borrow_mut(|(unpacker, plain)| {
+        unpacker.decompress_to_buffer(body, plain).is_err() || holds_a_secret(plain)
+    })
 }
 
-/// Records, logs and samples, and what goes to the cloud with a launch. (User data is empty in these worlds: tests/e2e/canary.rs reads it.)
+/// Records, logs and samples, and what goes to the cloud with a launch. (User data is empty in
+/// these worlds: tests/e2e/canary.rs reads it.)
 fn no_secret_in_a_record(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
     let holds = holds_a_secret;
     match deed {
         Deed::Wrote { key, body, .. } if key.ends_with(".zst") && holds_a_packed_secret(body) => {
             Err(format!("{key} holds, packed, what must never be in a record, or is not packed"))
         }
-        Deed::Wrote { key, body, .. } if holds(body) => Err(format!("{key} holds what must never be in a record")),
+        Deed::Wrote { key, body, .. } if holds(body) => {
+            Err(format!("{key} holds what must never be in a record"))
+        }
         Deed::Launched { plan, new: true, .. } if holds(&request(plan)) => {
             Err(format!("the launch of attempt {} holds what must never be in one", plan.attempt))
         }
@@ -331,12 +491,20 @@ mod tests {
     #[test]
     fn a_secret_is_found_in_what_is_packed_too() {
         // Lines that differ, so that what is new in each is coded, and not only repeated.
-        let lines: String = (0..900).map(|step: u32| format!("step {step} ~ {}\n", step.wrapping_mul(2_654_435_761))).collect();
+        let lines: String = (0..900)
+            .map(|step: u32| format!("step {step} ~ {}\n", step.wrapping_mul(2_654_435_761)))
+            .collect();
         let packed = |text: String| zstd::bulk::compress(text.as_bytes(), 3).unwrap();
         let (clean, dirty) = (packed(lines.clone()), packed(format!("{lines}team={CANARY}\n")));
         assert!(!holds_a_secret(&dirty), "which is why it is unpacked");
         // In turn: what was unpacked before is not read again.
-        assert_eq!([&dirty, &clean, &dirty, &clean].map(|body| holds_a_packed_secret(body)), [true, false, true, false]);
-        assert!(holds_a_packed_secret(&clean[..clean.len() - 1]) && holds_a_packed_secret(b"step 1"), "what cannot be read may hold one");
+        assert_eq!(
+            [&dirty, &clean, &dirty, &clean].map(|body| holds_a_packed_secret(body)),
+            [true, false, true, false]
+        );
+        assert!(
+            holds_a_packed_secret(&clean[..clean.len() - 1]) && holds_a_packed_secret(b"step 1"),
+            "what cannot be read may hold one"
+        );
     }
 }

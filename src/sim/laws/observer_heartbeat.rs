@@ -1,4 +1,5 @@
-//! The number of a heartbeat, read from each of them: the rest of a record is nobody's question here.
+//! The number of a heartbeat, read from each of them: the rest of a record is nobody's question
+//! here.
 
 use serde::Deserialize;
 
@@ -9,13 +10,18 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
-    /// Of a whole one as our programs write it the number stands in front, on a line of its own, which no text in a record can look
-    /// like; any other is read. To read all of each costs as much as to write it.
+    /// Of a whole one as our programs write it the number stands in front, on a line of its own,
+    /// which no text in a record can look like; any other is read. To read all of each costs as
+    /// much as to write it.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         const NUMBER: &[u8] = b"\n  \"sequence\": ";
         let front = &body[..body.len().min(256)];
-        let at = front.windows(NUMBER.len()).position(|window| window[0] == b'\n' && window == NUMBER).filter(|_| body.ends_with(b"\n}\n"));
-        let digits = at.and_then(|at| front[at + NUMBER.len()..].split(|byte| *byte == b',').next());
+        let at = front
+            .windows(NUMBER.len())
+            .position(|window| window[0] == b'\n' && window == NUMBER)
+            .filter(|_| body.ends_with(b"\n}\n"));
+        let digits =
+            at.and_then(|at| front[at + NUMBER.len()..].split(|byte| *byte == b',').next());
         let number = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         number.map(|sequence| Beat { sequence }).or_else(|| serde_json::from_slice(body).ok())
     }
@@ -27,15 +33,23 @@ mod tests {
 
     #[test]
     fn the_number_of_a_heartbeat_is_the_one_that_its_record_has() {
-        let ours =
-            "{\n  \"format\": 1,\n  \"instance\": \"i-1\",\n  \"sequence\": 17,\n  \"attention\": [\n    \"\\n  \\\"sequence\\\": 3,\"\n  ]\n}\n";
+        let ours = "{\n  \"format\": 1,\n  \"instance\": \"i-1\",\n  \"sequence\": 17,\n  \"attention\": [\n    \"\\n  \\\"sequence\\\": 3,\"\n  ]\n}\n";
         let late = "{\n  \"instance\": \"\\n  \\\"sequence\\\": 3,\",\n  \"sequence\": 17\n}\n";
-        for whole in [ours, late, "{\"sequence\":17}", "{\n  \"sequence\": 17,\n  \"x\": {\n    \"sequence\": 3\n  }\n}\n"] {
+        for whole in [
+            ours,
+            late,
+            "{\"sequence\":17}",
+            "{\n  \"sequence\": 17,\n  \"x\": {\n    \"sequence\": 3\n  }\n}\n",
+        ] {
             assert_eq!(Beat::read(whole.as_bytes()).map(|beat| beat.sequence), Some(17), "{whole}");
         }
         for broken in [&ours[..ours.len() - 1], "{\n  \"sequence\": x,\n}\n", "{}", ""] {
             let as_read = serde_json::from_str::<Beat>(broken).ok().map(|beat| beat.sequence);
-            assert_eq!(Beat::read(broken.as_bytes()).map(|beat| beat.sequence), as_read, "{broken}");
+            assert_eq!(
+                Beat::read(broken.as_bytes()).map(|beat| beat.sequence),
+                as_read,
+                "{broken}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The minutes that the judge counts, machine by machine: of no use, beyond the cap, unheeded, and in which nobody could do anything.
+//! The minutes that the judge counts, machine by machine: of no use, beyond the cap, unheeded, and
+//! in which nobody could do anything.
 //!
 //! Not here: how many of them break a law (`super::ends`).
 
@@ -27,10 +28,22 @@ const BOOT_MINUTES: u32 = 15;
 /// From one visit of the sweeper to the next, and the second look.
 const VISIT_MINUTES: u32 = 6;
 
-/// What keeps an agent from reading a wish, and what keeps a workstation, beside that, from ending a machine.
-pub(crate) const AGENTS_TROUBLES: [Trouble; 5] =
-    [Trouble::StoreDown, Trouble::StoreLossy, Trouble::StoreStale, Trouble::MachineOffline, Trouble::RoleGone];
-const WORKSTATIONS_TROUBLES: [Trouble; 5] = [Trouble::LaptopOffline, Trouble::SignedOut, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];
+/// What keeps an agent from reading a wish, and what keeps a workstation, beside that, from ending
+/// a machine.
+pub(crate) const AGENTS_TROUBLES: [Trouble; 5] = [
+    Trouble::StoreDown,
+    Trouble::StoreLossy,
+    Trouble::StoreStale,
+    Trouble::MachineOffline,
+    Trouble::RoleGone,
+];
+const WORKSTATIONS_TROUBLES: [Trouble; 5] = [
+    Trouble::LaptopOffline,
+    Trouble::SignedOut,
+    Trouble::Ec2Down,
+    Trouble::Ec2Throttled,
+    Trouble::Ec2Lossy,
+];
 
 /// Who has asked the cloud so lately is awake.
 const AWAKE: Duration = Duration::from_secs(120);
@@ -45,28 +58,37 @@ impl Judge {
     pub(crate) fn count_minutes(&mut self, world: &World, now: Duration) {
         let healthy = world.swept && Judge::can_sweep(world);
         let ours = |machine: &&Machine| machine.owner() == Some(OWNER) && machine.state().bills();
-        let running: Vec<(String, Which, Option<Timestamp>, Duration)> = world.ec2.look(|machines| {
-            let facts = |machine: &Machine| {
-                let tags = Tags::from_map(&machine.tags).ok()?;
-                Some((machine.id.clone(), machine.attempt()?, tags.kill_at, machine.launched))
-            };
-            machines.iter().filter(ours).filter_map(facts).collect()
-        });
+        let running: Vec<(String, Which, Option<Timestamp>, Duration)> =
+            world.ec2.look(|machines| {
+                let facts = |machine: &Machine| {
+                    let tags = Tags::from_map(&machine.tags).ok()?;
+                    Some((machine.id.clone(), machine.attempt()?, tags.kill_at, machine.launched))
+                };
+                machines.iter().filter(ours).filter_map(facts).collect()
+            });
         for (id, attempt, kill_at, launched) in running {
             let heard = self.beats.get(&attempt).map_or(launched, |(heard, ..)| *heard);
             let over = self.outcomes.contains_key(&attempt);
             let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
             let unused = self.unused.entry(id.clone()).or_default();
-            // One that came back from a long silence, and had its outcome to tell, was heard (seed 38007821 of 24 h).
-            let ended = self.outcomes.get(&attempt).is_some_and(|at| now.saturating_sub(*at) < Duration::from_secs(60));
+            // One that came back from a long silence, and had its outcome to tell, was heard (seed
+            // 38007821 of 24 h).
+            let ended = self
+                .outcomes
+                .get(&attempt)
+                .is_some_and(|at| now.saturating_sub(*at) < Duration::from_secs(60));
             *unused = if beats && !over || ended { 0 } else { *unused + u32::from(healthy) };
             let is_used = *unused == 0;
             // Before it is due, no visit is missed.
             let is_due = over || *unused + VISIT_MINUTES >= BOOT_MINUTES;
             let unswept = if self.could_sweep && is_due { 1 + VISIT_MINUTES } else { 1 };
-            *self.unswept.entry(id.clone()).or_default() += unswept * u32::from(!healthy && (over || !beats));
-            let throttled = healthy && world.weather.is(Trouble::Ec2Throttled) && !self.passed_over.contains(&id);
-            *self.throttled.entry(id.clone()).or_default() += u32::from(throttled && (over || !beats));
+            *self.unswept.entry(id.clone()).or_default() +=
+                unswept * u32::from(!healthy && (over || !beats));
+            let throttled = healthy
+                && world.weather.is(Trouble::Ec2Throttled)
+                && !self.passed_over.contains(&id);
+            *self.throttled.entry(id.clone()).or_default() +=
+                u32::from(throttled && (over || !beats));
             let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
             *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
             if is_used && !beyond {
@@ -76,67 +98,118 @@ impl Judge {
             self.count_useless(world, &id, over);
             self.count_saves(world, &id, over);
             // What it has to send takes its time on a bad line.
-            let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline, Trouble::RoleGone]
-                .iter()
-                .any(|trouble| world.weather.is(*trouble));
-            // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
-            // One that dies again and again does not (seed 103706).
+            let reaches_store = ![
+                Trouble::StoreDown,
+                Trouble::StoreLossy,
+                Trouble::MachineOffline,
+                Trouble::RoleGone,
+            ]
+            .iter()
+            .any(|trouble| world.weather.is(*trouble));
+            // An agent that lives needs no sweeper: its steady clock runs, and its power switch
+            // needs nobody. One that dies again and again does not (seed 103706).
             let (runs, _) = Judge::host_truth(world, &id).unwrap_or_default();
-            let loops = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.state().crash_loop > 0);
+            let loops = |machine: &Machine| {
+                machine.host.as_ref().is_some_and(|host| host.state().crash_loop > 0)
+            };
             let alive = runs && world.ec2.with(&id, loops) == Some(false);
             let dies = |machine: &Machine| {
-                machine.host.as_ref().is_some_and(|host| host.state().last_death.is_some_and(|died| now.saturating_sub(died) < GROWN))
+                machine.host.as_ref().is_some_and(|host| {
+                    host.state().last_death.is_some_and(|died| now.saturating_sub(died) < GROWN)
+                })
             };
             let looped = self.looped.entry(id.clone()).or_default();
-            *looped =
-                if world.ec2.with(&id, dies) == Some(true) { *looped + u32::from(healthy && !world.weather.is(Trouble::Ec2Throttled)) } else { 0 };
-            // One that a reboot has met asks the metadata service who it is, and only its disk could say that it was ending: not one that
-            // was full by then (seed 23001268 of 24 h), nor of one that is only stopped, which may have been started again (98009630).
-            let tells = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.tells_its_end());
-            let knows = !world.weather.is(Trouble::MetadataDown) || world.ec2.with(&id, tells) == Some(true);
+            *looped = if world.ec2.with(&id, dies) == Some(true) {
+                *looped + u32::from(healthy && !world.weather.is(Trouble::Ec2Throttled))
+            } else {
+                0
+            };
+            // One that a reboot has met asks the metadata service who it is, and only its disk
+            // could say that it was ending: not one that was full by then (seed 23001268 of 24 h),
+            // nor of one that is only stopped, which may have been started again (98009630).
+            let tells =
+                |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.tells_its_end());
+            let knows = !world.weather.is(Trouble::MetadataDown)
+                || world.ec2.with(&id, tells) == Some(true);
             // With a switch that does nothing it is for those outside to end it.
             let can_end = !world.weather.is(Trouble::PowerBroken);
-            *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive && reaches_store && knows && can_end);
-            // Whoever booted with a wrong clock, and has the right one from nobody, cannot know that it is due (seed 41000215 of 24 h).
-            let knows_time = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.knows_the_time());
+            *self.lingers.entry(id.clone()).or_default() +=
+                u32::from(over && alive && reaches_store && knows && can_end);
+            // Whoever booted with a wrong clock, and has the right one from nobody, cannot know
+            // that it is due (seed 41000215 of 24 h).
+            let knows_time =
+                |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.knows_the_time());
             let can_know = reaches_store || world.ec2.with(&id, knows_time) == Some(true);
-            *self.overdue.entry(id.clone()).or_default() += u32::from(beyond && alive && can_end && can_know);
+            *self.overdue.entry(id.clone()).or_default() +=
+                u32::from(beyond && alive && can_end && can_know);
             // It needs a kernel and a clock, and nobody else.
-            let Some(host) = world.ec2.with(&id, |machine| machine.host.clone()).flatten().filter(|host| host.knows_the_time()) else { continue };
-            *self.undead.entry(id.clone()).or_default() += u32::from(beyond && host.kernel.is_running() && can_end);
-            // Until its agent has the lease, the time that user data gave it stands.
-            // One that is in the past is due: whoever boots beyond its cap is told so (seed 21007953 of 24 h).
-            let latest = kill_at.map(|kill_at| kill_at.max(at(launched) + BOOT_TTL).max(at(now)) + MISTOLD);
-            // The disk of a kept machine tells of its last life until it is powered (seed 1000450 of 24 h).
+            let Some(host) = world
+                .ec2
+                .with(&id, |machine| machine.host.clone())
+                .flatten()
+                .filter(|host| host.knows_the_time())
+            else {
+                continue;
+            };
+            *self.undead.entry(id.clone()).or_default() +=
+                u32::from(beyond && host.kernel.is_running() && can_end);
+            // Until its agent has the lease, the time that user data gave it stands. One that is in
+            // the past is due: whoever boots beyond its cap is told so (seed 21007953 of 24 h).
+            let latest =
+                kill_at.map(|kill_at| kill_at.max(at(launched) + BOOT_TTL).max(at(now)) + MISTOLD);
+            // The disk of a kept machine tells of its last life until it is powered (seed 1000450
+            // of 24 h).
             let powered = host.boots.load(Ordering::Relaxed) > 0;
-            let mistold = powered && latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);
+            let mistold = powered
+                && latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);
             *self.mistold.entry(id).or_default() += u32::from(mistold);
         }
         self.could_sweep = healthy;
         self.extended &= AGENTS_TROUBLES.iter().any(|trouble| world.weather.is(*trouble));
     }
 
-    /// Whoever watches anew begins anew: another agent, or one that was given more time or money (seed 49003263 of 24 h).
+    /// Whoever watches anew begins anew: another agent, or one that was given more time or money
+    /// (seed 49003263 of 24 h).
     fn count_useless(&mut self, world: &World, id: &str, over: bool) {
-        let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else { return };
+        let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else {
+            return;
+        };
         let working = working(&host).map(|start| start.truth());
         let state = host.state();
         let agent = state.agent.as_ref().filter(|agent| agent.is_running());
-        // Whoever has not seen it step knows no pace, and may take it for work that leaves no marks (seed 918); unless a checkpoint from
-        // which it goes on says that it reports.
-        let hangs_early = |truth: &Truth| truth.hung_since.is_some() && truth.steps < PACE_STEPS && truth.step > 0;
-        let hushed = working.as_ref().is_some_and(hangs_early) && self.committed.is_some() && self.reports;
-        let hangs = |truth: &Truth| truth.hung_since.is_some() && (truth.steps >= PACE_STEPS || hushed);
-        let is_useless = working.as_ref().is_some_and(|truth| truth.quiet_since.is_some() || hangs(truth));
+        // Whoever has not seen it step knows no pace, and may take it for work that leaves no marks
+        // (seed 918); unless a checkpoint from which it goes on says that it reports.
+        let hangs_early = |truth: &Truth| {
+            truth.hung_since.is_some() && truth.steps < PACE_STEPS && truth.step > 0
+        };
+        let hushed =
+            working.as_ref().is_some_and(hangs_early) && self.committed.is_some() && self.reports;
+        let hangs =
+            |truth: &Truth| truth.hung_since.is_some() && (truth.steps >= PACE_STEPS || hushed);
+        let is_useless =
+            working.as_ref().is_some_and(|truth| truth.quiet_since.is_some() || hangs(truth));
         let sees = !world.weather.is(Trouble::NvmlLost);
         let useless = self.useless.entry(id.to_owned()).or_default();
-        let is_same = agent.zip(useless.watcher.as_ref()).is_some_and(|(agent, watcher)| Arc::ptr_eq(agent, watcher)) && hushed == useless.hushed;
-        let minutes = if !over && sees && is_useless && is_same && !self.extended { useless.minutes + 1 } else { 0 };
+        let is_same = agent
+            .zip(useless.watcher.as_ref())
+            .is_some_and(|(agent, watcher)| Arc::ptr_eq(agent, watcher))
+            && hushed == useless.hushed;
+        let minutes = if !over && sees && is_useless && is_same && !self.extended {
+            useless.minutes + 1
+        } else {
+            0
+        };
         *useless = Useless { minutes, watcher: agent.cloned(), hushed };
     }
 
     /// Of a machine that bills: minutes in a row, since whoever is hindered for one begins anew.
-    fn count_wishes(&mut self, world: &World, now: Duration, (id, attempt): (&str, Which), kill_at: Option<Timestamp>) {
+    fn count_wishes(
+        &mut self,
+        world: &World,
+        now: Duration,
+        (id, attempt): (&str, Which),
+        kill_at: Option<Timestamp>,
+    ) {
         if let Some(cap) = kill_at {
             let (_, newest, _) = self.caps.entry(id.to_owned()).or_insert((cap, cap, now));
             if *newest != cap {
@@ -148,12 +221,15 @@ impl Judge {
         let host = world.ec2.with(id, |machine| machine.host.clone()).flatten();
         let (runs, _) = Judge::host_truth(world, id).unwrap_or_default();
         let is_dead = host.as_ref().is_some_and(|host| !host.fails_for(now).is_zero());
-        let unhindered = runs && host.is_some_and(|host| host.state().crash_loop == 0 && !host.disk.is_full());
+        let unhindered =
+            runs && host.is_some_and(|host| host.state().crash_loop == 0 && !host.disk.is_full());
         let is = |troubles: &[Trouble]| troubles.iter().any(|trouble| world.weather.is(*trouble));
         let heeds = unhindered && !is(&AGENTS_TROUBLES) && !is(&[Trouble::MetadataDown]);
         let silent = self.beats.get(&attempt).map(|(heard, ..)| now.saturating_sub(*heard));
         let is_silent = silent.is_some_and(|silent| silent > Duration::from_secs(60));
-        let capped = kill_at.is_some_and(|cap| cap + Duration::from_secs(u64::from(PAST_CAP_MINUTES) * 60) < at(now));
+        let capped = kill_at.is_some_and(|cap| {
+            cap + Duration::from_secs(u64::from(PAST_CAP_MINUTES) * 60) < at(now)
+        });
         let goes_on = self.wish.is_some() && !over && heeds;
         let unheeded = self.unheeded.entry(id.to_owned()).or_default();
         *unheeded = if goes_on { *unheeded + 1 } else { 0 };

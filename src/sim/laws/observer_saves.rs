@@ -1,4 +1,5 @@
-//! What the judge remembers of saves: since when the oldest that is not kept has stood, and what a notice of the cloud found.
+//! What the judge remembers of saves: since when the oldest that is not kept has stood, and what a
+//! notice of the cloud found.
 //!
 //! Not here: how long a save may stand so, and what a notice obliges to (`super::saves`).
 
@@ -11,10 +12,12 @@ use crate::sim::world::host::Host;
 use crate::sim::world::workload::{Start, Truth};
 use crate::sim::world::world::World;
 
-/// An agent that comes back looks at everything anew, and may doubt what the one before it saw begin.
+/// An agent that comes back looks at everything anew, and may doubt what the one before it saw
+/// begin.
 const SETTLED: Duration = Duration::from_secs(600);
 
-/// A store that was ill answers what it was asked then; a look at the metadata service is made every few seconds.
+/// A store that was ill answers what it was asked then; a look at the metadata service is made
+/// every few seconds.
 const LATELY: Duration = Duration::from_secs(90);
 
 /// What stood on a disk when the cloud gave notice.
@@ -26,13 +29,21 @@ pub(crate) struct Noticed {
 }
 
 impl Judge {
-    /// Of a machine that bills, once a minute: the oldest whole save that is not kept, and for how many minutes in a row its agent could
-    /// have kept it.
+    /// Of a machine that bills, once a minute: the oldest whole save that is not kept, and for how
+    /// many minutes in a row its agent could have kept it.
     pub(crate) fn count_saves(&mut self, world: &World, id: &str, over: bool) {
-        let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else { return };
+        let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else {
+            return;
+        };
         let now = world.timeline.now();
-        // What it found whole when it began may be doubted until it is written anew (seed 47002696 of 24 h).
-        let own = |truth: Truth| truth.saved.map(|(step, _)| step).filter(|step| *step > truth.step.saturating_sub(truth.steps));
+        // What it found whole when it began may be doubted until it is written anew (seed 47002696
+        // of 24 h).
+        let own = |truth: Truth| {
+            truth
+                .saved
+                .map(|(step, _)| step)
+                .filter(|step| *step > truth.step.saturating_sub(truth.steps))
+        };
         let saved = working(&host).and_then(|start| own(start.truth()));
         let unkept = saved.filter(|step| self.landed.is_none_or(|kept| kept < *step));
         let Some(step) = unkept.filter(|_| !over && self.is_calm(&host, now, SETTLED)) else {
@@ -59,25 +70,33 @@ impl Judge {
             .is_some_and(|attempt| self.outcomes.contains_key(&attempt));
         let can_save = world.habit.saves_when_asked && works && !over && self.wish.is_none();
         // A second notice does not put off what the first has said (seed 48000245 of 24 h).
-        let goes_sooner = |first: &Noticed| Arc::ptr_eq(&first.start, &start) && (now..now + ahead).contains(&(first.since + first.ahead));
+        let goes_sooner = |first: &Noticed| {
+            Arc::ptr_eq(&first.start, &start)
+                && (now..now + ahead).contains(&(first.since + first.ahead))
+        };
         if self.noticed.get(&host.id).is_some_and(goes_sooner) {
             return;
         }
         if can_save && self.is_calm(host, now, LATELY) {
-            self.noticed.insert(host.id.clone(), Noticed { since: now, ahead, start, step: truth.step });
+            self.noticed
+                .insert(host.id.clone(), Noticed { since: now, ahead, start, step: truth.step });
         } else {
             self.noticed.remove(&host.id);
         }
     }
 
-    /// A start that failed by itself before its first step may be put down to its checkpoint: the next one there begins from an older one,
-    /// twice at most.
+    /// A start that failed by itself before its first step may be put down to its checkpoint: the
+    /// next one there begins from an older one, twice at most.
     pub(crate) fn take_note_of_start(&mut self, host: &Host, start: &Start, step: u64) {
         if self.committed.is_none_or(|committed| step >= committed) {
             return;
         }
         let state = host.state();
-        let before = state.starts.iter().rev().find(|other| !other.is_setup() && !std::ptr::eq(&***other, start));
+        let before = state
+            .starts
+            .iter()
+            .rev()
+            .find(|other| !other.is_setup() && !std::ptr::eq(&***other, start));
         let times = self.went_back.entry(host.id.clone()).or_default();
         if before.is_some_and(|before| before.failed_at_once()) && *times < GOES_BACK_MAX {
             *times += 1;
@@ -91,22 +110,36 @@ impl Judge {
         let host = world.ec2.with(id, |machine| machine.host.clone())??;
         let now = world.timeline.now();
         let state = host.state();
-        let same = state.starts.last().is_some_and(|start| Arc::ptr_eq(start, &noticed.start)) && noticed.start.truth().hung_since.is_none();
+        let same = state.starts.last().is_some_and(|start| Arc::ptr_eq(start, &noticed.start))
+            && noticed.start.truth().hung_since.is_none();
         let lived = state.last_death.is_none_or(|died| died < noticed.since);
-        let attempt =
-            world.ec2.with(id, crate::sim::world::machines::Machine::attempt).flatten().filter(|attempt| !self.outcomes.contains_key(attempt));
-        let beats = attempt.and_then(|attempt| self.beats.get(&attempt)).is_some_and(|(heard, ..)| now.saturating_sub(*heard) < LATELY);
-        let calm = !self.was_ill_since(noticed.since) && !host.disk.is_full() && host.knows_the_time();
+        let attempt = world
+            .ec2
+            .with(id, crate::sim::world::machines::Machine::attempt)
+            .flatten()
+            .filter(|attempt| !self.outcomes.contains_key(attempt));
+        let beats = attempt
+            .and_then(|attempt| self.beats.get(&attempt))
+            .is_some_and(|(heard, ..)| now.saturating_sub(*heard) < LATELY);
+        let calm =
+            !self.was_ill_since(noticed.since) && !host.disk.is_full() && host.knows_the_time();
         (same && lived && beats && calm && self.wish.is_none()).then_some(noticed)
     }
 
-    /// Whether nothing keeps an agent from its work, nor has lately: the weather of this deed is noted before it is asked for.
+    /// Whether nothing keeps an agent from its work, nor has lately: the weather of this deed is
+    /// noted before it is asked for.
     fn is_calm(&self, host: &Host, now: Duration, lately: Duration) -> bool {
         let state = host.state();
-        let agent = state.agent.as_ref().is_some_and(|agent| agent.is_running()) && state.crash_loop == 0;
+        let agent =
+            state.agent.as_ref().is_some_and(|agent| agent.is_running()) && state.crash_loop == 0;
         let lived = state.last_death.is_none_or(|died| now.saturating_sub(died) > lately);
         let was_ill = self.was_ill_since(now.saturating_sub(lately));
-        agent && lived && !was_ill && host.kernel.is_running() && !host.disk.is_full() && host.knows_the_time()
+        agent
+            && lived
+            && !was_ill
+            && host.kernel.is_running()
+            && !host.disk.is_full()
+            && host.knows_the_time()
     }
 }
 

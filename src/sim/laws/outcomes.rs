@@ -17,15 +17,18 @@ use crate::sim::world::host::Host;
 use crate::sim::world::workload::Truth;
 use crate::sim::world::world::{Deed, World};
 
-/// The idle window of a false job, which names none; and two looks at the sensors, since an interval has two ends.
+/// The idle window of a false job, which names none; and two looks at the sensors, since an
+/// interval has two ends.
 const IDLE_WINDOW: Duration = Duration::from_secs(300);
 const IDLE_SLACK: Duration = Duration::from_secs(8);
 
-/// What an end in order takes before a limit at most: the save and the grace of the workload, as its job says, and the uploads. Where
-/// the store was in trouble once in the life of the machine, saves that took as long are reckoned with, up to a tenth of the run time
-/// (seed 1206: nine minutes of ninety).
+/// What an end in order takes before a limit at most: the save and the grace of the workload, as
+/// its job says, and the uploads. Where the store was in trouble once in the life of the machine,
+/// saves that took as long are reckoned with, up to a tenth of the run time (seed 1206: nine
+/// minutes of ninety).
 fn way_out(spec: &Spec) -> Duration {
-    let grace = spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
+    let grace =
+        spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
     grace + spec.watch.term_grace.duration() + UPLOADS
 }
 
@@ -56,28 +59,43 @@ fn last_truth(host: &Host) -> Option<Truth> {
     host.state().starts.iter().rev().find(|start| !start.is_setup()).map(|start| start.truth())
 }
 
-/// When the verdict fell. A store that is down holds the outcome up; a clock that was set says nothing.
+/// When the verdict fell. A store that is down holds the outcome up; a clock that was set says
+/// nothing.
 fn told(world: &World, host: &Host, outcome: &Outcome) -> Duration {
     let now = world.timeline.now();
-    let by_reason = outcome.reasons.last().and_then(|reason| Duration::try_from(reason.at.duration_since(at(Duration::ZERO))).ok());
+    let by_reason = outcome
+        .reasons
+        .last()
+        .and_then(|reason| Duration::try_from(reason.at.duration_since(at(Duration::ZERO))).ok());
     by_reason.filter(|_| host.knows_the_time()).map_or(now, |told| told.min(now))
 }
 
-pub(crate) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+pub(crate) fn an_outcome_is_true(
+    judge: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
     let Some(outcome) = outcome_of(deed) else { return Ok(()) };
-    let Some(host) = host_of(world, &outcome) else { return Err(format!("{} has an outcome, and never was", outcome.instance)) };
-    let (now, truth, told) = (world.timeline.now(), last_truth(&host), told(world, &host, &outcome));
+    let Some(host) = host_of(world, &outcome) else {
+        return Err(format!("{} has an outcome, and never was", outcome.instance));
+    };
+    let (now, truth, told) =
+        (world.timeline.now(), last_truth(&host), told(world, &host, &outcome));
     // By then, and not by the half-hour that its save and its outcome may have taken since.
     let stood = truth.map(|truth| told.saturating_sub(truth.moved));
     let (word, steps) = (outcome.because, host.habit().steps);
     // One that came to nothing an hour before says nothing of now.
     let recent = if host.knows_the_time() { NOTICE_HOLDS } else { OUTCOME_WAITS };
-    let is_recent = |notice: &Notice| notice.kind == NoticeKind::Interruption && since_epoch(notice.at) + recent >= told;
+    let is_recent = |notice: &Notice| {
+        notice.kind == NoticeKind::Interruption && since_epoch(notice.at) + recent >= told
+    };
     let noticed = || host.state().notices.iter().any(is_recent);
     // An outcome may wait for a store that is down (seed 23004395 of 24 h).
     let was_full = || host.disk.was_full_since(now.saturating_sub(OUTCOME_WAITS));
     let is_true = match word {
-        EndedBecause::Stalled => stood.zip(world.spec.spec.watch.stall.window).is_none_or(|(stood, window)| stood >= window.duration()),
+        EndedBecause::Stalled => stood
+            .zip(world.spec.spec.watch.stall.window)
+            .is_none_or(|(stood, window)| stood >= window.duration()),
         EndedBecause::Idle => truth.is_none_or(|truth| truth.quiet_since.is_some()),
         EndedBecause::Interrupted => noticed(),
         EndedBecause::HardwareLost => host.lacks_gpu || !host.state().xids.is_empty(),
@@ -86,10 +104,14 @@ pub(crate) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
         EndedBecause::Succeeded => truth.is_some_and(|truth| truth.step >= steps),
         EndedBecause::UserStopped => judge.wish.is_some(),
         EndedBecause::UserCancelled => judge.cancelled.is_some(),
-        EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline | EndedBecause::HardEnd => {
+        EndedBecause::MaxRuntime
+        | EndedBecause::Budget
+        | EndedBecause::Deadline
+        | EndedBecause::HardEnd => {
             return a_limit_was_near(judge, world, (&outcome, &host));
         }
-        // Only who may choose is moved; whether it had to be is `policy::market::auto_market`'s to say.
+        // Only who may choose is moved; whether it had to be is `policy::market::auto_market`'s to
+        // say.
         EndedBecause::Moved => world.spec.spec.machine.market == MarketChoice::Auto,
         // No job of a false world has a setup, and none wants memory.
         EndedBecause::OutOfMemory | EndedBecause::SetupFailed => false,
@@ -98,28 +120,54 @@ pub(crate) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
         EndedBecause::LaunchFailed => false,
         // Where nothing can be written down no workload is started (seed 1203).
         EndedBecause::Failed => {
-            let failed = outcome.exit.is_some_and(|exit| exit.code != Some(0)) && host.state().starts.last().is_none_or(|start| start.is_over());
+            let failed = outcome.exit.is_some_and(|exit| exit.code != Some(0))
+                && host.state().starts.last().is_none_or(|start| start.is_over());
             failed || was_full()
         }
     };
     let stood = stood.map_or(0, |stood| stood.as_secs());
-    if is_true { Ok(()) } else { Err(format!("{word}, and it was not so: {stood} s after step {:?} of {steps}", truth.map(|truth| truth.step))) }
+    if is_true {
+        Ok(())
+    } else {
+        Err(format!(
+            "{word}, and it was not so: {stood} s after step {:?} of {steps}",
+            truth.map(|truth| truth.step)
+        ))
+    }
 }
 
-/// The limit that ended it was not farther away than the way out takes. What was added to it counts once the agent must have read it.
-fn a_limit_was_near(judge: &Judge, world: &World, (outcome, host): (&Outcome, &Host)) -> Result<(), String> {
-    let spec = world.objects.body(&layout::spec(&outcome.job)).and_then(|body| serde_json::from_slice::<ResolvedSpec>(&body).ok());
-    let (Some(spec), Some(launched)) = (spec, world.ec2.with(&outcome.instance, |machine| machine.launched)) else { return Ok(()) };
+/// The limit that ended it was not farther away than the way out takes. What was added to it counts
+/// once the agent must have read it.
+fn a_limit_was_near(
+    judge: &Judge,
+    world: &World,
+    (outcome, host): (&Outcome, &Host),
+) -> Result<(), String> {
+    let spec = world
+        .objects
+        .body(&layout::spec(&outcome.job))
+        .and_then(|body| serde_json::from_slice::<ResolvedSpec>(&body).ok());
+    let (Some(spec), Some(launched)) =
+        (spec, world.ec2.with(&outcome.instance, |machine| machine.launched))
+    else {
+        return Ok(());
+    };
     let limits = &spec.spec.limits;
-    // Whose machine is to be taken saves for that at first, and meanwhile its limit may come so near that it ends by it (seed 1410).
+    // Whose machine is to be taken saves for that at first, and meanwhile its limit may come so
+    // near that it ends by it (seed 1410).
     let noticed = host.state().notices.iter().any(|notice| notice.kind == NoticeKind::Interruption);
     let told = if noticed { world.timeline.now() } else { told(world, host, outcome) };
     let (more_time, more_money) = judge.granted(outcome.job.as_str(), told);
     let tenth = limits.max_runtime.map_or(Duration::MAX, |most| most.duration() / 10);
-    let way_out = if judge.was_line_ill_since(launched) { tenth.min(WAY_OUT_MAX) } else { tenth.min(way_out(&spec.spec)) };
-    // An agent believes the clock of its machine when it boots, unless the store's is ahead of it: one that is an hour fast costs it an
-    // hour after a reboot (seed 6004320 of 24 h, and docs/promises.md says so).
-    // Once its clock was set, it knows the time by the store's date, to a minute (seed 32022963 of 24 h).
+    let way_out = if judge.was_line_ill_since(launched) {
+        tenth.min(WAY_OUT_MAX)
+    } else {
+        tenth.min(way_out(&spec.spec))
+    };
+    // An agent believes the clock of its machine when it boots, unless the store's is ahead of it:
+    // one that is an hour fast costs it an hour after a reboot (seed 6004320 of 24 h, and
+    // docs/promises.md says so). Once its clock was set, it knows the time by the store's date, to
+    // a minute (seed 32022963 of 24 h).
     let known_to = if host.knows_the_time() { Duration::ZERO } else { Duration::from_secs(60) };
     let late = told + way_out + host.is_fast_by() + known_to;
     let (word, plan) = (outcome.because, &host.plan);
@@ -130,7 +178,10 @@ fn a_limit_was_near(judge: &Judge, world: &World, (outcome, host): (&Outcome, &H
         }
         EndedBecause::Deadline => {
             let deadline = limits.deadline.map(|deadline| since_epoch(deadline) + more_time);
-            (format!("{deadline:?}"), deadline.map_or(Duration::MAX, |deadline| deadline.saturating_sub(late)))
+            (
+                format!("{deadline:?}"),
+                deadline.map_or(Duration::MAX, |deadline| deadline.saturating_sub(late)),
+            )
         }
         EndedBecause::HardEnd => {
             let cap = judge.cap_known(&outcome.instance, told).map(since_epoch);
@@ -138,12 +189,20 @@ fn a_limit_was_near(judge: &Judge, world: &World, (outcome, host): (&Outcome, &H
         }
         _ => {
             let before = spent_before(world, outcome);
-            let spent = before + plan.offer.hourly_at_most(plan.bid).cost_of(late.saturating_sub(launched));
+            let spent =
+                before + plan.offer.hourly_at_most(plan.bid).cost_of(late.saturating_sub(launched));
             let enough = limits.budget.is_some_and(|budget| spent >= budget + more_money);
-            (format!("{:?}, and {spent}", limits.budget), if enough { Duration::ZERO } else { Duration::MAX })
+            (
+                format!("{:?}, and {spent}", limits.budget),
+                if enough { Duration::ZERO } else { Duration::MAX },
+            )
         }
     };
-    if left.is_zero() { Ok(()) } else { Err(format!("{word} at {} s, and the limit was {limit}", told.as_secs())) }
+    if left.is_zero() {
+        Ok(())
+    } else {
+        Err(format!("{word} at {} s, and the limit was {limit}", told.as_secs()))
+    }
 }
 
 fn since_epoch(moment: Timestamp) -> Duration {
@@ -152,7 +211,8 @@ fn since_epoch(moment: Timestamp) -> Duration {
 
 /// What the attempts before this one were settled with.
 fn spent_before(world: &World, outcome: &Outcome) -> Usd {
-    let settled = |number: u32| world.objects.body(&layout::settled(&outcome.job, AttemptNo::new(number)));
+    let settled =
+        |number: u32| world.objects.body(&layout::settled(&outcome.job, AttemptNo::new(number)));
     (1..outcome.attempt.number())
         .filter_map(settled)
         .filter_map(|body| serde_json::from_slice::<Settled>(&body).ok())
@@ -160,15 +220,27 @@ fn spent_before(world: &World, outcome: &Outcome) -> Usd {
         .sum()
 }
 
-/// Time in which the GPUs could not be seen is no time of the idle window: it stands meanwhile, and a store that is down may hold
-/// the outcome up for long after the verdict (seeds 1002659 and 1003881 of 24 h).
-pub(crate) fn unknown_is_never_idle(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
-    let Some(outcome) = outcome_of(deed).filter(|outcome| outcome.because == EndedBecause::Idle) else { return Ok(()) };
+/// Time in which the GPUs could not be seen is no time of the idle window: it stands meanwhile, and
+/// a store that is down may hold the outcome up for long after the verdict (seeds 1002659 and
+/// 1003881 of 24 h).
+pub(crate) fn unknown_is_never_idle(
+    judge: &Judge,
+    world: &World,
+    deed: &Deed<'_>,
+) -> Result<(), String> {
+    let Some(outcome) = outcome_of(deed).filter(|outcome| outcome.because == EndedBecause::Idle)
+    else {
+        return Ok(());
+    };
     let Some(host) = host_of(world, &outcome) else { return Ok(()) };
     let Some(quiet) = last_truth(&host).and_then(|truth| truth.quiet_since) else { return Ok(()) };
     let until = told(world, &host, &outcome);
     let seen = until.saturating_sub(quiet).saturating_sub(judge.blind_within(quiet, until));
-    if seen + IDLE_SLACK < IDLE_WINDOW { Err(format!("idle, and it was seen to be for {} s", seen.as_secs())) } else { Ok(()) }
+    if seen + IDLE_SLACK < IDLE_WINDOW {
+        Err(format!("idle, and it was seen to be for {} s", seen.as_secs()))
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether a loss that was told is that of a checkpoint, or of all.
@@ -177,15 +249,21 @@ fn is_of_a_checkpoint(loss: &str) -> bool {
 }
 
 pub(crate) fn saved_or_said(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
-    let Some(outcome) = outcome_of(deed).filter(|_| world.spec.spec.checkpoint.is_some()) else { return Ok(()) };
-    let saved = host_of(world, &outcome).and_then(|host| last_truth(&host)).and_then(|truth| truth.saved);
+    let Some(outcome) = outcome_of(deed).filter(|_| world.spec.spec.checkpoint.is_some()) else {
+        return Ok(());
+    };
+    let saved =
+        host_of(world, &outcome).and_then(|host| last_truth(&host)).and_then(|truth| truth.saved);
     match saved {
         Some((step, _))
             if judge.landed.is_none_or(|kept| kept < step)
                 && !outcome.losses.iter().any(|loss| is_of_a_checkpoint(loss))
                 && outcome.because != EndedBecause::UserCancelled =>
         {
-            Err(format!("step {step} was saved on the disk, {:?} is kept, and no loss is told", judge.landed))
+            Err(format!(
+                "step {step} was saved on the disk, {:?} is kept, and no loss is told",
+                judge.landed
+            ))
         }
         _ => Ok(()),
     }

@@ -10,10 +10,15 @@ use crate::sim::kernel::virtual_time::at;
 use crate::sim::world::machines::Machine;
 use crate::sim::world::world::{OWNER, Which, World, which};
 
-/// Receipts say what the cloud's own ledger says, to the micro-dollar, or say that it is an estimate, which is never too low.
+/// Receipts say what the cloud's own ledger says, to the micro-dollar, or say that it is an
+/// estimate, which is never too low.
 pub fn compare(world: &Arc<World>, receipts: &[&Receipt]) {
-    let all =
-        receipts.iter().flat_map(|receipt| receipt.attempts.iter().map(|attempt| (which(receipt.job.as_str(), attempt.attempt.number()), attempt)));
+    let all = receipts.iter().flat_map(|receipt| {
+        receipt
+            .attempts
+            .iter()
+            .map(|attempt| (which(receipt.job.as_str(), attempt.attempt.number()), attempt))
+    });
     let all: Vec<(Which, &ReceiptAttempt)> = all.collect();
     all.iter().for_each(|(which, attempt)| compare_one(world, *which, attempt));
     find_what_is_in_none(world, &all);
@@ -27,7 +32,8 @@ fn compare_one(world: &Arc<World>, which: Which, attempt: &ReceiptAttempt) {
         return world.violated(19, format!("the receipt names {id}, which never was"));
     };
     let seen = attempt.ended == ended.map(at);
-    // A laptop that slept for longer than the cloud shows an ended machine can only say what it cost at most.
+    // A laptop that slept for longer than the cloud shows an ended machine can only say what it
+    // cost at most.
     let holds = match world.estimate_may_lack(id, Some(which)) {
         _ if seen || !attempt.billed_estimated => attempt.usd == cost,
         Some(lacks) => attempt.usd + hourly.cost_of(lacks) >= cost,
@@ -35,7 +41,10 @@ fn compare_one(world: &Arc<World>, which: Which, attempt: &ReceiptAttempt) {
     };
     if !holds {
         let said = if attempt.billed_estimated { "at most " } else { "" };
-        world.violated(15, format!("the receipt says {said}{} for {id}, and the cloud bills {cost}", attempt.usd));
+        world.violated(
+            15,
+            format!("the receipt says {said}{} for {id}, and the cloud bills {cost}", attempt.usd),
+        );
     }
 }
 
@@ -43,18 +52,27 @@ fn find_what_is_in_none(world: &Arc<World>, all: &[(Which, &ReceiptAttempt)]) {
     let now = world.timeline.now();
     let paid: Vec<(String, Option<Which>, Usd, UsdPerHour)> = world.ec2.look(|machines| {
         let ours = machines.iter().filter(|machine| machine.owner() == Some(OWNER));
-        ours.map(|machine| (machine.id.clone(), machine.attempt(), machine.cost(now), machine.offer.hourly())).collect()
+        ours.map(|machine| {
+            (machine.id.clone(), machine.attempt(), machine.cost(now), machine.offer.hourly())
+        })
+        .collect()
     });
     for (id, number, cost, hourly) in paid {
         let named = all.iter().any(|(_, attempt)| attempt.instance.as_ref() == Some(&id));
         // One that nobody ever saw has no name in the receipt, and a bound on its price.
-        let unseen = |(which, attempt): &(Which, &ReceiptAttempt)| attempt.instance.is_none() && attempt.billed_estimated && Some(*which) == number;
+        let unseen = |(which, attempt): &(Which, &ReceiptAttempt)| {
+            attempt.instance.is_none() && attempt.billed_estimated && Some(*which) == number
+        };
         let lacks = world.estimate_may_lack(&id, number).unwrap_or_default();
-        let bound = all.iter().find(|attempt| unseen(attempt)).map(|(_, attempt)| attempt.usd + hourly.cost_of(lacks));
+        let bound = all
+            .iter()
+            .find(|attempt| unseen(attempt))
+            .map(|(_, attempt)| attempt.usd + hourly.cost_of(lacks));
         match bound {
             _ if named => {}
             None => world.violated(15, format!("{id} was paid for, and is in no receipt")),
-            Some(bound) if bound < cost => world.violated(15, format!("{id} cost {cost}, and the receipt says {bound} at most")),
+            Some(bound) if bound < cost => world
+                .violated(15, format!("{id} cost {cost}, and the receipt says {bound} at most")),
             Some(_) => {}
         }
     }

@@ -1,7 +1,7 @@
 //! A person goes on with a job that has ended: `lamp start`, in a false world.
 //!
-//! Not here: what is kept, and how it is started (`controller::launch::continue_job`). The words of the command are
-//! `cli::run::start`'s.
+//! Not here: what is kept, and how it is started (`controller::launch::continue_job`). The words of
+//! the command are `cli::run::start`'s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,10 @@ pub async fn goes_on(world: &Arc<World>, dir: &JobDir) -> Option<JobDir> {
     if world.spec.spec.on.success != Reaction::Stop {
         return None;
     }
-    world.timeline.sleep(world.dice.late.between(Duration::from_secs(10), Duration::from_secs(1800))).await;
+    world
+        .timeline
+        .sleep(world.dice.late.between(Duration::from_secs(10), Duration::from_secs(1800)))
+        .await;
     let controller = person(world);
     for _ in 0..TRIES {
         if let Ok(Some(kept)) = controller.kept(dir).await
@@ -47,7 +50,8 @@ fn is_there(world: &World, next: &ResolvedSpec) -> bool {
     world.objects.body(&crate::jobdir::layout::spec(&next.job)).is_some()
 }
 
-/// What the command's own plan refuses too: nothing is kept, or what is left of the budget buys no start (seed 1000014 of 24 h).
+/// What the command's own plan refuses too: nothing is kept, or what is left of the budget buys no
+/// start (seed 1000014 of 24 h).
 fn spec_of(world: &World, kept: Kept) -> Option<ResolvedSpec> {
     let nothing = kept.continues.machine.is_none() && kept.receipt.outcome == JobOutcome::Succeeded;
     if nothing || kept.budget_left.is_some_and(|left| left < BUYS_A_START) {
@@ -56,5 +60,11 @@ fn spec_of(world: &World, kept: Kept) -> Option<ResolvedSpec> {
     let mut spec = kept.spec.spec.clone();
     spec.limits.budget = kept.budget_left;
     let job = continuation_of(&kept.spec.job, &spec.name);
-    Some(ResolvedSpec { job, created: world.timeline.wall(), spec, continues: Some(kept.continues), ..kept.spec })
+    Some(ResolvedSpec {
+        job,
+        created: world.timeline.wall(),
+        spec,
+        continues: Some(kept.continues),
+        ..kept.spec
+    })
 }

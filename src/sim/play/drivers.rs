@@ -1,4 +1,5 @@
-//! Those who drive the job: the laptop, another laptop, and the sweeper in the cloud. Each runs the shipped controller.
+//! Those who drive the job: the laptop, another laptop, and the sweeper in the cloud. Each runs the
+//! shipped controller.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,16 +39,24 @@ pub struct Party {
 impl Party {
     pub fn new(world: &Arc<World>, who: &str) -> Arc<Self> {
         let (process, asleep) = (Mutex::default(), Mutex::default());
-        Arc::new(Party { world: Arc::clone(world), who: who.to_owned(), wall_off: AtomicI64::new(0), process, asleep })
+        Arc::new(Party {
+            world: Arc::clone(world),
+            who: who.to_owned(),
+            wall_off: AtomicI64::new(0),
+            process,
+            asleep,
+        })
     }
 
-    /// Drives all jobs, through every death of the controller, until `over` says that there is nothing more to do.
+    /// Drives all jobs, through every death of the controller, until `over` says that there is
+    /// nothing more to do.
     pub async fn drive(self: Arc<Self>) {
         loop {
             let process = Process::mortal(None, self.world.next_death("controller"));
             process.freeze(*self.asleep.lock().expect("only set"));
             *self.process.lock().expect("only set") = Some(Arc::clone(&process));
-            let controller = controller(&process, &self.world, &self.who, Trouble::LaptopOffline, Some(&self));
+            let controller =
+                controller(&process, &self.world, &self.who, Trouble::LaptopOffline, Some(&self));
             let counted = Counted { world: &self.world, kind: "controller", process: &process };
             tokio::select! {
                 biased;
@@ -76,14 +85,28 @@ impl Party {
 }
 
 /// The shipped controller over one party's lines. `None`: its clock is the world's.
-fn controller(process: &Arc<Process>, world: &Arc<World>, who: &str, cut_by: Trouble, party: Option<&Arc<Party>>) -> Controller {
+fn controller(
+    process: &Arc<Process>,
+    world: &Arc<World>,
+    who: &str,
+    cut_by: Trouble,
+    party: Option<&Arc<Party>>,
+) -> Controller {
     let line = Line { world: Arc::clone(world), who: who.to_owned(), cut_by, disk: None };
     let store: Arc<dyn Store> = Through::<dyn Store>::new(process, Arc::new(line));
-    let ec2 = Ec2Line { world: Arc::clone(world), who: who.to_owned(), cut_by: party.map(|_| cut_by) };
+    let ec2 =
+        Ec2Line { world: Arc::clone(world), who: who.to_owned(), cut_by: party.map(|_| cut_by) };
     let cloud: Arc<dyn Cloud> = Through::<dyn Cloud>::new(process, Arc::new(ec2));
     let clock = PartyClock { world: Arc::clone(world), party: party.cloned() };
     let clock: Arc<dyn Clock> = Through::<dyn Clock>::new(process, Arc::new(clock));
-    Controller::new(store, [(market::Cloud::Aws, cloud)].into(), clock, OWNER.into(), who.to_owned(), Zone::new(format!("ws-{who}")))
+    Controller::new(
+        store,
+        [(market::Cloud::Aws, cloud)].into(),
+        clock,
+        OWNER.into(),
+        who.to_owned(),
+        Zone::new(format!("ws-{who}")),
+    )
 }
 
 /// A person at a workstation, for one command.
@@ -91,17 +114,23 @@ pub fn person(world: &Arc<World>) -> Controller {
     controller(&Process::new(None), world, "user", Trouble::LaptopOffline, None)
 }
 
-/// Comes every five minutes, with the program that AWS Lambda runs and as much time as that has there.
+/// Comes every five minutes, with the program that AWS Lambda runs and as much time as that has
+/// there.
 pub async fn sweep(world: Arc<World>) {
     loop {
         world.timeline.sleep(SWEEP_EVERY).await;
         let process = Process::new(None);
         // Inside the cloud there is no laptop's line to cut.
         let controller = controller(&process, &world, "sweeper", Trouble::StoreDown, None);
-        let (due, could, throttled) = (world.due(), Judge::can_sweep(&world), world.weather.is(Trouble::Ec2Throttled));
+        let (due, could, throttled) =
+            (world.due(), Judge::can_sweep(&world), world.weather.is(Trouble::Ec2Throttled));
         let visit = controller.visit("sim", "sim", VISIT_ROOM).await;
         // Excused by the weather alone, and never by its own word.
-        if could && Judge::can_sweep(&world) && !world.weather.is(Trouble::Ec2Throttled) && !throttled {
+        if could
+            && Judge::can_sweep(&world)
+            && !world.weather.is(Trouble::Ec2Throttled)
+            && !throttled
+        {
             world.visited(due);
         }
         for ended in &visit.ended {

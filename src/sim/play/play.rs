@@ -1,7 +1,8 @@
-//! Plays one world from its seed: the job is submitted, some hours of faults, then all is well and it must come to its end.
+//! Plays one world from its seed: the job is submitted, some hours of faults, then all is well and
+//! it must come to its end.
 //!
-//! How long those hours are scales the world: jobs, their limits, and how many faults there are. At six, which is what the
-//! seeds that have a name were found by, everything is as the dice say.
+//! How long those hours are scales the world: jobs, their limits, and how many faults there are. At
+//! six, which is what the seeds that have a name were found by, everything is as the dice say.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,7 +36,8 @@ use crate::sim::world::world::{Death, Deed, JOB, OWNER, Roughly, Violation, Worl
 #[derive(Clone, Copy, Debug)]
 pub struct Play {
     pub seed: u64,
-    /// How long faults befall it. The length of its job, the limits of that and the number of faults grow with it.
+    /// How long faults befall it. The length of its job, the limits of that and the number of
+    /// faults grow with it.
     pub hours: u64,
     /// Without any: the story as it should be.
     pub calm: bool,
@@ -53,7 +55,8 @@ pub struct Play {
     pub lone: Option<Lone>,
     /// A bug of the product, on purpose.
     pub planted: Option<Bug>,
-    /// How its work saves, instead of what its seed says: the seeds that were named before there were others are of `Renamed`.
+    /// How its work saves, instead of what its seed says: the seeds that were named before there
+    /// were others are of `Renamed`.
     pub saves: Option<Saves>,
     /// Faults too that came into the world after seeds of a time before were named.
     pub newer: bool,
@@ -75,7 +78,8 @@ pub struct Played {
     pub machine_time: Duration,
     /// How long it was played, in its own time.
     pub lived: Duration,
-    /// From the end of all faults and a wish to stop to the receipt, where what was there then was well.
+    /// From the end of all faults and a wish to stop to the receipt, where what was there then was
+    /// well.
     pub converged: Option<Duration>,
     /// What came of the one fault that it had.
     pub measured: Option<Measured>,
@@ -90,29 +94,35 @@ pub struct Played {
 /// The length of a world for which the dice are made.
 pub const HOURS: u64 = 6;
 
-/// After the faults: what may still run out (a lease, a breaker, a stall) before the last of the work is done.
+/// After the faults: what may still run out (a lease, a breaker, a stall) before the last of the
+/// work is done.
 const CONVERGES_WITHIN: Duration = Duration::from_secs(2 * 3600);
 
-/// Seed 16004644 of 24 h: what takes a step in eighteen minutes is known to hang after ten of them and the two rungs to its restart
-/// (`policy::watch::stall`); its machine may be launched only when the faults are over.
+/// Seed 16004644 of 24 h: what takes a step in eighteen minutes is known to hang after ten of them
+/// and the two rungs to its restart (`policy::watch::stall`); its machine may be launched only when
+/// the faults are over.
 const STEPS_OF_A_STALL: u32 = 11;
 
-/// Seed 918: what hangs before its first step has left no mark, and may be a job that leaves none. It is told of and not ended
-/// (`policy::watch::stall`), and its longest run time ends it: an hour more than the faults last. Of one that goes on from a checkpoint of its
-/// own it is known that it reports, unless an old list of the store hid that.
+/// Seed 918: what hangs before its first step has left no mark, and may be a job that leaves none.
+/// It is told of and not ended (`policy::watch::stall`), and its longest run time ends it: an hour
+/// more than the faults last. Of one that goes on from a checkpoint of its own it is known that it
+/// reports, unless an old list of the store hid that.
 fn longest_run_hours(play: &Play) -> u64 {
     play.hours + 1
 }
 
-/// After a wish to end, with all well: a machine that hangs waits for its lease, nothing else waits.
+/// After a wish to end, with all well: a machine that hangs waits for its lease, nothing else
+/// waits.
 const ENDS_WITHIN: Duration = Duration::from_secs(45 * 60);
 
-/// The same where kernel and agent of the machine run, or there is none: a launch that may have come through is made sure of for
-/// seven minutes. (The longest that was seen took 592 s, seed 3000377 of 24 h.)
+/// The same where kernel and agent of the machine run, or there is none: a launch that may have
+/// come through is made sure of for seven minutes. (The longest that was seen took 592 s, seed
+/// 3000377 of 24 h.)
 const ENDS_WELL_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// The same where a machine hangs in its end by then: it is forced once it was seen so for ten minutes (`policy::lifecycle::reconcile`), and a call of the
-/// last fault may take 90 s before that, the wait after it 60, and the looks after the force (seed 37027451 of 24 h: 610 s).
+/// The same where a machine hangs in its end by then: it is forced once it was seen so for ten
+/// minutes (`policy::lifecycle::reconcile`), and a call of the last fault may take 90 s before
+/// that, the wait after it 60, and the looks after the force (seed 37027451 of 24 h: 610 s).
 const ENDS_STUCK_WITHIN: Duration = Duration::from_secs(14 * 60);
 
 impl Play {
@@ -134,11 +144,12 @@ impl Play {
         }
     }
 
-    /// Whether its job keeps the disk of its machine, by which another job may go on there. Where none does, nothing of
-    /// `policy::lifecycle::continuation` is ever asked.
+    /// Whether its job keeps the disk of its machine, by which another job may go on there. Where
+    /// none does, nothing of `policy::lifecycle::continuation` is ever asked.
     pub fn keeps_a_disk(&self) -> bool {
         let dice = Dice::new(self.seed);
-        let spec = spec(&dice.fork("spec"), habit(&dice.fork("habit"), self), self, at(Duration::ZERO));
+        let spec =
+            spec(&dice.fork("spec"), habit(&dice.fork("habit"), self), self, at(Duration::ZERO));
         spec.spec.on.success == Reaction::Stop
     }
 }
@@ -148,7 +159,8 @@ pub fn play(play: Play) -> Played {
     play_on(play, &[])
 }
 
-/// Plays it where the capacity of each zone goes as one of these recordings does, which takes machines away too; without any, by the dice.
+/// Plays it where the capacity of each zone goes as one of these recordings does, which takes
+/// machines away too; without any, by the dice.
 pub fn play_on(play: Play, recordings: &[Course]) -> Played {
     in_virtual_time(|timeline| live(play, recordings, timeline))
 }
@@ -158,23 +170,47 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
     let habit = match () {
         () if play.short || play.story.is_some() => SHORT,
         () if play.long => Habit { steps: play.hours * 60, step: Duration::from_secs(60), ..SHORT },
-        () => play.lone.into_iter().fold(habit(&dice.fork("habit"), &play), |habit, lone| lone.habit(habit)),
+        () => play
+            .lone
+            .into_iter()
+            .fold(habit(&dice.fork("habit"), &play), |habit, lone| lone.habit(habit)),
     };
     let spec = spec(&dice.fork("spec"), habit, &play, timeline.wall());
-    let swept = play.lone.map_or_else(|| !play.short && dice.fork("swept").percent(80), Lone::is_swept);
-    let sold = if recordings.is_empty() { Sold::of_the_laws() } else { Sold::recorded(recordings, &dice.fork("recordings")) };
+    let swept =
+        play.lone.map_or_else(|| !play.short && dice.fork("swept").percent(80), Lone::is_swept);
+    let sold = if recordings.is_empty() {
+        Sold::of_the_laws()
+    } else {
+        Sold::recorded(recordings, &dice.fork("recordings"))
+    };
     let is_rough = !play.calm && !play.short && play.lone.is_none();
     let roughly = Roughly { is_rough, writes_land_late: is_rough && play.newer };
-    let world = World::new(timeline, &dice, spec, habit, (swept, roughly), (play.death, play.planted), sold);
+    let world = World::new(
+        timeline,
+        &dice,
+        spec,
+        habit,
+        (swept, roughly),
+        (play.death, play.planted),
+        sold,
+    );
     if play.told {
         world.trace().keep_all();
     }
     world.told(format_args!("seed {}: {habit:?}, swept: {swept}", play.seed));
     foreign_machines::add(&world);
-    let store: Arc<dyn Store> = Arc::new(Line { world: Arc::clone(&world), who: "user".into(), cut_by: Trouble::LaptopOffline, disk: None });
+    let store: Arc<dyn Store> = Arc::new(Line {
+        world: Arc::clone(&world),
+        who: "user".into(),
+        cut_by: Trouble::LaptopOffline,
+        disk: None,
+    });
     let dir = submit(&store, &world.spec, None).await.expect("the weather is calm at the start");
     let laptop = Party::new(&world, "laptop");
-    let mut tasks = vec![tokio::task::spawn_local(Arc::clone(&laptop).drive()), tokio::task::spawn_local(minutes(Arc::clone(&world)))];
+    let mut tasks = vec![
+        tokio::task::spawn_local(Arc::clone(&laptop).drive()),
+        tokio::task::spawn_local(minutes(Arc::clone(&world))),
+    ];
     if !recordings.is_empty() {
         tasks.push(tokio::task::spawn_local(take_away(Arc::clone(&world))));
     }
@@ -192,12 +228,26 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
         () if let Some(lone) = play.lone => lone.due(&dice),
         () => fault_plan::of(&dice.fork("fates"), busy, play.hours, play.newer),
     };
-    let (struck, lone_struck): (Arc<Mutex<Strikes>>, Arc<Mutex<Option<recovery_times::Struck>>>) = Default::default();
-    tasks.extend(
-        play.lone.map(|lone| tokio::task::spawn_local(recovery_times::watch(Arc::clone(&world), lone, lone.at(&dice), Arc::clone(&lone_struck)))),
-    );
-    tasks.push(tokio::task::spawn_local(fault_times::watch(Arc::clone(&world), due.clone(), Arc::clone(&struck))));
-    tasks.push(tokio::task::spawn_local(fault_plan::befall(Arc::clone(&world), Arc::clone(&laptop), due)));
+    let (struck, lone_struck): (Arc<Mutex<Strikes>>, Arc<Mutex<Option<recovery_times::Struck>>>) =
+        Default::default();
+    tasks.extend(play.lone.map(|lone| {
+        tokio::task::spawn_local(recovery_times::watch(
+            Arc::clone(&world),
+            lone,
+            lone.at(&dice),
+            Arc::clone(&lone_struck),
+        ))
+    }));
+    tasks.push(tokio::task::spawn_local(fault_times::watch(
+        Arc::clone(&world),
+        due.clone(),
+        Arc::clone(&struck),
+    )));
+    tasks.push(tokio::task::spawn_local(fault_plan::befall(
+        Arc::clone(&world),
+        Arc::clone(&laptop),
+        due,
+    )));
     let (receipts, converged) = to_the_end(&world, dir, &laptop, &play, faults).await;
     let strikes = std::mem::take(&mut *struck.lock().expect("nobody panics while counting"));
     let lone_struck = lone_struck.lock().expect("nobody panics while setting it").take();
@@ -209,7 +259,8 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
     played
 }
 
-/// Until there is a receipt, also of the job that goes on; then a quarter of an hour more, in which nothing may happen.
+/// Until there is a receipt, also of the job that goes on; then a quarter of an hour more, in which
+/// nothing may happen.
 async fn to_the_end(
     world: &Arc<World>,
     mut dir: JobDir,
@@ -227,8 +278,12 @@ async fn to_the_end(
     let mut limit = faults + CONVERGES_WITHIN + work;
     match world.habit.end {
         End::Hangs => limit += Duration::from_secs(longest_run_hours(play) * 3600),
-        // Before its fifth step nothing but its limit ends it (decision 31); after that law 3 has its bound.
-        End::HangsOnce => limit += (world.habit.step * STEPS_OF_A_STALL).max(Duration::from_secs(longest_run_hours(play) * 3600)),
+        // Before its fifth step nothing but its limit ends it (decision 31); after that law 3 has
+        // its bound.
+        End::HangsOnce => {
+            limit += (world.habit.step * STEPS_OF_A_STALL)
+                .max(Duration::from_secs(longest_run_hours(play) * 3600))
+        }
         _ => {}
     }
     loop {
@@ -240,7 +295,8 @@ async fn to_the_end(
         {
             receipts.push(read(&dir));
             // What hangs at the first step of the one that goes on has left no mark there either.
-            (dir, limit) = (next, limit + work + work + scaled(longest_run_hours(play) * 3600, HOURS));
+            (dir, limit) =
+                (next, limit + work + work + scaled(longest_run_hours(play) * 3600, HOURS));
         } else if is_over || world.timeline.now() >= limit {
             break;
         }
@@ -280,8 +336,14 @@ fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Pla
     let receipt = receipts.into_iter().last().flatten();
     let (bills, strangers, machine_time) = world.ec2.look(|machines| {
         let ours = || machines.iter().filter(|machine| machine.owner() == Some(OWNER));
-        let bills: Vec<String> = ours().filter(|machine| machine.state().bills()).map(|machine| machine.id.clone()).collect();
-        let strangers = machines.iter().filter(|machine| machine.owner() != Some(OWNER) && !machine.state().bills()).count();
+        let bills: Vec<String> = ours()
+            .filter(|machine| machine.state().bills())
+            .map(|machine| machine.id.clone())
+            .collect();
+        let strangers = machines
+            .iter()
+            .filter(|machine| machine.owner() != Some(OWNER) && !machine.state().bills())
+            .count();
         let time = ours().map(|machine| machine.ran(now)).sum();
         (bills, strangers, time)
     });
@@ -330,7 +392,10 @@ const SHORT: Habit = Habit {
 
 /// The machine is taken in the middle of the work, with the usual notice.
 fn short_fates() -> Vec<fault_plan::Due> {
-    vec![fault_plan::Due { at: Duration::ZERO, fate: fault_plan::Fate::ReclaimFirst(Duration::from_secs(45)) }]
+    vec![fault_plan::Due {
+        at: Duration::ZERO,
+        fate: fault_plan::Fate::ReclaimFirst(Duration::from_secs(45)),
+    }]
 }
 
 /// So many seconds of a world of six hours, in one of so many.
@@ -342,9 +407,14 @@ fn habit(dice: &Dice, play: &Play) -> Habit {
     let hours = play.hours;
     let saves = play.saves.unwrap_or_else(|| {
         let saves = Saves::of(&dice.fork("saves"));
-        if play.layouts && play.lone.is_none() { saves.laid_out(&dice.fork("layout")) } else { saves }
+        if play.layouts && play.lone.is_none() {
+            saves.laid_out(&dice.fork("layout"))
+        } else {
+            saves
+        }
     });
-    // Long evaluations, in which the GPU alone has something to do: shorter than a stall, longer than an idle window.
+    // Long evaluations, in which the GPU alone has something to do: shorter than a stall, longer
+    // than an idle window.
     let quiet = dice.percent(10);
     let step = if quiet { 18 * 60 } else { dice.pick(&[10, 20, 30, 60]) };
     let minutes = dice.pick(&[4, 30, 60, 120, 240, 330]) * hours / HOURS;
@@ -396,6 +466,12 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
         },
     }))
     .expect("words that the format knows");
-    let on = OnSpec { success: Reaction::Stop, failure: Reaction::Stop, idle: Reaction::Stop, stall: Reaction::Stop, ..OnSpec::default() };
+    let on = OnSpec {
+        success: Reaction::Stop,
+        failure: Reaction::Stop,
+        idle: Reaction::Stop,
+        stall: Reaction::Stop,
+        ..OnSpec::default()
+    };
     if kept { ResolvedSpec { spec: Spec { on, ..spec.spec }, ..spec } } else { spec }
 }

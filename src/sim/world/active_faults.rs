@@ -10,7 +10,8 @@ use crate::sim::kernel::virtual_time::Timeline;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     StoreDown,
-    /// A quarter of the calls fails before its effect, a quarter loses its reply after it, some hang.
+    /// A quarter of the calls fails before its effect, a quarter loses its reply after it, some
+    /// hang.
     StoreLossy,
     /// A new object is not listed for half a minute.
     StoreStale,
@@ -34,13 +35,15 @@ pub enum Trouble {
     DiskFull,
     NvmlLost,
     MetadataDown,
-    /// The session of whoever is at the workstation is over: EC2 and the store take nothing from there until somebody signs in anew.
+    /// The session of whoever is at the workstation is over: EC2 and the store take nothing from
+    /// there until somebody signs in anew.
     SignedOut,
     /// Somebody took from the machines' role what it may do in the store.
     RoleGone,
     /// EC2 withdraws what is launched now before it runs.
     Withdraws,
-    /// On what is launched now nothing of ours ever comes up: its kernel hangs, or its user data got no further than the deadline unit.
+    /// On what is launched now nothing of ours ever comes up: its kernel hangs, or its user data
+    /// got no further than the deadline unit.
     BadBoots,
     /// No machine can be put out from within.
     PowerBroken,
@@ -68,7 +71,8 @@ impl Weather {
     }
 
     pub fn is(&self, trouble: Trouble) -> bool {
-        self.timeline.now() < Duration::from_nanos(self.until[trouble as usize].load(Ordering::Relaxed))
+        self.timeline.now()
+            < Duration::from_nanos(self.until[trouble as usize].load(Ordering::Relaxed))
     }
 
     /// All is well from now on.

@@ -23,7 +23,10 @@ impl Machine {
         if self.attempt() == Some(attempt) {
             return Some((self.cost_of_this(now), self.ended));
         }
-        self.before.iter().find(|bill| bill.attempt == attempt).map(|bill| (bill.usd, Some(bill.ended)))
+        self.before
+            .iter()
+            .find(|bill| bill.attempt == attempt)
+            .map(|bill| (bill.usd, Some(bill.ended)))
     }
 
     /// What the cloud bills for it in all.
@@ -36,17 +39,23 @@ impl Machine {
         let ran = self.ended.unwrap_or(now).saturating_sub(self.launched);
         // Whole milliseconds of whole timestamps, as the records of both sides have them.
         let ran = elapsed(at(self.launched), at(self.launched + ran)).max(Duration::from_secs(60));
-        let free = self.taken && self.offer.market == Market::Spot && ran < Duration::from_secs(3600);
+        let free =
+            self.taken && self.offer.market == Market::Spot && ran < Duration::from_secs(3600);
         if free { self.offer.extras.cost_of(ran) } else { self.hours_cost(ran) }
     }
 
-    /// By the prices that held meanwhile, none above its bid: there it is taken, and not billed for that.
+    /// By the prices that held meanwhile, none above its bid: there it is taken, and not billed for
+    /// that.
     fn hours_cost(&self, ran: Duration) -> Usd {
         let host = self.host.as_ref();
-        let moving = host.and_then(|host| host.world.sold.moving_prices(&self.offer, host.world.timeline.now()));
-        let Some(steps) = moving.and_then(|prices| prices.steps(at(self.launched), ran)) else { return self.offer.hourly().cost_of(ran) };
+        let moving = host
+            .and_then(|host| host.world.sold.moving_prices(&self.offer, host.world.timeline.now()));
+        let Some(steps) = moving.and_then(|prices| prices.steps(at(self.launched), ran)) else {
+            return self.offer.hourly().cost_of(ran);
+        };
         let bid = host.and_then(|host| host.plan.bid).or(self.offer.on_demand);
-        let paid = |price: UsdPerHour| self.offer.hourly_at(bid.map_or(price, |bid| price.min(bid)));
+        let paid =
+            |price: UsdPerHour| self.offer.hourly_at(bid.map_or(price, |bid| price.min(bid)));
         UsdPerHour::cost_of_steps(steps.into_iter().map(|(price, held)| (paid(price), held)))
     }
 

@@ -1,5 +1,5 @@
-//! The false EC2, as the controller calls it: lost replies, throttling, stale and failing Describe, refusals, tokens with
-//! EC2's rules. What becomes of the machines is in [`super::machines`].
+//! The false EC2, as the controller calls it: lost replies, throttling, stale and failing Describe,
+//! refusals, tokens with EC2's rules. What becomes of the machines is in [`super::machines`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,13 +13,16 @@ use super::machines::{Launched, Machine};
 use super::offers::ZONES;
 use super::world::{Ask, Deed, World};
 use crate::instance::{InstanceState, InstanceView, MachineRef};
-use crate::job::{LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec};
+use crate::job::{
+    LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec,
+};
 use crate::market::{Market, Offer, PriceHistory, PricePoint, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError, NoCredentials};
 use crate::sim::faults::planted_bugs;
 
 pub const REGION: &str = "us-east-1";
-const EMPTY: [(&str, Trouble); 2] = [(ZONES[0], Trouble::NoCapacityA), (ZONES[1], Trouble::NoCapacityB)];
+const EMPTY: [(&str, Trouble); 2] =
+    [(ZONES[0], Trouble::NoCapacityA), (ZONES[1], Trouble::NoCapacityB)];
 
 /// One party's line to EC2.
 pub struct Ec2Line {
@@ -37,13 +40,19 @@ impl Ec2Line {
     /// Meets the weather; `Ok(true)`: it is done, and the reply is lost.
     async fn meet(&self, act: &str) -> Result<bool, CloudError> {
         let (dice, weather) = (&self.world.dice.cloud, &self.world.weather);
-        self.world.timeline.sleep(dice.between(Duration::from_millis(20), Duration::from_millis(300))).await;
+        self.world
+            .timeline
+            .sleep(dice.between(Duration::from_millis(20), Duration::from_millis(300)))
+            .await;
         if self.cut_by.is_some_and(|cut_by| weather.is(cut_by)) {
             self.world.timeline.sleep(Duration::from_secs(dice.pick(&[1, 10, 60]))).await;
             return Err(ambiguous(act, "no route"));
         }
         if self.cut_by.is_some() && weather.is(Trouble::SignedOut) {
-            let nobody = NoCredentials { what: "the AWS session is over (ExpiredToken)".into(), fix: "`aws sso login` begins another".into() };
+            let nobody = NoCredentials {
+                what: "the AWS session is over (ExpiredToken)".into(),
+                fix: "`aws sso login` begins another".into(),
+            };
             return Err(CloudError::Denied { act: act.into(), cause: Box::new(nobody) });
         }
         if weather.is(Trouble::Ec2Throttled) && dice.percent(70) {
@@ -59,10 +68,15 @@ impl Ec2Line {
         }
     }
 
-    /// The same of a call that names a machine: one that was just launched is not known everywhere yet.
+    /// The same of a call that names a machine: one that was just launched is not known everywhere
+    /// yet.
     async fn meet_known(&self, act: &str, machine: &MachineRef) -> Result<bool, CloudError> {
         let lost = self.meet(act).await?;
-        if self.world.ec2.is_known(&machine.id, self.world.timeline.now()) { Ok(lost) } else { Err(ambiguous(act, "InvalidInstanceID.NotFound")) }
+        if self.world.ec2.is_known(&machine.id, self.world.timeline.now()) {
+            Ok(lost)
+        } else {
+            Err(ambiguous(act, "InvalidInstanceID.NotFound"))
+        }
     }
 
     fn reply<T>(lost: bool, act: &str, value: T) -> Result<T, CloudError> {
@@ -89,21 +103,36 @@ impl Ec2Line {
         self.world.happened(&Deed::Launched { plan, id, new, by: &self.who });
         match launched {
             Launched::New(id) | Launched::Same(id) => Self::reply(lost, act, id),
-            Launched::Mismatch(id) => Err(CloudError::Mismatch { machine: Some(id), what: "the token was used with other parameters".into() }),
-            Launched::Spent => Err(CloudError::NoCapacity { what: "its machine has ended".into(), refusal: Refusal::Spent }),
+            Launched::Mismatch(id) => Err(CloudError::Mismatch {
+                machine: Some(id),
+                what: "the token was used with other parameters".into(),
+            }),
+            Launched::Spent => Err(CloudError::NoCapacity {
+                what: "its machine has ended".into(),
+                refusal: Refusal::Spent,
+            }),
         }
     }
 
     /// DescribeInstances, as true as it is just now.
-    async fn describe_instances(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+    async fn describe_instances(
+        &self,
+        owner: &str,
+        region: &Region,
+    ) -> Result<Vec<InstanceView>, CloudError> {
         let act = "describe the machines";
         let lost = self.meet(act).await?;
         if self.world.weather.is(Trouble::Ec2Down) {
             return Err(ambiguous(act, "Unavailable: the zone does not answer"));
         }
         let behind = self.behind();
-        let views = if region.as_str() == REGION { self.world.ec2.views(owner, behind) } else { Vec::new() };
-        // An answer that was lost shows nobody anything, and takes back nothing that was shown before (seed 10008470 of 24 h).
+        let views = if region.as_str() == REGION {
+            self.world.ec2.views(owner, behind)
+        } else {
+            Vec::new()
+        };
+        // An answer that was lost shows nobody anything, and takes back nothing that was shown
+        // before (seed 10008470 of 24 h).
         if !lost {
             self.world.happened(&Deed::Described { by: &self.who, views: &views });
         }
@@ -127,18 +156,28 @@ impl Ec2Line {
     /// How old an answer is.
     fn behind(&self) -> Duration {
         let stale = self.world.weather.is(Trouble::Ec2Stale) && self.world.dice.cloud.percent(60);
-        if stale { self.world.dice.cloud.between(Duration::from_secs(1), Duration::from_secs(25)) } else { Duration::ZERO }
+        if stale {
+            self.world.dice.cloud.between(Duration::from_secs(1), Duration::from_secs(25))
+        } else {
+            Duration::ZERO
+        }
     }
 
     fn refused(&self, plan: &Plan) -> Option<CloudError> {
-        let (weather, sold, now) = (&self.world.weather, &self.world.sold, self.world.timeline.now());
+        let (weather, sold, now) =
+            (&self.world.weather, &self.world.sold, self.world.timeline.now());
         let is_spot = plan.offer.market == Market::Spot;
         let zone = EMPTY.iter().find(|(zone, _)| *zone == plan.offer.zone.as_str());
         let refusal = match zone {
             Some((_, trouble)) if weather.is(*trouble) => Refusal::Capacity,
             _ if weather.is(Trouble::QuotaFull) => Refusal::Quota,
             _ if !sold.has_capacity(&plan.offer, now) => Refusal::Capacity,
-            _ if is_spot && (weather.is(Trouble::PriceHigh) || sold.is_dearer_than(plan.bid, &plan.offer, now)) => Refusal::Price,
+            _ if is_spot
+                && (weather.is(Trouble::PriceHigh)
+                    || sold.is_dearer_than(plan.bid, &plan.offer, now)) =>
+            {
+                Refusal::Price
+            }
             _ => return None,
         };
         Some(CloudError::NoCapacity { what: plan.offer.describe(), refusal })
@@ -160,10 +199,22 @@ impl Cloud for Ec2Line {
             MarketChoice::Auto => &[Market::Spot, Market::OnDemand],
         };
         let (sold, now) = (&self.world.sold, self.world.timeline.now());
-        Self::reply(lost, "list offers", Supply { offers: sold.offers(markets, now), histories: sold.histories(now), ..Supply::default() })
+        Self::reply(
+            lost,
+            "list offers",
+            Supply {
+                offers: sold.offers(markets, now),
+                histories: sold.histories(now),
+                ..Supply::default()
+            },
+        )
     }
 
-    async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+    async fn prepare(
+        &self,
+        spec: &Spec,
+        offer: &Offer,
+    ) -> Result<Option<LaunchRequest>, CloudError> {
         let lost = self.meet("find the image").await?;
         let request = LaunchRequest {
             image: "ami-0false".into(),
@@ -174,7 +225,11 @@ impl Cloud for Ec2Line {
             security_groups: Vec::new(),
             subnet: None,
             key_name: None,
-            shutdown: if spec.on.success == Reaction::Stop && offer.market == Market::OnDemand { Shutdown::Stop } else { Shutdown::Terminate },
+            shutdown: if spec.on.success == Reaction::Stop && offer.market == Market::OnDemand {
+                Shutdown::Stop
+            } else {
+                Shutdown::Terminate
+            },
             alarm: None,
             user_data: String::new(),
         };
@@ -182,11 +237,22 @@ impl Cloud for Ec2Line {
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
-        planted_bugs::launched(&self.world, self.run_instances(&planted_bugs::asked_for(&self.world, plan)).await)
+        planted_bugs::launched(
+            &self.world,
+            self.run_instances(&planted_bugs::asked_for(&self.world, plan)).await,
+        )
     }
 
-    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
-        planted_bugs::described(&self.world, &self.who, self.describe_instances(owner, region).await)
+    async fn describe(
+        &self,
+        owner: &str,
+        region: &Region,
+    ) -> Result<Vec<InstanceView>, CloudError> {
+        planted_bugs::described(
+            &self.world,
+            &self.who,
+            self.describe_instances(owner, region).await,
+        )
     }
 
     async fn confirm_missing(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
@@ -200,7 +266,11 @@ impl Cloud for Ec2Line {
         let act = "terminate the machine";
         let lost = self.meet_known(act, machine).await?;
         self.world.happened(&Deed::Asked { ask: Ask::Terminate, id: &machine.id, by: &self.who });
-        self.world.ec2.terminate(&self.world, &machine.id, "Client.UserInitiatedShutdown: User initiated shutdown");
+        self.world.ec2.terminate(
+            &self.world,
+            &machine.id,
+            "Client.UserInitiatedShutdown: User initiated shutdown",
+        );
         Self::reply(lost, act, ())
     }
 
@@ -208,7 +278,11 @@ impl Cloud for Ec2Line {
         let act = "stop the machine";
         let lost = self.meet_known(act, machine).await?;
         self.world.happened(&Deed::Asked { ask: Ask::Stop, id: &machine.id, by: &self.who });
-        self.world.ec2.stop(&self.world, &machine.id, "Client.UserInitiatedShutdown: User initiated shutdown");
+        self.world.ec2.stop(
+            &self.world,
+            &machine.id,
+            "Client.UserInitiatedShutdown: User initiated shutdown",
+        );
         Self::reply(lost, act, ())
     }
 
@@ -221,7 +295,9 @@ impl Cloud for Ec2Line {
             return Err(refused);
         }
         match self.world.ec2.start(&self.world, &machine.id, plan) {
-            Some(InstanceState::Stopped | InstanceState::Pending | InstanceState::Running) => Self::reply(lost, act, ()),
+            Some(InstanceState::Stopped | InstanceState::Pending | InstanceState::Running) => {
+                Self::reply(lost, act, ())
+            }
             // IncorrectInstanceState, or no such machine.
             _ => Err(ambiguous(act, "it is in no state to be started")),
         }
@@ -231,9 +307,17 @@ impl Cloud for Ec2Line {
         Err(CloudError::Unsupported { cloud: "aws", act: "rehearse an interruption" })
     }
 
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+    async fn raise_kill_at(
+        &self,
+        machine: &MachineRef,
+        kill_at: Timestamp,
+    ) -> Result<(), CloudError> {
         let lost = self.meet_known("raise the hard cap", machine).await?;
-        self.world.ec2.raise_kill_at(&machine.id, planted_bugs::raised(&self.world, kill_at), self.world.timeline.now());
+        self.world.ec2.raise_kill_at(
+            &machine.id,
+            planted_bugs::raised(&self.world, kill_at),
+            self.world.timeline.now(),
+        );
         Self::reply(lost, "raise the hard cap", ())
     }
 
@@ -245,17 +329,30 @@ impl Cloud for Ec2Line {
             return Err(ambiguous(act, "Unavailable: the zone does not answer"));
         }
         let (now, is_here) = (self.world.timeline.now(), region.as_str() == REGION);
-        let fails = |machine: &&Machine| is_here && machine.host.as_ref().is_some_and(|host| !host.fails_for(now).is_zero());
-        let failing = self.world.ec2.look(|machines| machines.iter().filter(fails).map(|machine| machine.id.clone()).collect());
+        let fails = |machine: &&Machine| {
+            is_here && machine.host.as_ref().is_some_and(|host| !host.fails_for(now).is_zero())
+        };
+        let failing = self.world.ec2.look(|machines| {
+            machines.iter().filter(fails).map(|machine| machine.id.clone()).collect()
+        });
         Self::reply(lost, act, failing)
     }
 
     /// No dice and no weather here: the law of the ledger is exact.
-    async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+    async fn spot_prices(
+        &self,
+        offer: &Offer,
+        from: Timestamp,
+    ) -> Result<PriceHistory, CloudError> {
         let moving = self.world.sold.moving_prices(offer, self.world.timeline.now());
         Ok(moving.unwrap_or_else(|| {
             let points = vec![PricePoint { at: from, price: offer.price }];
-            PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points)
+            PriceHistory::new(
+                offer.region.clone(),
+                offer.zone.clone(),
+                &offer.instance_type,
+                points,
+            )
         }))
     }
 

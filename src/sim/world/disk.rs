@@ -85,7 +85,8 @@ impl Inner {
             self.room()?;
         }
         self.inodes += 1;
-        let stamp = FileStamp { bytes: body.len() as u64, modified_nanos, inode: self.inodes, mode: 0o600 };
+        let stamp =
+            FileStamp { bytes: body.len() as u64, modified_nanos, inode: self.inodes, mode: 0o600 };
         self.files.insert(text(path).to_owned(), (body, stamp));
         Ok(())
     }
@@ -140,12 +141,18 @@ impl Files for Disk {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<(String, FileStamp)>> {
         let inner = self.inner();
-        Ok(inner.below(folder).filter(|(name, _)| !name.contains('/')).map(|(name, stamp)| (name.to_owned(), *stamp)).collect())
+        Ok(inner
+            .below(folder)
+            .filter(|(name, _)| !name.contains('/'))
+            .map(|(name, stamp)| (name.to_owned(), *stamp))
+            .collect())
     }
 
     fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
         let inner = self.inner();
-        let all = inner.below(folder).map(|(path, stamp)| TreeFile { path: path.to_owned(), stamp: *stamp });
+        let all = inner
+            .below(folder)
+            .map(|(path, stamp)| TreeFile { path: path.to_owned(), stamp: *stamp });
         let mut files: Vec<TreeFile> = all.take(files_max + 1).collect();
         let truncated = files.len() > files_max;
         files.truncate(files_max);
@@ -156,7 +163,11 @@ impl Files for Disk {
         self.walk(folder, files_max)
     }
 
-    async fn stage_aside(&self, files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+    async fn stage_aside(
+        &self,
+        files: &[StageFile],
+        folders: &[PathBuf],
+    ) -> io::Result<Vec<StagedFile>> {
         let folder = folders.first().ok_or(io::ErrorKind::NotFound)?;
         let mut inner = self.inner();
         inner.room()?;
@@ -171,7 +182,8 @@ impl Files for Disk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.inner();
-        let gone: Vec<String> = inner.below(path).map(|(name, _)| format!("{}/{name}", text(path))).collect();
+        let gone: Vec<String> =
+            inner.below(path).map(|(name, _)| format!("{}/{name}", text(path))).collect();
         inner.files.remove(text(path));
         for path in gone {
             inner.files.remove(&path);

@@ -7,7 +7,8 @@ use super::cloud_port::REGION;
 use super::world::World;
 use crate::market::{Arch, Cloud, Market, Offer, Region, UsdPerHour, Zone};
 
-/// Machines of others: one of another owner with our job's tags, one without an owner, one whose tags look like ours.
+/// Machines of others: one of another owner with our job's tags, one without an owner, one whose
+/// tags look like ours.
 pub fn add(world: &Arc<World>) {
     let offer = Offer {
         cloud: Cloud::Aws,
@@ -26,7 +27,9 @@ pub fn add(world: &Arc<World>) {
     };
     let tag = |key: &str, value: &str| (format!("lamplighter:{key}"), value.to_owned());
     let job = [tag("job", world.job().as_str()), tag("attempt", "0001"), tag("lease-s", "1800")];
-    let of = |owner: Option<&str>| -> BTreeMap<String, String> { job.iter().cloned().chain(owner.map(|owner| tag("owner", owner))).collect() };
+    let of = |owner: Option<&str>| -> BTreeMap<String, String> {
+        job.iter().cloned().chain(owner.map(|owner| tag("owner", owner))).collect()
+    };
     world.ec2.add_foreign("i-other", of(Some("somebody else")), offer.clone());
     world.ec2.add_foreign("i-nobody", of(None), offer.clone());
     world.ec2.add_foreign("i-alike", of(Some("Me")), offer);

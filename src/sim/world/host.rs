@@ -1,5 +1,5 @@
-//! A machine from its boot to its last second: a kernel, the shipped agent under a service manager, the deadline unit,
-//! a disk, and whatever the agent starts.
+//! A machine from its boot to its last second: a kernel, the shipped agent under a service manager,
+//! the deadline unit, a disk, and whatever the agent starts.
 //!
 //! Not here: what the agent decides. It is the shipped one.
 
@@ -31,7 +31,8 @@ use crate::sim::kernel::virtual_time::nanos;
 
 /// Where the deadline unit reads its deadline, seconds since 1970 (systemd/lamp-deadman.service).
 const DEADLINE: &str = "/etc/lamplighter/deadline";
-/// Where it reads the agent's last sign of life, and for how many seconds a silence may last: in memory.
+/// Where it reads the agent's last sign of life, and for how many seconds a silence may last: in
+/// memory.
 const ALIVE: &str = "/run/lamplighter/alive";
 /// What user data arms it with.
 pub const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
@@ -44,7 +45,8 @@ const DEADMAN_LOOKS_AGAIN: Duration = Duration::from_secs(30);
 const RESTART: Duration = Duration::from_secs(2);
 /// Where the agent keeps what it must remember.
 const STATE: &str = "/var/lib/lamplighter/agent";
-/// Where systemd/lamp-boot.service counts boots that led to no lease, and how many are one too many.
+/// Where systemd/lamp-boot.service counts boots that led to no lease, and how many are one too
+/// many.
 const BOOTS: &str = "/var/lib/lamplighter/agent/boots";
 const BOOTS_MAX: u32 = 3;
 
@@ -104,7 +106,9 @@ impl Host {
     pub fn new(world: &Arc<World>, id: &str, plan: &Plan) -> Arc<Self> {
         let lacks_gpu = world.roughly.is_rough && world.dice.faults.percent(2);
         let first_boot = match () {
-            () if world.weather.is(Trouble::BadBoots) => world.dice.newer.pick(&[FirstBoot::NoAgent, FirstBoot::Dark]),
+            () if world.weather.is(Trouble::BadBoots) => {
+                world.dice.newer.pick(&[FirstBoot::NoAgent, FirstBoot::Dark])
+            }
             () if world.weather.is(Trouble::NoAgents) => FirstBoot::NoAgent,
             () if world.weather.is(Trouble::DarkBoots) => FirstBoot::Dark,
             () => FirstBoot::Well,
@@ -135,7 +139,11 @@ impl Host {
     pub fn again(before: &Arc<Self>, plan: &Plan) -> Arc<Self> {
         // Its bill is of that life too (seed 63002937 of 24 h).
         let power_failed = AtomicBool::new(before.hung_in_its_end());
-        Arc::new(Host { disk: Arc::clone(&before.disk), power_failed, ..Host::fresh(&before.world, &before.id, plan, before.lacks_gpu) })
+        Arc::new(Host {
+            disk: Arc::clone(&before.disk),
+            power_failed,
+            ..Host::fresh(&before.world, &before.id, plan, before.lacks_gpu)
+        })
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -145,7 +153,8 @@ impl Host {
     /// From power-on to the end of the kernel.
     pub async fn run(self: Arc<Self>) {
         if self.first_boot != FirstBoot::Well {
-            self.world.told(format_args!("{}: its first boot fails: {:?}", self.id, self.first_boot));
+            self.world
+                .told(format_args!("{}: its first boot fails: {:?}", self.id, self.first_boot));
             self.kernel.freeze(self.first_boot == FirstBoot::Dark);
         }
         let ttl = (self.booted + BOOT_TTL).as_second();
@@ -161,7 +170,9 @@ impl Host {
     /// Whether its disk says that the machine is being terminated.
     pub fn tells_its_end(&self) -> bool {
         let memory = self.disk.read(&Path::new(STATE).join(MEMORY)).ok().flatten();
-        memory.and_then(|body| serde_json::from_slice::<Memory>(&body).ok()).is_some_and(|memory| memory.is_terminating())
+        memory
+            .and_then(|body| serde_json::from_slice::<Memory>(&body).ok())
+            .is_some_and(|memory| memory.is_terminating())
     }
 
     /// The deadline unit: knows nothing of the agent.
@@ -169,14 +180,19 @@ impl Host {
         loop {
             self.world.timeline.sleep(DEADMAN_EVERY).await;
             self.kernel.running().await;
-            let has_passed = || self.is_silent() || self.deadline().is_some_and(|deadline| self.wall() >= deadline);
+            let has_passed = || {
+                self.is_silent() || self.deadline().is_some_and(|deadline| self.wall() >= deadline)
+            };
             if !has_passed() {
                 continue;
             }
             self.world.timeline.sleep(DEADMAN_LOOKS_AGAIN).await;
             self.kernel.running().await;
             if has_passed() {
-                self.world.told(format_args!("{}: the deadline has passed or the agent is silent, the unit powers off", self.id));
+                self.world.told(format_args!(
+                    "{}: the deadline has passed or the agent is silent, the unit powers off",
+                    self.id
+                ));
                 self.state().switched = Some(self.world.timeline.now());
                 self.world.timeline.sleep(Duration::from_secs(5)).await;
                 self.kernel.running().await;
@@ -187,7 +203,8 @@ impl Host {
         }
     }
 
-    /// The hardware below it is dead, which the cloud says by its own checks minutes later, and only there.
+    /// The hardware below it is dead, which the cloud says by its own checks minutes later, and
+    /// only there.
     pub fn die(&self) {
         self.kernel.freeze(true);
         self.state().dead.get_or_insert(self.world.timeline.now());
@@ -228,12 +245,20 @@ impl Host {
         }
     }
 
-    /// As systemd/lamp-boot.service does: each life has the time of a boot, and the third in a row without a lease is the last.
+    /// As systemd/lamp-boot.service does: each life has the time of a boot, and the third in a row
+    /// without a lease is the last.
     fn begin_boot(&self) -> bool {
         // It was in memory.
         let _ = self.disk.remove(Path::new(ALIVE));
         let path = Path::new(BOOTS);
-        let count = self.disk.read(path).ok().flatten().and_then(|bytes| String::from_utf8(bytes).ok()?.trim().parse::<u32>().ok()).unwrap_or(0) + 1;
+        let count = self
+            .disk
+            .read(path)
+            .ok()
+            .flatten()
+            .and_then(|bytes| String::from_utf8(bytes).ok()?.trim().parse::<u32>().ok())
+            .unwrap_or(0)
+            + 1;
         if count >= BOOTS_MAX {
             let _ = self.disk.remove(path);
             return true;
@@ -241,7 +266,9 @@ impl Host {
         let _ = self.disk.write(path, format!("{count}\n").as_bytes());
         let (now, boot) = (self.wall(), BOOT_TTL);
         if !self.deadline().is_some_and(|deadline| now < deadline && deadline <= now + boot) {
-            let _ = self.disk.write(Path::new(DEADLINE), format!("{}\n", (now + boot).as_second()).as_bytes());
+            let _ = self
+                .disk
+                .write(Path::new(DEADLINE), format!("{}\n", (now + boot).as_second()).as_bytes());
         }
         false
     }
@@ -280,28 +307,54 @@ impl Host {
         }
     }
 
-    /// Beside one life of the agent: it ends at the latest when that would have been silent for too long.
+    /// Beside one life of the agent: it ends at the latest when that would have been silent for too
+    /// long.
     async fn watch(self: Arc<Self>, watchdog: Arc<Watchdog>) {
         if watchdog.watch(&self.kernel).await {
-            self.world.told(format_args!("{}: the agent was silent and the watchdog has ended it", self.id));
+            self.world.told(format_args!(
+                "{}: the agent was silent and the watchdog has ended it",
+                self.id
+            ));
         }
     }
 
     /// One life of the shipped agent.
     async fn agent(self: &Arc<Self>, process: &Arc<Process>, service: Arc<dyn Service>) {
-        let clock: Arc<dyn Clock> = Arc::new(HostClock { host: Arc::clone(self), process: Arc::clone(process) });
-        let files: Arc<dyn Files> = Through::<dyn Files>::new(process, Arc::clone(&self.disk) as Arc<dyn Files>);
-        let line = Line { world: Arc::clone(&self.world), who: self.id.clone(), cut_by: Trouble::MachineOffline, disk: Some(Arc::clone(&self.disk)) };
+        let clock: Arc<dyn Clock> =
+            Arc::new(HostClock { host: Arc::clone(self), process: Arc::clone(process) });
+        let files: Arc<dyn Files> =
+            Through::<dyn Files>::new(process, Arc::clone(&self.disk) as Arc<dyn Files>);
+        let line = Line {
+            world: Arc::clone(&self.world),
+            who: self.id.clone(),
+            cut_by: Trouble::MachineOffline,
+            disk: Some(Arc::clone(&self.disk)),
+        };
         let store: Arc<dyn Store> = Through::<dyn Store>::new(process, Arc::new(line));
         let this = || Arc::new(Ports(Arc::clone(self)));
         let metadata: Arc<dyn Metadata> = Through::<dyn Metadata>::new(process, this());
         let power: Arc<dyn Power> = Through::<dyn Power>::new(process, this());
         let workloads: Arc<dyn Workloads> = Through::<dyn Workloads>::new(process, this());
-        let ports = BootPorts { clock, files, store, metadata, power, service, nonce: format!("nonce of {}", self.id) };
-        let folders = Folders { work: "/lamp/work".into(), state: STATE.into(), cache: "/var/cache/lamplighter".into() };
+        let ports = BootPorts {
+            clock,
+            files,
+            store,
+            metadata,
+            power,
+            service,
+            nonce: format!("nonce of {}", self.id),
+        };
+        let folders = Folders {
+            work: "/lamp/work".into(),
+            state: STATE.into(),
+            cache: "/var/cache/lamplighter".into(),
+        };
         let Ok((attempt, outbox, memory)) = boot(&ports, folders).await else { return };
         let world = AgentWorld {
-            sensors: Box::new(SensesThrough(Arc::clone(process), Box::new(Senses::new(Arc::clone(self))))),
+            sensors: Box::new(SensesThrough(
+                Arc::clone(process),
+                Box::new(Senses::new(Arc::clone(self))),
+            )),
             workloads,
             metadata: Some(ports.metadata),
             power: ports.power,
@@ -325,17 +378,23 @@ impl Host {
     /// What its workload is like. A job that goes on has as much to do again.
     pub fn habit(&self) -> Habit {
         let habit = self.world.habit;
-        Habit { steps: if self.plan.job.as_str() == JOB { habit.steps } else { 2 * habit.steps }, ..habit }
+        Habit {
+            steps: if self.plan.job.as_str() == JOB { habit.steps } else { 2 * habit.steps },
+            ..habit
+        }
     }
 
     /// The machine's own idea of the time of day.
     pub fn wall(&self) -> Timestamp {
-        self.world.timeline.wall() + SignedDuration::from_millis(self.wall_off.load(Ordering::Relaxed))
+        self.world.timeline.wall()
+            + SignedDuration::from_millis(self.wall_off.load(Ordering::Relaxed))
     }
 
     /// How far it is ahead of the world's.
     pub fn is_fast_by(&self) -> Duration {
-        Duration::from_millis(u64::try_from(self.wall_off.load(Ordering::Relaxed)).unwrap_or_default())
+        Duration::from_millis(
+            u64::try_from(self.wall_off.load(Ordering::Relaxed)).unwrap_or_default(),
+        )
     }
 
     /// Sets it, by so many milliseconds beside the world's.

@@ -1,4 +1,5 @@
-//! The ports of a machine's agent that end at the machine itself: its clock, its metadata, its power switch, its stacks.
+//! The ports of a machine's agent that end at the machine itself: its clock, its metadata, its
+//! power switch, its stacks.
 //!
 //! Not here: what the agent decides.
 
@@ -13,15 +14,18 @@ use super::active_faults::Trouble;
 use super::host::Host;
 use super::process::Process;
 use crate::instance::Notice;
-use crate::ports::{Clock, Identity, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Stacks};
+use crate::ports::{
+    Clock, Identity, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Stacks,
+};
 use crate::sim::faults::planted_bugs::{self, Bug, KILL_AT_TAG};
 use crate::sim::kernel::virtual_time::Timeline;
 
-/// From the lowest rung of the power-off to the last, where each fails (`adapters::host::poweroff`).
+/// From the lowest rung of the power-off to the last, where each fails
+/// (`adapters::host::poweroff`).
 const LADDER: Duration = Duration::from_secs(120);
 
-/// As the agent has it. It goes through its process by itself: a wrapper around it would be half of what a sleep costs, and an
-/// agent sleeps five times a second.
+/// As the agent has it. It goes through its process by itself: a wrapper around it would be half of
+/// what a sleep costs, and an agent sleeps five times a second.
 pub(crate) struct HostClock {
     pub(crate) host: Arc<Host>,
     pub(crate) process: Arc<Process>,
@@ -51,7 +55,8 @@ pub struct Ports(pub Arc<Host>);
 impl Metadata for Ports {
     async fn identity(&self) -> Result<Identity, MetadataError> {
         self.answers("tags/instance/").await?;
-        let mut tags = self.0.world.ec2.with(&self.0.id, |machine| machine.tags.clone()).unwrap_or_default();
+        let mut tags =
+            self.0.world.ec2.with(&self.0.id, |machine| machine.tags.clone()).unwrap_or_default();
         if let Some(cap) = tags.get_mut(KILL_AT_TAG)
             && let Some(wrong) = planted_bugs::kill_at(&self.0.world, cap, self.0.booted())
         {
@@ -70,7 +75,10 @@ impl Ports {
     async fn answers(&self, what: &str) -> Result<(), MetadataError> {
         if self.0.world.weather.is(Trouble::MetadataDown) {
             self.0.world.timeline.sleep(Duration::from_millis(500)).await;
-            return Err(MetadataError::Unavailable { what: what.into(), cause: "401 unauthorized".into() });
+            return Err(MetadataError::Unavailable {
+                what: what.into(),
+                cause: "401 unauthorized".into(),
+            });
         }
         Ok(())
     }
@@ -88,7 +96,11 @@ impl Power for Ports {
             return self.climbs_in_vain().await;
         }
         self.0.world.told(format_args!("{}: powers off ({how:?}): {why}", self.0.id));
-        self.0.world.timeline.sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70]))).await;
+        self.0
+            .world
+            .timeline
+            .sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70])))
+            .await;
         // A kernel that hangs meanwhile powers nothing off.
         self.0.kernel.running().await;
         if self.0.world.planted() != Some(Bug::PowerLost) {

@@ -1,7 +1,8 @@
-//! The machines of the false EC2: their states as they really are, their tokens, and the ledger of what they cost.
+//! The machines of the false EC2: their states as they really are, their tokens, and the ledger of
+//! what they cost.
 //!
-//! What the cloud bills here is the truth that receipts are compared with. Not here: a call that fails
-//! (that is [`super::cloud_port`]).
+//! What the cloud bills here is the truth that receipts are compared with. Not here: a call that
+//! fails (that is [`super::cloud_port`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,8 +24,8 @@ use crate::sim::laws::laws::CANARY;
 /// Terminated machines are shown for about an hour.
 const SHOWN_AFTER_END: Duration = Duration::from_secs(3600);
 
-/// How late a machine shows while that is the trouble. Less than the five minutes of the NotFound rule, in an answer that is 25 s old
-/// too (seed 1282: with 299 s it was shown after 324).
+/// How late a machine shows while that is the trouble. Less than the five minutes of the NotFound
+/// rule, in an answer that is 25 s old too (seed 1282: with 299 s it was shown after 324).
 const LATE_SHOW: Duration = Duration::from_secs(270);
 
 /// A machine that hangs in its end stays so long unless it is forced.
@@ -46,7 +47,8 @@ struct Moment {
     since: Duration,
     state: InstanceState,
     reason: Option<String>,
-    /// When it last began to stop or to end: the one date that EC2 shows, whatever it showed before.
+    /// When it last began to stop or to end: the one date that EC2 shows, whatever it showed
+    /// before.
     dated: Option<Duration>,
 }
 
@@ -110,7 +112,10 @@ impl Machine {
     }
 
     fn tags_at(&self, seen: Duration) -> &BTreeMap<String, String> {
-        self.tags_before.iter().find(|(until, _)| seen < *until).map_or(&self.tags, |(_, tags)| tags)
+        self.tags_before
+            .iter()
+            .find(|(until, _)| seen < *until)
+            .map_or(&self.tags, |(_, tags)| tags)
     }
 
     fn tag(&mut self, tags: impl IntoIterator<Item = (String, String)>, now: Duration) {
@@ -119,11 +124,22 @@ impl Machine {
     }
 
     fn view(&self, seen: Duration) -> Option<InstanceView> {
-        let moment = self.history.iter().rev().find(|moment| moment.since <= seen).or(self.history.first())?;
-        // As it was then, in all of it: who sees it stand sees its last start too, and not the one that came meanwhile.
+        let moment = self
+            .history
+            .iter()
+            .rev()
+            .find(|moment| moment.since <= seen)
+            .or(self.history.first())?;
+        // As it was then, in all of it: who sees it stand sees its last start too, and not the one
+        // that came meanwhile.
         let stood = self.launched > seen && moment.state == InstanceState::Stopped;
-        let launched = self.before.last().filter(|_| stood).map_or(self.launched, |before| before.ended.saturating_sub(before.ran));
-        let gone = moment.state.is_terminated() && seen.saturating_sub(moment.since) > SHOWN_AFTER_END;
+        let launched = self
+            .before
+            .last()
+            .filter(|_| stood)
+            .map_or(self.launched, |before| before.ended.saturating_sub(before.ran));
+        let gone =
+            moment.state.is_terminated() && seen.saturating_sub(moment.since) > SHOWN_AFTER_END;
         if seen < self.shown || gone {
             return None;
         }
@@ -147,11 +163,26 @@ impl Machine {
 fn boot(world: &Arc<World>, id: &str, host: Arc<Host>, withdrawn: bool) {
     let (world, id) = (Arc::clone(world), id.to_owned());
     tokio::task::spawn_local(async move {
-        world.timeline.sleep(world.dice.cloud.between(Duration::from_secs(5), Duration::from_secs(40))).await;
+        world
+            .timeline
+            .sleep(world.dice.cloud.between(Duration::from_secs(5), Duration::from_secs(40)))
+            .await;
         if withdrawn {
             let reason = "Server.InternalError: Internal error on launch";
-            world.ec2.enter(&world, &id, InstanceState::Terminated, Some(reason), &[InstanceState::Pending]);
-        } else if world.ec2.enter(&world, &id, InstanceState::Running, None, &[InstanceState::Pending]) {
+            world.ec2.enter(
+                &world,
+                &id,
+                InstanceState::Terminated,
+                Some(reason),
+                &[InstanceState::Pending],
+            );
+        } else if world.ec2.enter(
+            &world,
+            &id,
+            InstanceState::Running,
+            None,
+            &[InstanceState::Pending],
+        ) {
             host.run().await;
         }
     });
@@ -163,11 +194,15 @@ impl Ec2 {
     }
 
     pub fn launch(&self, world: &Arc<World>, plan: &Plan) -> Launched {
-        let request = serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, &plan.bid)).expect("a plan is a record");
+        let request = serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, &plan.bid))
+            .expect("a plan is a record");
         let mut machines = self.lock();
         // A token is kept by zone where the request names one: in another it buys another machine
-        // (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html, "RunInstances idempotency").
-        let is_known = |machine: &&Machine| machine.token == plan.client_token && machine.offer.zone == plan.offer.zone;
+        // (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html, "RunInstances
+        // idempotency").
+        let is_known = |machine: &&Machine| {
+            machine.token == plan.client_token && machine.offer.zone == plan.offer.zone
+        };
         if let Some(known) = machines.iter().find(is_known) {
             return match () {
                 () if known.request != request => Launched::Mismatch(known.id.clone()),
@@ -181,14 +216,29 @@ impl Ec2 {
         let host = Host::new(world, &id, plan);
         machines.push(Machine {
             id: id.clone(),
-            tags: plan.tags.clone().into_iter().chain([("team".to_owned(), CANARY.to_owned())]).collect(),
+            tags: plan
+                .tags
+                .clone()
+                .into_iter()
+                .chain([("team".to_owned(), CANARY.to_owned())])
+                .collect(),
             offer: plan.offer.clone(),
             token: plan.client_token.clone(),
             request,
             launched: now,
-            shown: now + if late { LATE_SHOW } else { world.dice.cloud.between(Duration::ZERO, Duration::from_secs(4)) },
+            shown: now
+                + if late {
+                    LATE_SHOW
+                } else {
+                    world.dice.cloud.between(Duration::ZERO, Duration::from_secs(4))
+                },
             ended: None,
-            history: vec![Moment { since: now, state: InstanceState::Pending, reason: None, dated: None }],
+            history: vec![Moment {
+                since: now,
+                state: InstanceState::Pending,
+                reason: None,
+                dated: None,
+            }],
             stuck: false,
             taken: false,
             host: Some(Arc::clone(&host)),
@@ -200,7 +250,8 @@ impl Ec2 {
         Launched::New(id)
     }
 
-    /// StartInstances: the state in which it was found. It boots from the disk that it has, for the attempt of this plan.
+    /// StartInstances: the state in which it was found. It boots from the disk that it has, for the
+    /// attempt of this plan.
     pub fn start(&self, world: &Arc<World>, id: &str, plan: &Plan) -> Option<InstanceState> {
         let now = world.timeline.now();
         let host = {
@@ -220,7 +271,12 @@ impl Ec2 {
             }
             machine.before.extend(bill);
             (machine.launched, machine.ended) = (now, None);
-            machine.history.push(Moment { since: now, state: InstanceState::Pending, reason: None, dated: None });
+            machine.history.push(Moment {
+                since: now,
+                state: InstanceState::Pending,
+                reason: None,
+                dated: None,
+            });
             let host = Host::again(machine.host.as_ref()?, plan);
             machine.host = Some(Arc::clone(&host));
             host
@@ -232,7 +288,12 @@ impl Ec2 {
 
     /// A machine of somebody else, running for ever.
     pub fn add_foreign(&self, id: &str, tags: BTreeMap<String, String>, offer: Offer) {
-        let history = vec![Moment { since: Duration::ZERO, state: InstanceState::Running, reason: None, dated: None }];
+        let history = vec![Moment {
+            since: Duration::ZERO,
+            state: InstanceState::Running,
+            reason: None,
+            dated: None,
+        }];
         let (launched, shown, token) = (Duration::ZERO, Duration::ZERO, id.to_owned());
         let foreign = Machine {
             id: id.to_owned(),
@@ -254,20 +315,38 @@ impl Ec2 {
     }
 
     /// Moves a machine on, if it is in one of these states.
-    fn enter(&self, world: &Arc<World>, id: &str, state: InstanceState, reason: Option<&str>, from: &[InstanceState]) -> bool {
+    fn enter(
+        &self,
+        world: &Arc<World>,
+        id: &str,
+        state: InstanceState,
+        reason: Option<&str>,
+        from: &[InstanceState],
+    ) -> bool {
         let now = world.timeline.now();
         {
             let mut machines = self.lock();
-            let Some(machine) = machines.iter_mut().find(|machine| machine.id == id && from.contains(&machine.state())) else { return false };
+            let Some(machine) = machines
+                .iter_mut()
+                .find(|machine| machine.id == id && from.contains(&machine.state()))
+            else {
+                return false;
+            };
             if !state.bills() && machine.ended.is_none() {
                 machine.ended = Some(now);
                 machine.taken = reason.is_some_and(|reason| reason.starts_with("Server.Spot"));
             }
             let last = machine.history.last();
-            let reason = reason.map(str::to_owned).or_else(|| last.and_then(|moment| moment.reason.clone()));
-            // EC2 dates what was asked of it, and not what came from within the machine (`StateTransitionReason: "User initiated"`).
-            let from_within = reason.as_deref().is_some_and(|reason| reason.starts_with("Client.InstanceInitiated"));
-            let begins = (matches!(state, InstanceState::Stopping | InstanceState::ShuttingDown) && !from_within).then_some(now);
+            let reason =
+                reason.map(str::to_owned).or_else(|| last.and_then(|moment| moment.reason.clone()));
+            // EC2 dates what was asked of it, and not what came from within the machine
+            // (`StateTransitionReason: "User initiated"`).
+            let from_within = reason
+                .as_deref()
+                .is_some_and(|reason| reason.starts_with("Client.InstanceInitiated"));
+            let begins = (matches!(state, InstanceState::Stopping | InstanceState::ShuttingDown)
+                && !from_within)
+                .then_some(now);
             let dated = begins.or(last.and_then(|moment| moment.dated)).filter(|_| !state.bills());
             machine.history.push(Moment { since: now, state, reason, dated });
             if !state.bills()
@@ -282,7 +361,8 @@ impl Ec2 {
 
     pub fn terminate(&self, world: &Arc<World>, id: &str, reason: &str) {
         use InstanceState::{Pending, Running, ShuttingDown, Stopped, Stopping, Terminated};
-        if self.enter(world, id, ShuttingDown, Some(reason), &[Pending, Running, Stopping, Stopped]) {
+        if self.enter(world, id, ShuttingDown, Some(reason), &[Pending, Running, Stopping, Stopped])
+        {
             self.finish(world, id, ShuttingDown, Terminated);
         } else {
             self.force(world, id, ShuttingDown, Terminated);
@@ -309,7 +389,11 @@ impl Ec2 {
     fn finish(&self, world: &Arc<World>, id: &str, from: InstanceState, to: InstanceState) {
         let stuck = world.weather.is(Trouble::StuckEnds);
         self.with_mut(id, |machine| machine.stuck = stuck);
-        let time = if stuck { STUCK } else { world.dice.cloud.between(Duration::from_secs(8), Duration::from_secs(70)) };
+        let time = if stuck {
+            STUCK
+        } else {
+            world.dice.cloud.between(Duration::from_secs(8), Duration::from_secs(70))
+        };
         let (world, id) = (Arc::clone(world), id.to_owned());
         tokio::task::spawn_local(async move {
             world.timeline.sleep(time).await;
@@ -327,7 +411,8 @@ impl Ec2 {
         });
     }
 
-    /// InvalidInstanceID.NotFound: a machine that was just launched is not known to every server of EC2 yet.
+    /// InvalidInstanceID.NotFound: a machine that was just launched is not known to every server of
+    /// EC2 yet.
     pub fn is_known(&self, id: &str, now: Duration) -> bool {
         self.with(id, |machine| machine.shown <= now) == Some(true)
     }
@@ -335,7 +420,13 @@ impl Ec2 {
     /// What Describe by this owner's tag says of the world as it was `behind` ago.
     pub fn views(&self, owner: &str, behind: Duration) -> Vec<InstanceView> {
         let machines = self.lock();
-        let Some(now) = machines.iter().find_map(|machine| machine.host.as_ref()).map(|host| host.world.timeline.now()) else { return Vec::new() };
+        let Some(now) = machines
+            .iter()
+            .find_map(|machine| machine.host.as_ref())
+            .map(|host| host.world.timeline.now())
+        else {
+            return Vec::new();
+        };
         let ours = machines.iter().filter(|machine| machine.owner() == Some(owner));
         ours.filter_map(|machine| machine.view(now.saturating_sub(behind))).collect()
     }
@@ -366,7 +457,9 @@ impl Ec2 {
     /// The machine of an owner that computes now.
     pub fn running(&self, owner: &str) -> Option<Arc<Host>> {
         let machines = self.lock();
-        let mut ours = machines.iter().rev().filter(|machine| machine.owner() == Some(owner) && machine.state() == InstanceState::Running);
+        let mut ours = machines.iter().rev().filter(|machine| {
+            machine.owner() == Some(owner) && machine.state() == InstanceState::Running
+        });
         ours.find_map(|machine| machine.host.clone())
     }
 
@@ -375,6 +468,8 @@ impl Ec2 {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Machine>> {
-        self.0.lock().expect("nobody panics while holding the machines: they are only read and moved on")
+        self.0
+            .lock()
+            .expect("nobody panics while holding the machines: they are only read and moved on")
     }
 }

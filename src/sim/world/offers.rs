@@ -1,10 +1,12 @@
-//! What the false EC2 sells: its offers, when there is capacity on the spot market, and what an hour costs then.
+//! What the false EC2 sells: its offers, when there is capacity on the spot market, and what an
+//! hour costs then.
 //!
 //! ```text
 //!   the worlds of the laws    two zones of one type, at prices that stand; capacity comes and goes by the weather, or by recordings
 //!   a job of somebody's own   one pool: a course of capacity, look by look, and of prices, which take machines away
 //! ```
-//! Not here: a call that fails, or the end of a machine (that is [`super::cloud_port`] and [`super::machines`]).
+//! Not here: a call that fails, or the end of a machine (that is [`super::cloud_port`] and
+//! [`super::machines`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,14 +18,17 @@ use jiff::Timestamp;
 use super::cloud_port::REGION;
 use super::host::Host;
 use super::world::World;
-use crate::market::{Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, Usd, UsdPerHour, Zone, elapsed};
+use crate::market::{
+    Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, Usd, UsdPerHour, Zone, elapsed,
+};
 use crate::sim::faults::fault_plan::reclaim;
 use crate::sim::kernel::rng::Dice;
 use crate::sim::kernel::virtual_time::at;
 
 pub const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 
-/// What an hour costs in the worlds of the laws: on demand, on the spot market, and beside the machine.
+/// What an hour costs in the worlds of the laws: on demand, on the spot market, and beside the
+/// machine.
 const ON_DEMAND: &str = "1.006";
 const SPOT: &str = "0.402";
 const EXTRAS: &str = "0.0159";
@@ -50,7 +55,8 @@ pub struct Sold {
 pub struct Course {
     /// Between two looks.
     pub tick: Duration,
-    /// Whether there is capacity, look by look; it goes round. Many worlds begin somewhere in one recording.
+    /// Whether there is capacity, look by look; it goes round. Many worlds begin somewhere in one
+    /// recording.
     pub there: Arc<[bool]>,
     /// The look with which it begins.
     pub first: usize,
@@ -68,15 +74,21 @@ pub struct PriceRound {
     length: Duration,
 }
 
-/// A shorter recording holds its last price on: nobody's prices move around in minutes, and what went round in a second would never end.
+/// A shorter recording holds its last price on: nobody's prices move around in minutes, and what
+/// went round in a second would never end.
 const ROUND_MIN: Duration = Duration::from_secs(3600);
 
 impl PriceRound {
-    /// A recording, and by when it was made: until then its last price held. `None`: it holds nothing.
+    /// A recording, and by when it was made: until then its last price held. `None`: it holds
+    /// nothing.
     pub fn of(recorded: &PriceHistory, made: Option<Timestamp>) -> Option<PriceRound> {
         let (first, last) = (recorded.points().first()?, recorded.newest()?);
         let length = elapsed(first.at, made.unwrap_or(last.at).max(last.at)).max(ROUND_MIN);
-        let points = recorded.points().iter().map(|point| (elapsed(first.at, point.at), point.price)).collect();
+        let points = recorded
+            .points()
+            .iter()
+            .map(|point| (elapsed(first.at, point.at), point.price))
+            .collect();
         Some(PriceRound { points, length })
     }
 
@@ -100,13 +112,19 @@ impl PriceRound {
     fn next(&self, moment: Duration) -> Duration {
         let (round, within) = self.within(moment);
         let later = self.points.get(self.points.partition_point(|(since, _)| *since <= within));
-        self.length.saturating_mul(round).saturating_add(later.map_or(self.length, |(since, _)| *since))
+        self.length
+            .saturating_mul(round)
+            .saturating_add(later.map_or(self.length, |(since, _)| *since))
     }
 
     /// All that was until a moment.
     fn until(&self, moment: Duration) -> impl Iterator<Item = (Duration, UsdPerHour)> {
         let rounds = (0..=self.within(moment).0).map(|round| self.length.saturating_mul(round));
-        rounds.flat_map(|began| self.points.iter().map(move |(since, price)| (began + *since, *price))).take_while(move |(since, _)| *since <= moment)
+        rounds
+            .flat_map(|began| {
+                self.points.iter().map(move |(since, price)| (began + *since, *price))
+            })
+            .take_while(move |(since, _)| *since <= moment)
     }
 }
 
@@ -124,7 +142,10 @@ impl Course {
     fn next(&self, now: Duration) -> Duration {
         let look = now.as_nanos() / self.tick.as_nanos().max(1) + 1;
         let look = self.tick.saturating_mul(u32::try_from(look).unwrap_or(u32::MAX));
-        let price = self.prices.as_ref().map(|prices| prices.next(self.begins + now).saturating_sub(self.begins));
+        let price = self
+            .prices
+            .as_ref()
+            .map(|prices| prices.next(self.begins + now).saturating_sub(self.begins));
         price.map_or(look, |price| price.min(look))
     }
 }
@@ -133,7 +154,11 @@ fn dollars(text: &str) -> UsdPerHour {
     UsdPerHour::new(text.parse().expect("a price of ours"))
 }
 
-fn offer(zone: &str, market: Market, (spot, on_demand, extras): (UsdPerHour, UsdPerHour, UsdPerHour)) -> Offer {
+fn offer(
+    zone: &str,
+    market: Market,
+    (spot, on_demand, extras): (UsdPerHour, UsdPerHour, UsdPerHour),
+) -> Offer {
     Offer {
         cloud: Cloud::Aws,
         region: Region::new(REGION),
@@ -157,23 +182,36 @@ impl Sold {
     /// In the worlds of the laws.
     pub fn of_the_laws() -> Self {
         let prices = (dollars(SPOT), dollars(ON_DEMAND), dollars(EXTRAS));
-        let offers = ZONES.iter().flat_map(|zone| MARKETS.map(|market| offer(zone, market, prices))).collect();
+        let offers = ZONES
+            .iter()
+            .flat_map(|zone| MARKETS.map(|market| offer(zone, market, prices)))
+            .collect();
         Sold { offers, courses: Vec::new(), has_room: AtomicBool::new(false) }
     }
 
-    /// The same, where the capacity of each zone comes and goes as one of these recordings does, which begins somewhere.
+    /// The same, where the capacity of each zone comes and goes as one of these recordings does,
+    /// which begins somewhere.
     pub fn recorded(recordings: &[Course], dice: &Dice) -> Self {
         let begun = |zone| {
             let course = &recordings[dice.roll(recordings.len() as u64) as usize];
-            (zone, Course { first: dice.roll(course.there.len().max(1) as u64) as usize, ..course.clone() })
+            (
+                zone,
+                Course {
+                    first: dice.roll(course.there.len().max(1) as u64) as usize,
+                    ..course.clone()
+                },
+            )
         };
         Sold { courses: ZONES.map(begun).into(), ..Sold::of_the_laws() }
     }
 
-    /// To a job of somebody's own: one pool, at prices that include `extras`, what stands beside the machine. Those are told apart again,
-    /// since an hour that EC2 takes back for nothing costs them, and recorded prices are without them.
+    /// To a job of somebody's own: one pool, at prices that include `extras`, what stands beside
+    /// the machine. Those are told apart again, since an hour that EC2 takes back for nothing costs
+    /// them, and recorded prices are without them.
     pub fn on(course: Course, spot: UsdPerHour, on_demand: UsdPerHour, extras: UsdPerHour) -> Self {
-        let alone = |all_in: UsdPerHour| UsdPerHour::new((all_in.per_hour() - extras.per_hour()).max(Usd::ZERO));
+        let alone = |all_in: UsdPerHour| {
+            UsdPerHour::new((all_in.per_hour() - extras.per_hour()).max(Usd::ZERO))
+        };
         let prices = (alone(spot), alone(on_demand), extras);
         Sold {
             offers: MARKETS.map(|market| offer(ZONES[0], market, prices)).into(),
@@ -182,7 +220,8 @@ impl Sold {
         }
     }
 
-    /// What is on offer at a moment; one without capacity too, as EC2 tells of it only who launches.
+    /// What is on offer at a moment; one without capacity too, as EC2 tells of it only who
+    /// launches.
     pub fn offers(&self, markets: &[Market], now: Duration) -> Vec<Offer> {
         let sold = self.offers.iter().filter(|offer| markets.contains(&offer.market));
         sold.map(|offer| Offer { price: self.price(offer, now), ..offer.clone() }).collect()
@@ -199,7 +238,8 @@ impl Sold {
 
     /// Whether its market gives a machine now.
     pub fn has_capacity(&self, offer: &Offer, now: Duration) -> bool {
-        self.course(offer).is_none_or(|course| course.is_there(now)) || self.has_room.load(Ordering::Relaxed)
+        self.course(offer).is_none_or(|course| course.is_there(now))
+            || self.has_room.load(Ordering::Relaxed)
     }
 
     /// All is well from now on: there is capacity for whoever asks.
@@ -213,7 +253,8 @@ impl Sold {
         offer.market == Market::Spot && bid.is_some_and(|bid| self.price(offer, now) > bid)
     }
 
-    /// The prices of an offer from a moment on, and the one that held then, as EC2 tells them; `None`: they do not move.
+    /// The prices of an offer from a moment on, and the one that held then, as EC2 tells them;
+    /// `None`: they do not move.
     pub fn moving_prices(&self, offer: &Offer, now: Duration) -> Option<PriceHistory> {
         let course = self.course(offer)?;
         let (prices, begins) = (course.prices.as_ref()?, course.begins);
@@ -222,15 +263,27 @@ impl Sold {
             Some(later) => at(later),
             None => at(Duration::ZERO).saturating_sub(begins - since).unwrap_or(Timestamp::MIN),
         };
-        let first = PricePoint { at: before().min(moment(Duration::ZERO)), price: prices.price(Duration::ZERO) };
-        let told = prices.until(begins + now).map(|(since, price)| PricePoint { at: moment(since), price });
-        Some(PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, std::iter::once(first).chain(told).collect()))
+        let first = PricePoint {
+            at: before().min(moment(Duration::ZERO)),
+            price: prices.price(Duration::ZERO),
+        };
+        let told = prices
+            .until(begins + now)
+            .map(|(since, price)| PricePoint { at: moment(since), price });
+        Some(PriceHistory::new(
+            offer.region.clone(),
+            offer.zone.clone(),
+            &offer.instance_type,
+            std::iter::once(first).chain(told).collect(),
+        ))
     }
 
     /// What EC2 tells whoever looks for offers; of the worlds of the laws nothing.
     pub fn histories(&self, now: Duration) -> Vec<PriceHistory> {
         let sold_by_course = self.offers.iter().filter(|offer| self.course(offer).is_some());
-        sold_by_course.map(|offer| self.moving_prices(offer, now).unwrap_or_else(|| standing(offer))).collect()
+        sold_by_course
+            .map(|offer| self.moving_prices(offer, now).unwrap_or_else(|| standing(offer)))
+            .collect()
     }
 }
 
@@ -248,11 +301,15 @@ pub async fn take_away(world: Arc<World>) {
     let mut taken = BTreeSet::new();
     loop {
         let now = world.timeline.now();
-        let Some(next) = world.sold.courses.iter().map(|(_, course)| course.next(now)).min() else { return };
+        let Some(next) = world.sold.courses.iter().map(|(_, course)| course.next(now)).min() else {
+            return;
+        };
         world.timeline.sleep(next.saturating_sub(now)).await;
         let now = world.timeline.now();
         let lost = world.ec2.look(|machines| {
-            let spot = machines.iter().filter(|machine| machine.offer.market == Market::Spot && machine.state().bills());
+            let spot = machines
+                .iter()
+                .filter(|machine| machine.offer.market == Market::Spot && machine.state().bills());
             let hosts = spot.filter_map(|machine| machine.host.clone());
             let sold = &world.sold;
             let is_lost = |host: &Arc<Host>| {
@@ -263,7 +320,9 @@ pub async fn take_away(world: Arc<World>) {
         });
         for host in lost.into_iter().filter(|host| taken.insert(host.id.clone())) {
             let world = Arc::clone(&world);
-            tokio::task::spawn_local(async move { reclaim(&world, &host, Some(NOTICE), true).await });
+            tokio::task::spawn_local(
+                async move { reclaim(&world, &host, Some(NOTICE), true).await },
+            );
         }
     }
 }
@@ -278,26 +337,69 @@ mod tests {
 
     #[test]
     fn a_course_goes_round_and_its_next_change_is_a_look_or_a_price() {
-        let point = |minute: u64, price: &str| PricePoint { at: at(minutes(minute)), price: dollars(price) };
-        let recorded = PriceHistory::new(Region::new(REGION), Zone::new("z"), TYPE, vec![point(0, "0.4"), point(7, "0.9")]);
-        let round = |made: u64| Arc::new(PriceRound::of(&recorded, Some(at(minutes(made)))).unwrap());
-        assert_eq!((round(0).length(), round(90).length()), (ROUND_MIN, minutes(90)), "the last price holds until the recording was made");
-        let course = Course { tick: minutes(5), there: [false, true].into(), first: 1, prices: Some(round(90)), begins: Duration::ZERO };
-        assert_eq!([0, 4, 5, 9, 10, 15].map(|minute| course.is_there(minutes(minute))), [true, true, false, false, true, false]);
-        assert_eq!([0, 5, 7, 10, 88].map(|minute| course.next(minutes(minute))), [5, 7, 10, 15, 90].map(minutes));
+        let point = |minute: u64, price: &str| PricePoint {
+            at: at(minutes(minute)),
+            price: dollars(price),
+        };
+        let recorded = PriceHistory::new(
+            Region::new(REGION),
+            Zone::new("z"),
+            TYPE,
+            vec![point(0, "0.4"), point(7, "0.9")],
+        );
+        let round =
+            |made: u64| Arc::new(PriceRound::of(&recorded, Some(at(minutes(made)))).unwrap());
+        assert_eq!(
+            (round(0).length(), round(90).length()),
+            (ROUND_MIN, minutes(90)),
+            "the last price holds until the recording was made"
+        );
+        let course = Course {
+            tick: minutes(5),
+            there: [false, true].into(),
+            first: 1,
+            prices: Some(round(90)),
+            begins: Duration::ZERO,
+        };
+        assert_eq!(
+            [0, 4, 5, 9, 10, 15].map(|minute| course.is_there(minutes(minute))),
+            [true, true, false, false, true, false]
+        );
+        assert_eq!(
+            [0, 5, 7, 10, 88].map(|minute| course.next(minutes(minute))),
+            [5, 7, 10, 15, 90].map(minutes)
+        );
         let price = |minute: u64| course.price(minutes(minute)).unwrap();
-        assert_eq!([0, 6, 7, 89, 90, 96, 97].map(price), ["0.4", "0.4", "0.9", "0.9", "0.4", "0.4", "0.9"].map(dollars));
+        assert_eq!(
+            [0, 6, 7, 89, 90, 96, 97].map(price),
+            ["0.4", "0.4", "0.9", "0.9", "0.4", "0.4", "0.9"].map(dollars)
+        );
         // A world that begins in the middle knows what was before it.
-        let later = Sold::on(Course { begins: minutes(60), ..course.clone() }, dollars("0.4"), dollars("1"), UsdPerHour::ZERO);
+        let later = Sold::on(
+            Course { begins: minutes(60), ..course.clone() },
+            dollars("0.4"),
+            dollars("1"),
+            UsdPerHour::ZERO,
+        );
         let past = later.histories(Duration::ZERO).remove(0);
-        assert_eq!(past.points().iter().map(|point| point.price).collect::<Vec<_>>(), ["0.4", "0.4", "0.9"].map(dollars));
+        assert_eq!(
+            past.points().iter().map(|point| point.price).collect::<Vec<_>>(),
+            ["0.4", "0.4", "0.9"].map(dollars)
+        );
         assert_eq!(past.points()[2].at, at(Duration::ZERO) - minutes(53));
         let sold = Sold::on(course, dollars("0.5"), dollars("1.1"), dollars("0.1"));
         let spot = |minute| sold.offers(&[Market::Spot], minutes(minute)).remove(0);
         assert_eq!((spot(0).price, spot(8).price), (dollars("0.4"), dollars("0.9")));
-        assert_eq!((spot(0).hourly(), spot(8).hourly()), (dollars("0.5"), dollars("1")), "recorded is the machine alone");
+        assert_eq!(
+            (spot(0).hourly(), spot(8).hourly()),
+            (dollars("0.5"), dollars("1")),
+            "recorded is the machine alone"
+        );
         assert!(!sold.is_dearer_than(None, &spot(0), minutes(8)), "no bid is the price on demand");
-        assert!(sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(8)) && !sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(6)));
+        assert!(
+            sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(8))
+                && !sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(6))
+        );
         let known = |minute| sold.histories(minutes(minute))[0].points().len();
         assert_eq!((known(0), known(8)), (2, 3), "nobody is told what a price will be");
     }

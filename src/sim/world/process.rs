@@ -1,7 +1,8 @@
-//! Something that runs and can be frozen or killed between any two of its calls: a kernel, an agent, a controller.
+//! Something that runs and can be frozen or killed between any two of its calls: a kernel, an
+//! agent, a controller.
 //!
-//! Its ports go through it ([`super::process_ports`]): while it is frozen no call returns, once it is dead none ever does, and
-//! nothing that it would still have done has an effect.
+//! Its ports go through it ([`super::process_ports`]): while it is frozen no call returns, once it
+//! is dead none ever does, and nothing that it would still have done has an effect.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,12 +57,20 @@ impl Process {
     }
 
     fn with(on: Option<Arc<Process>>, state: State) -> Arc<Self> {
-        Arc::new(Process { on, frozen: AtomicBool::default(), dead: AtomicBool::default(), state: Mutex::new(state) })
+        Arc::new(Process {
+            on,
+            frozen: AtomicBool::default(),
+            dead: AtomicBool::default(),
+            state: Mutex::new(state),
+        })
     }
 
     /// One that stands still at its n-th call for a while, before or after the effect.
     pub fn pausing(call: u64, after: bool, clock: Arc<dyn Clock>, pause: Duration) -> Arc<Self> {
-        Process::with(None, State { dies: Some((call, after)), pause: Some((clock, pause)), ..State::default() })
+        Process::with(
+            None,
+            State { dies: Some((call, after)), pause: Some((clock, pause)), ..State::default() },
+        )
     }
 
     /// Whether it came to the call at which it dies or pauses.
@@ -101,12 +110,18 @@ impl Process {
 
     /// Resolves while it can go on; never again once it is dead.
     pub async fn running(&self) {
-        std::future::poll_fn(|context| if self.waits(context.waker(), false) { Poll::Pending } else { Poll::Ready(()) }).await;
+        std::future::poll_fn(|context| {
+            if self.waits(context.waker(), false) { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
     }
 
     /// Resolves when it is dead.
     pub async fn died(&self) {
-        std::future::poll_fn(|context| if self.waits(context.waker(), true) { Poll::Pending } else { Poll::Ready(()) }).await;
+        std::future::poll_fn(|context| {
+            if self.waits(context.waker(), true) { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
     }
 
     /// Dead or frozen, itself.
@@ -156,7 +171,8 @@ impl Process {
         }
     }
 
-    /// The same for a call that does not wait; the answer that a dead process gets is of no consequence.
+    /// The same for a call that does not wait; the answer that a dead process gets is of no
+    /// consequence.
     pub fn act<T>(&self, work: impl FnOnce() -> T, nothing: impl FnOnce() -> T) -> T {
         if self.is_dead() {
             return nothing();
@@ -184,9 +200,13 @@ impl Process {
     fn fate(&self) -> Fate {
         let mut state = self.state();
         state.calls += 1;
-        let Some((_, after)) = state.dies.filter(|(call, _)| *call == state.calls) else { return Fate::Done };
+        let Some((_, after)) = state.dies.filter(|(call, _)| *call == state.calls) else {
+            return Fate::Done;
+        };
         match (&state.pause, after) {
-            (Some((clock, pause)), after) => Fate::Late { after, clock: Arc::clone(clock), pause: *pause },
+            (Some((clock, pause)), after) => {
+                Fate::Late { after, clock: Arc::clone(clock), pause: *pause }
+            }
             (None, true) => Fate::Unheard,
             (None, false) => Fate::Never,
         }

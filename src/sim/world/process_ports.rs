@@ -1,7 +1,7 @@
 //! A process's ports: each call goes through the process, which may be frozen, or die at it.
 //!
-//! Every method of a trait stands here, those with a default too: tests/sim/wrappers.rs compares the names. What must never
-//! live here: an answer of its own.
+//! Every method of a trait stands here, those with a default too: tests/sim/wrappers.rs compares
+//! the names. What must never live here: an answer of its own.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,8 +20,9 @@ use crate::instance::{InstanceView, MachineRef, Notice, Sample};
 use crate::job::{CodeArchive, JobId, LaunchRequest, MachineSpec, Plan, ResolvedSpec, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{
-    Arrival, Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives, Metadata, MetadataError, ObjectMeta, Power,
-    PowerError, PowerOff, Scope, SensorFeed, Signal, SignedUrl, StageFile, StagedFile, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
+    Arrival, Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives,
+    Metadata, MetadataError, ObjectMeta, Power, PowerError, PowerOff, Scope, SensorFeed, Signal,
+    SignedUrl, StageFile, StagedFile, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
 };
 
 /// A port as one process has it.
@@ -98,7 +99,12 @@ impl Store for Through<dyn Store> {
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
         self.process.call(self.inner.put_file(key, path)).await
     }
-    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arrival) -> Result<(u64, String), StoreError> {
+    async fn put_file_counted(
+        &self,
+        key: &str,
+        path: &Path,
+        sent: &Arrival,
+    ) -> Result<(u64, String), StoreError> {
         self.process.call(self.inner.put_file_counted(key, path, sent)).await
     }
     async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
@@ -107,10 +113,20 @@ impl Store for Through<dyn Store> {
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         self.process.call(self.inner.get_file(key, path)).await
     }
-    async fn presign_get(&self, key: &str, lives: Lives, endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
+    async fn presign_get(
+        &self,
+        key: &str,
+        lives: Lives,
+        endpoint: Option<&str>,
+    ) -> Result<Option<SignedUrl>, StoreError> {
         self.process.call(self.inner.presign_get(key, lives, endpoint)).await
     }
-    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
+    async fn get_file_counted(
+        &self,
+        key: &str,
+        path: &Path,
+        come: &Arc<AtomicU64>,
+    ) -> Result<Option<(u64, String)>, StoreError> {
         self.process.call(self.inner.get_file_counted(key, path, come)).await
     }
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
@@ -129,7 +145,11 @@ impl Cloud for Through<dyn Cloud> {
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         self.process.call(self.inner.supply(machine)).await
     }
-    async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+    async fn prepare(
+        &self,
+        spec: &Spec,
+        offer: &Offer,
+    ) -> Result<Option<LaunchRequest>, CloudError> {
         self.process.call(self.inner.prepare(spec, offer)).await
     }
     fn known_unfit(&self, spec: &Spec, offer: &Offer) -> Option<String> {
@@ -168,16 +188,30 @@ impl Cloud for Through<dyn Cloud> {
     async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
         self.process.call(self.inner.residue(owner, region)).await
     }
-    async fn residue_of(&self, owner: &str, region: &Region, job: &JobId, machines: &BTreeSet<String>) -> Result<Vec<Residue>, CloudError> {
+    async fn residue_of(
+        &self,
+        owner: &str,
+        region: &Region,
+        job: &JobId,
+        machines: &BTreeSet<String>,
+    ) -> Result<Vec<Residue>, CloudError> {
         self.process.call(self.inner.residue_of(owner, region, job, machines)).await
     }
-    async fn foreign(&self, owner: &str, region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
+    async fn foreign(
+        &self,
+        owner: &str,
+        region: &Region,
+    ) -> Result<Vec<ForeignMachine>, CloudError> {
         self.process.call(self.inner.foreign(owner, region)).await
     }
     async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {
         self.process.call(self.inner.clear(residue)).await
     }
-    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+    async fn describe(
+        &self,
+        owner: &str,
+        region: &Region,
+    ) -> Result<Vec<InstanceView>, CloudError> {
         self.process.call(self.inner.describe(owner, region)).await
     }
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
@@ -189,10 +223,18 @@ impl Cloud for Through<dyn Cloud> {
     async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
         self.process.call(self.inner.interrupt(machine, notice)).await
     }
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+    async fn raise_kill_at(
+        &self,
+        machine: &MachineRef,
+        kill_at: Timestamp,
+    ) -> Result<(), CloudError> {
         self.process.call(self.inner.raise_kill_at(machine, kill_at)).await
     }
-    async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+    async fn spot_prices(
+        &self,
+        offer: &Offer,
+        from: Timestamp,
+    ) -> Result<PriceHistory, CloudError> {
         self.process.call(self.inner.spot_prices(offer, from)).await
     }
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
@@ -233,7 +275,11 @@ impl Files for Through<dyn Files> {
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
         self.inner.walk_aside(folder, files_max).await
     }
-    async fn stage_aside(&self, files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+    async fn stage_aside(
+        &self,
+        files: &[StageFile],
+        folders: &[PathBuf],
+    ) -> io::Result<Vec<StagedFile>> {
         self.write(|_| Ok(()))?;
         self.inner.stage_aside(files, folders).await
     }
@@ -258,7 +304,12 @@ impl Files for Through<dyn Files> {
     fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
         self.write(|files| files.unpack(archive, into, code))
     }
-    async fn unpack_aside(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
+    async fn unpack_aside(
+        &self,
+        archive: &Path,
+        into: &Path,
+        code: &CodeArchive,
+    ) -> io::Result<()> {
         self.process.call(self.inner.unpack_aside(archive, into, code)).await
     }
 }
@@ -267,12 +318,18 @@ impl Files for Through<dyn Files> {
 impl Workloads for Through<dyn Workloads> {
     async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
         let started = self.process.call(self.inner.start(launch)).await?;
-        Ok(Box::new(Through::<dyn Workload> { process: Arc::clone(&self.process), inner: started.into() }))
+        Ok(Box::new(Through::<dyn Workload> {
+            process: Arc::clone(&self.process),
+            inner: started.into(),
+        }))
     }
     async fn attach(&self, dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
         let found = self.process.call(self.inner.attach(dir)).await?;
         let through = |found: Box<dyn Workload>| -> Box<dyn Workload> {
-            Box::new(Through::<dyn Workload> { process: Arc::clone(&self.process), inner: found.into() })
+            Box::new(Through::<dyn Workload> {
+                process: Arc::clone(&self.process),
+                inner: found.into(),
+            })
         };
         Ok(found.map(through))
     }

@@ -1,4 +1,5 @@
-//! What the agent can feel of its machine: a GPU that works when the workload does, and a driver that can be lost.
+//! What the agent can feel of its machine: a GPU that works when the workload does, and a driver
+//! that can be lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,8 @@ impl SensorFeed for Senses {
         let host = &self.host;
         let mono = host.world.timeline.now();
         let works = host.state().starts.last().is_some_and(|start| start.is_busy());
-        let hangs = host.state().starts.last().is_some_and(|start| start.truth().hung_since.is_some());
+        let hangs =
+            host.state().starts.last().is_some_and(|start| start.truth().hung_since.is_some());
         if works && !host.world.habit.quiet {
             self.cpu += mono.saturating_sub(self.at);
         }
@@ -60,7 +62,9 @@ impl SensorFeed for Senses {
         };
         let gpus = match lost {
             // A product with this bug reads nothing as zero.
-            true if host.world.planted() == Some(Bug::UnknownIsIdle) => Reading::Known(vec![idle(gpu)]),
+            true if host.world.planted() == Some(Bug::UnknownIsIdle) => {
+                Reading::Known(vec![idle(gpu)])
+            }
             true => Reading::unknown("NVML: driver/library version mismatch"),
             false if host.lacks_gpu => Reading::Known(Vec::new()),
             false => Reading::Known(vec![gpu]),
@@ -86,5 +90,10 @@ impl SensorFeed for Senses {
 }
 
 fn idle(gpu: GpuSample) -> GpuSample {
-    GpuSample { util_percent: Reading::Known(0.0), memory_util_percent: Reading::Known(0.0), power_watts: Reading::Known(0.0), ..gpu }
+    GpuSample {
+        util_percent: Reading::Known(0.0),
+        memory_util_percent: Reading::Known(0.0),
+        power_watts: Reading::Known(0.0),
+        ..gpu
+    }
 }

@@ -1,4 +1,5 @@
-//! The false object store: down, slow, losing replies after the effect, listing late; and each party has its own line to it.
+//! The false object store: down, slow, losing replies after the effect, listing late; and each
+//! party has its own line to it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,8 +24,9 @@ const LISTED_AFTER: Duration = Duration::from_secs(30);
 /// So long a call waits for an answer.
 const TIMES_OUT: Duration = Duration::from_secs(90);
 
-/// So long after it was sent a write without an answer may still take effect: S3 orders none that are under way at once, and a request that
-/// is whole on its way knows nothing of a sender who has given it up.
+/// So long after it was sent a write without an answer may still take effect: S3 orders none that
+/// are under way at once, and a request that is whole on its way knows nothing of a sender who has
+/// given it up.
 const LANDS_WITHIN: Duration = Duration::from_secs(180);
 
 /// Who has written what lands so late.
@@ -50,7 +52,12 @@ impl Objects {
 
     /// When the first of them came after a moment whose key ends so.
     pub fn born_after(&self, end: &str, moment: Duration) -> Option<Duration> {
-        self.lock().iter().filter(|(key, _)| key.ends_with(end)).map(|(_, object)| object.born).filter(|born| *born > moment).min()
+        self.lock()
+            .iter()
+            .filter(|(key, _)| key.ends_with(end))
+            .map(|(_, object)| object.born)
+            .filter(|born| *born > moment)
+            .min()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Object>> {
@@ -69,19 +76,32 @@ pub struct Line {
 }
 
 impl Line {
-    /// Meets the weather; `Ok(true)`: it is done, and the reply is lost, or comes when nobody waits for it any more.
+    /// Meets the weather; `Ok(true)`: it is done, and the reply is lost, or comes when nobody waits
+    /// for it any more.
     async fn meet(&self, act: &'static str, key: &str) -> Result<bool, StoreError> {
         self.meet_with(act, key, None).await
     }
 
     /// The same of what writes this, over what is there or not.
-    async fn meet_with(&self, act: &'static str, key: &str, writes: Option<(&Bytes, bool)>) -> Result<bool, StoreError> {
+    async fn meet_with(
+        &self,
+        act: &'static str,
+        key: &str,
+        writes: Option<(&Bytes, bool)>,
+    ) -> Result<bool, StoreError> {
         let (dice, weather) = (&self.world.dice.store, &self.world.weather);
-        self.world.timeline.sleep(dice.between(Duration::from_millis(5), Duration::from_millis(60))).await;
+        self.world
+            .timeline
+            .sleep(dice.between(Duration::from_millis(5), Duration::from_millis(60)))
+            .await;
         if let Some(cause) = self.is_denied() {
             return Err(StoreError::Denied { act, key: key.to_owned(), cause: cause.into() });
         }
-        let lost = |cause: &str| StoreError::Unavailable { act, key: key.to_owned(), cause: cause.to_owned().into() };
+        let lost = |cause: &str| StoreError::Unavailable {
+            act,
+            key: key.to_owned(),
+            cause: cause.to_owned().into(),
+        };
         if weather.is(self.cut_by) || weather.is(Trouble::StoreDown) {
             self.world.timeline.sleep(Duration::from_secs(dice.pick(&[0, 1, 5, 40]))).await;
             return Err(lost("the line is down"));
@@ -112,7 +132,13 @@ impl Line {
         }
     }
 
-    async fn reply<T>(&self, lost: bool, act: &'static str, key: &str, value: T) -> Result<T, StoreError> {
+    async fn reply<T>(
+        &self,
+        lost: bool,
+        act: &'static str,
+        key: &str,
+        value: T,
+    ) -> Result<T, StoreError> {
         if !lost {
             return Ok(value);
         }
@@ -124,14 +150,19 @@ impl Line {
         Err(StoreError::Unavailable { act, key: key.into(), cause: cause.into() })
     }
 
-    /// What was not answered in time may take effect all the same, once its sender has done something else. One that creates finds
-    /// what is there by then.
+    /// What was not answered in time may take effect all the same, once its sender has done
+    /// something else. One that creates finds what is there by then.
     fn may_land(&self, key: &str, body: &Bytes, over: bool) {
         if !self.world.roughly.writes_land_late || !self.world.dice.landing.percent(50) {
             return;
         }
         let after = self.world.dice.landing.between(Duration::from_secs(1), LANDS_WITHIN);
-        let late = Line { world: Arc::clone(&self.world), who: LATE.into(), cut_by: self.cut_by, disk: None };
+        let late = Line {
+            world: Arc::clone(&self.world),
+            who: LATE.into(),
+            cut_by: self.cut_by,
+            disk: None,
+        };
         let (key, body) = (key.to_owned(), body.clone());
         tokio::spawn(async move {
             late.world.timeline.sleep(after).await;
@@ -148,16 +179,23 @@ impl Line {
     }
 
     fn write_down(&self, key: &str, body: Bytes) {
-        let object = Object { body: body.clone(), modified: self.world.timeline.wall(), born: self.world.timeline.now() };
+        let object = Object {
+            body: body.clone(),
+            modified: self.world.timeline.wall(),
+            born: self.world.timeline.now(),
+        };
         let new = self.world.objects.lock().insert(key.to_owned(), object).is_none();
         self.world.happened(&Deed::Wrote { key, body: &body, by: &self.who, new });
     }
 
-    /// The first part of each key below a prefix, once. What is below a name is passed over, not walked through.
+    /// The first part of each key below a prefix, once. What is below a name is passed over, not
+    /// walked through.
     fn names_below(&self, prefix: &str) -> Vec<String> {
         let objects = self.world.objects.lock();
         let (mut names, mut from) = (Vec::new(), prefix.to_owned());
-        while let Some((key, object)) = objects.range::<str, _>((Bound::Included(&*from), Bound::Unbounded)).next() {
+        while let Some((key, object)) =
+            objects.range::<str, _>((Bound::Included(&*from), Bound::Unbounded)).next()
+        {
             let Some(rest) = key.strip_prefix(prefix) else { break };
             let name = rest.split('/').next().unwrap_or(rest);
             let is_folder = name.len() < rest.len();
@@ -165,14 +203,17 @@ impl Line {
             from.truncate(prefix.len());
             from.extend([name, if is_folder { "0" } else { "\0" }]);
             let within = (Bound::Included(key.as_str()), Bound::Excluded(&*from));
-            let shown = self.shown(object) || (is_folder && objects.range::<str, _>(within).any(|(_, object)| self.shown(object)));
+            let shown = self.shown(object)
+                || (is_folder
+                    && objects.range::<str, _>(within).any(|(_, object)| self.shown(object)));
             names.extend(shown.then(|| name.to_owned()));
         }
         names
     }
 
     fn shown(&self, object: &Object) -> bool {
-        !self.world.weather.is(Trouble::StoreStale) || self.world.timeline.now().saturating_sub(object.born) > LISTED_AFTER
+        !self.world.weather.is(Trouble::StoreStale)
+            || self.world.timeline.now().saturating_sub(object.born) > LISTED_AFTER
     }
 }
 
@@ -184,13 +225,18 @@ impl Store for Line {
 
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         let lost = self.meet("read", key).await?;
-        let body = self.world.objects.body(key).map(|body| planted_bugs::read(&self.world, key, body));
+        let body =
+            self.world.objects.body(key).map(|body| planted_bugs::read(&self.world, key, body));
         self.reply(lost, "read", key, body).await
     }
 
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
         let lost = self.meet("look at", key).await?;
-        let meta = |object: &Object| ObjectMeta { key: key.into(), bytes: object.body.len() as u64, modified: object.modified };
+        let meta = |object: &Object| ObjectMeta {
+            key: key.into(),
+            bytes: object.body.len() as u64,
+            modified: object.modified,
+        };
         let found = self.world.objects.lock().get(key).map(meta);
         self.reply(lost, "look at", key, found).await
     }
@@ -203,7 +249,8 @@ impl Store for Line {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
         let lost = self.meet_with("create", key, Some((&body, false))).await?;
-        let over = self.world.planted() == Some(Bug::OverwritesPlans) && key.ends_with("/plan.json");
+        let over =
+            self.world.planted() == Some(Bug::OverwritesPlans) && key.ends_with("/plan.json");
         let there = !over && self.world.objects.lock().contains_key(key);
         if !there {
             self.write(key, body);
@@ -213,24 +260,41 @@ impl Store for Line {
 
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         let lost = self.meet("list", prefix).await?;
-        let meta = |(key, object): (&String, &Object)| ObjectMeta { key: key.clone(), bytes: object.body.len() as u64, modified: object.modified };
+        let meta = |(key, object): (&String, &Object)| ObjectMeta {
+            key: key.clone(),
+            bytes: object.body.len() as u64,
+            modified: object.modified,
+        };
         let found: Vec<ObjectMeta> = {
             let objects = self.world.objects.lock();
-            let under = objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
-            under.filter(|(_, object)| self.shown(object)).map(meta).filter(|meta| planted_bugs::sees(&self.world, &self.who, &meta.key)).collect()
+            let under =
+                objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+            under
+                .filter(|(_, object)| self.shown(object))
+                .map(meta)
+                .filter(|meta| planted_bugs::sees(&self.world, &self.who, &meta.key))
+                .collect()
         };
         self.reply(lost, "list", prefix, found).await
     }
 
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let lost = self.meet("list", prefix).await?;
-        let names = if planted_bugs::sees(&self.world, &self.who, prefix) { self.names_below(prefix) } else { Vec::new() };
+        let names = if planted_bugs::sees(&self.world, &self.who, prefix) {
+            self.names_below(prefix)
+        } else {
+            Vec::new()
+        };
         self.reply(lost, "list", prefix, names).await
     }
 
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
         let lost = self.meet("upload", key).await?;
-        let unavailable = |cause: &str| StoreError::Unavailable { act: "upload", key: key.into(), cause: cause.to_owned().into() };
+        let unavailable = |cause: &str| StoreError::Unavailable {
+            act: "upload",
+            key: key.into(),
+            cause: cause.to_owned().into(),
+        };
         let disk = self.disk.as_ref().ok_or_else(|| unavailable("this party has no disk"))?;
         let body = disk.read(path).ok().flatten().ok_or_else(|| unavailable("no such file"))?;
         let told = (body.len() as u64, sha256(&body));
@@ -242,17 +306,27 @@ impl Store for Line {
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         let lost = self.meet("download", key).await?;
-        let Some(body) = self.world.objects.body(key) else { return self.reply(lost, "download", key, None).await };
+        let Some(body) = self.world.objects.body(key) else {
+            return self.reply(lost, "download", key, None).await;
+        };
         let written = self.disk.as_ref().map(|disk| disk.write(path, &body));
         if !matches!(written, Some(Ok(()))) {
-            return Err(StoreError::Unavailable { act: "download", key: key.into(), cause: "the disk does not take it".into() });
+            return Err(StoreError::Unavailable {
+                act: "download",
+                key: key.into(),
+                cause: "the disk does not take it".into(),
+            });
         }
         self.reply(lost, "download", key, Some((body.len() as u64, sha256(&body)))).await
     }
 
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
         let lost = self.meet("copy", from).await?;
-        let missing = || StoreError::Unavailable { act: "copy", key: from.to_owned(), cause: "it is not there".into() };
+        let missing = || StoreError::Unavailable {
+            act: "copy",
+            key: from.to_owned(),
+            cause: "it is not there".into(),
+        };
         let body = self.world.objects.body(from).ok_or_else(missing)?;
         self.write(to, body);
         self.reply(lost, "copy", from, ()).await

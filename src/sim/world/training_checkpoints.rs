@@ -4,10 +4,11 @@
 //!   renamed   model.tmp "half" ── 2 s ──> model                                     a mark each
 //!   series    model-N "st" ── 1 s ──> whole ── pause ──> optim-N "st" ── 1 s ──> whole     with marks, or without
 //! ```
-//! A series stands as frameworks lay it out: files side by side, a folder each, a folder for each start (`version_1/checkpoints/`, as
-//! Lightning does), or a folder each and a file that names the newest (`latest`, as DeepSpeed does).
-//! Whoever dies in between leaves half of it. A script that starts takes the newest that is whole and sweeps the rest away, as those
-//! do that expect to be interrupted. Not here: the laws of what is kept of it (`crate::sim::laws::laws`).
+//! A series stands as frameworks lay it out: files side by side, a folder each, a folder for each
+//! start (`version_1/checkpoints/`, as Lightning does), or a folder each and a file that names the
+//! newest (`latest`, as DeepSpeed does). Whoever dies in between leaves half of it. A script that
+//! starts takes the newest that is whole and sweeps the rest away, as those do that expect to be
+//! interrupted. Not here: the laws of what is kept of it (`crate::sim::laws::laws`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ const PARTS: [&str; 2] = ["model", "optim"];
 pub enum Saves {
     /// One file, written beside and renamed; each save is marked.
     Renamed,
-    /// A model and an optimizer with the step in their names, each written where it stays, the one so long after the other.
+    /// A model and an optimizer with the step in their names, each written where it stays, the one
+    /// so long after the other.
     Series { marks: bool, layout: Layout, pause: Duration },
 }
 
@@ -41,9 +43,11 @@ pub enum Layout {
     Files,
     /// `checkpoint-20/model.pt`
     Folders,
-    /// `version_1/checkpoints/model-20.pt`, with settings in `version_1/` that are written before the first step.
+    /// `version_1/checkpoints/model-20.pt`, with settings in `version_1/` that are written before
+    /// the first step.
     Runs,
-    /// `checkpoint-20/model.pt`, and `latest`, which is written in place after each save: the next start goes on from what it names.
+    /// `checkpoint-20/model.pt`, and `latest`, which is written in place after each save: the next
+    /// start goes on from what it names.
     Pointed,
 }
 
@@ -54,7 +58,8 @@ impl Saves {
     pub(crate) fn of(dice: &Dice) -> Saves {
         let marks = dice.percent(50);
         // Whoever pauses for longer than two seconds must mark (docs/checkpoints.md).
-        let pause = Duration::from_secs(if marks { dice.pick(&[0, 1, 5, 20]) } else { dice.roll(2) });
+        let pause =
+            Duration::from_secs(if marks { dice.pick(&[0, 1, 5, 20]) } else { dice.roll(2) });
         let layout = if dice.percent(50) { Layout::Folders } else { Layout::Files };
         let series = Saves::Series { marks, layout, pause };
         if dice.percent(50) { Saves::Renamed } else { series }
@@ -74,7 +79,8 @@ impl Saves {
         !matches!(self, Saves::Series { marks: false, .. })
     }
 
-    /// Whoever pauses for long names at its start what it goes on from, so that its marks are known before the first of them.
+    /// Whoever pauses for long names at its start what it goes on from, so that its marks are known
+    /// before the first of them.
     pub(crate) fn announces(self) -> bool {
         matches!(self, Saves::Series { marks: true, pause, .. } if pause > HALF)
     }
@@ -90,22 +96,44 @@ impl Saves {
     /// The step of the newest that is whole; what is half or superfluous goes.
     pub(crate) fn resumed(self, host: &Host, folder: &Path) -> u64 {
         let Saves::Series { layout, .. } = self else {
-            return host.disk.read(&folder.join("model")).ok().flatten().and_then(|body| step_of(&body)).unwrap_or(0);
+            return host
+                .disk
+                .read(&folder.join("model"))
+                .ok()
+                .flatten()
+                .and_then(|body| step_of(&body))
+                .unwrap_or(0);
         };
         let whole = tidy(host, folder);
         if layout == Layout::Runs {
             // The first thing that it does, and before anything is computed.
-            let _ = host.disk.write(&folder.join(format!("version_{}/{SETTINGS}", newest_run(host, folder) + 1)), b"lr: 0.1");
+            let _ = host.disk.write(
+                &folder.join(format!("version_{}/{SETTINGS}", newest_run(host, folder) + 1)),
+                b"lr: 0.1",
+            );
         }
         match layout {
-            Layout::Pointed => pointed(host, folder).filter(|step| whole.contains(step)).unwrap_or(0),
-            Layout::Files | Layout::Folders | Layout::Runs => whole.into_iter().next_back().unwrap_or(0),
+            Layout::Pointed => {
+                pointed(host, folder).filter(|step| whole.contains(step)).unwrap_or(0)
+            }
+            Layout::Files | Layout::Folders | Layout::Runs => {
+                whole.into_iter().next_back().unwrap_or(0)
+            }
         }
     }
 
     /// False: it came to nothing, and what was there before stands.
-    pub(crate) async fn write(self, host: &Host, folder: &Path, step: u64, open: &Mutex<Option<PathBuf>>, running: impl AsyncFn()) -> bool {
-        let opens = |path: Option<&Path>| *open.lock().expect("nobody panics with it") = path.map(Path::to_owned);
+    pub(crate) async fn write(
+        self,
+        host: &Host,
+        folder: &Path,
+        step: u64,
+        open: &Mutex<Option<PathBuf>>,
+        running: impl AsyncFn(),
+    ) -> bool {
+        let opens = |path: Option<&Path>| {
+            *open.lock().expect("nobody panics with it") = path.map(Path::to_owned)
+        };
         let second = async |time| {
             host.world.timeline.sleep(time).await;
             running().await;
@@ -136,7 +164,10 @@ impl Saves {
             opens(Some(&path));
             second(HALF).await;
             opens(None);
-            if begun.and_then(|()| host.disk.append(&path, format!("ep {step}").as_bytes())).is_err() {
+            if begun
+                .and_then(|()| host.disk.append(&path, format!("ep {step}").as_bytes()))
+                .is_err()
+            {
                 // A disk without room: what it had begun is taken away again.
                 tidy(host, folder);
                 host.world.aside(format_args!("{} has no room for {}", host.id, path.display()));
@@ -162,7 +193,11 @@ fn name(layout: Layout, run: u64, part: &str, step: u64) -> String {
 /// The number of the newest start that has a folder of its own; 0: none has.
 fn newest_run(host: &Host, folder: &Path) -> u64 {
     let files = host.disk.walk(folder, usize::MAX - 1).map(|tree| tree.files).unwrap_or_default();
-    files.iter().filter_map(|file| file.path.strip_prefix("version_")?.split_once('/')?.0.parse().ok()).max().unwrap_or(0)
+    files
+        .iter()
+        .filter_map(|file| file.path.strip_prefix("version_")?.split_once('/')?.0.parse().ok())
+        .max()
+        .unwrap_or(0)
 }
 
 /// Names the newest; false: there is no room for that.
@@ -202,7 +237,9 @@ fn whole(host: &Host, folder: &Path) -> BTreeMap<u64, Vec<String>> {
     let files = host.disk.walk(folder, usize::MAX - 1).map(|tree| tree.files).unwrap_or_default();
     let body = |path: &str| host.disk.read(&folder.join(path)).ok().flatten();
     let mut parts: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    for (step, path) in files.into_iter().filter_map(|file| Some((step_of(&body(&file.path)?)?, file.path))) {
+    for (step, path) in
+        files.into_iter().filter_map(|file| Some((step_of(&body(&file.path)?)?, file.path)))
+    {
         parts.entry(step).or_default().push(path);
     }
     parts.retain(|_, paths| paths.len() == PARTS.len());
@@ -214,7 +251,8 @@ pub fn step_of(body: &[u8]) -> Option<u64> {
     std::str::from_utf8(body).ok()?.strip_prefix("step ")?.parse().ok()
 }
 
-/// The newest step of what was kept, by the paths and the bodies of its files; where a file names it, the one that it names.
+/// The newest step of what was kept, by the paths and the bodies of its files; where a file names
+/// it, the one that it names.
 ///
 /// # Errors
 /// When a file of it is half, one of a pair stands alone, or what is named is not there.
@@ -238,10 +276,16 @@ pub(crate) fn held<'a>(files: impl Iterator<Item = (&'a str, Vec<u8>)>) -> Resul
         return Err(format!("{} without its other half", paths.join(", ")));
     }
     match named {
-        Some(step) if !parts.contains_key(&step) => Err(format!("{POINTER} without the checkpoint of step {step} that it names")),
+        Some(step) if !parts.contains_key(&step) => {
+            Err(format!("{POINTER} without the checkpoint of step {step} that it names"))
+        }
         Some(step) => Ok(step),
         // Settings alone are a folder from which the work begins again.
-        None => parts.into_keys().next_back().or(has_settings.then_some(0)).ok_or_else(|| "nothing".into()),
+        None => parts
+            .into_keys()
+            .next_back()
+            .or(has_settings.then_some(0))
+            .ok_or_else(|| "nothing".into()),
     }
 }
 
@@ -251,18 +295,52 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_whole_and_in_pairs() {
-        let held = |files: &[(&'static str, &str)]| held(files.iter().map(|(path, body)| (*path, body.as_bytes().to_vec())));
+        let held = |files: &[(&'static str, &str)]| {
+            held(files.iter().map(|(path, body)| (*path, body.as_bytes().to_vec())))
+        };
         assert_eq!(held(&[("model", "step 7")]), Ok(7));
-        assert_eq!(held(&[("model-7.pt", "step 7"), ("optim-7.pt", "step 7"), ("model-9.pt", "step 9"), ("optim-9.pt", "step 9")]), Ok(9));
-        assert_eq!(held(&[("model-7.pt", "step 7"), ("optim-7.pt", "st")]), Err("half of optim-7.pt".into()));
-        assert_eq!(held(&[("model-7.pt", "step 7")]), Err("model-7.pt without its other half".into()));
-        assert_eq!(held(&[("model-7.pt", "step 7"), ("optim-7.pt", "step 5")]), Err("optim-7.pt without its other half".into()));
+        assert_eq!(
+            held(&[
+                ("model-7.pt", "step 7"),
+                ("optim-7.pt", "step 7"),
+                ("model-9.pt", "step 9"),
+                ("optim-9.pt", "step 9")
+            ]),
+            Ok(9)
+        );
+        assert_eq!(
+            held(&[("model-7.pt", "step 7"), ("optim-7.pt", "st")]),
+            Err("half of optim-7.pt".into())
+        );
+        assert_eq!(
+            held(&[("model-7.pt", "step 7")]),
+            Err("model-7.pt without its other half".into())
+        );
+        assert_eq!(
+            held(&[("model-7.pt", "step 7"), ("optim-7.pt", "step 5")]),
+            Err("optim-7.pt without its other half".into())
+        );
         assert_eq!(held(&[]), Err("nothing".into()));
-        let pair = |step| [("checkpoint-7/model.pt", "step 7"), ("checkpoint-7/optim.pt", "step 7"), (POINTER, step)];
-        assert_eq!((held(&pair("checkpoint-7")), held(&pair("check"))), (Ok(7), Err("half of latest".into())));
-        assert_eq!(held(&pair("checkpoint-9")), Err("latest without the checkpoint of step 9 that it names".into()));
-        let run =
-            [("version_1/hparams.yaml", "lr: 0.1"), ("version_1/checkpoints/model-7.pt", "step 7"), ("version_1/checkpoints/optim-7.pt", "step 7")];
+        let pair = |step| {
+            [
+                ("checkpoint-7/model.pt", "step 7"),
+                ("checkpoint-7/optim.pt", "step 7"),
+                (POINTER, step),
+            ]
+        };
+        assert_eq!(
+            (held(&pair("checkpoint-7")), held(&pair("check"))),
+            (Ok(7), Err("half of latest".into()))
+        );
+        assert_eq!(
+            held(&pair("checkpoint-9")),
+            Err("latest without the checkpoint of step 9 that it names".into())
+        );
+        let run = [
+            ("version_1/hparams.yaml", "lr: 0.1"),
+            ("version_1/checkpoints/model-7.pt", "step 7"),
+            ("version_1/checkpoints/optim-7.pt", "step 7"),
+        ];
         assert_eq!(held(&run), Ok(7));
     }
 }

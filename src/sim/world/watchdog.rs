@@ -1,7 +1,9 @@
-//! `WatchdogSec` of the agent's unit: an agent that says nothing for so long is ended, whatever it waits for.
+//! `WatchdogSec` of the agent's unit: an agent that says nothing for so long is ended, whatever it
+//! waits for.
 //!
-//! One sleeper for a whole life of an agent, which looks when the newest word would be too old; the words themselves cost nothing. What
-//! must never live here: what becomes of the machine. The service manager starts the next agent as after any other death.
+//! One sleeper for a whole life of an agent, which looks when the newest word would be too old; the
+//! words themselves cost nothing. What must never live here: what becomes of the machine. The
+//! service manager starts the next agent as after any other death.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,16 +27,24 @@ pub struct Watchdog {
 impl Watchdog {
     /// Over an agent that begins now.
     pub fn new(timeline: &Arc<Timeline>, agent: &Arc<Process>) -> Arc<Self> {
-        let watchdog = Watchdog { timeline: Arc::clone(timeline), agent: Arc::clone(agent), said: AtomicU64::default() };
+        let watchdog = Watchdog {
+            timeline: Arc::clone(timeline),
+            agent: Arc::clone(agent),
+            said: AtomicU64::default(),
+        };
         watchdog.hear();
         Arc::new(watchdog)
     }
 
     fn hear(&self) {
-        self.said.store(u64::try_from(self.timeline.now().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.said.store(
+            u64::try_from(self.timeline.now().as_nanos()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
     }
 
-    /// Until the agent is dead, here or otherwise; whether it died of its silence. While the kernel stands still nobody watches.
+    /// Until the agent is dead, here or otherwise; whether it died of its silence. While the kernel
+    /// stands still nobody watches.
     pub async fn watch(&self, kernel: &Process) -> bool {
         while !self.agent.is_dead() {
             let due = Duration::from_nanos(self.said.load(Ordering::Relaxed)) + WATCHDOG;
@@ -69,7 +79,8 @@ mod tests {
     use super::*;
     use crate::sim::in_virtual_time;
 
-    /// An agent that speaks each second for so long, and then is silent, as one that is frozen is; when it was ended.
+    /// An agent that speaks each second for so long, and then is silent, as one that is frozen is;
+    /// when it was ended.
     fn ends(speaks_secs: u64, frozen_at: Option<u64>) -> Duration {
         in_virtual_time(async |timeline: Arc<Timeline>| {
             let (kernel, agent) = (Process::new(None), Process::new(None));
@@ -95,7 +106,11 @@ mod tests {
     fn who_says_nothing_for_thirty_seconds_is_ended_and_who_speaks_is_not() {
         assert_eq!(ends(0, None), WATCHDOG);
         assert_eq!(ends(500, None), Duration::from_secs(499) + WATCHDOG);
-        assert_eq!(ends(500, Some(100)), Duration::from_secs(100) + WATCHDOG, "a word of one that is frozen does not count");
+        assert_eq!(
+            ends(500, Some(100)),
+            Duration::from_secs(100) + WATCHDOG,
+            "a word of one that is frozen does not count"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The false training: steps, a line of log and of progress each, checkpoints (`super::training_checkpoints`), and the ways in which it goes
-//! wrong. It outlives its agents, and no reboot.
+//! The false training: steps, a line of log and of progress each, checkpoints
+//! (`super::training_checkpoints`), and the ways in which it goes wrong. It outlives its agents,
+//! and no reboot.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -44,9 +45,15 @@ impl Habit {
         self.step.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX))
     }
 
-    /// With its saves, in which the work stands (seed 37016122 of 24 h: 22 hours of steps are 37 hours with a save of 22 s each third).
+    /// With its saves, in which the work stands (seed 37016122 of 24 h: 22 hours of steps are 37
+    /// hours with a save of 22 s each third).
     pub(crate) fn whole(&self) -> Duration {
-        self.prepares + self.work() + self.saves.takes().saturating_mul(u32::try_from(self.steps / self.save_every).unwrap_or(u32::MAX))
+        self.prepares
+            + self.work()
+            + self
+                .saves
+                .takes()
+                .saturating_mul(u32::try_from(self.steps / self.save_every).unwrap_or(u32::MAX))
     }
 }
 
@@ -56,7 +63,8 @@ pub enum End {
     /// With this code, at half of its way, at its first start only.
     FailsOnce(i32),
     Fails(i32),
-    /// A collective that never returns, at half of its way: the GPU is busy, nothing moves. At its first start only.
+    /// A collective that never returns, at half of its way: the GPU is busy, nothing moves. At its
+    /// first start only.
     HangsOnce,
     Hangs,
     /// It waits for something at half of its way, and does nothing.
@@ -94,7 +102,8 @@ pub struct Truth {
     pub saved: Option<(u64, Duration)>,
     /// Steps of this start.
     pub steps: u64,
-    /// What is computed of the step that it is at, and since when it goes on with that. `None`: it stands, or saves.
+    /// What is computed of the step that it is at, and since when it goes on with that. `None`: it
+    /// stands, or saves.
     begun: Duration,
     computes_since: Option<Duration>,
     /// Since when it does nothing.
@@ -117,7 +126,9 @@ impl Start {
 
     /// Somebody made it end: a signal, and not its own doing.
     pub fn was_ended(&self) -> bool {
-        self.ended.borrow().is_some_and(|ended| ended.exit.signal == Some(KILLED) || ended.exit.code == Some(143))
+        self.ended
+            .borrow()
+            .is_some_and(|ended| ended.exit.signal == Some(KILLED) || ended.exit.code == Some(143))
     }
 
     /// It failed by its own doing, before its first step.
@@ -175,7 +186,10 @@ impl Start {
 
     fn end_with(&self, exit: ExitStatus) {
         self.busy.store(false, Ordering::Relaxed);
-        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0, ..Default::default() }).is_none());
+        self.ended.send_if_modified(|ended| {
+            ended.is_none()
+                && ended.replace(Ended { exit, orphans: 0, ..Default::default() }).is_none()
+        });
         self.life.kill();
     }
 
@@ -213,7 +227,8 @@ impl Start {
             self.print(host, &format!("step {step}"));
             self.progress(host, &format!("{{\"step\": {step}, \"total\": {}}}", habit.steps));
             self.change(|truth| {
-                (truth.step, truth.steps, truth.moved) = (step, truth.steps + 1, host.world.timeline.now());
+                (truth.step, truth.steps, truth.moved) =
+                    (step, truth.steps + 1, host.world.timeline.now());
                 (truth.begun, truth.computes_since) = (Duration::ZERO, None);
             });
             if step % habit.save_every == 0 || step == habit.steps {
@@ -271,12 +286,20 @@ impl Start {
     }
 
     fn folder(&self) -> PathBuf {
-        self.launch.env.get("LAMP_CHECKPOINT_DIR").map(PathBuf::from).unwrap_or_else(|| "/lamp/work/ckpt".into())
+        self.launch
+            .env
+            .get("LAMP_CHECKPOINT_DIR")
+            .map(PathBuf::from)
+            .unwrap_or_else(|| "/lamp/work/ckpt".into())
     }
 
     /// A disk without room keeps the old one.
     async fn save(&self, host: &Host, habit: Habit, step: u64) {
-        if !habit.saves.write(host, &self.folder(), step, &self.open, async || self.life.running().await).await {
+        if !habit
+            .saves
+            .write(host, &self.folder(), step, &self.open, async || self.life.running().await)
+            .await
+        {
             return;
         }
         self.change(|truth| truth.saved = Some((step, host.world.timeline.now())));
@@ -290,7 +313,9 @@ impl Start {
     }
 
     fn print(&self, host: &Host, line: &str) {
-        let _ = host.disk.append(&self.launch.dir.join("log/00000001.log"), format!("{line}\n").as_bytes());
+        let _ = host
+            .disk
+            .append(&self.launch.dir.join("log/00000001.log"), format!("{line}\n").as_bytes());
         self.printed.fetch_add(line.len() as u64 + 1, Ordering::Relaxed);
     }
 
@@ -306,12 +331,15 @@ impl Start {
 impl Workloads for Ports {
     async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
         let host = &self.0;
-        let cannot = |kind: io::ErrorKind| WorkloadError::Failed { act: "start", cause: kind.into() };
+        let cannot =
+            |kind: io::ErrorKind| WorkloadError::Failed { act: "start", cause: kind.into() };
         if host.state().starts.iter().any(|start| start.launch.dir == launch.dir) {
             return Err(cannot(io::ErrorKind::AlreadyExists));
         }
         // The holder has its words on the disk before it begins.
-        host.disk.write(&launch.dir.join("launch.json"), b"{}").map_err(|error| cannot(error.kind()))?;
+        host.disk
+            .write(&launch.dir.join("launch.json"), b"{}")
+            .map_err(|error| cannot(error.kind()))?;
         let on = host.state().reboot.clone();
         let (ended, _) = watch::channel(None);
         let start = Arc::new(Start {
@@ -334,7 +362,10 @@ impl Workloads for Ports {
             state.starts.push(Arc::clone(&start));
             drop(state);
             if running {
-                host.world.violated(1, format!("{} was started beside another on {}", launch.name, host.id));
+                host.world.violated(
+                    1,
+                    format!("{} was started beside another on {}", launch.name, host.id),
+                );
             }
             first && host.plan.attempt.number() == 1
         };
@@ -356,7 +387,11 @@ impl Workloads for Ports {
     async fn attach(&self, dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
         let forgets = self.0.world.planted() == Some(Bug::SecondWorkload);
         let state = self.0.state();
-        let found = state.starts.iter().filter(|_| !forgets).find(|start| start.launch.dir == dir && !start.gone.load(Ordering::Relaxed));
+        let found = state
+            .starts
+            .iter()
+            .filter(|_| !forgets)
+            .find(|start| start.launch.dir == dir && !start.gone.load(Ordering::Relaxed));
         Ok(found.map(|start| Box::new(Handle(Arc::clone(start))) as Box<dyn Workload>))
     }
 }

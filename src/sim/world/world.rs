@@ -1,4 +1,5 @@
-//! One world: its time, its weather, its cloud and its store, and the judge who looks at every deed.
+//! One world: its time, its weather, its cloud and its store, and the judge who looks at every
+//! deed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -114,7 +115,8 @@ pub struct DiceBox {
 pub struct Roughly {
     /// Faults befall it.
     pub is_rough: bool,
-    /// A write whose sender was told that it timed out may take effect minutes later, over what was written since.
+    /// A write whose sender was told that it timed out may take effect minutes later, over what was
+    /// written since.
     pub writes_land_late: bool,
 }
 
@@ -225,23 +227,47 @@ impl World {
         let mut trace = self.trace();
         match deed {
             Deed::Launched { plan, id, new, by } => {
-                trace.add(now, true, format_args!("{by} launches attempt {}: {id}{}", plan.attempt, if *new { "" } else { ", known" }));
+                trace.add(
+                    now,
+                    true,
+                    format_args!(
+                        "{by} launches attempt {}: {id}{}",
+                        plan.attempt,
+                        if *new { "" } else { ", known" }
+                    ),
+                );
             }
-            Deed::Described { by, views } => trace.add(now, false, format_args!("{by} describes: {}", views.len())),
-            Deed::Asked { ask, id, by } => trace.add(now, true, format_args!("{by} asks: {ask:?} {id}")),
-            Deed::State { id, state, reason } => trace.add(now, true, format_args!("{id} is {state} {reason}")),
+            Deed::Described { by, views } => {
+                trace.add(now, false, format_args!("{by} describes: {}", views.len()))
+            }
+            Deed::Asked { ask, id, by } => {
+                trace.add(now, true, format_args!("{by} asks: {ask:?} {id}"))
+            }
+            Deed::State { id, state, reason } => {
+                trace.add(now, true, format_args!("{id} is {state} {reason}"))
+            }
             Deed::Wrote { key, body, by, new } => {
                 let told = *new && key.ends_with(".json") && !key.contains("/samples/");
-                trace.add(now, told, format_args!("{by} writes {key} {} {:016x}", body.len(), fnv(body)));
+                trace.add(
+                    now,
+                    told,
+                    format_args!("{by} writes {key} {} {:016x}", body.len(), fnv(body)),
+                );
             }
-            Deed::Started { host, start, step } => trace.add(now, true, format_args!("{} starts {} at step {step}", host.id, start.launch.name)),
+            Deed::Started { host, start, step } => trace.add(
+                now,
+                true,
+                format_args!("{} starts {} at step {step}", host.id, start.launch.name),
+            ),
             Deed::Noticed { .. } | Deed::Minute => {}
         }
     }
 
     pub fn violated(&self, law: u8, what: String) {
         let mut violations = self.violations.lock().expect("nobody panics while adding one");
-        if violations.len() < VIOLATIONS_MAX && !violations.iter().any(|before| before.law == law && before.what == what) {
+        if violations.len() < VIOLATIONS_MAX
+            && !violations.iter().any(|before| before.law == law && before.what == what)
+        {
             self.told(format_args!("LAW {law} IS BROKEN: {what}"));
             violations.push(Violation { law, at_secs: self.timeline.now().as_secs(), what });
         }
@@ -257,7 +283,9 @@ impl World {
 
     /// What a bug keeps from the store for a while.
     pub fn held_back(&self) -> MutexGuard<'_, Vec<(String, Bytes)>> {
-        self.held_back.lock().expect("nobody panics while holding it: it is only filled and emptied")
+        self.held_back
+            .lock()
+            .expect("nobody panics while holding it: it is only filled and emptied")
     }
 
     /// When the next process of this kind is to die. Calls are counted over all lives of the kind.
@@ -285,8 +313,8 @@ impl World {
         self.deaths.lock().expect("nobody panics while holding it: it only counts")
     }
 
-    /// What is wrong with the product in this world, on purpose. Of a build that ships it is known while it is made that nothing is, so
-    /// that no bug of the list is in it.
+    /// What is wrong with the product in this world, on purpose. Of a build that ships it is known
+    /// while it is made that nothing is, so that no bug of the list is in it.
     pub fn planted(&self) -> Option<Bug> {
         if cfg!(feature = "planted") { self.planted } else { None }
     }
@@ -312,9 +340,10 @@ impl World {
         self.judge.lock().expect("nobody panics while judging").controller_died(who);
     }
 
-    /// What an estimate of its bill may lack: the minutes in which nobody could end it although it was of no use, since the
-    /// bound on every death is one of a sweeper that can work (seed 102665); `None`: any, since it hung in its power-off, which
-    /// no estimate reckons with (seed 101112, and docs/promises.md says so).
+    /// What an estimate of its bill may lack: the minutes in which nobody could end it although it
+    /// was of no use, since the bound on every death is one of a sweeper that can work (seed
+    /// 102665); `None`: any, since it hung in its power-off, which no estimate reckons with (seed
+    /// 101112, and docs/promises.md says so).
     pub fn estimate_may_lack(&self, id: &str, attempt: Option<Which>) -> Option<Duration> {
         let judge = self.judge.lock().expect("nobody panics while judging");
         let host = self.ec2.with(id, |machine| machine.host.clone())?;
@@ -322,28 +351,49 @@ impl World {
         if is_over && host.is_some_and(|host| host.hung_in_its_end()) {
             return None;
         }
-        // Whoever dies on the way to its power-off begins it anew (seed 15 of six hours), and so does who is rebooted there (seed 65021981 of
-        // 24 h: a store that loses half of what it is told).
-        let died = attempt.and_then(|attempt| Some((*judge.deaths.get(&attempt)?, *judge.outcomes.get(&attempt)?)));
+        // Whoever dies on the way to its power-off begins it anew (seed 15 of six hours), and so
+        // does who is rebooted there (seed 65021981 of 24 h: a store that loses half of what it is
+        // told).
+        let died = attempt.and_then(|attempt| {
+            Some((*judge.deaths.get(&attempt)?, *judge.outcomes.get(&attempt)?))
+        });
         let again = died.map_or(Duration::ZERO, |(died, over)| died.saturating_sub(over));
-        // Seed 37018485 of 24 h: a kernel that never came up, while the cloud of the sweeper was throttled for an hour.
+        // Seed 37018485 of 24 h: a kernel that never came up, while the cloud of the sweeper was
+        // throttled for an hour.
         let minutes = |of: &BTreeMap<String, u32>| of.get(id).copied().unwrap_or_default();
-        Some(again + Duration::from_secs(u64::from(minutes(&judge.unswept) + minutes(&judge.throttled)) * 60))
+        Some(
+            again
+                + Duration::from_secs(
+                    u64::from(minutes(&judge.unswept) + minutes(&judge.throttled)) * 60,
+                ),
+        )
     }
 
     /// An agent of an attempt died, or its machine has come up again.
     pub fn began_anew(&self, attempt: Which) {
-        self.judge.lock().expect("nobody panics while judging").deaths.insert(attempt, self.timeline.now());
+        self.judge
+            .lock()
+            .expect("nobody panics while judging")
+            .deaths
+            .insert(attempt, self.timeline.now());
     }
 
-    /// Whether the machine that computes now has a kernel and an agent that run; also where there is none.
+    /// Whether the machine that computes now has a kernel and an agent that run; also where there
+    /// is none.
     pub fn is_well(&self) -> bool {
-        let runs = |host: &Host| host.kernel.is_running() && host.state().agent.as_ref().is_some_and(|agent| agent.is_running());
+        let runs = |host: &Host| {
+            host.kernel.is_running()
+                && host.state().agent.as_ref().is_some_and(|agent| agent.is_running())
+        };
         self.ec2.running(OWNER).is_none_or(|host| runs(&host))
     }
 
     pub fn has_a_stuck_end(&self) -> bool {
-        self.ec2.look(|machines| machines.iter().any(|machine| machine.owner() == Some(OWNER) && machine.hangs_in_its_end()))
+        self.ec2.look(|machines| {
+            machines
+                .iter()
+                .any(|machine| machine.owner() == Some(OWNER) && machine.hangs_in_its_end())
+        })
     }
 
     /// Everything that holds on to the world lets go.
@@ -355,5 +405,7 @@ impl World {
 
 /// FNV-1a: enough to see that two bodies differ.
 fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

@@ -1,5 +1,5 @@
-//! The laptop sleeps from the moment of the launch until EC2 has taken the machine, and for longer: what it finds on waking is what
-//! was, and the work goes on.
+//! The laptop sleeps from the moment of the launch until EC2 has taken the machine, and for longer:
+//! what it finds on waking is what was, and the work goes on.
 
 use std::time::Duration;
 
@@ -16,7 +16,9 @@ const NOTICE: Duration = Duration::from_secs(5);
 /// `T`: stopped by a signal. A process that is on its way out shows nothing.
 fn is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.trim_start().starts_with(['T', 'Z']))
+    stat.rsplit(')')
+        .next()
+        .is_none_or(|rest| rest.is_empty() || rest.trim_start().starts_with(['T', 'Z']))
 }
 
 #[test]
@@ -30,12 +32,17 @@ fn a_laptop_asleep_for_the_whole_first_attempt_settles_it_on_waking_and_the_work
     patiently("the laptop sleeps", || drivers.iter().all(|pid| is_stopped(*pid)).then_some(()));
 
     assert_eq!(story.begins(1, &first), 0);
-    patiently("checkpoints are complete", || desk.checkpoint(&story.job).filter(|newest| *newest > 1));
+    patiently("checkpoints are complete", || {
+        desk.checkpoint(&story.job).filter(|newest| *newest > 1)
+    });
     desk.ec2.interrupt(&first.id, NOTICE);
     let ended = desk.ec2.until(&first.id, State::Terminated);
     assert_eq!(ended.reason, "Server.SpotInstanceTermination");
     let newest = desk.checkpoint(&story.job).expect("there were some");
-    assert!(drivers.iter().all(|pid| is_stopped(*pid)) && story.machines().len() == 1, "nobody was awake");
+    assert!(
+        drivers.iter().all(|pid| is_stopped(*pid)) && story.machines().len() == 1,
+        "nobody was awake"
+    );
 
     drivers.iter().for_each(|pid| crate::bench::kill(*pid, "CONT"));
     let second = story.machine("0002");
@@ -43,13 +50,24 @@ fn a_laptop_asleep_for_the_whole_first_attempt_settles_it_on_waking_and_the_work
     desk.go(&second.id);
     let receipt = story.ends(&[&first, &second], ITSELF, "succeeded");
     let [one, two] = [&receipt["attempts"][0], &receipt["attempts"][1]];
-    assert_eq!((&one["ended_because"], &two["ended_because"]), (&"interrupted".into(), &"succeeded".into()), "{receipt:#}");
+    assert_eq!(
+        (&one["ended_because"], &two["ended_because"]),
+        (&"interrupted".into(), &"succeeded".into()),
+        "{receipt:#}"
+    );
     assert_eq!(two["resumed_from"]["number"], newest, "the newest that is complete: {receipt:#}");
 
-    // EC2 took it back in its first hour, so the machine costs nothing, and its disk and its address do.
+    // EC2 took it back in its first hour, so the machine costs nothing, and its disk and its
+    // address do.
     let ledger = desk.ec2.ledger(&first.id);
     assert!(ledger.free && ledger.spans.len() == 1, "{ledger:?}");
-    let hourly = |attempt: &Value| attempt["usd"].as_f64().zip(attempt["billed_seconds"].as_f64()).map(|(usd, seconds)| usd / seconds);
-    let [taken, paid] = [one, two].map(|attempt| hourly(attempt).unwrap_or_else(|| panic!("{receipt:#}")));
+    let hourly = |attempt: &Value| {
+        attempt["usd"]
+            .as_f64()
+            .zip(attempt["billed_seconds"].as_f64())
+            .map(|(usd, seconds)| usd / seconds)
+    };
+    let [taken, paid] =
+        [one, two].map(|attempt| hourly(attempt).unwrap_or_else(|| panic!("{receipt:#}")));
     assert!(taken > 0.0 && taken < paid / 2.0, "{taken} and {paid} a second: {receipt:#}");
 }

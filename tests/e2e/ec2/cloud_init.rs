@@ -1,8 +1,9 @@
-//! A job from `lamp run` to its receipt on a machine that real cloud-init makes ready: its Ec2 data source reads the user data of
-//! RunInstances from the metadata service, and that fetches the real agent from the bucket.
+//! A job from `lamp run` to its receipt on a machine that real cloud-init makes ready: its Ec2 data
+//! source reads the user data of RunInstances from the metadata service, and that fetches the real
+//! agent from the bucket.
 //!
-//! The machines of the other stories run their user data by a unit of ours, which takes a fraction of the time. Skipped, with a
-//! word, where cloud-init is not unpacked.
+//! The machines of the other stories run their user data by a unit of ours, which takes a fraction
+//! of the time. Skipped, with a word, where cloud-init is not unpacked.
 
 use super::desk::{Desk, JOB};
 use super::journey::bill_agrees;
@@ -21,10 +22,18 @@ fn a_job_runs_from_the_first_boot_of_an_image_to_its_receipt() {
 
     // cloud-init did it, by what EC2 told it.
     let told = |path: &str| std::fs::read(desk.ec2.file(&seen.id, path)).unwrap_or_default();
-    let instance = std::fs::read_link(desk.ec2.file(&seen.id, "var/lib/cloud/instance")).expect("its first boot");
+    let instance = std::fs::read_link(desk.ec2.file(&seen.id, "var/lib/cloud/instance"))
+        .expect("its first boot");
     assert_eq!(instance.file_name().and_then(|name| name.to_str()), Some(seen.id.as_str()));
-    assert!(String::from_utf8_lossy(&told("var/lib/cloud/data/previous-datasource")).contains("DataSourceEc2"));
-    assert_eq!(Some(told(&format!("var/lib/cloud/instances/{}/user-data.txt", seen.id))), base64(&seen.user_data), "what RunInstances was given");
+    assert!(
+        String::from_utf8_lossy(&told("var/lib/cloud/data/previous-datasource"))
+            .contains("DataSourceEc2")
+    );
+    assert_eq!(
+        Some(told(&format!("var/lib/cloud/instances/{}/user-data.txt", seen.id))),
+        base64(&seen.user_data),
+        "what RunInstances was given"
+    );
     assert_eq!(desk.ec2.said(&seen.id).matches("lamplighter: the agent is started").count(), 1);
     assert_eq!(told("usr-local/bin/lamp-agent"), desk.agent(), "what is in the bucket");
 
@@ -33,10 +42,18 @@ fn a_job_runs_from_the_first_boot_of_an_image_to_its_receipt() {
     let ended = desk.ec2.instance(&seen.id);
     assert_eq!((ended.state, ended.reason.as_str()), (State::Terminated, ITSELF));
     let receipt = desk.receipt(&desk.jobs()[0]);
-    assert_eq!((&receipt["outcome"], &receipt["attempts"][0]["market"]), (&"succeeded".into(), &"on-demand".into()), "{receipt:#}");
+    assert_eq!(
+        (&receipt["outcome"], &receipt["attempts"][0]["market"]),
+        (&"succeeded".into(), &"on-demand".into()),
+        "{receipt:#}"
+    );
     assert_eq!(receipt["attempts"].as_array().map(Vec::len), Some(1), "{receipt:#}");
     bill_agrees(&desk, &receipt, &[&seen]);
     let model = desk.bench.find("lamp-outputs", "/model");
-    assert!(model.len() == 1 && std::fs::read_to_string(&model[0]).is_ok_and(|text| text.starts_with("trained ")), "{model:?}");
+    assert!(
+        model.len() == 1
+            && std::fs::read_to_string(&model[0]).is_ok_and(|text| text.starts_with("trained ")),
+        "{model:?}"
+    );
     assert_eq!(desk.ec2.instances().len(), 1);
 }

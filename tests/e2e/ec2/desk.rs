@@ -28,7 +28,8 @@ pub const JOB: &str = "name = 'toy'\nworkdir = 'w'\ncommand = ['sh', 'job.sh']\n
     [limits]\nmax_runtime = '20m'\n\
     [checkpoint]\npath = 'ckpt'\ninterval = '1s'\nsignal = 'SIGUSR1'\ngrace = '5s'\n";
 
-/// Steps, saves when it is asked and every `SAVE_EVERY` steps, resumes, and ends when `/root/go` says with which code.
+/// Steps, saves when it is asked and every `SAVE_EVERY` steps, resumes, and ends when `/root/go`
+/// says with which code.
 const TRAINER: &str = r#"
 n=0; [ ! -e "$LAMP_CHECKPOINT_DIR/state" ] || n=$(cat "$LAMP_CHECKPOINT_DIR/state")
 save() { mkdir -p "$LAMP_CHECKPOINT_DIR"; echo $n > "$LAMP_CHECKPOINT_DIR/state.new"; mv "$LAMP_CHECKPOINT_DIR/state.new" "$LAMP_CHECKPOINT_DIR/state"
@@ -49,7 +50,12 @@ fn agent() -> &'static [u8] {
         let built = PathBuf::from(env!("CARGO_BIN_EXE_lamp-agent"));
         let folder = tempfile::tempdir().expect("a folder");
         let stripped = folder.path().join("lamp-agent");
-        let done = Command::new("strip").arg("-o").arg(&stripped).arg(&built).status().is_ok_and(|status| status.success());
+        let done = Command::new("strip")
+            .arg("-o")
+            .arg(&stripped)
+            .arg(&built)
+            .status()
+            .is_ok_and(|status| status.success());
         std::fs::read(if done { &stripped } else { &built }).expect("it was built with the test")
     })
 }
@@ -88,7 +94,10 @@ impl<C: Deref<Target = FalseEc2>> Desk<C> {
         let mut command = self.bench.command(env!("CARGO_BIN_EXE_lamp"));
         command.env("LAMP_CONFIG", self.bench.file("config.toml"));
         if !self.prefix.is_empty() {
-            command.env("LAMP_JOB_ROOT", format!("s3://{}/{}", self.bucket, self.prefix.trim_end_matches('/')));
+            command.env(
+                "LAMP_JOB_ROOT",
+                format!("s3://{}/{}", self.bucket, self.prefix.trim_end_matches('/')),
+            );
         }
         command.env("LAMP_AGENT_BINARY", self.bench.file("lamp-agent")).env("LAMP_OWNER", "me");
         command.envs(self.ec2.env()).args(words);
@@ -120,11 +129,14 @@ impl<C: Deref<Target = FalseEc2>> Desk<C> {
 
     /// The next instance that is none of these.
     pub fn launched(&self, known: &[&str]) -> Seen {
-        patiently("an instance is launched", || self.ec2.instances().into_iter().find(|seen| !known.contains(&seen.id.as_str())))
+        patiently("an instance is launched", || {
+            self.ec2.instances().into_iter().find(|seen| !known.contains(&seen.id.as_str()))
+        })
     }
 
     pub fn receipt(&self, job: &str) -> Value {
-        let (key, mut last) = (format!("/{}/{}jobs/{job}/receipt.json", self.bucket, self.prefix), String::new());
+        let (key, mut last) =
+            (format!("/{}/{}jobs/{job}/receipt.json", self.bucket, self.prefix), String::new());
         patiently(&format!("the job has a receipt {last}"), || {
             let (status, body) = self.ec2.s3("GET", &key, b"");
             last = text(&body);
@@ -134,7 +146,10 @@ impl<C: Deref<Target = FalseEc2>> Desk<C> {
 
     /// The newest checkpoint of the job that is complete.
     pub fn checkpoint(&self, job: &str) -> Option<u64> {
-        self.names(job, "checkpoints").iter().filter_map(|name| name.strip_suffix("/manifest.json")?.parse().ok()).max()
+        self.names(job, "checkpoints")
+            .iter()
+            .filter_map(|name| name.strip_suffix("/manifest.json")?.parse().ok())
+            .max()
     }
 
     /// Whether there is one.
@@ -145,26 +160,62 @@ impl<C: Deref<Target = FalseEc2>> Desk<C> {
     /// The names below a folder of the job's directory.
     fn names(&self, job: &str, folder: &str) -> Vec<String> {
         let prefix = format!("{}jobs/{job}/{folder}/", self.prefix);
-        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix={prefix}", self.bucket), b"");
+        let (_, body) =
+            self.ec2.s3("GET", &format!("/{}?list-type=2&prefix={prefix}", self.bucket), b"");
         let listed = Node::parse(&text(&body));
-        listed.all("Key").into_iter().filter_map(|key| key.text.strip_prefix(&prefix).map(str::to_owned)).collect()
+        listed
+            .all("Key")
+            .into_iter()
+            .filter_map(|key| key.text.strip_prefix(&prefix).map(str::to_owned))
+            .collect()
     }
 
     /// Waits for an event of an attempt.
-    pub fn until_event(&self, job: &str, attempt: u32, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub fn until_event(
+        &self,
+        job: &str,
+        attempt: u32,
+        what: &str,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> Value {
         let folder = format!("attempts/{attempt:04}/events");
         patiently(what, || {
-            let files = self.names(job, &folder).into_iter().filter(|name| name.ends_with(".jsonl"));
-            let texts = files.map(|name| text(&self.ec2.s3("GET", &format!("/{}/{}jobs/{job}/{folder}/{name}", self.bucket, self.prefix), b"").1));
-            texts.collect::<String>().lines().filter_map(|line| serde_json::from_str(line).ok()).find(&is_it)
+            let files =
+                self.names(job, &folder).into_iter().filter(|name| name.ends_with(".jsonl"));
+            let texts = files.map(|name| {
+                text(
+                    &self
+                        .ec2
+                        .s3(
+                            "GET",
+                            &format!("/{}/{}jobs/{job}/{folder}/{name}", self.bucket, self.prefix),
+                            b"",
+                        )
+                        .1,
+                )
+            });
+            texts
+                .collect::<String>()
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok())
+                .find(&is_it)
         })
     }
 
     pub fn jobs(&self) -> Vec<String> {
-        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix={}jobs/", self.bucket, self.prefix), b"");
+        let (_, body) = self.ec2.s3(
+            "GET",
+            &format!("/{}?list-type=2&prefix={}jobs/", self.bucket, self.prefix),
+            b"",
+        );
         let listed = Node::parse(&text(&body));
-        let mut jobs: Vec<String> =
-            listed.all("Key").into_iter().filter_map(|key| Some(key.text.strip_prefix(self.prefix)?.split('/').nth(1)?.to_owned())).collect();
+        let mut jobs: Vec<String> = listed
+            .all("Key")
+            .into_iter()
+            .filter_map(|key| {
+                Some(key.text.strip_prefix(self.prefix)?.split('/').nth(1)?.to_owned())
+            })
+            .collect();
         jobs.dedup();
         jobs
     }
@@ -183,7 +234,10 @@ impl Desk<Ec2> {
     }
 
     pub fn step(&self, id: &str) -> u32 {
-        std::fs::read_to_string(self.ec2.file(id, "root/step")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+        std::fs::read_to_string(self.ec2.file(id, "root/step"))
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or_default()
     }
 
     /// Tells the trainer to end well.

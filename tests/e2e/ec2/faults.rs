@@ -1,5 +1,5 @@
-//! `lamp` against an EC2 that errs, forgets and is late, without machines behind it: never a second machine, never a false
-//! end.
+//! `lamp` against an EC2 that errs, forgets and is late, without machines behind it: never a second
+//! machine, never a false end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -48,9 +48,16 @@ fn an_ec2_that_errs_gets_one_machine_and_ends_it() {
     let receipt = desk.receipt(&job);
     assert_eq!(receipt["outcome"], "cancelled", "{receipt:#}");
     let ended = ec2.instance(&machine.id);
-    assert_eq!((ended.state, ended.reason.as_str()), (State::Terminated, "Client.UserInitiatedShutdown"));
+    assert_eq!(
+        (ended.state, ended.reason.as_str()),
+        (State::Terminated, "Client.UserInitiatedShutdown")
+    );
     assert_eq!(ec2.instances().len(), 1);
-    let tokens: BTreeSet<Option<String>> = ec2.calls_of("RunInstances").iter().map(|call| call.params.get("ClientToken").cloned()).collect();
+    let tokens: BTreeSet<Option<String>> = ec2
+        .calls_of("RunInstances")
+        .iter()
+        .map(|call| call.params.get("ClientToken").cloned())
+        .collect();
     assert!(tokens.len() == 1 && !tokens.contains(&None), "{tokens:?}");
     for action in ["StopInstances", "RebootInstances"] {
         assert_eq!(ec2.calls_of(action).len(), 0, "{action}");
@@ -78,7 +85,10 @@ fn two_daemons_on_one_bucket_launch_one_machine() {
     asked_again(ec2, "DescribeInstances", 6);
     assert_eq!(ec2.instances().len(), 2, "{:?}", ec2.instances());
     let calls = succeeded(ec2.calls_of("RunInstances"));
-    let tokens: BTreeSet<&str> = calls.iter().filter_map(|call| call.params.get("ClientToken").map(String::as_str)).collect();
+    let tokens: BTreeSet<&str> = calls
+        .iter()
+        .filter_map(|call| call.params.get("ClientToken").map(String::as_str))
+        .collect();
     assert_eq!(tokens.len(), 2, "one for each attempt");
 
     desk.must(&["cancel", &job]);

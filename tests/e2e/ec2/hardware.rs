@@ -1,5 +1,5 @@
-//! What stands behind an instance of the false EC2: a container on this kernel, which boots in a second, or a machine that is
-//! emulated whole, for what a kernel does.
+//! What stands behind an instance of the false EC2: a container on this kernel, which boots in a
+//! second, or a machine that is emulated whole, for what a kernel does.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -8,7 +8,8 @@ use crate::image;
 use crate::nspawn::Machine;
 use crate::vm::Vm;
 
-/// As cloud-init does it, in a fraction of its time: once in the life of the instance, as root, with what the metadata service says.
+/// As cloud-init does it, in a fraction of its time: once in the life of the instance, as root,
+/// with what the metadata service says.
 const USER_DATA: &str = "[Unit]\nDescription=User data\nAfter=basic.target network.target\nConditionPathExists=!/var/lib/cloud/ran\n\
 [Service]\nType=oneshot\nStandardOutput=append:/var/log/cloud-init-output.log\nStandardError=inherit\nTimeoutStartSec=infinity\nTimeoutStopSec=3s\n\
 ExecStart=/bin/sh -c 'imds=http://169.254.169.254/latest; mkdir -p /var/lib/cloud; \
@@ -19,7 +20,10 @@ touch /var/lib/cloud/ran; chmod 700 /var/lib/cloud/user-data; exec /var/lib/clou
 /// On control groups of version 1 systemd may miss that a group is empty, and then waits for this.
 const STOP: &str = "[Manager]\nDefaultTimeoutStopSec=10s\n";
 
-#[cfg_attr(not(feature = "aws"), allow(dead_code, reason = "without EC2 nobody asks for the others"))]
+#[cfg_attr(
+    not(feature = "aws"),
+    allow(dead_code, reason = "without EC2 nobody asks for the others")
+)]
 #[derive(Clone)]
 pub enum Kind {
     Container,
@@ -101,7 +105,13 @@ impl Hardware {
     /// All that it said, for the one who looks for the reason.
     pub fn last_words(&self) -> String {
         match self {
-            Hardware::Container(machine) => [machine.console(), image::said(machine), image::log(machine), image::journal(machine)].join("\n"),
+            Hardware::Container(machine) => [
+                machine.console(),
+                image::said(machine),
+                image::log(machine),
+                image::journal(machine),
+            ]
+            .join("\n"),
             Hardware::Virtual(vm) => vm.console(),
         }
     }

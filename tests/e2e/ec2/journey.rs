@@ -1,4 +1,5 @@
-//! A job from `lamp run` to its receipt, on machines of the false EC2: every program is the real one.
+//! A job from `lamp run` to its receipt, on machines of the false EC2: every program is the real
+//! one.
 
 use std::time::{Duration, Instant};
 
@@ -18,24 +19,35 @@ impl Journey {
     }
 }
 
-/// How much more than the bill a receipt with `<=` may say: five seconds between two looks at the machine, and what a busy
-/// computer needs to start a daemon that looks (16 s were seen). That such a bound is never later than what the machine was
-/// allowed is the policy's own test.
+/// How much more than the bill a receipt with `<=` may say: five seconds between two looks at the
+/// machine, and what a busy computer needs to start a daemon that looks (16 s were seen). That such
+/// a bound is never later than what the machine was allowed is the policy's own test.
 const SEEN_LATER: f64 = 60.0;
 
 /// From what a person asks for, or the end of the work, to a machine that bills no more.
 const ENDS: Duration = Duration::from_secs(120);
 
-/// What EC2 would bill is what the receipt says: to the second where EC2 tells its end, and else not less, and no more than it
-/// took until somebody looked.
+/// What EC2 would bill is what the receipt says: to the second where EC2 tells its end, and else
+/// not less, and no more than it took until somebody looked.
 pub fn bill_agrees(journey: &Journey, receipt: &Value, instances: &[&Seen]) {
     for seen in instances {
         let ledger = journey.ec2.ledger(&seen.id).billed_seconds() as f64;
-        let attempt = receipt["attempts"].as_array().expect("attempts").iter().find(|attempt| attempt["instance"] == seen.id.as_str());
-        let attempt = attempt.unwrap_or_else(|| panic!("{} is on no receipt: {receipt:#}", seen.id));
-        let (billed, estimated) = (attempt["billed_seconds"].as_f64().expect("seconds"), attempt["billed_estimated"] == true);
+        let attempt = receipt["attempts"]
+            .as_array()
+            .expect("attempts")
+            .iter()
+            .find(|attempt| attempt["instance"] == seen.id.as_str());
+        let attempt =
+            attempt.unwrap_or_else(|| panic!("{} is on no receipt: {receipt:#}", seen.id));
+        let (billed, estimated) = (
+            attempt["billed_seconds"].as_f64().expect("seconds"),
+            attempt["billed_estimated"] == true,
+        );
         let more = if estimated { SEEN_LATER } else { 2.0 };
-        assert!(billed >= ledger - 2.0 && billed <= ledger + more, "{billed} on the receipt, {ledger} on the ledger: {receipt:#}");
+        assert!(
+            billed >= ledger - 2.0 && billed <= ledger + more,
+            "{billed} on the receipt, {ledger} on the ledger: {receipt:#}"
+        );
     }
 }
 
@@ -60,7 +72,13 @@ fn a_job_runs_on_spot_and_its_receipt_is_ec2s_own() {
     assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
     // What it has made is at home, whoever is dark by then.
     let model = journey.bench.find("lamp-outputs", "model");
-    assert!(model.iter().any(|model| std::fs::read_to_string(model).is_ok_and(|text| text.starts_with("trained "))), "{model:?}");
+    assert!(
+        model
+            .iter()
+            .any(|model| std::fs::read_to_string(model)
+                .is_ok_and(|text| text.starts_with("trained "))),
+        "{model:?}"
+    );
     bill_agrees(&journey, &receipt, &[&seen]);
     // Its disk went with it, and nothing else of ours is left that costs.
     assert_eq!(journey.ec2.ask("DescribeVolumes", &[]).expect("told").all("volumeId").len(), 0);
@@ -70,7 +88,11 @@ fn a_job_runs_on_spot_and_its_receipt_is_ec2s_own() {
 fn an_interruption_moves_the_job_to_another_machine() {
     let Some(journey) = Journey::start() else { return };
     // The cheapest zone has nothing.
-    journey.ec2.fault(Fault::code("RunInstances", "InsufficientInstanceCapacity").when("zone", "us-east-1b").always());
+    journey.ec2.fault(
+        Fault::code("RunInstances", "InsufficientInstanceCapacity")
+            .when("zone", "us-east-1b")
+            .always(),
+    );
     let job = journey.submit();
     let first = journey.launched(&[]);
     journey.begins(&first.id);
@@ -79,17 +101,37 @@ fn an_interruption_moves_the_job_to_another_machine() {
     journey.ec2.until(&first.id, State::Terminated);
     let second = journey.launched(&[&first.id]);
     let begun = journey.begins(&second.id);
-    let step: u32 = begun.rsplit(' ').next().and_then(|step| step.parse().ok()).unwrap_or_else(|| panic!("{begun}"));
+    let step: u32 = begun
+        .rsplit(' ')
+        .next()
+        .and_then(|step| step.parse().ok())
+        .unwrap_or_else(|| panic!("{begun}"));
     assert!(step > 0, "it goes on where it was");
     journey.go(&second.id);
     let receipt = journey.receipt(&job);
     assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
-    let ends: Vec<&str> = receipt["attempts"].as_array().expect("attempts").iter().filter_map(|attempt| attempt["ended_because"].as_str()).collect();
-    assert!(ends.ends_with(&["interrupted", "succeeded"]) && ends[0] == "launch_failed", "{ends:?}");
+    let ends: Vec<&str> = receipt["attempts"]
+        .as_array()
+        .expect("attempts")
+        .iter()
+        .filter_map(|attempt| attempt["ended_because"].as_str())
+        .collect();
+    assert!(
+        ends.ends_with(&["interrupted", "succeeded"]) && ends[0] == "launch_failed",
+        "{ends:?}"
+    );
     assert!(journey.ec2.ledger(&first.id).free, "EC2 took it back in its first hour");
     let usd = |attempt: usize| receipt["attempts"][attempt]["usd"].as_f64().expect("money");
-    assert!(usd(ends.len() - 2) < usd(ends.len() - 1) / 2.0, "but for its disk and its address: {receipt:#}");
-    let refused = journey.ec2.calls_of("RunInstances").iter().filter(|call| call.code == "InsufficientInstanceCapacity").count();
+    assert!(
+        usd(ends.len() - 2) < usd(ends.len() - 1) / 2.0,
+        "but for its disk and its address: {receipt:#}"
+    );
+    let refused = journey
+        .ec2
+        .calls_of("RunInstances")
+        .iter()
+        .filter(|call| call.code == "InsufficientInstanceCapacity")
+        .count();
     // Each of the two programs that drive it, `run` and its driver, may find out for itself.
     assert!((1..=2).contains(&refused), "a zone without capacity is remembered: {refused} calls");
     assert!(first.zone != "us-east-1b" && second.zone != "us-east-1b");
@@ -102,7 +144,10 @@ fn a_machine_in_another_region_than_its_bucket_runs_its_job() {
     let Some(journey) = Journey::start() else { return };
     let group = [("GroupName", "lamplighter"), ("GroupDescription", "no way in")];
     journey.ec2.ask_in("us-east-2", "CreateSecurityGroup", &group).expect("a group");
-    journey.bench.write("far.toml", &JOB.replace("market = 'spot'", "market = 'on-demand'\nregions = ['us-east-2']"));
+    journey.bench.write(
+        "far.toml",
+        &JOB.replace("market = 'spot'", "market = 'on-demand'\nregions = ['us-east-2']"),
+    );
     let job = journey.submit_file("far.toml");
     let seen = journey.launched(&[]);
     assert!(seen.zone.starts_with("us-east-2"), "{seen:?}");
@@ -140,16 +185,27 @@ fn from_a_new_account_to_a_receipt_and_back() {
     assert_eq!(before.status.code(), Some(102), "{}", text(&before.stderr));
     assert!(text(&before.stderr).contains("lamp init aws"), "{}", text(&before.stderr));
     journey.must(&["init", "aws", "--yes"]);
-    let prices: Value = serde_json::from_slice(&journey.must(&["prices", "--type", "m5.large", "-o", "json"]).stdout).expect("JSON");
+    let prices: Value = serde_json::from_slice(
+        &journey.must(&["prices", "--type", "m5.large", "-o", "json"]).stdout,
+    )
+    .expect("JSON");
     assert!(prices.to_string().contains("m5.large"), "{prices:#}");
     let config = std::fs::read_to_string(journey.bench.file("config.toml")).expect("there");
-    assert!(config.contains("job_root = \"s3://lamplighter-") && config.contains("box_endpoint_url"), "{config}");
+    assert!(
+        config.contains("job_root = \"s3://lamplighter-") && config.contains("box_endpoint_url"),
+        "{config}"
+    );
     let plan = text(&journey.must(&["plan", "job.toml"]).stdout);
     assert!(plan.contains("m5.large"), "{plan}");
 
     let doctor = journey.lamp(&["doctor", "-o", "json"]).finish();
     let checks: Value = serde_json::from_slice(&doctor.stdout).expect("JSON");
-    let failed: Vec<&Value> = checks["checks"].as_array().expect("checks").iter().filter(|check| check["level"] == "failure").collect();
+    let failed: Vec<&Value> = checks["checks"]
+        .as_array()
+        .expect("checks")
+        .iter()
+        .filter(|check| check["level"] == "failure")
+        .collect();
     assert!(failed.is_empty(), "{failed:#?}");
 
     let mut run = Running::start(&mut journey.lamp(&["run", "job.toml"]));
@@ -169,7 +225,12 @@ fn from_a_new_account_to_a_receipt_and_back() {
     assert_eq!(journey.ec2.instances().len(), 1);
 
     journey.must(&["uninit", "aws", "--yes"]);
-    let role = journey.ec2.ask_query(("iam", "2010-05-08"), "us-east-1", "GetRole", &[("RoleName", "lamplighter-box")]);
+    let role = journey.ec2.ask_query(
+        ("iam", "2010-05-08"),
+        "us-east-1",
+        "GetRole",
+        &[("RoleName", "lamplighter-box")],
+    );
     assert_eq!(role.unwrap_err().1, "NoSuchEntity");
     assert_eq!(journey.jobs().len(), 1, "a bucket with jobs stays");
     let config = std::fs::read_to_string(journey.bench.file("config.toml")).expect("there");

@@ -1,4 +1,5 @@
-//! The machines: each running instance of the false EC2 is one that really boots; what happens to one happens to the other.
+//! The machines: each running instance of the false EC2 is one that really boots; what happens to
+//! one happens to the other.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +29,8 @@ const BOOTS_MAX: u32 = 6;
 /// `systemd-nspawn` ends so when the machine wants to start again.
 const REBOOT: i32 = 133;
 
-/// A machine boots, works and is shut down; with many of them on few processors all of that takes its time.
+/// A machine boots, works and is shut down; with many of them on few processors all of that takes
+/// its time.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits until something is so, and fails with these words if it never is.
@@ -43,7 +45,8 @@ pub fn patiently<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What has just come about took no longer than its bound since then; how long it took is for the fault matrix.
+/// What has just come about took no longer than its bound since then; how long it took is for the
+/// fault matrix.
 pub fn took(what: &str, since: Instant, bound: Duration) {
     let took = since.elapsed();
     eprintln!("measured: {what}: {:.1} s of {} s", took.as_secs_f64(), bound.as_secs());
@@ -78,8 +81,8 @@ impl std::ops::Deref for Ec2 {
 }
 
 impl Ec2 {
-    /// `None`, with a word, where it cannot be had. A unit of ours runs the user data of its machines, in a fraction of the
-    /// time that cloud-init takes.
+    /// `None`, with a word, where it cannot be had. A unit of ours runs the user data of its
+    /// machines, in a fraction of the time that cloud-init takes.
     pub fn start() -> Option<Self> {
         Self::with(Kind::Container)
     }
@@ -164,7 +167,9 @@ impl Ec2 {
 
     /// Waits for a state.
     pub fn until(&self, id: &str, state: State) -> Seen {
-        patiently(&format!("{id} is {}", state.name()), || Some(self.instance(id)).filter(|seen| seen.state == state))
+        patiently(&format!("{id} is {}", state.name()), || {
+            Some(self.instance(id)).filter(|seen| seen.state == state)
+        })
     }
 }
 
@@ -188,7 +193,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn watch(cloud: &FalseEc2, machines: &Mutex<BTreeMap<String, Iron>>, closing: &AtomicBool, kind: &Kind) {
+fn watch(
+    cloud: &FalseEc2,
+    machines: &Mutex<BTreeMap<String, Iron>>,
+    closing: &AtomicBool,
+    kind: &Kind,
+) {
     while !closing.load(Ordering::Relaxed) {
         for seen in cloud.instances() {
             let mut machines = lock(machines);
@@ -198,7 +208,10 @@ fn watch(cloud: &FalseEc2, machines: &Mutex<BTreeMap<String, Iron>>, closing: &A
                 machines.insert(seen.id.clone(), Iron::new(cloud, &seen, kind));
             } else if matches!(seen.state, State::ShuttingDown | State::Stopping) {
                 // It ended before its machine was ever on.
-                cloud.reached(&seen.id, if seen.state == State::Stopping { State::Stopped } else { State::Terminated });
+                cloud.reached(
+                    &seen.id,
+                    if seen.state == State::Stopping { State::Stopped } else { State::Terminated },
+                );
             }
         }
         std::thread::sleep(Duration::from_millis(30));
@@ -209,8 +222,9 @@ impl Iron {
     fn new(cloud: &FalseEc2, seen: &Seen, kind: &Kind) -> Self {
         let imds = FalseImds::new();
         imds.is(&seen.id, &seen.kind, &seen.zone, seen.launched);
-        if let Some(user_data) =
-            crate::false_ec2::base64(&seen.user_data).and_then(|bytes| String::from_utf8(bytes).ok()).filter(|text| !text.is_empty())
+        if let Some(user_data) = crate::false_ec2::base64(&seen.user_data)
+            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .filter(|text| !text.is_empty())
         {
             imds.says("user-data", &user_data);
         }
@@ -253,7 +267,10 @@ impl Iron {
             State::Pending | State::Running | State::Terminated | State::Stopped => {}
             State::ShuttingDown | State::Stopping if !on => {
                 self.plugged_out = false;
-                cloud.reached(&seen.id, if seen.state == State::Stopping { State::Stopped } else { State::Terminated });
+                cloud.reached(
+                    &seen.id,
+                    if seen.state == State::Stopping { State::Stopped } else { State::Terminated },
+                );
             }
             State::ShuttingDown | State::Stopping => self.switch_off(seen),
         }
@@ -262,7 +279,9 @@ impl Iron {
     /// A spot interruption takes the power; everything else asks first.
     fn switch_off(&mut self, seen: &Seen) {
         let pressed = self.pressed;
-        if seen.reason == "Server.SpotInstanceTermination" || pressed.is_some_and(|at| at.elapsed() > GRACE) {
+        if seen.reason == "Server.SpotInstanceTermination"
+            || pressed.is_some_and(|at| at.elapsed() > GRACE)
+        {
             self.machine.cut_the_power();
         } else if pressed.is_none() {
             self.machine.press_the_button();
@@ -278,7 +297,10 @@ impl Iron {
         match seen.notice {
             Some(rest) if !self.noticed => {
                 self.noticed = true;
-                self.imds.interrupts(&seen.interruption, Timestamp::now() + SignedDuration::try_from(rest).expect("short"));
+                self.imds.interrupts(
+                    &seen.interruption,
+                    Timestamp::now() + SignedDuration::try_from(rest).expect("short"),
+                );
             }
             None if self.noticed && seen.state == State::Running => {
                 self.noticed = false;

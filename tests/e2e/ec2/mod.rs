@@ -1,13 +1,13 @@
-//! Real machines behind the false EC2: what it says runs is a systemd machine that runs its user data, reads its metadata,
-//! reaches the API through a relay, and is really switched off.
+//! Real machines behind the false EC2: what it says runs is a systemd machine that runs its user
+//! data, reads its metadata, reaches the API through a relay, and is really switched off.
 //!
 //! ```text
 //! lamp --HTTP--> false EC2 <--state-- machines --boots, cuts--> systemd-nspawn, in a network of its own:
 //!                    ^                                           169.254.169.254:80    its metadata
 //!                    └───────────────── relay ────────────────── 169.254.169.253:5000  the API
 //! ```
-//! It takes root, systemd-nspawn and `ip`; elsewhere these tests are skipped, with a word. Those of `kernels` have a machine with a
-//! kernel of its own in the place of systemd-nspawn's.
+//! It takes root, systemd-nspawn and `ip`; elsewhere these tests are skipped, with a word. Those of
+//! `kernels` have a machine with a kernel of its own in the place of systemd-nspawn's.
 
 #[cfg(feature = "aws")]
 mod asleep;

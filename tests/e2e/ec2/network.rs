@@ -1,6 +1,8 @@
-//! The network of one machine: loopback, its metadata service and a relay to the API. Nothing else answers.
+//! The network of one machine: loopback, its metadata service and a relay to the API. Nothing else
+//! answers.
 //!
-//! It is a network namespace that no file names, held by a thread of the test: it is gone with the test, however that ends.
+//! It is a network namespace that no file names, held by a thread of the test: it is gone with the
+//! test, however that ends.
 
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
@@ -46,7 +48,11 @@ impl Network {
         });
         let (path, metadata, listener) = told.recv().expect("the thread answers")?;
         imds.serve(metadata);
-        let relay = Arc::new(Relay { to: api.trim_start_matches("http://").into(), cut: AtomicBool::new(false), open: Mutex::default() });
+        let relay = Arc::new(Relay {
+            to: api.trim_start_matches("http://").into(),
+            cut: AtomicBool::new(false),
+            open: Mutex::default(),
+        });
         let shared = Arc::clone(&relay);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -75,7 +81,8 @@ fn wait(until: &Receiver<()>) {
 
 type Made = (String, TcpListener, TcpListener);
 
-/// On a thread of its own, which lives in the new network from then on; what it starts and listens to is there, too.
+/// On a thread of its own, which lives in the new network from then on; what it starts and listens
+/// to is there, too.
 fn make() -> Result<Made, String> {
     // SAFETY: a system call that changes this thread alone.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -91,7 +98,9 @@ fn make() -> Result<Made, String> {
     ip("link set lo up")?;
     ip(&format!("addr add {METADATA}/32 dev lo"))?;
     ip(&format!("addr add {RELAY}/32 dev lo"))?;
-    let listen = |address: String| TcpListener::bind(&address).map_err(|error| format!("{address}: {error}"));
+    let listen = |address: String| {
+        TcpListener::bind(&address).map_err(|error| format!("{address}: {error}"))
+    };
     let (metadata, relay) = (listen(format!("{METADATA}:80"))?, listen(format!("{RELAY}:5000"))?);
     Ok((format!("/proc/{}/task/{thread}/ns/net", std::process::id()), metadata, relay))
 }

@@ -8,13 +8,21 @@ use crate::false_ec2::{Fault, State, encode_base64};
 
 fn launch(ec2: &Ec2, script: &str, more: &[(&str, &str)]) -> String {
     let data = encode_base64(format!("#!/bin/sh\n{script}\n").as_bytes());
-    let mut params = vec![("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "g5.xlarge"), ("MinCount", "1"), ("MaxCount", "1")];
+    let mut params = vec![
+        ("ImageId", "ami-0d15ea5e000000022"),
+        ("InstanceType", "g5.xlarge"),
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+    ];
     params.extend([
         ("UserData", data.as_str()),
         ("TagSpecification.1.ResourceType", "instance"),
         ("MetadataOptions.InstanceMetadataTags", "enabled"),
     ]);
-    params.extend([("TagSpecification.1.Tag.1.Key", "lamplighter:job"), ("TagSpecification.1.Tag.1.Value", "a-job")]);
+    params.extend([
+        ("TagSpecification.1.Tag.1.Key", "lamplighter:job"),
+        ("TagSpecification.1.Tag.1.Value", "a-job"),
+    ]);
     params.extend_from_slice(more);
     let made = ec2.ask("RunInstances", &params).expect("launched");
     made.all("instanceId")[0].text.clone()
@@ -57,7 +65,12 @@ fn a_machine_runs_its_user_data_and_its_own_power_off_ends_the_instance() {
     assert!(told("nowhere").ends_with('7'), "no route: {}", told("nowhere"));
     assert!(told("notice").starts_with("<html>"), "no notice: {}", told("notice"));
     let ledger = ec2.ledger(&id);
-    assert!(ledger.spans.len() == 1 && ledger.running() > Duration::ZERO && ledger.billed_seconds() >= 60, "{ledger:?}");
+    assert!(
+        ledger.spans.len() == 1
+            && ledger.running() > Duration::ZERO
+            && ledger.billed_seconds() >= 60,
+        "{ledger:?}"
+    );
 
     // Its shutdown behaviour is to stop; the disk stays, and user data runs once in a life.
     ec2.until(&kept, State::Stopped);
@@ -65,10 +78,16 @@ fn a_machine_runs_its_user_data_and_its_own_power_off_ends_the_instance() {
     ec2.ask("StartInstances", &[("InstanceId.1", &kept)]).expect("it is stopped");
     ec2.until(&kept, State::Running);
     crate::bench::wait_until("it is up again", || (ec2.boots(&kept) == 2).then_some(()));
-    assert_eq!(std::fs::read_to_string(ec2.file(&kept, "root/boots")).expect("written in its first life"), "x\n");
+    assert_eq!(
+        std::fs::read_to_string(ec2.file(&kept, "root/boots")).expect("written in its first life"),
+        "x\n"
+    );
     ec2.ask("TerminateInstances", &[("InstanceId.1", &kept)]).expect("ours");
     let ended = ec2.until(&kept, State::Terminated);
-    assert_eq!((ended.reason.as_str(), ec2.ledger(&kept).spans.len()), ("Client.UserInitiatedShutdown", 2));
+    assert_eq!(
+        (ended.reason.as_str(), ec2.ledger(&kept).spans.len()),
+        ("Client.UserInitiatedShutdown", 2)
+    );
     assert!(ec2.ledger(&kept).billed_seconds() >= 120);
 }
 
@@ -85,8 +104,12 @@ fn an_interruption_is_told_in_its_metadata_and_then_the_power_is_gone() {
     let id = launch(&ec2, &watch, &[SPOT]);
     crate::bench::wait_until("it works", || ec2.file(&id, "root/alive").exists().then_some(()));
     ec2.interrupt(&id, Duration::from_secs(15));
-    let notice = crate::bench::wait_until("it has read the notice", || object(&ec2, &bucket, "notice"));
-    assert!(notice.contains("\"action\":\"terminate\"") && notice.contains("\"time\":\"20"), "{notice}");
+    let notice =
+        crate::bench::wait_until("it has read the notice", || object(&ec2, &bucket, "notice"));
+    assert!(
+        notice.contains("\"action\":\"terminate\"") && notice.contains("\"time\":\"20"),
+        "{notice}"
+    );
     assert_eq!(ec2.instance(&id).state, State::Running);
     let ended = ec2.until(&id, State::Terminated);
     assert_eq!(ended.reason, "Server.SpotInstanceTermination");
@@ -97,10 +120,14 @@ fn an_interruption_is_told_in_its_metadata_and_then_the_power_is_gone() {
 fn a_plug_that_is_pulled_bills_on_and_a_partition_cuts_the_api_alone() {
     let Some(ec2) = Ec2::start() else { return };
     let bucket = ec2.bucket("plug");
-    let script = format!("while :; do curl -sS --max-time 1 {SIGNED} -X PUT --data-binary \"$(date +%s%N)\" {API}/{bucket}/beat; sleep 0.1; done");
+    let script = format!(
+        "while :; do curl -sS --max-time 1 {SIGNED} -X PUT --data-binary \"$(date +%s%N)\" {API}/{bucket}/beat; sleep 0.1; done"
+    );
     let id = launch(&ec2, &script, &[TERMINATES]);
     let beat = || object(&ec2, &bucket, "beat");
-    let beats_after = |old: Option<String>| crate::bench::wait_until("it beats", || beat().filter(|new| Some(new) != old.as_ref()));
+    let beats_after = |old: Option<String>| {
+        crate::bench::wait_until("it beats", || beat().filter(|new| Some(new) != old.as_ref()))
+    };
     let first = beats_after(None);
     ec2.partition(&id, true);
     let imds = ec2.imds(&id);
@@ -118,7 +145,11 @@ fn a_plug_that_is_pulled_bills_on_and_a_partition_cuts_the_api_alone() {
     let last = beat();
     let before = ec2.ledger(&id).running();
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!((beat(), ec2.instance(&id).state), (last, State::Running), "dark, and EC2 says that it runs");
+    assert_eq!(
+        (beat(), ec2.instance(&id).state),
+        (last, State::Running),
+        "dark, and EC2 says that it runs"
+    );
     assert!(ec2.ledger(&id).running() > before);
     // The cloud can end it all the same.
     ec2.fault(Fault::lost("TerminateInstances"));
@@ -136,7 +167,9 @@ fn a_reboot_is_no_end_and_a_stop_is_a_shutdown_that_is_asked_for() {
     ec2.run(&id, &["systemctl", "reboot"]);
     crate::bench::wait_until("it is up again", || (ec2.boots(&id) == 2).then_some(()));
     assert_eq!((ec2.instance(&id).state, ec2.ledger(&id).spans.len()), (State::Running, 1));
-    crate::bench::wait_until("it was shut down in order", || ec2.file(&id, "root/stopped").exists().then_some(()));
+    crate::bench::wait_until("it was shut down in order", || {
+        ec2.file(&id, "root/stopped").exists().then_some(())
+    });
     std::fs::remove_file(ec2.file(&id, "root/stopped")).expect("there");
     ec2.ask("StopInstances", &[("InstanceId.1", &id)]).expect("it may be stopped");
     ec2.until(&id, State::Stopped);

@@ -1,4 +1,5 @@
-//! `lamp doctor --prove` on a machine that really boots: the deadline unit of its user data is all that works there, and ends it.
+//! `lamp doctor --prove` on a machine that really boots: the deadline unit of its user data is all
+//! that works there, and ends it.
 
 use std::time::Duration;
 
@@ -14,21 +15,45 @@ use crate::jobs::text;
 fn the_deadline_unit_of_a_real_machine_is_proven_and_nothing_else_works_there() {
     let Some(desk) = Ec2::start().map(Desk::new) else { return };
     // The lease is over before the unit looks for the first time.
-    let out = desk.lamp(&["doctor", "--prove", "--yes", "--lease", "4s", "--within", "10m", "-o", "json"]).finish();
+    let out = desk
+        .lamp(&["doctor", "--prove", "--yes", "--lease", "4s", "--within", "10m", "-o", "json"])
+        .finish();
     assert_eq!(out.status.code(), Some(0), "{}\n{}", text(&out.stdout), text(&out.stderr));
     let proof: Value = serde_json::from_str(&text(&out.stdout)).expect("JSON");
     let trial = &proof["trials"][0];
-    assert_eq!((&proof["passed"], &trial["switch"], &trial["ended_by"]), (&true.into(), &"deadline-unit".into(), &"itself".into()), "{proof:#}");
+    assert_eq!(
+        (&proof["passed"], &trial["switch"], &trial["ended_by"]),
+        (&true.into(), &"deadline-unit".into(), &"itself".into()),
+        "{proof:#}"
+    );
     let id = trial["instance"].as_str().expect("an id");
     let seen = desk.ec2.instance(id);
-    assert_eq!((seen.state, seen.reason.as_str()), (State::Terminated, "Client.InstanceInitiatedShutdown"));
+    assert_eq!(
+        (seen.state, seen.reason.as_str()),
+        (State::Terminated, "Client.InstanceInitiatedShutdown")
+    );
     let said = desk.ec2.said(id);
-    assert!(said.contains("the switch is armed, and nothing else works here") && !said.contains("agent"), "{said}");
-    assert!(!desk.ec2.file(id, "usr-local/bin/lamp-agent").exists() && !desk.ec2.file(id, "etc/systemd/system/lamp-agent.service").exists());
-    // EC2 does not say when a machine that powered itself off ended: it was seen to have, and that may only be later.
-    let measured: jiff::SignedDuration = trial["lived"].as_str().expect("a span").parse().expect("a span");
+    assert!(
+        said.contains("the switch is armed, and nothing else works here")
+            && !said.contains("agent"),
+        "{said}"
+    );
+    assert!(
+        !desk.ec2.file(id, "usr-local/bin/lamp-agent").exists()
+            && !desk.ec2.file(id, "etc/systemd/system/lamp-agent.service").exists()
+    );
+    // EC2 does not say when a machine that powered itself off ended: it was seen to have, and that
+    // may only be later.
+    let measured: jiff::SignedDuration =
+        trial["lived"].as_str().expect("a span").parse().expect("a span");
     let ledger = desk.ec2.ledger(id).running();
     let measured = Duration::try_from(measured).expect("it is positive");
-    assert!(measured + Duration::from_secs(1) >= ledger, "{measured:?} measured, {ledger:?} in the ledger");
-    eprintln!("measured: {} after a lease of 4s, of a machine that really boots", trial["after_lease"]);
+    assert!(
+        measured + Duration::from_secs(1) >= ledger,
+        "{measured:?} measured, {ledger:?} in the ledger"
+    );
+    eprintln!(
+        "measured: {} after a lease of 4s, of a machine that really boots",
+        trial["after_lease"]
+    );
 }

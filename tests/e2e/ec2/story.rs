@@ -21,7 +21,8 @@ pub struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// Begins with `lamp run --detach`: this job file, and machines that fetch this program as the agent.
+    /// Begins with `lamp run --detach`: this job file, and machines that fetch this program as the
+    /// agent.
     pub fn begin_with(desk: &'a Desk<Ec2>, name: &str, job: &str, agent: &str) -> Self {
         let file = format!("{name}.toml");
         desk.bench.write(&file, &job.replace("'toy'", &format!("'{name}'")));
@@ -43,8 +44,11 @@ impl<'a> Story<'a> {
 
     /// The machine of an attempt, as soon as it is launched.
     pub fn machine(&self, attempt: &str) -> Seen {
-        let its = |seen: &Seen| seen.tags.get("lamplighter:attempt").is_some_and(|tag| tag == attempt);
-        patiently(&format!("{} is launched, attempt {attempt}", self.job), || self.machines().into_iter().find(its))
+        let its =
+            |seen: &Seen| seen.tags.get("lamplighter:attempt").is_some_and(|tag| tag == attempt);
+        patiently(&format!("{} is launched, attempt {attempt}", self.job), || {
+            self.machines().into_iter().find(its)
+        })
     }
 
     /// `STEP` at which the trainer of this attempt began.
@@ -56,7 +60,10 @@ impl<'a> Story<'a> {
 
     /// The processes that drive this job here, and no other.
     pub fn drivers(&self) -> Vec<u32> {
-        let mine = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(&self.job));
+        let mine = |pid: &u32| {
+            std::fs::read(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&self.job))
+        };
         self.desk.bench.processes().into_iter().filter(mine).collect()
     }
 
@@ -69,7 +76,11 @@ impl<'a> Story<'a> {
         let told = self.desk.must(&["receipt", &self.job, "-o", "json"]);
         let receipt: Value = serde_json::from_slice(&told.stdout).expect("JSON");
         assert_eq!(receipt["outcome"], outcome, "{receipt:#}");
-        assert_eq!(receipt["attempts"].as_array().map(Vec::len), Some(machines.len()), "{receipt:#}");
+        assert_eq!(
+            receipt["attempts"].as_array().map(Vec::len),
+            Some(machines.len()),
+            "{receipt:#}"
+        );
         bill_agrees(self.desk, &receipt, machines);
         receipt
     }

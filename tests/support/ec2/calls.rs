@@ -23,10 +23,11 @@ pub struct Call {
     pub agent: String,
 }
 
-/// The fewest round trips in turn that these calls could have been: the longest chain in which each began after the one
-/// before had ended.
+/// The fewest round trips in turn that these calls could have been: the longest chain in which each
+/// began after the one before had ended.
 pub fn rounds<'a>(calls: impl IntoIterator<Item = &'a Call>) -> usize {
-    let mut spans: Vec<(Duration, Duration)> = calls.into_iter().map(|call| (call.ended, call.began)).collect();
+    let mut spans: Vec<(Duration, Duration)> =
+        calls.into_iter().map(|call| (call.ended, call.began)).collect();
     spans.sort();
     let (mut chain, mut free) = (0, Duration::ZERO);
     for (ended, began) in spans {

@@ -1,7 +1,9 @@
-//! What things cost and what the account may have: prices on demand and on spot, quotas, public parameters.
+//! What things cost and what the account may have: prices on demand and on spot, quotas, public
+//! parameters.
 //!
-//! The prices are of AWS's public lists at some time in the past; a test that needs others says so. Spot prices are a step
-//! series made from them: a change every six hours for ninety days, a share of the on-demand price that differs by zone.
+//! The prices are of AWS's public lists at some time in the past; a test that needs others says so.
+//! Spot prices are a step series made from them: a change every six hours for ninety days, a share
+//! of the on-demand price that differs by zone.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +40,8 @@ const ON_DEMAND: &[(&str, f64)] = &[
     ("p5.48xlarge", 55.04),
 ];
 
-/// vCPUs of the groups of instance types: on demand and spot, of G and VT, of P, of the standard ones.
+/// vCPUs of the groups of instance types: on demand and spot, of G and VT, of P, of the standard
+/// ones.
 const QUOTAS: &[(&str, &str, f64)] = &[
     ("L-DB2E81BA", "Running On-Demand G and VT instances", 64.0),
     ("L-3819A6DF", "All G and VT Spot Instance Requests", 64.0),
@@ -92,11 +95,17 @@ impl Catalogue {
         if let Some(series) = self.series.get(&(kind.to_owned(), zone.to_owned())) {
             return series.clone();
         }
-        let share = SHARES.iter().find(|(letter, _)| zone.ends_with(*letter)).map(|(_, share)| share);
+        let share =
+            SHARES.iter().find(|(letter, _)| zone.ends_with(*letter)).map(|(_, share)| share);
         let (Some(usd), Some(share)) = (self.on_demand.get(kind), share) else { return Vec::new() };
         // Up and down within a tenth, the same in every run.
         let wave = |step: i32| 1.0 + f64::from((step * 7 + kind.len() as i32 * 3) % 11 - 5) / 50.0;
-        (0..STEPS).rev().map(|step| (self.began - STEP * step - SignedDuration::from_mins(5), usd * share * wave(step))).collect()
+        (0..STEPS)
+            .rev()
+            .map(|step| {
+                (self.began - STEP * step - SignedDuration::from_mins(5), usd * share * wave(step))
+            })
+            .collect()
     }
 
     pub fn spot_price(&self, kind: &str, zone: &str, now: Timestamp) -> Option<f64> {
@@ -104,42 +113,75 @@ impl Catalogue {
     }
 
     /// Newest first: all changes in the window, and what held at its start.
-    pub fn history(&self, region: &str, from: Timestamp, to: Timestamp, wants: impl Fn(&Row) -> bool) -> Vec<Row> {
-        let generated = self.on_demand.keys().flat_map(|kind| SHARES.map(|(letter, _)| (kind.clone(), format!("{region}{letter}"))));
+    pub fn history(
+        &self,
+        region: &str,
+        from: Timestamp,
+        to: Timestamp,
+        wants: impl Fn(&Row) -> bool,
+    ) -> Vec<Row> {
+        let generated = self
+            .on_demand
+            .keys()
+            .flat_map(|kind| SHARES.map(|(letter, _)| (kind.clone(), format!("{region}{letter}"))));
         let written = self.series.keys().filter(|(_, zone)| zone.starts_with(region)).cloned();
-        let names: std::collections::BTreeSet<(String, String)> = generated.chain(written).collect();
+        let names: std::collections::BTreeSet<(String, String)> =
+            generated.chain(written).collect();
         let mut rows = Vec::new();
         for (kind, zone) in names {
             // A decoy: who does not ask for Linux pays for Windows.
             for (product, factor) in [("Linux/UNIX", 1.0), ("Windows", 1.9)] {
-                let row = |at, usd: f64| Row { kind: kind.clone(), zone: zone.clone(), product, usd: usd * factor, at };
+                let row = |at, usd: f64| Row {
+                    kind: kind.clone(),
+                    zone: zone.clone(),
+                    product,
+                    usd: usd * factor,
+                    at,
+                };
                 if !wants(&row(from, 0.0)) {
                     continue;
                 }
                 let changes = self.changes(&kind, &zone);
                 let held = changes.iter().rposition(|(at, _)| *at <= from).unwrap_or(0);
-                rows.extend(changes[held..].iter().filter(|(at, _)| *at <= to).map(|(at, usd)| row(*at, *usd)));
+                rows.extend(
+                    changes[held..]
+                        .iter()
+                        .filter(|(at, _)| *at <= to)
+                        .map(|(at, usd)| row(*at, *usd)),
+                );
             }
         }
-        rows.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| (&a.kind, &a.zone).cmp(&(&b.kind, &b.zone))));
+        rows.sort_by(|a, b| {
+            b.at.cmp(&a.at).then_with(|| (&a.kind, &a.zone).cmp(&(&b.kind, &b.zone)))
+        });
         rows
     }
 }
 
 pub(super) fn answer(cloud: &Cloud, asked: &Asked, action: &str) -> Option<Answer> {
     match action {
-        "GetParameter" => parameter(cloud, &asked.region, asked.get("Name")).map(|found| json_answer(&json!({ "Parameter": found }))),
+        "GetParameter" => parameter(cloud, &asked.region, asked.get("Name"))
+            .map(|found| json_answer(&json!({ "Parameter": found }))),
         "GetParameters" => parameters(cloud, asked),
         "GetProducts" => Some(products(cloud, asked)),
         "GetServiceQuota" => {
             let code = asked.get("QuotaCode");
             let Some(value) = lock(&cloud.catalogue).quotas.get(code).copied() else {
-                return Some(refusal("servicequotas", "NoSuchResourceException", "The specified resource does not exist.", 400));
+                return Some(refusal(
+                    "servicequotas",
+                    "NoSuchResourceException",
+                    "The specified resource does not exist.",
+                    400,
+                ));
             };
             Some(json_answer(&json!({ "Quota": quota(code, value) })))
         }
         "ListServiceQuotas" if asked.get("ServiceCode") == "ec2" => {
-            let all: Vec<Value> = lock(&cloud.catalogue).quotas.iter().map(|(code, value)| quota(code, *value)).collect();
+            let all: Vec<Value> = lock(&cloud.catalogue)
+                .quotas
+                .iter()
+                .map(|(code, value)| quota(code, *value))
+                .collect();
             Some(json_answer(&json!({ "Quotas": all })))
         }
         _ => None,
@@ -155,18 +197,24 @@ fn quota(code: &str, value: f64) -> Value {
 fn parameter(cloud: &Cloud, region: &str, name: &str) -> Option<Value> {
     let written = lock(&cloud.catalogue).parameters.get(name).cloned();
     let value = written.or_else(|| images::of_parameter(name).map(str::to_owned))?;
-    Some(json!({ "Name": name, "Type": "String", "Value": value, "Version": 1, "DataType": "text", "LastModifiedDate": 1.76e9,
-                 "ARN": format!("arn:aws:ssm:{region}::parameter{name}") }))
+    Some(
+        json!({ "Name": name, "Type": "String", "Value": value, "Version": 1, "DataType": "text", "LastModifiedDate": 1.76e9,
+                 "ARN": format!("arn:aws:ssm:{region}::parameter{name}") }),
+    )
 }
 
 /// Ours, where all are; else moto's.
 fn parameters(cloud: &Cloud, asked: &Asked) -> Option<Answer> {
-    let names = asked.json["Names"].as_array()?.iter().map(|name| name.as_str().unwrap_or_default());
-    let found: Vec<(&str, Option<Value>)> = names.map(|name| (name, parameter(cloud, &asked.region, name))).collect();
-    let (known, unknown): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, value)| value.is_some());
+    let names =
+        asked.json["Names"].as_array()?.iter().map(|name| name.as_str().unwrap_or_default());
+    let found: Vec<(&str, Option<Value>)> =
+        names.map(|name| (name, parameter(cloud, &asked.region, name))).collect();
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(_, value)| value.is_some());
     let known: Vec<Value> = known.into_iter().filter_map(|(_, value)| value).collect();
     let unknown: Vec<&str> = unknown.into_iter().map(|(name, _)| name).collect();
-    (!known.is_empty()).then(|| json_answer(&json!({ "Parameters": known, "InvalidParameters": unknown })))
+    (!known.is_empty())
+        .then(|| json_answer(&json!({ "Parameters": known, "InvalidParameters": unknown })))
 }
 
 /// The price list, with what else is in it: Windows, dedicated hosts, unused reservations.
@@ -180,7 +228,11 @@ fn products(cloud: &Cloud, asked: &Asked) -> Answer {
             (text("Field"), text("Value"))
         })
         .collect();
-    let region = filters.iter().find(|(field, _)| field == "regionCode").map_or("us-east-1", |(_, value)| value).to_owned();
+    let region = filters
+        .iter()
+        .find(|(field, _)| field == "regionCode")
+        .map_or("us-east-1", |(_, value)| value)
+        .to_owned();
     let decoys = [
         ("Linux", "Shared", "NA", "Used", 1.0),
         ("Windows", "Shared", "NA", "Used", 1.9),
@@ -197,7 +249,9 @@ fn products(cloud: &Cloud, asked: &Asked) -> Answer {
                 "instanceType": kind, "operatingSystem": system, "tenancy": tenancy, "preInstalledSw": software,
                 "capacitystatus": status, "licenseModel": "No License required", "marketoption": "OnDemand",
                 "regionCode": region, "location": location(&region), "operation": "RunInstances" });
-            let fits = |(field, value): &(String, String)| field == "ServiceCode" || attributes[field].as_str() == Some(value);
+            let fits = |(field, value): &(String, String)| {
+                field == "ServiceCode" || attributes[field].as_str() == Some(value)
+            };
             if filters.iter().all(fits) {
                 list.push(product(&format!("RIG{n:09}{m}"), kind, &attributes, usd * factor));
             }

@@ -1,9 +1,11 @@
-//! CloudWatch's newest protocol (RPC v2, CBOR in and out), told to moto as the form that it understands.
+//! CloudWatch's newest protocol (RPC v2, CBOR in and out), told to moto as the form that it
+//! understands.
 //!
 //! ```text
 //! POST /service/GraniteServiceVersion20100801/operation/X, CBOR ──> Action=X&..., a form ──> moto ──> XML ──> CBOR
 //! ```
-//! As much of CBOR (RFC 8949) as a Smithy client writes. What a text of the XML is (a number, a time) stands in a table.
+//! As much of CBOR (RFC 8949) as a Smithy client writes. What a text of the XML is (a number, a
+//! time) stands in a table.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -14,7 +16,12 @@ use super::xml::Node;
 
 const WHOLE: [&str; 3] = ["Period", "EvaluationPeriods", "DatapointsToAlarm"];
 const NUMBERS: [&str; 6] = ["Threshold", "SampleCount", "Average", "Sum", "Minimum", "Maximum"];
-const TIMES: [&str; 4] = ["Timestamp", "StateUpdatedTimestamp", "AlarmConfigurationUpdatedTimestamp", "StateTransitionedTimestamp"];
+const TIMES: [&str; 4] = [
+    "Timestamp",
+    "StateUpdatedTimestamp",
+    "AlarmConfigurationUpdatedTimestamp",
+    "StateTransitionedTimestamp",
+];
 /// Lists, also when they are empty.
 const LISTS: [&str; 12] = [
     "MetricAlarms",
@@ -37,22 +44,41 @@ pub(super) fn as_form(request: &Request) -> Option<Request> {
         return None;
     }
     let action = request.path().rsplit('/').next().unwrap_or_default();
-    let mut params = Params::from([("Action".to_owned(), action.to_owned()), ("Version".to_owned(), "2010-08-01".to_owned())]);
+    let mut params = Params::from([
+        ("Action".to_owned(), action.to_owned()),
+        ("Version".to_owned(), "2010-08-01".to_owned()),
+    ]);
     if !request.body.is_empty() {
         flat("", &Reader(&request.body).value(), &mut params);
     }
     let ours = ["content-type", "smithy-protocol", "accept"];
-    let mut headers: Vec<_> = request.headers.iter().filter(|(key, _)| !ours.contains(&key.to_lowercase().as_str())).cloned().collect();
+    let mut headers: Vec<_> = request
+        .headers
+        .iter()
+        .filter(|(key, _)| !ours.contains(&key.to_lowercase().as_str()))
+        .cloned()
+        .collect();
     headers.push(("Content-Type".into(), "application/x-www-form-urlencoded".into()));
-    Some(Request { method: request.method.clone(), target: "/".into(), headers, body: query::encode(&params) })
+    Some(Request {
+        method: request.method.clone(),
+        target: "/".into(),
+        headers,
+        body: query::encode(&params),
+    })
 }
 
 /// As the query protocol writes it: `A.member.1.B=...`.
 fn flat(name: &str, value: &Value, params: &mut Params) {
-    let below = |part: &str| if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") };
+    let below =
+        |part: &str| if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") };
     match value {
-        Value::Object(members) => members.iter().for_each(|(part, value)| flat(&below(part), value, params)),
-        Value::Array(items) => items.iter().enumerate().for_each(|(n, value)| flat(&below(&format!("member.{}", n + 1)), value, params)),
+        Value::Object(members) => {
+            members.iter().for_each(|(part, value)| flat(&below(part), value, params))
+        }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(n, value)| flat(&below(&format!("member.{}", n + 1)), value, params)),
         Value::String(text) => drop(params.insert(name.into(), text.clone())),
         Value::Null => {}
         other => drop(params.insert(name.into(), other.to_string())),
@@ -92,12 +118,22 @@ impl<'a> Reader<'a> {
         match (major, count) {
             (0, Some(number)) => json!(number),
             (1, Some(number)) => json!(-1 - number as i64),
-            (3, Some(length)) => json!(std::str::from_utf8(self.bytes(length as usize)).expect("UTF-8")),
+            (3, Some(length)) => {
+                json!(std::str::from_utf8(self.bytes(length as usize)).expect("UTF-8"))
+            }
             (4, _) => self.group(count, Self::value).into(),
-            (5, _) => self.group(count, |it| (it.value().as_str().expect("a name").to_owned(), it.value())).into_iter().collect::<Map<_, _>>().into(),
+            (5, _) => self
+                .group(count, |it| (it.value().as_str().expect("a name").to_owned(), it.value()))
+                .into_iter()
+                .collect::<Map<_, _>>()
+                .into(),
             (6, Some(1)) => {
                 let secs = self.value().as_f64().expect("seconds since 1970");
-                json!(Timestamp::from_millisecond((secs * 1000.0) as i64).expect("a time").to_string())
+                json!(
+                    Timestamp::from_millisecond((secs * 1000.0) as i64)
+                        .expect("a time")
+                        .to_string()
+                )
             }
             _ => panic!("no client of Smithy writes that: {head:#x}"),
         }
@@ -127,7 +163,10 @@ pub(super) fn of_xml(answer: &Answer) -> Answer {
         map(result.map_or(&[], |result| &result.children), &mut body);
     } else {
         let of = |name| root.all(name).first().map_or(String::new(), |node| node.text.clone());
-        let words = [Node::leaf("__type", format!("com.amazonaws.cloudwatch#{}", of("Code"))), Node::leaf("message", of("Message"))];
+        let words = [
+            Node::leaf("__type", format!("com.amazonaws.cloudwatch#{}", of("Code"))),
+            Node::leaf("message", of("Message")),
+        ];
         map(&words, &mut body);
     }
     let mut told = Answer::new(answer.status, "application/cbor", body);
@@ -158,7 +197,13 @@ fn map(members: &[Node], out: &mut Vec<u8>) {
             head(4, member.children.len(), out);
             // What the items of a list of plain values are, its name says.
             let kind = member.name.trim_end_matches('s');
-            member.children.iter().for_each(|item| one(if kind == "Value" && member.name == "Values" { "Sum" } else { kind }, item, out));
+            member.children.iter().for_each(|item| {
+                one(
+                    if kind == "Value" && member.name == "Values" { "Sum" } else { kind },
+                    item,
+                    out,
+                )
+            });
         } else {
             one(&member.name, member, out);
         }
@@ -174,7 +219,10 @@ fn one(name: &str, node: &Node, out: &mut Vec<u8>) {
         double(node.text.parse().expect("a number"), out);
     } else if TIMES.contains(&name) {
         out.push(0xc1);
-        double(node.text.parse::<Timestamp>().expect("a time").as_millisecond() as f64 / 1000.0, out);
+        double(
+            node.text.parse::<Timestamp>().expect("a time").as_millisecond() as f64 / 1000.0,
+            out,
+        );
     } else if name == "ActionsEnabled" {
         out.push(if node.text == "true" { 0xf5 } else { 0xf4 });
     } else {

@@ -1,5 +1,5 @@
-//! What the threads of the false EC2 share: the world, the faults, the log, the way to moto; and one call from arrival to
-//! answer.
+//! What the threads of the false EC2 share: the world, the faults, the log, the way to moto; and
+//! one call from arrival to answer.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
@@ -71,11 +71,15 @@ impl Cloud {
         }
         drop(world);
         // moto deletes their disks and interfaces.
-        let regions: BTreeMap<String, Vec<String>> = ended.into_iter().fold(BTreeMap::new(), |mut regions, id| {
-            let region = lock(&self.world).find(&id).map(|instance| instance.region.clone()).unwrap_or_default();
-            regions.entry(region).or_default().push(id);
-            regions
-        });
+        let regions: BTreeMap<String, Vec<String>> =
+            ended.into_iter().fold(BTreeMap::new(), |mut regions, id| {
+                let region = lock(&self.world)
+                    .find(&id)
+                    .map(|instance| instance.region.clone())
+                    .unwrap_or_default();
+                regions.entry(region).or_default().push(id);
+                regions
+            });
         for (region, ids) in regions {
             let _gone = self.moto_ec2(&region, "TerminateInstances", &numbered("InstanceId", &ids));
         }
@@ -87,27 +91,44 @@ impl Cloud {
         self.moto_query(region, "ec2", "2016-11-15", action, params)
     }
 
-    pub fn moto_query(&self, region: &str, service: &str, version: &str, action: &str, params: &Params) -> Result<Node, Answer> {
+    pub fn moto_query(
+        &self,
+        region: &str,
+        service: &str,
+        version: &str,
+        action: &str,
+        params: &Params,
+    ) -> Result<Node, Answer> {
         let mut params = params.clone();
         params.insert("Action".into(), action.into());
         params.insert("Version".into(), version.into());
-        let authorization = format!("AWS4-HMAC-SHA256 Credential=rig/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=x");
+        let authorization = format!(
+            "AWS4-HMAC-SHA256 Credential=rig/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=x"
+        );
         let headers = [
             ("Host", format!("{service}.{region}.amazonaws.com")),
             ("Authorization", authorization),
             ("Content-Type", "application/x-www-form-urlencoded".into()),
         ];
         let headers = headers.map(|(key, value)| (key.to_owned(), value)).to_vec();
-        let request = Request { method: "POST".into(), target: "/".into(), headers, body: query::encode(&params) };
+        let request = Request {
+            method: "POST".into(),
+            target: "/".into(),
+            headers,
+            body: query::encode(&params),
+        };
         let answer = self.moto(&request);
         if answer.status == 200 { Ok(Node::parse(&answer.text())) } else { Err(answer) }
     }
 
-    /// Under load moto closes a connection now and then without a word: what may be is asked once more.
+    /// Under load moto closes a connection now and then without a word: what may be is asked once
+    /// more.
     pub fn moto(&self, request: &Request) -> Answer {
         let ask = || request.ask(&self.moto, &self.account);
-        let answer = ask().or_else(|error| if request.may_be_asked_again() { ask() } else { Err(error) });
-        answer.unwrap_or_else(|error| Answer::new(NO_ANSWER, "text/plain", format!("moto: {error}")))
+        let answer =
+            ask().or_else(|error| if request.may_be_asked_again() { ask() } else { Err(error) });
+        answer
+            .unwrap_or_else(|error| Answer::new(NO_ANSWER, "text/plain", format!("moto: {error}")))
     }
 
     /// Where a bucket is, if there is one.
@@ -116,15 +137,23 @@ impl Cloud {
             return Some(region.clone());
         }
         let authorization = "AWS4-HMAC-SHA256 Credential=rig/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x";
-        let headers =
-            [("Host", "s3.amazonaws.com"), ("Authorization", authorization)].map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-        let answer = self.moto(&Request { method: "GET".into(), target: format!("/{bucket}?location"), headers, body: Vec::new() });
+        let headers = [("Host", "s3.amazonaws.com"), ("Authorization", authorization)]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .to_vec();
+        let answer = self.moto(&Request {
+            method: "GET".into(),
+            target: format!("/{bucket}?location"),
+            headers,
+            body: Vec::new(),
+        });
         if answer.status != 200 {
             return None;
         }
         let said = answer.text();
-        let region =
-            said.split_once("</LocationConstraint>").and_then(|(before, _)| before.rsplit_once('>')).map_or("us-east-1", |(_, region)| region);
+        let region = said
+            .split_once("</LocationConstraint>")
+            .and_then(|(before, _)| before.rsplit_once('>'))
+            .map_or("us-east-1", |(_, region)| region);
         lock(&self.buckets).insert(bucket.to_owned(), region.to_owned());
         Some(region.to_owned())
     }
@@ -143,7 +172,11 @@ impl Cloud {
             match answer {
                 Some(mut answer) => {
                     answer.shift_last_modified(ahead);
-                    answer.write(stream, request.method == "HEAD", &date.strftime(HTTP_DATE).to_string())?;
+                    answer.write(
+                        stream,
+                        request.method == "HEAD",
+                        &date.strftime(HTTP_DATE).to_string(),
+                    )?;
                 }
                 None => return stream.shutdown(Shutdown::Both),
             }
@@ -181,8 +214,10 @@ impl Cloud {
 
     fn through_faults(&self, asked: &Asked) -> Option<Answer> {
         let fault = self.fault(asked);
-        // Not within the call of `sleep`: the lock would be held until it ends, and calls that are made at once would wait in turn.
-        let delay = *lock(&self.latency) + fault.as_ref().map(|fault| fault.delay).unwrap_or_default();
+        // Not within the call of `sleep`: the lock would be held until it ends, and calls that are
+        // made at once would wait in turn.
+        let delay =
+            *lock(&self.latency) + fault.as_ref().map(|fault| fault.delay).unwrap_or_default();
         std::thread::sleep(delay);
         let Some(fault) = fault else { return Some(route::answer(self, asked)) };
         if fault.after || matches!(fault.meets, Meets::Nothing) {
@@ -192,7 +227,9 @@ impl Cloud {
             }
         }
         match fault.meets {
-            Meets::Code(code, status, message) => Some(route::refusal(&asked.service, &code, &message, status)),
+            Meets::Code(code, status, message) => {
+                Some(route::refusal(&asked.service, &code, &message, status))
+            }
             Meets::Cut | Meets::Nothing => None,
         }
     }
@@ -200,16 +237,29 @@ impl Cloud {
     fn fault(&self, asked: &Asked) -> Option<Fault> {
         let by_zone = lock(&self.faults).iter().any(Fault::asks_for_the_zone);
         let zone = if by_zone { self.zone_of(asked) } else { String::new() };
-        let market = if asked.get("InstanceMarketOptions.MarketType") == "spot" { "spot" } else { "on-demand" };
-        let facts = [("zone", zone.as_str()), ("market", market), ("region", &asked.region), ("key", &asked.key)];
+        let market = if asked.get("InstanceMarketOptions.MarketType") == "spot" {
+            "spot"
+        } else {
+            "on-demand"
+        };
+        let facts = [
+            ("zone", zone.as_str()),
+            ("market", market),
+            ("region", &asked.region),
+            ("key", &asked.key),
+        ];
         let mut faults = lock(&self.faults);
-        faults.iter_mut().find_map(|fault| fault.takes(&asked.action, &asked.params, &facts).then(|| fault.clone()))
+        faults.iter_mut().find_map(|fault| {
+            fault.takes(&asked.action, &asked.params, &facts).then(|| fault.clone())
+        })
     }
 
     /// Where a launch would be placed; empty where it does not say.
     pub fn zone_of(&self, asked: &Asked) -> String {
         let named = asked.get("Placement.AvailabilityZone");
-        let subnet = [asked.get("SubnetId"), asked.get("NetworkInterface.1.SubnetId")].into_iter().find(|subnet| !subnet.is_empty());
+        let subnet = [asked.get("SubnetId"), asked.get("NetworkInterface.1.SubnetId")]
+            .into_iter()
+            .find(|subnet| !subnet.is_empty());
         match subnet {
             Some(subnet) if named.is_empty() => self.zone_of_subnet(&asked.region, subnet),
             _ => named.into(),
@@ -222,14 +272,23 @@ impl Cloud {
         }
         let subnets = self.moto_ec2(region, "DescribeSubnets", &Params::new()).unwrap_or_default();
         let mut zones = lock(&self.zones);
-        zones.extend(subnets.items("subnetSet").iter().map(|subnet| (subnet.at("subnetId").into(), subnet.at("availabilityZone").into())));
+        zones.extend(
+            subnets
+                .items("subnetSet")
+                .iter()
+                .map(|subnet| (subnet.at("subnetId").into(), subnet.at("availabilityZone").into())),
+        );
         zones.get(subnet).cloned().unwrap_or_default()
     }
 }
 
 /// `NAME.1=...&NAME.2=...`.
 pub(super) fn numbered(name: &str, values: &[String]) -> Params {
-    values.iter().enumerate().map(|(n, value)| (format!("{name}.{}", n + 1), value.clone())).collect()
+    values
+        .iter()
+        .enumerate()
+        .map(|(n, value)| (format!("{name}.{}", n + 1), value.clone()))
+        .collect()
 }
 
 /// An answer of EC2 with this content.
@@ -239,7 +298,11 @@ pub(super) fn ec2_answer(action: &str, content: impl IntoIterator<Item = Node>) 
     let root = Node::with(&format!("{action}Response"), std::iter::once(id).chain(content));
     root.write(&mut body);
     // The root alone names the name space.
-    let body = body.replacen(&format!("<{action}Response>"), &format!("<{action}Response xmlns=\"{NAMESPACE}\">"), 1);
+    let body = body.replacen(
+        &format!("<{action}Response>"),
+        &format!("<{action}Response xmlns=\"{NAMESPACE}\">"),
+        1,
+    );
     Answer::new(200, "text/xml;charset=UTF-8", body)
 }
 

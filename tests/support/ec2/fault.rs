@@ -28,10 +28,18 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Calls of this action (or `PUT /bucket/*`; wildcards) meet what is said next, once unless `times` or `always` says
-    /// otherwise.
+    /// Calls of this action (or `PUT /bucket/*`; wildcards) meet what is said next, once unless
+    /// `times` or `always` says otherwise.
     fn new(action: &str, meets: Meets) -> Self {
-        Fault { action: action.into(), meets, delay: Duration::ZERO, after: false, left: Some(1), skip: 0, when: Vec::new() }
+        Fault {
+            action: action.into(),
+            meets,
+            delay: Duration::ZERO,
+            after: false,
+            left: Some(1),
+            skip: 0,
+            when: Vec::new(),
+        }
     }
 
     /// A documented code, with the status that AWS gives it.
@@ -89,8 +97,8 @@ impl Fault {
         Fault { delay, ..self }
     }
 
-    /// Only where this parameter is like this. Beside those of the call: `zone`, `market` (`spot`, `on-demand`), `region`,
-    /// `key` (the access key).
+    /// Only where this parameter is like this. Beside those of the call: `zone`, `market` (`spot`,
+    /// `on-demand`), `region`, `key` (the access key).
     pub fn when(mut self, parameter: &str, pattern: &str) -> Self {
         self.when.push((parameter.into(), pattern.into()));
         self
@@ -120,9 +128,21 @@ impl Fault {
 
 pub(super) fn status(code: &str) -> u16 {
     match code {
-        "InsufficientInstanceCapacity" | "InsufficientHostCapacity" | "InternalError" | "InternalFailure" => 500,
-        "RequestLimitExceeded" | "Throttling" | "EC2ThrottledException" | "SlowDown" | "Unavailable" | "ServiceUnavailable" => 503,
-        "UnauthorizedOperation" | "OptInRequired" | "Blocked" | "AccessDenied" | "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => 403,
+        "InsufficientInstanceCapacity"
+        | "InsufficientHostCapacity"
+        | "InternalError"
+        | "InternalFailure" => 500,
+        "RequestLimitExceeded"
+        | "Throttling"
+        | "EC2ThrottledException"
+        | "SlowDown"
+        | "Unavailable"
+        | "ServiceUnavailable" => 503,
+        "UnauthorizedOperation"
+        | "OptInRequired"
+        | "Blocked"
+        | "AccessDenied"
+        | "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => 403,
         "AuthFailure" | "SignatureDoesNotMatch" => 401,
         "DryRunOperation" => 412,
         _ => 400,
@@ -143,8 +163,12 @@ pub(super) fn message(code: &str) -> &str {
         "UnauthorizedOperation" => "You are not authorized to perform this operation.",
         "AuthFailure" => "AWS was not able to validate the provided access credentials",
         "RequestExpired" => "Request has expired.",
-        "InvalidParameterValue" => "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
-        "Unsupported" => "The requested configuration is currently not supported. Please check the documentation for supported configurations.",
+        "InvalidParameterValue" => {
+            "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+        }
+        "Unsupported" => {
+            "The requested configuration is currently not supported. Please check the documentation for supported configurations."
+        }
         "DryRunOperation" => "Request would have succeeded, but DryRun flag is set.",
         "InternalError" => "An internal error has occurred",
         "Unavailable" => "The server is overloaded and can't handle the request.",

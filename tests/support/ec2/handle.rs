@@ -26,14 +26,19 @@ pub struct Options {
     pub pending: Duration,
     /// From `stopping` to `stopped`, from `shutting-down` to `terminated`.
     pub stopping: Duration,
-    /// Machines stand behind the instances, and say when a state is reached ([`FalseEc2::reached`]).
+    /// Machines stand behind the instances, and say when a state is reached
+    /// ([`FalseEc2::reached`]).
     pub managed: bool,
 }
 
 impl Default for Options {
     /// Short enough for a test to wait, long enough to be seen.
     fn default() -> Self {
-        Options { pending: Duration::from_millis(200), stopping: Duration::from_millis(200), managed: false }
+        Options {
+            pending: Duration::from_millis(200),
+            stopping: Duration::from_millis(200),
+            managed: false,
+        }
     }
 }
 
@@ -43,7 +48,8 @@ pub struct FalseEc2 {
     url: String,
 }
 
-/// The moto of this process. It is asked for by a thread that never ends, and dies with the process.
+/// The moto of this process. It is asked for by a thread that never ends, and dies with the
+/// process.
 fn shared_moto() -> Option<String> {
     static MOTO: OnceLock<Option<String>> = OnceLock::new();
     MOTO.get_or_init(|| {
@@ -69,7 +75,8 @@ impl FalseEc2 {
         let moto = shared_moto()?;
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("it listens"));
-        let pace = Pace { pending: options.pending, stopping: options.stopping, managed: options.managed };
+        let pace =
+            Pace { pending: options.pending, stopping: options.stopping, managed: options.managed };
         let began_at = Timestamp::now();
         let cloud = Arc::new(Cloud {
             moto: moto.trim_start_matches("http://").into(),
@@ -141,47 +148,106 @@ impl FalseEc2 {
     /// S3 without the log, the faults and the latency: the status and the body.
     pub fn s3(&self, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
         let authorization = "AWS4-HMAC-SHA256 Credential=rig/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x";
-        let headers = [("Host", "127.0.0.1"), ("Authorization", authorization)].map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-        let request = Request { method: method.into(), target: path.into(), headers, body: body.into() };
+        let headers = [("Host", "127.0.0.1"), ("Authorization", authorization)]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .to_vec();
+        let request =
+            Request { method: method.into(), target: path.into(), headers, body: body.into() };
         let answer = self.cloud.moto(&request);
         (answer.status, answer.body)
     }
 
-    /// Asks EC2 as a program would, by the front door. `Err`: the status and the code (0: the connection was cut).
+    /// Asks EC2 as a program would, by the front door. `Err`: the status and the code (0: the
+    /// connection was cut).
     pub fn ask(&self, action: &str, params: &[(&str, &str)]) -> Result<Node, (u16, String)> {
         self.ask_in("us-east-1", action, params)
     }
 
-    pub fn ask_in(&self, region: &str, action: &str, params: &[(&str, &str)]) -> Result<Node, (u16, String)> {
+    pub fn ask_in(
+        &self,
+        region: &str,
+        action: &str,
+        params: &[(&str, &str)],
+    ) -> Result<Node, (u16, String)> {
         self.ask_query(("ec2", "2016-11-15"), region, action, params)
     }
 
     /// Asks CloudWatch.
-    pub fn ask_cloudwatch(&self, action: &str, params: &[(&str, &str)]) -> Result<Node, (u16, String)> {
+    pub fn ask_cloudwatch(
+        &self,
+        action: &str,
+        params: &[(&str, &str)],
+    ) -> Result<Node, (u16, String)> {
         self.ask_query(("monitoring", "2010-08-01"), "us-east-1", action, params)
     }
 
-    pub fn ask_query(&self, (service, version): (&str, &str), region: &str, action: &str, params: &[(&str, &str)]) -> Result<Node, (u16, String)> {
-        let mut all: Params = params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    pub fn ask_query(
+        &self,
+        (service, version): (&str, &str),
+        region: &str,
+        action: &str,
+        params: &[(&str, &str)],
+    ) -> Result<Node, (u16, String)> {
+        let mut all: Params =
+            params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         all.insert("Action".into(), action.into());
         all.insert("Version".into(), version.into());
-        let authorization = format!("AWS4-HMAC-SHA256 Credential=test/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=x");
-        let headers = [("Authorization", authorization.as_str()), ("Content-Type", "application/x-www-form-urlencoded")];
-        let answer = self.send("POST", "/", &headers, &query::encode(&all)).map_err(|_| (0, String::new()))?;
-        if answer.status == 200 { Ok(Node::parse(&answer.text())) } else { Err((answer.status, super::route::code(&answer))) }
+        let authorization = format!(
+            "AWS4-HMAC-SHA256 Credential=test/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=x"
+        );
+        let headers = [
+            ("Authorization", authorization.as_str()),
+            ("Content-Type", "application/x-www-form-urlencoded"),
+        ];
+        let answer = self
+            .send("POST", "/", &headers, &query::encode(&all))
+            .map_err(|_| (0, String::new()))?;
+        if answer.status == 200 {
+            Ok(Node::parse(&answer.text()))
+        } else {
+            Err((answer.status, super::route::code(&answer)))
+        }
     }
 
     /// Asks a service that speaks JSON, such as `("pricing", "AWSPriceListService.GetProducts")`.
-    pub fn ask_json(&self, service: &str, target: &str, body: &serde_json::Value) -> Result<serde_json::Value, (u16, String)> {
-        let authorization = format!("AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=x");
-        let headers = [("Authorization", authorization.as_str()), ("X-Amz-Target", target), ("Content-Type", "application/x-amz-json-1.1")];
-        let answer = self.send("POST", "/", &headers, body.to_string().as_bytes()).map_err(|_| (0, String::new()))?;
-        if answer.status == 200 { Ok(serde_json::from_slice(&answer.body).expect("JSON")) } else { Err((answer.status, super::route::code(&answer))) }
+    pub fn ask_json(
+        &self,
+        service: &str,
+        target: &str,
+        body: &serde_json::Value,
+    ) -> Result<serde_json::Value, (u16, String)> {
+        let authorization = format!(
+            "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=x"
+        );
+        let headers = [
+            ("Authorization", authorization.as_str()),
+            ("X-Amz-Target", target),
+            ("Content-Type", "application/x-amz-json-1.1"),
+        ];
+        let answer = self
+            .send("POST", "/", &headers, body.to_string().as_bytes())
+            .map_err(|_| (0, String::new()))?;
+        if answer.status == 200 {
+            Ok(serde_json::from_slice(&answer.body).expect("JSON"))
+        } else {
+            Err((answer.status, super::route::code(&answer)))
+        }
     }
 
-    fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<Answer> {
-        let headers = headers.iter().chain(&[("Host", "127.0.0.1")]).map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let request = Request { method: method.into(), target: target.into(), headers, body: body.into() };
+    fn send(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<Answer> {
+        let headers = headers
+            .iter()
+            .chain(&[("Host", "127.0.0.1")])
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let request =
+            Request { method: method.into(), target: target.into(), headers, body: body.into() };
         request.ask(self.url.trim_start_matches("http://"), &self.cloud.account)
     }
 
@@ -195,8 +261,13 @@ impl FalseEc2 {
             ("AddRoleToInstanceProfile", &[role, profile]),
         ];
         for (action, params) in calls {
-            let params = params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            self.cloud.moto_query("us-east-1", "iam", "2010-05-08", action, &params).unwrap_or_else(|no| panic!("{}", no.text()));
+            let params = params
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect();
+            self.cloud
+                .moto_query("us-east-1", "iam", "2010-05-08", action, &params)
+                .unwrap_or_else(|no| panic!("{}", no.text()));
         }
     }
 
@@ -273,11 +344,14 @@ impl FalseEc2 {
         act(world.find(id).unwrap_or_else(|| panic!("no instance {id}")), now)
     }
 
-    /// EC2 takes a spot instance back when this notice is over. The request says so at once, while the instance still runs.
+    /// EC2 takes a spot instance back when this notice is over. The request says so at once, while
+    /// the instance still runs.
     pub fn interrupt(&self, id: &str, notice: Duration) {
         self.on(id, |instance, now| {
             instance.notice = Some(now + notice);
-            if let Some(spot) = instance.spot.as_mut().filter(|spot| spot.interruption == "terminate") {
+            if let Some(spot) =
+                instance.spot.as_mut().filter(|spot| spot.interruption == "terminate")
+            {
                 (spot.state, spot.code) = ("closed", "instance-terminated-no-capacity");
             }
         });
@@ -288,7 +362,8 @@ impl FalseEc2 {
         power::powered_off(&self.cloud, id);
     }
 
-    /// It ends for a reason of EC2's own, such as `Client.VolumeLimitExceeded` or `Server.InternalError`.
+    /// It ends for a reason of EC2's own, such as `Client.VolumeLimitExceeded` or
+    /// `Server.InternalError`.
     pub fn end(&self, id: &str, code: &str) {
         self.on(id, |instance, now| {
             instance.because(code, code, "");
@@ -317,7 +392,8 @@ impl FalseEc2 {
         self.on(id, |instance, _| instance.forgotten = true);
     }
 
-    /// This many more like an instance that was launched, without moto's knowledge; gives their ids.
+    /// This many more like an instance that was launched, without moto's knowledge; gives their
+    /// ids.
     pub fn multiply(&self, id: &str, times: usize) -> Vec<String> {
         let model = self.on(id, |instance, _| instance.clone());
         let mut world = self.cloud.world();
@@ -325,7 +401,12 @@ impl FalseEc2 {
         for _ in 0..times {
             world.numbered += 1;
             let number = world.numbered;
-            let mut copy = Instance { id: format!("i-{number:017x}"), in_moto: false, token: format!("copy-{number}"), ..model.clone() };
+            let mut copy = Instance {
+                id: format!("i-{number:017x}"),
+                in_moto: false,
+                token: format!("copy-{number}"),
+                ..model.clone()
+            };
             copy.item.set(Node::leaf("instanceId", &copy.id));
             copy.reservation = format!("r-{number:017x}");
             if let Some(spot) = &mut copy.spot {
@@ -375,17 +456,31 @@ impl FalseEc2 {
         lock(&self.cloud.catalogue).parameters.insert(name.into(), value.into());
     }
 
-    /// CloudWatch decides that this alarm rings: its EC2 actions are carried out on the instance of its dimension.
+    /// CloudWatch decides that this alarm rings: its EC2 actions are carried out on the instance of
+    /// its dimension.
     pub fn ring(&self, alarm: &str) {
         let params = Params::from([("AlarmNames.member.1".to_owned(), alarm.to_owned())]);
-        let found = self.cloud.moto_query("us-east-1", "monitoring", "2010-08-01", "DescribeAlarms", &params);
+        let found = self.cloud.moto_query(
+            "us-east-1",
+            "monitoring",
+            "2010-08-01",
+            "DescribeAlarms",
+            &params,
+        );
         let found = found.unwrap_or_else(|no| panic!("{}", no.text()));
-        let state = [("AlarmName", alarm), ("StateValue", "ALARM"), ("StateReason", "a test rings it")];
+        let state =
+            [("AlarmName", alarm), ("StateValue", "ALARM"), ("StateReason", "a test rings it")];
         let state = state.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        if let Err(no) = self.cloud.moto_query("us-east-1", "monitoring", "2010-08-01", "SetAlarmState", &state) {
+        if let Err(no) =
+            self.cloud.moto_query("us-east-1", "monitoring", "2010-08-01", "SetAlarmState", &state)
+        {
             panic!("{}", no.text());
         }
-        let dimension = found.all("Value").into_iter().map(|value| value.text.clone()).find(|value| value.starts_with("i-"));
+        let dimension = found
+            .all("Value")
+            .into_iter()
+            .map(|value| value.text.clone())
+            .find(|value| value.starts_with("i-"));
         let id = dimension.unwrap_or_else(|| panic!("no alarm {alarm} of an instance"));
         for action in found.all("AlarmActions").into_iter().flat_map(|actions| &actions.children) {
             let asked = match action.text.rsplit(':').next() {

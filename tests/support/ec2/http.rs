@@ -1,4 +1,5 @@
-//! HTTP/1.1 as a test needs it: one thread a connection, keep-alive towards the program, one connection a call towards moto.
+//! HTTP/1.1 as a test needs it: one thread a connection, keep-alive towards the program, one
+//! connection a call towards moto.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +14,8 @@ pub const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 /// moto answers a first DescribeInstanceTypes in seconds, on a busy machine in many.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Of the answer that stands for none: moto could not be reached, or closed its connection. Its text is the reason.
+/// Of the answer that stands for none: moto could not be reached, or closed its connection. Its
+/// text is the reason.
 pub const NO_ANSWER: u16 = 599;
 
 #[derive(Clone, Debug)]
@@ -56,22 +58,28 @@ impl Request {
         }
         request.body = match request.header("content-length").parse() {
             Ok(length) => exactly(stream, length)?,
-            Err(_) if request.header("transfer-encoding").eq_ignore_ascii_case("chunked") => chunks(stream)?,
+            Err(_) if request.header("transfer-encoding").eq_ignore_ascii_case("chunked") => {
+                chunks(stream)?
+            }
             Err(_) => Vec::new(),
         };
         Ok(Some(request))
     }
 
-    /// By its method or the name of its action: to ask twice changes nothing, or is refused the second time by the name of what it makes.
+    /// By its method or the name of its action: to ask twice changes nothing, or is refused the
+    /// second time by the name of what it makes.
     pub fn may_be_asked_again(&self) -> bool {
-        const MAKES_ONE_MORE: [&str; 5] = ["RunInstances", "CreateVolume", "AllocateAddress", "CreateSubnet", "PutMetricData"];
+        const MAKES_ONE_MORE: [&str; 5] =
+            ["RunInstances", "CreateVolume", "AllocateAddress", "CreateSubnet", "PutMetricData"];
         let body = String::from_utf8_lossy(&self.body);
         let of_a_form = body.split('&').find_map(|pair| pair.strip_prefix("Action="));
         let of_a_document = self.header("x-amz-target").rsplit_once('.').map(|(_, name)| name);
         match (self.method.as_str(), of_a_form, of_a_document) {
             ("GET" | "HEAD", ..) => true,
             (_, Some(action), _) => !MAKES_ONE_MORE.contains(&action),
-            (_, None, Some(action)) => ["Describe", "Get", "List"].iter().any(|verb| action.starts_with(verb)),
+            (_, None, Some(action)) => {
+                ["Describe", "Get", "List"].iter().any(|verb| action.starts_with(verb))
+            }
             // An object that is put under a condition is there the second time.
             (_, None, None) => false,
         }
@@ -81,12 +89,18 @@ impl Request {
     pub fn ask(&self, address: &str, account: &str) -> io::Result<Answer> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let ours = ["connection", "content-length", "transfer-encoding", "expect", "x-moto-account-id"];
+        let ours =
+            ["connection", "content-length", "transfer-encoding", "expect", "x-moto-account-id"];
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
-        for (key, value) in self.headers.iter().filter(|(key, _)| !ours.contains(&key.to_lowercase().as_str())) {
+        for (key, value) in
+            self.headers.iter().filter(|(key, _)| !ours.contains(&key.to_lowercase().as_str()))
+        {
             head.push_str(&format!("{key}: {value}\r\n"));
         }
-        head.push_str(&format!("x-moto-account-id: {account}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", self.body.len()));
+        head.push_str(&format!(
+            "x-moto-account-id: {account}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            self.body.len()
+        ));
         stream.write_all(head.as_bytes())?;
         stream.write_all(&self.body)?;
         Answer::read(&mut BufReader::new(stream), self.method == "HEAD")
@@ -108,14 +122,20 @@ impl Answer {
 
     fn read(stream: &mut BufReader<TcpStream>, headless: bool) -> io::Result<Answer> {
         let (first, headers) = head(stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let status = first.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+        let status = first
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .ok_or(io::ErrorKind::InvalidData)?;
         let mut answer = Answer { status, headers, body: Vec::new() };
         if headless {
             return Ok(answer);
         }
         answer.body = match answer.header("content-length").parse() {
             Ok(length) => exactly(stream, length)?,
-            Err(_) if answer.header("transfer-encoding").eq_ignore_ascii_case("chunked") => chunks(stream)?,
+            Err(_) if answer.header("transfer-encoding").eq_ignore_ascii_case("chunked") => {
+                chunks(stream)?
+            }
             Err(_) => {
                 let mut rest = Vec::new();
                 stream.read_to_end(&mut rest)?;
@@ -127,15 +147,25 @@ impl Answer {
 
     /// An object was written by the clock of the cloud, not by moto's.
     pub fn shift_last_modified(&mut self, by: SignedDuration) {
-        let moved = |value: &str| Some((rfc2822::parse(value).ok()?.timestamp() + by).strftime(HTTP_DATE).to_string());
-        for (key, value) in self.headers.iter_mut().filter(|(key, _)| !by.is_zero() && key.eq_ignore_ascii_case("last-modified")) {
+        let moved = |value: &str| {
+            Some((rfc2822::parse(value).ok()?.timestamp() + by).strftime(HTTP_DATE).to_string())
+        };
+        for (key, value) in self
+            .headers
+            .iter_mut()
+            .filter(|(key, _)| !by.is_zero() && key.eq_ignore_ascii_case("last-modified"))
+        {
             *value = moved(value).unwrap_or_else(|| panic!("{key}: {value}"));
         }
     }
 
     pub fn write(&self, stream: &mut TcpStream, headless: bool, date: &str) -> io::Result<()> {
         let ours = ["connection", "transfer-encoding", "date"];
-        let mut head = format!("HTTP/1.1 {} {}\r\nDate: {date}\r\n", self.status, if self.status < 400 { "OK" } else { "Error" });
+        let mut head = format!(
+            "HTTP/1.1 {} {}\r\nDate: {date}\r\n",
+            self.status,
+            if self.status < 400 { "OK" } else { "Error" }
+        );
         for (key, value) in &self.headers {
             let name = key.to_lowercase();
             // What a HEAD would have answered is told by its length alone.
@@ -182,7 +212,8 @@ fn chunks(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
     loop {
         let mut line = String::new();
         stream.read_line(&mut line)?;
-        let length = usize::from_str_radix(line.trim().split(';').next().unwrap_or_default(), 16).map_err(|_| io::ErrorKind::InvalidData)?;
+        let length = usize::from_str_radix(line.trim().split(';').next().unwrap_or_default(), 16)
+            .map_err(|_| io::ErrorKind::InvalidData)?;
         body.extend(exactly(stream, length)?);
         stream.read_line(&mut line)?;
         if length == 0 {

@@ -1,4 +1,5 @@
-//! RunInstances: what EC2 refuses and moto does not, the client token, the spot request; moto makes the rest.
+//! RunInstances: what EC2 refuses and moto does not, the client token, the spot request; moto makes
+//! the rest.
 
 use super::cloud::{Cloud, ec2_answer, lock, numbered, refused};
 use super::http::Answer;
@@ -16,8 +17,11 @@ pub(super) fn run(cloud: &Cloud, asked: &Asked) -> Answer {
     let _one = lock(&cloud.launching);
     let token = asked.get("ClientToken").to_owned();
     // A token holds in its Region, or in its zone where the request names one.
-    let place = (asked.region.clone(), token.clone(), asked.get("Placement.AvailabilityZone").to_owned());
-    let before = (!token.is_empty() && !asked.is_dry()).then(|| cloud.world().tokens.get(&place).cloned()).flatten();
+    let place =
+        (asked.region.clone(), token.clone(), asked.get("Placement.AvailabilityZone").to_owned());
+    let before = (!token.is_empty() && !asked.is_dry())
+        .then(|| cloud.world().tokens.get(&place).cloned())
+        .flatten();
     if let Some((request, ids)) = before {
         return again(cloud, asked, &request, &ids);
     }
@@ -41,7 +45,11 @@ pub(super) fn run(cloud: &Cloud, asked: &Asked) -> Answer {
 
 /// Everything that makes two requests the same.
 fn identity(params: &Params) -> String {
-    let same: Params = params.iter().filter(|(key, _)| *key != "ClientToken").map(|(key, value)| (key.clone(), value.clone())).collect();
+    let same: Params = params
+        .iter()
+        .filter(|(key, _)| *key != "ClientToken")
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
     String::from_utf8(query::encode(&same)).expect("it is ASCII")
 }
 
@@ -50,9 +58,14 @@ fn again(cloud: &Cloud, asked: &Asked, request: &str, ids: &[String]) -> Answer 
         let said = "The request uses the same client token as a previous, but non-identical request. Do not reuse a client token with different requests, unless the requests are identical.";
         return refused("IdempotentParameterMismatch", said);
     }
-    let gone = ids.iter().all(|id| cloud.world().find(id).is_none_or(|instance| instance.state().is_gone()));
+    let gone = ids
+        .iter()
+        .all(|id| cloud.world().find(id).is_none_or(|instance| instance.state().is_gone()));
     if gone {
-        return refused("IdempotentInstanceTerminated", "The client token was already used by an instance that has been terminated.");
+        return refused(
+            "IdempotentInstanceTerminated",
+            "The client token was already used by an instance that has been terminated.",
+        );
     }
     reservation(cloud, ids)
 }
@@ -60,21 +73,43 @@ fn again(cloud: &Cloud, asked: &Asked, request: &str, ids: &[String]) -> Answer 
 fn refuses(cloud: &Cloud, asked: &Asked) -> Option<Answer> {
     let data = asked.get("UserData");
     match query::base64(data) {
-        None => return Some(refused("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data")),
+        None => {
+            return Some(refused(
+                "InvalidUserData.Malformed",
+                "Invalid BASE64 encoding of user data",
+            ));
+        }
         Some(bytes) if bytes.len() > USER_DATA_MAX => {
-            return Some(refused("InvalidParameterValue", format!("User data is limited to {USER_DATA_MAX} bytes")));
+            return Some(refused(
+                "InvalidParameterValue",
+                format!("User data is limited to {USER_DATA_MAX} bytes"),
+            ));
         }
         Some(_) => {}
     }
     let image = asked.get("ImageId");
     if !image.is_empty() && !images::exists(cloud, &asked.region, image) {
-        return Some(refused("InvalidAMIID.NotFound", format!("The image id '[{image}]' does not exist")));
+        return Some(refused(
+            "InvalidAMIID.NotFound",
+            format!("The image id '[{image}]' does not exist"),
+        ));
     }
     let key = asked.get("KeyName");
-    if !key.is_empty() && cloud.moto_ec2(&asked.region, "DescribeKeyPairs", &numbered("KeyName", &[key.into()])).is_err() {
-        return Some(refused("InvalidKeyPair.NotFound", format!("The key pair '{key}' does not exist")));
+    if !key.is_empty()
+        && cloud
+            .moto_ec2(&asked.region, "DescribeKeyPairs", &numbered("KeyName", &[key.into()]))
+            .is_err()
+    {
+        return Some(refused(
+            "InvalidKeyPair.NotFound",
+            format!("The key pair '{key}' does not exist"),
+        ));
     }
-    if asked.get("InstanceMarketOptions.MarketType") == "spot" { refuses_spot(cloud, asked) } else { None }
+    if asked.get("InstanceMarketOptions.MarketType") == "spot" {
+        refuses_spot(cloud, asked)
+    } else {
+        None
+    }
 }
 
 fn refuses_spot(cloud: &Cloud, asked: &Asked) -> Option<Answer> {
@@ -85,11 +120,18 @@ fn refuses_spot(cloud: &Cloud, asked: &Asked) -> Option<Answer> {
         return Some(refused("InvalidParameterCombination", said));
     }
     if option("SpotInstanceType") != "persistent" && matches!(interruption, "stop" | "hibernate") {
-        return Some(refused("InvalidParameterCombination", "A one-time Spot request can only be terminated on interruption"));
+        return Some(refused(
+            "InvalidParameterCombination",
+            "A one-time Spot request can only be terminated on interruption",
+        ));
     }
     let zone = cloud.zone_of(asked);
     let zone = if zone.is_empty() { format!("{}a", asked.region) } else { zone };
-    let price = lock(&cloud.catalogue).spot_price(asked.get("InstanceType"), &zone, cloud.wall(cloud.now()))?;
+    let price = lock(&cloud.catalogue).spot_price(
+        asked.get("InstanceType"),
+        &zone,
+        cloud.wall(cloud.now()),
+    )?;
     let bid: f64 = option("MaxPrice").parse().ok()?;
     (bid < price).then(|| {
         let said = format!("Your Spot request price of {bid} is lower than the minimum required Spot request fulfillment price of {price}.");
@@ -102,7 +144,8 @@ fn remember(cloud: &Cloud, asked: &Asked, made: &Node) -> Vec<String> {
     let mut world = cloud.world();
     let now = cloud.now();
     let spot = |id: String| {
-        let option = |name: &str| asked.get(&format!("InstanceMarketOptions.SpotOptions.{name}")).to_owned();
+        let option =
+            |name: &str| asked.get(&format!("InstanceMarketOptions.SpotOptions.{name}")).to_owned();
         let interruption = option("InstanceInterruptionBehavior");
         Spot {
             id,
@@ -158,6 +201,10 @@ fn reservation(cloud: &Cloud, ids: &[String]) -> Answer {
             items.push(instance.node(instance.state()));
         }
     }
-    let head = [Node::leaf("reservationId", reservation), Node::leaf("ownerId", &cloud.account), Node::new("groupSet")];
+    let head = [
+        Node::leaf("reservationId", reservation),
+        Node::leaf("ownerId", &cloud.account),
+        Node::new("groupSet"),
+    ];
     ec2_answer("RunInstances", head.into_iter().chain([Node::with("instancesSet", items)]))
 }

@@ -29,7 +29,10 @@ impl Ledger {
 
     /// Whole seconds, a minute at least for each start; nothing is taken off for [`Ledger::free`].
     pub fn billed_seconds(&self) -> u64 {
-        self.lengths().map(|span| span.max(LEAST)).map(|span| span.as_secs() + u64::from(span.subsec_nanos() > 0)).sum()
+        self.lengths()
+            .map(|span| span.max(LEAST))
+            .map(|span| span.as_secs() + u64::from(span.subsec_nanos() > 0))
+            .sum()
     }
 
     fn lengths(&self) -> impl Iterator<Item = Duration> {
@@ -48,9 +51,16 @@ impl Instance {
                 _ => {}
             }
         }
-        let mut ledger =
-            Ledger { instance: self.id.clone(), kind: self.item.at("instanceType").into(), spot: self.spot.is_some(), spans, free: false, now };
-        let reclaimed = self.reason.as_ref().is_some_and(|(code, _)| code.starts_with("Server.Spot"));
+        let mut ledger = Ledger {
+            instance: self.id.clone(),
+            kind: self.item.at("instanceType").into(),
+            spot: self.spot.is_some(),
+            spans,
+            free: false,
+            now,
+        };
+        let reclaimed =
+            self.reason.as_ref().is_some_and(|(code, _)| code.starts_with("Server.Spot"));
         ledger.free = reclaimed && ledger.running() < FREE;
         ledger
     }

@@ -16,21 +16,34 @@ pub(super) fn answer(cloud: &Cloud, asked: &Asked, action: &str) -> Option<Answe
         "TerminateInstances" => |cloud, instance, pace| {
             if !instance.state().is_gone() {
                 let user = user_initiated(cloud);
-                terminate(cloud, instance, pace, ("Client.UserInitiatedShutdown", "User initiated shutdown", &user));
+                terminate(
+                    cloud,
+                    instance,
+                    pace,
+                    ("Client.UserInitiatedShutdown", "User initiated shutdown", &user),
+                );
             }
         },
         "StopInstances" => |cloud, instance, pace| {
             if instance.state() == State::Running {
                 let user = user_initiated(cloud);
                 instance.because("Client.UserInitiatedShutdown", "User initiated shutdown", &user);
-                instance.enter(cloud.now(), State::Stopping, pace.then(pace.stopping, State::Stopped));
+                instance.enter(
+                    cloud.now(),
+                    State::Stopping,
+                    pace.then(pace.stopping, State::Stopped),
+                );
             }
         },
         "StartInstances" => |cloud, instance, pace| {
             if instance.state() == State::Stopped {
                 (instance.reason, instance.transition) = (None, String::new());
                 instance.launched = cloud.wall(cloud.now());
-                instance.enter(cloud.now(), State::Pending, pace.then(pace.pending, State::Running));
+                instance.enter(
+                    cloud.now(),
+                    State::Pending,
+                    pace.then(pace.pending, State::Running),
+                );
             }
         },
         "RebootInstances" => |_, _, _| {},
@@ -39,7 +52,12 @@ pub(super) fn answer(cloud: &Cloud, asked: &Asked, action: &str) -> Option<Answe
     Some(changes(cloud, asked, action, change))
 }
 
-fn changes(cloud: &Cloud, asked: &Asked, action: &str, change: fn(&Cloud, &mut Instance, Pace)) -> Answer {
+fn changes(
+    cloud: &Cloud,
+    asked: &Asked,
+    action: &str,
+    change: fn(&Cloud, &mut Instance, Pace),
+) -> Answer {
     let ids = query::list(&asked.params, "InstanceId");
     let in_moto = match may(&cloud.world(), cloud, asked, action) {
         Ok(in_moto) => in_moto,
@@ -65,7 +83,14 @@ fn changes(cloud: &Cloud, asked: &Asked, action: &str, change: fn(&Cloud, &mut I
         change(cloud, instance, pace);
         let after = instance.state();
         instance.in_moto &= !after.is_gone();
-        items.push(Node::with("item", [Node::leaf("instanceId", id), after.node("currentState"), before.node("previousState")]));
+        items.push(Node::with(
+            "item",
+            [
+                Node::leaf("instanceId", id),
+                after.node("currentState"),
+                before.node("previousState"),
+            ],
+        ));
     }
     match action {
         "RebootInstances" => ec2_answer(action, [Node::leaf("return", true)]),
@@ -80,14 +105,19 @@ fn may(world: &World, cloud: &Cloud, asked: &Asked, action: &str) -> Result<Vec<
     for instance in chosen.into_iter().map(|at| &world.instances[at]) {
         let (id, state) = (&instance.id, instance.state());
         let fits = match action {
-            "StopInstances" => !matches!(state, State::Pending | State::ShuttingDown | State::Terminated),
+            "StopInstances" => {
+                !matches!(state, State::Pending | State::ShuttingDown | State::Terminated)
+            }
             "StartInstances" => matches!(state, State::Stopped | State::Pending | State::Running),
             "RebootInstances" => state == State::Running,
             _ => true,
         };
         if !fits {
             let verb = if action == "StartInstances" { "started" } else { "stopped" };
-            return Err(refused("IncorrectInstanceState", format!("The instance '{id}' is not in a state from which it can be {verb}.")));
+            return Err(refused(
+                "IncorrectInstanceState",
+                format!("The instance '{id}' is not in a state from which it can be {verb}."),
+            ));
         }
         if action == "StopInstances" && instance.spot.as_ref().is_some_and(|spot| spot.one_time) {
             let said = format!(
@@ -107,15 +137,24 @@ fn user_initiated(cloud: &Cloud) -> String {
 }
 
 impl FalseEc2 {
-    /// Its end or its stop was asked for so long ago, and it still hangs in it: EC2 dates what it says of it.
+    /// Its end or its stop was asked for so long ago, and it still hangs in it: EC2 dates what it
+    /// says of it.
     pub fn hangs_for(&self, id: &str, time: Duration) {
         let since = jiff::Timestamp::now() - time;
-        self.on(id, |instance, _| instance.transition = format!("User initiated ({} GMT)", since.strftime("%Y-%m-%d %H:%M:%S")));
+        self.on(id, |instance, _| {
+            instance.transition =
+                format!("User initiated ({} GMT)", since.strftime("%Y-%m-%d %H:%M:%S"))
+        });
     }
 }
 
 /// A stopped one is gone at once: it has no power to switch off.
-fn terminate(cloud: &Cloud, instance: &mut Instance, pace: Pace, (code, words, transition): (&str, &str, &str)) {
+fn terminate(
+    cloud: &Cloud,
+    instance: &mut Instance,
+    pace: Pace,
+    (code, words, transition): (&str, &str, &str),
+) {
     instance.because(code, words, transition);
     let now = cloud.now();
     if instance.state() == State::Stopped {
@@ -129,10 +168,18 @@ fn terminate(cloud: &Cloud, instance: &mut Instance, pace: Pace, (code, words, t
 pub(super) fn powered_off(cloud: &Cloud, id: &str) {
     let mut world = cloud.world();
     let pace = world.pace;
-    let Some(instance) = world.find(id).filter(|instance| matches!(instance.state(), State::Pending | State::Running)) else { return };
+    let Some(instance) = world
+        .find(id)
+        .filter(|instance| matches!(instance.state(), State::Pending | State::Running))
+    else {
+        return;
+    };
     let reason = ("Client.InstanceInitiatedShutdown", "Instance initiated shutdown", "");
-    // One-time spot cannot be stopped, whatever its shutdown behaviour says: an assumption, never checked against EC2.
-    if instance.on_shutdown == "terminate" || instance.spot.as_ref().is_some_and(|spot| spot.one_time) {
+    // One-time spot cannot be stopped, whatever its shutdown behaviour says: an assumption, never
+    // checked against EC2.
+    if instance.on_shutdown == "terminate"
+        || instance.spot.as_ref().is_some_and(|spot| spot.one_time)
+    {
         terminate(cloud, instance, pace, reason);
     } else {
         instance.because(reason.0, reason.1, reason.2);

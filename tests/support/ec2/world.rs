@@ -1,7 +1,8 @@
 //! The instances: their states over time, why they ended, and what EC2 would say of them.
 //!
-//! States are functions of the false cloud's clock: nothing moves by itself, [`World::settle`] moves what is due. The whole
-//! history is kept, so that a stale read can be answered from it and the ledger written.
+//! States are functions of the false cloud's clock: nothing moves by itself, [`World::settle`]
+//! moves what is due. The whole history is kept, so that a stale read can be answered from it and
+//! the ledger written.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -102,7 +103,11 @@ impl Instance {
     }
 
     pub fn tags(&self) -> BTreeMap<String, String> {
-        self.item.items("tagSet").iter().map(|tag| (tag.at("key").to_owned(), tag.at("value").to_owned())).collect()
+        self.item
+            .items("tagSet")
+            .iter()
+            .map(|tag| (tag.at("key").to_owned(), tag.at("value").to_owned()))
+            .collect()
     }
 
     pub fn set_tags(&mut self, tags: &BTreeMap<String, String>) {
@@ -127,7 +132,9 @@ impl Instance {
 }
 
 pub(super) fn tag_set(tags: &BTreeMap<String, String>) -> Node {
-    let tag = |(key, value): (&String, &String)| Node::with("item", [Node::leaf("key", key), Node::leaf("value", value)]);
+    let tag = |(key, value): (&String, &String)| {
+        Node::with("item", [Node::leaf("key", key), Node::leaf("value", value)])
+    };
     Node::with("tagSet", tags.iter().map(tag))
 }
 
@@ -164,7 +171,8 @@ pub(super) struct World {
     pub outdated: bool,
     /// How many spot requests and instances of our own were numbered.
     pub numbered: usize,
-    /// Spot requests that somebody made by another call than RunInstances, and that wait: the region and the type of each.
+    /// Spot requests that somebody made by another call than RunInstances, and that wait: the
+    /// region and the type of each.
     pub waiting: Vec<(String, String)>,
 }
 
@@ -270,8 +278,18 @@ impl Instance {
             reason: self.reason.as_ref().map(|(code, _)| code.clone()).unwrap_or_default(),
             launched: self.launched,
             notice: self.notice.map(|due| due.saturating_sub(now)),
-            interruption: self.spot.as_ref().map_or("terminate", |spot| &spot.interruption).to_owned(),
-            profile: self.item.at("iamInstanceProfile/arn").rsplit('/').next().unwrap_or_default().to_owned(),
+            interruption: self
+                .spot
+                .as_ref()
+                .map_or("terminate", |spot| &spot.interruption)
+                .to_owned(),
+            profile: self
+                .item
+                .at("iamInstanceProfile/arn")
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             item: self.item.clone(),
         }
     }

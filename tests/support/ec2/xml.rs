@@ -1,4 +1,5 @@
-//! As much XML as EC2 speaks: elements and text. No attributes but the name space of the root, which is dropped.
+//! As much XML as EC2 speaks: elements and text. No attributes but the name space of the root,
+//! which is dropped.
 
 use std::fmt::Write as _;
 
@@ -113,6 +114,14 @@ fn plain(text: &str) -> String {
     if !text.contains('&') {
         return text.into();
     }
-    let named = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&#34;", "\""), ("&#39;", "'"), ("&amp;", "&")];
+    let named = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&apos;", "'"),
+        ("&#34;", "\""),
+        ("&#39;", "'"),
+        ("&amp;", "&"),
+    ];
     named.iter().fold(text.to_owned(), |text, (entity, letter)| text.replace(entity, letter))
 }

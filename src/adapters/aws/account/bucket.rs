@@ -5,9 +5,11 @@ use std::error::Error as StdError;
 
 use aws_sdk_s3::Client;
 use aws_sdk_s3::types::{
-    AbortIncompleteMultipartUpload, BucketLifecycleConfiguration, BucketLocationConstraint, BucketVersioningStatus, CreateBucketConfiguration,
-    Delete, ExpirationStatus, LifecycleExpiration, LifecycleRule, LifecycleRuleFilter, NoncurrentVersionExpiration, ObjectIdentifier,
-    PublicAccessBlockConfiguration, ServerSideEncryption, ServerSideEncryptionByDefault, ServerSideEncryptionConfiguration, ServerSideEncryptionRule,
+    AbortIncompleteMultipartUpload, BucketLifecycleConfiguration, BucketLocationConstraint,
+    BucketVersioningStatus, CreateBucketConfiguration, Delete, ExpirationStatus,
+    LifecycleExpiration, LifecycleRule, LifecycleRuleFilter, NoncurrentVersionExpiration,
+    ObjectIdentifier, PublicAccessBlockConfiguration, ServerSideEncryption,
+    ServerSideEncryptionByDefault, ServerSideEncryptionConfiguration, ServerSideEncryptionRule,
     Tag, Tagging, VersioningConfiguration,
 };
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
@@ -15,15 +17,19 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use super::setup::SetupError;
-use crate::account::setup::{BucketFound, Found, InUse, PLACES, SetupNames, SetupStep, is_of_the_house, is_of_the_root, job_of, not_ours, place_of};
+use crate::account::setup::{
+    BucketFound, Found, InUse, PLACES, SetupNames, SetupStep, is_of_the_house, is_of_the_root,
+    job_of, not_ours, place_of,
+};
 use crate::adapters::aws::service_error::{found, is_gone, said};
 use crate::instance::OWNER_TAG;
 
-/// Unfinished uploads go after so long: longer than any upload takes, short enough that nobody pays for them. AWS's own
-/// example says seven days.
+/// Unfinished uploads go after so long: longer than any upload takes, short enough that nobody pays
+/// for them. AWS's own example says seven days.
 const BROKEN_UPLOADS_DAYS: i32 = 7;
 
-/// Overwritten and deleted objects are kept so long. A mistake is noticed within a month; each month more is paid for.
+/// Overwritten and deleted objects are kept so long. A mistake is noticed within a month; each
+/// month more is paid for.
 const OLD_VERSIONS_DAYS: i32 = 30;
 
 /// The key of SSE-KMS that AWS manages; the console writes it as the end of an ARN.
@@ -45,30 +51,55 @@ pub(crate) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<Buck
     );
     let region = match head {
         Ok(answer) => answer.bucket_region().unwrap_or(FIRST_REGION).to_owned(),
-        Err(error) => match error.raw_response().map(|response| (response.status().as_u16(), response.headers().get("x-amz-bucket-region"))) {
+        Err(error) => match error.raw_response().map(|response| {
+            (response.status().as_u16(), response.headers().get("x-amz-bucket-region"))
+        }) {
             Some((404, _)) => return Found::Nothing,
             // Another region's, and it says which.
-            Some((301 | 400, Some(region))) => return Found::There(BucketFound { region: region.to_owned(), ..BucketFound::default() }),
-            Some((403, _)) => return Found::Unknown(format!("{}; choose another --bucket", not_ours(bucket))),
+            Some((301 | 400, Some(region))) => {
+                return Found::There(BucketFound {
+                    region: region.to_owned(),
+                    ..BucketFound::default()
+                });
+            }
+            Some((403, _)) => {
+                return Found::Unknown(format!("{}; choose another --bucket", not_ours(bucket)));
+            }
             _ => return Found::Unknown(said(&error)),
         },
     };
     let settings = || -> Result<BucketFound, String> {
-        let closed = known(access)?.and_then(|answer| answer.public_access_block_configuration).is_some_and(|is| {
-            [is.block_public_acls, is.ignore_public_acls, is.block_public_policy, is.restrict_public_buckets].iter().all(|on| *on == Some(true))
-        });
+        let closed = known(access)?
+            .and_then(|answer| answer.public_access_block_configuration)
+            .is_some_and(|is| {
+                [
+                    is.block_public_acls,
+                    is.ignore_public_acls,
+                    is.block_public_policy,
+                    is.restrict_public_buckets,
+                ]
+                .iter()
+                .all(|on| *on == Some(true))
+            });
         let rules = known(lifecycle)?.and_then(|answer| answer.rules).unwrap_or_default();
         let on = |rule: &&LifecycleRule| *rule.status() == ExpirationStatus::Enabled;
-        let aborts = rules.iter().filter(on).any(|rule| rule.abort_incomplete_multipart_upload().is_some());
-        let expires = rules.iter().filter(on).any(|rule| rule.noncurrent_version_expiration().is_some());
-        let unmark = |rule: &LifecycleRule| rule.expiration().and_then(LifecycleExpiration::expired_object_delete_marker) == Some(true);
+        let aborts =
+            rules.iter().filter(on).any(|rule| rule.abort_incomplete_multipart_upload().is_some());
+        let expires =
+            rules.iter().filter(on).any(|rule| rule.noncurrent_version_expiration().is_some());
+        let unmark = |rule: &LifecycleRule| {
+            rule.expiration().and_then(LifecycleExpiration::expired_object_delete_marker)
+                == Some(true)
+        };
         let unmarks = rules.iter().filter(on).any(unmark);
-        let encryption = known(encryption)?.and_then(|answer| answer.server_side_encryption_configuration);
+        let encryption =
+            known(encryption)?.and_then(|answer| answer.server_side_encryption_configuration);
         let tags = known(tags)?.map(|answer| answer.tag_set).unwrap_or_default();
         Ok(BucketFound {
             owner: tags.iter().find(|tag| tag.key() == OWNER_TAG).map(|tag| tag.value().to_owned()),
             region,
-            versioned: known(versioning)?.is_some_and(|answer| answer.status() == Some(&BucketVersioningStatus::Enabled)),
+            versioned: known(versioning)?
+                .is_some_and(|answer| answer.status() == Some(&BucketVersioningStatus::Enabled)),
             private: closed,
             encrypted: encryption.is_some(),
             own_key: encryption.as_ref().and_then(own_key),
@@ -78,10 +109,13 @@ pub(crate) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<Buck
     settings().map_or_else(Found::Unknown, Found::There)
 }
 
-/// The key that new objects are encrypted with, where it is a customer's: without one, or with the alias of AWS's own, S3 takes
-/// a key whose policy lets everybody of the account use it through S3.
+/// The key that new objects are encrypted with, where it is a customer's: without one, or with the
+/// alias of AWS's own, S3 takes a key whose policy lets everybody of the account use it through S3.
 fn own_key(encryption: &ServerSideEncryptionConfiguration) -> Option<String> {
-    let keys = encryption.rules().iter().filter_map(|rule| rule.apply_server_side_encryption_by_default()?.kms_master_key_id());
+    let keys = encryption
+        .rules()
+        .iter()
+        .filter_map(|rule| rule.apply_server_side_encryption_by_default()?.kms_master_key_id());
     keys.filter(|key| !key.is_empty() && !key.ends_with(AWS_KEY)).map(str::to_owned).next()
 }
 
@@ -97,14 +131,26 @@ where
     }
 }
 
-pub(crate) async fn act(s3: &Client, names: &SetupNames, step: &SetupStep) -> Result<(), SetupError> {
+pub(crate) async fn act(
+    s3: &Client,
+    names: &SetupNames,
+    step: &SetupStep,
+) -> Result<(), SetupError> {
     let bucket = names.bucket.as_str();
     match step {
         SetupStep::CreateBucket => create(s3, names).await,
         SetupStep::TagBucket => tag(s3, names).await,
         SetupStep::VersionBucket => {
-            let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
-            done(s3.put_bucket_versioning().bucket(bucket).versioning_configuration(enabled).send().await, "keep the versions of the bucket")
+            let enabled =
+                VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
+            done(
+                s3.put_bucket_versioning()
+                    .bucket(bucket)
+                    .versioning_configuration(enabled)
+                    .send()
+                    .await,
+                "keep the versions of the bucket",
+            )
         }
         SetupStep::CloseBucket => {
             let closed = PublicAccessBlockConfiguration::builder()
@@ -113,15 +159,28 @@ pub(crate) async fn act(s3: &Client, names: &SetupNames, step: &SetupStep) -> Re
                 .block_public_policy(true)
                 .restrict_public_buckets(true)
                 .build();
-            let call = s3.put_public_access_block().bucket(bucket).public_access_block_configuration(closed);
+            let call = s3
+                .put_public_access_block()
+                .bucket(bucket)
+                .public_access_block_configuration(closed);
             done(call.send().await, "block public access to the bucket")
         }
         SetupStep::EncryptBucket => {
-            let by = ServerSideEncryptionByDefault::builder().sse_algorithm(ServerSideEncryption::Aes256).build();
+            let by = ServerSideEncryptionByDefault::builder()
+                .sse_algorithm(ServerSideEncryption::Aes256)
+                .build();
             let by = by.expect("the algorithm is given");
-            let rule = ServerSideEncryptionRule::builder().apply_server_side_encryption_by_default(by).build();
-            let rules = ServerSideEncryptionConfiguration::builder().rules(rule).build().expect("a rule is given");
-            let call = s3.put_bucket_encryption().bucket(bucket).server_side_encryption_configuration(rules);
+            let rule = ServerSideEncryptionRule::builder()
+                .apply_server_side_encryption_by_default(by)
+                .build();
+            let rules = ServerSideEncryptionConfiguration::builder()
+                .rules(rule)
+                .build()
+                .expect("a rule is given");
+            let call = s3
+                .put_bucket_encryption()
+                .bucket(bucket)
+                .server_side_encryption_configuration(rules);
             done(call.send().await, "encrypt the bucket")
         }
         SetupStep::TidyBucket => tidy(s3, bucket).await,
@@ -139,7 +198,9 @@ async fn create(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
     let mut call = s3.create_bucket().bucket(&names.bucket);
     if names.home() != FIRST_REGION {
         let place = BucketLocationConstraint::from(names.home());
-        call = call.create_bucket_configuration(CreateBucketConfiguration::builder().location_constraint(place).build());
+        call = call.create_bucket_configuration(
+            CreateBucketConfiguration::builder().location_constraint(place).build(),
+        );
     }
     match call.send().await {
         Err(error) if error.code() == Some("BucketAlreadyOwnedByYou") => Ok(()),
@@ -150,14 +211,21 @@ async fn create(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
 /// The call replaces all tags: those of somebody's own are read first, and stay.
 async fn tag(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
     let (bucket, act) = (names.bucket.as_str(), "tag the bucket");
-    let there = known(s3.get_bucket_tagging().bucket(bucket).send().await).map_err(|why| SetupError::new(act, why))?;
+    let there = known(s3.get_bucket_tagging().bucket(bucket).send().await)
+        .map_err(|why| SetupError::new(act, why))?;
     let mut tags = there.map(|there| there.tag_set).unwrap_or_default();
     // It had no owner when it was looked at, or was not there.
     if tags.iter().any(|tag| tag.key() == OWNER_TAG && tag.value() != names.owner) {
         return Err(SetupError::overtaken(act));
     }
     tags.retain(|tag| tag.key() != OWNER_TAG);
-    tags.push(Tag::builder().key(OWNER_TAG).value(&names.owner).build().expect("both the key and the value are given"));
+    tags.push(
+        Tag::builder()
+            .key(OWNER_TAG)
+            .value(&names.owner)
+            .build()
+            .expect("both the key and the value are given"),
+    );
     let tagging = Tagging::builder().set_tag_set(Some(tags)).build().expect("a tag is given");
     done(s3.put_bucket_tagging().bucket(bucket).tagging(tagging).send().await, act)
 }
@@ -165,32 +233,49 @@ async fn tag(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
 /// The call replaces all rules: those of somebody's own are read first, and stay.
 async fn tidy(s3: &Client, bucket: &str) -> Result<(), SetupError> {
     let act = "give the bucket a lifecycle";
-    let there = known(s3.get_bucket_lifecycle_configuration().bucket(bucket).send().await).map_err(|why| SetupError::new(act, why))?;
-    let (theirs, least) = there.map(|there| (there.rules.unwrap_or_default(), there.transition_default_minimum_object_size)).unwrap_or_default();
-    let call = s3.put_bucket_lifecycle_configuration().bucket(bucket).lifecycle_configuration(lifecycle(theirs));
+    let there = known(s3.get_bucket_lifecycle_configuration().bucket(bucket).send().await)
+        .map_err(|why| SetupError::new(act, why))?;
+    let (theirs, least) = there
+        .map(|there| {
+            (there.rules.unwrap_or_default(), there.transition_default_minimum_object_size)
+        })
+        .unwrap_or_default();
+    let call = s3
+        .put_bucket_lifecycle_configuration()
+        .bucket(bucket)
+        .lifecycle_configuration(lifecycle(theirs));
     done(call.set_transition_default_minimum_object_size(least).send().await, act)
 }
 
-/// S3 takes no rules with a prefix of their own, as they were once written, beside such with a filter.
+/// S3 takes no rules with a prefix of their own, as they were once written, beside such with a
+/// filter.
 #[expect(deprecated, reason = "somebody may have such a rule")]
 fn filtered(mut rule: LifecycleRule) -> LifecycleRule {
     if rule.filter.is_none() {
-        rule.filter = rule.prefix.take().map(|prefix| LifecycleRuleFilter::builder().prefix(prefix).build());
+        rule.filter =
+            rule.prefix.take().map(|prefix| LifecycleRuleFilter::builder().prefix(prefix).build());
     }
     rule
 }
 
-/// Our three rules, and after them what is there under other names. A mark of a deleted object stands for ever once the versions below
-/// it are gone, and S3 walks over it at each listing.
+/// Our three rules, and after them what is there under other names. A mark of a deleted object
+/// stands for ever once the versions below it are gone, and S3 walks over it at each listing.
 fn lifecycle(theirs: Vec<LifecycleRule>) -> BucketLifecycleConfiguration {
     let everything = || LifecycleRuleFilter::builder().prefix("").build();
-    let rule = |id: &str| LifecycleRule::builder().id(id).filter(everything()).status(ExpirationStatus::Enabled);
-    let uploads = AbortIncompleteMultipartUpload::builder().days_after_initiation(BROKEN_UPLOADS_DAYS).build();
-    let versions = NoncurrentVersionExpiration::builder().noncurrent_days(OLD_VERSIONS_DAYS).build();
+    let rule = |id: &str| {
+        LifecycleRule::builder().id(id).filter(everything()).status(ExpirationStatus::Enabled)
+    };
+    let uploads = AbortIncompleteMultipartUpload::builder()
+        .days_after_initiation(BROKEN_UPLOADS_DAYS)
+        .build();
+    let versions =
+        NoncurrentVersionExpiration::builder().noncurrent_days(OLD_VERSIONS_DAYS).build();
     let rules = [
         rule("broken-uploads").abort_incomplete_multipart_upload(uploads).build(),
         rule("old-versions").noncurrent_version_expiration(versions).build(),
-        rule("marks-of-the-deleted").expiration(LifecycleExpiration::builder().expired_object_delete_marker(true).build()).build(),
+        rule("marks-of-the-deleted")
+            .expiration(LifecycleExpiration::builder().expired_object_delete_marker(true).build())
+            .build(),
     ];
     let mut rules = rules.map(|rule| rule.expect("a rule has a status")).to_vec();
     let ours: Vec<Option<String>> = rules.iter().map(|rule| rule.id.clone()).collect();
@@ -250,19 +335,40 @@ struct Version {
 }
 
 /// A page of objects in all their versions; and where the next one begins.
-async fn versions(s3: &Client, bucket: &str, prefix: &str, marker: Option<Marker>) -> Result<(Vec<Version>, Option<Marker>), String> {
+async fn versions(
+    s3: &Client,
+    bucket: &str,
+    prefix: &str,
+    marker: Option<Marker>,
+) -> Result<(Vec<Version>, Option<Marker>), String> {
     let (key, version) = marker.unwrap_or_default();
-    let call = s3.list_object_versions().bucket(bucket).prefix(prefix).set_key_marker(key).set_version_id_marker(version);
+    let call = s3
+        .list_object_versions()
+        .bucket(bucket)
+        .prefix(prefix)
+        .set_key_marker(key)
+        .set_version_id_marker(version);
     let page = call.send().await.map_err(|error| said(&error))?;
     let one = |key: Option<&str>, version: Option<&str>, bytes: Option<i64>, is_current| {
-        let id = ObjectIdentifier::builder().key(key.unwrap_or_default()).set_version_id(version.map(str::to_owned)).build();
+        let id = ObjectIdentifier::builder()
+            .key(key.unwrap_or_default())
+            .set_version_id(version.map(str::to_owned))
+            .build();
         let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
         Version { id: id.expect("a key is given"), bytes, is_current }
     };
-    let objects = page.versions().iter().map(|object| one(object.key(), object.version_id(), object.size(), object.is_latest() == Some(true)));
-    let deleted = page.delete_markers().iter().map(|marker| one(marker.key(), marker.version_id(), None, false));
+    let objects = page.versions().iter().map(|object| {
+        one(object.key(), object.version_id(), object.size(), object.is_latest() == Some(true))
+    });
+    let deleted = page
+        .delete_markers()
+        .iter()
+        .map(|marker| one(marker.key(), marker.version_id(), None, false));
     let all = objects.chain(deleted).collect();
-    let next = page.is_truncated().unwrap_or(false).then_some((page.next_key_marker, page.next_version_id_marker));
+    let next = page
+        .is_truncated()
+        .unwrap_or(false)
+        .then_some((page.next_key_marker, page.next_version_id_marker));
     Ok((all, next))
 }
 
@@ -276,16 +382,24 @@ pub(crate) async fn forget_sweeper(s3: &Client, names: &SetupNames) -> Result<()
     forget(s3, names, &sweepers(names), |_| true).await
 }
 
-/// Deletes every version of every object below a prefix whose key, from there on, is asked for; nothing else. A page is at most a
-/// thousand, which is also the most that one call deletes. What came meanwhile keeps the bucket.
-async fn forget(s3: &Client, names: &SetupNames, below: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), SetupError> {
+/// Deletes every version of every object below a prefix whose key, from there on, is asked for;
+/// nothing else. A page is at most a thousand, which is also the most that one call deletes. What
+/// came meanwhile keeps the bucket.
+async fn forget(
+    s3: &Client,
+    names: &SetupNames,
+    below: &str,
+    is_meant: impl Fn(&str) -> bool,
+) -> Result<(), SetupError> {
     let bucket = names.bucket.as_str();
-    let refused = |why| SetupError::new(format!("delete what is lamp's in the bucket {bucket}"), why);
+    let refused =
+        |why| SetupError::new(format!("delete what is lamp's in the bucket {bucket}"), why);
     let mut marker = None;
     loop {
         let (page, next) = versions(s3, bucket, below, marker).await.map_err(refused)?;
         let is_meant = |id: &ObjectIdentifier| id.key().strip_prefix(below).is_some_and(&is_meant);
-        let ids: Vec<ObjectIdentifier> = page.into_iter().map(|version| version.id).filter(is_meant).collect();
+        let ids: Vec<ObjectIdentifier> =
+            page.into_iter().map(|version| version.id).filter(is_meant).collect();
         if !ids.is_empty() {
             delete(s3, bucket, ids).await.map_err(refused)?;
         }
@@ -296,11 +410,21 @@ async fn forget(s3: &Client, names: &SetupNames, below: &str, is_meant: impl Fn(
     }
 }
 
-/// At most a thousand; an error is one of the first that could not be deleted, or whoever asks again would go round for ever.
+/// At most a thousand; an error is one of the first that could not be deleted, or whoever asks
+/// again would go round for ever.
 async fn delete(s3: &Client, bucket: &str, ids: Vec<ObjectIdentifier>) -> Result<(), String> {
-    let delete = Delete::builder().set_objects(Some(ids)).quiet(true).build().expect("objects are given");
-    let answer = s3.delete_objects().bucket(bucket).delete(delete).send().await.map_err(|error| said(&error))?;
-    answer.errors().first().map_or(Ok(()), |error| Err(error.message().unwrap_or("an object cannot be deleted").to_owned()))
+    let delete =
+        Delete::builder().set_objects(Some(ids)).quiet(true).build().expect("objects are given");
+    let answer = s3
+        .delete_objects()
+        .bucket(bucket)
+        .delete(delete)
+        .send()
+        .await
+        .map_err(|error| said(&error))?;
+    answer.errors().first().map_or(Ok(()), |error| {
+        Err(error.message().unwrap_or("an object cannot be deleted").to_owned())
+    })
 }
 
 #[cfg(test)]
@@ -310,25 +434,43 @@ mod tests {
     #[test]
     fn a_key_of_ones_own_is_known_from_those_of_aws() {
         let found = |algorithm, key: Option<&str>| {
-            let by = ServerSideEncryptionByDefault::builder().sse_algorithm(algorithm).set_kms_master_key_id(key.map(str::to_owned));
-            let rule = ServerSideEncryptionRule::builder().apply_server_side_encryption_by_default(by.build().unwrap()).build();
+            let by = ServerSideEncryptionByDefault::builder()
+                .sse_algorithm(algorithm)
+                .set_kms_master_key_id(key.map(str::to_owned));
+            let rule = ServerSideEncryptionRule::builder()
+                .apply_server_side_encryption_by_default(by.build().unwrap())
+                .build();
             own_key(&ServerSideEncryptionConfiguration::builder().rules(rule).build().unwrap())
         };
         assert_eq!(found(ServerSideEncryption::Aes256, None), None);
         assert_eq!(found(ServerSideEncryption::AwsKms, None), None);
-        assert_eq!(found(ServerSideEncryption::AwsKms, Some("arn:aws:kms:us-east-2:1:alias/aws/s3")), None);
+        assert_eq!(
+            found(ServerSideEncryption::AwsKms, Some("arn:aws:kms:us-east-2:1:alias/aws/s3")),
+            None
+        );
         let own = "arn:aws:kms:us-east-2:1:key/0a1b";
         assert_eq!(found(ServerSideEncryption::AwsKms, Some(own)).as_deref(), Some(own));
-        assert_eq!(found(ServerSideEncryption::AwsKmsDsse, Some("alias/team")).as_deref(), Some("alias/team"));
+        assert_eq!(
+            found(ServerSideEncryption::AwsKmsDsse, Some("alias/team")).as_deref(),
+            Some("alias/team")
+        );
     }
 
     #[test]
     #[expect(deprecated, reason = "somebody may have such a rule")]
     fn a_rule_that_was_written_with_a_prefix_of_its_own_stands_beside_ours() {
-        let old = LifecycleRule::builder().id("archive").prefix("old/").status(ExpirationStatus::Enabled).build().unwrap();
+        let old = LifecycleRule::builder()
+            .id("archive")
+            .prefix("old/")
+            .status(ExpirationStatus::Enabled)
+            .build()
+            .unwrap();
         let rules = lifecycle(vec![old]).rules().to_vec();
         let theirs = rules.iter().find(|rule| rule.id() == Some("archive")).unwrap();
-        assert_eq!((theirs.prefix(), theirs.filter().and_then(|filter| filter.prefix())), (None, Some("old/")));
+        assert_eq!(
+            (theirs.prefix(), theirs.filter().and_then(|filter| filter.prefix())),
+            (None, Some("old/"))
+        );
         assert!(rules.iter().all(|rule| rule.prefix().is_none()));
     }
 
@@ -337,8 +479,13 @@ mod tests {
         let lifecycle = lifecycle(Vec::new());
         assert_eq!(lifecycle.rules().len(), 3);
         // With neither a date nor days, an expiration takes marks alone.
-        let takes = |rule: &LifecycleRule| rule.expiration().is_some_and(|takes| takes.days().is_some() || takes.date().is_some());
-        assert!(lifecycle.rules().iter().all(|rule| !takes(rule) && rule.transitions().is_empty()), "jobs are kept for ever");
+        let takes = |rule: &LifecycleRule| {
+            rule.expiration().is_some_and(|takes| takes.days().is_some() || takes.date().is_some())
+        };
+        assert!(
+            lifecycle.rules().iter().all(|rule| !takes(rule) && rule.transitions().is_empty()),
+            "jobs are kept for ever"
+        );
         assert_eq!(lifecycle.rules().iter().filter(|rule| rule.expiration().is_some()).count(), 1);
     }
 }

@@ -58,8 +58,8 @@ impl AwsDoctor {
         &self.session
     }
 
-    /// Who we are; and how far the clock of this workstation is ahead of AWS's, in seconds, which the same answer tells
-    /// also when it is a refusal.
+    /// Who we are; and how far the clock of this workstation is ahead of AWS's, in seconds, which
+    /// the same answer tells also when it is a refusal.
     pub async fn who(&self) -> (Who, Result<i64, String>) {
         let untold = || Err("AWS was not asked".to_owned());
         let Some(credentials) = self.session.base().await.credentials_provider() else {
@@ -69,7 +69,15 @@ impl AwsDoctor {
             return (Who::NoCredentials(credential_errors::why(&error)), untold());
         }
         let ahead = Ahead::default();
-        let asked = self.session.sts().await.get_caller_identity().customize().interceptor(ahead.clone()).send().await;
+        let asked = self
+            .session
+            .sts()
+            .await
+            .get_caller_identity()
+            .customize()
+            .interceptor(ahead.clone())
+            .send()
+            .await;
         let who = match asked {
             Ok(identity) => {
                 let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
@@ -103,21 +111,29 @@ impl AwsDoctor {
     pub async fn quotas(&self, region: &str) -> Vec<QuotaFound> {
         let client = self.session.quotas(&Region::new(region)).await;
         let client = &client;
-        join_all(gpu_quotas().map(|kind| async move { (kind, quota(client, kind.code).await) })).await
+        join_all(gpu_quotas().map(|kind| async move { (kind, quota(client, kind.code).await) }))
+            .await
     }
 
     /// What a launch would find for the words of `machine.image`.
     pub async fn image(&self, words: &str, region: &str, arch: Arch) -> ImageFound {
         match ec2_image::find(&self.session, words, &Region::new(region), arch).await {
             Ok(Image { id, name, arch, .. }) => ImageFound::There { id, name, arch },
-            Err(CloudError::Invalid { what } | CloudError::NoCapacity { what, .. }) => ImageFound::Refused(what),
+            Err(CloudError::Invalid { what } | CloudError::NoCapacity { what, .. }) => {
+                ImageFound::Refused(what)
+            }
             Err(error) => ImageFound::Unknown(chain(&error)),
         }
     }
 
     /// Whether the price list knows any machine of a region: no one type is sold in all of them.
     pub async fn prices(&self, region: &str) -> Found<()> {
-        let any = [("regionCode", region), ("operatingSystem", "Linux"), ("tenancy", "Shared"), ("capacitystatus", "Used")];
+        let any = [
+            ("regionCode", region),
+            ("operatingSystem", "Linux"),
+            ("tenancy", "Shared"),
+            ("capacitystatus", "Used"),
+        ];
         match self.is_listed(&any).await {
             Ok(true) => Found::There(()),
             Ok(false) => Found::Nothing,
@@ -127,16 +143,29 @@ impl AwsDoctor {
 
     /// Whether AWS's price list knows what a disk costs in a region.
     pub async fn prices_disks(&self, region: &str) -> Result<bool, String> {
-        self.is_listed(&[("regionCode", region), ("productFamily", "Storage"), ("volumeApiName", "gp3")]).await
+        self.is_listed(&[
+            ("regionCode", region),
+            ("productFamily", "Storage"),
+            ("volumeApiName", "gp3"),
+        ])
+        .await
     }
 
     async fn is_listed(&self, fields: &[(&str, &str)]) -> Result<bool, String> {
         let is = |(field, value): &(&str, &str)| {
-            let filter = Filter::builder().field(*field).r#type(FilterType::TermMatch).value(*value).build();
+            let filter =
+                Filter::builder().field(*field).r#type(FilterType::TermMatch).value(*value).build();
             filter.expect("the field, the type and the value are given")
         };
         let filters: Vec<Filter> = fields.iter().map(is).collect();
-        let call = self.session.pricing().await.get_products().service_code("AmazonEC2").set_filters(Some(filters)).max_results(1);
+        let call = self
+            .session
+            .pricing()
+            .await
+            .get_products()
+            .service_code("AmazonEC2")
+            .set_filters(Some(filters))
+            .max_results(1);
         let answer = call.send().await.map_err(|error| said(&error))?;
         Ok(!answer.price_list().is_empty())
     }
@@ -150,9 +179,22 @@ impl AwsDoctor {
     pub async fn writes(&self, bucket: &str, prefix: &str, region: &str) -> Result<(), String> {
         let s3 = self.session.s3(&Region::new(region)).await;
         let key = format!("{prefix}doctor");
-        let begun = s3.create_multipart_upload().bucket(bucket).key(&key).send().await.map_err(|error| said(&error))?;
+        let begun = s3
+            .create_multipart_upload()
+            .bucket(bucket)
+            .key(&key)
+            .send()
+            .await
+            .map_err(|error| said(&error))?;
         let id = begun.upload_id().unwrap_or_default();
-        s3.abort_multipart_upload().bucket(bucket).key(key).upload_id(id).send().await.map(drop).map_err(|error| said(&error))
+        s3.abort_multipart_upload()
+            .bucket(bucket)
+            .key(key)
+            .upload_id(id)
+            .send()
+            .await
+            .map(drop)
+            .map_err(|error| said(&error))
     }
 
     /// Its calls go to one region, whichever the machines are in.
@@ -173,7 +215,8 @@ impl AwsDoctor {
         roles::linked(&self.iam().await, roles::ALARM_ROLE).await
     }
 
-    /// The sweeper of this name, and what calls it: both stand in the first region, where the bucket is.
+    /// The sweeper of this name, and what calls it: both stand in the first region, where the
+    /// bucket is.
     pub async fn sweeper(&self, name: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
         let regions = self.session.regions(&[]).await;
         installed(&self.session, &regions[0], name).await
@@ -208,7 +251,11 @@ impl Intercept for Ahead {
         #[expect(clippy::disallowed_methods, reason = "an adapter compares the two clocks")]
         let now = Timestamp::now();
         // HTTP writes `GMT` where mail writes `+0000`.
-        let date = context.response().headers().get("date").and_then(|date| rfc2822::parse(&date.replace("GMT", "+0000")).ok());
+        let date = context
+            .response()
+            .headers()
+            .get("date")
+            .and_then(|date| rfc2822::parse(&date.replace("GMT", "+0000")).ok());
         if let Some(date) = date {
             // The first one counts.
             let _kept = self.0.set(now.as_second() - date.timestamp().as_second());
@@ -224,7 +271,12 @@ async fn quota(client: &aws_sdk_servicequotas::Client, code: &str) -> Result<f64
         Found::There(answer) => answer.quota().and_then(|quota| quota.value()),
         Found::Unknown(why) => return Err(why),
         Found::Nothing => {
-            let default = client.get_aws_default_service_quota().service_code("ec2").quota_code(code).send().await;
+            let default = client
+                .get_aws_default_service_quota()
+                .service_code("ec2")
+                .quota_code(code)
+                .send()
+                .await;
             default.map_err(|error| said(&error))?.quota().and_then(|quota| quota.value())
         }
     };

@@ -1,6 +1,7 @@
 //! The subnets that the configuration names, and the way that each has out of its network.
 //!
-//! Two calls a region, at the same time. Changes nothing. Not here: what a way out is worth (`policy::account::subnet_egress`).
+//! Two calls a region, at the same time. Changes nothing. Not here: what a way out is worth
+//! (`policy::account::subnet_egress`).
 
 use aws_sdk_ec2::types::{Route, RouteState, RouteTable};
 
@@ -20,9 +21,12 @@ impl AwsDoctor {
         let region = Region::new(region);
         let ec2 = self.session().ec2(&region).await;
         let tables = ec2.describe_route_tables().into_paginator().items().send().collect();
-        let (places, tables): (_, Result<Vec<RouteTable>, _>) = tokio::join!(subnets::find(self.session(), &region), tables);
+        let (places, tables): (_, Result<Vec<RouteTable>, _>) =
+            tokio::join!(subnets::find(self.session(), &region), tables);
         match (places, found(tables)) {
-            (Ok(places), Found::There(tables)) => Found::There(places.iter().map(|place| seen(place, &tables)).collect()),
+            (Ok(places), Found::There(tables)) => {
+                Found::There(places.iter().map(|place| seen(place, &tables)).collect())
+            }
             (Err(error), _) => Found::Unknown(chain(&error)),
             (_, Found::Unknown(why)) => Found::Unknown(why),
             (_, Found::Nothing) => Found::Nothing,
@@ -37,9 +41,13 @@ fn seen(place: &Place, tables: &[RouteTable]) -> SubnetFound {
 
 /// The one that the subnet is associated with, else the main one of its network.
 fn table_of<'a>(place: &Place, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
-    let own = tables.iter().find(|table| table.associations().iter().any(|with| with.subnet_id() == Some(place.id.as_str())));
-    let is_main =
-        |table: &&RouteTable| table.vpc_id() == Some(place.network.as_str()) && table.associations().iter().any(|with| with.main() == Some(true));
+    let own = tables.iter().find(|table| {
+        table.associations().iter().any(|with| with.subnet_id() == Some(place.id.as_str()))
+    });
+    let is_main = |table: &&RouteTable| {
+        table.vpc_id() == Some(place.network.as_str())
+            && table.associations().iter().any(|with| with.main() == Some(true))
+    };
     own.or_else(|| tables.iter().find(is_main))
 }
 

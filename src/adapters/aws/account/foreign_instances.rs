@@ -1,5 +1,6 @@
-//! Machines of the account that nobody of ours launched: those with GPUs, forgotten or of a stolen key; and those of any type
-//! that carry an owner tag of ours and are no launch of ours, which no other look shows.
+//! Machines of the account that nobody of ours launched: those with GPUs, forgotten or of a stolen
+//! key; and those of any type that carry an owner tag of ours and are no launch of ours, which no
+//! other look shows.
 //!
 //! Not here: how much they are used (`ec2::utilization`), and an end of one.
 
@@ -19,19 +20,27 @@ use crate::market::{Catalog, Market, Region, UsdPerHour};
 use crate::ports::CloudError;
 
 /// The families with an accelerator, as their names begin (G, P, Trainium, Inferentia, DL and VT).
-const FAMILIES: [&str; 10] = ["g*", "p2*", "p3*", "p4*", "p5*", "p6*", "trn*", "inf*", "dl*", "vt*"];
+const FAMILIES: [&str; 10] =
+    ["g*", "p2*", "p3*", "p4*", "p5*", "p6*", "trn*", "inf*", "dl*", "vt*"];
 
 /// # Errors
 /// When EC2 does not answer.
-pub async fn foreign(session: &AwsSession, _owner: &str, region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
-    let (with_gpus, tagged) = tokio::try_join!(list(session, region, with_gpus()), list(session, region, tagged()))?;
+pub async fn foreign(
+    session: &AwsSession,
+    _owner: &str,
+    region: &Region,
+) -> Result<Vec<ForeignMachine>, CloudError> {
+    let (with_gpus, tagged) =
+        tokio::try_join!(list(session, region, with_gpus()), list(session, region, tagged()))?;
     let mut machines: Vec<ForeignMachine> = Vec::new();
     for instance in with_gpus.iter().chain(&tagged) {
-        let is_known = machines.iter().any(|known| Some(known.id.as_str()) == instance.instance_id());
+        let is_known =
+            machines.iter().any(|known| Some(known.id.as_str()) == instance.instance_id());
         machines.extend(machine(region, instance).filter(|_| !is_known));
     }
     let ids: Vec<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
-    let (used, prices) = tokio::join!(utilization::of(session, region, &ids), prices(session, region, &machines));
+    let (used, prices) =
+        tokio::join!(utilization::of(session, region, &ids), prices(session, region, &machines));
     for machine in &mut machines {
         machine.usd_per_hour = prices.get(&machine.instance_type).copied().or(machine.usd_per_hour);
         let used = used.get(&machine.id).copied().unwrap_or_default();
@@ -40,19 +49,39 @@ pub async fn foreign(session: &AwsSession, _owner: &str, region: &Region) -> Res
     Ok(machines)
 }
 
-async fn list(session: &AwsSession, region: &Region, filter: Filter) -> Result<Vec<Instance>, CloudError> {
-    let running = Filter::builder().name("instance-state-name").values("pending").values("running").build();
-    let mut pages = session.ec2(region).await.describe_instances().filters(running).filters(filter).into_paginator().send();
+async fn list(
+    session: &AwsSession,
+    region: &Region,
+    filter: Filter,
+) -> Result<Vec<Instance>, CloudError> {
+    let running =
+        Filter::builder().name("instance-state-name").values("pending").values("running").build();
+    let mut pages = session
+        .ec2(region)
+        .await
+        .describe_instances()
+        .filters(running)
+        .filters(filter)
+        .into_paginator()
+        .send();
     let mut instances = Vec::new();
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| meaning("list the machines of the account", error))?;
-        instances.extend(page.reservations.unwrap_or_default().into_iter().flat_map(|one| one.instances.unwrap_or_default()));
+        instances.extend(
+            page.reservations
+                .unwrap_or_default()
+                .into_iter()
+                .flat_map(|one| one.instances.unwrap_or_default()),
+        );
     }
     Ok(instances)
 }
 
 fn with_gpus() -> Filter {
-    FAMILIES.iter().fold(Filter::builder().name("instance-type"), |filter, family| filter.values(*family)).build()
+    FAMILIES
+        .iter()
+        .fold(Filter::builder().name("instance-type"), |filter, family| filter.values(*family))
+        .build()
 }
 
 /// Whoever's owner it names.
@@ -60,8 +89,8 @@ fn tagged() -> Filter {
     Filter::builder().name("tag-key").values(OWNER_TAG).build()
 }
 
-/// Why a machine with an owner tag of ours is no launch of ours. Anybody's whole tags are a launch: another owner of the same
-/// account has a `lamp` of their own that watches it.
+/// Why a machine with an owner tag of ours is no launch of ours. Anybody's whole tags are a launch:
+/// another owner of the same account has a `lamp` of their own that watches it.
 fn odd(tags: &BTreeMap<String, String>) -> Option<String> {
     let owner = tags.get(OWNER_TAG)?;
     let why = Tags::from_map(tags).err()?;
@@ -75,7 +104,8 @@ fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
     if odd.is_none() && tags.contains_key(OWNER_TAG) {
         return None;
     }
-    let name = instance.tags().iter().find(|tag| tag.key() == Some("Name")).and_then(|tag| tag.value());
+    let name =
+        instance.tags().iter().find(|tag| tag.key() == Some("Name")).and_then(|tag| tag.value());
     let launched = instance.launch_time().and_then(|time| Timestamp::new(time.secs(), 0).ok())?;
     let kind = instance.instance_type()?.as_str().to_owned();
     let spot = instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot);
@@ -95,8 +125,13 @@ fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
 }
 
 /// The on-demand prices by type; of a region without such machines nothing is asked.
-async fn prices(session: &AwsSession, region: &Region, machines: &[ForeignMachine]) -> BTreeMap<String, UsdPerHour> {
-    let kinds: BTreeSet<&str> = machines.iter().map(|machine| machine.instance_type.as_str()).collect();
+async fn prices(
+    session: &AwsSession,
+    region: &Region,
+    machines: &[ForeignMachine],
+) -> BTreeMap<String, UsdPerHour> {
+    let kinds: BTreeSet<&str> =
+        machines.iter().map(|machine| machine.instance_type.as_str()).collect();
     if kinds.is_empty() {
         return BTreeMap::new();
     }

@@ -5,8 +5,8 @@
 //!   POST invocation/ID/response | invocation/ID/error
 //!   POST init/error                                     the function cannot work at all
 //! ```
-//! Sixty lines, and no crate: what is there for it brings a web framework for three plain calls. Not here:
-//! what the function does.
+//! Sixty lines, and no crate: what is there for it brings a web framework for three plain calls.
+//! Not here: what the function does.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -63,7 +63,11 @@ impl LambdaRuntime {
     pub fn new(api: &str) -> Result<Self, RuntimeError> {
         install_crypto();
         // A connection that was kept over a frozen hour is as good as none.
-        let client = Client::builder().no_proxy().pool_max_idle_per_host(0).build().map_err(RuntimeError::Silent)?;
+        let client = Client::builder()
+            .no_proxy()
+            .pool_max_idle_per_host(0)
+            .build()
+            .map_err(RuntimeError::Silent)?;
         Ok(LambdaRuntime { client, base: format!("http://{api}/{VERSION}/runtime") })
     }
 
@@ -73,15 +77,27 @@ impl LambdaRuntime {
     /// When there will be none: this process is to end, and Lambda starts another one.
     pub async fn next(&self) -> Result<Invocation, RuntimeError> {
         let response = sent(self.client.get(format!("{}/invocation/next", self.base))).await?;
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let id = header("lambda-runtime-aws-request-id").ok_or(RuntimeError::Untold("which call it is"))?.to_owned();
-        let deadline = header("lambda-runtime-deadline-ms").and_then(|ms| ms.parse().ok()).and_then(|ms| Timestamp::from_millisecond(ms).ok());
-        Ok(Invocation { id, deadline: deadline.ok_or(RuntimeError::Untold("how much time there is"))? })
+        let header =
+            |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let id = header("lambda-runtime-aws-request-id")
+            .ok_or(RuntimeError::Untold("which call it is"))?
+            .to_owned();
+        let deadline = header("lambda-runtime-deadline-ms")
+            .and_then(|ms| ms.parse().ok())
+            .and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        Ok(Invocation {
+            id,
+            deadline: deadline.ok_or(RuntimeError::Untold("how much time there is"))?,
+        })
     }
 
     /// # Errors
     /// When it is not taken.
-    pub async fn answer(&self, call: &Invocation, answer: &serde_json::Value) -> Result<(), RuntimeError> {
+    pub async fn answer(
+        &self,
+        call: &Invocation,
+        answer: &serde_json::Value,
+    ) -> Result<(), RuntimeError> {
         self.post(&format!("invocation/{}/response", call.id), answer).await
     }
 
@@ -89,7 +105,12 @@ impl LambdaRuntime {
     ///
     /// # Errors
     /// When it is not taken.
-    pub async fn fail(&self, call: &Invocation, kind: &str, why: impl Display) -> Result<(), RuntimeError> {
+    pub async fn fail(
+        &self,
+        call: &Invocation,
+        kind: &str,
+        why: impl Display,
+    ) -> Result<(), RuntimeError> {
         self.post(&format!("invocation/{}/error", call.id), &failure(kind, why)).await
     }
 
@@ -103,8 +124,13 @@ impl LambdaRuntime {
 
     async fn post(&self, path: &str, body: &serde_json::Value) -> Result<(), RuntimeError> {
         let request = self.client.post(format!("{}/{path}", self.base)).timeout(ANSWER_MAX);
-        let kind = body.get("errorType").and_then(serde_json::Value::as_str).map(|kind| format!("Lamplighter.{kind}"));
-        let request = kind.into_iter().fold(request, |request, kind| request.header("Lambda-Runtime-Function-Error-Type", kind));
+        let kind = body
+            .get("errorType")
+            .and_then(serde_json::Value::as_str)
+            .map(|kind| format!("Lamplighter.{kind}"));
+        let request = kind.into_iter().fold(request, |request, kind| {
+            request.header("Lambda-Runtime-Function-Error-Type", kind)
+        });
         sent(request.json(body)).await.map(drop)
     }
 }
@@ -115,5 +141,9 @@ fn failure(kind: &str, why: impl Display) -> serde_json::Value {
 
 async fn sent(request: RequestBuilder) -> Result<Response, RuntimeError> {
     let response = request.send().await.map_err(RuntimeError::Silent)?;
-    if response.status().is_success() { Ok(response) } else { Err(RuntimeError::Status(response.status().as_u16())) }
+    if response.status().is_success() {
+        Ok(response)
+    } else {
+        Err(RuntimeError::Status(response.status().as_u16()))
+    }
 }

@@ -1,20 +1,23 @@
 //! An archive with one program in it, as AWS Lambda takes it: a zip file, stored.
 //!
-//! A header, the bytes, the same header once more as a directory, and where that is: thirty lines, the same bytes for the same
-//! program, so that its sum tells whether it was sent already. Not compressed: the one crate for it would be paid for by all,
-//! and a stripped program shrinks by half at best. Not here: what the program is for.
+//! A header, the bytes, the same header once more as a directory, and where that is: thirty lines,
+//! the same bytes for the same program, so that its sum tells whether it was sent already. Not
+//! compressed: the one crate for it would be paid for by all, and a stripped program shrinks by
+//! half at best. Not here: what the program is for.
 
 /// By this name AWS Lambda starts it.
 const NAME: &[u8] = b"bootstrap";
 
-/// A regular file that everybody may read and run, as Unix has it in the upper half of the attributes.
+/// A regular file that everybody may read and run, as Unix has it in the upper half of the
+/// attributes.
 const MODE: u32 = 0o100_755 << 16;
 
 /// "Made by" Unix, without which the mode is not looked at; and needs version 2.0 to be read.
 const MADE_BY: u16 = 3 << 8 | 20;
 const READ_BY: u16 = 20;
 
-/// The first of January 1980, where a zip file's time begins: the archive says nothing of when it was made.
+/// The first of January 1980, where a zip file's time begins: the archive says nothing of when it
+/// was made.
 const DATE: u16 = 0x21;
 
 /// `None`: longer than a plain zip file may be, 4 GiB.
@@ -44,7 +47,8 @@ pub fn with_program(program: &[u8]) -> Option<Vec<u8>> {
     Some(zip)
 }
 
-/// What both headers say of the file: stored, its date, its sum, its size twice, the length of its name, nothing more.
+/// What both headers say of the file: stored, its date, its sum, its size twice, the length of its
+/// name, nothing more.
 fn about(sum: u32, size: u32) -> Vec<u8> {
     let mut about = Vec::with_capacity(26);
     about.extend(READ_BY.to_le_bytes());
@@ -61,7 +65,11 @@ fn about(sum: u32, size: u32) -> Vec<u8> {
 fn crc32(bytes: &[u8]) -> u32 {
     let mut table = [0u32; 256];
     for (number, entry) in (0u32..).zip(&mut table) {
-        *entry = (0..8).fold(number, |rest, _| if rest & 1 == 1 { 0xedb8_8320 ^ (rest >> 1) } else { rest >> 1 });
+        *entry =
+            (0..8).fold(
+                number,
+                |rest, _| if rest & 1 == 1 { 0xedb8_8320 ^ (rest >> 1) } else { rest >> 1 },
+            );
     }
     !bytes.iter().fold(!0, |sum, byte| table[(sum as u8 ^ byte) as usize] ^ (sum >> 8))
 }
@@ -85,8 +93,15 @@ mod tests {
         assert_eq!(&zip[end..end + 4], b"PK\x05\x06");
         let (length, directory) = (at(end + 12), at(end + 16));
         assert_eq!((&zip[directory..directory + 4], directory + length), (&b"PK\x01\x02"[..], end));
-        assert_eq!((&zip[..4], &zip[30..39], &zip[39..43]), (&b"PK\x03\x04"[..], &b"bootstrap"[..], &b"\x7fELF"[..]));
-        assert_eq!((at(directory + 38) >> 16, at(directory + 42)), (0o100_755, 0), "may be run, and begins at the beginning");
+        assert_eq!(
+            (&zip[..4], &zip[30..39], &zip[39..43]),
+            (&b"PK\x03\x04"[..], &b"bootstrap"[..], &b"\x7fELF"[..])
+        );
+        assert_eq!(
+            (at(directory + 38) >> 16, at(directory + 42)),
+            (0o100_755, 0),
+            "may be run, and begins at the beginning"
+        );
     }
 
     /// Whoever reads zip files for a living.
@@ -98,8 +113,17 @@ mod tests {
         std::fs::write(&path, with_program(b"#!/bin/sh echo").unwrap()).unwrap();
         let script = "import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); assert z.testzip() is None; i = z.getinfo('bootstrap'); \
                       print(oct(i.external_attr >> 16), z.read(i))";
-        let Ok(ended) = std::process::Command::new("python3").args(["-c", script]).arg(&path).output() else { return };
+        let Ok(ended) =
+            std::process::Command::new("python3").args(["-c", script]).arg(&path).output()
+        else {
+            return;
+        };
         let said = String::from_utf8_lossy(&ended.stdout).into_owned();
-        assert_eq!(said.trim(), "0o100755 b'#!/bin/sh echo'", "{}", String::from_utf8_lossy(&ended.stderr));
+        assert_eq!(
+            said.trim(),
+            "0o100755 b'#!/bin/sh echo'",
+            "{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The one-time setup of an AWS account: roles, bucket, security group, sweeper; and the checks of `lamp doctor`.
+//! The one-time setup of an AWS account: roles, bucket, security group, sweeper; and the checks of
+//! `lamp doctor`.
 
 pub(crate) mod bucket;
 pub mod doctor;

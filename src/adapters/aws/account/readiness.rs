@@ -1,4 +1,5 @@
-//! A look at what a launch needs of an account, beside the questions of the plan: nothing is asked in turn.
+//! A look at what a launch needs of an account, beside the questions of the plan: nothing is asked
+//! in turn.
 //!
 //! ```text
 //!   while the plan is made ── bucket, instance profile, role
@@ -15,15 +16,26 @@ use crate::account::setup::{BOX_POLICY, Found, ProfileFound, RegionFound, RoleFo
 use crate::adapters::aws::service_error::said;
 use crate::adapters::aws::session::AwsSession;
 
-/// Whether the bucket of the job root is there, the instance profile of the machines, and the role of the same name.
-pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {
+/// Whether the bucket of the job root is there, the instance profile of the machines, and the role
+/// of the same name.
+pub async fn look(
+    session: &AwsSession,
+    bucket: Option<&str>,
+    profile: &str,
+) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {
     let (home, _) = session.home().await;
     let bucket = async {
         let Some(bucket) = bucket else { return Found::Nothing };
         match session.s3(&home).await.head_bucket().bucket(bucket).send().await {
             Ok(_) => Found::There(()),
             // Only this says that there is none: in another region, or another's, it is there.
-            Err(error) if error.raw_response().is_some_and(|response| response.status().as_u16() == 404) => Found::Nothing,
+            Err(error)
+                if error
+                    .raw_response()
+                    .is_some_and(|response| response.status().as_u16() == 404) =>
+            {
+                Found::Nothing
+            }
             Err(error) => Found::Unknown(said(&error)),
         }
     };
@@ -32,6 +44,10 @@ pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> 
 }
 
 /// The networks of each region that machines stand in, and the security group in them.
-pub async fn networks(session: &Arc<AwsSession>, name: &str, regions: &[String]) -> Vec<RegionFound> {
+pub async fn networks(
+    session: &Arc<AwsSession>,
+    name: &str,
+    regions: &[String],
+) -> Vec<RegionFound> {
     join_all(regions.iter().map(|region| group::look(session, name, region))).await.concat()
 }

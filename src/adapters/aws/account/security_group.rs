@@ -1,4 +1,5 @@
-//! The security group of the machines, the networks that it stands in, and the machines that still run.
+//! The security group of the machines, the networks that it stands in, and the machines that still
+//! run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,17 +22,26 @@ pub(crate) async fn regions(session: &Arc<AwsSession>, names: &SetupNames) -> Ve
     join_all(names.regions.iter().map(|region| look(session, &names.group, region))).await.concat()
 }
 
-/// One for each network of the region that machines stand in; one without a network where there is none.
+/// One for each network of the region that machines stand in; one without a network where there is
+/// none.
 pub(crate) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) -> Vec<RegionFound> {
     let region = Region::new(region);
     let ec2 = session.ec2(&region).await;
-    // All of the name, whatever network they stand in: the filter by network would need the answer to the first question.
+    // All of the name, whatever network they stand in: the filter by network would need the answer
+    // to the first question.
     let by = if name.starts_with("sg-") { "group-id" } else { "group-name" };
     let groups = ec2.describe_security_groups().filters(filter(by, [name.to_owned()])).send();
     let (vpcs, groups) = tokio::join!(vpcs(session, &region), groups);
     let of = |vpc, group, elsewhere| {
         let by_subnets = !session.settings.subnets.is_empty();
-        RegionFound { region: region.to_string(), vpc, by_subnets, group, elsewhere, stands_in: None }
+        RegionFound {
+            region: region.to_string(),
+            vpc,
+            by_subnets,
+            group,
+            elsewhere,
+            stands_in: None,
+        }
     };
     let vpcs = match vpcs {
         Ok(vpcs) => vpcs,
@@ -46,15 +56,27 @@ pub(crate) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) ->
             return vec![of(first, Found::Unknown(why), Vec::new())];
         }
     };
-    let is_elsewhere = |group: &&SecurityGroup| by == "group-name" && group.vpc_id().is_none_or(|vpc| !vpcs.contains(vpc));
-    let mut elsewhere: Vec<GroupFound> = groups.iter().filter(is_elsewhere).map(group_found).collect();
+    let is_elsewhere = |group: &&SecurityGroup| {
+        by == "group-name" && group.vpc_id().is_none_or(|vpc| !vpcs.contains(vpc))
+    };
+    let mut elsewhere: Vec<GroupFound> =
+        groups.iter().filter(is_elsewhere).map(group_found).collect();
     if vpcs.is_empty() {
         return vec![of(Found::Nothing, Found::Nothing, elsewhere)];
     }
-    let here =
-        |vpc: &String| groups.iter().find(|group| group.vpc_id() == Some(vpc)).map_or(Found::Nothing, |group| Found::There(group_found(group)));
+    let here = |vpc: &String| {
+        groups
+            .iter()
+            .find(|group| group.vpc_id() == Some(vpc))
+            .map_or(Found::Nothing, |group| Found::There(group_found(group)))
+    };
     // An id is one group's, of one network.
-    let stands_in = |vpc: &String| groups.iter().filter(|_| by == "group-id").find_map(|group| group.vpc_id().filter(|there| there != vpc));
+    let stands_in = |vpc: &String| {
+        groups
+            .iter()
+            .filter(|_| by == "group-id")
+            .find_map(|group| group.vpc_id().filter(|there| there != vpc))
+    };
     let seen = |vpc| {
         let found = of(named(vpc), here(vpc), std::mem::take(&mut elsewhere));
         RegionFound { stands_in: stands_in(vpc).map(str::to_owned), ..found }
@@ -68,9 +90,17 @@ async fn vpcs(session: &AwsSession, region: &Region) -> Result<BTreeSet<String>,
         let places = subnets::find(session, region).await.map_err(|error| chain(&error))?;
         return Ok(places.into_iter().map(|place| place.network).collect());
     }
-    let told = session.ec2(region).await.describe_vpcs().filters(filter("is-default", ["true".to_owned()])).send().await;
+    let told = session
+        .ec2(region)
+        .await
+        .describe_vpcs()
+        .filters(filter("is-default", ["true".to_owned()]))
+        .send()
+        .await;
     match found(told) {
-        Found::There(answer) => Ok(answer.vpcs().iter().filter_map(|vpc| vpc.vpc_id()).map(str::to_owned).collect()),
+        Found::There(answer) => {
+            Ok(answer.vpcs().iter().filter_map(|vpc| vpc.vpc_id()).map(str::to_owned).collect())
+        }
         Found::Nothing => Ok(BTreeSet::new()),
         Found::Unknown(why) => Err(why),
     }
@@ -79,28 +109,48 @@ async fn vpcs(session: &AwsSession, region: &Region) -> Result<BTreeSet<String>,
 fn group_found(group: &SecurityGroup) -> GroupFound {
     GroupFound {
         id: group.group_id().unwrap_or_default().to_owned(),
-        owner: group.tags().iter().find(|tag| tag.key() == Some(OWNER_TAG)).and_then(Tag::value).map(str::to_owned),
+        owner: group
+            .tags()
+            .iter()
+            .find(|tag| tag.key() == Some(OWNER_TAG))
+            .and_then(Tag::value)
+            .map(str::to_owned),
         rules_in: group.ip_permissions().len(),
     }
 }
 
-pub(crate) async fn create(session: &Arc<AwsSession>, names: &SetupNames, region: &str, vpc: &str) -> Result<(), SetupError> {
+pub(crate) async fn create(
+    session: &Arc<AwsSession>,
+    names: &SetupNames,
+    region: &str,
+    vpc: &str,
+) -> Result<(), SetupError> {
     let ec2 = session.ec2(&Region::new(region)).await;
     let tags = TagSpecification::builder()
         .resource_type(ResourceType::SecurityGroup)
         .tags(Tag::builder().key(OWNER_TAG).value(&names.owner).build())
         .build();
-    let call = ec2.create_security_group().group_name(&names.group).vpc_id(vpc).tag_specifications(tags);
+    let call =
+        ec2.create_security_group().group_name(&names.group).vpc_id(vpc).tag_specifications(tags);
     match call.description("Machines of Lamplighter, without any way in").send().await {
         Err(error) if error.code() == Some("InvalidGroup.Duplicate") => Ok(()),
-        answer => answer.map(|_| ()).map_err(|error| SetupError::new("create the security group", said(&error))),
+        answer => answer
+            .map(|_| ())
+            .map_err(|error| SetupError::new("create the security group", said(&error))),
     }
 }
 
-pub(crate) async fn delete(session: &Arc<AwsSession>, region: &str, id: &str) -> Result<(), SetupError> {
-    match session.ec2(&Region::new(region)).await.delete_security_group().group_id(id).send().await {
+pub(crate) async fn delete(
+    session: &Arc<AwsSession>,
+    region: &str,
+    id: &str,
+) -> Result<(), SetupError> {
+    match session.ec2(&Region::new(region)).await.delete_security_group().group_id(id).send().await
+    {
         Err(error) if is_gone(&error) => Ok(()),
-        answer => answer.map(|_| ()).map_err(|error| SetupError::new(format!("delete the security group {id}"), said(&error))),
+        answer => answer.map(|_| ()).map_err(|error| {
+            SetupError::new(format!("delete the security group {id}"), said(&error))
+        }),
     }
 }
 
@@ -110,7 +160,8 @@ pub(crate) struct Machines {
     pub alive: Vec<String>,
     /// The others, each with why it is none.
     pub odd: Vec<String>,
-    /// Regions that do not answer, each with why: one that nobody may use has no machine, and is no reason to stop.
+    /// Regions that do not answer, each with why: one that nobody may use has no machine, and is no
+    /// reason to stop.
     pub unasked: Vec<String>,
 }
 
@@ -118,35 +169,66 @@ pub(crate) struct Machines {
 ///
 /// # Errors
 /// A region that we buy in does not answer.
-pub(crate) async fn machines(session: &Arc<AwsSession>, names: &SetupNames) -> Result<Machines, SetupError> {
+pub(crate) async fn machines(
+    session: &Arc<AwsSession>,
+    names: &SetupNames,
+) -> Result<Machines, SetupError> {
     let mut regions: BTreeSet<String> = names.regions.iter().cloned().collect();
     let mut unasked = Vec::new();
     match regions::regions(session).await {
         Ok(all) => regions.extend(all.iter().map(ToString::to_string)),
-        Err(error) => unasked.push(format!("every region but {} ({error})", names.regions.join(", "))),
+        Err(error) => {
+            unasked.push(format!("every region but {} ({error})", names.regions.join(", ")))
+        }
     }
     let (mut alive, mut odd) = (Vec::new(), Vec::new());
-    for (region, found) in join_all(regions.iter().map(|region| async move { (region, machines_in(session, names, region).await) })).await {
+    for (region, found) in join_all(
+        regions
+            .iter()
+            .map(|region| async move { (region, machines_in(session, names, region).await) }),
+    )
+    .await
+    {
         match found {
             Ok((ours, others)) => {
                 alive.extend(ours);
                 odd.extend(others);
             }
-            Err(why) if !names.regions.contains(region) => unasked.push(format!("{region} ({why})")),
-            Err(why) => return Err(SetupError::new(format!("see which machines run in {region}"), why)),
+            Err(why) if !names.regions.contains(region) => {
+                unasked.push(format!("{region} ({why})"))
+            }
+            Err(why) => {
+                return Err(SetupError::new(format!("see which machines run in {region}"), why));
+            }
         }
     }
     Ok(Machines { alive, odd, unasked })
 }
 
-async fn machines_in(session: &Arc<AwsSession>, names: &SetupNames, region: &str) -> Result<(Vec<String>, Vec<String>), String> {
+async fn machines_in(
+    session: &Arc<AwsSession>,
+    names: &SetupNames,
+    region: &str,
+) -> Result<(Vec<String>, Vec<String>), String> {
     let ec2 = session.ec2(&Region::new(region)).await;
-    let mut pages = ec2.describe_instances().filters(filter(&format!("tag:{OWNER_TAG}"), [names.owner.clone()])).into_paginator().items().send();
+    let mut pages = ec2
+        .describe_instances()
+        .filters(filter(&format!("tag:{OWNER_TAG}"), [names.owner.clone()]))
+        .into_paginator()
+        .items()
+        .send();
     let (mut alive, mut odd) = (Vec::new(), Vec::new());
     while let Some(reservation) = pages.next().await {
         let reservation = reservation.map_err(|error| said(&error))?;
-        let ends = |instance: &&aws_sdk_ec2::types::Instance| instance.state().and_then(|state| state.name()) != Some(&InstanceStateName::Terminated);
-        for (id, instance) in reservation.instances().iter().filter(ends).filter_map(|instance| Some((instance.instance_id()?, instance))) {
+        let ends = |instance: &&aws_sdk_ec2::types::Instance| {
+            instance.state().and_then(|state| state.name()) != Some(&InstanceStateName::Terminated)
+        };
+        for (id, instance) in reservation
+            .instances()
+            .iter()
+            .filter(ends)
+            .filter_map(|instance| Some((instance.instance_id()?, instance)))
+        {
             match owned_by(&tag_map(instance), &names.owner) {
                 Ok(_) => alive.push(id.to_owned()),
                 Err(why) => odd.push(format!("{id} in {region} ({why})")),

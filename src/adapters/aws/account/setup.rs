@@ -6,7 +6,8 @@
 //!           ── aws_setup_group    EC2: security group, default VPC, what still runs
 //!           ── aws_setup_sweeper  the sweeper in the cloud: IAM, Lambda, EventBridge Scheduler, CloudWatch Logs
 //! ```
-//! Everything that can be asked at once is. Not here: which step is right (`policy::account::setup_plan`).
+//! Everything that can be asked at once is. Not here: which step is right
+//! (`policy::account::setup_plan`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -79,14 +80,20 @@ impl AwsSetup {
     pub async fn new(session: Arc<AwsSession>, wish: SetupWish) -> Result<Self, SetupError> {
         let (home, known) = session.home().await;
         if !known && wish.regions.is_empty() {
-            return Err(SetupError { unsaid: true, ..SetupError::new("choose a region", "nothing names one") });
+            return Err(SetupError {
+                unsaid: true,
+                ..SetupError::new("choose a region", "nothing names one")
+            });
         }
         let regions: Vec<Region> = session.regions(&wish.regions).await;
         let home = regions.first().cloned().unwrap_or(home);
         let sts = aws_sdk_sts::Client::new(&session.config(&home).await);
         let identity = sts.get_caller_identity().send().await.map_err(|error| {
             let fix = lacking(&error).map(|nobody| nobody.fix);
-            SetupError { fix, ..SetupError::new(format!("ask AWS in {home} who we are"), said(&error)) }
+            SetupError {
+                fix,
+                ..SetupError::new(format!("ask AWS in {home} who we are"), said(&error))
+            }
         })?;
         let account = identity.account().unwrap_or_default().to_owned();
         let named = format!("lamplighter-{account}-{home}");
@@ -102,7 +109,13 @@ impl AwsSetup {
             session_manager: wish.session_manager,
             secrets: wish.secrets,
         };
-        Ok(AwsSetup { session, sweeper_binary: wish.sweeper_binary, program: OnceLock::new(), account, names })
+        Ok(AwsSetup {
+            session,
+            sweeper_binary: wish.sweeper_binary,
+            program: OnceLock::new(),
+            account,
+            names,
+        })
     }
 
     pub async fn look(&self) -> SetupFound {
@@ -154,7 +167,8 @@ impl AwsSetup {
                 None => Ok(InUse::default()),
             }
         };
-        let (contents, machines) = tokio::join!(contents, group::machines(&self.session, &self.names));
+        let (contents, machines) =
+            tokio::join!(contents, group::machines(&self.session, &self.names));
         let group::Machines { alive, odd, unasked } = machines?;
         Ok(InUse { machines: alive, odd_machines: odd, unasked_regions: unasked, ..contents? })
     }
@@ -168,8 +182,9 @@ impl AwsSetup {
     }
 
     /// # Errors
-    /// When AWS refuses. A thing that is there already, or is gone already, is as good; but not a role that somebody else has just
-    /// made, which is bound to one job root, and may be for another.
+    /// When AWS refuses. A thing that is there already, or is gone already, is as good; but not a
+    /// role that somebody else has just made, which is bound to one job root, and may be for
+    /// another.
     pub async fn act(&self, step: &SetupStep) -> Result<(), SetupError> {
         match step {
             SetupStep::CreateBucket
@@ -180,8 +195,12 @@ impl AwsSetup {
             | SetupStep::TidyBucket
             | SetupStep::EmptyRoot
             | SetupStep::ForgetHouse
-            | SetupStep::DeleteBucket => bucket::act(&self.session.s3(&self.home()).await, &self.names, step).await,
-            SetupStep::CreateGroup { region, vpc } => group::create(&self.session, &self.names, region, vpc).await,
+            | SetupStep::DeleteBucket => {
+                bucket::act(&self.session.s3(&self.home()).await, &self.names, step).await
+            }
+            SetupStep::CreateGroup { region, vpc } => {
+                group::create(&self.session, &self.names, region, vpc).await
+            }
             SetupStep::DeleteGroup { region, id } => group::delete(&self.session, region, id).await,
             SetupStep::Sweeper(step) if step.takes_away() => self.sweeper().take_away(*step).await,
             SetupStep::Sweeper(step) => self.sweeper().make(*step, self.program()).await,

@@ -1,7 +1,8 @@
-//! The sweeper in an account: its two roles, its log, its function, its schedule, looked at, made and taken away.
+//! The sweeper in an account: its two roles, its log, its function, its schedule, looked at, made
+//! and taken away.
 //!
-//! IAM goes by its SDK, the other three services by signed calls of our own (`aws::signed_rest`). Not here: which step
-//! is right (`policy::account::sweeper_plan`).
+//! IAM goes by its SDK, the other three services by signed calls of our own (`aws::signed_rest`).
+//! Not here: which step is right (`policy::account::sweeper_plan`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use super::{bucket, roles};
 use crate::account::permissions::{PolicyName, partition};
 use crate::account::setup::{Found, SetupNames};
 use crate::account::sweeper::{
-    EACH, FunctionFound, FunctionSettings, LOG_DAYS, MEMORY_MIB, RUNTIME, ScheduleFound, Sweeper, SweeperFound, SweeperStep, TIMEOUT_SECS,
+    EACH, FunctionFound, FunctionSettings, LOG_DAYS, MEMORY_MIB, RUNTIME, ScheduleFound, Sweeper,
+    SweeperFound, SweeperStep, TIMEOUT_SECS,
 };
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::aws::signed_rest::{AwsCall, NoAnswer, found, send};
@@ -25,8 +27,8 @@ use crate::instance::OWNER_TAG;
 use crate::market::{Arch, Region};
 use crate::ports::Clock as _;
 
-/// A role that was just made is believed by Lambda and by the scheduler after some seconds, and a function that just got its
-/// program takes no settings meanwhile.
+/// A role that was just made is believed by Lambda and by the scheduler after some seconds, and a
+/// function that just got its program takes no settings meanwhile.
 const SETTLES_WITHIN: Duration = Duration::from_secs(90);
 const ASK_AGAIN: Duration = Duration::from_secs(3);
 
@@ -54,7 +56,8 @@ impl Place<'_> {
     pub fn wanted(&self, program: &Result<SweeperProgram, String>) -> Sweeper {
         let name = self.names.sweeper();
         let role = |name: &str| self.arn("iam", "", &format!("role/{name}"));
-        let said = [("LAMP_JOB_ROOT", self.names.job_root()), ("LAMP_OWNER", self.names.owner.clone())];
+        let said =
+            [("LAMP_JOB_ROOT", self.names.job_root()), ("LAMP_OWNER", self.names.owner.clone())];
         Sweeper {
             program: program.as_ref().map(SweeperProgram::sha256).map_err(Clone::clone),
             settings: FunctionSettings {
@@ -91,40 +94,69 @@ impl Place<'_> {
 
     async fn log(&self, name: &str) -> Found<()> {
         let group = Sweeper::log(name);
-        let call = AwsCall::named("logs", "Logs_20140328.DescribeLogGroups", json!({ "logGroupNamePrefix": group }));
+        let call = AwsCall::named(
+            "logs",
+            "Logs_20140328.DescribeLogGroups",
+            json!({ "logGroupNamePrefix": group }),
+        );
         match found(self.send(&call).await) {
             Found::There(answer) => {
                 let groups = answer["logGroups"].as_array().into_iter().flatten();
-                groups.into_iter().find(|known| known["logGroupName"] == group.as_str()).map_or(Found::Nothing, |_| Found::There(()))
+                groups
+                    .into_iter()
+                    .find(|known| known["logGroupName"] == group.as_str())
+                    .map_or(Found::Nothing, |_| Found::There(()))
             }
             Found::Nothing => Found::Nothing,
             Found::Unknown(why) => Found::Unknown(why),
         }
     }
 
-    pub async fn make(&self, step: SweeperStep, program: &Result<SweeperProgram, String>) -> Result<(), SetupError> {
+    pub async fn make(
+        &self,
+        step: SweeperStep,
+        program: &Result<SweeperProgram, String>,
+    ) -> Result<(), SetupError> {
         let wanted = self.wanted(program);
         let name = wanted.name.as_str();
         let call_role = Sweeper::schedule_role(name);
         let (iam, permissions) = (self.session.iam(&self.home()).await, self.names.permissions());
-        let program = || program.as_ref().map_err(|why| SetupError::new("find a program for it", why));
+        let program =
+            || program.as_ref().map_err(|why| SetupError::new("find a program for it", why));
         match step {
             SweeperStep::CreateRole => {
                 let about = "What the sweeper of Lamplighter may do: end machines of its owner's that no job needs";
-                roles::create(&iam, &self.names.owner, name, &permissions.sweeper_trust(), about).await
+                roles::create(&iam, &self.names.owner, name, &permissions.sweeper_trust(), about)
+                    .await
             }
-            SweeperStep::WriteRolePolicy => roles::write(&iam, name, &permissions.policy(PolicyName::Sweeper)).await,
+            SweeperStep::WriteRolePolicy => {
+                roles::write(&iam, name, &permissions.policy(PolicyName::Sweeper)).await
+            }
             SweeperStep::CreateScheduleRole => {
                 let about = "What the schedule of Lamplighter's sweeper may do: call it";
-                roles::create(&iam, &self.names.owner, &call_role, &permissions.schedule_trust(self.account), about).await
+                roles::create(
+                    &iam,
+                    &self.names.owner,
+                    &call_role,
+                    &permissions.schedule_trust(self.account),
+                    about,
+                )
+                .await
             }
-            SweeperStep::WriteSchedulePolicy => roles::write(&iam, &call_role, &permissions.policy(PolicyName::SweeperSchedule)).await,
+            SweeperStep::WriteSchedulePolicy => {
+                roles::write(&iam, &call_role, &permissions.policy(PolicyName::SweeperSchedule))
+                    .await
+            }
             SweeperStep::CreateLog => self.create_log(name).await,
             SweeperStep::CreateFunction => self.create_function(&wanted, program()?).await,
             SweeperStep::SendProgram => self.send_program(name, program()?).await,
             SweeperStep::SetFunction => {
                 let path = format!("{FUNCTIONS}/{name}/configuration");
-                self.settled("set the function", &AwsCall::rest("lambda", Method::PUT, path, settings(&wanted.settings))).await
+                self.settled(
+                    "set the function",
+                    &AwsCall::rest("lambda", Method::PUT, path, settings(&wanted.settings)),
+                )
+                .await
             }
             SweeperStep::CreateSchedule => self.put_schedule(Method::POST, &wanted).await,
             SweeperStep::SetSchedule => self.put_schedule(Method::PUT, &wanted).await,
@@ -134,17 +166,35 @@ impl Place<'_> {
 
     pub async fn take_away(&self, step: SweeperStep) -> Result<(), SetupError> {
         let name = self.names.sweeper();
-        let delete = |service, path: String| AwsCall::rest(service, Method::DELETE, path, Value::Null);
+        let delete =
+            |service, path: String| AwsCall::rest(service, Method::DELETE, path, Value::Null);
         match step {
-            SweeperStep::DeleteSchedule => self.gone("delete the schedule", delete("scheduler", format!("/schedules/{name}"))).await,
-            SweeperStep::DeleteFunction => self.gone("delete the function", delete("lambda", format!("{FUNCTIONS}/{name}"))).await,
+            SweeperStep::DeleteSchedule => {
+                self.gone("delete the schedule", delete("scheduler", format!("/schedules/{name}")))
+                    .await
+            }
+            SweeperStep::DeleteFunction => {
+                self.gone("delete the function", delete("lambda", format!("{FUNCTIONS}/{name}")))
+                    .await
+            }
             SweeperStep::DeleteLog => {
-                let call = AwsCall::named("logs", "Logs_20140328.DeleteLogGroup", json!({ "logGroupName": Sweeper::log(&name) }));
+                let call = AwsCall::named(
+                    "logs",
+                    "Logs_20140328.DeleteLogGroup",
+                    json!({ "logGroupName": Sweeper::log(&name) }),
+                );
                 self.gone("delete the log", call).await
             }
-            SweeperStep::DeleteScheduleRole => roles::delete(&self.session.iam(&self.home()).await, &Sweeper::schedule_role(&name)).await,
-            SweeperStep::DeleteRole => roles::delete(&self.session.iam(&self.home()).await, &name).await,
-            SweeperStep::DeleteRecords => bucket::forget_sweeper(&self.session.s3(&self.home()).await, self.names).await,
+            SweeperStep::DeleteScheduleRole => {
+                roles::delete(&self.session.iam(&self.home()).await, &Sweeper::schedule_role(&name))
+                    .await
+            }
+            SweeperStep::DeleteRole => {
+                roles::delete(&self.session.iam(&self.home()).await, &name).await
+            }
+            SweeperStep::DeleteRecords => {
+                bucket::forget_sweeper(&self.session.s3(&self.home()).await, self.names).await
+            }
             other => Err(SetupError::new(other.words(), "that takes nothing away")),
         }
     }
@@ -152,48 +202,76 @@ impl Place<'_> {
     async fn create_log(&self, name: &str) -> Result<(), SetupError> {
         let group = Sweeper::log(name);
         let made = json!({ "logGroupName": group, "tags": { OWNER_TAG: self.names.owner } });
-        self.there("create the log", "ResourceAlreadyExistsException", AwsCall::named("logs", "Logs_20140328.CreateLogGroup", made)).await?;
+        self.there(
+            "create the log",
+            "ResourceAlreadyExistsException",
+            AwsCall::named("logs", "Logs_20140328.CreateLogGroup", made),
+        )
+        .await?;
         let kept = json!({ "logGroupName": group, "retentionInDays": LOG_DAYS });
         let call = AwsCall::named("logs", "Logs_20140328.PutRetentionPolicy", kept);
-        self.send(&call).await.map(drop).map_err(|error| SetupError::new("bound the log", error.to_string()))
+        self.send(&call)
+            .await
+            .map(drop)
+            .map_err(|error| SetupError::new("bound the log", error.to_string()))
     }
 
-    async fn create_function(&self, wanted: &Sweeper, program: &SweeperProgram) -> Result<(), SetupError> {
+    async fn create_function(
+        &self,
+        wanted: &Sweeper,
+        program: &SweeperProgram,
+    ) -> Result<(), SetupError> {
         let mut body = settings(&wanted.settings);
         body["FunctionName"] = wanted.name.as_str().into();
         body["Code"] = json!({ "ZipFile": base64::encode(&program.archive) });
         body["Architectures"] = json!([program.arch.to_string()]);
         body["Tags"] = json!({ OWNER_TAG: self.names.owner });
-        self.settled("create the function", &AwsCall::rest("lambda", Method::POST, FUNCTIONS, body)).await
+        self.settled("create the function", &AwsCall::rest("lambda", Method::POST, FUNCTIONS, body))
+            .await
     }
 
     async fn send_program(&self, name: &str, program: &SweeperProgram) -> Result<(), SetupError> {
         let body = json!({ "ZipFile": base64::encode(&program.archive), "Architectures": [program.arch.to_string()] });
-        self.settled("send the program", &AwsCall::rest("lambda", Method::PUT, format!("{FUNCTIONS}/{name}/code"), body)).await
+        self.settled(
+            "send the program",
+            &AwsCall::rest("lambda", Method::PUT, format!("{FUNCTIONS}/{name}/code"), body),
+        )
+        .await
     }
 
     async fn put_schedule(&self, method: Method, wanted: &Sweeper) -> Result<(), SetupError> {
         let ScheduleFound { each, function, role, .. } = &wanted.schedule;
-        // The next visit finds what this one would have found: a call that is late is worth nothing.
+        // The next visit finds what this one would have found: a call that is late is worth
+        // nothing.
         let retry = json!({ "MaximumEventAgeInSeconds": 240, "MaximumRetryAttempts": 2 });
         let body = json!({
             "ScheduleExpression": each, "FlexibleTimeWindow": { "Mode": "OFF" }, "State": "ENABLED",
             "Description": "Lamplighter's sweeper looks for machines that no job needs",
             "Target": { "Arn": function, "RoleArn": role, "Input": "{}", "RetryPolicy": retry },
         });
-        self.settled("set the schedule", &AwsCall::rest("scheduler", method, format!("/schedules/{}", wanted.name), body)).await
+        self.settled(
+            "set the schedule",
+            &AwsCall::rest("scheduler", method, format!("/schedules/{}", wanted.name), body),
+        )
+        .await
     }
 
-    /// Asks until a new role is believed, or the change before has come through. That it is there already is as good.
+    /// Asks until a new role is believed, or the change before has come through. That it is there
+    /// already is as good.
     async fn settled(&self, act: &str, call: &AwsCall) -> Result<(), SetupError> {
         let until = SystemClock.mono() + SETTLES_WITHIN;
         loop {
             match self.send(call).await {
                 Ok(_) => return Ok(()),
-                Err(error) if is_settling(&error) && SystemClock.mono() < until => SystemClock.sleep(ASK_AGAIN).await,
+                Err(error) if is_settling(&error) && SystemClock.mono() < until => {
+                    SystemClock.sleep(ASK_AGAIN).await
+                }
                 // Lambda's word, and the scheduler's.
                 Err(error)
-                    if ["ResourceConflictException", "ConflictException"].iter().any(|code| error.is(code)) && error.speaks_of("already exist") =>
+                    if ["ResourceConflictException", "ConflictException"]
+                        .iter()
+                        .any(|code| error.is(code))
+                        && error.speaks_of("already exist") =>
                 {
                     return Ok(());
                 }
@@ -222,8 +300,10 @@ const FUNCTIONS: &str = "/2015-03-31/functions";
 
 /// What passes by itself within a minute.
 fn is_settling(error: &NoAnswer) -> bool {
-    let role = (error.is("InvalidParameterValueException") || error.is("ValidationException")) && error.speaks_of("assume");
-    let busy = error.is("ResourceConflictException") && (error.speaks_of("in progress") || error.speaks_of("Pending"));
+    let role = (error.is("InvalidParameterValueException") || error.is("ValidationException"))
+        && error.speaks_of("assume");
+    let busy = error.is("ResourceConflictException")
+        && (error.speaks_of("in progress") || error.speaks_of("Pending"));
     role || busy
 }
 
@@ -236,7 +316,11 @@ fn settings(wanted: &FunctionSettings) -> Value {
 }
 
 /// The function and the schedule of this name, at home.
-pub(crate) async fn installed(session: &Arc<AwsSession>, home: &Region, name: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
+pub(crate) async fn installed(
+    session: &Arc<AwsSession>,
+    home: &Region,
+    name: &str,
+) -> (Found<FunctionFound>, Found<ScheduleFound>) {
     tokio::join!(function_of(session, home, name), schedule_of(session, home, name))
 }
 
@@ -265,7 +349,8 @@ async fn schedule_of(session: &Arc<AwsSession>, home: &Region, name: &str) -> Fo
 
 fn function(answer: &Value) -> FunctionFound {
     let it = &answer["Configuration"];
-    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+    let number =
+        |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
     let variables = it["Environment"]["Variables"].as_object().into_iter().flatten();
     let arch = match it["Architectures"][0].as_str() {
         Some("arm64") => Some(Arch::Arm64),
@@ -296,16 +381,35 @@ mod tests {
 
     #[test]
     fn what_passes_by_itself_is_waited_for_and_nothing_else() {
-        let no = |code: &str, message: &str| NoAnswer::Refused { status: 400, code: code.into(), message: message.into() };
+        let no = |code: &str, message: &str| NoAnswer::Refused {
+            status: 400,
+            code: code.into(),
+            message: message.into(),
+        };
         for (code, message) in [
-            ("InvalidParameterValueException", "The role defined for the function cannot be assumed by Lambda."),
-            ("ValidationException", "The execution role you provide must allow AWS EventBridge Scheduler to assume the role."),
-            ("ResourceConflictException", "The operation cannot be performed at this time. An update is in progress for resource: x"),
-            ("ResourceConflictException", "The function is currently in the following state: Pending"),
+            (
+                "InvalidParameterValueException",
+                "The role defined for the function cannot be assumed by Lambda.",
+            ),
+            (
+                "ValidationException",
+                "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.",
+            ),
+            (
+                "ResourceConflictException",
+                "The operation cannot be performed at this time. An update is in progress for resource: x",
+            ),
+            (
+                "ResourceConflictException",
+                "The function is currently in the following state: Pending",
+            ),
         ] {
             assert!(is_settling(&no(code, message)), "{message}");
         }
         assert!(!is_settling(&no("ResourceConflictException", "Function already exist: x")));
-        assert!(!is_settling(&no("InvalidParameterValueException", "Unzipped size must be smaller than 262144000 bytes")));
+        assert!(!is_settling(&no(
+            "InvalidParameterValueException",
+            "Unzipped size must be smaller than 262144000 bytes"
+        )));
     }
 }

@@ -45,20 +45,31 @@ pub fn find(named: Option<&Path>) -> Result<SweeperProgram, String> {
     if let Some(named) = named {
         return packed(named);
     }
-    let exe = process_env::exe().map_err(|error| format!("this program cannot find itself ({error})"))?;
+    let exe =
+        process_env::exe().map_err(|error| format!("this program cannot find itself ({error})"))?;
     let folder = exe.parent().map(Path::to_owned).unwrap_or_default();
-    let of = |arch: Arch| [folder.join(format!("lamp-{arch}")), folder.join("../portable").join(format!("lamp-{arch}"))];
+    let of = |arch: Arch| {
+        [
+            folder.join(format!("lamp-{arch}")),
+            folder.join("../portable").join(format!("lamp-{arch}")),
+        ]
+    };
     let portable = of(Arch::Arm64).into_iter().chain(of(Arch::X86_64)).find(|path| path.exists());
     packed(&portable.unwrap_or(exe))
 }
 
 fn packed(path: &Path) -> Result<SweeperProgram, String> {
     let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| format!("`{shown}` cannot be read ({error})"))?;
-    let needs = elf_requirements::needs(&bytes).ok_or_else(|| format!("`{shown}` is no program for Linux machines"))?;
+    let bytes =
+        std::fs::read(path).map_err(|error| format!("`{shown}` cannot be read ({error})"))?;
+    let needs = elf_requirements::needs(&bytes)
+        .ok_or_else(|| format!("`{shown}` is no program for Linux machines"))?;
     let there = Glibc(RUNTIME_GLIBC.0, RUNTIME_GLIBC.1);
     if let Some(glibc) = needs.glibc.filter(|glibc| *glibc > there) {
-        let triple = format!("{}-unknown-linux-gnu.{there}", if needs.arch == Arch::Arm64 { "aarch64" } else { "x86_64" });
+        let triple = format!(
+            "{}-unknown-linux-gnu.{there}",
+            if needs.arch == Arch::Arm64 { "aarch64" } else { "x86_64" }
+        );
         return Err(format!(
             "`{shown}` needs glibc {glibc}, and the machines of AWS Lambda (Amazon Linux 2023) have {there}: build `lamp` on Debian 12 or \
              Ubuntu 22.04, or with `cargo zigbuild --release --bin lamp --target {triple}`, and name it in LAMP_SWEEPER_BINARY"
@@ -85,7 +96,11 @@ mod tests {
             std::fs::write(folder.path().join(name), bytes).unwrap();
             find(Some(&folder.path().join(name)))
         };
-        assert!(written("script", b"#!/bin/sh\n").unwrap_err().ends_with("is no program for Linux machines"));
+        assert!(
+            written("script", b"#!/bin/sh\n")
+                .unwrap_err()
+                .ends_with("is no program for Linux machines")
+        );
         assert!(find(Some(&folder.path().join("nothing"))).unwrap_err().contains("cannot be read"));
         // 64 bits, little-endian, x86-64, and nothing that a linker would ask for.
         let mut program = vec![0; 64];

@@ -19,7 +19,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::{alarm, describe, launch, launch_request, offers, regions, residue, residue_delete, spot_prices, terminate};
+use super::{
+    alarm, describe, launch, launch_request, offers, regions, residue, residue_delete, spot_prices,
+    terminate,
+};
 use crate::account::{ForeignMachine, Residue};
 use crate::adapters::aws::account::foreign_instances;
 use crate::adapters::aws::session::AwsSession;
@@ -52,11 +55,18 @@ impl Cloud for AwsCloud {
     }
 
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
-        let (supply, ()) = tokio::join!(offers::supply(&self.session, machine), launch_request::ahead(&self.session, machine));
+        let (supply, ()) = tokio::join!(
+            offers::supply(&self.session, machine),
+            launch_request::ahead(&self.session, machine)
+        );
         supply
     }
 
-    async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+    async fn prepare(
+        &self,
+        spec: &Spec,
+        offer: &Offer,
+    ) -> Result<Option<LaunchRequest>, CloudError> {
         launch_request::prepare(&self.session, spec, offer).await.map(Some)
     }
 
@@ -66,11 +76,22 @@ impl Cloud for AwsCloud {
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
         let id = launch::launch(&self.session, plan).await?;
-        self.remember_owner(MachineRef { cloud: market::Cloud::Aws, region: plan.offer.region.clone(), id: id.clone() }, plan);
+        self.remember_owner(
+            MachineRef {
+                cloud: market::Cloud::Aws,
+                region: plan.offer.region.clone(),
+                id: id.clone(),
+            },
+            plan,
+        );
         Ok(id)
     }
 
-    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+    async fn describe(
+        &self,
+        owner: &str,
+        region: &Region,
+    ) -> Result<Vec<InstanceView>, CloudError> {
         describe::describe(&self.session, owner, region).await
     }
 
@@ -97,14 +118,25 @@ impl Cloud for AwsCloud {
     }
 
     async fn interrupt(&self, _machine: &MachineRef, _notice: Span) -> Result<(), CloudError> {
-        Err(CloudError::Unsupported { cloud: "aws", act: "play an interruption; `lamp rehearse` plays one on this workstation" })
+        Err(CloudError::Unsupported {
+            cloud: "aws",
+            act: "play an interruption; `lamp rehearse` plays one on this workstation",
+        })
     }
 
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+    async fn raise_kill_at(
+        &self,
+        machine: &MachineRef,
+        kill_at: Timestamp,
+    ) -> Result<(), CloudError> {
         terminate::raise_kill_at(&self.session, machine, kill_at).await
     }
 
-    async fn foreign(&self, owner: &str, region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
+    async fn foreign(
+        &self,
+        owner: &str,
+        region: &Region,
+    ) -> Result<Vec<ForeignMachine>, CloudError> {
         foreign_instances::foreign(&self.session, owner, region).await
     }
 
@@ -128,7 +160,13 @@ impl Cloud for AwsCloud {
         residue::residue(&self.session, owner, region).await
     }
 
-    async fn residue_of(&self, owner: &str, region: &Region, job: &JobId, machines: &BTreeSet<String>) -> Result<Vec<Residue>, CloudError> {
+    async fn residue_of(
+        &self,
+        owner: &str,
+        region: &Region,
+        job: &JobId,
+        machines: &BTreeSet<String>,
+    ) -> Result<Vec<Residue>, CloudError> {
         residue::residue_of(&self.session, owner, region, job, machines).await
     }
 
@@ -136,7 +174,11 @@ impl Cloud for AwsCloud {
         residue_delete::clear(&self.session, residue).await
     }
 
-    async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+    async fn spot_prices(
+        &self,
+        offer: &Offer,
+        from: Timestamp,
+    ) -> Result<PriceHistory, CloudError> {
         spot_prices::of(&self.session, offer, from).await
     }
 

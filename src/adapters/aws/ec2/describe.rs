@@ -37,9 +37,14 @@ const ENDED: &str = "instance-terminated";
 ///
 /// # Errors
 /// When EC2 does not answer: then nothing is known.
-pub async fn describe(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+pub async fn describe(
+    session: &AwsSession,
+    owner: &str,
+    region: &Region,
+) -> Result<Vec<InstanceView>, CloudError> {
     let instances = all(session, region, [owned(owner)]).await?;
-    let mut views: Vec<InstanceView> = instances.iter().filter_map(|instance| ours(session, region, instance, owner)).collect();
+    let mut views: Vec<InstanceView> =
+        instances.iter().filter_map(|instance| ours(session, region, instance, owner)).collect();
     views.iter().for_each(|view| session.memory.owners.put(view.machine(), owner.to_owned()));
     tell_spot_ends(session, region, &instances, &mut views).await;
     Ok(views)
@@ -51,33 +56,52 @@ pub async fn describe(session: &AwsSession, owner: &str, region: &Region) -> Res
 /// When EC2 does not answer: then nothing is known.
 pub async fn by_token(session: &AwsSession, plan: &Plan) -> Result<Vec<InstanceView>, CloudError> {
     let region = &plan.offer.region;
-    let instances = all(session, region, [filter("client-token", [plan.client_token.clone()])]).await?;
+    let instances =
+        all(session, region, [filter("client-token", [plan.client_token.clone()])]).await?;
     // Without them its machine would look as if it were not there.
-    let tags = Tags::from_map(&plan.tags).map_err(|error| Trouble::ambiguous("read the tags of the plan", &error.to_string()))?;
-    let launched = |instance: &Instance| view(region, instance, instance.instance_id()?, tags.clone());
+    let tags = Tags::from_map(&plan.tags)
+        .map_err(|error| Trouble::ambiguous("read the tags of the plan", &error.to_string()))?;
+    let launched =
+        |instance: &Instance| view(region, instance, instance.instance_id()?, tags.clone());
     let mut views: Vec<InstanceView> = instances.iter().filter_map(launched).collect();
     tell_spot_ends(session, region, &instances, &mut views).await;
     Ok(views)
 }
 
-/// Machines whose *system* status check fails: of the host, and not of what runs on it. The check of the instance itself says less than
-/// a heartbeat: it fails too where a machine that works has no network.
+/// Machines whose *system* status check fails: of the host, and not of what runs on it. The check
+/// of the instance itself says less than a heartbeat: it fails too where a machine that works has
+/// no network.
 ///
 /// # Errors
 /// When EC2 does not answer: then nothing is known.
-pub async fn failing_hosts(session: &AwsSession, region: &Region) -> Result<BTreeSet<String>, CloudError> {
+pub async fn failing_hosts(
+    session: &AwsSession,
+    region: &Region,
+) -> Result<BTreeSet<String>, CloudError> {
     let fails = filter("system-status.status", ["impaired".to_owned()]);
-    let mut pages = session.ec2(region).await.describe_instance_status().filters(fails).max_results(PAGE).into_paginator().send();
+    let mut pages = session
+        .ec2(region)
+        .await
+        .describe_instance_status()
+        .filters(fails)
+        .max_results(PAGE)
+        .into_paginator()
+        .send();
     let mut failing = BTreeSet::new();
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| meaning("read the checks of hosts", error))?;
-        failing.extend(page.instance_statuses.unwrap_or_default().into_iter().filter_map(|status| status.instance_id));
+        failing.extend(
+            page.instance_statuses
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(|status| status.instance_id),
+        );
     }
     Ok(failing)
 }
 
-/// What carries this owner's tag. In a filter of EC2 `*` and `?` stand for other letters: an owner with such a letter would be
-/// shown what others own.
+/// What carries this owner's tag. In a filter of EC2 `*` and `?` stand for other letters: an owner
+/// with such a letter would be shown what others own.
 pub fn owned(owner: &str) -> Filter {
     let literal = owner.replace('\\', r"\\").replace('*', r"\*").replace('?', r"\?");
     filter(&format!("tag:{OWNER_TAG}"), [literal])
@@ -91,14 +115,25 @@ pub fn filter(name: &str, values: impl IntoIterator<Item = String>) -> Filter {
 ///
 /// # Errors
 /// As `ec2::errors` reads them.
-pub async fn all(session: &AwsSession, region: &Region, filters: impl IntoIterator<Item = Filter>) -> Result<Vec<Instance>, CloudError> {
+pub async fn all(
+    session: &AwsSession,
+    region: &Region,
+    filters: impl IntoIterator<Item = Filter>,
+) -> Result<Vec<Instance>, CloudError> {
     let filters = Some(filters.into_iter().collect());
     let client = session.ec2(region).await;
-    let mut pages = client.describe_instances().set_filters(filters).max_results(PAGE).into_paginator().send();
+    let mut pages =
+        client.describe_instances().set_filters(filters).max_results(PAGE).into_paginator().send();
     let mut instances = Vec::new();
     while let Some(page) = pages.next().await {
-        let page = page.map_err(|error| meaning(&format!("look at the machines in {region}"), error))?;
-        instances.extend(page.reservations.unwrap_or_default().into_iter().flat_map(|one| one.instances.unwrap_or_default()));
+        let page =
+            page.map_err(|error| meaning(&format!("look at the machines in {region}"), error))?;
+        instances.extend(
+            page.reservations
+                .unwrap_or_default()
+                .into_iter()
+                .flat_map(|one| one.instances.unwrap_or_default()),
+        );
     }
     Ok(instances)
 }
@@ -107,21 +142,35 @@ pub async fn all(session: &AwsSession, region: &Region, filters: impl IntoIterat
 ///
 /// # Errors
 /// As `ec2::errors` reads them.
-pub async fn one(session: &AwsSession, region: &Region, id: &str) -> Result<Option<Instance>, CloudError> {
+pub async fn one(
+    session: &AwsSession,
+    region: &Region,
+    id: &str,
+) -> Result<Option<Instance>, CloudError> {
     // By a filter, which finds nothing where an id would be an error.
     Ok(all(session, region, [filter("instance-id", [id.to_owned()])]).await?.into_iter().next())
 }
 
 /// A machine whose tags are wholly ours; others are never touched.
-fn ours(session: &AwsSession, region: &Region, instance: &Instance, owner: &str) -> Option<InstanceView> {
+fn ours(
+    session: &AwsSession,
+    region: &Region,
+    instance: &Instance,
+    owner: &str,
+) -> Option<InstanceView> {
     let id = instance.instance_id()?;
     match owned_by(&tag_map(instance), owner) {
         Ok(tags) => view(region, instance, id, tags),
         Err(error) => {
-            let machine = MachineRef { cloud: Cloud::Aws, region: region.clone(), id: id.to_owned() };
+            let machine =
+                MachineRef { cloud: Cloud::Aws, region: region.clone(), id: id.to_owned() };
             // No switch outside of it sees it from now on: somebody should hear of that.
             if session.memory.odd.get(&machine, Duration::MAX).is_none() {
-                let list = if state(instance).is_some_and(|state| state.bills()) { "; `lamp sweep --foreign` lists it" } else { "" };
+                let list = if state(instance).is_some_and(|state| state.bills()) {
+                    "; `lamp sweep --foreign` lists it"
+                } else {
+                    ""
+                };
                 tracing::warn!(
                     "{machine} is left alone: it has our owner tag, and Lamplighter did not launch it or its tags were changed ({error}){list}"
                 );
@@ -133,7 +182,11 @@ fn ours(session: &AwsSession, region: &Region, instance: &Instance, owner: &str)
 }
 
 pub fn tag_map(instance: &Instance) -> BTreeMap<String, String> {
-    instance.tags().iter().filter_map(|tag| Some((tag.key()?.to_owned(), tag.value()?.to_owned()))).collect()
+    instance
+        .tags()
+        .iter()
+        .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value()?.to_owned())))
+        .collect()
 }
 
 fn view(region: &Region, instance: &Instance, id: &str, tags: Tags) -> Option<InstanceView> {
@@ -143,7 +196,10 @@ fn view(region: &Region, instance: &Instance, id: &str, tags: Tags) -> Option<In
         id: id.to_owned(),
         cloud: Cloud::Aws,
         region: region.clone(),
-        instance_type: instance.instance_type().map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+        instance_type: instance
+            .instance_type()
+            .map(|kind| kind.as_str().to_owned())
+            .unwrap_or_default(),
         market: if spot { Market::Spot } else { Market::OnDemand },
         state,
         tags,
@@ -178,21 +234,40 @@ fn moment(reason: &str) -> Option<Timestamp> {
     time.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp())
 }
 
-/// Whether price or capacity took a spot machine stands in its request. It is asked once; without an answer, EC2's own reason
-/// stays.
-async fn tell_spot_ends(session: &AwsSession, region: &Region, instances: &[Instance], views: &mut [InstanceView]) {
-    let taken = |view: &InstanceView| !view.state.bills() && view.state_reason.as_deref().is_some_and(|reason| reason.starts_with(TAKEN));
-    let ids: BTreeSet<&str> = views.iter().filter(|view| taken(view)).map(|view| view.id.as_str()).collect();
+/// Whether price or capacity took a spot machine stands in its request. It is asked once; without
+/// an answer, EC2's own reason stays.
+async fn tell_spot_ends(
+    session: &AwsSession,
+    region: &Region,
+    instances: &[Instance],
+    views: &mut [InstanceView],
+) {
+    let taken = |view: &InstanceView| {
+        !view.state.bills()
+            && view.state_reason.as_deref().is_some_and(|reason| reason.starts_with(TAKEN))
+    };
+    let ids: BTreeSet<&str> =
+        views.iter().filter(|view| taken(view)).map(|view| view.id.as_str()).collect();
     let request_of = |instance: &Instance| {
         let id = instance.instance_id().filter(|id| ids.contains(id))?;
         Some((id.to_owned(), instance.spot_instance_request_id()?.to_owned()))
     };
-    let wanted: BTreeMap<String, String> = if ids.is_empty() { BTreeMap::new() } else { instances.iter().filter_map(request_of).collect() };
+    let wanted: BTreeMap<String, String> = if ids.is_empty() {
+        BTreeMap::new()
+    } else {
+        instances.iter().filter_map(request_of).collect()
+    };
     let known = &session.memory.spot_ends;
-    let unknown: Vec<String> = wanted.values().filter(|request| known.get(request, Duration::MAX).is_none()).cloned().collect();
+    let unknown: Vec<String> = wanted
+        .values()
+        .filter(|request| known.get(request, Duration::MAX).is_none())
+        .cloned()
+        .collect();
     for some in unknown.chunks(VALUES_MAX) {
         match spot_statuses(session, region, some).await {
-            Ok(statuses) => statuses.into_iter().for_each(|(request, status)| known.put(request, status)),
+            Ok(statuses) => {
+                statuses.into_iter().for_each(|(request, status)| known.put(request, status))
+            }
             Err(error) => tracing::debug!(%region, "why spot machines ended is not known: {error}"),
         }
     }
@@ -204,10 +279,19 @@ async fn tell_spot_ends(session: &AwsSession, region: &Region, instances: &[Inst
     }
 }
 
-async fn spot_statuses(session: &AwsSession, region: &Region, requests: &[String]) -> Result<Vec<(String, String)>, CloudError> {
+async fn spot_statuses(
+    session: &AwsSession,
+    region: &Region,
+    requests: &[String],
+) -> Result<Vec<(String, String)>, CloudError> {
     let client = session.ec2(region).await;
-    let asked = client.describe_spot_instance_requests().filters(filter("spot-instance-request-id", requests.to_vec()));
-    let told = asked.send().await.map_err(|error| CloudError::from(Trouble::of("look at spot requests", error)))?;
+    let asked = client
+        .describe_spot_instance_requests()
+        .filters(filter("spot-instance-request-id", requests.to_vec()));
+    let told = asked
+        .send()
+        .await
+        .map_err(|error| CloudError::from(Trouble::of("look at spot requests", error)))?;
     let status = |request: &aws_sdk_ec2::types::SpotInstanceRequest| {
         let status = request.status()?.code().filter(|status| status.starts_with(ENDED))?;
         Some((request.spot_instance_request_id()?.to_owned(), status.to_owned()))
@@ -221,7 +305,10 @@ mod tests {
 
     #[test]
     fn the_moment_of_a_change_is_read_where_there_is_one() {
-        assert_eq!(moment("User initiated (2026-11-21 00:00:07 GMT)"), Some("2026-11-21T00:00:07Z".parse().unwrap()));
+        assert_eq!(
+            moment("User initiated (2026-11-21 00:00:07 GMT)"),
+            Some("2026-11-21T00:00:07Z".parse().unwrap())
+        );
         assert_eq!(moment("User initiated"), None);
         assert_eq!(moment("Server.SpotInstanceTermination: (soon)"), None);
         assert_eq!(moment(""), None);

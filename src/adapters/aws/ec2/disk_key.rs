@@ -1,12 +1,14 @@
-//! The key that encrypts the disks of a region: AWS's own, or one of the customer's, which a launch may not be able to use.
+//! The key that encrypts the disks of a region: AWS's own, or one of the customer's, which a launch
+//! may not be able to use.
 //!
 //! ```text
 //!   AWS's own key ─────────────────> nothing to say
 //!   a key of the customer's ─┬─ disabled or to be deleted ──> refused: every machine would die as it starts
 //!                            └─ spot's role is not allowed ──> a note with the line that allows it
 //! ```
-//! Source: "Amazon EBS encryption requirements" and "Spot Instances: AWSServiceRoleForEC2Spot and customer managed keys" of the EC2 user
-//! guide. A user without the right to look launches unchecked. This module never launches.
+//! Source: "Amazon EBS encryption requirements" and "Spot Instances: AWSServiceRoleForEC2Spot and
+//! customer managed keys" of the EC2 user guide. A user without the right to look launches
+//! unchecked. This module never launches.
 
 use std::time::Duration;
 
@@ -35,7 +37,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskKey {
     pub id: String,
-    /// `Enabled`, `Disabled`, ... (AWS KMS developer guide, "Key states of AWS KMS keys"); `None`: not known.
+    /// `Enabled`, `Disabled`, ... (AWS KMS developer guide, "Key states of AWS KMS keys"); `None`:
+    /// not known.
     state: Option<String>,
     /// Whether the role of spot machines may use it; `None`: not known.
     serves_spot: Option<bool>,
@@ -53,10 +56,17 @@ impl DiskKey {
         let cure = match state {
             "Disabled" => format!("{} enables it", kms("enable-key")),
             "PendingDeletion" | "PendingReplicaDeletion" => {
-                format!("{} and then {} bring it back", kms("cancel-key-deletion"), kms("enable-key"))
+                format!(
+                    "{} and then {} bring it back",
+                    kms("cancel-key-deletion"),
+                    kms("enable-key")
+                )
             }
             "PendingImport" => format!("{} gives it its material", kms("import-key-material")),
-            "Unavailable" => "its key store must be connected again (`aws kms connect-custom-key-store`)".to_owned(),
+            "Unavailable" => {
+                "its key store must be connected again (`aws kms connect-custom-key-store`)"
+                    .to_owned()
+            }
             // `Enabled`, `Updating`, and what KMS may call a usable key one day.
             _ => return Ok(()),
         };
@@ -83,8 +93,9 @@ impl DiskKey {
     }
 }
 
-/// The default key of a region, where it is the customer's own; `None`: it is AWS's, or EC2 does not say. Each question is asked once
-/// and for ten seconds: a launch does not wait for long where KMS is out of reach.
+/// The default key of a region, where it is the customer's own; `None`: it is AWS's, or EC2 does
+/// not say. Each question is asked once and for ten seconds: a launch does not wait for long where
+/// KMS is out of reach.
 pub async fn find(session: &AwsSession, region: &Region) -> Option<DiskKey> {
     if let Some(known) = session.memory.disk_keys.get(region, TRUSTED) {
         return known;
@@ -94,9 +105,22 @@ pub async fn find(session: &AwsSession, region: &Region) -> Option<DiskKey> {
         return known;
     }
     let patience = TimeoutConfig::builder().operation_timeout(ANSWER_MAX).build();
-    let one_try = aws_sdk_ec2::config::Builder::new().retry_config(RetryConfig::disabled()).timeout_config(patience);
-    let told = session.ec2(region).await.get_ebs_default_kms_key_id().customize().config_override(one_try).send().await;
-    let told = told.inspect_err(|error| tracing::debug!("the default key of disks in {region} is not known: {}", chain(error))).ok()?;
+    let one_try = aws_sdk_ec2::config::Builder::new()
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(patience);
+    let told = session
+        .ec2(region)
+        .await
+        .get_ebs_default_kms_key_id()
+        .customize()
+        .config_override(one_try)
+        .send()
+        .await;
+    let told = told
+        .inspect_err(|error| {
+            tracing::debug!("the default key of disks in {region} is not known: {}", chain(error))
+        })
+        .ok()?;
     let key = match told.kms_key_id().filter(|id| !id.ends_with(AWS_OWN)) {
         Some(id) => described(session, region, id.to_owned()).await,
         None => None,
@@ -123,14 +147,24 @@ async fn described(session: &AwsSession, region: &Region, id: String) -> Option<
     key_of(id, key, grants, policy)
 }
 
-fn key_of(id: String, key: Result<Value, NoAnswer>, grants: Result<Value, NoAnswer>, policy: Result<Value, NoAnswer>) -> Option<DiskKey> {
+fn key_of(
+    id: String,
+    key: Result<Value, NoAnswer>,
+    grants: Result<Value, NoAnswer>,
+    policy: Result<Value, NoAnswer>,
+) -> Option<DiskKey> {
     let about = key.ok().map(|answer| answer["KeyMetadata"].clone());
     if about.as_ref().is_some_and(|about| about["KeyManager"] == "AWS") {
         return None;
     }
     let state = about.and_then(|about| about["KeyState"].as_str().map(str::to_owned));
-    // The name ends there: the role of spot fleets begins with it. A policy is a text in the answer, with its quotes escaped.
-    let names = |answer: &Value| [format!("{SPOT_ROLE}\""), format!("{SPOT_ROLE}\\\"")].iter().any(|end| answer.to_string().contains(end));
+    // The name ends there: the role of spot fleets begins with it. A policy is a text in the
+    // answer, with its quotes escaped.
+    let names = |answer: &Value| {
+        [format!("{SPOT_ROLE}\""), format!("{SPOT_ROLE}\\\"")]
+            .iter()
+            .any(|end| answer.to_string().contains(end))
+    };
     let serves_spot = match (grants, policy) {
         (Ok(grants), _) if names(&grants) => Some(true),
         (_, Ok(policy)) if names(&policy) => Some(true),
@@ -142,24 +176,43 @@ fn key_of(id: String, key: Result<Value, NoAnswer>, grants: Result<Value, NoAnsw
     Some(DiskKey { id, state, serves_spot })
 }
 
-/// Whether a statement of the policy names every principal, as AWS writes it for its own key. Its conditions may let spot's role in.
+/// Whether a statement of the policy names every principal, as AWS writes it for its own key. Its
+/// conditions may let spot's role in.
 fn lets_anybody(answer: &Value) -> bool {
-    let policy: Option<Value> = answer["Policy"].as_str().and_then(|policy| serde_json::from_str(policy).ok());
-    let is_star = |value: &Value| *value == "*" || value.as_array().is_some_and(|all| all.iter().any(|one| *one == "*"));
+    let policy: Option<Value> =
+        answer["Policy"].as_str().and_then(|policy| serde_json::from_str(policy).ok());
+    let is_star = |value: &Value| {
+        *value == "*" || value.as_array().is_some_and(|all| all.iter().any(|one| *one == "*"))
+    };
     let statements = policy.as_ref().and_then(|policy| policy["Statement"].as_array());
-    statements.is_some_and(|all| all.iter().any(|one| is_star(&one["Principal"]) || is_star(&one["Principal"]["AWS"])))
+    statements.is_some_and(|all| {
+        all.iter().any(|one| is_star(&one["Principal"]) || is_star(&one["Principal"]["AWS"]))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn key(state: &str, grants: Result<Value, NoAnswer>, policy: Result<Value, NoAnswer>) -> Option<DiskKey> {
-        key_of("k".into(), Ok(json!({ "KeyMetadata": { "KeyManager": "CUSTOMER", "KeyState": state } })), grants, policy)
+    fn key(
+        state: &str,
+        grants: Result<Value, NoAnswer>,
+        policy: Result<Value, NoAnswer>,
+    ) -> Option<DiskKey> {
+        key_of(
+            "k".into(),
+            Ok(json!({ "KeyMetadata": { "KeyManager": "CUSTOMER", "KeyState": state } })),
+            grants,
+            policy,
+        )
     }
 
     fn denied() -> Result<Value, NoAnswer> {
-        Err(NoAnswer::Refused { status: 400, code: "AccessDeniedException".into(), message: "no".into() })
+        Err(NoAnswer::Refused {
+            status: 400,
+            code: "AccessDeniedException".into(),
+            message: "no".into(),
+        })
     }
 
     #[test]
@@ -168,14 +221,41 @@ mod tests {
         let none = || Ok(json!({ "Grants": [], "Truncated": false }));
         let open = || Ok(json!({ "Policy": "{}" }));
         assert!(key("Enabled", none(), open()).expect("their own").check(&region).is_ok());
-        let disabled = key("Disabled", none(), open()).expect("their own").check(&region).expect_err("disabled").to_string();
-        assert!(disabled.contains("which is Disabled") && disabled.contains("enable-key --region us-east-2 --key-id k"), "{disabled}");
-        let leaving = key("PendingDeletion", none(), open()).expect("their own").check(&region).expect_err("leaves").to_string();
-        assert!(leaving.contains("`aws kms cancel-key-deletion --region us-east-2 --key-id k` and then"), "{leaving}");
-        assert!(key("Updating", none(), open()).expect("their own").check(&region).is_ok(), "it can be used meanwhile");
+        let disabled = key("Disabled", none(), open())
+            .expect("their own")
+            .check(&region)
+            .expect_err("disabled")
+            .to_string();
+        assert!(
+            disabled.contains("which is Disabled")
+                && disabled.contains("enable-key --region us-east-2 --key-id k"),
+            "{disabled}"
+        );
+        let leaving = key("PendingDeletion", none(), open())
+            .expect("their own")
+            .check(&region)
+            .expect_err("leaves")
+            .to_string();
+        assert!(
+            leaving
+                .contains("`aws kms cancel-key-deletion --region us-east-2 --key-id k` and then"),
+            "{leaving}"
+        );
+        assert!(
+            key("Updating", none(), open()).expect("their own").check(&region).is_ok(),
+            "it can be used meanwhile"
+        );
         let unknown = key_of("k".into(), denied(), denied(), denied()).expect("their own");
         assert!(unknown.check(&region).is_ok() && unknown.spot_note(&region).is_none());
-        assert_eq!(key_of("k".into(), Ok(json!({ "KeyMetadata": { "KeyManager": "AWS" } })), none(), open()), None);
+        assert_eq!(
+            key_of(
+                "k".into(),
+                Ok(json!({ "KeyMetadata": { "KeyManager": "AWS" } })),
+                none(),
+                open()
+            ),
+            None
+        );
     }
 
     #[test]
@@ -183,18 +263,22 @@ mod tests {
         let region = Region::new("us-east-2");
         let granted = json!({ "Grants": [{ "GranteePrincipal": format!("arn:aws:iam::1:role/aws-service-role/spot.amazonaws.com/{SPOT_ROLE}") }] });
         let named = json!({ "Policy": format!("{{\"Principal\": \"arn:aws:iam::1:role/aws-service-role/spot.amazonaws.com/{SPOT_ROLE}\"}}") });
-        let note = |grants, policy| key("Enabled", grants, policy).expect("their own").spot_note(&region);
+        let note =
+            |grants, policy| key("Enabled", grants, policy).expect("their own").spot_note(&region);
         assert_eq!(note(Ok(granted), denied()), None);
         assert_eq!(note(Ok(json!({ "Grants": [] })), Ok(named)), None);
         assert_eq!(note(Ok(json!({ "Grants": [] })), denied()), None, "its policy may name it");
         let anybody = json!({ "Policy": "{\"Statement\": [{\"Principal\": {\"AWS\": \"*\"}, \"Condition\": {}}]}" });
         assert_eq!(note(Ok(json!({ "Grants": [] })), Ok(anybody)), None);
-        let fleet =
-            json!({ "Grants": [{ "GranteePrincipal": format!("arn:aws:iam::1:role/aws-service-role/spotfleet.amazonaws.com/{SPOT_ROLE}Fleet") }] });
+        let fleet = json!({ "Grants": [{ "GranteePrincipal": format!("arn:aws:iam::1:role/aws-service-role/spotfleet.amazonaws.com/{SPOT_ROLE}Fleet") }] });
         let root = "{\"Statement\": [{\"Principal\": {\"AWS\": \"arn:aws:iam::1:root\"}, \"Resource\": \"*\"}]}";
-        assert!(note(Ok(json!({ "Grants": [] })), Ok(json!({ "Policy": root }))).is_some(), "the policy of every new key");
+        assert!(
+            note(Ok(json!({ "Grants": [] })), Ok(json!({ "Policy": root }))).is_some(),
+            "the policy of every new key"
+        );
         assert!(note(Ok(fleet), Ok(json!({ "Policy": "{}" }))).is_some());
-        let told = note(Ok(json!({ "Grants": [] })), Ok(json!({ "Policy": "{}" }))).expect("nobody names it");
+        let told = note(Ok(json!({ "Grants": [] })), Ok(json!({ "Policy": "{}" })))
+            .expect("nobody names it");
         assert!(told.contains("create-grant --region us-east-2 --key-id k"), "{told}");
     }
 }

@@ -3,8 +3,9 @@
 //! ```text
 //!   SdkError ── trouble ──> Trouble { class, words } ── adopt, wait, clear, retry (ec2_launch, ec2_end) ──> CloudError
 //! ```
-//! A code that nobody knows never launches anything: the launch is refused for good, and the words name the code. An
-//! error without a code is no answer at all, so nothing is known. Not here: a call.
+//! A code that nobody knows never launches anything: the launch is refused for good, and the words
+//! name the code. An error without a code is no answer at all, so nothing is known. Not here: a
+//! call.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -79,17 +80,37 @@ const TABLE: &[(&[&str], Class)] = &[
     (&["InsufficientFreeAddressesInSubnet"], Class::SubnetFull),
     (&["SpotMaxPriceTooLow"], Class::Refused(Refusal::Price)),
     (
-        &["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotFleetRequestCountExceeded"],
+        &[
+            "MaxSpotInstanceCountExceeded",
+            "VcpuLimitExceeded",
+            "InstanceLimitExceeded",
+            "MaxSpotFleetRequestCountExceeded",
+        ],
         Class::Refused(Refusal::Quota),
     ),
     (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], Class::Refused(Refusal::Disks)),
     (&["Unsupported"], Class::Refused(Refusal::NotSold)),
     (
-        &["RequestLimitExceeded", "EC2ThrottledException", "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException"],
+        &[
+            "RequestLimitExceeded",
+            "EC2ThrottledException",
+            "Throttling",
+            "ThrottlingException",
+            "ThrottledException",
+            "TooManyRequestsException",
+        ],
         Class::Throttled,
     ),
     (
-        &["InternalError", "InternalFailure", "InternalServerError", "Unavailable", "ServiceUnavailable", "ServerInternal", "RequestTimeout"],
+        &[
+            "InternalError",
+            "InternalFailure",
+            "InternalServerError",
+            "Unavailable",
+            "ServiceUnavailable",
+            "ServerInternal",
+            "RequestTimeout",
+        ],
         Class::Ambiguous,
     ),
     (&["IdempotentParameterMismatch"], Class::Mismatch),
@@ -109,21 +130,33 @@ const TABLE: &[(&[&str], Class)] = &[
         Class::Denied,
     ),
     (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], Class::NoSpotRole),
-    // A first launch in a region is looked at for minutes, four hours at most; another region may serve meanwhile.
+    // A first launch in a region is looked at for minutes, four hours at most; another region may
+    // serve meanwhile.
     (&["PendingVerification"], Class::Refused(Refusal::Verification)),
     (&["Blocked", "OptInRequired"], Class::Account),
     (
-        &["InvalidParameter*", "InvalidAMIID.*", "InvalidUserData.Malformed", "InvalidSubnetID.*", "InvalidGroup.*", "InvalidKeyPair.*"],
+        &[
+            "InvalidParameter*",
+            "InvalidAMIID.*",
+            "InvalidUserData.Malformed",
+            "InvalidSubnetID.*",
+            "InvalidGroup.*",
+            "InvalidKeyPair.*",
+        ],
         Class::Invalid,
     ),
     (&["InvalidInstanceID.NotFound"], Class::NotFound),
     (&["OperationNotPermitted"], Class::Protected),
     (&["UnsupportedOperation"], Class::CannotStop),
-    (&["IncorrectInstanceState", "IncorrectSpotRequestState", "IncorrectState"], Class::StateChanged),
+    (
+        &["IncorrectInstanceState", "IncorrectSpotRequestState", "IncorrectState"],
+        Class::StateChanged,
+    ),
     (&["DryRunOperation"], Class::WouldWork),
 ];
 
-/// What makes a new instance profile different from a wrong one: IAM tells EC2 of it within seconds.
+/// What makes a new instance profile different from a wrong one: IAM tells EC2 of it within
+/// seconds.
 const PROFILE_WORDS: &str = "invalid iam instance profile";
 
 /// Beyond this, AWS takes no signature. A little less is told too: the next call may be beyond.
@@ -158,16 +191,30 @@ impl Trouble {
                 Some(nobody) => (Class::Denied, Box::new(nobody)),
                 None => (Class::Ambiguous, Box::new(error)),
             };
-            return Trouble { act: act.to_owned(), class, text: String::new(), ahead: None, cause: Some(cause) };
+            return Trouble {
+                act: act.to_owned(),
+                class,
+                text: String::new(),
+                ahead: None,
+                cause: Some(cause),
+            };
         };
         Trouble::new(act, code, error.message().unwrap_or_default(), status, date)
     }
 
-    pub(crate) fn new(act: &str, code: &str, message: &str, status: Option<u16>, date: Option<Timestamp>) -> Self {
+    pub(crate) fn new(
+        act: &str,
+        code: &str,
+        message: &str,
+        status: Option<u16>,
+        date: Option<Timestamp>,
+    ) -> Self {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
         let class = class(code, message, status);
         let dated = date.filter(|_| matches!(class, Class::Unproven | Class::Expired));
-        let ahead = dated.map(|date| SystemClock.now().duration_since(date)).filter(|ahead| ahead.abs() > SKEW);
+        let ahead = dated
+            .map(|date| SystemClock.now().duration_since(date))
+            .filter(|ahead| ahead.abs() > SKEW);
         Trouble { act: act.to_owned(), class, text, ahead, cause: None }
     }
 
@@ -186,7 +233,10 @@ impl Trouble {
         match (self.class, self.ahead) {
             (Class::Unproven | Class::Expired, Some(ahead)) => {
                 let way = if ahead.is_negative() { "behind" } else { "ahead of" };
-                format!("the clock of this computer is {} min {way} AWS's, which refuses such signatures; set it ({text})", ahead.abs().as_mins())
+                format!(
+                    "the clock of this computer is {} min {way} AWS's, which refuses such signatures; set it ({text})",
+                    ahead.abs().as_mins()
+                )
             }
             (Class::Expired, None) => format!("the AWS session is over ({text})"),
             // As it follows on "the role for spot machines is missing for".
@@ -194,10 +244,16 @@ impl Trouble {
                 "this account, which has bought none yet: \
                  `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`, once, makes `AWSServiceRoleForEC2Spot` ({text})"
             ),
-            (Class::Account, _) => format!("AWS holds this account back; its console says what it wants ({text})"),
+            (Class::Account, _) => {
+                format!("AWS holds this account back; its console says what it wants ({text})")
+            }
             // RunInstances has the same code for what an image or a type cannot.
-            (Class::CannotStop, _) if self.act.starts_with("launch") => format!("EC2 does not do this for such a machine ({text})"),
-            (Class::CannotStop, _) => format!("this machine cannot be stopped, only terminated ({text})"),
+            (Class::CannotStop, _) if self.act.starts_with("launch") => {
+                format!("EC2 does not do this for such a machine ({text})")
+            }
+            (Class::CannotStop, _) => {
+                format!("this machine cannot be stopped, only terminated ({text})")
+            }
             (Class::Protected, _) => format!("it is protected against that ({text})"),
             (Class::Unknown, _) => format!("an error that this version does not know ({text})"),
             _ => text.clone(),
@@ -212,19 +268,34 @@ impl From<Trouble> for CloudError {
         let cause = trouble.cause.take().unwrap_or_else(|| words.clone().into());
         match trouble.class {
             Class::Refused(refusal) => CloudError::NoCapacity { what: words, refusal },
-            Class::SubnetFull => CloudError::NoCapacity { what: words, refusal: Refusal::Addresses },
+            Class::SubnetFull => {
+                CloudError::NoCapacity { what: words, refusal: Refusal::Addresses }
+            }
             Class::NoSpotRole => CloudError::NoCapacity { what: words, refusal: Refusal::SpotRole },
             Class::Spent => CloudError::NoCapacity { what: words, refusal: Refusal::Spent },
             Class::Throttled => CloudError::Throttled,
-            // Whether it happened, was not seen yet or changes just now: nothing is known before another look.
-            Class::Mismatch => CloudError::Mismatch { machine: None, what: format!("cannot {act}: {words}") },
-            Class::Ambiguous | Class::NotFound | Class::StateChanged | Class::ProfileUnknown => CloudError::Ambiguous { act, cause },
+            // Whether it happened, was not seen yet or changes just now: nothing is known before
+            // another look.
+            Class::Mismatch => {
+                CloudError::Mismatch { machine: None, what: format!("cannot {act}: {words}") }
+            }
+            Class::Ambiguous | Class::NotFound | Class::StateChanged | Class::ProfileUnknown => {
+                CloudError::Ambiguous { act, cause }
+            }
             // A person mends both, and then the same call is taken: nothing was refused for good.
-            Class::Unproven | Class::Expired if trouble.ahead.is_some() => CloudError::Denied { act, cause: Box::new(wrong_clock(words)) },
+            Class::Unproven | Class::Expired if trouble.ahead.is_some() => {
+                CloudError::Denied { act, cause: Box::new(wrong_clock(words)) }
+            }
             Class::Expired => CloudError::Denied { act, cause: Box::new(over(words)) },
-            Class::Unproven | Class::Denied | Class::Account | Class::Protected => CloudError::Denied { act, cause },
-            Class::CannotStop if act.starts_with("stop") => CloudError::Unstoppable { what: format!("cannot {act}: {words}") },
-            Class::Invalid | Class::CannotStop | Class::WouldWork | Class::Unknown => CloudError::Invalid { what: format!("cannot {act}: {words}") },
+            Class::Unproven | Class::Denied | Class::Account | Class::Protected => {
+                CloudError::Denied { act, cause }
+            }
+            Class::CannotStop if act.starts_with("stop") => {
+                CloudError::Unstoppable { what: format!("cannot {act}: {words}") }
+            }
+            Class::Invalid | Class::CannotStop | Class::WouldWork | Class::Unknown => {
+                CloudError::Invalid { what: format!("cannot {act}: {words}") }
+            }
         }
     }
 }
@@ -244,11 +315,20 @@ where
 }
 
 fn class(code: &str, message: &str, status: Option<u16>) -> Class {
-    let listed = |wanted: &dyn Fn(&str) -> bool| TABLE.iter().find(|(codes, _)| codes.iter().any(|known| wanted(known))).map(|(_, class)| *class);
+    let listed = |wanted: &dyn Fn(&str) -> bool| {
+        TABLE
+            .iter()
+            .find(|(codes, _)| codes.iter().any(|known| wanted(known)))
+            .map(|(_, class)| *class)
+    };
     let whole = listed(&|known| known == code);
-    let class = whole.or_else(|| listed(&|known| known.strip_suffix('*').is_some_and(|start| code.starts_with(start))));
+    let class = whole.or_else(|| {
+        listed(&|known| known.strip_suffix('*').is_some_and(|start| code.starts_with(start)))
+    });
     match class {
-        Some(Class::Invalid) if message.to_ascii_lowercase().contains(PROFILE_WORDS) => Class::ProfileUnknown,
+        Some(Class::Invalid) if message.to_ascii_lowercase().contains(PROFILE_WORDS) => {
+            Class::ProfileUnknown
+        }
         Some(class) => class,
         // It did not refuse the request, it failed at it.
         None if status.is_some_and(|status| status >= 500) => Class::Ambiguous,
@@ -267,7 +347,13 @@ mod tests {
 
     fn trouble(code: &str, message: &str, status: Option<u16>) -> Trouble {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
-        Trouble { act: "launch a machine".into(), class: class(code, message, status), text, ahead: None, cause: None }
+        Trouble {
+            act: "launch a machine".into(),
+            class: class(code, message, status),
+            text,
+            ahead: None,
+            cause: None,
+        }
     }
 
     /// What the controller does: it sees these alone.
@@ -303,8 +389,14 @@ mod tests {
             ),
             (&["InsufficientFreeAddressesInSubnet"], "next: no free address in the zone"),
             (&["SpotMaxPriceTooLow"], "next: the bid is below the price"),
-            (&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"], "next: the quota is used up"),
-            (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], "next: the limit of disks is reached"),
+            (
+                &["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"],
+                "next: the quota is used up",
+            ),
+            (
+                &["VolumeLimitExceeded", "MaxIOPSLimitExceeded"],
+                "next: the limit of disks is reached",
+            ),
             (&["Unsupported"], "next: not sold there"),
             (&["RequestLimitExceeded", "EC2ThrottledException", "Throttling"], "again"),
             (&["InternalError", "Unavailable"], "look"),
@@ -312,8 +404,19 @@ mod tests {
             (&["IdempotentInstanceTerminated"], "next: its machine has ended"),
             (&["AuthFailure", "SignatureDoesNotMatch", "RequestExpired"], "denied"),
             (&["UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId"], "denied"),
-            (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "next: the role for spot machines is missing"),
-            (&["InvalidParameterValue", "InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidAMIID.Malformed"], "never"),
+            (
+                &["AuthFailure.ServiceLinkedRoleCreationNotPermitted"],
+                "next: the role for spot machines is missing",
+            ),
+            (
+                &[
+                    "InvalidParameterValue",
+                    "InvalidParameterCombination",
+                    "InvalidAMIID.NotFound",
+                    "InvalidAMIID.Malformed",
+                ],
+                "never",
+            ),
             (&["InvalidUserData.Malformed"], "never"),
             (&["PendingVerification"], "next: the account is still being verified for the region"),
             (&["Blocked", "OptInRequired"], "denied"),
@@ -337,45 +440,89 @@ mod tests {
     fn a_profile_that_iam_has_just_made_is_waited_for() {
         let said = "Value (lamplighter-box) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
         assert_eq!(class("InvalidParameterValue", said, Some(400)), Class::ProfileUnknown);
-        assert_eq!(class("InvalidParameterValue", "User data is limited to 16384 bytes", Some(400)), Class::Invalid);
+        assert_eq!(
+            class("InvalidParameterValue", "User data is limited to 16384 bytes", Some(400)),
+            Class::Invalid
+        );
     }
 
     #[test]
     fn words_say_what_to_do() {
-        let role = trouble("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "The provided credentials do not have permission", Some(403));
+        let role = trouble(
+            "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+            "The provided credentials do not have permission",
+            Some(403),
+        );
         let text = role.to_string();
-        assert!(text.contains("create-service-linked-role --aws-service-name spot.amazonaws.com") && !text.contains("capacity"), "{text}");
-        let late = Trouble { ahead: Some(SignedDuration::from_mins(-12)), ..trouble("AuthFailure", "not validated", Some(401)) };
-        assert!(late.to_string().contains("the clock of this computer is 12 min behind AWS's"), "{late}");
+        assert!(
+            text.contains("create-service-linked-role --aws-service-name spot.amazonaws.com")
+                && !text.contains("capacity"),
+            "{text}"
+        );
+        let late = Trouble {
+            ahead: Some(SignedDuration::from_mins(-12)),
+            ..trouble("AuthFailure", "not validated", Some(401))
+        };
+        assert!(
+            late.to_string().contains("the clock of this computer is 12 min behind AWS's"),
+            "{late}"
+        );
         let text = trouble("SomethingNew", "what", Some(400)).to_string();
         assert!(text.contains("does not know (SomethingNew: what)"), "{text}");
     }
 
     #[test]
-    fn a_session_that_is_over_and_a_wrong_clock_are_mended_by_a_person_and_the_launch_is_asked_for_again() {
+    fn a_session_that_is_over_and_a_wrong_clock_are_mended_by_a_person_and_the_launch_is_asked_for_again()
+     {
         for code in ["ExpiredToken", "ExpiredTokenException", "RequestExpired"] {
-            let error = CloudError::from(trouble(code, "The security token included in the request is expired", Some(400)));
+            let error = CloudError::from(trouble(
+                code,
+                "The security token included in the request is expired",
+                Some(400),
+            ));
             assert!(error.is_unsigned(), "{code}");
             let text = NoCredentials::with_cure(&error);
-            assert!(text.contains(code) && text.contains("the AWS session is over") && text.contains("`aws sso login`"), "{text}");
+            assert!(
+                text.contains(code)
+                    && text.contains("the AWS session is over")
+                    && text.contains("`aws sso login`"),
+                "{text}"
+            );
         }
-        let late = Trouble { ahead: Some(SignedDuration::from_mins(-12)), ..trouble("RequestExpired", "Request has expired", Some(400)) };
+        let late = Trouble {
+            ahead: Some(SignedDuration::from_mins(-12)),
+            ..trouble("RequestExpired", "Request has expired", Some(400))
+        };
         let text = NoCredentials::with_cure(&CloudError::from(late));
-        assert!(text.contains("12 min behind AWS's") && text.contains("timedatectl") && !text.contains("sso login"), "{text}");
-        for code in ["UnauthorizedOperation", "AuthFailure", "InvalidClientTokenId", "OptInRequired"] {
-            assert!(!CloudError::from(trouble(code, "", Some(403))).is_unsigned(), "{code}: no other moment mends it");
+        assert!(
+            text.contains("12 min behind AWS's")
+                && text.contains("timedatectl")
+                && !text.contains("sso login"),
+            "{text}"
+        );
+        for code in
+            ["UnauthorizedOperation", "AuthFailure", "InvalidClientTokenId", "OptInRequired"]
+        {
+            assert!(
+                !CloudError::from(trouble(code, "", Some(403))).is_unsigned(),
+                "{code}: no other moment mends it"
+            );
         }
     }
 
     #[test]
     fn the_date_of_an_answer_is_read() {
-        assert_eq!(date("Sat, 21 Nov 2026 00:00:00 GMT"), Some("2026-11-21T00:00:00Z".parse().unwrap()));
+        assert_eq!(
+            date("Sat, 21 Nov 2026 00:00:00 GMT"),
+            Some("2026-11-21T00:00:00Z".parse().unwrap())
+        );
         assert_eq!(date("yesterday"), None);
     }
 
     #[test]
     fn no_code_is_in_two_rows() {
-        let mut codes: Vec<&str> = TABLE.iter().flat_map(|(codes, _)| codes.iter().copied()).collect();
+        let mut codes: Vec<&str> =
+            TABLE.iter().flat_map(|(codes, _)| codes.iter().copied()).collect();
         let rows = codes.len();
         codes.sort_unstable();
         codes.dedup();

@@ -1,4 +1,5 @@
-//! The machine image of a launch: from the words of the job file to an id, its disk and its architecture.
+//! The machine image of a launch: from the words of the job file to an id, its disk and its
+//! architecture.
 //!
 //! ```text
 //!   dlami, ssm:... ── GetParameter ──> an id ──┐
@@ -29,21 +30,33 @@ pub struct Image {
     pub arch: Arch,
 }
 
-/// What AWS calls images with NVIDIA's open kernel modules, which drive no GPU from before Turing (NVIDIA's README of them).
+/// What AWS calls images with NVIDIA's open kernel modules, which drive no GPU from before Turing
+/// (NVIDIA's README of them).
 const OPEN_DRIVER: [&str; 2] = ["oss nvidia driver", "oss-nvidia-driver"];
 const BEFORE_THE_OPEN_DRIVER: [&str; 4] = ["V100", "P100", "M60", "K80"];
 
 impl Image {
     /// # Errors
-    /// When the offer's machine speaks another language, or its GPUs need another driver; one of the right kind may be on offer too.
+    /// When the offer's machine speaks another language, or its GPUs need another driver; one of
+    /// the right kind may be on offer too.
     pub fn fits(&self, offer: &Offer) -> Result<(), CloudError> {
         let name = self.name.to_ascii_lowercase();
-        let what = match offer.gpu_model.as_deref().filter(|model| BEFORE_THE_OPEN_DRIVER.contains(model)) {
+        let what = match offer
+            .gpu_model
+            .as_deref()
+            .filter(|model| BEFORE_THE_OPEN_DRIVER.contains(model))
+        {
             _ if self.arch != offer.arch => {
-                format!("the image {} ({}) is for {}, and {} is {}", self.name, self.id, self.arch, offer.instance_type, offer.arch)
+                format!(
+                    "the image {} ({}) is for {}, and {} is {}",
+                    self.name, self.id, self.arch, offer.instance_type, offer.arch
+                )
             }
             Some(model) if OPEN_DRIVER.iter().any(|words| name.contains(words)) => {
-                format!("the image {} ({}) has NVIDIA's open driver, which does not drive the {model} of {}", self.name, self.id, offer.instance_type)
+                format!(
+                    "the image {} ({}) has NVIDIA's open driver, which does not drive the {model} of {}",
+                    self.name, self.id, offer.instance_type
+                )
             }
             _ => return Ok(()),
         };
@@ -51,13 +64,20 @@ impl Image {
     }
 }
 
-/// The image for machines of this kind in a region, where the words leave the choice; else the one that they name.
+/// The image for machines of this kind in a region, where the words leave the choice; else the one
+/// that they name.
 ///
 /// # Errors
 /// When AWS does not answer, or there is no such image.
-pub async fn find(session: &AwsSession, words: &str, region: &Region, arch: Arch) -> Result<Image, CloudError> {
-    let choice: ImageChoice =
-        words.parse().map_err(|error: crate::job::ImageError| CloudError::Invalid { what: format!("`machine.image`: {error}") })?;
+pub async fn find(
+    session: &AwsSession,
+    words: &str,
+    region: &Region,
+    arch: Arch,
+) -> Result<Image, CloudError> {
+    let choice: ImageChoice = words.parse().map_err(|error: crate::job::ImageError| {
+        CloudError::Invalid { what: format!("`machine.image`: {error}") }
+    })?;
     let key = (region.clone(), choice, arch);
     if let Some(known) = session.memory.images.get(&key, TRUSTED) {
         return Ok(known);
@@ -72,41 +92,68 @@ pub fn remembered(session: &AwsSession, words: &str, region: &Region, arch: Arch
     session.memory.images.get(&(region.clone(), words.parse().ok()?, arch), TRUSTED)
 }
 
-async fn ask(session: &AwsSession, choice: &ImageChoice, region: &Region, arch: Arch) -> Result<Image, CloudError> {
+async fn ask(
+    session: &AwsSession,
+    choice: &ImageChoice,
+    region: &Region,
+    arch: Arch,
+) -> Result<Image, CloudError> {
     let described = match choice {
         ImageChoice::DeepLearning(system) => {
-            let path = format!("/aws/service/deeplearning/ami/{}/base-oss-nvidia-driver-gpu-{}/latest/ami-id", arch, system.word());
+            let path = format!(
+                "/aws/service/deeplearning/ami/{}/base-oss-nvidia-driver-gpu-{}/latest/ami-id",
+                arch,
+                system.word()
+            );
             by_id(session, region, &parameter(session, region, &path).await?).await?
         }
         ImageChoice::PyTorch(release) => {
-            let path = format!("/aws/service/deeplearning/ami/{}/oss-nvidia-driver-gpu-pytorch-{}/latest/ami-id", arch, release.word());
+            let path = format!(
+                "/aws/service/deeplearning/ami/{}/oss-nvidia-driver-gpu-pytorch-{}/latest/ami-id",
+                arch,
+                release.word()
+            );
             by_id(session, region, &parameter(session, region, &path).await?).await?
         }
-        ImageChoice::Parameter(path) => by_id(session, region, &parameter(session, region, path).await?).await?,
+        ImageChoice::Parameter(path) => {
+            by_id(session, region, &parameter(session, region, path).await?).await?
+        }
         ImageChoice::Id(id) => by_id(session, region, id).await?,
-        ImageChoice::Name { pattern, owner } => newest(session, region, arch, pattern, owner).await?,
+        ImageChoice::Name { pattern, owner } => {
+            newest(session, region, arch, pattern, owner).await?
+        }
     };
     image(&described, choice)
 }
 
-async fn parameter(session: &AwsSession, region: &Region, path: &str) -> Result<String, CloudError> {
+async fn parameter(
+    session: &AwsSession,
+    region: &Region,
+    path: &str,
+) -> Result<String, CloudError> {
     let told = session.ssm(region).await.get_parameter().name(path).send().await;
     let told = told.map_err(|error| match error.as_service_error() {
-        Some(missing) if missing.is_parameter_not_found() => {
-            CloudError::Invalid { what: format!("`machine.image`: there is no parameter `{path}` in {region}") }
-        }
+        Some(missing) if missing.is_parameter_not_found() => CloudError::Invalid {
+            what: format!("`machine.image`: there is no parameter `{path}` in {region}"),
+        },
         _ => meaning(&format!("read the parameter `{path}` in {region}"), error),
     })?;
     let value = told.parameter().and_then(|parameter| parameter.value()).unwrap_or_default().trim();
     if value.starts_with("ami-") {
         return Ok(value.to_owned());
     }
-    Err(CloudError::Invalid { what: format!("`machine.image`: the parameter `{path}` in {region} holds no image id") })
+    Err(CloudError::Invalid {
+        what: format!("`machine.image`: the parameter `{path}` in {region} holds no image id"),
+    })
 }
 
 async fn by_id(session: &AwsSession, region: &Region, id: &str) -> Result<Described, CloudError> {
     let told = session.ec2(region).await.describe_images().image_ids(id).send().await;
-    let none = || CloudError::Invalid { what: format!("`machine.image`: there is no image {id} in {region}, or this account may not use it") };
+    let none = || CloudError::Invalid {
+        what: format!(
+            "`machine.image`: there is no image {id} in {region}, or this account may not use it"
+        ),
+    };
     let told = told.map_err(|error| match error.code() {
         Some("InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable") => none(),
         _ => meaning(&format!("look at the image {id} in {region}"), error),
@@ -114,16 +161,26 @@ async fn by_id(session: &AwsSession, region: &Region, id: &str) -> Result<Descri
     told.images.unwrap_or_default().into_iter().next().ok_or_else(none)
 }
 
-async fn newest(session: &AwsSession, region: &Region, arch: Arch, pattern: &str, owner: &str) -> Result<Described, CloudError> {
+async fn newest(
+    session: &AwsSession,
+    region: &Region,
+    arch: Arch,
+    pattern: &str,
+    owner: &str,
+) -> Result<Described, CloudError> {
     let client = session.ec2(region).await;
     let filters = [("name", pattern), ("state", "available"), ("architecture", &arch.to_string())];
     let filters = filters.map(|(name, value)| filter(name, [value.to_owned()])).to_vec();
-    let mut pages = client.describe_images().owners(owner).set_filters(Some(filters)).into_paginator().send();
+    let mut pages =
+        client.describe_images().owners(owner).set_filters(Some(filters)).into_paginator().send();
     let mut found: Option<Described> = None;
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| meaning(&format!("look for images in {region}"), error))?;
         // Dates of one form, in UTC: as texts they are in order.
-        found = found.into_iter().chain(page.images.unwrap_or_default()).max_by(|a, b| a.creation_date().cmp(&b.creation_date()));
+        found = found
+            .into_iter()
+            .chain(page.images.unwrap_or_default())
+            .max_by(|a, b| a.creation_date().cmp(&b.creation_date()));
     }
     found.ok_or_else(|| CloudError::NoCapacity {
         what: format!("`machine.image`: `{owner}` has no image for {arch} in {region} with a name like `{pattern}`"),
@@ -132,7 +189,9 @@ async fn newest(session: &AwsSession, region: &Region, arch: Arch, pattern: &str
 }
 
 fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudError> {
-    let wrong = |what: &str| CloudError::Invalid { what: format!("`machine.image`: the image `{choice}` {what}") };
+    let wrong = |what: &str| CloudError::Invalid {
+        what: format!("`machine.image`: the image `{choice}` {what}"),
+    };
     let id = described.image_id().ok_or_else(|| wrong("has no id"))?;
     if described.root_device_type() == Some(&DeviceType::InstanceStore) {
         return Err(wrong("starts from an instance store, not from a disk of its own"));
@@ -140,7 +199,12 @@ fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudErro
     let arch = match described.architecture() {
         Some(ArchitectureValues::X8664) => Arch::X86_64,
         Some(ArchitectureValues::Arm64) => Arch::Arm64,
-        other => return Err(wrong(&format!("is for {}", other.map_or("an unknown architecture", |arch| arch.as_str())))),
+        other => {
+            return Err(wrong(&format!(
+                "is for {}",
+                other.map_or("an unknown architecture", |arch| arch.as_str())
+            )));
+        }
     };
     let root = described.root_device_name().ok_or_else(|| wrong("names no root device"))?;
     if let Some(billed) = own_price(described) {
@@ -157,7 +221,8 @@ fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudErro
             further.join(", ")
         )));
     }
-    let of_root = described.block_device_mappings().iter().filter(|one| one.device_name() == Some(root));
+    let of_root =
+        described.block_device_mappings().iter().filter(|one| one.device_name() == Some(root));
     let size = of_root.filter_map(|one| one.ebs()?.volume_size()).max().unwrap_or(0);
     Ok(Image {
         id: id.to_owned(),
@@ -168,24 +233,36 @@ fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudErro
     })
 }
 
-/// What EC2 says of an image whose hours cost what the price list says of plain Linux, and what such a machine's hours are
-/// billed as.
+/// What EC2 says of an image whose hours cost what the price list says of plain Linux, and what
+/// such a machine's hours are billed as.
 const PLAIN: &str = "Linux/UNIX";
 const PLAIN_OPERATION: &str = "RunInstances";
 
-/// What an image costs beside its machine is in no price that we know: Windows, Red Hat, SUSE, Ubuntu Pro, or a product of the
-/// marketplace, free ones too. Gives how it is billed, if it is. An emulator may say nothing of it.
+/// What an image costs beside its machine is in no price that we know: Windows, Red Hat, SUSE,
+/// Ubuntu Pro, or a product of the marketplace, free ones too. Gives how it is billed, if it is. An
+/// emulator may say nothing of it.
 fn own_price(described: &Described) -> Option<String> {
-    let platform = described.platform_details().or(described.platform().map(|platform| platform.as_str()));
+    let platform =
+        described.platform_details().or(described.platform().map(|platform| platform.as_str()));
     let platform = platform.filter(|said| *said != PLAIN).map(|said| format!("platform `{said}`"));
-    let operation = described.usage_operation().filter(|said| *said != PLAIN_OPERATION).map(|said| format!("usage operation `{said}`"));
-    let products = described.product_codes().iter().map(|code| format!("product code `{}`", code.product_code_id().unwrap_or("unknown")));
+    let operation = described
+        .usage_operation()
+        .filter(|said| *said != PLAIN_OPERATION)
+        .map(|said| format!("usage operation `{said}`"));
+    let products = described
+        .product_codes()
+        .iter()
+        .map(|code| format!("product code `{}`", code.product_code_id().unwrap_or("unknown")));
     let told: Vec<String> = platform.into_iter().chain(operation).chain(products).collect();
     (!told.is_empty()).then(|| told.join(", "))
 }
 
-/// The devices beside the root that would be disks of EBS. What a machine has in itself (`ephemeral0`) costs nothing more.
+/// The devices beside the root that would be disks of EBS. What a machine has in itself
+/// (`ephemeral0`) costs nothing more.
 fn further_disks<'a>(described: &'a Described, root: &str) -> Vec<&'a str> {
-    let others = described.block_device_mappings().iter().filter(|one| one.ebs().is_some() && one.device_name() != Some(root));
+    let others = described
+        .block_device_mappings()
+        .iter()
+        .filter(|one| one.ebs().is_some() && one.device_name() != Some(root));
     others.map(|one| one.device_name().unwrap_or("one without a name")).collect()
 }

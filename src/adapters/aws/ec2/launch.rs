@@ -5,9 +5,9 @@
 //!                                      ├─ no answer, or the token was used ──> the machine of the token, if it is shown
 //!                                      └─ a refusal, by the table of ec2_errors
 //! ```
-//! The same plan gives the same request, byte for byte: nothing of it comes from a clock, a setting or a draw. That is why
-//! the SDK retries nothing here: the controller repeats the call, and can see what happened meanwhile. What must never
-//! live here: a choice.
+//! The same plan gives the same request, byte for byte: nothing of it comes from a clock, a setting
+//! or a draw. That is why the SDK retries nothing here: the controller repeats the call, and can
+//! see what happened meanwhile. What must never live here: a choice.
 
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::operation::run_instances::RunInstancesOutput;
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
 use aws_sdk_ec2::types::{
-    BlockDeviceMapping, CapacityReservationPreference, CapacityReservationSpecification, CreditSpecificationRequest, EbsBlockDevice, HttpTokensState,
-    IamInstanceProfileSpecification, InstanceInterruptionBehavior, InstanceMarketOptionsRequest, InstanceMetadataEndpointState,
-    InstanceMetadataOptionsRequest, InstanceMetadataTagsState, MarketType, Placement, ResourceType, ShutdownBehavior, SpotInstanceType,
-    SpotMarketOptions, Tag, TagSpecification, VolumeType,
+    BlockDeviceMapping, CapacityReservationPreference, CapacityReservationSpecification,
+    CreditSpecificationRequest, EbsBlockDevice, HttpTokensState, IamInstanceProfileSpecification,
+    InstanceInterruptionBehavior, InstanceMarketOptionsRequest, InstanceMetadataEndpointState,
+    InstanceMetadataOptionsRequest, InstanceMetadataTagsState, MarketType, Placement, ResourceType,
+    ShutdownBehavior, SpotInstanceType, SpotMarketOptions, Tag, TagSpecification, VolumeType,
 };
 
 use super::describe;
@@ -30,8 +31,8 @@ use crate::job::{LaunchRequest, Plan, Shutdown};
 use crate::market::{Market, UsdPerHour};
 use crate::ports::{Clock, CloudError};
 
-/// IAM tells EC2 of a new instance profile within seconds. Shorter, and the first launch after `lamp init aws` fails;
-/// longer, and a misspelled name is told late.
+/// IAM tells EC2 of a new instance profile within seconds. Shorter, and the first launch after
+/// `lamp init aws` fails; longer, and a misspelled name is told late.
 const PROFILE_KNOWN_WITHIN: Duration = Duration::from_secs(120);
 
 const ACT: &str = "launch a machine";
@@ -45,12 +46,24 @@ pub async fn launch(session: &AwsSession, plan: &Plan) -> Result<String, CloudEr
         Err(trouble) => trouble,
     };
     match trouble.class {
-        // Carried out or not, the token says; a machine that is not shown yet is found by the same call again.
+        // Carried out or not, the token says; a machine that is not shown yet is found by the same
+        // call again.
         Class::Ambiguous | Class::Mismatch | Class::Spent => adopt(session, plan, trouble).await,
-        Class::SubnetFull => Err(CloudError::NoCapacity { refusal: subnets::full(session, plan).await, what: trouble.words() }),
-        Class::ProfileUnknown if SystemClock.now().duration_since(plan.created) > PROFILE_KNOWN_WITHIN.try_into().expect("two minutes fit") => {
-            let profile = plan.launch.as_ref().and_then(|launch| launch.profile.as_deref()).unwrap_or("none");
-            Err(CloudError::Invalid { what: format!("{trouble}; the instance profile is `{profile}`, and `lamp init aws` makes one") })
+        Class::SubnetFull => Err(CloudError::NoCapacity {
+            refusal: subnets::full(session, plan).await,
+            what: trouble.words(),
+        }),
+        Class::ProfileUnknown
+            if SystemClock.now().duration_since(plan.created)
+                > PROFILE_KNOWN_WITHIN.try_into().expect("two minutes fit") =>
+        {
+            let profile =
+                plan.launch.as_ref().and_then(|launch| launch.profile.as_deref()).unwrap_or("none");
+            Err(CloudError::Invalid {
+                what: format!(
+                    "{trouble}; the instance profile is `{profile}`, and `lamp init aws` makes one"
+                ),
+            })
         }
         _ => Err(trouble.into()),
     }
@@ -67,9 +80,10 @@ pub async fn permitted(session: &AwsSession, plan: &Plan) -> Result<(), CloudErr
     match send(rehearsal).await {
         Err(trouble) if trouble.is(Class::WouldWork) => Ok(()),
         // Nobody chooses another place here: it is a right that is missing.
-        Err(trouble) if trouble.is(Class::NoSpotRole) => {
-            Err(CloudError::Denied { act: ACT.to_owned(), cause: CloudError::from(trouble).to_string().into() })
-        }
+        Err(trouble) if trouble.is(Class::NoSpotRole) => Err(CloudError::Denied {
+            act: ACT.to_owned(),
+            cause: CloudError::from(trouble).to_string().into(),
+        }),
         Err(trouble) => Err(trouble.into()),
         // EC2 never answers a dry run with a machine; what does is not EC2.
         Ok(_) => Ok(()),
@@ -90,27 +104,33 @@ fn first_id(made: &RunInstancesOutput) -> Result<String, CloudError> {
 async fn adopt(session: &AwsSession, plan: &Plan, trouble: Trouble) -> Result<String, CloudError> {
     let found = describe::by_token(session, plan).await;
     match found.as_deref().map(<[_]>::first) {
-        Ok(Some(machine)) if trouble.is(Class::Mismatch) => {
-            Err(CloudError::Mismatch { machine: Some(machine.id.clone()), what: format!("{trouble}") })
-        }
+        Ok(Some(machine)) if trouble.is(Class::Mismatch) => Err(CloudError::Mismatch {
+            machine: Some(machine.id.clone()),
+            what: format!("{trouble}"),
+        }),
         Ok(Some(machine)) => Ok(machine.id.clone()),
         // Not shown yet, or nobody knows: a machine may be there all the same.
         Ok(None) | Err(_) => Err(trouble.into()),
     }
 }
 
-/// A burstable machine earns its processor time. `unlimited`, which is what T3, T3a and T4g are launched as when nobody says
-/// otherwise, bills what it uses beyond that: $0.05 for each hour of a vCPU, many times the price of a small one, and in no plan
-/// (EC2 user guide, "Unlimited mode for burstable performance instances"). As `standard` it is slower, and costs what was said.
+/// A burstable machine earns its processor time. `unlimited`, which is what T3, T3a and T4g are
+/// launched as when nobody says otherwise, bills what it uses beyond that: $0.05 for each hour of a
+/// vCPU, many times the price of a small one, and in no plan (EC2 user guide, "Unlimited mode for
+/// burstable performance instances"). As `standard` it is slower, and costs what was said.
 fn credits(instance_type: &str) -> Option<CreditSpecificationRequest> {
     let family = instance_type.split('.').next().unwrap_or_default();
-    ["t2", "t3", "t3a", "t4g"].contains(&family).then(|| CreditSpecificationRequest::builder().cpu_credits("standard").build())
+    ["t2", "t3", "t3a", "t4g"]
+        .contains(&family)
+        .then(|| CreditSpecificationRequest::builder().cpu_credits("standard").build())
 }
 
-/// An open reservation of the account takes in each machine on demand that fits, unless the launch says otherwise. The account
-/// pays for it to have room for other work (EC2 user guide, "Capacity Reservations"). Spot machines never stand in one.
+/// An open reservation of the account takes in each machine on demand that fits, unless the launch
+/// says otherwise. The account pays for it to have room for other work (EC2 user guide, "Capacity
+/// Reservations"). Spot machines never stand in one.
 fn reservation(spot: bool) -> Option<CapacityReservationSpecification> {
-    let none = CapacityReservationSpecification::builder().capacity_reservation_preference(CapacityReservationPreference::None);
+    let none = CapacityReservationSpecification::builder()
+        .capacity_reservation_preference(CapacityReservationPreference::None);
     (!spot).then(|| none.build())
 }
 
@@ -118,9 +138,17 @@ fn reservation(spot: bool) -> Option<CapacityReservationSpecification> {
 ///
 /// # Errors
 /// When the plan was made for another cloud.
-fn request(client: &aws_sdk_ec2::Client, plan: &Plan) -> Result<RunInstancesFluentBuilder, CloudError> {
+fn request(
+    client: &aws_sdk_ec2::Client,
+    plan: &Plan,
+) -> Result<RunInstancesFluentBuilder, CloudError> {
     let Some(launch) = &plan.launch else {
-        return Err(CloudError::Invalid { what: format!("the plan of attempt {} does not say what to launch", plan.attempt.number()) });
+        return Err(CloudError::Invalid {
+            what: format!(
+                "the plan of attempt {} does not say what to launch",
+                plan.attempt.number()
+            ),
+        });
     };
     let spot = plan.offer.market == Market::Spot;
     let mut request = client
@@ -130,7 +158,9 @@ fn request(client: &aws_sdk_ec2::Client, plan: &Plan) -> Result<RunInstancesFlue
         .max_count(1)
         .image_id(&launch.image)
         .instance_type(plan.offer.instance_type.as_str().into())
-        .set_security_group_ids((!launch.security_groups.is_empty()).then(|| launch.security_groups.clone()))
+        .set_security_group_ids(
+            (!launch.security_groups.is_empty()).then(|| launch.security_groups.clone()),
+        )
         .set_key_name(launch.key_name.clone())
         .set_iam_instance_profile(launch.profile.as_deref().map(profile))
         .user_data(aws_smithy_types::base64::encode(&launch.user_data))
@@ -148,7 +178,8 @@ fn request(client: &aws_sdk_ec2::Client, plan: &Plan) -> Result<RunInstancesFlue
     // A subnet has its zone. Naming the zone too would make the token hold in that zone only.
     request = match &launch.subnet {
         Some(subnet) => request.subnet_id(subnet),
-        None => request.placement(Placement::builder().availability_zone(plan.offer.zone.as_str()).build()),
+        None => request
+            .placement(Placement::builder().availability_zone(plan.offer.zone.as_str()).build()),
     };
     Ok(if spot { request.instance_market_options(spot_options(plan.bid)) } else { request })
 }
@@ -168,7 +199,8 @@ fn root(launch: &LaunchRequest) -> BlockDeviceMapping {
     BlockDeviceMapping::builder().device_name(&launch.root_device).ebs(disk).build()
 }
 
-/// Version 2 only, for the machine itself only (one hop: not for its containers), with the tags that tell the agent who it is.
+/// Version 2 only, for the machine itself only (one hop: not for its containers), with the tags
+/// that tell the agent who it is.
 fn metadata() -> InstanceMetadataOptionsRequest {
     InstanceMetadataOptionsRequest::builder()
         .http_endpoint(InstanceMetadataEndpointState::Enabled)
@@ -184,7 +216,10 @@ fn spot_options(bid: Option<UsdPerHour>) -> InstanceMarketOptionsRequest {
         .instance_interruption_behavior(InstanceInterruptionBehavior::Terminate)
         .set_max_price(bid.map(dollars))
         .build();
-    InstanceMarketOptionsRequest::builder().market_type(MarketType::Spot).spot_options(options).build()
+    InstanceMarketOptionsRequest::builder()
+        .market_type(MarketType::Spot)
+        .spot_options(options)
+        .build()
 }
 
 /// As AWS writes prices; exact, because money is whole micro-dollars.
@@ -193,16 +228,24 @@ fn dollars(price: UsdPerHour) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// The same tags on all that the call makes: a volume or an interface that is left behind can be told from others'.
+/// The same tags on all that the call makes: a volume or an interface that is left behind can be
+/// told from others'.
 fn tags(plan: &Plan) -> Vec<TagSpecification> {
     let tag = |key: &str, value: &str| Tag::builder().key(key).value(value).build();
     let name = tag("Name", &format!("lamp {} {}", plan.job, plan.attempt.number()));
-    let tags: Vec<Tag> = std::iter::once(name).chain(plan.tags.iter().map(|(key, value)| tag(key, value))).collect();
-    let mut kinds = vec![ResourceType::Instance, ResourceType::Volume, ResourceType::NetworkInterface];
+    let tags: Vec<Tag> =
+        std::iter::once(name).chain(plan.tags.iter().map(|(key, value)| tag(key, value))).collect();
+    let mut kinds =
+        vec![ResourceType::Instance, ResourceType::Volume, ResourceType::NetworkInterface];
     if plan.offer.market == Market::Spot {
         kinds.push(ResourceType::SpotInstancesRequest);
     }
-    kinds.into_iter().map(|kind| TagSpecification::builder().resource_type(kind).set_tags(Some(tags.clone())).build()).collect()
+    kinds
+        .into_iter()
+        .map(|kind| {
+            TagSpecification::builder().resource_type(kind).set_tags(Some(tags.clone())).build()
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -213,6 +256,9 @@ mod tests {
     #[test]
     fn a_bid_is_written_exactly() {
         let written = |micros| dollars(UsdPerHour::new(Usd::from_micros(micros)));
-        assert_eq!([written(650_000), written(12_000_001), written(-5)], ["0.650000", "12.000001", "0.000000"]);
+        assert_eq!(
+            [written(650_000), written(12_000_001), written(-5)],
+            ["0.650000", "12.000001", "0.000000"]
+        );
     }
 }

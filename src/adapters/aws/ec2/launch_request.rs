@@ -1,4 +1,5 @@
-//! What a launch needs beside the offer: image, network, role, disk, and what the machine does when it powers off.
+//! What a launch needs beside the offer: image, network, role, disk, and what the machine does when
+//! it powers off.
 //!
 //! ```text
 //!   ec2_image ─────┐
@@ -6,8 +7,8 @@
 //!   security group ┤
 //!   key pair ──────┘
 //! ```
-//! Changes nothing. What is wrong here is wrong in words before any machine is bought. Not here: a price, a
-//! choice between offers.
+//! Changes nothing. What is wrong here is wrong in words before any machine is bought. Not here: a
+//! price, a choice between offers.
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Refusal, Shutdown, Spec}
 use crate::market::{Arch, Market, Offer, Region};
 use crate::ports::CloudError;
 
-/// How long an answer about images and networks is trusted: a relaunch after an interruption asks nothing twice. Longer, and
-/// what a person mends on the console is seen late.
+/// How long an answer about images and networks is trusted: a relaunch after an interruption asks
+/// nothing twice. Longer, and what a person mends on the console is seen late.
 pub const TRUSTED: Duration = Duration::from_secs(10 * 60);
 
 /// What `lamp init aws` makes.
@@ -36,8 +37,13 @@ const GROUP: &str = "lamplighter";
 
 /// # Errors
 /// When EC2 does not answer; when something is missing or does not fit, in words.
-pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result<LaunchRequest, CloudError> {
-    let Asked { image, subnets, groups, key, disk_key } = ask(session, &spec.machine, &offer.region, offer.arch).await;
+pub async fn prepare(
+    session: &AwsSession,
+    spec: &Spec,
+    offer: &Offer,
+) -> Result<LaunchRequest, CloudError> {
+    let Asked { image, subnets, groups, key, disk_key } =
+        ask(session, &spec.machine, &offer.region, offer.arch).await;
     let image = image?;
     if let Some(disk_key) = disk_key {
         disk_key.check(&offer.region)?;
@@ -46,10 +52,16 @@ pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result
     let key_name = key?;
     let subnet = subnets::choose(session, &subnets?, offer)?;
     // What a person makes meanwhile is seen by the next look.
-    let group = group_of(session, &groups?, &subnet).inspect_err(|_| session.memory.groups.forget(&offer.region))?;
+    let group = group_of(session, &groups?, &subnet)
+        .inspect_err(|_| session.memory.groups.forget(&offer.region))?;
     if spec.machine.disk_gib < image.disk_gib_min {
         let (has, needs) = (spec.machine.disk_gib, image.disk_gib_min);
-        return Err(CloudError::Invalid { what: format!("the image {} needs a disk of {needs} GiB, and `machine.disk` is {has}", image.name) });
+        return Err(CloudError::Invalid {
+            what: format!(
+                "the image {} needs a disk of {needs} GiB, and `machine.disk` is {has}",
+                image.name
+            ),
+        });
     }
     let settings = &session.settings;
     Ok(LaunchRequest {
@@ -67,12 +79,14 @@ pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result
     })
 }
 
-/// Why this offer can never be launched, by the image and the subnets that are remembered: its zone has none of them, or the image is
-/// for other machines. Asks nobody.
+/// Why this offer can never be launched, by the image and the subnets that are remembered: its zone
+/// has none of them, or the image is for other machines. Asks nobody.
 pub fn known_unfit(session: &AwsSession, machine: &MachineSpec, offer: &Offer) -> Option<String> {
     let image = ec2_image::remembered(session, &machine.image, &offer.region, offer.arch);
     let by_image = image.and_then(|image| image.fits(offer).err());
-    let by_subnet = || subnets::choose(session, &session.memory.subnets.get(&offer.region, TRUSTED)?, offer).err();
+    let by_subnet = || {
+        subnets::choose(session, &session.memory.subnets.get(&offer.region, TRUSTED)?, offer).err()
+    };
     match by_image.or_else(by_subnet)? {
         // A subnet without a free address has one again in minutes.
         CloudError::NoCapacity { what, refusal: Refusal::NotSold } => Some(what),
@@ -80,8 +94,9 @@ pub fn known_unfit(session: &AwsSession, machine: &MachineSpec, offer: &Offer) -
     }
 }
 
-/// Asks for what most launches need while the offers are still being asked for, so that [`prepare`] finds it remembered. What
-/// fails here fails there too, and is told there. Nobody knows the offer's processor yet: most are of one kind.
+/// Asks for what most launches need while the offers are still being asked for, so that [`prepare`]
+/// finds it remembered. What fails here fails there too, and is told there. Nobody knows the
+/// offer's processor yet: most are of one kind.
 pub async fn ahead(session: &AwsSession, machine: &MachineSpec) {
     let regions = session.regions(&machine.regions).await;
     join_all(regions.iter().map(|region| ask(session, machine, region, Arch::X86_64))).await;
@@ -108,9 +123,14 @@ async fn ask(session: &AwsSession, machine: &MachineSpec, region: &Region, arch:
     Asked { image, subnets, groups, key, disk_key }
 }
 
-/// Whether the machine may keep its disk when it powers itself off: the controller ends what should not.
+/// Whether the machine may keep its disk when it powers itself off: the controller ends what should
+/// not.
 fn shutdown(spec: &Spec, offer: &Offer) -> Shutdown {
-    if spec.on.may_stop() && offer.market == Market::OnDemand { Shutdown::Stop } else { Shutdown::Terminate }
+    if spec.on.may_stop() && offer.market == Market::OnDemand {
+        Shutdown::Stop
+    } else {
+        Shutdown::Terminate
+    }
 }
 
 /// A machine that publishes nothing would be ended for its silence.
@@ -146,7 +166,8 @@ async fn groups(session: &AwsSession, region: &Region) -> Result<Vec<Group>, Clo
     let name = group_name(session);
     let wanted = filter(if is_id(name) { "group-id" } else { "group-name" }, [name.to_owned()]);
     let told = session.ec2(region).await.describe_security_groups().filters(wanted).send().await;
-    let told = told.map_err(|error| meaning(&format!("look at the security groups in {region}"), error))?;
+    let told =
+        told.map_err(|error| meaning(&format!("look at the security groups in {region}"), error))?;
     let groups: Vec<Group> = told.security_groups().iter().filter_map(group).collect();
     // What is missing or open is mended by a person, who then tries again.
     if groups.iter().any(|group| !group.lets_in) {
@@ -165,16 +186,25 @@ fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<St
     let wrong = |what: String| Err(CloudError::Invalid { what });
     // It makes none of the user's own names.
     let (anew, there) = match name {
-        GROUP => ("`lamp init aws` makes one without any open port", "`lamp init aws` makes one there"),
+        GROUP => {
+            ("`lamp init aws` makes one without any open port", "`lamp init aws` makes one there")
+        }
         _ => ("make one without any open port", "make one there"),
     };
     match groups.iter().find(|group| group.network == subnet.network) {
         None if groups.is_empty() => wrong(format!("there is no security group `{name}`; {anew}")),
         None if is_id(name) => {
             let (theirs, ours) = (&groups[0].network, &subnet.network);
-            wrong(format!("the security group `{name}` is in {theirs}, and {} lies in {ours}: {}", subnet.id, one_network(theirs, ours)))
+            wrong(format!(
+                "the security group `{name}` is in {theirs}, and {} lies in {ours}: {}",
+                subnet.id,
+                one_network(theirs, ours)
+            ))
         }
-        None => wrong(format!("the security group `{name}` is not in {}, where {} lies; {there}", subnet.network, subnet.id)),
+        None => wrong(format!(
+            "the security group `{name}` is not in {}, where {} lies; {there}",
+            subnet.network, subnet.id
+        )),
         Some(group) if group.lets_in => wrong(format!(
             "the security group `{name}` ({}) lets somebody in; machines of ours need no open port: remove its inbound rules",
             group.id
@@ -183,23 +213,34 @@ fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<St
     }
 }
 
-/// The user's key pair, if one is named: EC2 keeps them by region, and a launch with one that is not there is refused. Whoever may not
-/// look launches, and EC2 says it then.
+/// The user's key pair, if one is named: EC2 keeps them by region, and a launch with one that is
+/// not there is refused. Whoever may not look launches, and EC2 says it then.
 async fn key_pair(session: &AwsSession, region: &Region) -> Result<Option<String>, CloudError> {
     let Some(name) = session.settings.key_name.clone() else { return Ok(None) };
     if session.memory.key_pairs.get(region, TRUSTED).is_some() {
         return Ok(Some(name));
     }
-    let told = session.ec2(region).await.describe_key_pairs().filters(filter("key-name", [name.clone()])).send().await;
-    let told = match told.map_err(|error| meaning(&format!("look at the key pairs in {region}"), error)) {
-        Ok(told) => told,
-        Err(CloudError::Denied { .. }) => return Ok(Some(name)),
-        Err(error) => return Err(error),
-    };
+    let told = session
+        .ec2(region)
+        .await
+        .describe_key_pairs()
+        .filters(filter("key-name", [name.clone()]))
+        .send()
+        .await;
+    let told =
+        match told.map_err(|error| meaning(&format!("look at the key pairs in {region}"), error)) {
+            Ok(told) => told,
+            Err(CloudError::Denied { .. }) => return Ok(Some(name)),
+            Err(error) => return Err(error),
+        };
     // A filter takes `*` and `?` for more than they are.
     if !told.key_pairs().iter().any(|pair| pair.key_name() == Some(name.as_str())) {
-        let cure = format!("`aws ec2 import-key-pair --region {region} --key-name {name} --public-key-material fileb://FILE` brings it there");
-        return Err(CloudError::Invalid { what: format!("the key pair `{name}` of `aws.key_name` is not in {region}; {cure}") });
+        let cure = format!(
+            "`aws ec2 import-key-pair --region {region} --key-name {name} --public-key-material fileb://FILE` brings it there"
+        );
+        return Err(CloudError::Invalid {
+            what: format!("the key pair `{name}` of `aws.key_name` is not in {region}; {cure}"),
+        });
     }
     session.memory.key_pairs.put(region.clone(), ());
     Ok(Some(name))

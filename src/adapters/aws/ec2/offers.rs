@@ -4,8 +4,10 @@
 //!   each region at once:   types ──> zones, on-demand prices, spot prices, quotas   (at once)
 //!                          what runs now ─────────────────────────────────────────> offers
 //! ```
-//! Two round trips where nothing is remembered, one where it is, and one more where a quota that is remembered leaves no room. A part that fails becomes a note or a refusal in words, and
-//! never a price that nobody named: what has no known price is not offered. Not here: which offer is better.
+//! Two round trips where nothing is remembered, one where it is, and one more where a quota that is
+//! remembered leaves no room. A part that fails becomes a note or a refusal in words, and never a
+//! price that nobody named: what has no known price is not offered. Not here: which offer is
+//! better.
 
 use std::collections::BTreeSet;
 
@@ -25,21 +27,33 @@ use crate::adapters::aws::disk_cache::Ec2Cache;
 use crate::adapters::aws::session::AwsSession;
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
-    Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply, UsdPerHour, beside_an_hour, did_you_mean,
-    none_so_large,
+    Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply,
+    UsdPerHour, beside_an_hour, did_you_mean, none_so_large,
 };
 use crate::ports::{CloudError, chain};
 
-/// Where a job asks for no GPU and names no type: machines of two vCPUs and 8 GiB that are sold in every region.
+/// Where a job asks for no GPU and names no type: machines of two vCPUs and 8 GiB that are sold in
+/// every region.
 const DEFAULT_TYPES: [&str; 5] = ["m5.large", "m6i.large", "m6a.large", "m7i.large", "m7a.large"];
 
 /// # Errors
 /// When no region answers.
 pub async fn supply(session: &AwsSession, machine: &MachineSpec) -> Result<Supply, CloudError> {
-    let (supply, keys) = tokio::join!(survey(session, machine, machine.max_price.looks_back()), disk_keys(session, machine));
+    let (supply, keys) = tokio::join!(
+        survey(session, machine, machine.max_price.looks_back()),
+        disk_keys(session, machine)
+    );
     let mut supply = supply?;
-    let sold: BTreeSet<&Region> = supply.offers.iter().filter(|offer| offer.market == Market::Spot).map(|offer| &offer.region).collect();
-    let notes = keys.iter().filter(|(region, _)| sold.contains(region)).filter_map(|(region, key)| key.spot_note(region));
+    let sold: BTreeSet<&Region> = supply
+        .offers
+        .iter()
+        .filter(|offer| offer.market == Market::Spot)
+        .map(|offer| &offer.region)
+        .collect();
+    let notes = keys
+        .iter()
+        .filter(|(region, _)| sold.contains(region))
+        .filter_map(|(region, key)| key.spot_note(region));
     supply.notes.extend(notes.collect::<Vec<_>>());
     Ok(supply)
 }
@@ -58,9 +72,14 @@ async fn disk_keys(session: &AwsSession, machine: &MachineSpec) -> Vec<(Region, 
 ///
 /// # Errors
 /// When no region answers.
-pub async fn survey(session: &AwsSession, machine: &MachineSpec, back: Option<Span>) -> Result<Supply, CloudError> {
+pub async fn survey(
+    session: &AwsSession,
+    machine: &MachineSpec,
+    back: Option<Span>,
+) -> Result<Supply, CloudError> {
     let regions = session.regions(&machine.regions).await;
-    let answers = join_all(regions.iter().map(|region| of_region(session, machine, region, back))).await;
+    let answers =
+        join_all(regions.iter().map(|region| of_region(session, machine, region, back))).await;
     let (mut all, mut trouble, mut answered) = (Supply::default(), None, false);
     for (region, answer) in regions.iter().zip(answers) {
         match answer {
@@ -70,7 +89,11 @@ pub async fn survey(session: &AwsSession, machine: &MachineSpec, back: Option<Sp
             }
             Err(error) => {
                 // A region that is off denies every call, as if the credentials were wrong.
-                let off = if matches!(error, CloudError::Denied { .. }) { regions::why_off(session, region).await } else { None };
+                let off = if matches!(error, CloudError::Denied { .. }) {
+                    regions::why_off(session, region).await
+                } else {
+                    None
+                };
                 let error = off.map_or(error, |what| CloudError::Invalid { what });
                 all.notes.push(format!("{region} was not asked to the end: {}", chain(&error)));
                 trouble = Some(error);
@@ -94,10 +117,18 @@ struct Facts {
     quotas: Known,
 }
 
-async fn of_region(session: &AwsSession, machine: &MachineSpec, region: &Region, back: Option<Span>) -> Result<Supply, CloudError> {
+async fn of_region(
+    session: &AwsSession,
+    machine: &MachineSpec,
+    region: &Region,
+    back: Option<Span>,
+) -> Result<Supply, CloudError> {
     let cache = Ec2Cache::of(session, region).await;
     let markets = markets(machine.market);
-    let (used, found) = tokio::join!(quotas::used(session, &cache, region), facts(session, &cache, machine, region, &markets, back));
+    let (used, found) = tokio::join!(
+        quotas::used(session, &cache, region),
+        facts(session, &cache, machine, region, &markets, back)
+    );
     let (mut facts, mut supply) = found?;
     count(&mut facts.quotas.quotas, used, &mut supply.notes);
     let kept = std::mem::take(&mut facts.quotas.kept);
@@ -131,7 +162,14 @@ async fn facts(
     let types = fitting(types, machine, region, &mut supply.refused);
     let names: Vec<String> = types.iter().map(|kind| kind.name.clone()).collect();
     if names.is_empty() {
-        let nothing = Facts { region: region.clone(), types, zones: vec![], listed: Listed::default(), spot: vec![], quotas: Known::default() };
+        let nothing = Facts {
+            region: region.clone(),
+            types,
+            zones: vec![],
+            listed: Listed::default(),
+            spot: vec![],
+            quotas: Known::default(),
+        };
         return Ok((nothing, supply));
     }
     let wants_spot = markets.contains(&Market::Spot);
@@ -152,7 +190,10 @@ async fn facts(
         Vec::new()
     });
     if let Some(error) = &quotas.trouble {
-        supply.notes.push(format!("the quotas of {region} are not known, and EC2 may refuse a launch for want of one: {}", chain(error)));
+        supply.notes.push(format!(
+            "the quotas of {region} are not known, and EC2 may refuse a launch for want of one: {}",
+            chain(error)
+        ));
     }
     Ok((Facts { region: region.clone(), types, zones: zones?, listed, spot, quotas }, supply))
 }
@@ -172,13 +213,25 @@ fn named(machine: &MachineSpec) -> Vec<String> {
 }
 
 /// Those that satisfy the requirement; of those that nearly do it is said why not.
-fn fitting(types: Vec<MachineType>, machine: &MachineSpec, region: &Region, refused: &mut Vec<String>) -> Vec<MachineType> {
+fn fitting(
+    types: Vec<MachineType>,
+    machine: &MachineSpec,
+    region: &Region,
+    refused: &mut Vec<String>,
+) -> Vec<MachineType> {
     let named = named(machine);
-    let unknown = machine.instance_types.iter().filter(|name| types.iter().all(|kind| kind.name != **name));
-    refused.extend(unknown.map(|name| format!("{name} is not sold in {region}{}", meant_type(name))));
+    let unknown =
+        machine.instance_types.iter().filter(|name| types.iter().all(|kind| kind.name != **name));
+    refused
+        .extend(unknown.map(|name| format!("{name} is not sold in {region}{}", meant_type(name))));
     let mut models: Vec<String> = types.iter().filter_map(|kind| kind.gpu_model.clone()).collect();
-    let too_small = if named.is_empty() { none_so_large(types.iter(), &machine.gpus, region.as_str()) } else { None };
-    let (mut fitting, mut close): (Vec<MachineType>, Vec<String>) = (Vec::new(), too_small.into_iter().collect());
+    let too_small = if named.is_empty() {
+        none_so_large(types.iter(), &machine.gpus, region.as_str())
+    } else {
+        None
+    };
+    let (mut fitting, mut close): (Vec<MachineType>, Vec<String>) =
+        (Vec::new(), too_small.into_iter().collect());
     for kind in types {
         match kind.fit(&machine.gpus, &named) {
             Fit::Fits => fitting.push(kind),
@@ -189,9 +242,15 @@ fn fitting(types: Vec<MachineType>, machine: &MachineSpec, region: &Region, refu
     if fitting.is_empty() && close.is_empty() && machine.instance_types.is_empty() {
         models.sort_unstable();
         models.dedup();
-        let has = if models.is_empty() { "no GPU at all".to_owned() } else { format!("only {}", models.join(", ")) };
+        let has = if models.is_empty() {
+            "no GPU at all".to_owned()
+        } else {
+            format!("only {}", models.join(", "))
+        };
         let wanted = machine.gpus.model.as_deref().unwrap_or_default();
-        let meant = did_you_mean(wanted, models.iter().map(String::as_str)).map(|meant| format!("; {meant}")).unwrap_or_default();
+        let meant = did_you_mean(wanted, models.iter().map(String::as_str))
+            .map(|meant| format!("; {meant}"))
+            .unwrap_or_default();
         close.push(format!("{region} has no type with {}, {has}{meant}", machine.gpus));
     }
     refused.extend(close);
@@ -200,7 +259,8 @@ fn fitting(types: Vec<MachineType>, machine: &MachineSpec, region: &Region, refu
 
 /// A type that nobody knows is a slip of the finger; one that is known is sold elsewhere.
 fn meant_type(name: &str) -> String {
-    let known = || Catalog::shipped().types().iter().map(|kind| kind.name.as_str()).chain(DEFAULT_TYPES);
+    let known =
+        || Catalog::shipped().types().iter().map(|kind| kind.name.as_str()).chain(DEFAULT_TYPES);
     let meant = if known().any(|kind| kind == name) { None } else { did_you_mean(name, known()) };
     meant.map(|meant| format!(" ({meant})")).unwrap_or_default()
 }
@@ -230,29 +290,41 @@ fn assemble(facts: Facts, machine: &MachineSpec, markets: &[Market], supply: &mu
     }
     let Some(extras) = extras(&region, machine.disk_gib, &listed, supply) else { return };
     for kind in &types {
-        // The shipped price stands in for a list that cannot be read, never for one that has no such price.
-        let shipped = || listed.trouble.as_ref().and_then(|_| catalog.on_demand(&kind.name, &region));
+        // The shipped price stands in for a list that cannot be read, never for one that has no
+        // such price.
+        let shipped =
+            || listed.trouble.as_ref().and_then(|_| catalog.on_demand(&kind.name, &region));
         let full = listed.by_type.get(&kind.name).copied().or_else(shipped);
-        let here: Vec<&Sold> = zones.iter().filter(|sold| sold.instance_type == kind.name).collect();
+        let here: Vec<&Sold> =
+            zones.iter().filter(|sold| sold.instance_type == kind.name).collect();
         if here.is_empty() {
             supply.refused.push(format!("{} is sold in no zone of {region}", kind.name));
         }
         for market in markets {
             let (mut offers, mut unknown) = (Vec::new(), Vec::new());
             for Sold { zone, .. } in &here {
-                let newest = || spot.iter().find(|series| series.zone == *zone && series.instance_type == kind.name)?.newest();
+                let newest = || {
+                    spot.iter()
+                        .find(|series| series.zone == *zone && series.instance_type == kind.name)?
+                        .newest()
+                };
                 let (is_sold, price) = match market {
                     Market::OnDemand => (kind.on_demand, full),
                     Market::Spot => (kind.spot, newest().map(|point| point.price)),
                 };
                 match price.filter(|_| is_sold) {
-                    Some(price) => offers.push(offer(kind, &region, zone, *market, price, extras, full)),
+                    Some(price) => {
+                        offers.push(offer(kind, &region, zone, *market, price, extras, full))
+                    }
                     None => unknown.push(zone.as_str()),
                 }
             }
             if !unknown.is_empty() {
                 let zones = unknown.join(", ");
-                supply.refused.push(format!("{}, {market}, in {zones}: no price is known, and what has none is not bought", kind.name));
+                supply.refused.push(format!(
+                    "{}, {market}, in {zones}: no price is known, and what has none is not bought",
+                    kind.name
+                ));
                 supply.unpriced.insert(region.clone());
             }
             supply.offers.extend(offers);
@@ -288,15 +360,25 @@ fn offer(
 }
 
 /// An hour of the disk and of the public address; `None`: not known, and then nothing is offered.
-fn extras(region: &Region, disk_gib: u32, listed: &Listed, supply: &mut Supply) -> Option<UsdPerHour> {
+fn extras(
+    region: &Region,
+    disk_gib: u32,
+    listed: &Listed,
+    supply: &mut Supply,
+) -> Option<UsdPerHour> {
     let catalog = Catalog::shipped();
     let shipped = catalog.disk_gib_month(region);
     let address = catalog.public_ipv4_hour(region)?;
     let Some(disk) = listed.disk.or(shipped.map(|dated| dated.value)) else {
         // Of a list that cannot be read it is said above why.
-        let list = if listed.trouble.is_some() { "AWS's price list cannot be read" } else { "AWS's price list does not name it" };
-        let because =
-            format!("the price of a disk in {region} is not known ({list}, and the shipped catalogue has none), and what has none is not bought");
+        let list = if listed.trouble.is_some() {
+            "AWS's price list cannot be read"
+        } else {
+            "AWS's price list does not name it"
+        };
+        let because = format!(
+            "the price of a disk in {region} is not known ({list}, and the shipped catalogue has none), and what has none is not bought"
+        );
         supply.refused.push(because);
         supply.unpriced.insert(region.clone());
         return None;
@@ -323,15 +405,26 @@ mod tests {
         UsdPerHour::new(text.parse().unwrap())
     }
 
-    fn facts(types: &[&str], zones: &[(&str, &str)], listed: Listed, spot: &[(&str, &str, &str)]) -> Facts {
+    fn facts(
+        types: &[&str],
+        zones: &[(&str, &str)],
+        listed: Listed,
+        spot: &[(&str, &str, &str)],
+    ) -> Facts {
         let region = Region::new(EAST);
         let series = |(kind, zone, price): &(&str, &str, &str)| {
             let point = PricePoint { at: Timestamp::UNIX_EPOCH, price: usd(price) };
             PriceHistory::new(region.clone(), Zone::new(*zone), *kind, vec![point])
         };
         Facts {
-            types: types.iter().map(|name| Catalog::shipped().machine_type(name).unwrap().clone()).collect(),
-            zones: zones.iter().map(|(kind, zone)| Sold { instance_type: (*kind).into(), zone: Zone::new(*zone) }).collect(),
+            types: types
+                .iter()
+                .map(|name| Catalog::shipped().machine_type(name).unwrap().clone())
+                .collect(),
+            zones: zones
+                .iter()
+                .map(|(kind, zone)| Sold { instance_type: (*kind).into(), zone: Zone::new(*zone) })
+                .collect(),
             spot: spot.iter().map(series).collect(),
             listed,
             quotas: Known::default(),
@@ -340,7 +433,12 @@ mod tests {
     }
 
     fn machine(gpus: &str) -> MachineSpec {
-        MachineSpec { cloud: Cloud::Aws, gpus: gpus.parse().unwrap(), disk_gib: 73, ..MachineSpec::default() }
+        MachineSpec {
+            cloud: Cloud::Aws,
+            gpus: gpus.parse().unwrap(),
+            disk_gib: 73,
+            ..MachineSpec::default()
+        }
     }
 
     fn sold(facts: Facts, markets: &[Market]) -> Supply {
@@ -351,13 +449,31 @@ mod tests {
 
     #[test]
     fn an_offer_has_its_price_its_ceiling_and_what_bills_beside_it() {
-        let listed = Listed { by_type: [("g5.xlarge".into(), usd("1.006"))].into(), disk: Some("0.1".parse().unwrap()), trouble: None };
+        let listed = Listed {
+            by_type: [("g5.xlarge".into(), usd("1.006"))].into(),
+            disk: Some("0.1".parse().unwrap()),
+            trouble: None,
+        };
         let both = [Market::Spot, Market::OnDemand];
-        let supply = sold(facts(&["g5.xlarge"], &[("g5.xlarge", "us-east-1a")], listed, &[("g5.xlarge", "us-east-1a", "0.4")]), &both);
+        let supply = sold(
+            facts(
+                &["g5.xlarge"],
+                &[("g5.xlarge", "us-east-1a")],
+                listed,
+                &[("g5.xlarge", "us-east-1a", "0.4")],
+            ),
+            &both,
+        );
         let [spot, full] = supply.offers.as_slice() else { panic!("{supply:?}") };
-        assert_eq!((spot.market, spot.price, spot.on_demand), (Market::Spot, usd("0.4"), Some(usd("1.006"))));
+        assert_eq!(
+            (spot.market, spot.price, spot.on_demand),
+            (Market::Spot, usd("0.4"), Some(usd("1.006")))
+        );
         // 73 GiB at ten cents a month are a cent an hour.
-        assert_eq!((full.market, full.price, full.extras), (Market::OnDemand, usd("1.006"), usd("0.015")));
+        assert_eq!(
+            (full.market, full.price, full.extras),
+            (Market::OnDemand, usd("1.006"), usd("0.015"))
+        );
         assert_eq!((full.gpus, full.vcpus, full.gpu_model.as_deref()), (1, 4, Some("A10G")));
         assert!(supply.refused.is_empty(), "{:?}", supply.refused);
     }
@@ -365,36 +481,71 @@ mod tests {
     #[test]
     fn what_has_no_known_price_is_not_offered() {
         let supply = sold(
-            facts(&["g5.xlarge"], &[("g5.xlarge", "a"), ("g5.xlarge", "b")], Listed::default(), &[("g5.xlarge", "b", "0.4")]),
+            facts(
+                &["g5.xlarge"],
+                &[("g5.xlarge", "a"), ("g5.xlarge", "b")],
+                Listed::default(),
+                &[("g5.xlarge", "b", "0.4")],
+            ),
             &[Market::Spot, Market::OnDemand],
         );
         assert_eq!(supply.offers.len(), 1);
-        assert_eq!(supply.offers[0].on_demand, None, "a list that answered and has no price is not mended with an older one");
+        assert_eq!(
+            supply.offers[0].on_demand, None,
+            "a list that answered and has no price is not mended with an older one"
+        );
         let because = "no price is known, and what has none is not bought";
-        assert_eq!(supply.refused, [format!("g5.xlarge, spot, in a: {because}"), format!("g5.xlarge, on-demand, in a, b: {because}")]);
+        assert_eq!(
+            supply.refused,
+            [
+                format!("g5.xlarge, spot, in a: {because}"),
+                format!("g5.xlarge, on-demand, in a, b: {because}")
+            ]
+        );
     }
 
     #[test]
     fn a_list_that_cannot_be_read_is_replaced_by_the_shipped_one_and_it_is_chain() {
         let denied = Listed { trouble: Some(CloudError::Throttled), ..Listed::default() };
-        let supply = sold(facts(&["g5.xlarge"], &[("g5.xlarge", "a")], denied, &[]), &[Market::OnDemand]);
+        let supply =
+            sold(facts(&["g5.xlarge"], &[("g5.xlarge", "a")], denied, &[]), &[Market::OnDemand]);
         assert_eq!(supply.offers[0].price, usd("1.006"));
         assert!(supply.notes[0].contains("the shipped ones of 2026-07-20"), "{:?}", supply.notes);
-        let mut elsewhere = facts(&["g5.xlarge"], &[("g5.xlarge", "a")], Listed { trouble: Some(CloudError::Throttled), ..Listed::default() }, &[]);
+        let mut elsewhere = facts(
+            &["g5.xlarge"],
+            &[("g5.xlarge", "a")],
+            Listed { trouble: Some(CloudError::Throttled), ..Listed::default() },
+            &[],
+        );
         elsewhere.region = Region::new("ap-south-2");
         let supply = sold(elsewhere, &[Market::OnDemand]);
-        assert!(supply.offers.is_empty() && supply.refused[0].contains("the price of a disk in ap-south-2"), "{supply:?}");
+        assert!(
+            supply.offers.is_empty()
+                && supply.refused[0].contains("the price of a disk in ap-south-2"),
+            "{supply:?}"
+        );
         assert_eq!(supply.unpriced, [Region::new("ap-south-2")].into());
     }
 
-    /// A price list without that region's disk: the shipped one stands in, as it does for one that cannot be read.
+    /// A price list without that region's disk: the shipped one stands in, as it does for one that
+    /// cannot be read.
     #[test]
     fn a_region_whose_disk_only_the_catalogue_prices_sells_machines() {
-        let mut north = facts(&["g5.xlarge"], &[("g5.xlarge", "eu-north-1a")], Listed::default(), &[("g5.xlarge", "eu-north-1a", "0.4")]);
+        let mut north = facts(
+            &["g5.xlarge"],
+            &[("g5.xlarge", "eu-north-1a")],
+            Listed::default(),
+            &[("g5.xlarge", "eu-north-1a", "0.4")],
+        );
         north.region = Region::new("eu-north-1");
         let supply = sold(north, &[Market::Spot]);
         assert_eq!(supply.offers.len(), 1, "{supply:?}");
-        assert!(supply.notes[0].starts_with("in eu-north-1 73 GiB of disk bill $0.0836 a GiB and month"), "{:?}", supply.notes);
+        assert!(
+            supply.notes[0]
+                .starts_with("in eu-north-1 73 GiB of disk bill $0.0836 a GiB and month"),
+            "{:?}",
+            supply.notes
+        );
     }
 
     #[test]
@@ -403,7 +554,10 @@ mod tests {
         let region = Region::new(EAST);
         let mut refused = Vec::new();
         assert!(fitting(all(), &machine("A10:1"), &region, &mut refused).is_empty());
-        assert!(refused[0].starts_with("us-east-1 has no type with A10:1, only A100, A10G,"), "{refused:?}");
+        assert!(
+            refused[0].starts_with("us-east-1 has no type with A10:1, only A100, A10G,"),
+            "{refused:?}"
+        );
         assert!(refused[0].ends_with("; did you mean A100 or A10G?"), "{refused:?}");
         refused.clear();
         let named = MachineSpec { instance_types: vec!["g5.xlarg".into()], ..machine("none") };

@@ -1,7 +1,7 @@
 //! What machines and disks cost on demand, by the Price List API.
 //!
-//! One question for each type: the list of a whole region has a hundred times as many rows as anybody needs. A type with no
-//! price in it has none, and is remembered so.
+//! One question for each type: the list of a whole region has a hundred times as many rows as
+//! anybody needs. A type with no price in it has none, and is remembered so.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,12 @@ pub struct Listed {
 /// What is asked for: a type, or the disk.
 const DISK: &str = "gp3";
 
-pub async fn on_demand(session: &AwsSession, cache: &Ec2Cache, region: &Region, types: &[String]) -> Listed {
+pub async fn on_demand(
+    session: &AwsSession,
+    cache: &Ec2Cache,
+    region: &Region,
+    types: &[String],
+) -> Listed {
     let mut listed = Listed::default();
     let mut missing = Vec::new();
     for what in types.iter().map(String::as_str).chain([DISK]) {
@@ -60,9 +65,11 @@ pub async fn on_demand(session: &AwsSession, cache: &Ec2Cache, region: &Region, 
                 listed.take(&what, price);
             }
             Err(error) => {
-                let is_final = matches!(error, CloudError::Denied { .. } | CloudError::Ambiguous { .. });
+                let is_final =
+                    matches!(error, CloudError::Denied { .. } | CloudError::Ambiguous { .. });
                 listed.trouble = Some(error);
-                // Who may not read one price may read none; who does not answer is not waited for a hundred times.
+                // Who may not read one price may read none; who does not answer is not waited for a
+                // hundred times.
                 if is_final {
                     break;
                 }
@@ -84,12 +91,20 @@ impl Listed {
 }
 
 /// What is asked for, and its price in the list; `None`: it has none.
-async fn price(client: aws_sdk_pricing::Client, region: Region, what: String) -> (String, Result<Option<Usd>, CloudError>) {
+async fn price(
+    client: aws_sdk_pricing::Client,
+    region: Region,
+    what: String,
+) -> (String, Result<Option<Usd>, CloudError>) {
     let answer = ask(&client, &region, &what).await;
     (what, answer)
 }
 
-async fn ask(client: &aws_sdk_pricing::Client, region: &Region, what: &str) -> Result<Option<Usd>, CloudError> {
+async fn ask(
+    client: &aws_sdk_pricing::Client,
+    region: &Region,
+    what: &str,
+) -> Result<Option<Usd>, CloudError> {
     let machine = [
         ("instanceType", what),
         ("operatingSystem", "Linux"),
@@ -101,7 +116,8 @@ async fn ask(client: &aws_sdk_pricing::Client, region: &Region, what: &str) -> R
     let disk = [("productFamily", "Storage"), ("volumeApiName", what)];
     let fields = if what == DISK { &disk[..] } else { &machine[..] };
     let filter = |(field, value): &(&str, &str)| {
-        let filter = Filter::builder().field(*field).value(*value).r#type(FilterType::TermMatch).build();
+        let filter =
+            Filter::builder().field(*field).value(*value).r#type(FilterType::TermMatch).build();
         filter.expect("field, value and type are given")
     };
     let filters = fields.iter().chain(&[("regionCode", region.as_str())]).map(filter).collect();
@@ -116,8 +132,12 @@ async fn ask(client: &aws_sdk_pricing::Client, region: &Region, what: &str) -> R
 fn price_of(product: &str) -> Option<Usd> {
     let document: Value = serde_json::from_str(product).ok()?;
     let terms = document["terms"]["OnDemand"].as_object()?.values();
-    let rates = terms.filter_map(|term| term["priceDimensions"].as_object()).flat_map(|rates| rates.values());
-    let prices = rates.filter(|rate| matches!(rate["unit"].as_str(), Some("Hrs" | "GB-Mo"))).filter_map(|rate| rate["pricePerUnit"]["USD"].as_str());
+    let rates = terms
+        .filter_map(|term| term["priceDimensions"].as_object())
+        .flat_map(|rates| rates.values());
+    let prices = rates
+        .filter(|rate| matches!(rate["unit"].as_str(), Some("Hrs" | "GB-Mo")))
+        .filter_map(|rate| rate["pricePerUnit"]["USD"].as_str());
     prices.filter_map(|price| price.parse::<Usd>().ok()).filter(|price| *price > Usd::ZERO).max()
 }
 
@@ -128,11 +148,23 @@ mod tests {
     #[test]
     fn a_product_has_the_price_of_its_hour_in_dollars() {
         let product = |unit: &str, price: &str| {
-            format!(r#"{{"terms":{{"OnDemand":{{"A.B":{{"priceDimensions":{{"A.B.C":{{"unit":"{unit}","pricePerUnit":{{{price}}}}}}}}}}}}}}}"#)
+            format!(
+                r#"{{"terms":{{"OnDemand":{{"A.B":{{"priceDimensions":{{"A.B.C":{{"unit":"{unit}","pricePerUnit":{{{price}}}}}}}}}}}}}}}"#
+            )
         };
-        assert_eq!(price_of(&product("Hrs", r#""USD":"1.0060000000""#)), Some("1.006".parse().unwrap()));
-        assert_eq!(price_of(&product("GB-Mo", r#""USD":"0.0800000000""#)), Some("0.08".parse().unwrap()));
-        assert_eq!(price_of(&product("Hrs", r#""USD":"0.0000000000""#)), None, "a reservation that is paid for elsewhere");
+        assert_eq!(
+            price_of(&product("Hrs", r#""USD":"1.0060000000""#)),
+            Some("1.006".parse().unwrap())
+        );
+        assert_eq!(
+            price_of(&product("GB-Mo", r#""USD":"0.0800000000""#)),
+            Some("0.08".parse().unwrap())
+        );
+        assert_eq!(
+            price_of(&product("Hrs", r#""USD":"0.0000000000""#)),
+            None,
+            "a reservation that is paid for elsewhere"
+        );
         assert_eq!(price_of(&product("Hrs", r#""CNY":"7.0""#)), None, "not a price in dollars");
         assert_eq!(price_of(&product("Quantity", r#""USD":"9000""#)), None, "an upfront payment");
         assert_eq!(price_of("no document"), None);

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType, Reservation, SpotInstanceRequest};
+use aws_sdk_ec2::types::{
+    Filter, Instance, InstanceLifecycleType, Reservation, SpotInstanceRequest,
+};
 use futures::StreamExt as _;
 use futures::stream;
 
@@ -13,29 +15,35 @@ use crate::adapters::aws::session::AwsSession;
 use crate::market::{Market, Offer, QUOTA_KINDS, Quota, QuotaKind, Region, Supply, is_of_any};
 use crate::ports::{CloudError, chain};
 
-/// A person raises a quota, and waits for it: one that leaves no room is asked once more whatever is kept ([`ask_again`]). One that
-/// leaves room is lowered by nobody but AWS.
+/// A person raises a quota, and waits for it: one that leaves no room is asked once more whatever
+/// is kept ([`ask_again`]). One that leaves room is lowered by nobody but AWS.
 const QUOTAS_HOLD: Duration = Duration::from_secs(3600);
 
 /// Service Quotas answers a few calls a second.
 const AT_ONCE: usize = 4;
 
-/// A plan that is shown and the plan that is then made may be seconds apart; a minute could hide a machine that somebody has
-/// launched since.
+/// A plan that is shown and the plan that is then made may be seconds apart; a minute could hide a
+/// machine that somebody has launched since.
 const USED_HOLDS: Duration = Duration::from_secs(20);
 
 /// vCPUs in use, of each type and market.
 pub type Used = Vec<(String, Market, u32)>;
 
-/// What runs now, by the instances' own words; and what open spot requests wait for, which EC2 counts as if it ran.
+/// What runs now, by the instances' own words; and what open spot requests wait for, which EC2
+/// counts as if it ran.
 ///
 /// # Errors
 /// When EC2 does not answer.
-pub async fn used(session: &AwsSession, cache: &Ec2Cache, region: &Region) -> Result<Used, CloudError> {
+pub async fn used(
+    session: &AwsSession,
+    cache: &Ec2Cache,
+    region: &Region,
+) -> Result<Used, CloudError> {
     if let Some(kept) = cache.get("used", USED_HOLDS) {
         return Ok(kept);
     }
-    let (reservations, waiting) = tokio::try_join!(running(session, region), waiting(session, region))?;
+    let (reservations, waiting) =
+        tokio::try_join!(running(session, region), waiting(session, region))?;
     let mut counted: BTreeMap<(String, Market), u32> = BTreeMap::new();
     let run = reservations.iter().flat_map(|reservation| reservation.instances()).filter_map(vcpus);
     for (key, vcpus) in run.chain(waiting.iter().filter_map(vcpus_of_request)) {
@@ -47,15 +55,19 @@ pub async fn used(session: &AwsSession, cache: &Ec2Cache, region: &Region) -> Re
 }
 
 async fn running(session: &AwsSession, region: &Region) -> Result<Vec<Reservation>, CloudError> {
-    let live = Filter::builder().name("instance-state-name").values("pending").values("running").build();
+    let live =
+        Filter::builder().name("instance-state-name").values("pending").values("running").build();
     let asked = session.ec2(region).await.describe_instances().filters(live);
     let pages: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
     pages.map_err(|error| meaning(&format!("count what runs in {region}"), error))
 }
 
-/// Lamplighter leaves none; a fleet, or a persistent request of somebody's, does. An active one has its machine, and is not asked
-/// for: there may be ten thousand.
-async fn waiting(session: &AwsSession, region: &Region) -> Result<Vec<SpotInstanceRequest>, CloudError> {
+/// Lamplighter leaves none; a fleet, or a persistent request of somebody's, does. An active one has
+/// its machine, and is not asked for: there may be ten thousand.
+async fn waiting(
+    session: &AwsSession,
+    region: &Region,
+) -> Result<Vec<SpotInstanceRequest>, CloudError> {
     let open = Filter::builder().name("state").values("open").build();
     let asked = session.ec2(region).await.describe_spot_instance_requests().filters(open);
     let pages: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
@@ -69,14 +81,21 @@ fn vcpus_of_request(request: &SpotInstanceRequest) -> Option<((String, Market), 
 }
 
 fn vcpus(instance: &Instance) -> Option<((String, Market), u32)> {
-    let market = if instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot) { Market::Spot } else { Market::OnDemand };
+    let market = if instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot) {
+        Market::Spot
+    } else {
+        Market::OnDemand
+    };
     let kind = instance.instance_type()?.as_str().to_owned();
-    let told = instance.cpu_options().and_then(|cpu| u32::try_from(cpu.core_count()?.checked_mul(cpu.threads_per_core()?)?).ok());
+    let told = instance.cpu_options().and_then(|cpu| {
+        u32::try_from(cpu.core_count()?.checked_mul(cpu.threads_per_core()?)?).ok()
+    });
     let vcpus = told.or_else(|| of_size(&kind))?;
     Some(((kind, market), vcpus))
 }
 
-/// The vCPUs that a size says, where the instance does not: `large` is two, `xlarge` four, `12xlarge` twelve times four.
+/// The vCPUs that a size says, where the instance does not: `large` is two, `xlarge` four,
+/// `12xlarge` twelve times four.
 fn of_size(kind: &str) -> Option<u32> {
     match kind.split_once('.')?.1 {
         "nano" | "micro" | "small" | "medium" | "large" => Some(2),
@@ -95,7 +114,13 @@ pub struct Known {
     pub trouble: Option<CloudError>,
 }
 
-pub async fn quotas(session: &AwsSession, cache: &Ec2Cache, region: &Region, types: &[String], markets: &[Market]) -> Known {
+pub async fn quotas(
+    session: &AwsSession,
+    cache: &Ec2Cache,
+    region: &Region,
+    types: &[String],
+    markets: &[Market],
+) -> Known {
     let client = session.quotas(region).await;
     let mut asked = Vec::new();
     for kind in QUOTA_KINDS {
@@ -104,7 +129,8 @@ pub async fn quotas(session: &AwsSession, cache: &Ec2Cache, region: &Region, typ
             asked.push(quota(&client, cache, region, kind));
         }
     }
-    let answers: Vec<Result<Option<(Quota, bool)>, CloudError>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+    let answers: Vec<Result<Option<(Quota, bool)>, CloudError>> =
+        stream::iter(asked).buffered(AT_ONCE).collect().await;
     let mut known = Known::default();
     for answer in answers {
         match answer {
@@ -123,12 +149,21 @@ fn key(code: &str) -> String {
     format!("quota-{code}")
 }
 
-/// Of the quotas that were kept, those that leave room for no offer that they cover: somebody may have raised one since.
-pub async fn ask_again(session: &AwsSession, cache: &Ec2Cache, region: &Region, kept: &BTreeSet<String>, supply: &mut Supply) {
+/// Of the quotas that were kept, those that leave room for no offer that they cover: somebody may
+/// have raised one since.
+pub async fn ask_again(
+    session: &AwsSession,
+    cache: &Ec2Cache,
+    region: &Region,
+    kept: &BTreeSet<String>,
+    supply: &mut Supply,
+) {
     let Supply { quotas, offers, .. } = supply;
     let client = session.quotas(region).await;
     let mut asked = Vec::new();
-    for quota in quotas.iter_mut().filter(|quota| kept.contains(&quota.code) && refuses_all(quota, offers)) {
+    for quota in
+        quotas.iter_mut().filter(|quota| kept.contains(&quota.code) && refuses_all(quota, offers))
+    {
         asked.push(async {
             match value(&client, &quota.code).await {
                 Ok(max) => {
@@ -178,16 +213,28 @@ async fn quota(
 }
 
 /// The value of a quota of this account, else AWS's default; `None`: there is no such quota here.
-async fn value(client: &aws_sdk_servicequotas::Client, code: &str) -> Result<Option<u32>, CloudError> {
+async fn value(
+    client: &aws_sdk_servicequotas::Client,
+    code: &str,
+) -> Result<Option<u32>, CloudError> {
     let whole = |value: f64| value.clamp(0.0, f64::from(u32::MAX)) as u32;
     match client.get_service_quota().service_code("ec2").quota_code(code).send().await {
         Ok(told) => return Ok(told.quota().and_then(|quota| quota.value()).map(whole)),
-        Err(error) if error.as_service_error().is_some_and(|error| error.is_no_such_resource_exception()) => {}
+        Err(error)
+            if error
+                .as_service_error()
+                .is_some_and(|error| error.is_no_such_resource_exception()) => {}
         Err(error) => return Err(meaning("read the account's quotas", error)),
     }
     match client.get_aws_default_service_quota().service_code("ec2").quota_code(code).send().await {
         Ok(told) => Ok(told.quota().and_then(|quota| quota.value()).map(whole)),
-        Err(error) if error.as_service_error().is_some_and(|error| error.is_no_such_resource_exception()) => Ok(None),
+        Err(error)
+            if error
+                .as_service_error()
+                .is_some_and(|error| error.is_no_such_resource_exception()) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(meaning("read the account's quotas", error)),
     }
 }
@@ -195,7 +242,9 @@ async fn value(client: &aws_sdk_servicequotas::Client, code: &str) -> Result<Opt
 /// What is used of each quota.
 pub fn count(quotas: &mut [Quota], used: &Used) {
     for quota in quotas {
-        let ours = used.iter().filter(|(kind, market, _)| *market == quota.market && is_of_any(kind, &quota.families));
+        let ours = used.iter().filter(|(kind, market, _)| {
+            *market == quota.market && is_of_any(kind, &quota.families)
+        });
         quota.vcpus_used = ours.map(|(_, _, vcpus)| *vcpus).sum();
     }
 }
@@ -206,7 +255,13 @@ mod tests {
 
     #[test]
     fn a_size_says_its_vcpus() {
-        for (kind, vcpus) in [("g5.xlarge", Some(4)), ("p4d.24xlarge", Some(96)), ("m5.large", Some(2)), ("g4dn.metal", None), ("", None)] {
+        for (kind, vcpus) in [
+            ("g5.xlarge", Some(4)),
+            ("p4d.24xlarge", Some(96)),
+            ("m5.large", Some(2)),
+            ("g4dn.metal", None),
+            ("", None),
+        ] {
             assert_eq!(of_size(kind), vcpus, "{kind}");
         }
     }
@@ -222,14 +277,21 @@ mod tests {
             vcpus_max: 64,
             vcpus_used: 0,
         };
-        let mut quotas = [quota(Market::OnDemand, &["g", "gr"]), quota(Market::Spot, &["g", "gr"]), quota(Market::Spot, &["p5"])];
+        let mut quotas = [
+            quota(Market::OnDemand, &["g", "gr"]),
+            quota(Market::Spot, &["g", "gr"]),
+            quota(Market::Spot, &["p5"]),
+        ];
         let used = [
             ("g5.xlarge", Market::OnDemand, 8),
             ("gr6.4xlarge", Market::OnDemand, 16),
             ("g5.xlarge", Market::Spot, 4),
             ("p4d.24xlarge", Market::Spot, 96),
         ];
-        let used = used.into_iter().map(|(kind, market, vcpus)| (kind.to_owned(), market, vcpus)).collect();
+        let used = used
+            .into_iter()
+            .map(|(kind, market, vcpus)| (kind.to_owned(), market, vcpus))
+            .collect();
         count(&mut quotas, &used);
         assert_eq!(quotas.map(|quota| quota.vcpus_used), [24, 4, 0]);
     }

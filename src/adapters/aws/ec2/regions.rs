@@ -9,22 +9,46 @@ use crate::ports::CloudError;
 /// When EC2 does not answer.
 pub async fn regions(session: &AwsSession) -> Result<Vec<Region>, CloudError> {
     let (home, _) = session.home().await;
-    let described = session.ec2(&home).await.describe_regions().send().await.map_err(|error| meaning("list the regions", error))?;
-    Ok(described.regions().iter().filter_map(|region| region.region_name()).map(Region::new).collect())
+    let described = session
+        .ec2(&home)
+        .await
+        .describe_regions()
+        .send()
+        .await
+        .map_err(|error| meaning("list the regions", error))?;
+    Ok(described
+        .regions()
+        .iter()
+        .filter_map(|region| region.region_name())
+        .map(Region::new)
+        .collect())
 }
 
-/// Why nothing can be bought in a region, where that is the region itself: it is off in this account, or there is none of its name.
-/// `None`: it is on, or EC2 does not say.
+/// Why nothing can be bought in a region, where that is the region itself: it is off in this
+/// account, or there is none of its name. `None`: it is on, or EC2 does not say.
 pub async fn why_off(session: &AwsSession, region: &Region) -> Option<String> {
-    let told = session.ec2(&always_on(region)).await.describe_regions().all_regions(true).send().await.ok()?;
-    let known = || told.regions().iter().filter_map(|known| Some((known.region_name()?, known.opt_in_status().unwrap_or_default())));
+    let told = session
+        .ec2(&always_on(region))
+        .await
+        .describe_regions()
+        .all_regions(true)
+        .send()
+        .await
+        .ok()?;
+    let known = || {
+        told.regions().iter().filter_map(|known| {
+            Some((known.region_name()?, known.opt_in_status().unwrap_or_default()))
+        })
+    };
     match known().find(|(name, _)| *name == region.as_str()) {
-        Some((name, "not-opted-in")) => {
-            Some(format!("the region {name} is not switched on in this account: `aws account enable-region --region-name {name}` switches it on"))
-        }
+        Some((name, "not-opted-in")) => Some(format!(
+            "the region {name} is not switched on in this account: `aws account enable-region --region-name {name}` switches it on"
+        )),
         Some(_) => None,
         None => {
-            let meant = did_you_mean(region.as_str(), known().map(|(name, _)| name)).map(|meant| format!("; {meant}")).unwrap_or_default();
+            let meant = did_you_mean(region.as_str(), known().map(|(name, _)| name))
+                .map(|meant| format!("; {meant}"))
+                .unwrap_or_default();
             Some(format!("AWS has no region `{region}`{meant}"))
         }
     }

@@ -1,4 +1,5 @@
-//! Removes one piece of residue, and looks at it once more right before: its owner's tag, and that nothing uses it.
+//! Removes one piece of residue, and looks at it once more right before: its owner's tag, and that
+//! nothing uses it.
 //!
 //! ```text
 //!   found within the hour ──> its tag, anew ─┬─ another's ──> refused
@@ -34,7 +35,11 @@ type Refused<E> = SdkError<E, HttpResponse>;
 /// When it is not ours, is in use, or EC2 does not answer. What is gone already is no error.
 pub async fn clear(session: &AwsSession, residue: &Residue) -> Result<(), CloudError> {
     let act = format!("remove the {} {}", residue.kind, residue.id);
-    let Some(owner) = session.memory.residue.get(&residue.id, FOUND_WITHIN).filter(|_| residue.ours) else { return Err(not_ours(&act)) };
+    let Some(owner) =
+        session.memory.residue.get(&residue.id, FOUND_WITHIN).filter(|_| residue.ours)
+    else {
+        return Err(not_ours(&act));
+    };
     match residue.kind.as_str() {
         ALARM => alarm(session, residue, &owner, &act).await,
         SPOT_REQUEST => request(session, residue, &owner, &act).await,
@@ -43,10 +48,18 @@ pub async fn clear(session: &AwsSession, residue: &Residue) -> Result<(), CloudE
 }
 
 fn not_ours(act: &str) -> CloudError {
-    CloudError::Denied { act: act.to_owned(), cause: format!("it was not found by the tag `{OWNER_TAG}`, or carries another now").into() }
+    CloudError::Denied {
+        act: act.to_owned(),
+        cause: format!("it was not found by the tag `{OWNER_TAG}`, or carries another now").into(),
+    }
 }
 
-async fn alarm(session: &AwsSession, residue: &Residue, owner: &str, act: &str) -> Result<(), CloudError> {
+async fn alarm(
+    session: &AwsSession,
+    residue: &Residue,
+    owner: &str,
+    act: &str,
+) -> Result<(), CloudError> {
     let (region, name) = (&residue.region, residue.id.as_str());
     let there = alarm::alarms(session, region, name).await?;
     let Some(alarm) = there.iter().find(|alarm| alarm.name == name) else { return Ok(()) };
@@ -57,32 +70,61 @@ async fn alarm(session: &AwsSession, residue: &Residue, owner: &str, act: &str) 
     }
 }
 
-/// EC2 cancels a request whatever it has launched, and shows a new machine minutes after the request that has it: what is not
-/// shown has not ended.
-async fn request(session: &AwsSession, residue: &Residue, owner: &str, act: &str) -> Result<(), CloudError> {
+/// EC2 cancels a request whatever it has launched, and shows a new machine minutes after the
+/// request that has it: what is not shown has not ended.
+async fn request(
+    session: &AwsSession,
+    residue: &Residue,
+    owner: &str,
+    act: &str,
+) -> Result<(), CloudError> {
     let (client, id) = (session.ec2(&residue.region).await, residue.id.as_str());
-    let shown = match client.describe_spot_instance_requests().spot_instance_request_ids(id).send().await {
-        Err(error) if is_unknown(&error) => return Ok(()),
-        told => told.map_err(|error| meaning(act, error))?,
+    let shown =
+        match client.describe_spot_instance_requests().spot_instance_request_ids(id).send().await {
+            Err(error) if is_unknown(&error) => return Ok(()),
+            told => told.map_err(|error| meaning(act, error))?,
+        };
+    let Some(request) = shown.spot_instance_requests().first().filter(|request| is_open(request))
+    else {
+        return Ok(());
     };
-    let Some(request) = shown.spot_instance_requests().first().filter(|request| is_open(request)) else { return Ok(()) };
-    if !request.tags().iter().any(|tag| tag.key() == Some(OWNER_TAG) && tag.value() == Some(owner)) {
+    if !request.tags().iter().any(|tag| tag.key() == Some(OWNER_TAG) && tag.value() == Some(owner))
+    {
         return Err(not_ours(act));
     }
     if let Some(machine) = request.instance_id() {
         match describe::one(session, &residue.region, machine).await?.as_ref().and_then(state) {
             Some(InstanceState::Terminated) => {}
-            Some(_) => return Err(CloudError::Invalid { what: format!("cannot {act}: its machine {machine} has not ended") }),
-            None => return Err(Trouble::ambiguous(act, &format!("EC2 does not show its machine {machine} now, which may be a new one"))),
+            Some(_) => {
+                return Err(CloudError::Invalid {
+                    what: format!("cannot {act}: its machine {machine} has not ended"),
+                });
+            }
+            None => {
+                return Err(Trouble::ambiguous(
+                    act,
+                    &format!("EC2 does not show its machine {machine} now, which may be a new one"),
+                ));
+            }
         }
     }
     done(act, client.cancel_spot_instance_requests().spot_instance_request_ids(id).send().await)
 }
 
 /// What has its tags in EC2's own list of them.
-async fn tagged(session: &AwsSession, residue: &Residue, owner: &str, act: &str) -> Result<(), CloudError> {
+async fn tagged(
+    session: &AwsSession,
+    residue: &Residue,
+    owner: &str,
+    act: &str,
+) -> Result<(), CloudError> {
     let (client, id) = (session.ec2(&residue.region).await, residue.id.as_str());
-    let tags = client.describe_tags().filters(filter("resource-id", [id.to_owned()])).filters(filter("key", [OWNER_TAG.to_owned()])).send().await;
+    let tags = client
+        .describe_tags()
+        .filters(filter("resource-id", [id.to_owned()]))
+        .filters(filter("key", [OWNER_TAG.to_owned()]))
+        .send()
+        .await;
     let tags = tags.map_err(|error| meaning(act, error))?;
     if !tags.tags().iter().any(|tag| tag.value() == Some(owner)) {
         // What is gone has no tags either.
@@ -93,20 +135,30 @@ async fn tagged(session: &AwsSession, residue: &Residue, owner: &str, act: &str)
         // EC2 refuses a disk that is in use.
         VOLUME => done(act, client.delete_volume().volume_id(id).send().await),
         ADDRESS => done(act, client.release_address().allocation_id(id).send().await),
-        INTERFACE => done(act, client.delete_network_interface().network_interface_id(id).send().await),
-        other => Err(CloudError::Invalid { what: format!("cannot {act}: nobody knows how to remove a {other}") }),
+        INTERFACE => {
+            done(act, client.delete_network_interface().network_interface_id(id).send().await)
+        }
+        other => Err(CloudError::Invalid {
+            what: format!("cannot {act}: nobody knows how to remove a {other}"),
+        }),
     }
 }
 
-/// What EC2 says of an id that it does not know, or no longer: each kind of thing has its own words. Each call here names one.
-const UNKNOWN: [&str; 4] =
-    ["InvalidVolume.NotFound", "InvalidAllocationID.NotFound", "InvalidNetworkInterfaceID.NotFound", "InvalidSpotInstanceRequestID.NotFound"];
+/// What EC2 says of an id that it does not know, or no longer: each kind of thing has its own
+/// words. Each call here names one.
+const UNKNOWN: [&str; 4] = [
+    "InvalidVolume.NotFound",
+    "InvalidAllocationID.NotFound",
+    "InvalidNetworkInterfaceID.NotFound",
+    "InvalidSpotInstanceRequestID.NotFound",
+];
 
 fn is_unknown(error: &impl ProvideErrorMetadata) -> bool {
     error.code().is_some_and(|code| UNKNOWN.contains(&code))
 }
 
-/// What is not there needs no removal: another sweep was quicker, or it is the second call of one whose answer was lost.
+/// What is not there needs no removal: another sweep was quicker, or it is the second call of one
+/// whose answer was lost.
 fn done<T, E>(act: &str, told: Result<T, Refused<E>>) -> Result<(), CloudError>
 where
     E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
@@ -115,7 +167,11 @@ where
 }
 
 /// Whether nothing of the id is shown.
-fn none<T, E>(act: &str, told: Result<T, Refused<E>>, shown: impl Fn(&T) -> usize) -> Result<bool, CloudError>
+fn none<T, E>(
+    act: &str,
+    told: Result<T, Refused<E>>,
+    shown: impl Fn(&T) -> usize,
+) -> Result<bool, CloudError>
 where
     E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
 {
@@ -128,9 +184,17 @@ where
 async fn is_gone(client: &Client, residue: &Residue, act: &str) -> Result<bool, CloudError> {
     let id = residue.id.as_str();
     match residue.kind.as_str() {
-        VOLUME => none(act, client.describe_volumes().volume_ids(id).send().await, |told| told.volumes().len()),
-        ADDRESS => none(act, client.describe_addresses().allocation_ids(id).send().await, |told| told.addresses().len()),
-        INTERFACE => none(act, client.describe_network_interfaces().network_interface_ids(id).send().await, |told| told.network_interfaces().len()),
+        VOLUME => none(act, client.describe_volumes().volume_ids(id).send().await, |told| {
+            told.volumes().len()
+        }),
+        ADDRESS => none(act, client.describe_addresses().allocation_ids(id).send().await, |told| {
+            told.addresses().len()
+        }),
+        INTERFACE => none(
+            act,
+            client.describe_network_interfaces().network_interface_ids(id).send().await,
+            |told| told.network_interfaces().len(),
+        ),
         _ => Ok(false),
     }
 }

@@ -24,13 +24,15 @@ const CLOCKS_APART: Span = Span::from_secs(5 * 60);
 /// EC2 keeps no more.
 const KEPT: Span = Span::from_secs(90 * 86_400);
 
-/// The Linux price. "Linux/UNIX (Amazon VPC)" is the same market under the name of an older network.
+/// The Linux price. "Linux/UNIX (Amazon VPC)" is the same market under the name of an older
+/// network.
 const PRODUCT: &str = "Linux/UNIX";
 
 /// Histories are pages after pages: so many of them at once.
 const AT_ONCE: usize = 8;
 
-/// A series for each type and zone; its last point holds now. `back`: with all changes of that time; else the newest alone.
+/// A series for each type and zone; its last point holds now. `back`: with all changes of that
+/// time; else the newest alone.
 ///
 /// # Errors
 /// When EC2 does not answer.
@@ -44,14 +46,22 @@ pub async fn spot(
 ) -> Result<Vec<PriceHistory>, CloudError> {
     let from = back.unwrap_or(CLOCKS_APART).duration().min(KEPT.duration());
     // One question for all of what holds now; a question each for what may be a thousand pages.
-    let questions: Vec<Vec<String>> = types.chunks(if back.is_some() { 1 } else { types.len().max(1) }).map(<[String]>::to_vec).collect();
+    let questions: Vec<Vec<String>> = types
+        .chunks(if back.is_some() { 1 } else { types.len().max(1) })
+        .map(<[String]>::to_vec)
+        .collect();
     let since = now.saturating_sub(from).unwrap_or(Timestamp::MIN);
     let mut asked = Vec::new();
     for types in questions {
-        let key = format!("spot-{}-{}", back.map_or(0, |back| back.duration().as_secs()), question(&types));
+        let key = format!(
+            "spot-{}-{}",
+            back.map_or(0, |back| back.duration().as_secs()),
+            question(&types)
+        );
         asked.push(kept_or_asked(session, cache, region, types, key, since));
     }
-    let answers: Vec<Result<Vec<PriceHistory>, CloudError>> = stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
+    let answers: Vec<Result<Vec<PriceHistory>, CloudError>> =
+        stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
     let all: Result<Vec<Vec<PriceHistory>>, CloudError> = answers.into_iter().collect();
     Ok(all?.into_iter().flatten().collect())
 }
@@ -72,15 +82,24 @@ async fn kept_or_asked(
     Ok(found)
 }
 
-/// The series of one offer's pool, from the price that held at a moment on. Nothing of it is kept: it is asked for once.
+/// The series of one offer's pool, from the price that held at a moment on. Nothing of it is kept:
+/// it is asked for once.
 ///
 /// # Errors
 /// When EC2 does not answer, or says nothing of this pool.
-pub async fn of(session: &AwsSession, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+pub async fn of(
+    session: &AwsSession,
+    offer: &Offer,
+    from: Timestamp,
+) -> Result<PriceHistory, CloudError> {
     let (client, types) = (session.ec2(&offer.region).await, [offer.instance_type.clone()]);
     let found = series(&client, &offer.region, &types, Some(&offer.zone), from).await?;
-    let of_it = found.into_iter().find(|series| series.zone == offer.zone && series.instance_type == offer.instance_type);
-    of_it.ok_or_else(|| CloudError::Invalid { what: format!("EC2 knows no spot price of {} in {}", offer.instance_type, offer.zone) })
+    let of_it = found
+        .into_iter()
+        .find(|series| series.zone == offer.zone && series.instance_type == offer.instance_type);
+    of_it.ok_or_else(|| CloudError::Invalid {
+        what: format!("EC2 knows no spot price of {} in {}", offer.instance_type, offer.zone),
+    })
 }
 
 async fn series(
@@ -92,17 +111,22 @@ async fn series(
 ) -> Result<Vec<PriceHistory>, CloudError> {
     let asked = client
         .describe_spot_price_history()
-        .set_instance_types(Some(types.iter().map(|name| InstanceType::from(name.as_str())).collect()))
+        .set_instance_types(Some(
+            types.iter().map(|name| InstanceType::from(name.as_str())).collect(),
+        ))
         .product_descriptions(PRODUCT)
         .set_availability_zone(zone.map(Zone::to_string))
         .start_time(DateTime::from_secs(from.as_second()));
     let rows: Result<Vec<SpotPrice>, _> = asked.into_paginator().items().send().collect().await;
-    let rows = rows.map_err(|error| meaning(&format!("read the spot prices of {region}"), error))?;
+    let rows =
+        rows.map_err(|error| meaning(&format!("read the spot prices of {region}"), error))?;
     let mut pools: BTreeMap<(String, String), Vec<PricePoint>> = BTreeMap::new();
     for (pool, point) in rows.iter().filter_map(point) {
         pools.entry(pool).or_default().push(point);
     }
-    let series = pools.into_iter().map(|((kind, zone), points)| PriceHistory::new(region.clone(), Zone::new(zone), kind, points));
+    let series = pools.into_iter().map(|((kind, zone), points)| {
+        PriceHistory::new(region.clone(), Zone::new(zone), kind, points)
+    });
     Ok(series.collect())
 }
 
@@ -110,5 +134,8 @@ async fn series(
 fn point(row: &SpotPrice) -> Option<((String, String), PricePoint)> {
     let at = Timestamp::from_second(row.timestamp()?.secs()).ok()?;
     let price = UsdPerHour::new(row.spot_price()?.parse().ok()?);
-    Some(((row.instance_type()?.as_str().to_owned(), row.availability_zone()?.to_owned()), PricePoint { at, price }))
+    Some((
+        (row.instance_type()?.as_str().to_owned(), row.availability_zone()?.to_owned()),
+        PricePoint { at, price },
+    ))
 }

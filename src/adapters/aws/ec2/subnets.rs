@@ -1,11 +1,13 @@
-//! The subnet of a machine: the user's, or the default one of its zone; and which of them have no free address now.
+//! The subnet of a machine: the user's, or the default one of its zone; and which of them have no
+//! free address now.
 //!
 //! ```text
 //!   a launch without a free address ──> left out for three minutes, and all of the region are asked for anew
 //!                                         ├─ another of the zone has one ──> the next attempt stands in that
 //!                                         └─ none ─────────────────────────> the zone is refused, whatever the type
 //! ```
-//! Changes nothing. Not here: for how long an attempt keeps away from a zone (`policy::purchase::refusal_backoff`).
+//! Changes nothing. Not here: for how long an attempt keeps away from a zone
+//! (`policy::purchase::refusal_backoff`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,8 +36,9 @@ pub struct Place {
     pub dedicated: bool,
 }
 
-/// How long a subnet that was full is left out: as long as the refusal of its zone speaks. Shorter, and a launch goes into it again
-/// before anybody has ended; longer, and a zone of one subnet is shut though its refusal is forgotten.
+/// How long a subnet that was full is left out: as long as the refusal of its zone speaks. Shorter,
+/// and a launch goes into it again before anybody has ended; longer, and a zone of one subnet is
+/// shut though its refusal is forgotten.
 const FULL_FOR: Duration = Duration::from_secs(3 * 60);
 
 /// The user's subnets, or the default ones of all zones: one call for a region.
@@ -47,13 +50,18 @@ pub async fn find(session: &AwsSession, region: &Region) -> Result<Vec<Place>, C
         return Ok(known);
     }
     let named = &session.settings.subnets;
-    let wanted = if named.is_empty() { filter("default-for-az", ["true".to_owned()]) } else { filter("subnet-id", named.clone()) };
+    let wanted = if named.is_empty() {
+        filter("default-for-az", ["true".to_owned()])
+    } else {
+        filter("subnet-id", named.clone())
+    };
     let client = session.ec2(region).await;
     let subnets = async {
         let mut pages = client.describe_subnets().filters(wanted).into_paginator().send();
         let mut places = Vec::new();
         while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| meaning(&format!("look at the subnets in {region}"), error))?;
+            let page =
+                page.map_err(|error| meaning(&format!("look at the subnets in {region}"), error))?;
             places.extend(page.subnets().iter().filter_map(place));
         }
         Ok::<_, CloudError>(places)
@@ -72,7 +80,9 @@ async fn dedicated(client: &Client) -> BTreeSet<String> {
     let mut pages = client.describe_vpcs().into_paginator().send();
     let mut found = BTreeSet::new();
     while let Some(Ok(page)) = pages.next().await {
-        let odd = page.vpcs().iter().filter(|network| network.instance_tenancy().is_some_and(|tenancy| *tenancy != Tenancy::Default));
+        let odd = page.vpcs().iter().filter(|network| {
+            network.instance_tenancy().is_some_and(|tenancy| *tenancy != Tenancy::Default)
+        });
         found.extend(odd.filter_map(|network| network.vpc_id().map(str::to_owned)));
     }
     found
@@ -90,20 +100,28 @@ fn place(subnet: &Subnet) -> Option<Place> {
     })
 }
 
-/// The one with the most free addresses in the offer's zone, of those that were not full a moment ago. None: another zone may have one.
+/// The one with the most free addresses in the offer's zone, of those that were not full a moment
+/// ago. None: another zone may have one.
 ///
 /// # Errors
 /// Why there is none.
 pub fn choose(session: &AwsSession, places: &[Place], offer: &Offer) -> Result<Place, CloudError> {
-    let here: Vec<&Place> = places.iter().filter(|place| place.zone == offer.zone.as_str()).collect();
+    let here: Vec<&Place> =
+        places.iter().filter(|place| place.zone == offer.zone.as_str()).collect();
     let open = here.iter().filter(|place| !place.dedicated && !was_full(session, place));
-    open.max_by_key(|place| place.free).map(|place| (*place).clone()).ok_or_else(|| none(session, &here, offer))
+    open.max_by_key(|place| place.free)
+        .map(|place| (*place).clone())
+        .ok_or_else(|| none(session, &here, offer))
 }
 
 fn none(session: &AwsSession, here: &[&Place], offer: &Offer) -> CloudError {
-    let ordinary: Vec<&str> = here.iter().filter(|place| !place.dedicated).map(|place| place.id.as_str()).collect();
+    let ordinary: Vec<&str> =
+        here.iter().filter(|place| !place.dedicated).map(|place| place.id.as_str()).collect();
     if !ordinary.is_empty() {
-        let what = format!("a launch in {} found no free address there a moment ago", ordinary.join(" and in "));
+        let what = format!(
+            "a launch in {} found no free address there a moment ago",
+            ordinary.join(" and in ")
+        );
         return CloudError::NoCapacity { what, refusal: Refusal::Addresses };
     }
     if let Some(place) = here.first() {
@@ -115,22 +133,30 @@ fn none(session: &AwsSession, here: &[&Place], offer: &Offer) -> CloudError {
         return CloudError::NoCapacity { what, refusal: Refusal::NotSold };
     }
     let what = if session.settings.subnets.is_empty() {
-        format!("{} has no default subnet; `aws ec2 create-default-subnet --availability-zone {}` makes one", offer.zone, offer.zone)
+        format!(
+            "{} has no default subnet; `aws ec2 create-default-subnet --availability-zone {}` makes one",
+            offer.zone, offer.zone
+        )
     } else {
         format!("none of `aws.subnets` lies in {}", offer.zone)
     };
     CloudError::NoCapacity { what, refusal: Refusal::NotSold }
 }
 
-/// Takes note that the subnet of a launch had no free address, and says how far that speaks: of the subnet alone where another of its
-/// zone has one, and where none has, or EC2 does not say, of the zone.
+/// Takes note that the subnet of a launch had no free address, and says how far that speaks: of the
+/// subnet alone where another of its zone has one, and where none has, or EC2 does not say, of the
+/// zone.
 pub async fn full(session: &AwsSession, plan: &Plan) -> Refusal {
-    let Some(subnet) = plan.launch.as_ref().and_then(|launch| launch.subnet.as_ref()) else { return Refusal::Addresses };
+    let Some(subnet) = plan.launch.as_ref().and_then(|launch| launch.subnet.as_ref()) else {
+        return Refusal::Addresses;
+    };
     session.memory.full_subnets.put(subnet.clone(), ());
     // How many are free was asked up to ten minutes ago.
     session.memory.subnets.forget(&plan.offer.region);
     let places = find(session, &plan.offer.region).await.unwrap_or_default();
-    let is_open = |place: &Place| place.zone == plan.offer.zone.as_str() && place.free > 0 && !was_full(session, place);
+    let is_open = |place: &Place| {
+        place.zone == plan.offer.zone.as_str() && place.free > 0 && !was_full(session, place)
+    };
     if places.iter().any(is_open) { Refusal::Subnet } else { Refusal::Addresses }
 }
 
@@ -145,7 +171,14 @@ mod tests {
     use crate::market::{Arch, Cloud, Market, UsdPerHour, Zone};
 
     fn place(id: &str, dedicated: bool) -> Place {
-        Place { id: id.into(), zone: "r1".into(), network: "vpc-1".into(), free: 1, gives_address: true, dedicated }
+        Place {
+            id: id.into(),
+            zone: "r1".into(),
+            network: "vpc-1".into(),
+            free: 1,
+            gives_address: true,
+            dedicated,
+        }
     }
 
     #[test]
@@ -171,7 +204,12 @@ mod tests {
             _ => None,
         };
         let (dedicated, ordinary) = (place("subnet-d", true), place("subnet-o", false));
-        assert_eq!(choose(&session, &[dedicated.clone(), ordinary.clone()], &offer).expect("one has room").id, "subnet-o");
+        assert_eq!(
+            choose(&session, &[dedicated.clone(), ordinary.clone()], &offer)
+                .expect("one has room")
+                .id,
+            "subnet-o"
+        );
         session.memory.full_subnets.put("subnet-o".into(), ());
         assert_eq!(refusal(&[dedicated.clone(), ordinary]), Some(Refusal::Addresses));
         assert_eq!(refusal(&[dedicated]), Some(Refusal::NotSold));

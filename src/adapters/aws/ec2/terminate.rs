@@ -13,7 +13,10 @@ use std::time::Duration;
 
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::operation::terminate_instances::builders::TerminateInstancesFluentBuilder;
-use aws_sdk_ec2::types::{AttributeBooleanValue, Instance, InstanceLifecycleType, SpotInstanceState, SpotInstanceType, Tag};
+use aws_sdk_ec2::types::{
+    AttributeBooleanValue, Instance, InstanceLifecycleType, SpotInstanceState, SpotInstanceType,
+    Tag,
+};
 use jiff::Timestamp;
 
 use super::describe::{self, filter, state, tag_map, transition};
@@ -25,11 +28,13 @@ use crate::instance::{InstanceState, InstanceView, MachineRef, TAG_PREFIX, Tags,
 use crate::job::Plan;
 use crate::ports::{Clock, CloudError};
 
-/// A machine that has been going down for so long hangs in its own shutdown: AWS's own advice is to force it now.
+/// A machine that has been going down for so long hangs in its own shutdown: AWS's own advice is to
+/// force it now.
 const STUCK: Duration = Duration::from_secs(10 * 60);
 
-/// EC2 does not find a new machine for some minutes, and then all at once. Only who asks for this long without finding it
-/// may say that it is gone; shorter, and a launch that nobody sees yet bills on.
+/// EC2 does not find a new machine for some minutes, and then all at once. Only who asks for this
+/// long without finding it may say that it is gone; shorter, and a launch that nobody sees yet
+/// bills on.
 const GONE_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// # Errors
@@ -37,7 +42,8 @@ const GONE_AFTER: Duration = Duration::from_secs(5 * 60);
 pub async fn terminate(session: &AwsSession, machine: &MachineRef) -> Result<(), CloudError> {
     let act = format!("terminate {machine}");
     let (seen, requests) = tokio::join!(look(session, machine), relaunching(session, machine));
-    // Nobody knows: the caller has read the owner's tag, and an end that waits for a sick API bills.
+    // Nobody knows: the caller has read the owner's tag, and an end that waits for a sick API
+    // bills.
     let seen = seen.unwrap_or_default();
     if let Some(instance) = &seen {
         if state(instance).is_some_and(InstanceState::is_terminated) {
@@ -47,7 +53,8 @@ pub async fn terminate(session: &AwsSession, machine: &MachineRef) -> Result<(),
     }
     let relaunches = match requests {
         Ok(requests) if !requests.is_empty() => match cancel(session, machine, requests).await {
-            // A person's own request, which we may not cancel: what bills is ended all the same, and they must hear of the rest.
+            // A person's own request, which we may not cancel: what bills is ended all the same,
+            // and they must hear of the rest.
             Err(error @ (CloudError::Denied { .. } | CloudError::Invalid { .. })) => {
                 Err(CloudError::Relaunches { machine: machine.id.clone(), cause: Box::new(error) })
             }
@@ -63,7 +70,12 @@ pub async fn terminate(session: &AwsSession, machine: &MachineRef) -> Result<(),
     relaunches
 }
 
-async fn finish(session: &AwsSession, machine: &MachineRef, act: &str, seen: &Option<Instance>) -> Result<(), CloudError> {
+async fn finish(
+    session: &AwsSession,
+    machine: &MachineRef,
+    act: &str,
+    seen: &Option<Instance>,
+) -> Result<(), CloudError> {
     let force = seen.as_ref().is_some_and(is_stuck);
     match end(session, machine, act, force).await {
         Err(trouble) if trouble.is(Class::Protected) => {
@@ -71,7 +83,9 @@ async fn finish(session: &AwsSession, machine: &MachineRef, act: &str, seen: &Op
             unprotect(session, machine, Protection::Termination).await?;
             end(session, machine, act, force).await.map_err(CloudError::from)
         }
-        Err(trouble) if trouble.is(Class::NotFound) => not_found(&session.memory, machine, trouble, seen.is_some()),
+        Err(trouble) if trouble.is(Class::NotFound) => {
+            not_found(&session.memory, machine, trouble, seen.is_some())
+        }
         Err(trouble) => Err(trouble.into()),
         Ok(()) => {
             session.memory.missing.forget(machine);
@@ -87,12 +101,21 @@ async fn finish(session: &AwsSession, machine: &MachineRef, act: &str, seen: &Op
 pub async fn stop(session: &AwsSession, machine: &MachineRef) -> Result<(), CloudError> {
     let act = format!("stop {machine}");
     let seen = look(session, machine).await?;
-    let Some(instance) = seen else { return Err(Trouble::ambiguous(&act, "EC2 does not show it now")) };
+    let Some(instance) = seen else {
+        return Err(Trouble::ambiguous(&act, "EC2 does not show it now"));
+    };
     must_be_ours(session, machine, &instance, &act)?;
     if instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot) {
-        return Err(CloudError::Unstoppable { what: format!("cannot {act}: it is a spot machine, which can only be terminated, with its disk") });
+        return Err(CloudError::Unstoppable {
+            what: format!(
+                "cannot {act}: it is a spot machine, which can only be terminated, with its disk"
+            ),
+        });
     }
-    if matches!(state(&instance), Some(InstanceState::Stopped | InstanceState::ShuttingDown | InstanceState::Terminated)) {
+    if matches!(
+        state(&instance),
+        Some(InstanceState::Stopped | InstanceState::ShuttingDown | InstanceState::Terminated)
+    ) {
         return Ok(());
     }
     let force = is_stuck(&instance);
@@ -110,29 +133,53 @@ pub async fn stop(session: &AwsSession, machine: &MachineRef) -> Result<(), Clou
 ///
 /// # Errors
 /// As `ec2::errors` reads them.
-pub async fn start(session: &AwsSession, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
+pub async fn start(
+    session: &AwsSession,
+    machine: &MachineRef,
+    plan: &Plan,
+) -> Result<(), CloudError> {
     let act = format!("start {machine}");
-    let Some(instance) = look(session, machine).await? else { return Err(Trouble::ambiguous(&act, "EC2 does not show it now")) };
+    let Some(instance) = look(session, machine).await? else {
+        return Err(Trouble::ambiguous(&act, "EC2 does not show it now"));
+    };
     must_be_ours(session, machine, &instance, &act)?;
     let client = session.ec2(&machine.region).await;
-    let tags = plan.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
+    let tags =
+        plan.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
     let tagged = client.create_tags().resources(&machine.id).set_tags(Some(tags)).send().await;
     tagged.map_err(|error| meaning(&format!("tag {machine}"), error))?;
     let kill_at = kill_at_key();
     if !plan.tags.contains_key(&kill_at) && tag_map(&instance).contains_key(&kill_at) {
-        let removed = client.delete_tags().resources(&machine.id).tags(Tag::builder().key(&kill_at).build()).send().await;
+        let removed = client
+            .delete_tags()
+            .resources(&machine.id)
+            .tags(Tag::builder().key(&kill_at).build())
+            .send()
+            .await;
         removed.map_err(|error| meaning(&format!("tag {machine}"), error))?;
     }
-    client.start_instances().instance_ids(&machine.id).send().await.map(drop).map_err(|error| meaning(&act, error))
+    client
+        .start_instances()
+        .instance_ids(&machine.id)
+        .send()
+        .await
+        .map(drop)
+        .map_err(|error| meaning(&act, error))
 }
 
 /// Never lowers it: what the machine carries may be newer than what the caller has read.
 ///
 /// # Errors
 /// As `ec2::errors` reads them.
-pub async fn raise_kill_at(session: &AwsSession, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+pub async fn raise_kill_at(
+    session: &AwsSession,
+    machine: &MachineRef,
+    kill_at: Timestamp,
+) -> Result<(), CloudError> {
     let act = format!("raise the hard cap of {machine}");
-    let Some(instance) = look(session, machine).await? else { return Err(Trouble::ambiguous(&act, "EC2 does not show it now")) };
+    let Some(instance) = look(session, machine).await? else {
+        return Err(Trouble::ambiguous(&act, "EC2 does not show it now"));
+    };
     let tags = must_be_ours(session, machine, &instance, &act)?;
     // Without a cap nothing is to be raised.
     if tags.kill_at.is_none_or(|set| set >= kill_at) {
@@ -140,19 +187,32 @@ pub async fn raise_kill_at(session: &AwsSession, machine: &MachineRef, kill_at: 
     }
     let tag = Tag::builder().key(kill_at_key()).value(kill_at.to_string()).build();
     let client = session.ec2(&machine.region).await;
-    client.create_tags().resources(&machine.id).tags(tag).send().await.map(drop).map_err(|error| meaning(&act, error))
+    client
+        .create_tags()
+        .resources(&machine.id)
+        .tags(tag)
+        .send()
+        .await
+        .map(drop)
+        .map_err(|error| meaning(&act, error))
 }
 
-/// The second look of the NotFound rule: by the token of the launch, all pages. EC2 takes the tags off a terminated machine
-/// some time before it forgets it; what it still says of its end is given.
+/// The second look of the NotFound rule: by the token of the launch, all pages. EC2 takes the tags
+/// off a terminated machine some time before it forgets it; what it still says of its end is given.
 ///
 /// # Errors
 /// When the machine is there all the same, or EC2 does not say.
-pub async fn confirm_missing(session: &AwsSession, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
+pub async fn confirm_missing(
+    session: &AwsSession,
+    plan: &Plan,
+) -> Result<Option<InstanceView>, CloudError> {
     let act = format!("find the machine of attempt {}", plan.attempt.number());
     let found = describe::by_token(session, plan).await?;
     match found.iter().find(|machine| !machine.state.is_terminated()) {
-        Some(machine) => Err(Trouble::ambiguous(&act, &format!("{} is there by its token, and not by its tags", machine.id))),
+        Some(machine) => Err(Trouble::ambiguous(
+            &act,
+            &format!("{} is there by its token, and not by its tags", machine.id),
+        )),
         None => Ok(found.into_iter().max_by_key(|machine| machine.launched)),
     }
 }
@@ -165,32 +225,58 @@ async fn look(session: &AwsSession, machine: &MachineRef) -> Result<Option<Insta
     describe::one(session, &machine.region, &machine.id).await
 }
 
-/// The last look before a change: what does not carry all our tags, and the owner for whom it was shown or launched, is
-/// nobody's to touch.
-fn must_be_ours(session: &AwsSession, machine: &MachineRef, instance: &Instance, act: &str) -> Result<Tags, CloudError> {
-    // Whole tags alone say that it is somebody's launch, and not whose. The next look finds that out.
-    let owner = session.memory.owners.get(machine, Duration::MAX).ok_or_else(|| Trouble::ambiguous(act, "nobody has looked for its owner here"))?;
-    owned_by(&tag_map(instance), &owner).map_err(|error| CloudError::Denied { act: act.to_owned(), cause: Box::new(error) })
+/// The last look before a change: what does not carry all our tags, and the owner for whom it was
+/// shown or launched, is nobody's to touch.
+fn must_be_ours(
+    session: &AwsSession,
+    machine: &MachineRef,
+    instance: &Instance,
+    act: &str,
+) -> Result<Tags, CloudError> {
+    // Whole tags alone say that it is somebody's launch, and not whose. The next look finds that
+    // out.
+    let owner = session
+        .memory
+        .owners
+        .get(machine, Duration::MAX)
+        .ok_or_else(|| Trouble::ambiguous(act, "nobody has looked for its owner here"))?;
+    owned_by(&tag_map(instance), &owner)
+        .map_err(|error| CloudError::Denied { act: act.to_owned(), cause: Box::new(error) })
 }
 
 fn is_stuck(instance: &Instance) -> bool {
-    let going = matches!(state(instance), Some(InstanceState::Stopping | InstanceState::ShuttingDown));
+    let going =
+        matches!(state(instance), Some(InstanceState::Stopping | InstanceState::ShuttingDown));
     let since = transition(instance).map(|since| SystemClock.now().duration_since(since));
     going && since.is_some_and(|since| Duration::try_from(since).is_ok_and(|since| since > STUCK))
 }
 
-async fn end(session: &AwsSession, machine: &MachineRef, act: &str, force: bool) -> Result<(), Trouble> {
+async fn end(
+    session: &AwsSession,
+    machine: &MachineRef,
+    act: &str,
+    force: bool,
+) -> Result<(), Trouble> {
     let request = termination(&session.ec2(&machine.region).await, machine, force);
     request.send().await.map(drop).map_err(|error| Trouble::of(act, error))
 }
 
 /// The call, and what it does to a shutdown that hangs.
-fn termination(client: &Client, machine: &MachineRef, force: bool) -> TerminateInstancesFluentBuilder {
+fn termination(
+    client: &Client,
+    machine: &MachineRef,
+    force: bool,
+) -> TerminateInstancesFluentBuilder {
     let request = client.terminate_instances().instance_ids(&machine.id);
     if force { request.force(true).skip_os_shutdown(true) } else { request }
 }
 
-async fn halt(session: &AwsSession, machine: &MachineRef, act: &str, force: bool) -> Result<(), Trouble> {
+async fn halt(
+    session: &AwsSession,
+    machine: &MachineRef,
+    act: &str,
+    force: bool,
+) -> Result<(), Trouble> {
     let client = session.ec2(&machine.region).await;
     let mut request = client.stop_instances().instance_ids(&machine.id);
     if force {
@@ -204,7 +290,11 @@ enum Protection {
     Stop,
 }
 
-async fn unprotect(session: &AwsSession, machine: &MachineRef, against: Protection) -> Result<(), CloudError> {
+async fn unprotect(
+    session: &AwsSession,
+    machine: &MachineRef,
+    against: Protection,
+) -> Result<(), CloudError> {
     let client = session.ec2(&machine.region).await;
     let off = AttributeBooleanValue::builder().value(false).build();
     let request = client.modify_instance_attribute().instance_id(&machine.id);
@@ -212,33 +302,59 @@ async fn unprotect(session: &AwsSession, machine: &MachineRef, against: Protecti
         Protection::Termination => request.disable_api_termination(off),
         Protection::Stop => request.disable_api_stop(off),
     };
-    request.send().await.map(drop).map_err(|error| meaning(&format!("clear the protection of {machine}"), error))
+    request
+        .send()
+        .await
+        .map(drop)
+        .map_err(|error| meaning(&format!("clear the protection of {machine}"), error))
 }
 
-/// Spot requests that would launch a new machine in the place of this one. Ours never do; somebody may have changed that.
-async fn relaunching(session: &AwsSession, machine: &MachineRef) -> Result<Vec<String>, CloudError> {
+/// Spot requests that would launch a new machine in the place of this one. Ours never do; somebody
+/// may have changed that.
+async fn relaunching(
+    session: &AwsSession,
+    machine: &MachineRef,
+) -> Result<Vec<String>, CloudError> {
     let client = session.ec2(&machine.region).await;
-    let asked = client.describe_spot_instance_requests().filters(filter("instance-id", [machine.id.clone()]));
+    let asked = client
+        .describe_spot_instance_requests()
+        .filters(filter("instance-id", [machine.id.clone()]));
     let told = asked.send().await.map_err(|error| meaning("look at spot requests", error))?;
     let would = told.spot_instance_requests().iter().filter(|request| {
-        let alive = matches!(request.state(), Some(SpotInstanceState::Active | SpotInstanceState::Open | SpotInstanceState::Disabled));
+        let alive = matches!(
+            request.state(),
+            Some(SpotInstanceState::Active | SpotInstanceState::Open | SpotInstanceState::Disabled)
+        );
         request.r#type() == Some(&SpotInstanceType::Persistent) && alive
     });
     Ok(would.filter_map(|request| request.spot_instance_request_id().map(str::to_owned)).collect())
 }
 
 /// Before the end: who ends the machine of a persistent request first gets another one.
-async fn cancel(session: &AwsSession, machine: &MachineRef, requests: Vec<String>) -> Result<(), CloudError> {
+async fn cancel(
+    session: &AwsSession,
+    machine: &MachineRef,
+    requests: Vec<String>,
+) -> Result<(), CloudError> {
     tracing::warn!(%machine, "its spot request is persistent and would launch it again: it is cancelled ({})", requests.join(", "));
     let client = session.ec2(&machine.region).await;
-    let cancelled = client.cancel_spot_instance_requests().set_spot_instance_request_ids(Some(requests)).send().await;
+    let cancelled = client
+        .cancel_spot_instance_requests()
+        .set_spot_instance_request_ids(Some(requests))
+        .send()
+        .await;
     cancelled
         .map(drop)
         .map_err(|error| meaning(&format!("cancel the persistent spot request of {machine}, which may launch another machine in its place"), error))
 }
 
 /// Not found is not gone: only who asks again and again, for long enough, may say so.
-fn not_found(memory: &Ec2Memory, machine: &MachineRef, trouble: Trouble, shown: bool) -> Result<(), CloudError> {
+fn not_found(
+    memory: &Ec2Memory,
+    machine: &MachineRef,
+    trouble: Trouble,
+    shown: bool,
+) -> Result<(), CloudError> {
     if shown {
         memory.missing.forget(machine);
         return Err(trouble.into());
@@ -257,11 +373,21 @@ mod tests {
     fn only_what_goes_down_for_too_long_is_forced() {
         let instance = |name: InstanceStateName, since: Timestamp| {
             let reason = format!("User initiated ({} GMT)", since.strftime("%Y-%m-%d %H:%M:%S"));
-            Instance::builder().state(Sdk::builder().name(name).build()).state_transition_reason(reason).build()
+            Instance::builder()
+                .state(Sdk::builder().name(name).build())
+                .state_transition_reason(reason)
+                .build()
         };
         let ago = |minutes: i64| SystemClock.now() - jiff::SignedDuration::from_mins(minutes);
-        assert!(is_stuck(&instance(InstanceStateName::ShuttingDown, ago(11))) && is_stuck(&instance(InstanceStateName::Stopping, ago(11))));
-        for (name, since) in [(InstanceStateName::ShuttingDown, 9), (InstanceStateName::Running, 60), (InstanceStateName::ShuttingDown, -60)] {
+        assert!(
+            is_stuck(&instance(InstanceStateName::ShuttingDown, ago(11)))
+                && is_stuck(&instance(InstanceStateName::Stopping, ago(11)))
+        );
+        for (name, since) in [
+            (InstanceStateName::ShuttingDown, 9),
+            (InstanceStateName::Running, 60),
+            (InstanceStateName::ShuttingDown, -60),
+        ] {
             assert!(!is_stuck(&instance(name.clone(), ago(since))), "{name:?} since {since} min");
         }
         assert!(!is_stuck(&Instance::builder().build()), "nobody says since when");
@@ -273,7 +399,9 @@ mod tests {
 
     #[test]
     fn a_shutdown_that_hangs_is_forced_and_an_ordinary_end_is_not() {
-        let settings = aws_sdk_ec2::Config::builder().behavior_version(aws_sdk_ec2::config::BehaviorVersion::latest()).build();
+        let settings = aws_sdk_ec2::Config::builder()
+            .behavior_version(aws_sdk_ec2::config::BehaviorVersion::latest())
+            .build();
         let client = Client::from_conf(settings);
         let asked = |force: bool| {
             let request = termination(&client, &machine(), force);
@@ -289,9 +417,21 @@ mod tests {
     #[test]
     fn what_is_not_found_for_long_enough_is_gone() {
         let memory = Ec2Memory::default();
-        let ask =
-            |shown: bool| not_found(&memory, &machine(), Trouble::new("terminate i-1", "InvalidInstanceID.NotFound", "", Some(400), None), shown);
-        let since = |secs: u64| memory.missing.put_at(machine(), (), SystemClock.mono().saturating_sub(Duration::from_secs(secs)));
+        let ask = |shown: bool| {
+            not_found(
+                &memory,
+                &machine(),
+                Trouble::new("terminate i-1", "InvalidInstanceID.NotFound", "", Some(400), None),
+                shown,
+            )
+        };
+        let since = |secs: u64| {
+            memory.missing.put_at(
+                machine(),
+                (),
+                SystemClock.mono().saturating_sub(Duration::from_secs(secs)),
+            )
+        };
         assert!(matches!(ask(false), Err(CloudError::Ambiguous { .. })), "once is nothing");
         since(299);
         assert!(ask(false).is_err());

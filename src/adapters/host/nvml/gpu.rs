@@ -80,9 +80,13 @@ impl Memory {
     pub fn read(&mut self, device: &Device, now: Duration, tree: &Tree) -> Result<GpuSample, Halt> {
         let (util_percent, memory_util_percent) = self.utilisation(device, now)?;
         let memory = self.memory.at(now, SLOW_EVERY, || memory(device))?;
-        let temperature = self.temperature.at(now, SLOW_EVERY, || reading(device.temperature(TemperatureSensor::Gpu)))?;
+        let temperature = self
+            .temperature
+            .at(now, SLOW_EVERY, || reading(device.temperature(TemperatureSensor::Gpu)))?;
         let processes = self.processes(device, now, tree)?;
-        let ecc = self.ecc.at(now, ECC_EVERY, || reading(device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)))?;
+        let ecc = self.ecc.at(now, ECC_EVERY, || {
+            reading(device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile))
+        })?;
         Ok(GpuSample {
             index: self.index,
             uuid: self.uuid.clone(),
@@ -91,7 +95,8 @@ impl Memory {
             memory_util_percent,
             memory_used_mib: memory.as_ref().map(|(used, _)| used >> 20),
             memory_total_mib: memory.map(|(_, total)| total >> 20),
-            power_watts: reading(device.power_usage())?.map(|milliwatts| f64::from(milliwatts) / 1000.0),
+            power_watts: reading(device.power_usage())?
+                .map(|milliwatts| f64::from(milliwatts) / 1000.0),
             temperature_celsius: temperature.map(f64::from),
             used_by_workload: held_by(&processes, tree, Owner::Workload),
             used_by_others: held_by(&processes, tree, Owner::Other),
@@ -105,12 +110,22 @@ impl Memory {
     /// *unknown*, unless the driver also reports no processes.
     pub fn doubt_zero(&mut self, sample: &mut GpuSample, device: &Device, now: Duration) {
         let is_zero = |reading: &Reading<f64>| reading.known().is_none_or(|percent| *percent < 0.5);
-        let is_empty = sample.used_by_workload == Reading::Known(false) && sample.used_by_others == Reading::Known(false);
-        let says_zero = sample.util_percent.known().is_some() && is_zero(&sample.util_percent) && is_zero(&sample.memory_util_percent);
-        let Some(watts) = sample.power_watts.known().copied().filter(|_| says_zero && !is_empty) else { return };
-        let limit = self.limit_watts.at(now, LIMIT_EVERY, || Ok(reading(device.enforced_power_limit())?.map(|limit| f64::from(limit) / 1000.0)));
-        let limit = limit.ok().and_then(|limit| limit.known().copied()).filter(|limit| *limit > 0.0);
-        let at_work = limit.map_or(WATTS_OF_WORK, |limit| (limit * POWER_OF_WORK).max(WATTS_OF_WORK_MIN));
+        let is_empty = sample.used_by_workload == Reading::Known(false)
+            && sample.used_by_others == Reading::Known(false);
+        let says_zero = sample.util_percent.known().is_some()
+            && is_zero(&sample.util_percent)
+            && is_zero(&sample.memory_util_percent);
+        let Some(watts) = sample.power_watts.known().copied().filter(|_| says_zero && !is_empty)
+        else {
+            return;
+        };
+        let limit = self.limit_watts.at(now, LIMIT_EVERY, || {
+            Ok(reading(device.enforced_power_limit())?.map(|limit| f64::from(limit) / 1000.0))
+        });
+        let limit =
+            limit.ok().and_then(|limit| limit.known().copied()).filter(|limit| *limit > 0.0);
+        let at_work =
+            limit.map_or(WATTS_OF_WORK, |limit| (limit * POWER_OF_WORK).max(WATTS_OF_WORK_MIN));
         if watts >= at_work {
             sample.util_percent = Reading::unknown(format!("the driver says 0 % at {watts:.0} W"));
         }
@@ -139,7 +154,11 @@ impl Memory {
     /// Computing: from the driver's buffer, see [`Utilisation`]. Memory traffic: the driver's
     /// latest value, the mean of its own last period. A second buffer would double the cost, only
     /// to see work that copies and never computes.
-    fn utilisation(&mut self, device: &Device, now: Duration) -> Result<(Reading<f64>, Reading<f64>), Halt> {
+    fn utilisation(
+        &mut self,
+        device: &Device,
+        now: Duration,
+    ) -> Result<(Reading<f64>, Reading<f64>), Halt> {
         let latest = reading(device.utilization_rates())?;
         let computes = latest.as_ref().map(|latest| f64::from(latest.gpu));
         let traffic = latest.as_ref().map(|latest| f64::from(latest.memory));
@@ -151,14 +170,21 @@ impl Memory {
                 // Without a buffer, the latest value is used.
                 Err(error) => halt(error).map(|_| Vec::new())?,
             };
-            let entries = entries.iter().map(|entry| Entry { at_micros: entry.timestamp, percent: number(&entry.value) });
+            let entries = entries
+                .iter()
+                .map(|entry| Entry { at_micros: entry.timestamp, percent: number(&entry.value) });
             self.util.read(now, entries, known);
         }
         Ok((self.util.mean().map_or(computes, Reading::Known), traffic))
     }
 
     /// The processes on this GPU. A number without a process makes the list stale.
-    fn processes(&mut self, device: &Device, now: Duration, tree: &Tree) -> Result<Reading<Vec<u32>>, Halt> {
+    fn processes(
+        &mut self,
+        device: &Device,
+        now: Duration,
+        tree: &Tree,
+    ) -> Result<Reading<Vec<u32>>, Halt> {
         if let Some((_, Reading::Known(pids))) = &self.processes.0
             && pids.iter().any(|pid| tree.owner(*pid) == Owner::Hidden)
         {
@@ -179,7 +205,12 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Clone> Kept<T> {
-    fn at(&mut self, now: Duration, every: Duration, ask: impl FnOnce() -> Result<Reading<T>, Halt>) -> Result<Reading<T>, Halt> {
+    fn at(
+        &mut self,
+        now: Duration,
+        every: Duration,
+        ask: impl FnOnce() -> Result<Reading<T>, Halt>,
+    ) -> Result<Reading<T>, Halt> {
         if let Some((at, found)) = &self.0
             && now.saturating_sub(*at) < every
             && !found.is_unknown()
@@ -206,7 +237,9 @@ pub(crate) fn halt(error: NvmlError) -> Result<NvmlError, Halt> {
     match error {
         NvmlError::GpuLost => Err(Halt::Lost("GPU is lost".into())),
         NvmlError::ResetRequired => Err(Halt::Lost("GPU needs a reset".into())),
-        NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch => Err(Halt::Driver(error)),
+        NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch => {
+            Err(Halt::Driver(error))
+        }
         error => Ok(error),
     }
 }
@@ -218,7 +251,12 @@ fn is_not_offered(error: &NvmlError) -> bool {
 
 fn is_older_driver(error: &NvmlError) -> bool {
     const ARGUMENT_VERSION_MISMATCH: u32 = 25;
-    matches!(error, NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound | NvmlError::UnexpectedVariant(ARGUMENT_VERSION_MISMATCH))
+    matches!(
+        error,
+        NvmlError::FailedToLoadSymbol(_)
+            | NvmlError::FunctionNotFound
+            | NvmlError::UnexpectedVariant(ARGUMENT_VERSION_MISMATCH)
+    )
 }
 
 fn number(value: &SampleValue) -> f64 {
@@ -240,7 +278,12 @@ fn memory(device: &Device) -> Result<Reading<(u64, u64)>, Halt> {
 }
 
 fn memory_legacy(device: &Device) -> Result<(u64, u64), NvmlError> {
-    let call = device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref().map_err(|error| NvmlError::FailedToLoadSymbol(error.to_string()))?;
+    let call = device
+        .nvml()
+        .lib()
+        .nvmlDeviceGetMemoryInfo
+        .as_ref()
+        .map_err(|error| NvmlError::FailedToLoadSymbol(error.to_string()))?;
     // SAFETY: the handle belongs to this loaded library. The structure is plain numbers, valid as
     // zero, and the call fills it.
     unsafe {
@@ -250,16 +293,20 @@ fn memory_legacy(device: &Device) -> Result<(u64, u64), NvmlError> {
     }
 }
 
-/// Compute and graphics processes. If the driver does not list them, the answer is *unknown* instead of
-/// *none*.
+/// Compute and graphics processes. If the driver does not list them, the answer is *unknown*
+/// instead of *none*.
 fn processes(device: &Device) -> Result<Reading<Vec<u32>>, Halt> {
-    let compute = modern_or_legacy(device.running_compute_processes(), || device.running_compute_processes_v2());
+    let compute = modern_or_legacy(device.running_compute_processes(), || {
+        device.running_compute_processes_v2()
+    });
     let mut pids: Vec<u32> = match reading(compute)? {
         Reading::Known(processes) => processes.iter().map(|process| process.pid).collect(),
         Reading::Absent => return Ok(Reading::unknown("the driver does not list processes")),
         Reading::Unknown(why) => return Ok(Reading::Unknown(why)),
     };
-    let graphics = modern_or_legacy(device.running_graphics_processes(), || device.running_graphics_processes_v2());
+    let graphics = modern_or_legacy(device.running_graphics_processes(), || {
+        device.running_graphics_processes_v2()
+    });
     if let Reading::Known(processes) = reading(graphics)? {
         pids.extend(processes.iter().map(|process| process.pid));
     }

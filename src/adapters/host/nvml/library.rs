@@ -53,7 +53,11 @@ enum State {
 }
 
 impl Gpus {
-    pub fn new(library: impl Into<PathBuf>, device: impl Into<PathBuf>, retry_every: Duration) -> Self {
+    pub fn new(
+        library: impl Into<PathBuf>,
+        device: impl Into<PathBuf>,
+        retry_every: Duration,
+    ) -> Self {
         Gpus {
             library: library.into(),
             device: device.into(),
@@ -196,7 +200,10 @@ impl Owner {
 impl Session {
     fn open(library: &Path, kernels: &Path, known: &mut Vec<Memory>) -> Result<Session, State> {
         let unopened = |error: &NvmlError| unopened(error, kernels);
-        let nvml = Nvml::builder().lib_path(library.as_os_str()).init().map_err(|error| unopened(&error))?;
+        let nvml = Nvml::builder()
+            .lib_path(library.as_os_str())
+            .init()
+            .map_err(|error| unopened(&error))?;
         let owner = Owner(Box::into_raw(Box::new(nvml)));
         let nvml = owner.nvml();
         let count = nvml.device_count().map_err(|error| unopened(&error))?;
@@ -220,20 +227,34 @@ impl Session {
             devices.push(device);
         }
         // A GPU that the driver no longer counts stays known, as lost.
-        devices.resize_with(known.len(), || Err(Gone { why: "GPU is no longer there".into(), lost: true }));
+        devices.resize_with(known.len(), || {
+            Err(Gone { why: "GPU is no longer there".into(), lost: true })
+        });
         for (memory, device) in known.iter_mut().zip(&devices) {
             if let Ok(device) = device {
                 memory.identify(device);
             }
         }
         let events = xid_events::listen(nvml, devices.iter().flatten());
-        let cuda = nvml.sys_cuda_driver_version().map_or_else(|error| Reading::Unknown(sentence(&error)), |number| Reading::Known(version(number)));
+        let cuda = nvml.sys_cuda_driver_version().map_or_else(
+            |error| Reading::Unknown(sentence(&error)),
+            |number| Reading::Known(version(number)),
+        );
         Ok(Session { devices, events, cuda, _owner: owner })
     }
 
     /// The samples, and a problem with some of them. An error: the driver is gone.
-    fn read(&mut self, known: &mut [Memory], now: Duration, tree: &Tree) -> Result<(Vec<GpuSample>, Option<String>), NvmlError> {
-        if self.events.as_ref().is_some_and(|events| xid_events::collect(events, &self.devices, known).is_err()) {
+    fn read(
+        &mut self,
+        known: &mut [Memory],
+        now: Duration,
+        tree: &Tree,
+    ) -> Result<(Vec<GpuSample>, Option<String>), NvmlError> {
+        if self
+            .events
+            .as_ref()
+            .is_some_and(|events| xid_events::collect(events, &self.devices, known).is_err())
+        {
             self.events = None;
         }
         let mut problem = None;
@@ -280,7 +301,9 @@ fn unopened(error: &NvmlError, kernels: &Path) -> State {
         _ => false,
     };
     match is_nothing {
-        true if kernels.exists() => State::Unknown(format!("{} is there, but {text}", kernels.display())),
+        true if kernels.exists() => {
+            State::Unknown(format!("{} is there, but {text}", kernels.display()))
+        }
         true => State::Absent(text),
         false => State::Unknown(text),
     }
@@ -290,7 +313,10 @@ fn sentence(error: &NvmlError) -> String {
     match error {
         NvmlError::LibloadingError(cause) => format!("NVIDIA's library cannot be loaded: {cause}"),
         NvmlError::DriverNotLoaded => "the NVIDIA driver is not loaded".into(),
-        NvmlError::LibRmVersionMismatch => "NVIDIA's driver and library are of different versions; a reboot usually mends it".into(),
+        NvmlError::LibRmVersionMismatch => {
+            "NVIDIA's driver and library are of different versions; a reboot usually mends it"
+                .into()
+        }
         NvmlError::NoPermission => "no permission to talk to the NVIDIA driver".into(),
         error => format!("the NVIDIA driver does not answer: {error}"),
     }

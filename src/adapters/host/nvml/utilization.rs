@@ -62,7 +62,12 @@ impl Utilisation {
 
     /// Takes the driver's answer. Slow drivers have nothing newer, and some stop measuring while
     /// the GPU rests. That means neither idle nor unknown: the latest value is used.
-    pub fn read(&mut self, now: Duration, entries: impl Iterator<Item = Entry>, latest: Option<f64>) {
+    pub fn read(
+        &mut self,
+        now: Duration,
+        entries: impl Iterator<Item = Entry>,
+        latest: Option<f64>,
+    ) {
         self.looked = now;
         self.mean = self.cursor.mean(entries);
         if let (None, Some(latest)) = (self.mean, latest) {
@@ -140,7 +145,9 @@ mod tests {
     #[test]
     fn an_entry_weighs_as_much_as_the_time_it_stands_for() {
         let mut cursor = Cursor { last_micros: Some(10 * SECOND), empty: 0 };
-        let mean = cursor.mean([entry(10 * SECOND + 250_000, 100.0), entry(11 * SECOND, 20.0)].into_iter()).unwrap();
+        let mean = cursor
+            .mean([entry(10 * SECOND + 250_000, 100.0), entry(11 * SECOND, 20.0)].into_iter())
+            .unwrap();
         assert!((mean - 40.0).abs() < 1e-9, "{mean}");
         assert_eq!(cursor.last_seen(), Some(11 * SECOND));
     }
@@ -182,10 +189,15 @@ mod tests {
     /// Plays the given percents of each second; the last is the driver's latest value. Returns the
     /// reported value per second, and the number of reads.
     fn told(counted: &[Vec<f64>]) -> (Vec<f64>, usize) {
-        let (mut utilisation, mut waiting, mut told, mut looks) = (Utilisation::default(), Vec::new(), Vec::new(), 0);
+        let (mut utilisation, mut waiting, mut told, mut looks) =
+            (Utilisation::default(), Vec::new(), Vec::new(), 0);
         for (second, percents) in counted.iter().enumerate() {
             let period = SECOND / percents.len() as u64;
-            waiting.extend((1..).zip(percents).map(|(at, percent)| entry(second as u64 * SECOND + at * period, *percent)));
+            waiting.extend(
+                (1..)
+                    .zip(percents)
+                    .map(|(at, percent)| entry(second as u64 * SECOND + at * period, *percent)),
+            );
             let (now, latest) = (Duration::from_secs(second as u64), percents.last().copied());
             if utilisation.is_due(now, latest) {
                 utilisation.read(now, waiting.drain(..), latest);
@@ -230,15 +242,23 @@ mod tests {
     /// Counts of an NVIDIA H100 during a training, per second (docs/checks.md).
     #[test]
     fn a_real_training_is_told_as_it_was_and_hardly_looked_at_while_it_works() {
-        let packed = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/gpu/train.jsonl.zst"));
+        let packed =
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/gpu/train.jsonl.zst"));
         let text = String::from_utf8(zstd::decode_all(&packed[..]).unwrap()).unwrap();
-        let percent = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["gpu_percent"].as_f64().unwrap();
+        let percent = |line: &str| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["gpu_percent"]
+                .as_f64()
+                .unwrap()
+        };
         let counted: Vec<f64> = text.lines().map(percent).collect();
         let (told, looks) = told(&counted.iter().map(|percent| vec![*percent]).collect::<Vec<_>>());
         assert!((mean(&told) - mean(&counted)).abs() < 2.0, "{told:?} instead of {counted:?}");
         let at_work = counted.iter().filter(|percent| **percent > AT_WORK_PERCENT).count();
         let resting = counted.len() - at_work;
-        assert!(at_work > 25 && looks <= resting + at_work / 5, "{looks} looks in {resting} seconds at rest and {at_work} at work");
+        assert!(
+            at_work > 25 && looks <= resting + at_work / 5,
+            "{looks} looks in {resting} seconds at rest and {at_work} at work"
+        );
     }
 
     #[test]
@@ -249,7 +269,11 @@ mod tests {
         gpu.read(at(0), [entry(SECOND, 90.0)].into_iter(), Some(90.0));
         assert!(gpu.is_due(at(1), Some(90.0)), "the first look has only found the place");
         gpu.read(at(1), [entry(2 * SECOND, 90.0)].into_iter(), Some(90.0));
-        assert!(!gpu.is_due(at(2), Some(90.0)) && !gpu.is_due(at(10), Some(26.0)) && gpu.is_due(at(11), Some(90.0)));
+        assert!(
+            !gpu.is_due(at(2), Some(90.0))
+                && !gpu.is_due(at(10), Some(26.0))
+                && gpu.is_due(at(11), Some(90.0))
+        );
         assert!(gpu.is_due(at(2), Some(25.0)), "it may rest");
         assert!(gpu.is_due(at(2), None), "the driver does not say");
         gpu.read(at(2), std::iter::empty(), None);

@@ -18,9 +18,14 @@ const XIDS_KEPT_MAX: usize = 16;
 const TAKEN_MAX: usize = 64;
 
 /// One set for all devices that offer Xid events; `None`: no device does.
-pub(crate) fn listen<'a>(nvml: &'static Nvml, devices: impl Iterator<Item = &'a Device<'static>>) -> Option<EventSet<'static>> {
+pub(crate) fn listen<'a>(
+    nvml: &'static Nvml,
+    devices: impl Iterator<Item = &'a Device<'static>>,
+) -> Option<EventSet<'static>> {
     let wanted = EventTypes::CRITICAL_XID_ERROR;
-    let mut willing: Vec<&Device> = devices.filter(|device| device.supported_event_types().is_ok_and(|types| types.contains(wanted))).collect();
+    let mut willing: Vec<&Device> = devices
+        .filter(|device| device.supported_event_types().is_ok_and(|types| types.contains(wanted)))
+        .collect();
     // A device that refuses consumes the set, so the others are registered again without it.
     'without: while !willing.is_empty() {
         let mut set = nvml.create_event_set().ok()?;
@@ -40,7 +45,11 @@ pub(crate) fn listen<'a>(nvml: &'static Nvml, devices: impl Iterator<Item = &'a 
 
 /// Adds the events to their GPUs; `devices` and `known` have the same order. An error: the set is
 /// unusable.
-pub(crate) fn collect(events: &EventSet, devices: &[Result<Device, Gone>], known: &mut [Memory]) -> Result<(), NvmlError> {
+pub(crate) fn collect(
+    events: &EventSet,
+    devices: &[Result<Device, Gone>],
+    known: &mut [Memory],
+) -> Result<(), NvmlError> {
     for _ in 0..TAKEN_MAX {
         let event = match events.wait(0) {
             Ok(event) => event,
@@ -52,7 +61,9 @@ pub(crate) fn collect(events: &EventSet, devices: &[Result<Device, Gone>], known
             XidError::Value(xid) => xid,
             XidError::Unknown => 999,
         };
-        let index = devices.iter().position(|device| device.as_ref().is_ok_and(|device| is_same(device, &event.device)));
+        let index = devices
+            .iter()
+            .position(|device| device.as_ref().is_ok_and(|device| is_same(device, &event.device)));
         let Some(memory) = index.and_then(|index| known.get_mut(index)) else { continue };
         tracing::warn!("GPU {}: Xid {xid}", memory.index);
         memory.xids.push(xid);

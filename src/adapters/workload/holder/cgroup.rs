@@ -1,8 +1,9 @@
 //! The holder's place among the control groups, and what the kernel says there about memory.
 //!
-//! Inside its own delegated unit the holder makes two groups, `holder` and `workload`, so that killing the workload's
-//! whole group leaves the one who writes down how it ended. Without such a unit there is no group, and out-of-memory
-//! kills are told by the counters of the surrounding group or of the machine.
+//! Inside its own delegated unit the holder makes two groups, `holder` and `workload`, so that
+//! killing the workload's whole group leaves the one who writes down how it ended. Without such a
+//! unit there is no group, and out-of-memory kills are told by the counters of the surrounding
+//! group or of the machine.
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes the cgroup file system")]
 
@@ -34,7 +35,8 @@ impl Groups {
         fs::create_dir_all(&groups.workload).ok()?;
         enter(&groups.holder).ok()?;
         for controller in CONTROLLERS {
-            // Fails where the kernel or the unit has no such controller; then its figures are unknown.
+            // Fails where the kernel or the unit has no such controller; then its figures are
+            // unknown.
             let _ = fs::write(own.join("cgroup.subtree_control"), format!("+{controller}"));
         }
         Some(groups)
@@ -56,7 +58,8 @@ pub fn unit_name(start: &str) -> String {
     format!("lamp-{start}.service")
 }
 
-/// Kills everything in a group at once, also what is being forked at this moment. Linux 5.14 and later.
+/// Kills everything in a group at once, also what is being forked at this moment. Linux 5.14 and
+/// later.
 pub fn kill(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.kill"), "1")
 }
@@ -85,17 +88,25 @@ impl OomWatch {
     /// Remembers how many there were, by the most particular counter that exists.
     pub fn begin(groups: Option<&Groups>) -> Self {
         let own = groups.map(|groups| (groups.workload.join("memory.events"), true));
-        let around = [own_group().map(|group| group.join("memory.events")), first_version_group(), Some("/proc/vmstat".into())];
-        let source = own.into_iter().chain(around.into_iter().flatten().map(|path| (path, false))).find(|(path, _)| oom_kills(path).is_some());
+        let around = [
+            own_group().map(|group| group.join("memory.events")),
+            first_version_group(),
+            Some("/proc/vmstat".into()),
+        ];
+        let source = own
+            .into_iter()
+            .chain(around.into_iter().flatten().map(|path| (path, false)))
+            .find(|(path, _)| oom_kills(path).is_some());
         let before = source.as_ref().and_then(|(path, _)| oom_kills(path)).unwrap_or(0);
         OomWatch { source, before }
     }
 
-    /// Whether the kernel killed the workload, or part of it, for want of memory. Where the counter is shared with
-    /// others only a SIGKILL that nobody on our side sent counts.
+    /// Whether the kernel killed the workload, or part of it, for want of memory. Where the counter
+    /// is shared with others only a SIGKILL that nobody on our side sent counts.
     pub fn killed(&self, died_of_sigkill: bool, sent_by_us: bool) -> bool {
         let Some((path, own)) = &self.source else { return false };
-        oom_kills(path).is_some_and(|now| now > self.before) && (*own || (died_of_sigkill && !sent_by_us))
+        oom_kills(path).is_some_and(|now| now > self.before)
+            && (*own || (died_of_sigkill && !sent_by_us))
     }
 }
 
@@ -134,7 +145,10 @@ mod tests {
         fs::write(&file, "oom_kill 5\n").expect("written");
         let watch = |own, before| OomWatch { source: Some((file.clone(), own)), before };
         assert!(!watch(true, 5).killed(true, false), "the counter did not move");
-        assert!(watch(true, 4).killed(false, false), "a child died, the main process ended by itself");
+        assert!(
+            watch(true, 4).killed(false, false),
+            "a child died, the main process ended by itself"
+        );
         assert!(watch(false, 4).killed(true, false));
         assert!(!watch(false, 4).killed(true, true), "we sent it");
         assert!(!watch(false, 4).killed(false, false), "somebody else's memory");

@@ -1,7 +1,8 @@
-//! A copy of the workload's output on the terminal or pipe of whoever runs the agent in the foreground.
+//! A copy of the workload's output on the terminal or pipe of whoever runs the agent in the
+//! foreground.
 //!
-//! Best effort: what the reader does not take within a bounded buffer is skipped and said so; the log has all of it.
-//! Not here: a write that could wait.
+//! Best effort: what the reader does not take within a bounded buffer is skipped and said so; the
+//! log has all of it. Not here: a write that could wait.
 
 #![expect(clippy::disallowed_methods, reason = "opens its own view of standard output")]
 
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Kept in memory for a reader that is slower than the workload for a moment. Smaller, and a `| less` loses lines;
-/// bigger only costs memory.
+/// Kept in memory for a reader that is slower than the workload for a moment. Smaller, and a
+/// `| less` loses lines; bigger only costs memory.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 /// A pipe that is ready takes this much without waiting (`PIPE_BUF`).
 const SAFE_WRITE_BYTES: usize = 4096;
@@ -34,12 +35,16 @@ impl Echo {
     pub fn to_stdout() -> Option<Self> {
         let shared = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
         let kind = shared.metadata().ok()?.file_type();
-        // A second view, because the flag would otherwise also strike everybody who shares the terminal. A regular file
-        // is written through the shared view, whose position all writers share; it never makes anybody wait.
+        // A second view, because the flag would otherwise also strike everybody who shares the
+        // terminal. A regular file is written through the shared view, whose position all writers
+        // share; it never makes anybody wait.
         let own = || {
             OpenOptions::new()
                 .write(true)
-                .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed() | rustix::fs::OFlags::NOCTTY.bits().cast_signed())
+                .custom_flags(
+                    rustix::fs::OFlags::NONBLOCK.bits().cast_signed()
+                        | rustix::fs::OFlags::NOCTTY.bits().cast_signed(),
+                )
                 .open("/proc/self/fd/1")
         };
         if kind.is_file() {
@@ -63,7 +68,8 @@ impl Echo {
         !self.pending.is_empty()
     }
 
-    /// Takes what fits into the buffer and writes what the reader takes now. False: the reader has gone for good.
+    /// Takes what fits into the buffer and writes what the reader takes now. False: the reader has
+    /// gone for good.
     pub fn offer(&mut self, bytes: &[u8]) -> bool {
         let room = PENDING_BYTES_MAX - self.pending.len().min(PENDING_BYTES_MAX);
         if self.skipped && room < PENDING_BYTES_MAX / 2 {
@@ -85,7 +91,8 @@ impl Echo {
                 return true;
             }
             let (front, _) = self.pending.as_slices();
-            let part = if self.nonblocking { front } else { &front[..front.len().min(SAFE_WRITE_BYTES)] };
+            let part =
+                if self.nonblocking { front } else { &front[..front.len().min(SAFE_WRITE_BYTES)] };
             match self.out.write(part) {
                 Ok(written) => drop(self.pending.drain(..written)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -106,7 +113,8 @@ impl Echo {
 
     fn ready(&self, patience: Duration) -> bool {
         let Ok(patience) = Timespec::try_from(patience) else { return false };
-        poll(&mut [PollFd::new(&self.out, PollFlags::OUT)], Some(&patience)).is_ok_and(|ready| ready > 0)
+        poll(&mut [PollFd::new(&self.out, PollFlags::OUT)], Some(&patience))
+            .is_ok_and(|ready| ready > 0)
     }
 }
 
@@ -139,7 +147,11 @@ mod tests {
             echo.finish(Duration::from_secs(30));
             drop(echo);
             let text = collector.join().expect("no panic").expect("text");
-            assert!(text.ends_with("x\n[lamp: output was skipped here; the log has all of it]\nafter\n"));
+            assert!(
+                text.ends_with(
+                    "x\n[lamp: output was skipped here; the log has all of it]\nafter\n"
+                )
+            );
         }
     }
 

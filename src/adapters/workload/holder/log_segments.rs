@@ -6,10 +6,13 @@
 //!              +-- no room, or the disk is full --+   counted and dropped; one line says how many when writing goes on
 //! ```
 //!
-//! A segment is complete once a later one exists, or the workload has ended. Not here: anything that
-//! waits; the workload stands at the other end of the pipe.
+//! A segment is complete once a later one exists, or the workload has ended. Not here: anything
+//! that waits; the workload stands at the other end of the pipe.
 
-#![expect(clippy::disallowed_methods, reason = "writes the log, and looks at the disk again after a while")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "writes the log, and looks at the disk again after a while"
+)]
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -19,20 +22,23 @@ use std::time::{Duration, Instant};
 
 use crate::adapters::workstation::private_files;
 
-/// The size at which the next segment begins. Smaller, and a chatty job makes thousands of objects; bigger, and a line
-/// waits longer to be seen in the job directory and a full disk frees up in larger steps.
+/// The size at which the next segment begins. Smaller, and a chatty job makes thousands of objects;
+/// bigger, and a line waits longer to be seen in the job directory and a full disk frees up in
+/// larger steps.
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
-/// A log has at least this many segments, so that there is always a complete one to ship and remove.
+/// A log has at least this many segments, so that there is always a complete one to ship and
+/// remove.
 const SEGMENTS_MIN: u64 = 4;
 /// The least that a log is given. Below it the line that tells of a gap would be most of the log.
 const TOTAL_BYTES_MIN: u64 = 64 << 10;
 /// Kept free of output for the lines that tell of a gap, so that the bound holds with them.
 const MARK_BYTES_MAX: u64 = 128;
-/// The end of what was dropped is remembered: when the output ends in a gap, this much of it is written after all, beyond
-/// the bound if need be, because the end is where the error message is. Each holder may need this much memory.
+/// The end of what was dropped is remembered: when the output ends in a gap, this much of it is
+/// written after all, beyond the bound if need be, because the end is where the error message is.
+/// Each holder may need this much memory.
 const TAIL_BYTES_MAX: usize = 64 << 10;
-/// How long to drop before looking for room again. Shorter costs a directory listing each time in the middle of a flood;
-/// longer drops output for which there would be room.
+/// How long to drop before looking for room again. Shorter costs a directory listing each time in
+/// the middle of a flood; longer drops output for which there would be room.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The segments of one start, and what did not fit.
@@ -44,7 +50,8 @@ pub struct SegmentedLog {
     current: Option<File>,
     number: u64,
     current_bytes: u64,
-    /// On disk in the segments before the current one, or fewer: what was shipped since the last look is still counted.
+    /// On disk in the segments before the current one, or fewer: what was shipped since the last
+    /// look is still counted.
     earlier_bytes: u64,
     /// Since when nothing is written for want of room.
     blocked: Option<Instant>,
@@ -114,7 +121,8 @@ impl SegmentedLog {
         }
     }
 
-    /// Tells of a gap now, and writes what is known of its end, room or not by our own bound: nothing more is to come.
+    /// Tells of a gap now, and writes what is known of its end, room or not by our own bound:
+    /// nothing more is to come.
     pub fn finish(&mut self) {
         if self.gap_bytes == 0 || !(self.current.is_some() || self.open_next()) {
             return;
@@ -126,7 +134,9 @@ impl SegmentedLog {
             tail.drain(..from);
         }
         self.gap_bytes -= tail.len() as u64;
-        if self.tell_gap() && self.current.as_mut().is_some_and(|file| file.write_all(&tail).is_ok()) {
+        if self.tell_gap()
+            && self.current.as_mut().is_some_and(|file| file.write_all(&tail).is_ok())
+        {
             self.dropped_bytes -= tail.len() as u64;
             self.current_bytes += tail.len() as u64;
             self.ends_with_newline = tail.last().is_none_or(|byte| *byte == b'\n');
@@ -146,25 +156,33 @@ impl SegmentedLog {
         if self.blocked.is_some_and(|since| since.elapsed() < LOOK_AGAIN || !self.unblock()) {
             return 0;
         }
-        if (self.current.is_none() || self.current_bytes >= self.segment_bytes_max) && !self.open_next() {
+        if (self.current.is_none() || self.current_bytes >= self.segment_bytes_max)
+            && !self.open_next()
+        {
             self.blocked = Some(Instant::now());
             return 0;
         }
         let used = self.earlier_bytes + self.current_bytes;
-        let room = self.total_bytes_max.saturating_sub(used).min(self.segment_bytes_max - self.current_bytes);
+        let room = self
+            .total_bytes_max
+            .saturating_sub(used)
+            .min(self.segment_bytes_max - self.current_bytes);
         if room == 0 {
             self.blocked = Some(Instant::now());
         }
         room
     }
 
-    /// Looks whether there is room again: at least a whole segment by our own bound (else every few shipped bytes would
-    /// make a new gap), and a disk that takes the line that tells of the gap.
+    /// Looks whether there is room again: at least a whole segment by our own bound (else every few
+    /// shipped bytes would make a new gap), and a disk that takes the line that tells of the gap.
     fn unblock(&mut self) -> bool {
         self.blocked = Some(Instant::now());
         self.look();
         let free = self.total_bytes_max.saturating_sub(self.earlier_bytes + self.current_bytes);
-        if free < self.segment_bytes_max || (self.current.is_none() && !self.open_next()) || !self.tell_gap() {
+        if free < self.segment_bytes_max
+            || (self.current.is_none() && !self.open_next())
+            || !self.tell_gap()
+        {
             return false;
         }
         self.blocked = None;
@@ -178,7 +196,8 @@ impl SegmentedLog {
         }
         let Some(file) = self.current.as_mut() else { return false };
         let newline = if self.ends_with_newline { "" } else { "\n" };
-        let line = format!("{newline}[lamp: {} bytes of output were not kept here]\n", self.gap_bytes);
+        let line =
+            format!("{newline}[lamp: {} bytes of output were not kept here]\n", self.gap_bytes);
         if file.write_all(line.as_bytes()).is_err() {
             let _ = file.set_len(self.current_bytes);
             return false;
@@ -199,8 +218,8 @@ impl SegmentedLog {
                 self.number += 1;
                 self.earlier_bytes += self.current_bytes;
                 self.current_bytes = 0;
-                // Shipping only ever makes room, so the sum is looked at when it seems to matter: a listing for every
-                // segment of a long spool would cost more than the segment.
+                // Shipping only ever makes room, so the sum is looked at when it seems to matter: a
+                // listing for every segment of a long spool would cost more than the segment.
                 if self.earlier_bytes + self.segment_bytes_max > self.total_bytes_max {
                     self.look();
                 }
@@ -221,7 +240,8 @@ impl SegmentedLog {
             self.number = self.number.max(segments.last().map_or(0, |(number, _)| *number));
         }
         let current = if self.current.is_some() { self.number } else { u64::MAX };
-        self.earlier_bytes = segments.iter().filter(|(number, _)| *number != current).map(|(_, bytes)| bytes).sum();
+        self.earlier_bytes =
+            segments.iter().filter(|(number, _)| *number != current).map(|(_, bytes)| bytes).sum();
     }
 }
 
@@ -256,11 +276,16 @@ mod tests {
 
     /// Everything on disk, in order.
     fn kept(dir: &Path) -> String {
-        segments(dir).iter().map(|(number, _)| fs::read_to_string(dir.join(segment_name(*number))).expect("text")).collect()
+        segments(dir)
+            .iter()
+            .map(|(number, _)| fs::read_to_string(dir.join(segment_name(*number))).expect("text"))
+            .collect()
     }
 
     fn until_it_looks_again(log: &mut SegmentedLog) {
-        log.blocked = log.blocked.map(|since| since.checked_sub(LOOK_AGAIN).expect("the machine runs for longer"));
+        log.blocked = log
+            .blocked
+            .map(|since| since.checked_sub(LOOK_AGAIN).expect("the machine runs for longer"));
     }
 
     #[test]
@@ -273,7 +298,10 @@ mod tests {
         }
         assert_eq!(kept(folder.path()), text);
         assert_eq!(log.printed(), (text.len() as u64, 0));
-        assert_eq!(segments(folder.path()).iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(
+            segments(folder.path()).iter().map(|(number, _)| *number).collect::<Vec<_>>(),
+            [1, 2]
+        );
     }
 
     #[test]
@@ -296,7 +324,11 @@ mod tests {
         log.take(b"back\n");
         let lost = dropped + "still no room\n".len() as u64 + "not looked yet\n".len() as u64;
         assert_eq!(log.printed().1, lost);
-        assert!(kept(folder.path()).ends_with(&format!("x\n[lamp: {lost} bytes of output were not kept here]\nback\n")));
+        assert!(
+            kept(folder.path()).ends_with(&format!(
+                "x\n[lamp: {lost} bytes of output were not kept here]\nback\n"
+            ))
+        );
     }
 
     #[test]
@@ -311,11 +343,22 @@ mod tests {
         log.finish();
         let (printed, dropped) = log.printed();
         let kept = kept(folder.path());
-        assert_eq!(kept.matches(&format!("[lamp: {dropped} bytes of output were not kept here]\na line")).count(), 1);
+        assert_eq!(
+            kept.matches(&format!("[lamp: {dropped} bytes of output were not kept here]\na line"))
+                .count(),
+            1
+        );
         assert!(kept.ends_with("a line of a flood\nTraceback: the reason\n"));
         assert!(kept.len() as u64 <= bound + TAIL_BYTES_MAX as u64, "{}", kept.len());
-        let line = kept.lines().find(|line| line.starts_with("[lamp")).expect("the gap is told").len() as u64 + 1;
-        assert!(printed - dropped == kept.len() as u64 - line || printed - dropped == kept.len() as u64 - line - 1, "every byte is counted once");
+        let line =
+            kept.lines().find(|line| line.starts_with("[lamp")).expect("the gap is told").len()
+                as u64
+                + 1;
+        assert!(
+            printed - dropped == kept.len() as u64 - line
+                || printed - dropped == kept.len() as u64 - line - 1,
+            "every byte is counted once"
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The holder: the small process between the agent and the workload.
 //!
-//! The agent may be killed, upgraded or restarted at any moment; the holder stays. It starts the command, keeps its
-//! output, adopts what forks away, and writes down how the main process ended. One thread, no runtime, bounded memory.
+//! The agent may be killed, upgraded or restarted at any moment; the holder stays. It starts the
+//! command, keeps its output, adopts what forks away, and writes down how the main process ended.
+//! One thread, no runtime, bounded memory.
 //!
 //! ```text
 //!   agent ── launch.json ──> holder ── fork, exec ──> workload (own process group)
@@ -10,9 +11,9 @@
 //!     └── exit.json, log/ ──────┘
 //! ```
 //!
-//! It ends when the whole tree is gone, or at once, with the tree, when the process that stands for its machine dies:
-//! that is how the local cloud cuts the power. Not here: anything that depends on the agent being
-//! alive, or that waits for anything but the workload.
+//! It ends when the whole tree is gone, or at once, with the tree, when the process that stands for
+//! its machine dies: that is how the local cloud cuts the power. Not here: anything that depends on
+//! the agent being alive, or that waits for anything but the workload.
 
 #![expect(clippy::disallowed_methods, reason = "counts time, and looks at the state folder")]
 
@@ -40,34 +41,38 @@ use crate::adapters::workstation::private_files;
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Launch};
 
-/// One read from the pipe. Smaller costs system calls in a flood; bigger costs memory and, beyond the processor's cache,
-/// time. Measured: 64 KiB to 1 MiB are equal.
+/// One read from the pipe. Smaller costs system calls in a flood; bigger costs memory and, beyond
+/// the processor's cache, time. Measured: 64 KiB to 1 MiB are equal.
 const READ_BYTES: usize = 64 << 10;
-/// Read in a row before the loop looks at anything else: a flood must not hide the end of the machine for long. A terminal
-/// gives 4 KiB at a time.
+/// Read in a row before the loop looks at anything else: a flood must not hide the end of the
+/// machine for long. A terminal gives 4 KiB at a time.
 const BYTES_IN_A_ROW: usize = 64 * READ_BYTES;
-/// How old the counters in `printed` may be. They decide nothing by themselves; the agent looks about once a second.
+/// How old the counters in `printed` may be. They decide nothing by themselves; the agent looks
+/// about once a second.
 const COUNTERS_AGE_MAX: Duration = Duration::from_millis(250);
-/// How long the end of the workload waits for a slow reader of the echo. The power-off waits as long.
+/// How long the end of the workload waits for a slow reader of the echo. The power-off waits as
+/// long.
 const ECHO_PATIENCE: Duration = Duration::from_millis(200);
-/// How long processes that outlive a command which went well may take to end, before they count as left behind: those of its own
-/// shell, loggers and pools need some hundredths of a second. Longer holds the end of every job with a daemon up.
+/// How long processes that outlive a command which went well may take to end, before they count as
+/// left behind: those of its own shell, loggers and pools need some hundredths of a second. Longer
+/// holds the end of every job with a daemon up.
 const ENDING_ORPHANS: Duration = Duration::from_millis(500);
 /// Between two looks at them.
 const ORPHANS_LOOK: Duration = Duration::from_millis(20);
-/// A unit that is stopped has ended so long after it was told: `TimeoutStopSec` of its unit, and as long again for a busy machine.
-/// Longer, and a stray signal changes what a later end means.
+/// A unit that is stopped has ended so long after it was told: `TimeoutStopSec` of its unit, and as
+/// long again for a busy machine. Longer, and a stray signal changes what a later end means.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
 /// Between two rounds of killing: what was killed needs a moment to be gone.
 const KILL_ROUND: Duration = Duration::from_millis(20);
 
-/// The holder could not do its work. 64 and up is free for the program's own codes, see `sysexits.h`.
+/// The holder could not do its work. 64 and up is free for the program's own codes, see
+/// `sysexits.h`.
 const EXIT_CANNOT_HOLD: i32 = 70;
 /// The machine lost its power.
 const EXIT_POWER_CUT: i32 = 137;
 
-/// Runs the holder for the state folder `dir` and gives its exit code. With `machine_pid` it lives no longer than that
-/// process. `environment`: the file that holds what the command inherits.
+/// Runs the holder for the state folder `dir` and gives its exit code. With `machine_pid` it lives
+/// no longer than that process. `environment`: the file that holds what the command inherits.
 pub fn main(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) -> i32 {
     match hold(dir, machine_pid, environment) {
         Ok(Over::TreeGone) => 0,
@@ -91,7 +96,11 @@ fn hold(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) -> io:
     let _ = rustix::thread::set_name(c"lamp-holder");
     // Fails for a session leader, which is what is wanted.
     let _ = setsid();
-    let lock = private_files::options().create(true).truncate(false).write(true).open(dir.join(records::LOCK))?;
+    let lock = private_files::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(dir.join(records::LOCK))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     let machine = match machine_pid.map(open_machine).transpose()? {
         Some(None) => return Ok(Over::PowerCut),
@@ -100,11 +109,16 @@ fn hold(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) -> io:
     set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::install()?;
     // A unit that is restarted runs the same holder again, and the work would be done twice.
-    if [records::STARTED, records::EXIT].iter().any(|record| std::fs::exists(dir.join(record)).unwrap_or(true)) {
+    if [records::STARTED, records::EXIT]
+        .iter()
+        .any(|record| std::fs::exists(dir.join(record)).unwrap_or(true))
+    {
         return Err(io::Error::new(ErrorKind::AlreadyExists, "this state folder had its start"));
     }
-    let launch: Launch = records::read(dir, records::LAUNCH)?.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "there is no `launch.json`"))?;
-    Holder::start(dir, &launch, machine, signals, base(environment))?.map_or(Ok(Over::TreeGone), Holder::run)
+    let launch: Launch = records::read(dir, records::LAUNCH)?
+        .ok_or_else(|| io::Error::new(ErrorKind::NotFound, "there is no `launch.json`"))?;
+    Holder::start(dir, &launch, machine, signals, base(environment))?
+        .map_or(Ok(Over::TreeGone), Holder::run)
 }
 
 /// What the command inherits: what is kept for it, else what this process has.
@@ -112,7 +126,10 @@ fn base(environment: Option<&Path>) -> Vec<Variable> {
     match environment.map(saved_environment::read) {
         Some(Ok(kept)) => kept,
         Some(Err(error)) if error.kind() != ErrorKind::NotFound => {
-            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("lamp holder: the kept environment cannot be read: {error}\n"));
+            let _ = io::Write::write_fmt(
+                &mut io::stderr(),
+                format_args!("lamp holder: the kept environment cannot be read: {error}\n"),
+            );
             saved_environment::inherited()
         }
         _ => saved_environment::inherited(),
@@ -161,9 +178,16 @@ struct Wake {
 
 impl Holder {
     /// Starts the workload. `None`: it could not be started, and that is on record.
-    fn start(dir: &Path, launch: &Launch, machine: Option<OwnedFd>, signals: Signals, base: Vec<Variable>) -> io::Result<Option<Self>> {
+    fn start(
+        dir: &Path,
+        launch: &Launch,
+        machine: Option<OwnedFd>,
+        signals: Signals,
+        base: Vec<Variable>,
+    ) -> io::Result<Option<Self>> {
         let mut log = SegmentedLog::new(&dir.join(records::LOG), launch.log_bytes_max);
-        let (started, exit) = (Reserved::new(dir, records::STARTED), Reserved::new(dir, records::EXIT));
+        let (started, exit) =
+            (Reserved::new(dir, records::STARTED), Reserved::new(dir, records::EXIT));
         let running = records::open_running_as_holder(dir)?;
         let groups = Groups::of_unit(&cgroup::unit_name(&launch.name));
         let this = ProcessRef::of(std::process::id()).ok_or(ErrorKind::NotFound)?;
@@ -176,7 +200,12 @@ impl Holder {
             }
         };
         if let Some(error) = no_terminal {
-            log.keep(format!("[lamp: no terminal is to be had ({error}): what is printed may come late]\n").as_bytes());
+            log.keep(
+                format!(
+                    "[lamp: no terminal is to be had ({error}): what is printed may come late]\n"
+                )
+                .as_bytes(),
+            );
         }
         let mut holder = Holder {
             dir: dir.to_owned(),
@@ -260,14 +289,21 @@ impl Holder {
             descriptors.len() - 1
         };
         let output = self.output.as_ref().map(|output| place(PollFd::new(output, PollFlags::IN)));
-        let machine = self.machine.as_ref().map(|machine| place(PollFd::new(machine, PollFlags::IN)));
+        let machine =
+            self.machine.as_ref().map(|machine| place(PollFd::new(machine, PollFlags::IN)));
         if let Some(echo) = self.echo.as_ref().filter(|echo| echo.wants_to_write()) {
             place(PollFd::new(echo.file(), PollFlags::OUT));
         }
-        let counters = self.counters_old_since.map(|since| COUNTERS_AGE_MAX.saturating_sub(since.elapsed()));
-        let redraw = self.redraw.as_ref().and_then(Redraw::due).map(|due| due.saturating_duration_since(Instant::now()));
+        let counters =
+            self.counters_old_since.map(|since| COUNTERS_AGE_MAX.saturating_sub(since.elapsed()));
+        let redraw = self
+            .redraw
+            .as_ref()
+            .and_then(Redraw::due)
+            .map(|due| due.saturating_duration_since(Instant::now()));
         let patience = counters.into_iter().chain(redraw).min();
-        let patience = patience.map(Timespec::try_from).transpose().map_err(|_| ErrorKind::InvalidData)?;
+        let patience =
+            patience.map(Timespec::try_from).transpose().map_err(|_| ErrorKind::InvalidData)?;
         match poll(&mut descriptors, patience.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -284,13 +320,19 @@ impl Holder {
             match output.read(&mut self.buffer) {
                 Ok(0) => self.output = None,
                 // A terminal that no writer has open any more.
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => self.output = None,
+                Err(error)
+                    if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) =>
+                {
+                    self.output = None
+                }
                 Ok(read) => {
                     let bytes = &self.buffer[..read];
                     taken = taken.saturating_add(read);
                     self.log.count(read);
                     match &mut self.redraw {
-                        Some(redraw) => redraw.take(bytes, Instant::now(), &mut |bytes| self.log.keep(bytes)),
+                        Some(redraw) => {
+                            redraw.take(bytes, Instant::now(), &mut |bytes| self.log.keep(bytes))
+                        }
                         None => self.log.keep(bytes),
                     }
                     if self.echo.as_mut().is_some_and(|echo| !echo.offer(bytes)) {
@@ -319,31 +361,41 @@ impl Holder {
         }
     }
 
-    /// The main process has ended: its output first, then the record, then the pipe that the agent waits on.
+    /// The main process has ended: its output first, then the record, then the pipe that the agent
+    /// waits on.
     fn record_end(&mut self, status: WaitStatus) -> io::Result<()> {
         // What it left in the pipe, and not what its orphans may go on writing for ever.
         self.settle_output(PIPE_BYTES + READ_BYTES);
         let signal = status.terminating_signal();
         let sent_by_us = std::fs::exists(self.dir.join(records::KILLED)).unwrap_or(false);
         let died_of_sigkill = signal == Some(Signal::KILL.as_raw());
-        let exit = ExitStatus { code: status.exit_status(), signal, oom: self.oom.killed(died_of_sigkill, sent_by_us) };
-        let (orphans, behind) = self.left_behind(if exit.success() { ENDING_ORPHANS } else { Duration::ZERO });
+        let exit = ExitStatus {
+            code: status.exit_status(),
+            signal,
+            oom: self.oom.killed(died_of_sigkill, sent_by_us),
+        };
+        let (orphans, behind) =
+            self.left_behind(if exit.success() { ENDING_ORPHANS } else { Duration::ZERO });
         let end = End::Ended(Ended { exit, orphans, behind, told: false });
         match self.exit.take() {
-            Some((record, _running)) => record.write(&Exit { format: FORMAT, end, told: self.is_told() }),
+            Some((record, _running)) => {
+                record.write(&Exit { format: FORMAT, end, told: self.is_told() })
+            }
             None => Ok(()),
         }
     }
 
-    /// The processes that outlive the main one. Those that are about to end, such as the `tee` of a shell's own redirection, get a
-    /// moment for it.
-    /// All of them, and those of the command's own session.
+    /// The processes that outlive the main one. Those that are about to end, such as the `tee` of a
+    /// shell's own redirection, get a moment for it. All of them, and those of the command's own
+    /// session.
     fn left_behind(&mut self, patience: Duration) -> (u32, u32) {
         let until = Instant::now() + patience;
         loop {
-            let orphans: Vec<ProcessRef> = descendants(self.this).into_iter().filter(|process| process.alive()).collect();
+            let orphans: Vec<ProcessRef> =
+                descendants(self.this).into_iter().filter(|process| process.alive()).collect();
             if orphans.is_empty() || Instant::now() >= until {
-                // Asked of `/proc`: the session has no number where its leader is outside this PID namespace.
+                // Asked of `/proc`: the session has no number where its leader is outside this PID
+                // namespace.
                 let session = |pid| stat(pid).map(|found| found.session);
                 let own = session(self.this.pid);
                 let is_in_it = |process: &&ProcessRef| session(process.pid) == own;
@@ -355,12 +407,13 @@ impl Holder {
         }
     }
 
-    /// Whether a service manager is ending the unit. One signal that somebody sent to the holder by mistake, hours ago, says
-    /// nothing of how the work ended.
+    /// Whether a service manager is ending the unit. One signal that somebody sent to the holder by
+    /// mistake, hours ago, says nothing of how the work ended.
     fn is_told(&mut self) -> bool {
         if Signals::take_told() {
             self.told = Some(Instant::now());
-            // A unit that does not end in its time is killed with its holder: the agent finds this and no record.
+            // A unit that does not end in its time is killed with its holder: the agent finds this
+            // and no record.
             let _ = private_files::create(&self.dir.join(records::TOLD));
         }
         self.told.is_some_and(|since| since.elapsed() < TOLD_WITHIN)
@@ -396,7 +449,8 @@ impl Holder {
         }
     }
 
-    /// SIGKILL to the whole tree until nothing of it is left. Nothing is recorded: a machine without power writes nothing.
+    /// SIGKILL to the whole tree until nothing of it is left. Nothing is recorded: a machine
+    /// without power writes nothing.
     fn kill_everything(&mut self) -> io::Result<()> {
         loop {
             self.kill_round();

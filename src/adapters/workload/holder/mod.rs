@@ -1,4 +1,5 @@
-//! The process between agent and workload: it starts the workload, keeps its output and records its end.
+//! The process between agent and workload: it starts the workload, keeps its output and records its
+//! end.
 
 pub(crate) mod cgroup;
 pub(crate) mod echo;

@@ -1,34 +1,50 @@
-//! A pseudo-terminal for what the workload prints: a program that writes to a terminal shows each line when it prints it.
+//! A pseudo-terminal for what the workload prints: a program that writes to a terminal shows each
+//! line when it prints it.
 //!
 //! ```text
 //!   workload: stdout, stderr = the terminal, write only        holder: reads its other end
 //!             stdin = /dev/null                                raw: without echo and ^D, "\n" stays "\n"
 //! ```
-//! It is no controlling terminal: it sends no signals, and `/dev/tty` cannot be opened. The workload's end is opened for
-//! writing alone, so that a program that waits for a key gets an error. The text itself must never be read here.
+//! It is no controlling terminal: it sends no signals, and `/dev/tty` cannot be opened. The
+//! workload's end is opened for writing alone, so that a program that waits for a key gets an
+//! error. The text itself must never be read here.
 
-#![expect(clippy::disallowed_methods, reason = "the variables of the terminal depend on those that the holder has")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the variables of the terminal depend on those that the holder has"
+)]
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{OptionalActions, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+use rustix::termios::{
+    OptionalActions, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize,
+};
 
 use crate::ports::Launch;
 
-/// As wide as logs are read, and high enough for a few bars. Programs draw their bars to fit; without a size some draw none.
+/// As wide as logs are read, and high enough for a few bars. Programs draw their bars to fit;
+/// without a size some draw none.
 const SIZE: Winsize = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
 
-/// For a reader who reads later: colours are off, and pagers do not wait for a key. With `TERM=dumb` rich shows no bar.
-const VARIABLES: [(&str, &str); 6] =
-    [("TERM", "xterm"), ("NO_COLOR", "1"), ("PAGER", "cat"), ("GIT_PAGER", "cat"), ("SYSTEMD_PAGER", "cat"), ("AWS_PAGER", "cat")];
+/// For a reader who reads later: colours are off, and pagers do not wait for a key. With
+/// `TERM=dumb` rich shows no bar.
+const VARIABLES: [(&str, &str); 6] = [
+    ("TERM", "xterm"),
+    ("NO_COLOR", "1"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("SYSTEMD_PAGER", "cat"),
+    ("AWS_PAGER", "cat"),
+];
 
 /// Both ends.
 pub struct Terminal {
     pub reader: File,
-    /// For the workload. The holder closes its copy, or it would never see that the workload has closed its own.
+    /// For the workload. The holder closes its copy, or it would never see that the workload has
+    /// closed its own.
     pub writer: OwnedFd,
 }
 
@@ -36,11 +52,13 @@ impl Terminal {
     /// # Errors
     /// The system has no pseudo-terminal left.
     pub fn open() -> io::Result<Self> {
-        // Without NOCTTY it would become the holder's own, and a hang-up would reach the workload as a signal.
+        // Without NOCTTY it would become the holder's own, and a hang-up would reach the workload
+        // as a signal.
         let reader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         unlockpt(&reader)?;
         let write_only = OpenptFlags::from_bits_retain(rustix::fs::OFlags::WRONLY.bits());
-        let writer = ioctl_tiocgptpeer(&reader, write_only | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        let writer =
+            ioctl_tiocgptpeer(&reader, write_only | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         let mut modes = tcgetattr(&writer)?;
         modes.make_raw();
         tcsetattr(&writer, OptionalActions::Now, &modes)?;
@@ -52,17 +70,25 @@ impl Terminal {
 
 /// The size of the terminal that sees the copy, where there is one.
 fn size() -> Winsize {
-    tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0).unwrap_or(SIZE)
+    tcgetwinsize(io::stdout())
+        .ok()
+        .filter(|size| size.ws_col > 0 && size.ws_row > 0)
+        .unwrap_or(SIZE)
 }
 
-/// The variables of the terminal. Where the user's terminal shows the copy, its own `TERM` and colours stay. `[env]` goes
-/// before all of them.
+/// The variables of the terminal. Where the user's terminal shows the copy, its own `TERM` and
+/// colours stay. `[env]` goes before all of them.
 pub fn variables(launch: &Launch) -> Vec<(&'static str, &'static str)> {
-    chosen(launch.echo && isatty(io::stdout()), std::env::var_os("FORCE_COLOR").is_some() || launch.env.contains_key("FORCE_COLOR"))
+    chosen(
+        launch.echo && isatty(io::stdout()),
+        std::env::var_os("FORCE_COLOR").is_some() || launch.env.contains_key("FORCE_COLOR"),
+    )
 }
 
 fn chosen(seen: bool, forced: bool) -> Vec<(&'static str, &'static str)> {
-    let is_left = |name: &str| (seen && matches!(name, "TERM" | "NO_COLOR")) || (forced && name == "NO_COLOR");
+    let is_left = |name: &str| {
+        (seen && matches!(name, "TERM" | "NO_COLOR")) || (forced && name == "NO_COLOR")
+    };
     VARIABLES.into_iter().filter(|(name, _)| !is_left(name)).collect()
 }
 
@@ -72,7 +98,9 @@ mod tests {
 
     #[test]
     fn a_reader_with_a_terminal_keeps_its_colours() {
-        let names = |seen, forced| chosen(seen, forced).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let names = |seen, forced| {
+            chosen(seen, forced).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
         assert_eq!(names(true, false), ["PAGER", "GIT_PAGER", "SYSTEMD_PAGER", "AWS_PAGER"]);
         assert_eq!(names(false, true)[..2], ["TERM", "PAGER"]);
         assert_eq!(names(false, false).len(), VARIABLES.len());

@@ -1,4 +1,5 @@
-//! The files through which a holder and an agent speak, in the state folder of one start of the workload.
+//! The files through which a holder and an agent speak, in the state folder of one start of the
+//! workload.
 //!
 //! | File | Writer | What |
 //! |---|---|---|
@@ -45,8 +46,9 @@ pub const TOLD: &str = "told";
 pub const EXIT: &str = "exit.json";
 pub const LOG: &str = "log";
 
-/// Room that is taken on disk for `exit.json` while there is some: a full disk must not lose the end of the job. The
-/// record needs a few hundred bytes; one block is what a file system gives anyway.
+/// Room that is taken on disk for `exit.json` while there is some: a full disk must not lose the
+/// end of the job. The record needs a few hundred bytes; one block is what a file system gives
+/// anyway.
 const RESERVED_BYTES: usize = 4096;
 
 /// `started.json`.
@@ -90,7 +92,8 @@ pub enum End {
 /// The one format there is. Readers accept it and newer ones, whose additions they ignore.
 pub const FORMAT: u32 = 1;
 
-/// Reads a record; `None` when there is none. A record appears whole, so one that cannot be parsed is an error.
+/// Reads a record; `None` when there is none. A record appears whole, so one that cannot be parsed
+/// is an error.
 pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>> {
     match fs::read(dir.join(name)) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from),
@@ -117,7 +120,9 @@ pub struct Reserved {
 impl Reserved {
     pub fn new(dir: &Path, name: &str) -> Self {
         let part = dir.join(format!("{name}.part"));
-        let file = private_files::create(&part).and_then(|mut file| file.write_all(&[b' '; RESERVED_BYTES]).map(|()| file)).ok();
+        let file = private_files::create(&part)
+            .and_then(|mut file| file.write_all(&[b' '; RESERVED_BYTES]).map(|()| file))
+            .ok();
         Reserved { file, part, whole: dir.join(name) }
     }
 
@@ -138,15 +143,21 @@ impl Reserved {
 pub fn refused(dir: &Path) -> Option<WorkloadError> {
     match read::<Exit>(dir, EXIT).ok()??.end {
         End::Ended(_) => None,
-        End::CannotExecute { program, errno } => Some(WorkloadError::CannotExecute { program, cause: io::Error::from_raw_os_error(errno) }),
+        End::CannotExecute { program, errno } => Some(WorkloadError::CannotExecute {
+            program,
+            cause: io::Error::from_raw_os_error(errno),
+        }),
         End::NotStarted { what, errno } => {
             let cause = io::Error::from_raw_os_error(errno);
-            Some(WorkloadError::NotStarted { cause: io::Error::new(cause.kind(), format!("cannot {what}: {cause}")) })
+            Some(WorkloadError::NotStarted {
+                cause: io::Error::new(cause.kind(), format!("cannot {what}: {cause}")),
+            })
         }
     }
 }
 
-/// `printed`: two counters and their check word, overwritten in place so that a full disk cannot stop them.
+/// `printed`: two counters and their check word, overwritten in place so that a full disk cannot
+/// stop them.
 #[derive(Debug)]
 pub struct Printed(Option<File>);
 
@@ -156,7 +167,14 @@ const CHECK: u64 = 0x6c61_6d70_6c6f_6731;
 impl Printed {
     /// Never fails: a holder that cannot count aloud still holds.
     pub fn create(dir: &Path) -> Self {
-        let printed = Printed(private_files::options().write(true).create(true).truncate(false).open(dir.join(PRINTED)).ok());
+        let printed = Printed(
+            private_files::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(dir.join(PRINTED))
+                .ok(),
+        );
         printed.set(0, 0);
         printed
     }
@@ -187,8 +205,8 @@ impl Printed {
     }
 }
 
-/// Opens `running` as the one whose life it tells. Reading and writing at once, so that it neither waits for an agent nor
-/// fails without one.
+/// Opens `running` as the one whose life it tells. Reading and writing at once, so that it neither
+/// waits for an agent nor fails without one.
 pub fn open_running_as_holder(dir: &Path) -> io::Result<OwnedFd> {
     make_running(dir)?;
     Ok(File::options().read(true).write(true).open(dir.join(RUNNING))?.into())
@@ -196,7 +214,11 @@ pub fn open_running_as_holder(dir: &Path) -> io::Result<OwnedFd> {
 
 /// Opens `running` as the one who waits. Does not wait for a holder.
 pub fn open_running_as_agent(dir: &Path) -> io::Result<OwnedFd> {
-    Ok(File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(dir.join(RUNNING))?.into())
+    Ok(File::options()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(dir.join(RUNNING))?
+        .into())
 }
 
 /// Makes the pipe unless it is there.
@@ -207,22 +229,34 @@ pub fn make_running(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// The environment entry by which whatever belongs to a start is found again, even after it lost its parents.
+/// The environment entry by which whatever belongs to a start is found again, even after it lost
+/// its parents.
 pub fn mark(dir: &Path) -> (&'static str, String) {
-    ("LAMP_WORKLOAD", fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()).display().to_string())
+    (
+        "LAMP_WORKLOAD",
+        fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()).display().to_string(),
+    )
 }
 
-/// Names this life of the machine, as this process sees it. The kernel's own name for it is not enough in a container,
-/// where a sandbox may see the one of the host; the start of the first process differs there.
+/// Names this life of the machine, as this process sees it. The kernel's own name for it is not
+/// enough in a container, where a sandbox may see the one of the host; the start of the first
+/// process differs there.
 pub fn boot() -> String {
     let first = fs::read_to_string("/proc/1/stat").unwrap_or_default();
-    let ticks = first.rsplit(')').next().and_then(|fields| fields.split_ascii_whitespace().nth(19)).unwrap_or_default().to_owned();
+    let ticks = first
+        .rsplit(')')
+        .next()
+        .and_then(|fields| fields.split_ascii_whitespace().nth(19))
+        .unwrap_or_default()
+        .to_owned();
     format!("{} {ticks}", boot_id())
 }
 
 /// Differs after every boot.
 pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -234,10 +268,18 @@ mod tests {
     fn a_reserved_record_reads_like_any_other() {
         let folder = tempfile::tempdir().expect("a folder");
         let reserved = Reserved::new(folder.path(), EXIT);
-        assert_eq!(read::<Exit>(folder.path(), EXIT).expect("readable"), None, "not there before it is written");
+        assert_eq!(
+            read::<Exit>(folder.path(), EXIT).expect("readable"),
+            None,
+            "not there before it is written"
+        );
         let record = Exit {
             format: FORMAT,
-            end: End::Ended(Ended { exit: ExitStatus { code: Some(3), ..Default::default() }, orphans: 2, ..Default::default() }),
+            end: End::Ended(Ended {
+                exit: ExitStatus { code: Some(3), ..Default::default() },
+                orphans: 2,
+                ..Default::default()
+            }),
             told: false,
         };
         reserved.write(&record).expect("written");

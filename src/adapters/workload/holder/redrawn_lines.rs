@@ -1,28 +1,32 @@
-//! Lines that are drawn anew over themselves (`\r`, `\b`, a cursor that goes up): progress bars, spinners.
+//! Lines that are drawn anew over themselves (`\r`, `\b`, a cursor that goes up): progress bars,
+//! spinners.
 //!
 //! ```text
 //!   plain ──(\r over text, \b, cursor up)──> block: rows as a terminal would show them ──(\n on the last row)──> plain
 //!     └ each byte goes through at once          └ a changed row is written 1 s after its change, and once in 10 s then
 //! ```
-//! A bar is one line of the log: its states follow one another with `\r` between them. Lines that are not drawn over, and their
-//! colours, stay byte for byte. The numbers of a bar must never be read here.
+//! A bar is one line of the log: its states follow one another with `\r` between them. Lines that
+//! are not drawn over, and their colours, stay byte for byte. The numbers of a bar must never be
+//! read here.
 
 use std::time::{Duration, Instant};
 
 use super::terminal_rows::{Block, SEQUENCE_BYTES_MAX, Sequence, encoded, sequence};
 
-/// From the first change to the first state in the log. Shorter, and a bar of two seconds has two states; longer, and
-/// a reader who follows the log waits for it.
+/// From the first change to the first state in the log. Shorter, and a bar of two seconds has two
+/// states; longer, and a reader who follows the log waits for it.
 const FIRST: Duration = Duration::from_secs(1);
 /// Between two states. A bar of a day is then a megabyte; longer, and the bar seems to stand still.
 const EVERY: Duration = Duration::from_secs(10);
-/// The end of what went through, for a cursor that goes up. Smaller, and three nested bars are not found again.
+/// The end of what went through, for a cursor that goes up. Smaller, and three nested bars are not
+/// found again.
 const TAIL_BYTES: usize = 4096;
 
 /// Thins the states of rows that are drawn anew.
 #[derive(Debug, Default)]
 pub struct Redraw {
-    /// The beginning of a sequence or of a character, or carriage returns: what they are is not known yet.
+    /// The beginning of a sequence or of a character, or carriage returns: what they are is not
+    /// known yet.
     pending: Vec<u8>,
     tail: Vec<u8>,
     block: Option<Block>,
@@ -38,7 +42,10 @@ impl Redraw {
 
     /// Takes what was printed, and gives `log` what is to be kept of it.
     pub fn take(&mut self, bytes: &[u8], now: Instant, log: &mut impl FnMut(&[u8])) {
-        if self.pending.is_empty() && self.block.is_none() && !bytes.iter().any(|byte| is_special(*byte)) {
+        if self.pending.is_empty()
+            && self.block.is_none()
+            && !bytes.iter().any(|byte| is_special(*byte))
+        {
             log(bytes);
             self.remember(bytes);
             return;
@@ -47,7 +54,8 @@ impl Redraw {
         whole.extend_from_slice(bytes);
         let mut rest = whole.as_slice();
         while !rest.is_empty() {
-            let taken = if self.block.is_some() { self.draw(rest, now, log) } else { self.pass(rest, log) };
+            let taken =
+                if self.block.is_some() { self.draw(rest, now, log) } else { self.pass(rest, log) };
             match taken {
                 Some(taken) => rest = &rest[taken..],
                 None => {
@@ -109,11 +117,15 @@ impl Redraw {
             },
             b'\x1b' => match sequence(bytes) {
                 (Sequence::Cut, _) => return None,
-                (Sequence::Control(b'A' | b'D' | b'E' | b'F' | b'G' | b'H' | b'f', _), length) => (length, true),
+                (Sequence::Control(b'A' | b'D' | b'E' | b'F' | b'G' | b'H' | b'f', _), length) => {
+                    (length, true)
+                }
                 (Sequence::Control(b'J', 2 | 3), length) => (length, true),
                 (Sequence::Control(b'K', 1 | 2), length) if !at_start => (length, true),
                 // The row is empty, and a log must not hide the reader's cursor.
-                (Sequence::Control(b'K', 1 | 2) | Sequence::Control(b'h' | b'l', _), length) => return Some(length),
+                (Sequence::Control(b'K', 1 | 2) | Sequence::Control(b'h' | b'l', _), length) => {
+                    return Some(length);
+                }
                 (_, length) => (length, false),
             },
             _ => (1, !at_start),
@@ -149,7 +161,9 @@ impl Redraw {
             },
             _ => {
                 let length = encoded(first).min(SEQUENCE_BYTES_MAX);
-                let whole = bytes.get(1..length).is_none_or(|rest| rest.iter().all(|byte| byte & 0xc0 == 0x80));
+                let whole = bytes
+                    .get(1..length)
+                    .is_none_or(|rest| rest.iter().all(|byte| byte & 0xc0 == 0x80));
                 if whole && bytes.len() < length {
                     return None;
                 }
@@ -203,12 +217,27 @@ mod tests {
 
     #[test]
     fn a_bar_is_one_line_with_a_state_now_and_then() {
-        let mut pieces: Vec<(f64, String)> = (0..=400).map(|tenth| (f64::from(tenth) / 10.0, format!("\r{:>3}% of it", tenth / 4))).collect();
+        let mut pieces: Vec<(f64, String)> = (0..=400)
+            .map(|tenth| (f64::from(tenth) / 10.0, format!("\r{:>3}% of it", tenth / 4)))
+            .collect();
         pieces.push((40.2, "\ndone\n".to_owned()));
-        let pieces: Vec<(f64, &str)> = pieces.iter().map(|(secs, text)| (*secs, text.as_str())).collect();
+        let pieces: Vec<(f64, &str)> =
+            pieces.iter().map(|(secs, text)| (*secs, text.as_str())).collect();
         let kept = log(&pieces);
-        let states: Vec<&str> = kept.split(['\r', '\n']).filter(|state| !state.is_empty()).collect();
-        assert_eq!(states, ["  0% of it", "  2% of it", " 27% of it", " 52% of it", " 77% of it", "100% of it", "done"]);
+        let states: Vec<&str> =
+            kept.split(['\r', '\n']).filter(|state| !state.is_empty()).collect();
+        assert_eq!(
+            states,
+            [
+                "  0% of it",
+                "  2% of it",
+                " 27% of it",
+                " 52% of it",
+                " 77% of it",
+                "100% of it",
+                "done"
+            ]
+        );
         assert_eq!(kept.lines().count(), 2, "{kept:?}");
     }
 
@@ -216,7 +245,11 @@ mod tests {
     fn a_shorter_state_leaves_nothing_of_the_longer() {
         assert_eq!(log(&[(0.0, "long words\r"), (0.1, "\x1b[Kabc\n")]), "long words\rabc       \n");
         assert_eq!(log(&[(0.0, "abcdef\rxy\n")]), "abcdef\rxycdef\n", "as a terminal shows it");
-        assert_eq!(log(&[(0.0, "50%"), (0.1, "\r   \r"), (0.2, "\n")]), "50%\n", "one that is wiped away was there");
+        assert_eq!(
+            log(&[(0.0, "50%"), (0.1, "\r   \r"), (0.2, "\n")]),
+            "50%\n",
+            "one that is wiped away was there"
+        );
         assert_eq!(log(&[(0.0, "1|"), (0.1, "\x08/"), (0.2, "\x08-\n")]), "1|\r1-\n");
     }
 
@@ -229,7 +262,8 @@ mod tests {
         }
         pieces.push((60.0, "\router 1/2".to_owned()));
         pieces.push((60.1, "\n\n".to_owned()));
-        let pieces: Vec<(f64, &str)> = pieces.iter().map(|(secs, text)| (*secs, text.as_str())).collect();
+        let pieces: Vec<(f64, &str)> =
+            pieces.iter().map(|(secs, text)| (*secs, text.as_str())).collect();
         let kept = log(&pieces);
         assert!(kept.contains("inner 599/600") && kept.contains("outer 1/2"), "{kept:?}");
         assert!(kept.lines().count() < 12 && kept.len() < 300, "{kept:?}");
@@ -243,7 +277,8 @@ mod tests {
             assert_eq!(log(&[(0.0, &text[..cut]), (0.1, &text[cut..])]), whole, "cut at {cut}");
         }
         let (mut redraw, now, mut kept) = (Redraw::default(), Instant::now(), Vec::new());
-        text.bytes().for_each(|byte| redraw.take(&[byte], now, &mut |bytes| kept.extend_from_slice(bytes)));
+        text.bytes()
+            .for_each(|byte| redraw.take(&[byte], now, &mut |bytes| kept.extend_from_slice(bytes)));
         redraw.finish(&mut |bytes| kept.extend_from_slice(bytes));
         assert_eq!(String::from_utf8_lossy(&kept), whole);
     }
@@ -252,7 +287,11 @@ mod tests {
     #[test]
     fn recordings_of_stock_programs_stay_readable_and_small() {
         let cases: [(&str, &[u8], &[&str]); 5] = [
-            ("tqdm", include_bytes!("../../../../tests/data/printed/tqdm.txt"), &["40/40", "Epoch 3/3: 100%", "Epochs: 100%"]),
+            (
+                "tqdm",
+                include_bytes!("../../../../tests/data/printed/tqdm.txt"),
+                &["40/40", "Epoch 3/3: 100%", "Epochs: 100%"],
+            ),
             (
                 "Lightning",
                 include_bytes!("../../../../tests/data/printed/lightning.txt"),
@@ -263,20 +302,33 @@ mod tests {
                 include_bytes!("../../../../tests/data/printed/trainer.txt"),
                 &["75/75", "'train_runtime'", "'epoch': '1.2'}", "{'eval_loss'"],
             ),
-            ("Keras", include_bytes!("../../../../tests/data/printed/keras.txt"), &["Epoch 3/3", "20/20", "val_loss"]),
-            ("Ultralytics", include_bytes!("../../../../tests/data/printed/ultralytics.txt"), &["3/3", "20/20", "mAP50"]),
+            (
+                "Keras",
+                include_bytes!("../../../../tests/data/printed/keras.txt"),
+                &["Epoch 3/3", "20/20", "val_loss"],
+            ),
+            (
+                "Ultralytics",
+                include_bytes!("../../../../tests/data/printed/ultralytics.txt"),
+                &["3/3", "20/20", "mAP50"],
+            ),
         ];
         for (name, bytes, wanted) in cases {
             let (mut redraw, began, mut kept) = (Redraw::default(), Instant::now(), Vec::new());
-            let pieces: Vec<&[u8]> = bytes.split_inclusive(|byte| matches!(byte, b'\r' | b'\n')).collect();
+            let pieces: Vec<&[u8]> =
+                bytes.split_inclusive(|byte| matches!(byte, b'\r' | b'\n')).collect();
             for (index, piece) in pieces.iter().enumerate() {
-                let now = began + Duration::from_secs(60) * u32::try_from(index).expect("few") / u32::try_from(pieces.len()).expect("few");
+                let now = began
+                    + Duration::from_secs(60) * u32::try_from(index).expect("few")
+                        / u32::try_from(pieces.len()).expect("few");
                 redraw.write_due(now, &mut |bytes| kept.extend_from_slice(bytes));
                 redraw.take(piece, now, &mut |bytes| kept.extend_from_slice(bytes));
             }
             redraw.finish(&mut |bytes| kept.extend_from_slice(bytes));
             let text = String::from_utf8_lossy(&kept);
-            wanted.iter().for_each(|part| assert!(text.contains(part), "{name}: no {part} in {text}"));
+            wanted
+                .iter()
+                .for_each(|part| assert!(text.contains(part), "{name}: no {part} in {text}"));
             assert!(kept.len() * 10 < bytes.len() * 9, "{name}: {} of {}", kept.len(), bytes.len());
             assert!(!text.contains("\x1b[A") && !text.contains("\x1b[2K"), "{name}: {text}");
         }
@@ -289,7 +341,11 @@ mod tests {
         for _ in 0..20_000 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let piece = state.to_le_bytes();
-            redraw.take(if state.is_multiple_of(3) { b"\r\x1b[" } else { &piece }, now, &mut |bytes| kept += bytes.len());
+            redraw.take(
+                if state.is_multiple_of(3) { b"\r\x1b[" } else { &piece },
+                now,
+                &mut |bytes| kept += bytes.len(),
+            );
             redraw.take(&[b'\r'; 100], now, &mut |bytes| kept += bytes.len());
             assert!(redraw.pending.len() <= SEQUENCE_BYTES_MAX);
         }

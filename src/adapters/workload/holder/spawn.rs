@@ -1,5 +1,5 @@
-//! How the holder brings the workload to life: its pipe, its environment, its group, its place in line for the
-//! out-of-memory killer.
+//! How the holder brings the workload to life: its pipe, its environment, its group, its place in
+//! line for the out-of-memory killer.
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes /proc/self/oom_score_adj")]
 
@@ -18,8 +18,9 @@ use super::records::{End, mark};
 use crate::adapters::workload::saved_environment::Variable;
 use crate::ports::Launch;
 
-/// The pipe between the workload and its holder: what any user may ask for. Smaller (64 KiB is what one gets unasked), and
-/// a burst of output makes the workload wait for the holder's turn on the processor.
+/// The pipe between the workload and its holder: what any user may ask for. Smaller (64 KiB is what
+/// one gets unasked), and a burst of output makes the workload wait for the holder's turn on the
+/// processor.
 pub const PIPE_BYTES: usize = 1 << 20;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
@@ -33,17 +34,29 @@ pub struct Spawned {
     pub no_terminal: Option<io::Error>,
 }
 
-/// Starts the command in a process group of its own, with this environment and what the launch sets on top of it.
-pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>, environment: Vec<Variable>) -> Result<Spawned, End> {
+/// Starts the command in a process group of its own, with this environment and what the launch sets
+/// on top of it.
+pub fn spawn(
+    dir: &Path,
+    launch: &Launch,
+    groups: Option<&Groups>,
+    environment: Vec<Variable>,
+) -> Result<Spawned, End> {
     let not_started = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| End::NotStarted { what, errno: error.raw_os_error().unwrap_or(0) }
     };
     // The system's answer to a missing folder and to a missing program is the same.
-    let folder = fs::metadata(&launch.cwd).and_then(|found| if found.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
-    folder.map_err(not_started(&format!("enter the working directory `{}`", launch.cwd.display())))?;
+    let folder = fs::metadata(&launch.cwd).and_then(|found| {
+        if found.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) }
+    });
+    folder
+        .map_err(not_started(&format!("enter the working directory `{}`", launch.cwd.display())))?;
     let Some((program, arguments)) = launch.argv.split_first() else {
-        return Err(End::CannotExecute { program: String::new(), errno: rustix::io::Errno::NOENT.raw_os_error() });
+        return Err(End::CannotExecute {
+            program: String::new(),
+            errno: rustix::io::Errno::NOENT.raw_os_error(),
+        });
     };
     let terminal = launch.terminal.then(Terminal::open).transpose();
     let no_terminal = terminal.as_ref().err().map(|error| io::Error::from(error.kind()));
@@ -56,7 +69,8 @@ pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>, environment: 
 
     let mut command = Command::new(program);
     let (name, value) = mark(dir);
-    // A launcher that started the agent has not started the command. What the job's own `env` says comes after it.
+    // A launcher that started the agent has not started the command. What the job's own `env` says
+    // comes after it.
     command.env_clear().envs(environment);
     if has_terminal {
         command.envs(pseudo_terminal::variables(launch));
@@ -84,7 +98,12 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
 /// Tells a command that can never be executed from a machine that could not make a process now.
 fn refusal(program: &str, error: &io::Error) -> End {
     let errno = error.raw_os_error().unwrap_or(0);
-    let now = [rustix::io::Errno::AGAIN, rustix::io::Errno::NOMEM, rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    let now = [
+        rustix::io::Errno::AGAIN,
+        rustix::io::Errno::NOMEM,
+        rustix::io::Errno::MFILE,
+        rustix::io::Errno::NFILE,
+    ];
     if now.iter().any(|busy| busy.raw_os_error() == errno) {
         End::NotStarted { what: "make a process".to_owned(), errno }
     } else {
@@ -92,10 +111,12 @@ fn refusal(program: &str, error: &io::Error) -> End {
     }
 }
 
-/// The agent and the holder are the last that the kernel may kill for memory; the workload, which inherits the score at
-/// its birth, must not be.
+/// The agent and the holder are the last that the kernel may kill for memory; the workload, which
+/// inherits the score at its birth, must not be.
 fn with_ordinary_oom_score<T>(start: impl FnOnce() -> T) -> T {
-    let own = fs::read_to_string(OOM_SCORE).ok().filter(|score| score.trim().parse::<i32>().is_ok_and(|score| score < 0));
+    let own = fs::read_to_string(OOM_SCORE)
+        .ok()
+        .filter(|score| score.trim().parse::<i32>().is_ok_and(|score| score < 0));
     if own.is_some() {
         let _ = fs::write(OOM_SCORE, "0");
     }

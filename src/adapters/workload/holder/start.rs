@@ -1,4 +1,5 @@
-//! Starting a holder, whoever runs it: the state folder before, and the wait for its first word after.
+//! Starting a holder, whoever runs it: the state folder before, and the wait for its first word
+//! after.
 //!
 //! ```text
 //!   prepare: launch.json, running (reading end open) ── run the holder ── await_first_word: started.json or exit.json
@@ -27,11 +28,13 @@ use crate::adapters::workload::held_workload::HeldWorkload;
 use crate::adapters::workstation::private_files;
 use crate::ports::{Launch, Workload, WorkloadError};
 
-/// A holder says its first word a few milliseconds after it was asked for; a machine that has just booted and is loading
-/// a driver may take seconds. Longer delays the report of a start that went wrong, which is rare.
+/// A holder says its first word a few milliseconds after it was asked for; a machine that has just
+/// booted and is loading a driver may take seconds. Longer delays the report of a start that went
+/// wrong, which is rare.
 const FIRST_WORD_WAIT: Duration = Duration::from_secs(30);
-/// An agent that was killed between asking for a holder and hearing of it gives that holder so long to speak, and then sees
-/// to it that it never starts anything. Shorter gives up on holders that are merely slow; longer delays the second start.
+/// An agent that was killed between asking for a holder and hearing of it gives that holder so long
+/// to speak, and then sees to it that it never starts anything. Shorter gives up on holders that
+/// are merely slow; longer delays the second start.
 const UNHEARD_WAIT: Duration = Duration::from_secs(2);
 /// Between two looks at the state folder, in that rare case.
 const UNHEARD_LOOK: Duration = Duration::from_millis(50);
@@ -44,7 +47,8 @@ pub struct HolderProgram {
     pub leading: Vec<OsString>,
     /// The process that stands for the machine, on the local cloud: the workload dies with it.
     pub machine_pid: Option<u32>,
-    /// What the command inherits, in a file (`workload::saved_environment`); without one, what the agent has.
+    /// What the command inherits, in a file (`workload::saved_environment`); without one, what the
+    /// agent has.
     pub environment: Option<PathBuf>,
 }
 
@@ -70,7 +74,10 @@ pub fn prepare(launch: &Launch) -> Result<AsyncFd<OwnedFd>, WorkloadError> {
         // The launch holds the workload's environment, and with it the user's secrets.
         fs::set_permissions(&launch.dir, fs::Permissions::from_mode(0o700))?;
         if fs::exists(launch.dir.join(records::STARTED))? {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this state folder had its start"));
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "this state folder had its start",
+            ));
         }
         private_files::write(&launch.dir.join(records::BOOT), records::boot())?;
         records::write(&launch.dir, records::LAUNCH, launch)?;
@@ -80,8 +87,8 @@ pub fn prepare(launch: &Launch) -> Result<AsyncFd<OwnedFd>, WorkloadError> {
     make().map_err(|cause| WorkloadError::Failed { act: "prepare the state folder of", cause })
 }
 
-/// Waits until the holder says that it started the workload, or ends without. `gone` resolves when the holder is known to
-/// have ended early, with what it said.
+/// Waits until the holder says that it started the workload, or ends without. `gone` resolves when
+/// the holder is known to have ended early, with what it said.
 pub async fn await_first_word(
     launch: &Launch,
     running: AsyncFd<OwnedFd>,
@@ -96,13 +103,16 @@ pub async fn await_first_word(
     if let Some(workload) = HeldWorkload::open(&launch.dir)? {
         return Ok(Box::new(workload));
     }
-    Err(refused(&launch.dir).unwrap_or_else(|| WorkloadError::Failed { act: "start", cause: io::Error::other(what) }))
+    Err(refused(&launch.dir)
+        .unwrap_or_else(|| WorkloadError::Failed { act: "start", cause: io::Error::other(what) }))
 }
 
-/// Whether the machine was shut down under the workload, or lost its power: it is gone, and not by its own doing. One that
-/// had ended well before counts as ended; a failure is not believed, because a shutdown looks the same.
+/// Whether the machine was shut down under the workload, or lost its power: it is gone, and not by
+/// its own doing. One that had ended well before counts as ended; a failure is not believed,
+/// because a shutdown looks the same.
 fn ended_with_the_machine(dir: &Path) -> bool {
-    let another_boot = fs::read_to_string(dir.join(records::BOOT)).is_ok_and(|boot| boot != records::boot());
+    let another_boot =
+        fs::read_to_string(dir.join(records::BOOT)).is_ok_and(|boot| boot != records::boot());
     let by_itself = match records::read::<Exit>(dir, records::EXIT) {
         Ok(Some(Exit { end: End::Ended(ended), told, .. })) => ended.exit.success() && !told,
         Ok(Some(_)) => true,
@@ -111,10 +121,12 @@ fn ended_with_the_machine(dir: &Path) -> bool {
     another_boot && !by_itself
 }
 
-/// The workload of a state folder, or the reason why it never started, which is the same after a restart of the agent.
-/// `None`: nothing was started, or what was started is gone with an earlier life of the machine.
+/// The workload of a state folder, or the reason why it never started, which is the same after a
+/// restart of the agent. `None`: nothing was started, or what was started is gone with an earlier
+/// life of the machine.
 pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
-    let asked = fs::exists(dir.join(records::LAUNCH)).map_err(|cause| WorkloadError::Failed { act: "find", cause })?;
+    let asked = fs::exists(dir.join(records::LAUNCH))
+        .map_err(|cause| WorkloadError::Failed { act: "find", cause })?;
     if !asked || ended_with_the_machine(dir) {
         return Ok(None);
     }
@@ -130,28 +142,42 @@ pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadErr
     }
 }
 
-/// Makes sure that a start of which nothing was heard never happens: a holder lives under the lock of its folder, and without
-/// a `launch.json` it starts nothing.
+/// Makes sure that a start of which nothing was heard never happens: a holder lives under the lock
+/// of its folder, and without a `launch.json` it starts nothing.
 fn give_up(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
     let failed = |cause| WorkloadError::Failed { act: "find", cause };
-    let lock = private_files::options().create(true).truncate(false).write(true).open(dir.join(records::LOCK)).map_err(failed)?;
+    let lock = private_files::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(dir.join(records::LOCK))
+        .map_err(failed)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(failed(io::Error::other("its holder lives and has not said its first word yet"))),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(failed(io::Error::other(
+                "its holder lives and has not said its first word yet",
+            )));
+        }
         Err(errno) => return Err(failed(errno.into())),
     }
     // Between the last look and the lock it may have said it after all.
     if let Some(workload) = HeldWorkload::open(dir)? {
         return Ok(Some(Box::new(workload)));
     }
-    // A holder that was killed between making the process and saying so: nobody keeps what runs, and nobody counts it.
+    // A holder that was killed between making the process and saying so: nobody keeps what runs,
+    // and nobody counts it.
     let (name, value) = records::mark(dir);
-    let strays: Vec<ProcessRef> = with_environment(name, &value).into_iter().filter(|process| process.alive()).collect();
+    let strays: Vec<ProcessRef> =
+        with_environment(name, &value).into_iter().filter(|process| process.alive()).collect();
     for process in &strays {
         process.signal(rustix::process::Signal::KILL).map_err(failed)?;
     }
     if !strays.is_empty() {
-        return Err(failed(io::Error::other(format!("{} processes without a holder are being killed", strays.len()))));
+        return Err(failed(io::Error::other(format!(
+            "{} processes without a holder are being killed",
+            strays.len()
+        ))));
     }
     fs::remove_file(dir.join(records::LAUNCH)).map_err(failed)?;
     Ok(None)
@@ -168,14 +194,25 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let dir = folder.path();
         let exit = |code, told| {
-            let ended = Ended { exit: ExitStatus { code: Some(code), ..Default::default() }, orphans: 0, ..Default::default() };
-            records::write(dir, records::EXIT, &Exit { format: records::FORMAT, end: End::Ended(ended), told }).expect("written");
+            let ended = Ended {
+                exit: ExitStatus { code: Some(code), ..Default::default() },
+                orphans: 0,
+                ..Default::default()
+            };
+            records::write(
+                dir,
+                records::EXIT,
+                &Exit { format: records::FORMAT, end: End::Ended(ended), told },
+            )
+            .expect("written");
         };
         fs::write(dir.join(records::BOOT), records::boot()).expect("written");
         assert!(!ended_with_the_machine(dir), "this boot");
         fs::write(dir.join(records::BOOT), "another").expect("written");
         assert!(ended_with_the_machine(dir), "the power was cut");
-        for (code, told, with_the_machine) in [(0, false, false), (0, true, true), (143, true, true), (1, false, true)] {
+        for (code, told, with_the_machine) in
+            [(0, false, false), (0, true, true), (143, true, true), (1, false, true)]
+        {
             exit(code, told);
             assert_eq!(ended_with_the_machine(dir), with_the_machine, "{code} {told}");
         }

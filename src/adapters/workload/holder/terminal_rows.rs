@@ -1,4 +1,5 @@
-//! Rows as a terminal would show them, for lines that are drawn anew: a cursor, its sequences, and what the log has of each row.
+//! Rows as a terminal would show them, for lines that are drawn anew: a cursor, its sequences, and
+//! what the log has of each row.
 //!
 //! The time at which a row is written is the business of [`super::redrawn_lines`].
 
@@ -52,7 +53,8 @@ impl Block {
             let row = &mut block.rows[index];
             row.shown.clone_from(&row.cells);
         }
-        block.open = block.rows.last().is_some_and(|row| !row.cells.is_empty()).then_some(block.row);
+        block.open =
+            block.rows.last().is_some_and(|row| !row.cells.is_empty()).then_some(block.row);
         block
     }
 
@@ -226,20 +228,28 @@ pub fn encoded(first: u8) -> usize {
 
 /// The sequence that begins with an escape, and how many bytes it has.
 pub fn sequence(bytes: &[u8]) -> (Sequence, usize) {
-    let cut = |length: usize| if length > SEQUENCE_BYTES_MAX { (Sequence::Other, 1) } else { (Sequence::Cut, length) };
+    let cut = |length: usize| {
+        if length > SEQUENCE_BYTES_MAX { (Sequence::Other, 1) } else { (Sequence::Cut, length) }
+    };
     match bytes.get(1) {
         None => (Sequence::Cut, 1),
         Some(b'[') => {
-            let Some(last) = bytes.iter().skip(2).position(|byte| !(0x20..0x40).contains(byte)) else { return cut(bytes.len()) };
+            let Some(last) = bytes.iter().skip(2).position(|byte| !(0x20..0x40).contains(byte))
+            else {
+                return cut(bytes.len());
+            };
             let words = &bytes[2..2 + last];
-            let number = words
-                .iter()
-                .take_while(|byte| byte.is_ascii_digit())
-                .fold(0, |number: usize, digit| number.saturating_mul(10).saturating_add(usize::from(digit - b'0')));
+            let number = words.iter().take_while(|byte| byte.is_ascii_digit()).fold(
+                0,
+                |number: usize, digit| {
+                    number.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
+                },
+            );
             (Sequence::Control(bytes[2 + last], number), last + 3)
         }
         Some(b']') => {
-            let end = bytes.windows(2).skip(1).position(|pair| pair[0] == 0x07 || pair == b"\x1b\\");
+            let end =
+                bytes.windows(2).skip(1).position(|pair| pair[0] == 0x07 || pair == b"\x1b\\");
             let bell = bytes.last() == Some(&0x07);
             match end {
                 Some(at) => (Sequence::Other, at + if bytes[at + 1] == 0x07 { 2 } else { 3 }),
