@@ -12,7 +12,9 @@
 //!             ^          ^          ^
 //!                      wire                          the only place that picks adapters for ports
 //!                        ^
-//!            config    cli    bin                    the face
+//!            config <- app                           what a person can ask for, and sees
+//!                        ^
+//!                      cli    bin                    the face
 //!
 //!   sim: controller and agent over simulated ports, in virtual time
 //! ```
@@ -36,6 +38,8 @@ pub mod ports;
 pub mod wire;
 
 pub mod account;
+#[cfg(feature = "lamp")]
+pub mod app;
 #[cfg(feature = "lamp")]
 pub mod cli;
 #[cfg(feature = "lamp")]

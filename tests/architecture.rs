@@ -61,8 +61,23 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sim",
         ],
     ),
-    // Entry points of the two programs and the nouns to print; never an adapter: `wire` hands those
-    // in.
+    // What a person can ask for, for every face.
+    (
+        "app",
+        &[
+            "market",
+            "job",
+            "instance",
+            "account",
+            "policy",
+            "jobdir",
+            "controller",
+            "agent",
+            "config",
+            "wire",
+        ],
+    ),
+    // Entry points of the two programs and the nouns to print. `wire` hands the adapters in.
     (
         "cli",
         &[
@@ -76,6 +91,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "agent",
             "config",
             "wire",
+            "app",
         ],
     ),
     (
@@ -91,6 +107,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "agent",
             "config",
             "wire",
+            "app",
         ],
     ),
     (
@@ -106,6 +123,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "agent",
             "config",
             "wire",
+            "app",
             "cli",
             "web",
         ],

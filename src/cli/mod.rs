@@ -31,6 +31,8 @@ pub(crate) mod shell;
 pub(crate) mod simulate;
 pub(crate) mod status;
 
+pub use crate::app::find_job::each_under_way;
+pub use crate::app::{ExitCode, Fault};
 pub use control::log_tail::LogTail;
 pub use output::printer::{Printer, Stream, Style};
 pub use output::table::{Give, render as render_table, render_within as render_table_within};
@@ -38,9 +40,6 @@ pub use run::attach::Attached;
 pub use run::workdir::{Examined, Prepared};
 pub use shell::args::{ColorChoice, Format, Globals};
 pub use shell::context::Context;
-pub use shell::exit::ExitCode;
-pub use shell::fault::Fault;
 pub use shell::flags::{JobArgs, JobFlags};
-pub use shell::job_root::each_under_way;
 pub use shell::main::{Cli, Verb, main};
 pub use simulate::replay_idle::{Change, Replayed, replay_idle};

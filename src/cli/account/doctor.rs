@@ -216,7 +216,7 @@ async fn place(context: &Context) -> Check {
             .fix("`--job-root` or LAMP_JOB_ROOT names another place for jobs");
     }
     match reads_job_root(&store).await {
-        Ok(jobs) => Check::ok(name, format!("{said}, {}", crate::cli::output::table::counted(jobs as u64, "job"))),
+        Ok(jobs) => Check::ok(name, format!("{said}, {}", crate::app::text::counted(jobs as u64, "job"))),
         Err(why) => Check::failure(name, format!("{said} cannot be read: {why}"))
             .fix("look at the network, and at who asks (the line `credentials`); `--job-root` or `lamp init` names another place for jobs"),
     }

@@ -8,11 +8,11 @@ mod asked {
     use tokio::sync::OnceCell;
 
     use crate::account::setup::{Found, GROUP, SetupNames, SubnetFound, box_role};
+    use crate::app::text::local_time;
     use crate::cli::Context;
     use crate::cli::account::doctor::{Asked, NOT_KNOWN};
     use crate::cli::account::setup_steps::bucket_of;
     use crate::cli::plan::region_arg;
-    use crate::cli::status::status::local_time;
     use crate::config::{AwsFile, MachineFile};
     use crate::job::{AlarmRule, MachineSpec};
     use crate::jobdir::{ProofDir, SweeperDir};

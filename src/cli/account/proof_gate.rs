@@ -8,10 +8,10 @@
 //! Only AWS machines need a proof: local machines cost nothing. Not here: how long a proof holds
 //! (`policy::account::shutdown_proof`).
 
+use crate::app::record_errors;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{MachineSpec, Plan, Proof};
 use crate::jobdir::{ProofDir, proof_keys};
@@ -32,11 +32,11 @@ pub struct Proofs {
 pub async fn look(workstation: &Workstation, store: &Store) -> Result<Proofs, Fault> {
     // The requests run in parallel, because a launch waits for them.
     let (account, keys) = tokio::join!(account(workstation), proof_keys(&**store));
-    let (account, keys) = (account?, keys.map_err(|error| job_root::record_fault(&error))?);
+    let (account, keys) = (account?, keys.map_err(|error| record_errors::record_fault(&error))?);
     let proofs = ProofDir::new(store.clone(), &account)
         .among(&keys)
         .await
-        .map_err(|error| job_root::record_fault(&error))?;
+        .map_err(|error| record_errors::record_fault(&error))?;
     Ok(Proofs { account, proofs })
 }
 

@@ -11,6 +11,8 @@
 //! machine has tags and a hard cap. If this process dies, a daemon or `lamp sweep` ends the
 //! machine. Not here: what is proven (`policy::account::shutdown_proof`).
 
+use crate::app::drive;
+use crate::app::record_errors;
 use std::pin::{Pin, pin};
 
 use futures::future::{FutureExt as _, join_all};
@@ -18,9 +20,9 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{proof_gate, prove_sweeper};
+use crate::app::text::counted;
 use crate::cli::control::download::with_progress;
 use crate::cli::output::printer::{Stream, Style};
-use crate::cli::output::table::counted;
 use crate::cli::plan::plan;
 use crate::cli::run::{account_ready, run};
 use crate::cli::shell::{confirm, ctrl_c, job_root};
@@ -87,7 +89,7 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     let account = proof_gate::account(&workstation).await?;
     let home = workstation.aws_regions(&[]).await.into_iter().next().unwrap_or_default();
     let store = job_root::open(context).await?;
-    let controller = run::controller(&workstation, &store)?;
+    let controller = drive::controller(&workstation, &store)?;
     let region = args.region.clone().unwrap_or(home);
     // A wrong clock stops every launch, and the user waits: check it first.
     controller.check_clock().await.map_err(|error| clock_fault(&error))?;
@@ -245,7 +247,7 @@ impl Desk<'_> {
             .map(|attempt| attempt.trial.lease.duration() + attempt.within.duration())
             .max()
             .unwrap_or_default();
-        let until = crate::cli::status::status::local_time(
+        let until = crate::app::text::local_time(
             self.context.clock.now().saturating_add(patience).unwrap_or(Timestamp::MAX),
         );
         self.context.printer.note(format!(
@@ -298,7 +300,7 @@ impl Desk<'_> {
             None => Ok(()),
             Some(error) => {
                 self.leave(attempts);
-                Err(run::drive_fault(&error)
+                Err(drive::drive_fault(&error)
                     .hint("`lamp sweep` shows whether a machine is left, and ends it"))
             }
         }
@@ -332,7 +334,7 @@ impl Desk<'_> {
 
     fn leave(&self, attempts: &[Attempt]) {
         for attempt in attempts {
-            if let Err(fault) = run::hand_over(&self.workstation, attempt.dir.job()) {
+            if let Err(fault) = drive::hand_over(&self.workstation, attempt.dir.job()) {
                 self.context.printer.warn(fault.sentence());
             }
         }
@@ -341,7 +343,7 @@ impl Desk<'_> {
     async fn conclude(&self, attempts: &[Attempt], sweeper: Expected) -> Result<ExitCode, Fault> {
         let mut trials = Vec::new();
         for attempt in attempts {
-            match self.tried(attempt).await.map_err(|error| job_root::record_fault(&error))? {
+            match self.tried(attempt).await.map_err(|error| record_errors::record_fault(&error))? {
                 Ok(tried)
                     if is_by_another(
                         &tried,
@@ -368,7 +370,7 @@ impl Desk<'_> {
         let kept = ProofDir::new(self.store.clone(), &self.account).put(&proof).await;
         show(self.context, &proof);
         kept.map_err(|error| {
-            job_root::record_fault(&error)
+            record_errors::record_fault(&error)
                 .meaning("the machines have ended, and what they have proven is not recorded")
         })?;
         Ok(if proof.passed { ExitCode::SUCCESS } else { ExitCode::NOT_PROVED })

@@ -1,6 +1,7 @@
 //! `lamp sweep`: ends our machines that no job needs, in every region. With `--foreign` it only
 //! lists machines that no `lamp` launched.
 
+use crate::app::drive;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
@@ -11,9 +12,8 @@ use super::stop_cost::AtStake;
 use super::sweep_report::Swept;
 use super::unknown_job_machines::{self, is_stray};
 use crate::account::{ForeignMachine, Residue};
-use crate::cli::output::table::counted;
+use crate::app::text::counted;
 use crate::cli::output::unreachable;
-use crate::cli::run::run;
 use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
@@ -57,7 +57,7 @@ pub struct Args {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     let store = job_root::open(context).await?;
-    let controller = run::controller(&workstation, &store)?;
+    let controller = drive::controller(&workstation, &store)?;
     let Everywhere { places, mut unknown, unsigned } = controller.ask_everywhere().await;
     context.printer.note(format!("looking in {}", counted(places.len() as u64, "region")));
     if args.foreign {

@@ -3,6 +3,8 @@
 //! Only resources with our owner tag go. A job root with jobs stays unless `--delete-jobs` is given
 //! and their number is typed. A bucket with other objects stays.
 
+use crate::app::find_job;
+use crate::app::record_errors;
 use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Subcommand};
@@ -12,8 +14,8 @@ use super::setup_steps::{
     Lines, Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write,
 };
 use crate::account::setup::{InUse, SetupFound, SetupStep};
+use crate::app::text::counted;
 use crate::cli::control::download::with_progress;
-use crate::cli::output::table::counted;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::config_edit;
@@ -172,7 +174,8 @@ async fn left_in_root(
         .in_regions(&setup.names.regions);
     let store = there.open_root(true).await;
     let store = store.map_err(|error| job_root::open_fault(context, &error))?;
-    let told = |error: &JobDirError| job_root::record_fault(error).meaning("nothing was changed");
+    let told =
+        |error: &JobDirError| record_errors::record_fault(error).meaning("nothing was changed");
     let mut named = Vec::new();
     for dir in jobdir::schedules(&store, None).await.map_err(|error| told(&error.into()))? {
         // A schedule that this version cannot read may be in force.
@@ -185,9 +188,9 @@ async fn left_in_root(
     }
     let nothing_done = |fault: Fault| fault.meaning("nothing was changed");
     let (mut open, mut nobodys) = (Vec::new(), Vec::new());
-    for job in job_root::all_that_may_be_open(&store).await.map_err(nothing_done)? {
+    for job in find_job::all_that_may_be_open(&store).await.map_err(nothing_done)? {
         let dir = JobDir::new(Arc::clone(&store), job.clone());
-        match job_root::owner_of(&dir).await.map_err(nothing_done)? {
+        match find_job::owner_of(&dir).await.map_err(nothing_done)? {
             // Deleting the job root affects the jobs of every owner.
             _ if args.delete_jobs => open.push(job),
             Some(owner) if owner == setup.names.owner => open.push(job),

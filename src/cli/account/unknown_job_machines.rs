@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::stop_cost::AtStake;
 use super::sweep::{self, is_orphan};
 use super::sweep_report::Swept;
-use crate::cli::output::table::counted;
+use crate::app::text::counted;
 use crate::cli::shell::confirm::confirm;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::controller::{Controller, Found, Judged};

@@ -9,6 +9,8 @@
 //! The set is everything in the job root with its label and our owner name. Not here: what follows
 //! from a changed file (`policy::schedule::apply_diff`).
 
+use crate::app::drive;
+use crate::app::record_errors;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,9 +24,9 @@ use super::cost::Costs;
 use super::execute::{self, Scheduled};
 use super::job_files::files_of;
 use super::shortfall::Short;
+use crate::app::text::counted;
 use crate::cli::account::proof_gate;
 use crate::cli::output::printer::shell_word;
-use crate::cli::output::table::counted;
 use crate::cli::run::run;
 use crate::cli::run::workdir::Prepared;
 use crate::cli::shell::confirm;
@@ -132,17 +134,18 @@ async fn apply(
     for file in &prepare_all(&files, context)? {
         ready.push(execute::ready(context, &store, &set, file).await?);
     }
-    let (jobs, short) =
-        jobs_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
+    let (jobs, short) = jobs_of(&store, &set, context)
+        .await
+        .map_err(|error| record_errors::record_fault(&error))?;
     let kept = schedules_of(&store, &set, context)
         .await
-        .map_err(|error| job_root::record_fault(&error))?;
+        .map_err(|error| record_errors::record_fault(&error))?;
     let scheduled: BTreeSet<String> =
         kept.iter().map(|(_, record)| record.applied.file.clone()).collect();
     let facts: Vec<FileFact> = ready.iter().map(fact).collect();
     let wishes = ApplyWishes { replace: args.replace, prune: args.prune, again: args.again, whole };
     let planned = changes(&facts, &jobs, &scheduled, wishes);
-    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    let controller = drive::controller(&job_root::workstation(context)?, &store)?;
     let costs = Costs::of(context, &controller, &planned, &ready).await;
     let capped = caps_cost::of(context, &store, &planned, &costs).await?;
     if !context.is_machine_output() {
@@ -184,7 +187,7 @@ async fn apply(
     costs.0.refuse()?;
     refuse_unproven(args, context, &store, &planned, &ready).await?;
     if planned.iter().any(|change| change.makes() && change.kind == Applies::Job) {
-        run::refuse_wrong_clock(controller.check_clock().await)?;
+        drive::refuse_wrong_clock(controller.check_clock().await)?;
     }
     confirm(args, context, &planned)?;
     *means = AS_FAR;
@@ -274,7 +277,7 @@ async fn jobs_of(
         let dir = JobDir::new(Arc::clone(store), job);
         async move {
             match job_fact(&dir, set, &context.user.owner).await {
-                Err(error) => match job_root::one_job_only(&dir, &error) {
+                Err(error) => match record_errors::one_job_only(&dir, &error) {
                     Some(why) => {
                         context.printer.warn(format!("left out: {why}"));
                         Ok(None)

@@ -1,8 +1,9 @@
 //! The user's caps and what counts against them, for `plan` and `status`.
 
+use crate::app::drive;
+use crate::app::record_errors;
 use serde::Serialize;
 
-use crate::cli::run::run;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, Fault};
 use crate::config::CapsReader;
@@ -37,8 +38,9 @@ pub async fn shown(context: &Context, store: &Store) -> Result<Option<CapsShown>
     if caps.are_none() {
         return Ok(None);
     }
-    let controller = run::controller(&job_root::workstation(context)?, store)?;
-    let spending = controller.spending().await.map_err(|error| job_root::record_fault(&error))?;
+    let controller = drive::controller(&job_root::workstation(context)?, store)?;
+    let spending =
+        controller.spending().await.map_err(|error| record_errors::record_fault(&error))?;
     Ok(Some(CapsShown {
         usd_per_hour: caps.usd_per_hour,
         usd_per_day: caps.usd_per_day,

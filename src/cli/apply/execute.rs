@@ -1,5 +1,7 @@
 //! Carries out `lamp apply`: stops jobs, makes jobs, and keeps schedules in the job root.
 
+use crate::app::drive;
+use crate::app::record_errors;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -93,7 +95,7 @@ pub async fn ready(
         set,
         &JobId::slug(&file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default()),
     );
-    let kept = dir.record().await.map_err(|error| job_root::record_fault(&error))?;
+    let kept = dir.record().await.map_err(|error| record_errors::record_fault(&error))?;
     if let Some(kept) = kept
         .as_ref()
         .filter(|kept| kept.applied.owner != applied.owner || kept.applied.file != applied.file)
@@ -200,7 +202,7 @@ async fn stop(
     let dir = JobDir::new(Arc::clone(store), job.clone());
     dir.insist_on(Wish::Stop, &workstation.name, &*context.clock)
         .await
-        .map_err(|error| job_root::wish_fault(&error, job))?;
+        .map_err(|error| record_errors::wish_fault(&error, job))?;
     context.printer.note(format!("asked {job} to stop"));
     let waits = wait.is_some();
     if let Some(left) = wait
@@ -212,7 +214,7 @@ async fn stop(
     {
         return Ok(());
     }
-    run::hand_over(&workstation, job)?;
+    drive::hand_over(&workstation, job)?;
     if waits { Err(broken_off()) } else { Ok(()) }
 }
 
@@ -303,7 +305,7 @@ async fn make_job(
             }
         }
     };
-    let driver = run::hand_over(&workstation, dir.job())?;
+    let driver = drive::hand_over(&workstation, dir.job())?;
     context.printer.note(format!("{}: job {}; {driver}", applied.file, dir.job()));
     Ok((dir.job().to_string(), None))
 }
@@ -320,14 +322,14 @@ fn there_already(
     dir: &JobDir,
 ) -> Result<(String, Option<Receipt>), Fault> {
     let job = dir.job();
-    let driver = run::hand_over(workstation, job)?;
+    let driver = drive::hand_over(workstation, job)?;
     context.printer.note(format!("{}: job {job} is there already; {driver}", applied.file));
     context.printer.hint(format!("`lamp status {job}` shows how it stands"));
     Ok((job.to_string(), None))
 }
 
 fn schedule_fault(error: &JobDirError) -> Fault {
-    let fault = job_root::record_fault(error);
+    let fault = record_errors::record_fault(error);
     if matches!(error, JobDirError::Unsure(_)) {
         fault.hint("`lamp schedules` shows what is kept; to run it again does no harm")
     } else {
@@ -337,7 +339,7 @@ fn schedule_fault(error: &JobDirError) -> Fault {
 
 async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault> {
     let Scheduled { dir, new, packed, .. } = scheduled;
-    let fault = |error: JobDirError| job_root::record_fault(&error);
+    let fault = |error: JobDirError| record_errors::record_fault(&error);
     if let Some(code) = &new.code {
         let sending = dir.put_code(&code.sha256, &packed.archive().path);
         with_progress(context, || "sending the code".to_owned(), sending).await.map_err(fault)?;

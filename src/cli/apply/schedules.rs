@@ -1,5 +1,6 @@
 //! `lamp schedules`: what is scheduled, the next run, the end of the last run, and why it waits.
 
+use crate::app::record_errors;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
@@ -7,10 +8,10 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::app::text::local_time;
+use crate::app::view::job_summary::Summary;
 use crate::cli::run::run;
 use crate::cli::shell::job_root;
-use crate::cli::status::status::local_time;
-use crate::cli::status::summary::Summary;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::job::{JobId, JobState, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
@@ -68,12 +69,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         };
     let dirs = jobdir::schedules(&store, set)
         .await
-        .map_err(|error| job_root::record_fault(&error.into()))?;
+        .map_err(|error| record_errors::record_fault(&error.into()))?;
     let dirs = dirs.into_iter().filter(|dir| name.is_none_or(|name| dir.name() == name));
     let now = context.clock.now();
     let read = stream::iter(dirs).map(|dir| read(&store, dir, now)).buffered(READS_IN_FLIGHT);
-    let shown: Vec<Option<Shown>> =
-        read.try_collect().await.map_err(|error: JobDirError| job_root::record_fault(&error))?;
+    let shown: Vec<Option<Shown>> = read
+        .try_collect()
+        .await
+        .map_err(|error: JobDirError| record_errors::record_fault(&error))?;
     let shown: Vec<Shown> = shown.into_iter().flatten().collect();
     if let (true, Some(which)) = (shown.is_empty(), &args.which) {
         return Err(Fault::new(

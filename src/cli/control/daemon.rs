@@ -8,6 +8,9 @@
 //! The loops share only the spending: the user's caps count all these job roots together. Not here:
 //! decisions about a job.
 
+use crate::app::drive;
+use crate::app::find_job;
+use crate::app::record_errors;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +19,8 @@ use clap::Args as ClapArgs;
 use futures::future::join_all;
 use tracing::Instrument as _;
 
-use crate::cli::output::table::counted;
+use crate::app::text::counted;
 use crate::cli::run::attach::TELLING_MAX;
-use crate::cli::run::run;
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::status::undriven_jobs::Undriven;
 use crate::cli::{Context, ExitCode, Fault};
@@ -185,7 +187,7 @@ impl Desk {
             None
         };
         Ok(Desk {
-            controller: run::controller(workstation, &store)?,
+            controller: drive::controller(workstation, &store)?,
             workstation: workstation.clone(),
             store,
             jobs,
@@ -250,8 +252,8 @@ async fn meant(store: &Store, text: &str) -> Result<JobId, Fault> {
         },
         Err(_) => Ok(None),
     };
-    spec.map_err(|error| job_root::record_fault(&error))?;
-    let dir = job_root::find_under_way(store, Some(text)).await?;
+    spec.map_err(|error| record_errors::record_fault(&error))?;
+    let dir = find_job::find_under_way(store, Some(text)).await?;
     if dir.job().as_str() == text {
         let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{text}` in {}", store.url()));
         return Err(fault.meaning("it was never submitted completely"));

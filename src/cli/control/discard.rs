@@ -12,6 +12,9 @@
 //! Not here: whether a job may go (`policy::lifecycle::discardable`), or which objects are records
 //! (`jobdir::stored_data`).
 
+use crate::app::drive;
+use crate::app::find_job;
+use crate::app::record_errors;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,11 +26,10 @@ use serde_json::{Value, json};
 
 use super::discard_selection::{Known, NOTHING, READS_IN_FLIGHT, Wanted, look};
 use super::download::with_progress;
-use crate::cli::output::table::counted;
-use crate::cli::run::run;
+use crate::app::text::counted;
+use crate::app::text::local_time;
 use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::{ctrl_c, job_root};
-use crate::cli::status::status::local_time;
 use crate::cli::{Context, ExitCode, Fault, render_table};
 use crate::config::SpanWord;
 use crate::job::{Discarded, JobId, JobOutcome, RECORD_FORMAT, StoredKind};
@@ -94,12 +96,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut wanted =
         Wanted { kinds, named: BTreeSet::new(), older: args.older.as_ref().map(|older| older.0) };
     for text in &args.jobs {
-        wanted.named.insert(job_root::find_only(&store, text).await?.job().clone());
+        wanted.named.insert(find_job::find_only(&store, text).await?.job().clone());
     }
     if wanted.older.is_some() {
         // With a clock that is a month ahead, everything is old.
-        let controller = run::controller(&job_root::workstation(context)?, &store)?;
-        run::refuse_wrong_clock(controller.check_clock().await)
+        let controller = drive::controller(&job_root::workstation(context)?, &store)?;
+        drive::refuse_wrong_clock(controller.check_clock().await)
             .map_err(|fault| fault.meaning(NOTHING))?;
     }
     let seen = look(context, &store, &wanted, &BTreeMap::new()).await?;
@@ -178,7 +180,7 @@ async fn stored(
     let Known { facts, ended, .. } = known;
     let dir = JobDir::new(Arc::clone(store), facts.job);
     let (stored, before) = tokio::try_join!(dir.stored(), dir.discarded())
-        .map_err(|error| job_root::record_fault(&error).meaning(NOTHING))?;
+        .map_err(|error| record_errors::record_fault(&error).meaning(NOTHING))?;
     let objects: Vec<_> = stored.into_iter().filter(|(kind, _)| wanted.contains(kind)).collect();
     let mut kinds: BTreeSet<StoredKind> = objects.iter().map(|(kind, _)| *kind).collect();
     let strands = is_gone_on_from(&kinds)
@@ -301,7 +303,7 @@ async fn delete(context: &Context, going: &[Going], objects: u64) -> Result<(), 
 fn unwritten(store: &Store, error: &JobDirError) -> Fault {
     let is_denied =
         matches!(error, JobDirError::Store(StoreError::Denied { .. })) && !store.is_folder();
-    let fault = job_root::record_fault(error);
+    let fault = record_errors::record_fault(error);
     match is_denied {
         true => fault.hint("the rights of every day delete no job: it takes those of `lamp iam setup` beside them (`s3:DeleteObject`)"),
         false => fault,

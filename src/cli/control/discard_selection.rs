@@ -2,6 +2,8 @@
 //!
 //! Not here: the verdict (`policy::lifecycle::discardable`), and the deletion.
 
+use crate::app::find_job;
+use crate::app::record_errors;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,8 +11,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 
 use super::download::with_progress;
-use crate::cli::shell::job_root;
-use crate::cli::status::kept_machines;
+use crate::app::view::kept_machines;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{AttemptNo, JobId, ResolvedSpec, StoredKind};
 use crate::jobdir::{self, JobDir, JobDirError, unless_damaged};
@@ -56,7 +57,7 @@ pub async fn look(
     let nothing = |fault: Fault| fault.meaning(NOTHING);
     let all = jobdir::jobs(store.as_ref())
         .await
-        .map_err(|error| nothing(job_root::record_fault(&error.into())))?;
+        .map_err(|error| nothing(record_errors::record_fault(&error.into())))?;
     let read = stream::iter(all)
         .map(|job| known(context, store, job))
         .buffered(READS_IN_FLIGHT)
@@ -107,11 +108,11 @@ pub async fn look(
 /// `None`: no job, or one with an unreadable spec, which cannot be launched.
 async fn known(context: &Context, store: &Store, job: JobId) -> Result<Option<Known>, Fault> {
     let dir = JobDir::new(Arc::clone(store), job);
-    let fault = |error: JobDirError| job_root::record_fault(&error);
+    let fault = |error: JobDirError| record_errors::record_fault(&error);
     // A record of a newer version may be a job that continues another. Then nothing goes.
     if let Err(error) = dir.spec().await
         && (matches!(error, JobDirError::Store(_)) || error.is_damage())
-        && let Some(why) = job_root::one_job_only(&dir, &error)
+        && let Some(why) = record_errors::one_job_only(&dir, &error)
     {
         context.printer.warn(format!("left out: {why}"));
         return Ok(None);
@@ -151,7 +152,7 @@ async fn known(context: &Context, store: &Store, job: JobId) -> Result<Option<Kn
 async fn owner(dir: &JobDir, spec: &ResolvedSpec) -> Result<Option<String>, Fault> {
     match spec.owner() {
         Some(owner) => Ok(Some(owner.to_owned())),
-        None => job_root::owner_of(dir).await,
+        None => find_job::owner_of(dir).await,
     }
 }
 

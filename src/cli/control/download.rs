@@ -10,6 +10,7 @@
 //! Each file is written whole or not at all, so an interrupted fetch continues when the command is
 //! repeated. Not here: the summary at the end (`outputs`).
 
+use crate::app::record_errors;
 use std::collections::{HashSet, VecDeque};
 use std::io::IsTerminal;
 use std::path::{Component, Path};
@@ -21,9 +22,8 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::app::text::counted;
 use crate::cli::output::printer::CLEAR;
-use crate::cli::output::table::counted;
-use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config;
 use crate::job::{CheckpointFile, JobId, Manifest};
@@ -80,7 +80,7 @@ pub async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault>
     let prefix = layout::outputs(dir.job());
     let listing = dir.store().list(&prefix);
     let found = with_progress(context, || "listing the outputs".to_owned(), listing).await;
-    let found = found.map_err(|error| job_root::record_fault(&JobDirError::Store(error)))?;
+    let found = found.map_err(|error| record_errors::record_fault(&JobDirError::Store(error)))?;
     let named = found.iter().filter_map(|object| Some((object.key.strip_prefix(&prefix)?, object)));
     // A bucket's console makes empty objects for folders.
     let files = named.filter(|(path, _)| !path.is_empty() && !path.ends_with('/'));

@@ -1,15 +1,17 @@
 //! `lamp extend`: gives a job more time or money, or allows a more expensive machine.
 
+use crate::app::find_job;
+use crate::app::record_errors;
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
 use super::stop_one::let_it_be_driven;
+use crate::app::text::local_time;
+use crate::app::view::job_summary::Summary;
 use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::job_root;
-use crate::cli::status::status::local_time;
-use crate::cli::status::summary::Summary;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, FallbackCostWord};
 use crate::job::{JobId, Reaction, Request, Spec, Wish};
@@ -62,9 +64,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .hint(format!("`lamp stop {}` ends it", args.job)));
     }
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find_under_way(&store, Some(&args.job)).await?;
-    let fault = |error| job_root::record_fault(&error);
-    let spec = job_root::must_be_under_way(&dir).await?;
+    let dir = find_job::find_under_way(&store, Some(&args.job)).await?;
+    let fault = |error| record_errors::record_fault(&error);
+    let spec = find_job::must_be_under_way(&dir).await?;
     match Wishes::of(&dir.requests().await.map_err(fault)?).end {
         Some(end) if end.cancel => return Err(ends_anyway(&dir, &spec, &end, context.clock.now())),
         Some(end) => context.printer.note(format!(
@@ -90,7 +92,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .hint(raised_by(&spec, dir.job())));
     }
     let workstation = job_root::workstation(context)?;
-    let theirs = job_root::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner);
+    let theirs = find_job::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner);
     if let Some(theirs) = &theirs {
         let what = format!(
             "the machine of `{}` is of the owner `{theirs}`, who pays for it, and you are `{}`",
@@ -103,7 +105,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let request = dir
         .insist_on(wish, &workstation.name, &*context.clock)
         .await
-        .map_err(|error| job_root::wish_fault(&error, dir.job()))?;
+        .map_err(|error| record_errors::wish_fault(&error, dir.job()))?;
     // The machine's own switches go by the cap in its tags, and only a controller raises that.
     if theirs.is_none() && !workstation.is_driven(dir.job().as_str()) {
         let_it_be_driven(
@@ -252,6 +254,6 @@ fn is_timed(spec: &Spec) -> bool {
 async fn is_held(dir: &JobDir, context: &Context) -> Result<bool, Fault> {
     let summary = Summary::read(dir, context.clock.now())
         .await
-        .map_err(|error| job_root::record_fault(&error))?;
+        .map_err(|error| record_errors::record_fault(&error))?;
     Ok(summary.is_some_and(|summary| summary.held.is_some()))
 }

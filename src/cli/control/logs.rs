@@ -1,14 +1,17 @@
 //! `lamp logs`: the workload's output, byte for byte.
 
+use super::discarded_warning;
+use crate::app::drive;
+use crate::app::find_job;
+use crate::app::record_errors;
 use clap::Args as ClapArgs;
 
 use super::log_tail::{LogTail, lines_in};
+use crate::app::view::discarded;
+use crate::app::view::standalone_run::AloneRun;
 use crate::cli::run::attach::{Attached, look_every};
-use crate::cli::run::run;
 use crate::cli::shell::job_root;
 use crate::cli::shell::slow_notice::{never_silent, of_root};
-use crate::cli::status::discarded_view;
-use crate::cli::status::standalone_run::AloneRun;
 use crate::cli::{Context, ExitCode, Fault, Format};
 use crate::job::{AttemptNo, StoredKind};
 use crate::jobdir::{JobDir, JobDirError};
@@ -42,16 +45,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let fault = |error: JobDirError| job_root::record_fault(&error);
+    let fault = |error: JobDirError| record_errors::record_fault(&error);
     let find = async {
         let store = job_root::open_existing(context).await?;
-        let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
+        let dir = find_job::find_to_watch(&store, args.job.as_deref()).await?;
         let alone = AloneRun::read(&dir).await.map_err(fault)?;
         Ok::<_, Fault>((store, dir, alone))
     };
     // From here on, no output means that the log is silent.
     let (store, dir, alone) = never_silent(context, of_root(context), find).await?;
-    discarded_view::told(context, &dir, StoredKind::Logs).await;
+    discarded_warning::warn(context, &dir, StoredKind::Logs).await;
     let from = match args.tail {
         Some(lines) => {
             let attempts = dir.attempts().await.map_err(fault)?;
@@ -64,17 +67,17 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if alone.is_some() {
         return follow_alone(context, &dir, from).await.map_err(fault);
     }
-    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    let controller = drive::controller(&job_root::workstation(context)?, &store)?;
     Attached::new(context, &dir).with_log().from(from).follow_and_drive(&controller).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
-    let fault = |error: JobDirError| job_root::record_fault(&error);
+    let dir = find_job::find_to_watch(&store, args.job.as_deref()).await?;
+    let fault = |error: JobDirError| record_errors::record_fault(&error);
     let (attempts, gone) =
-        tokio::join!(dir.attempts(), discarded_view::told(context, &dir, StoredKind::Logs));
+        tokio::join!(dir.attempts(), discarded_warning::warn(context, &dir, StoredKind::Logs));
     let attempts = attempts.map_err(fault)?;
     let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
         Some(one) if attempts.contains(&one) => vec![one],
@@ -104,7 +107,7 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
                 pieces.push(as_object(attempt, &bytes));
             }
         }
-        context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces, "discarded": discarded_view::for_programs(gone.as_ref()) }));
+        context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces, "discarded": discarded::for_programs(gone.as_ref()) }));
         return Ok(ExitCode::SUCCESS);
     }
     let mut is_empty = last.as_ref().is_none_or(Vec::is_empty) && args.tail != Some(0);

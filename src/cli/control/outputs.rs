@@ -1,17 +1,20 @@
 //! `lamp outputs`: lists or fetches the files that a job kept.
 
+use super::discarded_warning;
+use crate::app::find_job;
+use crate::app::record_errors;
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::download::{self, Output, OutputState};
+use crate::app::text::counted;
+use crate::app::text::local_time;
+use crate::app::view::discarded;
+use crate::app::view::job_summary::Summary;
 use crate::cli::output::printer::shell_word;
-use crate::cli::output::table::counted;
 use crate::cli::shell::{ctrl_c, job_root};
-use crate::cli::status::discarded_view;
-use crate::cli::status::status::local_time;
-use crate::cli::status::summary::Summary;
 use crate::cli::{Context, ExitCode, Fault, render_table};
 use crate::config;
 use crate::job::{Discarded, StoredKind};
@@ -58,7 +61,7 @@ const NAMED_MAX: usize = 10;
 /// Fails when the job is missing, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let dir = find_job::find(&store, args.job.as_deref()).await?;
     tokio::select! {
         done = list_or_fetch(args, context, &dir) => done,
         () = ctrl_c::left() => {
@@ -74,7 +77,7 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
     }
     let (listed, gone) = tokio::join!(
         download::list(context, dir),
-        discarded_view::told(context, dir, StoredKind::Outputs)
+        discarded_warning::warn(context, dir, StoredKind::Outputs)
     );
     let listed = listed?;
     if listed.is_empty() && gone.is_some() && !context.is_machine_output() {
@@ -104,7 +107,7 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
 /// The newest complete checkpoint. A job that continues another and has none yet uses the one that
 /// it began from.
 async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<ExitCode, Fault> {
-    let fault = |error| job_root::record_fault(&error);
+    let fault = |error| record_errors::record_fault(&error);
     let spec = dir.spec().await.map_err(fault)?;
     let from = spec
         .as_ref()
@@ -119,7 +122,7 @@ async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<Exit
         }
     }
     let Some((holder, manifest)) = newest else {
-        let gone = discarded_view::told(context, dir, StoredKind::Checkpoints).await;
+        let gone = discarded_warning::warn(context, dir, StoredKind::Checkpoints).await;
         let what = format!(
             "job `{}` has {} checkpoint",
             dir.job(),
@@ -279,7 +282,7 @@ fn document(
     gone: Option<&Discarded>,
 ) -> serde_json::Value {
     let url = format!("{}/{}", dir.store().url(), layout::outputs(dir.job()));
-    json!({ "job": dir.job(), "url": url, "folder": folder, "files": files, "discarded": discarded_view::for_programs(gone) })
+    json!({ "job": dir.job(), "url": url, "folder": folder, "files": files, "discarded": discarded::for_programs(gone) })
 }
 
 async fn show_list(
@@ -316,7 +319,7 @@ async fn show_list(
 }
 
 async fn why_none(context: &Context, dir: &JobDir) -> Result<Option<String>, Fault> {
-    let fault = |error| job_root::record_fault(&error);
+    let fault = |error| record_errors::record_fault(&error);
     let summary = Summary::read(dir, context.clock.now()).await.map_err(fault)?;
     if summary.as_ref().is_some_and(|summary| summary.alone) {
         return Ok(Some("a run of the agent alone leaves its files where it ran".to_owned()));

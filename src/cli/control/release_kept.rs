@@ -2,12 +2,13 @@
 //!
 //! Not here: whose machine it is (`controller::settle::release_kept`).
 
+use crate::app::drive;
+use crate::app::find_job;
+use crate::app::record_errors;
 use serde_json::{Value, json};
 
-use crate::cli::run::run;
+use crate::app::view::kept_machines;
 use crate::cli::shell::confirm::confirm;
-use crate::cli::shell::job_root;
-use crate::cli::status::kept_machines;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::continuation_of;
 use crate::instance::{InstanceState, InstanceView};
@@ -30,8 +31,8 @@ pub async fn run(
     word: (Wish, bool),
 ) -> Result<(ExitCode, Value), Fault> {
     let (wish, yes) = word;
-    let controller = run::controller(workstation, store)?;
-    let fault = |error| job_root::record_fault(&error);
+    let controller = drive::controller(workstation, store)?;
+    let fault = |error| record_errors::record_fault(&error);
     unless_it_goes_on(store, dir, ended, wish).await?;
     if let Some(why) = controller.kept_elsewhere(dir).await.map_err(fault)? {
         return Err(nothing(dir, ended, Some(&why)).await.map_err(fault)?);
@@ -48,7 +49,7 @@ pub async fn run(
     };
     let (what, cost) = (what_it_is(&view, ended), kept_machines::kept_in(ended));
     if wish == Wish::Stop {
-        return Err(job_root::has_ended(dir, ended)
+        return Err(find_job::has_ended(dir, ended)
             .meaning(format!("nothing was changed: {what}"))
             .hint(format!(
                 "`lamp cancel {0}` gives it up for good, `lamp start {0}` goes on with it",
@@ -134,14 +135,14 @@ async fn unless_it_goes_on(
 ) -> Result<(), Fault> {
     let next = continuation_of(dir.job(), &ended.name);
     let next_dir = JobDir::new(store.clone(), next.clone());
-    let fault = |error| job_root::record_fault(&error);
+    let fault = |error| record_errors::record_fault(&error);
     if next_dir.spec().await.map_err(fault)?.is_none()
         || next_dir.receipt().await.map_err(fault)?.is_some()
     {
         return Ok(());
     }
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
-    Err(job_root::has_ended(dir, ended)
+    Err(find_job::has_ended(dir, ended)
         .meaning(format!("nothing was changed: it went on as job `{next}`"))
         .hint(format!("`lamp {verb} {next}` ends that one")))
 }
@@ -161,7 +162,7 @@ async fn nothing(
         .map(|left| left.usd_per_month)
         .sum();
     let stands = if given_up { left } else { left + kept };
-    let fault = job_root::has_ended(dir, ended);
+    let fault = find_job::has_ended(dir, ended);
     if stands == Usd::ZERO {
         return Ok(fault.meaning("nothing of it runs, and nothing of it bills"));
     }

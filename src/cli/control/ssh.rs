@@ -9,6 +9,8 @@
 //! The AWS CLI (with its plugin) or OpenSSH runs the session: a client of our own would need
 //! upkeep. This module must never read a secret or open a port.
 
+use crate::app::find_job;
+use crate::app::record_errors;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -75,7 +77,7 @@ const CONNECT_SECS: u32 = 10;
 /// missing.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let dir = find_job::find(&store, args.job.as_deref()).await?;
     let target = target(context, &dir).await?;
     let by_key = by_key(args, context, &target).await?;
     let argv = match &by_key {
@@ -115,8 +117,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 async fn target(context: &Context, dir: &JobDir) -> Result<Target, Fault> {
-    let fault = |error| job_root::record_fault(&error);
-    job_root::must_be_under_way(dir).await?;
+    let fault = |error| record_errors::record_fault(&error);
+    find_job::must_be_under_way(dir).await?;
     let none = || {
         Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no machine now", dir.job())).hint(
             format!("`lamp status {0}` shows how it stands, `lamp explain {0}` why", dir.job()),

@@ -8,14 +8,15 @@
 //! A job that cannot be asked does not keep the others from being asked: running machines bill. Not
 //! here: what becomes of one job (`control::stop_one`; after its end, `control::release_kept`).
 
+use crate::app::drive;
+use crate::app::find_job;
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 
 use super::stop_one::{self, Asked, How, Named, Standing, see_it_through};
-use crate::cli::output::table::counted;
+use crate::app::text::counted;
 use crate::cli::run::attach::Attached;
-use crate::cli::run::run;
 use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::job_root;
 use crate::cli::status::receipt;
@@ -122,8 +123,8 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
 /// The jobs that the words mean, each once; without a word, the one under way.
 async fn named(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let found = match words {
-        [] | [_] => vec![job_root::find_under_way(store, words.first().map(String::as_str)).await],
-        several => job_root::each_under_way(store, several).await?,
+        [] | [_] => vec![find_job::find_under_way(store, words.first().map(String::as_str)).await],
+        several => find_job::each_under_way(store, several).await?,
     };
     let mut meant: Vec<Result<JobDir, Fault>> = Vec::new();
     for found in found {
@@ -143,13 +144,13 @@ async fn all(
     workstation: &Workstation,
     (wish, yes): (Wish, bool),
 ) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
-    let owned = stream::iter(job_root::all_under_way(store).await?).map(|dir| async {
+    let owned = stream::iter(find_job::all_under_way(store).await?).map(|dir| async {
         let dir = dir?;
-        let owner = job_root::owner_of(&dir).await?;
+        let owner = find_job::owner_of(&dir).await?;
         Ok((dir, owner))
     });
     let (mut mine, mut unread, mut theirs, mut nobodys) = (Vec::new(), Vec::new(), 0, 0);
-    for read in owned.buffered(job_root::READS_IN_FLIGHT).collect::<Vec<Result<_, Fault>>>().await {
+    for read in owned.buffered(find_job::READS_IN_FLIGHT).collect::<Vec<Result<_, Fault>>>().await {
         match read {
             Ok((dir, Some(owner))) if owner == workstation.owner => mine.push(dir),
             Ok((_, Some(_))) => theirs += 1,
@@ -194,7 +195,7 @@ async fn wait(
     wish: Wish,
 ) -> Result<Option<Value>, Fault> {
     let dir = &stands.dir;
-    let controller = run::controller(workstation, store)?;
+    let controller = drive::controller(workstation, store)?;
     let Some(ended) =
         Attached::new(context, dir).without_log().follow_and_drive(&controller).await?
     else {

@@ -2,13 +2,15 @@
 //!
 //! Not here: which jobs are meant, and the wait for their end (`stop`).
 
+use crate::app::find_job;
+use crate::app::record_errors;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::release_kept;
+use super::stop_missing_spec;
+use crate::app::view::kept_machines;
 use crate::cli::shell::confirm::confirm;
-use crate::cli::shell::job_root;
-use crate::cli::status::{kept_machines, missing_spec};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{CheckpointSpec, CheckpointSummary, JobId, NEVER_RESTS, Receipt, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
@@ -54,7 +56,7 @@ pub async fn ask(
     how: How,
 ) -> Result<Asked, Fault> {
     let How { wish, wait, yes, named, several } = how;
-    let fault = |error| job_root::record_fault(&error);
+    let fault = |error| record_errors::record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
         match named {
             Named::Itself => {}
@@ -77,13 +79,14 @@ pub async fn ask(
             release_kept::run(context, store, workstation, &dir, &ended, (wish, yes)).await?;
         return Ok(Asked::Over(code, document));
     }
-    if let Some((code, document)) = missing_spec::end(context, &dir, wish, (yes, wait)).await? {
+    if let Some((code, document)) = stop_missing_spec::end(context, &dir, wish, (yes, wait)).await?
+    {
         return Ok(Asked::Over(code, document));
     }
     // A wish needs only the id. A job with a damaged spec may run and bill.
     let (spec, unread) = match dir.spec().await {
         Err(JobDirError::Record(error)) => (None, Some(error)),
-        _ => (Some(job_root::spec_under_way(&dir).await?), None),
+        _ => (Some(find_job::spec_under_way(&dir).await?), None),
     };
     let checkpoint = spec.and_then(|spec| spec.checkpoint);
     let now = context.clock.now();
@@ -93,7 +96,7 @@ pub async fn ask(
         Wishes::of(&requests).end.filter(|end| end.cancel && wish == Wish::Stop).map(|end| end.at);
     let before = requests.into_iter().rev().find(|request| request.wish == wish);
     // Unreadable records must not prevent the end of a job.
-    let owner = if before.is_none() { job_root::owner_of(&dir).await.ok().flatten() } else { None };
+    let owner = if before.is_none() { find_job::owner_of(&dir).await.ok().flatten() } else { None };
     if let Some(theirs) = owner.filter(|owner| *owner != workstation.owner) {
         // The other owner's controller obeys every wish in this job's records.
         let what = format!(
@@ -119,7 +122,7 @@ pub async fn ask(
         None => dir
             .insist_on(wish, &workstation.name, &*context.clock)
             .await
-            .map_err(|error| job_root::wish_fault(&error, dir.job()))?,
+            .map_err(|error| record_errors::wish_fault(&error, dir.job()))?,
     };
     let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
     if let Some(error) = unread {

@@ -1,6 +1,5 @@
 //! Printing: streams, tables, wrapping, local times.
 
-pub(crate) mod local_times;
 pub(crate) mod printer;
 pub(crate) mod table;
 pub(crate) mod unreachable;

@@ -13,8 +13,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 
-use super::local_times::in_local_time;
 use super::wrap::wrap;
+use crate::app::text::in_local_time;
 use crate::cli::Fault;
 use crate::cli::shell::args::{ColorChoice, Format};
 use crate::job::terminal_safe::{controls_escaped, harmless, one_line};

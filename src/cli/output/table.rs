@@ -93,19 +93,6 @@ pub fn render_within(
     render(&shown, &narrow, &to_the_right)
 }
 
-/// `1 file`, `2 files`.
-pub fn counted(number: u64, word: &str) -> String {
-    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
-}
-
-/// `a, b, c and 36 more`: at most `named` names.
-pub fn some_of(names: &[&str], named: usize) -> String {
-    match names.len().saturating_sub(named) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names[..named].join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@
 //!
 //! Programs get each place by itself. Not here: the requests.
 
-use super::table::some_of;
+use crate::app::text::some_of;
 
 const NAMED_MAX: usize = 3;
 

@@ -8,6 +8,7 @@
 //! it. Not here: a price (`market::Catalog`), and which offer is better
 //! (`policy::purchase::placement`).
 
+use crate::app::text::local_time;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
@@ -19,7 +20,6 @@ use crate::cli::output::table::{Give, render_within};
 use crate::cli::run::account_ready;
 use crate::cli::run::workdir::Prepared;
 use crate::cli::shell::job_root;
-use crate::cli::status::status;
 use crate::cli::{Context, ExitCode, Fault, Stream};
 use crate::controller::{ActError, Planned};
 use crate::job::{MarketChoice, Plan, ResolvedSpec, Spec};
@@ -110,7 +110,7 @@ impl Shipped {
         next.iter().for_each(|next| {
             context
                 .printer
-                .line(format!("scheduled; the next run would be at {}", status::local_time(*next)))
+                .line(format!("scheduled; the next run would be at {}", local_time(*next)))
         });
         context.printer.note(
             "ALL IN is an hour with its disk and its public address; the cheapest work first",
@@ -149,10 +149,7 @@ impl Shipped {
         let because =
             plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
         let end = plan.kill_at.map(|at| {
-            format!(
-                "launched now, its machine would end at {} at the latest",
-                status::local_time(at)
-            )
+            format!("launched now, its machine would end at {} at the latest", local_time(at))
         });
         let costs = text::costs(&self.planned, "by the catalogue").into_iter().chain(because);
         let costs = costs.chain(plan.reasons.iter().skip(2).cloned()).chain(end);

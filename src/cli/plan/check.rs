@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::limit_check::OutOfReach;
 use super::saved_files;
+use crate::app::text::counted;
 use crate::cli::output::printer::Stream;
 use crate::cli::output::printer::shell_word;
-use crate::cli::output::table::counted;
 use crate::cli::run::workdir::{Examined, shown_file};
 use crate::cli::shell::flags::JobArgs;
 use crate::cli::{Context, ExitCode, Fault, Format};

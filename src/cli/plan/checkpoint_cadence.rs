@@ -5,12 +5,12 @@
 //! plan` shows all of it. `lamp run` refuses a spot machine if the last save does not fit into the
 //! notice, unless `--late-save` is given.
 
+use crate::app::find_job;
 use futures::future::join_all;
 use serde::Serialize;
 
-use crate::cli::output::table::counted;
+use crate::app::text::counted;
 use crate::cli::rehearse::cadence::CLOUDS_NOTICE;
-use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Planned;
 use crate::job::{CheckpointSpec, MarketChoice, REHEARSAL, ResolvedSpec};
@@ -71,7 +71,7 @@ pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<Measure
     let job = &spec.spec;
     let checkpoint = job.checkpoint.as_ref()?;
     let rehearsed = format!("{}{REHEARSAL}", job.name);
-    let dir = job_root::newest_named(store, &[&job.name, &rehearsed]).await.ok()??;
+    let dir = find_job::newest_named(store, &[&job.name, &rehearsed]).await.ok()??;
     let (numbers, earlier, gone) =
         tokio::join!(dir.checkpoint_numbers(), dir.spec(), dir.discarded());
     // The upload from this workstation says nothing about a machine in the cloud.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::status::status::local_time;
+use crate::app::text::local_time;
 use crate::controller::{Outlook, Planned};
 use crate::job::Spec;
 use crate::market::{Market, Span};

@@ -1,5 +1,9 @@
 //! `lamp plan`: shows which machine, its price, and the most that it can cost. Starts nothing.
 
+use crate::app::drive;
+use crate::app::record_errors;
+use crate::app::text::local_time;
+use crate::app::text::waits_text;
 use clap::Args as ClapArgs;
 
 use super::catalog_plan::Shipped;
@@ -15,7 +19,6 @@ use crate::cli::run::workdir::Prepared;
 use crate::cli::run::{account_ready, run, submission};
 use crate::cli::shell::job_root;
 use crate::cli::shell::slow_notice::saying;
-use crate::cli::status::status;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Finding, Plan, ResolvedSpec};
@@ -43,7 +46,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let Prepared { loaded, survey } = prepared;
     run::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
-    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    let controller = drive::controller(&job_root::workstation(context)?, &store)?;
     let spec = submission::spec(context, loaded);
     let (measured, (planned, lacks), clock) = tokio::join!(
         checkpoint_cadence::measured(&store, &spec),
@@ -145,7 +148,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     if let Some(next) = next {
         context.printer.line(format!(
             "scheduled, from `lamp apply` on; the next run would be at {}",
-            status::local_time(next)
+            local_time(next)
         ));
     }
     cadence.iter().for_each(|cadence| cadence.tell(context));
@@ -187,10 +190,12 @@ pub async fn held_back(
     planned: &Planned,
 ) -> Result<Option<String>, Fault> {
     if let Some(waits) = &planned.waits {
-        return Ok(Some(status::waits(&waits.reason.text, waits.until)));
+        return Ok(Some(waits_text(&waits.reason.text, waits.until)));
     }
-    let reason =
-        controller.cap_on(&planned.plan).await.map_err(|error| job_root::record_fault(&error))?;
+    let reason = controller
+        .cap_on(&planned.plan)
+        .await
+        .map_err(|error| record_errors::record_fault(&error))?;
     Ok(reason.map(|reason| reason.text))
 }
 

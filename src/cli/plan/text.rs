@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use super::bid_text;
-use crate::cli::status::status::local_time;
+use crate::app::text::local_time;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, MarketChoice, Plan, RejectedOffer, Spec, image_contents};
 use crate::market::{Cloud, GpuRequirement, Market, Offer, Quota, Usd, UsdPerHour};

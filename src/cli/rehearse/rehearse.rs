@@ -4,6 +4,8 @@
 //!   run ── notice ── checkpoint complete? then cut the power ── attempt 2 ── checklist
 //! ```
 
+use crate::app::drive;
+use crate::app::record_errors;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -149,7 +151,7 @@ impl<'a> Stage<'a> {
     ) -> Result<Self, Fault> {
         let workstation = job_root::workstation(context)?;
         let store = job_root::open(context).await?;
-        let controller = run::controller(&workstation, &store)?;
+        let controller = drive::controller(&workstation, &store)?;
         let dir = submission::make(context, &controller, prepared).await?;
         context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));
         let log_pattern = prepared.loaded.spec.watch.log_pattern.is_some();
@@ -166,13 +168,13 @@ impl<'a> Stage<'a> {
             tokio::pin!(fate);
             tokio::select! {
                 biased;
-                played = &mut fate => played.map_err(|error| job_root::record_fault(&error)),
+                played = &mut fate => played.map_err(|error| record_errors::record_fault(&error)),
                 () = ctrl_c::left() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off").meaning("its job was cancelled")),
                 // The job is over; `fate` sees that in the records and reports it.
                 driven = &mut drive => {
-                    driven.map_err(|error| run::drive_fault(&error))?;
-                    fate.await.map_err(|error| job_root::record_fault(&error))?;
-                    return self.dir.receipt().await.map_err(|error| job_root::record_fault(&error));
+                    driven.map_err(|error| drive::drive_fault(&error))?;
+                    fate.await.map_err(|error| record_errors::record_fault(&error))?;
+                    return self.dir.receipt().await.map_err(|error| record_errors::record_fault(&error));
                 }
             }
         };
@@ -182,10 +184,10 @@ impl<'a> Stage<'a> {
             Ok(())
         };
         let driven = match cancelled {
-            Err(error) => Err(job_root::record_fault(&error)),
+            Err(error) => Err(record_errors::record_fault(&error)),
             Ok(()) => tokio::select! {
                 biased;
-                driven = &mut drive => driven.map_err(|error| run::drive_fault(&error)),
+                driven = &mut drive => driven.map_err(|error| drive::drive_fault(&error)),
                 () = ctrl_c::left() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off")),
             },
         };

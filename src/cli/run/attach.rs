@@ -2,19 +2,21 @@
 //!
 //! It only reads the job directory. Not here: driving the job.
 
+use crate::app::drive;
+use crate::app::record_errors;
+use crate::app::text::waits_text;
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::time::Duration;
 
-use super::{live_line, run};
+use super::live_line;
+use crate::app::view::job_summary::Summary;
 use crate::cli::control::log_tail::LogTail;
 use crate::cli::control::logs;
 use crate::cli::output::printer::CLEAR;
 use crate::cli::shell::ctrl_c::Left;
 use crate::cli::shell::job_root;
-use crate::cli::status::status;
-use crate::cli::status::summary::Summary;
 use crate::cli::{Context, Fault};
 use crate::controller::{Controller, JobMemory};
 use crate::job::terminal_safe::one_line;
@@ -149,7 +151,7 @@ impl<'a> Attached<'a> {
                     receipt = &mut follow => break Some(receipt?),
                     result = &mut drive, if !driven => match result {
                         Ok(_) => driven = true,
-                        Err(error) => return Err(run::drive_fault(&error)),
+                        Err(error) => return Err(drive::drive_fault(&error)),
                     },
                     () = left.heard() => break None,
                 }
@@ -184,7 +186,7 @@ impl<'a> Attached<'a> {
                 Ok(Some(receipt)) => return Ok(receipt),
                 Ok(None) => self.trouble_at = None,
                 Err(error @ JobDirError::Store(_)) => self.trouble(&error),
-                Err(error) => return Err(job_root::record_fault(&error)),
+                Err(error) => return Err(record_errors::record_fault(&error)),
             }
             // The time of the look counts, so that slow answers do not delay the log.
             let took = self.context.clock.mono().saturating_sub(began);
@@ -286,7 +288,7 @@ impl<'a> Attached<'a> {
             self.context.printer.note(format!(
                 "{} waits for {}",
                 summary.job,
-                status::waits(why, summary.waiting_until)
+                waits_text(why, summary.waiting_until)
             ));
         }
         self.waits = waits;

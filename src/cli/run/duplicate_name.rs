@@ -4,8 +4,8 @@
 //! A loop over seeds makes many jobs of a name on purpose; a second Enter makes one by mistake.
 //! `job_root` says which job a name means.
 
+use crate::app::find_job;
 use crate::cli::shell::confirm::{can_ask, says_yes};
-use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::JobId;
 use crate::wire::Store;
@@ -17,7 +17,7 @@ pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -
     if again || !can_ask(context) {
         return Vec::new();
     }
-    job_root::under_way(store, name).await.unwrap_or_default()
+    find_job::under_way(store, name).await.unwrap_or_default()
 }
 
 /// # Errors
@@ -46,7 +46,7 @@ pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
 /// Warns about a job of this name after the launch, so that the launch does not wait. An
 /// unreachable store changes nothing.
 pub async fn say(context: &Context, store: &Store, job: &JobId, asked: &[JobId]) {
-    let Ok(others) = job_root::under_way(store, job.name()).await else { return };
+    let Ok(others) = find_job::under_way(store, job.name()).await else { return };
     if let Some(other) = others.iter().find(|other| *other != job && !asked.contains(other)) {
         context
             .printer

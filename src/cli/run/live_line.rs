@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
-use crate::cli::status::cost_bound::Limited;
-use crate::cli::status::receipt::at_most;
-use crate::cli::status::status::local_time;
-use crate::cli::status::summary::Summary;
+use crate::app::text::local_time;
+use crate::app::view::cost_bound::Limited;
+use crate::app::view::job_summary::Summary;
+use crate::app::view::receipt_text::at_most;
 use crate::job::{JobState, Progress};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
 use crate::policy::Standing;

@@ -1,5 +1,7 @@
 //! `lamp run`: submits a job, drives it, and shows it until it has ended.
 
+use crate::app::drive;
+use crate::app::record_errors;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -20,8 +22,8 @@ use crate::cli::shell::ctrl_c::{Left, gone_before};
 use crate::cli::shell::job_root;
 use crate::cli::status::receipt;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
-use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
-use crate::job::{JobId, JobOutcome, Receipt};
+use crate::controller::{Controller, JobMemory, Planned, ShipError};
+use crate::job::{JobOutcome, Receipt};
 use crate::jobdir::{JobDir, proof_keys};
 use crate::market::{Cloud, Market};
 use crate::wire::{Store, Workstation, is_built_for};
@@ -102,7 +104,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     refuse_cloud(prepared.loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     // Before the job exists: a job that cannot be driven from here must not be left behind.
-    let controller = controller(&workstation, &store)?;
+    let controller = drive::controller(&workstation, &store)?;
     let mut draft = Draft::new(context, &workstation, &store, &prepared).await;
     if let Some(from) = &from {
         from.give(&mut draft.spec)?;
@@ -133,7 +135,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         account_ready::refuse(&lacks, spec)?;
     }
     let planned = planned?;
-    refuse_wrong_clock(clock)?;
+    drive::refuse_wrong_clock(clock)?;
     if let Some(measured) =
         measured.filter(|_| !args.late_save && planned.plan.offer.market == Market::Spot)
     {
@@ -191,7 +193,8 @@ async fn reach_root(context: &Context, store: &Store, cloud: Cloud) -> Result<()
     if cloud != Cloud::Local || store.is_folder() {
         return Ok(());
     }
-    proof_keys(&**store).await.map(drop).map_err(|error| job_root::unreached(context, &error))
+    let root = (context.job_root.as_str(), context.job_root_origin);
+    proof_keys(&**store).await.map(drop).map_err(|error| record_errors::unreached(root, &error))
 }
 
 /// Refuses a machine that gets no agent, or cannot run it.
@@ -221,18 +224,6 @@ pub fn refuse_forbidden(controller: &Controller, planned: &Planned) -> Result<()
     Err(Fault::new(ExitCode::REFUSED, format!("it would wait for ever for {}", reason.text))
         .meaning("nothing was started, and nothing bills")
         .hint("a higher cap in [caps] of the configuration, a cheaper machine, or a lower `max_price` where the bid is what is dear"))
-}
-
-/// Refuses a job that would wait until the clock is set.
-///
-/// # Errors
-/// Fails when the clock is wrong.
-pub fn refuse_wrong_clock(checked: Result<(), ActError>) -> Result<(), Fault> {
-    checked.map_err(|error| {
-        Fault::from_error(ExitCode::REFUSED, &error)
-            .meaning("nothing was started, and nothing bills")
-            .hint("set this workstation's clock (`timedatectl set-ntp true`); `lamp doctor` shows how far off it is")
-    })
 }
 
 pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receipt> {
@@ -327,32 +318,10 @@ pub async fn stand_beside(
     ended
 }
 
-/// # Errors
-/// Fails when the state folder cannot be used.
-pub fn controller(workstation: &Workstation, store: &Store) -> Result<Controller, Fault> {
-    workstation.controller(store).map_err(|error| {
-        Fault::new(
-            ExitCode::UNREACHABLE,
-            format!("cannot use the state folder `{}`", workstation.state.display()),
-        )
-        .because(&error)
-        .meaning("nothing was started by this call")
-        .hint("set XDG_STATE_HOME to a folder that can be written")
-    })
-}
-
-pub fn drive_fault(error: &DriveError) -> Fault {
-    let code = match error {
-        DriveError::NoJob { .. } => ExitCode::NOT_FOUND,
-        DriveError::Newer { .. } | DriveError::Alone { .. } => ExitCode::REFUSED,
-    };
-    Fault::from_error(code, error)
-}
-
 /// Hands the job to the daemon, or to a new process.
 pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<(), Fault> {
     let job = dir.job();
-    let driver = hand_over(workstation, job)?;
+    let driver = drive::hand_over(workstation, job)?;
     context.printer.note(format!(
         "detached; job {job} goes on, and {driver}{}",
         nested_run::until(context, workstation)
@@ -360,23 +329,6 @@ pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Resu
     context.printer.hint(format!("`lamp logs -f {job}` follows it, `lamp stop {job}` ends it, `lamp receipt {job}` shows what it cost"));
     context.printer.hint(format!("`lamp outputs {job}` fetches what it keeps, when it has ended"));
     Ok(())
-}
-
-/// Makes sure that a process drives the job, and names it.
-///
-/// # Errors
-/// Fails when no process can be started.
-pub fn hand_over(workstation: &Workstation, job: &JobId) -> Result<String, Fault> {
-    if workstation.daemon_runs() {
-        return Ok("`lamp daemon` drives it".to_owned());
-    }
-    let log = workstation.start_driver(job.as_str()).map_err(|error| {
-        Fault::new(ExitCode::INTERNAL, format!("job {job} runs, and no process could be started to drive it"))
-            .because(&error)
-            .meaning("its agent finishes the attempt and puts the machine out; nobody relaunches it or writes its receipt until somebody drives it")
-            .hint(format!("`lamp daemon --job {job} --until-done` drives it"))
-    })?;
-    Ok(format!("a background process drives it (its words: {})", log.display()))
 }
 
 pub fn note_daemon(context: &Context, scheduled: bool) {

@@ -2,12 +2,13 @@
 //!
 //! `lamp start` continues with the same spec. Not here: what happens to the job then (`run`).
 
+use crate::app::drive;
+use crate::app::find_job;
 use std::path::PathBuf;
 
-use super::run;
+use crate::app::view::discarded;
 use crate::cli::plan::plan;
 use crate::cli::shell::job_root;
-use crate::cli::status::discarded_view;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Kept;
 use crate::job::{Continues, ResolvedSpec, StoredKind};
@@ -25,8 +26,8 @@ impl From {
     /// Fails when the job is missing, still runs, or has saved nothing.
     pub async fn find(context: &Context, job: &str) -> Result<From, Fault> {
         let store = job_root::open_existing(context).await?;
-        let dir = job_root::find(&store, Some(job)).await?;
-        let controller = run::controller(&job_root::workstation(context)?, &store)?;
+        let dir = find_job::find(&store, Some(job)).await?;
+        let controller = drive::controller(&job_root::workstation(context)?, &store)?;
         let Some(kept) =
             controller.kept(&dir).await.map_err(|error| plan::fault(&error).meaning(NOTHING))?
         else {
@@ -48,7 +49,7 @@ impl From {
             .meaning(NOTHING)
             .hint("`lamp run FILE` runs a job from its start"));
         };
-        discarded_view::refuse_start(
+        discarded::refuse_start(
             &dir,
             Some(&JobDir::new(Store::clone(&store), from.job.clone())),
             StoredKind::Checkpoints,

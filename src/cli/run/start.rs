@@ -7,6 +7,9 @@
 //! The continuation is a job of its own (docs/decisions/0013). Not here: whether a machine can be
 //! started (`policy::lifecycle::continuation`).
 
+use crate::app::drive;
+use crate::app::find_job;
+use crate::app::record_errors;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +19,7 @@ use serde_json::json;
 use super::start_code::{self, CodeArgs};
 use super::workdir::Prepared;
 use super::{account_ready, nested_run, run, submission};
+use crate::app::view::discarded;
 use crate::cli::account::proof_gate;
 use crate::cli::apply::caps_view;
 use crate::cli::control::download::with_progress;
@@ -23,7 +27,6 @@ use crate::cli::plan::{plan, text};
 use crate::cli::shell::ctrl_c::{Left, gone_before};
 use crate::cli::shell::deadline_arg::Until;
 use crate::cli::shell::job_root;
-use crate::cli::status::discarded_view;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{
@@ -88,9 +91,9 @@ const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let dir = find_job::find(&store, args.job.as_deref()).await?;
     let workstation = job_root::workstation(context)?;
-    let controller = run::controller(&workstation, &store)?;
+    let controller = drive::controller(&workstation, &store)?;
     settle_what_was_stopped(context, &controller, &dir).await?;
     let kept = controller
         .kept(&dir)
@@ -100,15 +103,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let from =
         kept.continues.checkpoint.as_ref().map(|from| JobDir::new(store.clone(), from.job.clone()));
     let next = JobDir::new(store.clone(), continuation_of(dir.job(), &kept.spec.spec.name));
-    if next.spec().await.map_err(|error| job_root::record_fault(&error))?.is_some() {
+    if next.spec().await.map_err(|error| record_errors::record_fault(&error))?.is_some() {
         return goes_on_already(args, context, &workstation, &controller, &dir, &next).await;
     }
-    discarded_view::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
+    discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
     let mut spec = spec_of(args, context, &kept, next.job())?;
     let now = start_code::choose(&args.code, args.dry_run, context, &workstation, &kept)?;
     match &now {
         Some(now) => start_code::take_in(&mut spec, now),
-        None => discarded_view::refuse_start(&dir, None, StoredKind::Code).await?,
+        None => discarded::refuse_start(&dir, None, StoredKind::Code).await?,
     }
     start_code::take_command(&mut spec, &args.code.command);
     run::refuse_cloud(spec.spec.machine.cloud)?;
@@ -129,7 +132,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return show(context, &controller, &store, &spec, &planned, refused.err()).await;
     }
     refused?;
-    run::refuse_wrong_clock(clock)?;
+    drive::refuse_wrong_clock(clock)?;
     account_ready::warn_unready(context, &planned.unready);
     text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
@@ -149,7 +152,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut left = Left::listen();
     let spec = bring_code(context, &controller, &dir, spec, now.as_ref(), &mut left).await?;
     // If it is discarded after this, the agent finds it gone and does not begin.
-    discarded_view::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
+    discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
     let (begun, has_left) =
         left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
     let memory = match begun.unwrap_or_else(|| Ok((JobMemory::default(), Ok(())))) {
@@ -242,7 +245,7 @@ async fn settle_what_was_stopped(
     controller: &Controller,
     dir: &JobDir,
 ) -> Result<(), Fault> {
-    let fault = |error| job_root::record_fault(&error);
+    let fault = |error| record_errors::record_fault(&error);
     if dir.receipt().await.map_err(fault)?.is_some()
         || dir.spec().await.map_err(fault)?.is_none_or(|spec| spec.is_alone())
     {
@@ -253,7 +256,7 @@ async fn settle_what_was_stopped(
             return Ok(());
         }
         if let Ticked::Final(_) =
-            controller.look(dir.job()).await.map_err(|error| run::drive_fault(&error))?
+            controller.look(dir.job()).await.map_err(|error| drive::drive_fault(&error))?
         {
             return Ok(());
         }
@@ -263,7 +266,7 @@ async fn settle_what_was_stopped(
 }
 
 async fn not_ended(dir: &JobDir) -> Fault {
-    match job_root::must_be_under_way(dir).await {
+    match find_job::must_be_under_way(dir).await {
         Ok(_) => Fault::new(
             ExitCode::REFUSED,
             format!("job `{}` is under way: there is nothing to start", dir.job()),
@@ -286,7 +289,9 @@ async fn goes_on_already(
     dir: &JobDir,
     next: &JobDir,
 ) -> Result<ExitCode, Fault> {
-    if let Some(ended) = next.receipt().await.map_err(|error| job_root::record_fault(&error))? {
+    if let Some(ended) =
+        next.receipt().await.map_err(|error| record_errors::record_fault(&error))?
+    {
         let what = format!(
             "job `{}` went on as `{}`, which has ended: {}",
             dir.job(),
@@ -295,8 +300,8 @@ async fn goes_on_already(
         );
         return Err(Fault::new(ExitCode::REFUSED, what)
             .meaning("nothing was started, and nothing bills")
-            .hint(match discarded_view::is_stranded(next).await {
-                true => discarded_view::FROM_ITS_START.to_owned(),
+            .hint(match discarded::is_stranded(next).await {
+                true => discarded::FROM_ITS_START.to_owned(),
                 false => format!("`lamp start {}` goes on from there", next.job()),
             }));
     }

@@ -1,10 +1,11 @@
 //! From a prepared job to a submitted one.
 
+use crate::app::record_errors;
 use std::path::{Path, PathBuf};
 
 use super::workdir::Prepared;
+use crate::app::text::counted;
 use crate::cli::control::download::{Pace, with_progress};
-use crate::cli::output::table::counted;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Loaded, shown};
@@ -161,8 +162,8 @@ pub fn submit_fault(error: &SubmitError) -> Fault {
         }
         error if error.is_full() => Fault::from_error(ExitCode::UNREACHABLE, error)
             .hint("the disk of the job root is full: free some space there, or name another place, `--job-root ~/lamp-jobs`"),
-        SubmitError::Store(_) | SubmitError::Record(JobDirError::Store(_)) => job_root::silence(error),
-        SubmitError::Record(error) => job_root::record_fault(error),
+        SubmitError::Store(_) | SubmitError::Record(JobDirError::Store(_)) => record_errors::silence(error),
+        SubmitError::Record(error) => record_errors::record_fault(error),
         SubmitError::Exists(_) | SubmitError::NoCode(_) => Fault::from_error(ExitCode::REFUSED, error),
         SubmitError::Changed => Fault::from_error(ExitCode::REFUSED, error).hint("run it again"),
     };

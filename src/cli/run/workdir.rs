@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use crate::app::text::counted;
 use crate::cli::control::outputs;
 use crate::cli::output::printer::shell_word;
-use crate::cli::output::table::counted;
 use crate::cli::plan::saved_files;
 use crate::cli::rehearse::python_environment;
 use crate::cli::shell::flags::JobArgs;

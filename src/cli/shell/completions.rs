@@ -1,5 +1,6 @@
 //! `lamp completions`: shell completion of commands, flags and jobs.
 
+use crate::app::record_errors;
 use clap::{Args as ClapArgs, CommandFactory};
 use clap_complete::Shell;
 
@@ -54,7 +55,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let store = job_root::open_existing(context).await?;
         let jobs = jobdir::jobs(store.as_ref())
             .await
-            .map_err(|error| job_root::record_fault(&error.into()))?;
+            .map_err(|error| record_errors::record_fault(&error.into()))?;
         jobs.iter().for_each(|job| context.printer.line(job));
         return Ok(ExitCode::SUCCESS);
     };

@@ -8,6 +8,7 @@
 //!
 //! Starts nothing. Not here: a rule, or how it is shown (`simulate::text`).
 
+use crate::app::drive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::text;
 use super::text::Row;
 use super::world;
 use super::world::Worlds;
-use crate::cli::output::table::counted;
+use crate::app::text::counted;
 use crate::cli::plan::forecast::{self, TICK};
 use crate::cli::plan::limit_check::OutOfReach;
 use crate::cli::plan::{checkpoint_cadence, plan};
@@ -405,7 +406,7 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<Known, Fault> 
     }
     run::refuse_cloud(spec.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
-    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    let controller = drive::controller(&job_root::workstation(context)?, &store)?;
     let outlook = plan::first(context, &controller, spec).await?.outlook.ok_or_else(unknown)?;
     let Outlook { spot, spot_most, on_demand, extras, speed, pool, .. } = outlook;
     Ok(Known { spot, spot_most: Some(spot_most), on_demand, extras: Some(extras), speed, pool })

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::app::text::counted;
 use crate::cli::output::printer::CLEAR;
-use crate::cli::output::table::counted;
 use crate::cli::output::wrap::cut;
 use crate::cli::shell::ctrl_c;
 use crate::cli::{Context, Printer, Stream};

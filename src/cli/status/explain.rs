@@ -1,15 +1,18 @@
 //! `lamp explain`: the verdicts on a job, their times and numbers, and why it ended.
 
+use crate::app::find_job;
+use crate::app::record_errors;
+use crate::app::view::job_summary::Summary;
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::discarded_view::DiscardedShown;
-use super::explain_cost;
-use super::explain_text::{asker, market_text, reason_text};
-use super::next_end::Held;
-use super::receipt::resumed_text;
-use super::status::{local_time, waits};
+use crate::app::text::{local_time, waits_text};
+use crate::app::view::discarded::DiscardedShown;
+use crate::app::view::idle_cost;
+use crate::app::view::next_end::Held;
+use crate::app::view::reason_text::{asker, market_text, reason_text};
+use crate::app::view::receipt_text::resumed_text;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Stream, Style};
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
@@ -88,9 +91,10 @@ impl ExplainedAttempt {
 /// Fails when the job is missing, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
-    let mut explained =
-        read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    let dir = find_job::find_to_watch(&store, args.job.as_deref()).await?;
+    let mut explained = read(&dir, context.clock.now())
+        .await
+        .map_err(|error| record_errors::record_fault(&error))?;
     if let (Some(held), Ok(workstation)) = (&mut explained.held, job_root::workstation(context)) {
         held.folder = explained
             .attempts
@@ -129,7 +133,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         ));
     }
     if let Some(waiting) = &explained.waiting {
-        printer.prose(2, format!("waits for {}", waits(waiting, explained.waiting_until)));
+        printer.prose(2, format!("waits for {}", waits_text(waiting, explained.waiting_until)));
     }
     if let Some(held) = &explained.held {
         printer.prose(
@@ -154,7 +158,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
-    let summary = super::summary::Summary::read(dir, now).await?;
+    let summary = Summary::read(dir, now).await?;
     let mut attempts = Vec::new();
     for number in dir.attempts().await? {
         let plan = dir.plan(number).await?;
@@ -169,7 +173,7 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
             Some(instance) => Some(instance),
             None => unless_damaged(dir.lease(number).await)?.map(|lease| lease.instance),
         };
-        let (idle_at, idle_cost) = explain_cost::of(plan.as_ref(), &reasons, &events).unzip();
+        let (idle_at, idle_cost) = idle_cost::of(plan.as_ref(), &reasons, &events).unzip();
         attempts.push(ExplainedAttempt {
             attempt: number,
             plan,
@@ -278,7 +282,7 @@ fn told(
         }
     }
     if let Some((at, cost)) = attempt.idle_at.zip(attempt.idle_cost.as_ref()) {
-        lines.push(Told { at, word: "cost", text: explain_cost::text(cost) });
+        lines.push(Told { at, word: "cost", text: idle_cost::text(cost) });
     }
     for request in requests {
         let seen = attempt.events.iter().any(

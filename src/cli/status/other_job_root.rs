@@ -2,11 +2,12 @@
 //!
 //! Not here: which job root applies (`config::job_root`).
 
+use crate::app::find_job;
 use std::time::Duration;
 
+use crate::app::text::counted;
 use crate::cli::Context;
 use crate::cli::output::printer::shell_word;
-use crate::cli::output::table::counted;
 use crate::cli::shell::job_root;
 use crate::config::{self, Environment, UserConfig};
 use crate::jobdir;
@@ -30,7 +31,7 @@ impl Lying {
             let under_way = if jobs == 0 {
                 0
             } else {
-                job_root::all_that_may_be_open(&store).await.ok()?.len()
+                find_job::all_that_may_be_open(&store).await.ok()?.len()
             };
             Some(Lying { root: store.url(), jobs, under_way })
         };

@@ -1,25 +1,26 @@
 //! `lamp receipt`: what ran, why it ended, how long, and how much.
 
+use crate::app::drive;
+use crate::app::find_job;
+use crate::app::record_errors;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
-use super::discarded_view::DiscardedShown;
-use super::standalone_run::AloneRun;
-use super::status::local_time;
-use super::summary::Summary;
-use super::{kept_machines, silent_machine};
+use crate::app::text::in_local_time;
+use crate::app::text::local_time;
+use crate::app::view::discarded::DiscardedShown;
+use crate::app::view::job_summary::Summary;
+use crate::app::view::standalone_run::AloneRun;
+use crate::app::view::{kept_machines, receipt_text, silent_machine};
 use crate::cli::control::outputs;
-use crate::cli::output::local_times::in_local_time;
 use crate::cli::output::wrap::wrap;
-use crate::cli::run::run;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::controller::Ticked;
 use crate::job::terminal_safe::one_line;
 use crate::job::{
-    CheckpointSummary, EndedBecause, JobOutcome, JobState, Leaving, LeavingFate, Receipt,
-    ReceiptAttempt, StoredKind, is_absence,
+    EndedBecause, JobOutcome, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind,
 };
 use crate::jobdir::JobDir;
 use crate::market::Span;
@@ -36,8 +37,8 @@ pub struct Args {
 /// Fails when the job is missing or has not ended.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find(&store, args.job.as_deref()).await?;
-    let fault = |error| job_root::record_fault(&error);
+    let dir = find_job::find(&store, args.job.as_deref()).await?;
+    let fault = |error| record_errors::record_fault(&error);
     if let Some(alone) = AloneRun::read(&dir).await.map_err(fault)? {
         return show_alone(context, &dir, &alone);
     }
@@ -65,7 +66,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 async fn silent(context: &Context, store: &Store, dir: &JobDir) -> Option<String> {
     let now = context.clock.now();
     let mut summary = [Summary::read(dir, now).await.ok()??];
-    silent_machine::ask(context, store, &mut summary, now).await;
+    let workstation = job_root::workstation(context).ok()?;
+    silent_machine::ask(&workstation, store, &mut summary, now).await;
     let [summary] = summary;
     let silence = summary.silence.as_ref()?;
     let drives = format!("`lamp daemon --job {} --until-done` settles what it cost", dir.job());
@@ -101,15 +103,15 @@ async fn settled_now(
     store: &Store,
     dir: &JobDir,
 ) -> Result<Option<Receipt>, Fault> {
-    let fault = |error| job_root::record_fault(&error);
+    let fault = |error| record_errors::record_fault(&error);
     let summary = Summary::read(dir, context.clock.now()).await.map_err(fault)?;
     // Only then: for a running job, a look might launch the next machine.
     if summary.is_none_or(|summary| summary.state != JobState::Terminating) {
         return Ok(None);
     }
-    let controller = run::controller(&job_root::workstation(context)?, store)?;
+    let controller = drive::controller(&job_root::workstation(context)?, store)?;
     for _ in 0..DARK_LOOKS {
-        match controller.look(dir.job()).await.map_err(|error| run::drive_fault(&error))? {
+        match controller.look(dir.job()).await.map_err(|error| drive::drive_fault(&error))? {
             Ticked::Final(receipt) => return Ok(Some(*receipt)),
             Ticked::Active | Ticked::Elsewhere(_) | Ticked::Unknown(_) => {
                 context.clock.sleep(DARK_LOOK_EVERY).await
@@ -177,10 +179,6 @@ fn way_on(receipt: &Receipt) -> Option<String> {
 /// Columns that a narrow terminal cuts or drops; the reason of the end is cut last.
 const GIVE: Give<'_> = Give { cut: &[7, 6], go: &[3, 7, 2] };
 
-pub fn loss_text(loss: &str) -> String {
-    if is_absence(loss) { format!("  {loss}") } else { format!("  lost: {loss}") }
-}
-
 fn text(receipt: &Receipt, width: Option<usize>) -> String {
     let text = whole_text(receipt, width);
     width.map_or_else(|| text.clone(), |width| wrap(&text, width, 4))
@@ -220,7 +218,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     let span = |secs: f64| Span::from_secs(secs.round() as u64);
     lines.push(format!(
         "  total {}{}; useful {}, idle {}; checkpoints {}",
-        at_most(receipt.is_estimated()),
+        receipt_text::at_most(receipt.is_estimated()),
         receipt.total_usd,
         span(receipt.useful_seconds),
         span(receipt.idle_seconds),
@@ -232,7 +230,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
             "  <=: the most that it can be; the cloud does not say to the second when its billing ended, or not at which prices it billed".into(),
         );
     }
-    lines.extend(receipt.losses.iter().map(|loss| loss_text(loss)));
+    lines.extend(receipt.losses.iter().map(|loss| receipt_text::loss_text(loss)));
     lines.extend(receipt.left.iter().map(left));
     lines.extend(receipt.left_unasked.iter().map(|region| {
         format!("  what it left in {region} is not known; `lamp sweep --residue` looks")
@@ -261,12 +259,6 @@ fn neither(receipt: &Receipt) -> Option<String> {
     (rest >= NEITHER_SECS && rest >= NEITHER_SHARE * billed).then(text)
 }
 
-/// For `explain`: the checkpoint, and why it is not a newer one.
-pub fn resumed_text(checkpoint: &CheckpointSummary, went_back: Option<&str>) -> String {
-    let why = went_back.map(|why| format!(", because {why}")).unwrap_or_default();
-    format!("from checkpoint {}{why}", checkpoint.told())
-}
-
 fn went_back(attempt: &ReceiptAttempt) -> Option<String> {
     let (from, why) = attempt.resumed_from.as_ref().zip(attempt.went_back.as_ref())?;
     Some(format!(
@@ -290,15 +282,10 @@ fn left(left: &Leaving) -> String {
     }
 }
 
-/// The mark of an upper bound.
-pub fn at_most(is_estimated: bool) -> &'static str {
-    if is_estimated { "<= " } else { "" }
-}
-
 fn row(attempt: &ReceiptAttempt) -> Vec<String> {
     let from =
         attempt.resumed_from.as_ref().map(|checkpoint| format!("checkpoint {}", checkpoint.told()));
-    let at_most = at_most(attempt.billed_estimated);
+    let at_most = receipt_text::at_most(attempt.billed_estimated);
     vec![
         attempt.attempt.number().to_string(),
         attempt.instance.clone().unwrap_or_else(|| "-".into()),

@@ -1,5 +1,9 @@
 //! `lamp status`: a line for each job; unfinished ones first, the newest first in each group.
 
+use crate::app::find_job;
+use crate::app::record_errors;
+use crate::app::text::local_time;
+use crate::app::text::waits_text;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
@@ -7,12 +11,13 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::discarded_view::DiscardedShown;
-use super::missing_spec::SpecGone;
-use super::summary::Summary;
-use super::{kept_machines, other_job_root, silent_machine};
+use super::other_job_root;
+use crate::app::text::counted;
+use crate::app::view::discarded::DiscardedShown;
+use crate::app::view::job_summary::Summary;
+use crate::app::view::missing_spec::SpecGone;
+use crate::app::view::{kept_machines, silent_machine};
 use crate::cli::apply::caps_view::{self, CapsShown};
-use crate::cli::output::table::counted;
 use crate::cli::run::live_line;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, Style, render_table_within};
@@ -73,10 +78,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let now = context.clock.now();
     let jobs = match &args.job {
-        Some(text) => vec![job_root::find(&store, Some(text)).await?.job().clone()],
+        Some(text) => vec![find_job::find(&store, Some(text)).await?.job().clone()],
         None => jobdir::jobs(store.as_ref())
             .await
-            .map_err(|error| job_root::record_fault(&error.into()))?,
+            .map_err(|error| record_errors::record_fault(&error.into()))?,
     };
     let read = stream::iter(jobs).map(|job| {
         let dir = JobDir::new(Arc::clone(&store), job);
@@ -121,18 +126,20 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             Ok(summary) => summaries
                 .extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
             // One unreadable record must not hide the other jobs.
-            Err(error) => match job_root::one_job_only(&dir, &error).filter(|_| args.job.is_none())
-            {
-                Some(why) => {
-                    context.printer.warn(format!("left out: {why}"));
-                    left_out.push(LeftOut { job, why });
+            Err(error) => {
+                match record_errors::one_job_only(&dir, &error).filter(|_| args.job.is_none()) {
+                    Some(why) => {
+                        context.printer.warn(format!("left out: {why}"));
+                        left_out.push(LeftOut { job, why });
+                    }
+                    None => return Err(record_errors::record_fault(&error)),
                 }
-                None => return Err(job_root::record_fault(&error)),
-            },
+            }
         }
     }
     let caps = caps_view::shown(context, &store).await?;
-    silent_machine::ask(context, &store, &mut summaries, now).await;
+    let workstation = job_root::workstation(context)?;
+    silent_machine::ask(&workstation, &store, &mut summaries, now).await;
     summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
     if context.is_machine_output() {
         left_out.sort_by(|one, other| one.job.cmp(&other.job));
@@ -190,7 +197,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
             .is_some_and(|folder| !std::path::Path::new(folder).is_dir());
         let which = if is_missing { ", a folder that is not there yet" } else { "" };
         context.printer.note(format!("no jobs in {}{which}", context.job_root));
-        context.printer.hint(job_root::FIRST_JOB);
+        context.printer.hint(find_job::FIRST_JOB);
         return;
     }
     let mut finished = 0;
@@ -220,7 +227,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         context.printer.note(format!(
             "{} waits for {}",
             summary.job,
-            waits(waiting, summary.waiting_until)
+            waits_text(waiting, summary.waiting_until)
         ));
     }
     let undriven: Vec<&str> = summaries
@@ -363,17 +370,6 @@ fn unheard_until(plan: &Plan, is_wanted: bool) -> String {
     )
 }
 
-/// The reason and the time, after "waits for".
-pub fn waits(why: &str, until: Option<Timestamp>) -> String {
-    until
-        .map_or(why.to_owned(), |until| format!("{why}; until {} at the latest", local_time(until)))
-}
-
-/// Local time for people, to the second, with its zone.
-pub fn local_time(at: Timestamp) -> String {
-    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
-}
-
 fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     let line = |key: &str, value: String| context.printer.prose(12, format!("{key:<12}{value}"));
     line("job", summary.job.clone());
@@ -427,7 +423,7 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         line("held", held.text());
     }
     if let Some(waiting) = &summary.waiting {
-        line("waits for", waits(waiting, summary.waiting_until));
+        line("waits for", waits_text(waiting, summary.waiting_until));
     }
     if let Some(progress) = progress(summary) {
         line("progress", progress);

@@ -3,14 +3,14 @@
 //! Their agents still end their machines, but an interrupted job stays interrupted, and no receipt
 //! is written. Not here: the end of a daemon.
 
+use crate::app::find_job;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 
-use super::summary::Summary;
+use crate::app::text::{counted, some_of};
+use crate::app::view::job_summary::Summary;
 use crate::cli::Context;
-use crate::cli::output::table::{counted, some_of};
-use crate::cli::shell::job_root;
 use crate::job::JobId;
 use crate::jobdir::JobDir;
 use crate::policy::lifecycle::reconcile::{belongs_elsewhere, is_of_another};
@@ -51,7 +51,7 @@ impl Undriven<'_> {
             return Vec::new();
         }
         let (Ok(open), Ok(here)) =
-            (job_root::all_under_way(self.store).await, self.workstation.here())
+            (find_job::all_under_way(self.store).await, self.workstation.here())
         else {
             return Vec::new();
         };
@@ -72,7 +72,7 @@ impl Undriven<'_> {
                 && !self.workstation.is_driven(&summary.job))
             .then_some(summary.job)
         });
-        read.buffered(job_root::READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
+        read.buffered(find_job::READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
     }
 }
 

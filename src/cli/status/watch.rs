@@ -1,9 +1,11 @@
 //! `lamp status --watch`: repeats the look; on a terminal it replaces the one before.
 
+use crate::app::find_job;
+use crate::app::record_errors;
 use std::time::Duration;
 
 use super::status;
-use super::summary::Summary;
+use crate::app::view::job_summary::Summary;
 use crate::cli::shell::job_root;
 use crate::cli::shell::slow_notice::{never_silent, of_root};
 use crate::cli::{Context, ExitCode, Fault};
@@ -24,10 +26,10 @@ pub async fn run(args: &status::Args, context: &Context) -> Result<ExitCode, Fau
         never_silent(context, of_root(context), status::run(args, context)).await?;
         let store = job_root::open_existing(context).await?;
         if let Some(job) = &args.job {
-            let dir = job_root::find(&store, Some(job)).await?;
+            let dir = find_job::find(&store, Some(job)).await?;
             let summary = Summary::read(&dir, context.clock.now())
                 .await
-                .map_err(|error| job_root::record_fault(&error))?;
+                .map_err(|error| record_errors::record_fault(&error))?;
             if summary.is_none_or(|summary| summary.state.is_final()) {
                 return Ok(ExitCode::SUCCESS);
             }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::attempt_records::attempts_of;
 use super::attempt_text::{before, moved};
 use super::cost_bound::{Limited, hard_end, most, most_of_job};
-use super::discarded_view::DiscardedShown;
+use super::discarded::DiscardedShown;
 use super::kept_machines::{self, KeptThing};
 use super::machine::MachineShown;
 use super::next_end::{EndAsked, Held};

@@ -13,15 +13,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use super::status::local_time;
-use super::summary::Summary;
-use crate::cli::Context;
-use crate::cli::run::run;
-use crate::cli::shell::job_root;
+use super::job_summary::Summary;
+use crate::app::drive;
+use crate::app::text::local_time;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{JobState, Plan};
 use crate::market::{Cloud, Span, Usd, elapsed};
-use crate::wire::Store;
+use crate::wire::{Store, Workstation};
 
 /// An agent sends a heartbeat every 15 s. Shorter, and one slow store request makes a machine
 /// silent; longer, and a lost one is called running.
@@ -109,7 +107,12 @@ impl Serialize for Seen {
 }
 
 /// Asks the clouds about all silent machines at once. A cloud without an answer changes nothing.
-pub async fn ask(context: &Context, store: &Store, summaries: &mut [Summary], now: Timestamp) {
+pub async fn ask(
+    workstation: &Workstation,
+    store: &Store,
+    summaries: &mut [Summary],
+    now: Timestamp,
+) {
     let places: BTreeSet<_> = summaries
         .iter()
         .filter(|summary| summary.silence.is_some())
@@ -119,11 +122,7 @@ pub async fn ask(context: &Context, store: &Store, summaries: &mut [Summary], no
     if places.is_empty() {
         return;
     }
-    let Ok(controller) =
-        job_root::workstation(context).and_then(|workstation| run::controller(&workstation, store))
-    else {
-        return;
-    };
+    let Ok(controller) = drive::controller(workstation, store) else { return };
     let Ok(answers) = tokio::time::timeout(PATIENCE, controller.describe(places)).await else {
         return;
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::status::local_time;
+use crate::app::text::local_time;
 use crate::job::AttemptPhase;
 use crate::market::{Usd, elapsed};
 use crate::policy::EndWish;

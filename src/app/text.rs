@@ -1,4 +1,4 @@
-//! Times in a sentence: records have UTC, people read local time.
+//! Parts of sentences that every face uses: local times, counts and lists.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -6,17 +6,40 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use regex::{Captures, Regex};
 
-use crate::cli::status::status::local_time;
+/// The reason and the time, after "waits for".
+pub fn waits_text(why: &str, until: Option<Timestamp>) -> String {
+    until
+        .map_or(why.to_owned(), |until| format!("{why}; until {} at the latest", local_time(until)))
+}
+
+/// Local time for people, to the second, with its zone.
+pub fn local_time(at: Timestamp) -> String {
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
+}
 
 static MOMENT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z").expect("a constant pattern, tested")
 });
 
+/// Records have UTC; people read local time.
 pub fn in_local_time(text: &str) -> Cow<'_, str> {
     MOMENT.replace_all(text, |found: &Captures<'_>| {
         let moment = &found[0];
         moment.parse::<Timestamp>().map_or_else(|_| moment.to_owned(), local_time)
     })
+}
+
+/// `1 file`, `2 files`.
+pub fn counted(number: u64, word: &str) -> String {
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
+}
+
+/// `a, b, c and 36 more`: at most `named` names.
+pub fn some_of(names: &[&str], named: usize) -> String {
+    match names.len().saturating_sub(named) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..named].join(", ")),
+    }
 }
 
 #[cfg(test)]

@@ -6,18 +6,20 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::status::local_time;
-use crate::cli::shell::job_root;
-use crate::cli::{Context, ExitCode, Fault};
+use crate::app::exit_code::ExitCode;
+use crate::app::fault::Fault;
+use crate::app::record_errors;
+use crate::app::text::local_time;
 use crate::job::{Discarded, StoredKind};
 use crate::jobdir::JobDir;
 use crate::policy::lifecycle::discardable::is_gone_on_from;
 
-/// Warns that the data was discarded, maybe in part. `None`: it was not, or that is unknown.
-pub async fn told(context: &Context, dir: &JobDir, kind: StoredKind) -> Option<Discarded> {
+/// The record that the data was discarded, maybe in part, with a sentence about it. `None`: it was
+/// not, or that is unknown.
+pub async fn told(dir: &JobDir, kind: StoredKind) -> Option<(Discarded, String)> {
     let gone = dir.discarded_of(kind).await.ok().flatten()?;
-    context.printer.warn(format!("{}: {}", dir.job(), sentence(&gone, kind)));
-    Some(gone)
+    let said = format!("{}: {}", dir.job(), sentence(&gone, kind));
+    Some((gone, said))
 }
 
 /// The same for programs.
@@ -68,7 +70,7 @@ pub async fn refuse_start(
         [Some(dir), from.filter(|_| kind == StoredKind::Checkpoints)].into_iter().flatten()
     {
         let gone =
-            source.discarded_of(kind).await.map_err(|error| job_root::record_fault(&error))?;
+            source.discarded_of(kind).await.map_err(|error| record_errors::record_fault(&error))?;
         let Some(gone) = gone else { continue };
         let whose = if source.job() == dir.job() {
             String::new()

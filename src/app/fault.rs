@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 
 use serde::Serialize;
 
-use crate::cli::ExitCode;
+use crate::app::exit_code::ExitCode;
 use crate::job::Finding;
 use crate::wire;
 

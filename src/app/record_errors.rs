@@ -4,7 +4,8 @@
 
 use std::error::Error;
 
-use crate::cli::{Context, ExitCode, Fault};
+use crate::app::exit_code::ExitCode;
+use crate::app::fault::Fault;
 use crate::job::JobId;
 use crate::jobdir::{JobDir, JobDirError, RecordError, layout};
 use crate::wire;
@@ -64,11 +65,11 @@ pub fn silence(error: &(dyn Error + 'static)) -> Fault {
     Fault::new(ExitCode::UNREACHABLE, what).hint(MAKES_BUCKET)
 }
 
-/// Why a local job cannot reach its job root, before anything is packed.
-pub fn unreached(context: &Context, error: &JobDirError) -> Fault {
+/// Why a local job cannot reach its job root, before anything is packed. `from`: the source of
+/// its URL.
+pub fn unreached((root, from): (&str, &str), error: &JobDirError) -> Fault {
     let fault = record_fault(error).meaning("nothing was started, and nothing bills");
     let Some(nobody) = wire::NoCredentials::among(error) else { return fault };
-    let (root, from) = (&context.job_root, context.job_root_origin);
     Fault::new(fault.code, format!("the job root is {root} (from the {from}), and {nobody}"))
         .meaning("nothing was started, and nothing bills")
         .hint(format!("{}; or --job-root FOLDER keeps a job of this workstation in a folder, which asks nobody", nobody.fix))

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::cost_bound::Limited;
+use super::job_summary::Summary;
 use super::silent_machine::Silence;
-use super::status::local_time;
-use super::summary::Summary;
+use crate::app::text::local_time;
 use crate::instance::Status;
 use crate::job::{AttemptNo, EndedBecause, JobState, Outcome, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
@@ -167,7 +167,7 @@ impl AloneRun {
         lines.push("  a run of the agent alone: no machine was bought for it, and nobody told it what this one costs".to_owned());
         let span = |span: Span| Span::from_secs(span.secs_f64().round() as u64);
         lines.push(format!("  useful {}, idle {}", span(outcome.useful), span(outcome.idle)));
-        lines.extend(outcome.losses.iter().map(|loss| super::receipt::loss_text(loss)));
+        lines.extend(outcome.losses.iter().map(|loss| super::receipt_text::loss_text(loss)));
         Some(lines.join("\n"))
     }
 }

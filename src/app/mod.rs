@@ -1,0 +1,19 @@
+//! What a person can ask for, and what a person sees, once for every face.
+//!
+//! ```text
+//! face (cli, web) ─ parse ─> app: find the job, ask, act ─> values ─> face draws
+//! ```
+//!
+//! A function takes the job root, the workstation and the clock, and returns a value or a [`Fault`].
+//! Not here: printing, flags and tables (`cli`), or a decision about a job (`policy`).
+
+pub mod drive;
+pub mod exit_code;
+pub mod fault;
+pub mod find_job;
+pub mod record_errors;
+pub mod text;
+pub mod view;
+
+pub use exit_code::ExitCode;
+pub use fault::Fault;

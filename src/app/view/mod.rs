@@ -1,0 +1,16 @@
+//! What a person sees of a job, read from its records, as values that serialise.
+
+pub mod attempt_records;
+pub mod attempt_text;
+pub mod cost_bound;
+pub mod discarded;
+pub mod idle_cost;
+pub mod job_summary;
+pub mod kept_machines;
+pub mod machine;
+pub mod missing_spec;
+pub mod next_end;
+pub mod reason_text;
+pub mod receipt_text;
+pub mod silent_machine;
+pub mod standalone_run;

@@ -1,0 +1,62 @@
+//! `lamp stop` and `lamp cancel` of a job whose spec is gone: its agent still reads requests.
+
+use serde_json::{Value, json};
+
+use crate::app::view::missing_spec::SpecGone;
+use crate::app::{find_job, record_errors};
+use crate::cli::shell::confirm::confirm;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::job::Wish;
+use crate::jobdir::JobDir;
+
+/// `lamp stop` and `lamp cancel` of such a job; `None`: it has a spec or no attempt.
+///
+/// # Errors
+/// Fails when its attempt is over, the user declines to end another owner's machine, or the job
+/// root is unreachable.
+pub async fn end(
+    context: &Context,
+    dir: &JobDir,
+    wish: Wish,
+    (yes, wait): (bool, bool),
+) -> Result<Option<(ExitCode, Value)>, Fault> {
+    let fault = |error| record_errors::record_fault(&error);
+    if !matches!(dir.spec().await, Ok(None)) {
+        return Ok(None);
+    }
+    let Some(gone) = SpecGone::of(dir).await.map_err(fault)? else { return Ok(None) };
+    if !gone.may_run() {
+        return Err(gone.fault(dir));
+    }
+    let workstation = job_root::workstation(context)?;
+    if let Some(theirs) =
+        find_job::owner_of(dir).await.ok().flatten().filter(|owner| *owner != workstation.owner)
+    {
+        let what = format!(
+            "the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it",
+            dir.job(),
+            workstation.owner
+        );
+        confirm(context, &what, yes, "nothing was asked of it")?;
+    }
+    let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+    let before =
+        dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
+    let request = match before {
+        Some(request) => request,
+        None => {
+            dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?
+        }
+    };
+    context.printer.warn(format!("{}: {}", gone.what(dir), gone.meaning()));
+    context
+        .printer
+        .note(format!("asked {} to {verb}; its agent reads that as long as it lives", dir.job()));
+    context
+        .printer
+        .hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));
+    // No controller settles it, so its end cannot be confirmed.
+    let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
+    Ok(Some((code, json!({ "job": dir.job(), "request": request.number, "wish": wish }))))
+}
