@@ -4,13 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkpoint::handle::Saved;
+use super::checkpoint::save_request::{NO_HANDLER, Saved};
 use super::report::stack_dumps;
 use super::run_loop::Agent;
-use super::runtime_clock::Ran;
 use super::shutdown::shutdown_deadline::Ahead;
 use super::startup::attempt::{Ending, Mode};
 use super::startup::environment::{Place, environment, hostfile};
+use super::timers::Ran;
 use super::watch_workload;
 use crate::agent::report::attention::{Attention, Topic};
 use crate::job::{AttemptPhase, EndedBecause, Reason, shown};
@@ -38,9 +38,6 @@ const KILLED_WITHIN: Duration = Duration::from_secs(60);
 /// The last part of the SIGTERM grace, for processes without a handler. Longer cuts the last save
 /// short; shorter kills processes that would have exited.
 const TREE_GRACE: Duration = Duration::from_secs(2);
-
-pub(super) const NOBODY: &str =
-    "no process of the workload has a handler for the checkpoint signal";
 
 /// The error for an act without an answer in time.
 pub(super) fn in_no_time(act: &'static str, within: Duration) -> WorkloadError {
@@ -139,7 +136,7 @@ impl Agent {
                 journal.record(What::Asked { by: asked_by.into(), signal, processes: *processes });
             }
             let saved = match asked {
-                Ok(0) => Saved::Failed(NOBODY.into()),
+                Ok(0) => Saved::Failed(NO_HANDLER.into()),
                 Ok(_) => checkpoints.save(ask, asked_by, within).await,
                 Err(error) => Saved::Failed(super::report::retry_sender::chain(&error)),
             };
@@ -148,7 +145,7 @@ impl Agent {
                 return;
             }
             match &saved {
-                Saved::Failed(why) if why != NOBODY => {
+                Saved::Failed(why) if why != NO_HANDLER => {
                     let text = format!(
                         "the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}"
                     );

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   LAMP_PROGRESS file ──> ProgressTail::poll ──┐
-//!   log ──────────────────> LogShipper ─────────┼──> Board ──> samples, status, checkpoints
+//!   log ──────────────────> LogShipper ─────────┼──> ActivityCounters ──> samples, status, checkpoints
 //!   checkpoint folder ────> checkpoints ────────┘
 //! ```
 //! A line that cannot be parsed is also a sign of activity, and is reported once. `policy` decides
@@ -25,7 +25,7 @@ const INTERVALS_MAX: usize = 51;
 
 /// The workload's reports so far. Clones are cheap and share one board.
 #[derive(Clone, Default)]
-pub struct Board {
+pub struct ActivityCounters {
     inner: Arc<Mutex<Inner>>,
     /// A checkpoint mark was seen: look at the folder before the workload starts the next one.
     marked: Arc<Notify>,
@@ -73,7 +73,7 @@ impl Moment {
     }
 }
 
-impl Board {
+impl ActivityCounters {
     pub fn marks(&self) -> Marks {
         self.inner().marks.clone()
     }
@@ -304,7 +304,7 @@ mod tests {
     /// Seed 775 of the simulation: after a reboot, step 0 was saved as step 17.
     #[test]
     fn what_an_earlier_start_has_told_is_not_the_step_of_this_one() {
-        let (board, at) = (Board::default(), jiff::Timestamp::UNIX_EPOCH);
+        let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
         board.step(17.0, Moment { mono: Duration::ZERO, at }, true);
         board.restarted(at);
         assert_eq!((board.told(), board.progress().step), (None, Some(17.0)));
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn the_jobs_own_steps_go_before_those_of_a_bar() {
-        let (board, at) = (Board::default(), jiff::Timestamp::UNIX_EPOCH);
+        let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
         let moment = |secs| Moment { mono: Duration::from_secs(secs), at };
         board.shown(Stand { step: 400.0, total: Some(500.0) }, Some(1.0), moment(1), true);
         assert_eq!(

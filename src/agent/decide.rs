@@ -102,7 +102,7 @@ impl Agent {
         fault.filter(|_| !self.alone())
     }
 
-    /// The time for limits, deadlines and waits: see [`super::startup::attempt::Anchor`].
+    /// The time for limits, deadlines and waits: see [`super::startup::attempt::ClockAnchor`].
     pub(crate) fn steady_now(&self) -> Timestamp {
         self.anchor.carried(self.out.clock.mono())
     }

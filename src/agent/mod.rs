@@ -19,12 +19,14 @@ mod fetch_wait;
 pub mod log;
 pub mod report;
 mod run_loop;
-mod runtime_clock;
 pub mod shutdown;
 mod spot_notice;
 pub mod startup;
+mod timers;
 mod wake;
 mod watch_workload;
 
-pub use run_loop::{Agent, Finish, MEMORY, World};
-pub use startup::attempt::{Attempt, Ending, Folders, Memory, Mode, start_dir};
+pub use run_loop::{Agent, Finish, World};
+pub use startup::attempt::{
+    AGENT_STATE_FILE, AgentState, Attempt, Ending, Folders, Mode, start_dir,
+};

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::activity_board::Board;
+use super::activity_board::ActivityCounters;
 use super::checkpoint::handle::Checkpoints;
-use super::log::handle::{LogPace, LogSettings, LogShip};
+use super::log::handle::LogShip;
 use super::log::output::Output;
 use super::log::progress_tail::ProgressTail;
+use super::log::shipping_state::{LogPace, LogSettings};
 use super::report::heartbeat::{Heartbeat, Seen};
 use super::report::journal::Journal;
 use super::report::metrics::Metrics;
@@ -24,7 +25,7 @@ use super::report::retry_sender::Outbox;
 use super::report::samples::Samples;
 use super::shutdown::deadman::{Deadman, SwitchFiles};
 use super::shutdown::drain::Drained;
-use super::startup::attempt::{Anchor, Attempt, Memory, Mode};
+use super::startup::attempt::{AGENT_STATE_FILE, AgentState, Attempt, ClockAnchor, Mode};
 use super::wake::{News, TICK, Wake};
 use super::watch_workload::Watching;
 use crate::agent::report::attention::{Attention, Topic};
@@ -79,7 +80,7 @@ pub struct Agent {
     pub(crate) samples: Samples,
     pub(crate) metrics: Option<Metrics>,
     pub(crate) logs: LogShip,
-    pub(crate) board: Board,
+    pub(crate) board: ActivityCounters,
     pub(crate) progress: ProgressTail,
     pub(crate) checkpoints: Option<Checkpoints>,
     pub(crate) requests: RequestWatch,
@@ -87,14 +88,14 @@ pub struct Agent {
     /// Polling continues while this is held.
     _notices: Option<NoticeWatch>,
     pub(crate) news: News,
-    pub(crate) memory: Memory,
+    pub(crate) memory: AgentState,
     /// The base of [`Agent::steady_now`]; also in `memory`, for an agent after a crash.
-    pub(crate) anchor: Anchor,
+    pub(crate) anchor: ClockAnchor,
     pub(crate) watching: Watching,
     pub(crate) workload: Option<Arc<dyn Workload>>,
     /// The end of the present process, until the agent has acted on it.
     pub(crate) ended: Option<Ended>,
-    pub(crate) ran: super::runtime_clock::Ran,
+    pub(crate) ran: super::timers::Ran,
     pub(crate) phase: AttemptPhase,
     pub(crate) reasons: Vec<Reason>,
     pub(crate) attention: Vec<Attention>,
@@ -117,14 +118,14 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn new(attempt: Attempt, world: World, out: Outbox, mut memory: Memory) -> Self {
+    pub fn new(attempt: Attempt, world: World, out: Outbox, mut memory: AgentState) -> Self {
         let spec = &attempt.resolved.spec;
         let (journal, heartbeat, samples) = (
             Journal::start(out.clone()),
             Heartbeat::start(out.clone(), attempt.mode == Mode::Launched),
             Samples::start(out.clone()),
         );
-        let board = Board::default();
+        let board = ActivityCounters::default();
         let pace = if attempt.mode == Mode::Launched { LogPace::Followed } else { LogPace::Kept };
         let settings = LogSettings {
             bytes_max: LOG_BYTES_MAX,
@@ -158,7 +159,7 @@ impl Agent {
             requests: requests.wishes.clone(),
             signals: world.signals.clone(),
         };
-        let anchor = Anchor::kept_or_now(memory.anchor.take(), attempt.launched, &*out.clock);
+        let anchor = ClockAnchor::kept_or_now(memory.anchor.take(), attempt.launched, &*out.clock);
         memory.anchor = Some(anchor.clone());
         let mut watching =
             Watching::new(spec, world.own_machine, memory.drawers, &memory.rhythm, board.marks());
@@ -180,7 +181,7 @@ impl Agent {
             watching,
             workload: None,
             ended: None,
-            ran: super::runtime_clock::Ran::default(),
+            ran: super::timers::Ran::default(),
             phase: AttemptPhase::Preparing,
             reasons: Vec::new(),
             attention: Vec::new(),
@@ -366,7 +367,7 @@ impl Agent {
     }
 
     pub(crate) fn keep(&self) {
-        self.out.keep(MEMORY, &self.memory);
+        self.out.keep(AGENT_STATE_FILE, &self.memory);
     }
 
     pub(crate) fn alone(&self) -> bool {
@@ -456,9 +457,6 @@ impl Agent {
         self.workload.as_ref().map(|workload| workload.scope()).unwrap_or_default()
     }
 }
-
-/// The name of the agent's memory in the state folder.
-pub const MEMORY: &str = "agent.json";
 
 /// One GiB is an hour of a program that prints its tensors. Beyond it, the start and the end are
 /// kept.

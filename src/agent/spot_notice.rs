@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::act::NOBODY;
-use super::checkpoint::handle::Saved;
+use super::checkpoint::save_request::{NO_HANDLER, Saved};
 use super::run_loop::Agent;
 use crate::agent::report::attention::Topic;
 use crate::instance::Notice;
@@ -83,11 +82,11 @@ impl Agent {
     /// Reads the answer to the newest checkpoint request, if it came after the notice.
     fn learn_of_saves(&mut self) {
         let answer = self.saves.answer();
-        if answer == Some(Saved::Failed(NOBODY.into())) {
+        if answer == Some(Saved::Failed(NO_HANDLER.into())) {
             // The workload may still be importing: ask again at the next tick, and report it once.
             self.saves.forget();
             self.warned.asked = None;
-            self.attend(Topic::Other, NOBODY.into());
+            self.attend(Topic::Other, NO_HANDLER.into());
         }
         if std::mem::take(&mut self.warned.joined) {
             match &answer {

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use super::report::notice_watch::NoticeFacts;
 use super::report::request_watch::Requests;
 use super::run_loop::Agent;
+use super::timers::to_next;
 use crate::job::AttemptPhase;
 use crate::policy::{LimitLevel, Stage};
 use crate::ports::{Clock, Ended, Workload};
@@ -23,13 +24,6 @@ const TICK_STEADY: Duration = Duration::from_secs(3);
 
 /// A workload is watched closely for this long first: short experiments have ended by then.
 const STEADY_AFTER: Duration = Duration::from_secs(10 * 60);
-
-/// The time until the monotonic clock reaches the next multiple of `every`: one wake-up serves all
-/// tasks.
-pub(super) fn to_next(now: Duration, every: Duration) -> Duration {
-    let past = now.as_nanos() % every.as_nanos().max(1);
-    every.saturating_sub(Duration::from_nanos(u64::try_from(past).unwrap_or(0)))
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wake {
@@ -97,19 +91,4 @@ async fn changed<T>(channel: Option<&mut watch::Receiver<T>>) {
         return;
     }
     std::future::pending().await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_that_recurs_meets_at_whole_moments() {
-        let millis = Duration::from_millis;
-        let second = millis(1000);
-        assert_eq!(to_next(millis(5_000), second), second, "the moment itself is over");
-        assert_eq!(to_next(millis(5_001), second), millis(999));
-        assert_eq!(to_next(millis(5_999), second), millis(1));
-        assert_eq!(to_next(millis(5_001), millis(2_000)), millis(999), "at 6, with the others");
-    }
 }

@@ -36,14 +36,14 @@ pub struct Watching {
     pub busy_since: Option<Duration>,
     pub idle: WatchVerdict,
     pub stall: WatchVerdict,
-    pub drawers: Drawers,
+    pub drawers: TimeAccounting,
     /// The useful time since the last sign of progress.
     unproven: Duration,
 }
 
 /// The run time by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Drawers {
+pub struct TimeAccounting {
     pub useful: Duration,
     pub idle: Duration,
     pub unknown: Duration,
@@ -52,7 +52,7 @@ pub struct Drawers {
 /// The learned state of the watching policies, kept over a crash of the agent.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
-pub struct Rhythm {
+pub struct LearnedCadence {
     idle: IdleRhythm,
     stall: StallRhythm,
 }
@@ -62,8 +62,8 @@ impl Watching {
     pub fn new(
         spec: &Spec,
         own_machine: bool,
-        drawers: Drawers,
-        learned: &Rhythm,
+        drawers: TimeAccounting,
+        learned: &LearnedCadence,
         baseline: Marks,
     ) -> Self {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, JUST_STARTED);
@@ -121,8 +121,8 @@ impl Watching {
         self.idle_rule.has_begun()
     }
 
-    pub fn rhythm(&self) -> Rhythm {
-        Rhythm { idle: self.idle_rule.rhythm(), stall: self.stall_rule.rhythm() }
+    pub fn rhythm(&self) -> LearnedCadence {
+        LearnedCadence { idle: self.idle_rule.rhythm(), stall: self.stall_rule.rhythm() }
     }
 
     /// The workload was restarted, or was given more time: what was learned stays, the clocks
@@ -274,7 +274,7 @@ impl Watching {
     }
 }
 
-impl Drawers {
+impl TimeAccounting {
     pub fn useful(&self) -> Span {
         rounded(self.useful)
     }

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 
 use crate::adapters::host::files::LocalFiles;
 use crate::adapters::workstation::process_env;
-use crate::agent::{MEMORY, Memory, start_dir};
+use crate::agent::{AGENT_STATE_FILE, AgentState, start_dir};
 use crate::job::JobId;
 use crate::ports::{Clock, Files, Launch, Workloads};
 
@@ -37,8 +37,8 @@ pub(crate) async fn find(
             continue;
         };
         let read = |path: PathBuf| LocalFiles.read(&path).ok().flatten();
-        let memory: Option<Memory> =
-            read(state.join(MEMORY)).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let memory: Option<AgentState> = read(state.join(AGENT_STATE_FILE))
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let Some(memory) = memory.filter(|memory| memory.start > 0) else { continue };
         let start = start_dir(&state, memory.start);
         let launch: Option<Launch> =

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lamplighter::agent::startup::boot::{BootError, BootPorts, boot};
-use lamplighter::agent::{Attempt, Ending, Folders, MEMORY, Memory};
+use lamplighter::agent::{AGENT_STATE_FILE, AgentState, Attempt, Ending, Folders};
 use lamplighter::instance::Notice;
 use lamplighter::job::{AttemptNo, ExitStatus, Lease, Receipt, ResolvedSpec, Settled};
 use lamplighter::jobdir::JobDirError;
@@ -52,11 +52,11 @@ impl Metadata for Tagged {
     }
 }
 
-async fn boots(rig: &Rig, attempt: &'static str) -> Memory {
+async fn boots(rig: &Rig, attempt: &'static str) -> AgentState {
     takes_up(rig, attempt, false).await
 }
 
-async fn takes_up(rig: &Rig, attempt: &'static str, silent: bool) -> Memory {
+async fn takes_up(rig: &Rig, attempt: &'static str, silent: bool) -> AgentState {
     let (booted, memory) =
         comes_up(rig, &Arc::new(Played::new(rig)), attempt, silent).await.expect("there is work");
     assert_eq!((booted.no.to_string().as_str(), booted.instance.as_str()), (attempt, "i-1"));
@@ -68,7 +68,7 @@ async fn comes_up(
     played: &Arc<Played>,
     attempt: &'static str,
     silent: bool,
-) -> Result<(Attempt, Memory), BootError> {
+) -> Result<(Attempt, AgentState), BootError> {
     let played = Arc::clone(played);
     let ports = BootPorts {
         clock: rig.clock.clone(),
@@ -177,8 +177,12 @@ fn the_disk_of_an_earlier_attempt_says_nothing_of_the_next() {
         let first = boots(&rig, "0001").await;
         assert!(!first.prepared);
         // As the agent left it, in the middle of its work.
-        let kept = Memory { prepared: true, start: 2, ..first };
-        std::fs::write(rig.path("state").join(MEMORY), serde_json::to_vec(&kept).unwrap()).unwrap();
+        let kept = AgentState { prepared: true, start: 2, ..first };
+        std::fs::write(
+            rig.path("state").join(AGENT_STATE_FILE),
+            serde_json::to_vec(&kept).unwrap(),
+        )
+        .unwrap();
         std::fs::create_dir_all(rig.path("state/starts/0002")).unwrap();
         std::fs::write(rig.path("state/boots"), "2\n").unwrap();
         let again = boots(&rig, "0001").await;

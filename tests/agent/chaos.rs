@@ -1,8 +1,10 @@
 //! Random workloads, faults and crashes, by seed: what arrives is whole, or is not called complete.
 
-use lamplighter::agent::activity_board::Board;
-use lamplighter::agent::checkpoint::handle::{Checkpoints, restore};
-use lamplighter::agent::log::handle::{BYTES_MAX_DEFAULT, LogPace, LogSettings, LogShip};
+use lamplighter::agent::activity_board::ActivityCounters;
+use lamplighter::agent::checkpoint::handle::Checkpoints;
+use lamplighter::agent::checkpoint::restore::restore;
+use lamplighter::agent::log::handle::{BYTES_MAX_DEFAULT, LogShip};
+use lamplighter::agent::log::shipping_state::{LogPace, LogSettings};
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::agent::startup::fetch_status::Fetching;
 use lamplighter::job::{AttemptNo, AttemptPhase, CheckpointSpec, Manifest};
@@ -91,7 +93,7 @@ fn a_manifest_never_mixes_two_saves() {
                 grace: Span::from_secs(30),
             };
             let start = || {
-                let (journal, board) = (Journal::start(rig.outbox()), Board::default());
+                let (journal, board) = (Journal::start(rig.outbox()), ActivityCounters::default());
                 Checkpoints::start(rig.outbox(), journal, board, &spec, rig.path("ckpt"), false)
             };
             let mut checkpoints = start();
@@ -164,7 +166,7 @@ fn the_log_is_whole_whatever_happens_to_the_agent_and_the_store() {
                 let ship = LogShip::start(
                     rig.outbox(),
                     Journal::start(rig.outbox()),
-                    Board::default(),
+                    ActivityCounters::default(),
                     settings(),
                 );
                 ship.follow(start, &rig.path(&format!("start-{start}")));

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use lamplighter::agent::checkpoint::handle::Saved;
+use lamplighter::agent::checkpoint::save_request::Saved;
 use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::ports::Clock;
 

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use lamplighter::agent::activity_board::Board;
-use lamplighter::agent::checkpoint::handle::{Checkpoints, RestoreError, Saved, restore};
+use lamplighter::agent::activity_board::ActivityCounters;
+use lamplighter::agent::checkpoint::handle::Checkpoints;
+use lamplighter::agent::checkpoint::restore::{RestoreError, restore};
+use lamplighter::agent::checkpoint::save_request::Saved;
 use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::agent::startup::fetch_status::Fetching;
@@ -22,7 +24,7 @@ pub const KILLED: ExitStatus = ExitStatus { code: None, signal: Some(9), oom: fa
 pub struct Watched {
     pub rig: Rig,
     pub journal: Journal,
-    pub board: Board,
+    pub board: ActivityCounters,
     pub checkpoints: Checkpoints,
 }
 
@@ -46,7 +48,8 @@ impl Watched {
     }
 
     fn with(rig: Rig, attempt: AttemptNo, unseen_end: bool) -> Self {
-        let (journal, board) = (Journal::start(rig.outbox_of(attempt)), Board::default());
+        let (journal, board) =
+            (Journal::start(rig.outbox_of(attempt)), ActivityCounters::default());
         let spec = CheckpointSpec {
             path: "ckpt".into(),
             interval: Span::from_secs(600),
@@ -509,7 +512,14 @@ pub fn second(rig: &Rig, folder: PathBuf) -> Checkpoints {
         signal: None,
         grace: Span::from_secs(30),
     };
-    Checkpoints::start(outbox(), Journal::start(outbox()), Board::default(), &spec, folder, false)
+    Checkpoints::start(
+        outbox(),
+        Journal::start(outbox()),
+        ActivityCounters::default(),
+        &spec,
+        folder,
+        false,
+    )
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lamplighter::agent::checkpoint::handle::restore;
+use lamplighter::agent::checkpoint::restore::restore;
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::agent::report::retry_sender::Outbox;
 use lamplighter::agent::startup::fetch_status::Fetching;

@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::io::Write;
 
-use lamplighter::agent::activity_board::Board;
-use lamplighter::agent::log::handle::{BYTES_MAX_DEFAULT, LogPace, LogSettings, LogShip};
+use lamplighter::agent::activity_board::ActivityCounters;
+use lamplighter::agent::log::handle::{BYTES_MAX_DEFAULT, LogShip};
+use lamplighter::agent::log::shipping_state::{LogPace, LogSettings};
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::ports::Clock;
 
@@ -57,7 +58,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-fn start(rig: &Rig, board: &Board, settings: LogSettings) -> LogShip {
+fn start(rig: &Rig, board: &ActivityCounters, settings: LogSettings) -> LogShip {
     LogShip::start(rig.outbox(), Journal::start(rig.outbox()), board.clone(), settings)
 }
 
@@ -102,7 +103,7 @@ async fn settled(rig: &Rig) {
 fn a_line_arrives_within_two_seconds_and_binary_is_kept_byte_for_byte() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let (board, printer) = (Board::default(), Printer::new(&rig, 1));
+        let (board, printer) = (ActivityCounters::default(), Printer::new(&rig, 1));
         let ship = start(&rig, &board, plain());
         ship.follow(1, &printer.dir());
         clock.sleep(secs(10)).await;
@@ -129,7 +130,7 @@ fn a_line_arrives_within_two_seconds_and_binary_is_kept_byte_for_byte() {
 fn a_store_that_is_down_loses_nothing_and_does_not_hide_progress() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let (board, printer) = (Board::default(), Printer::new(&rig, 1));
+        let (board, printer) = (ActivityCounters::default(), Printer::new(&rig, 1));
         let settings = LogSettings {
             pattern: Some(r"step (\d+)".into()),
             done_line: Some("finished".into()),
@@ -173,7 +174,7 @@ fn a_restarted_agent_neither_repeats_nor_skips() {
         let printer = Printer::new(&rig, 1);
         let mut all = Vec::new();
         for round in 0..6 {
-            let ship = start(&rig, &Board::default(), plain());
+            let ship = start(&rig, &ActivityCounters::default(), plain());
             ship.follow(1, &printer.dir());
             let text = noise(700_000 + round);
             printer.print(&text);
@@ -187,7 +188,7 @@ fn a_restarted_agent_neither_repeats_nor_skips() {
             append(&rig.outbox().state.join("log.json"), b"{\"follows\":[{\"sta");
             rig.store.mend();
         }
-        let ship = start(&rig, &Board::default(), plain());
+        let ship = start(&rig, &ActivityCounters::default(), plain());
         ship.follow(1, &printer.dir());
         ship.ended(1);
         assert!(ship.finish(secs(10)).await.is_empty());
@@ -200,7 +201,11 @@ fn beyond_the_bound_the_head_and_the_end_are_kept_and_the_gap_is_told() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let printer = Printer::new(&rig, 1);
-        let ship = start(&rig, &Board::default(), LogSettings { bytes_max: 8 << 20, ..plain() });
+        let ship = start(
+            &rig,
+            &ActivityCounters::default(),
+            LogSettings { bytes_max: 8 << 20, ..plain() },
+        );
         ship.follow(1, &printer.dir());
         let all = noise(30 << 20);
         for part in all.chunks(2 << 20) {
@@ -230,7 +235,7 @@ fn beyond_the_bound_the_head_and_the_end_are_kept_and_the_gap_is_told() {
 fn several_starts_are_one_log_with_a_line_between() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let ship = start(&rig, &Board::default(), plain());
+        let ship = start(&rig, &ActivityCounters::default(), plain());
         for start in 1..=3 {
             let printer = Printer::new(&rig, start);
             ship.follow(start, &printer.dir());
@@ -253,7 +258,7 @@ fn a_flood_is_shipped_at_a_bounded_rate() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let printer = Printer::new(&rig, 1);
-        let (board, text) = (Board::default(), b"a line of a flood\n".repeat(100_000));
+        let (board, text) = (ActivityCounters::default(), b"a line of a flood\n".repeat(100_000));
         for _ in 0..30 {
             printer.print(&text);
         }
@@ -276,7 +281,7 @@ fn a_finish_ends_at_its_deadline_and_says_what_is_missing() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let printer = Printer::new(&rig, 1);
-        let ship = start(&rig, &Board::default(), plain());
+        let ship = start(&rig, &ActivityCounters::default(), plain());
         ship.follow(1, &printer.dir());
         rig.store.fault("/log/", Fault::Denied, None);
         printer.print(&vec![b'x'; 5 << 20]);
@@ -291,7 +296,7 @@ fn a_finish_ends_at_its_deadline_and_says_what_is_missing() {
             ]
         );
         // Nothing was printed at all: nothing to wait for.
-        let empty = start(&Rig::new(clock.clone()), &Board::default(), plain());
+        let empty = start(&Rig::new(clock.clone()), &ActivityCounters::default(), plain());
         assert!(empty.finish(secs(5)).await.is_empty());
     });
 }

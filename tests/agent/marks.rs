@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use lamplighter::agent::activity_board::Board;
+use lamplighter::agent::activity_board::ActivityCounters;
 use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::ports::Clock;
@@ -19,7 +19,7 @@ fn append(rig: &Rig, text: impl AsRef<[u8]>) {
     file.write_all(text.as_ref()).unwrap();
 }
 
-fn tail(rig: &Rig, board: &Board, journal: &Journal) -> ProgressTail {
+fn tail(rig: &Rig, board: &ActivityCounters, journal: &Journal) -> ProgressTail {
     let (path, done) = (rig.path("progress.jsonl"), rig.path("done"));
     ProgressTail::new(
         rig.files.clone(),
@@ -35,7 +35,7 @@ fn tail(rig: &Rig, board: &Board, journal: &Journal) -> ProgressTail {
 fn steps_give_a_pace_and_the_median_outvotes_a_pause() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let (board, journal) = (Board::default(), Journal::start(rig.outbox()));
+        let (board, journal) = (ActivityCounters::default(), Journal::start(rig.outbox()));
         let tail = tail(&rig, &board, &journal);
         tail.poll();
         for step in 1..=20 {
@@ -56,7 +56,7 @@ fn steps_give_a_pace_and_the_median_outvotes_a_pause() {
 fn broken_lines_are_signs_of_life_and_said_once() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let (board, journal) = (Board::default(), Journal::start(rig.outbox()));
+        let (board, journal) = (ActivityCounters::default(), Journal::start(rig.outbox()));
         let tail = tail(&rig, &board, &journal);
         tail.poll();
         append(&rig, b"step 3\n\n{\"step\": \"x\"}\n\xff\xfe\n{\"step\": 4");
@@ -89,7 +89,7 @@ fn broken_lines_are_signs_of_life_and_said_once() {
 fn a_file_that_begins_anew_and_a_step_that_goes_back() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let (board, journal) = (Board::default(), Journal::start(rig.outbox()));
+        let (board, journal) = (ActivityCounters::default(), Journal::start(rig.outbox()));
         append(&rig, "{\"step\": 100, \"checkpoint\": \"old\"}\n");
         let tail = tail(&rig, &board, &journal);
         tail.poll();

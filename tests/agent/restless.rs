@@ -1,7 +1,7 @@
 //! Checkpoint folders that are always being written: what has rested is kept, and where nothing can
 //! be, a person is told.
 
-use lamplighter::agent::checkpoint::handle::Saved;
+use lamplighter::agent::checkpoint::save_request::Saved;
 use lamplighter::job::Manifest;
 use lamplighter::ports::Clock;
 

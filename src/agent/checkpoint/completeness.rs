@@ -12,31 +12,23 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::complete_set::CompleteSet;
 use super::declared::Declared;
 use super::file_names::{Partition, Places};
 use super::folder_diff::{
-    goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs, stamps,
-    without_logs,
+    Picture, goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs,
+    stamps, without_logs,
 };
-pub(super) use super::quiet_period::Ripe;
-use super::rotation::{Motion, QUIET};
+use super::rotation::{Motion, QUIET, RESTLESS};
 use super::torn_writes::Doubt;
 use super::units::{Beside, End, Units};
 use super::workload_signals::Habit;
-pub(super) use super::workload_signals::{Before, Signs};
+use super::workload_signals::{Before, Signs};
 use crate::job::ExitStatus;
 use crate::ports::{FileStamp, TreeFile};
 
-/// Longer than any pause inside a save: files unchanged for this long are complete, even with fewer
-/// names than before. Shorter cuts off saves that gather a large model. Longer keeps a changed set
-/// of files late.
-pub(crate) const RESTLESS: Duration = Duration::from_secs(30);
-
 /// A wrapper exits with this plus the signal's number if its child was killed.
 const SIGNALLED: i32 = 128;
-
-/// The files of the folder at one moment.
-pub(crate) type Picture = Arc<Vec<TreeFile>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct FolderWatch {
@@ -204,7 +196,12 @@ impl FolderWatch {
 
     /// The complete files that are not yet kept. `with_logs`: include idle logs. `is_asked`: a
     /// caller waits.
-    pub(crate) fn complete(&self, now: Duration, with_logs: bool, is_asked: bool) -> Option<Ripe> {
+    pub(crate) fn complete(
+        &self,
+        now: Duration,
+        with_logs: bool,
+        is_asked: bool,
+    ) -> Option<CompleteSet> {
         if let Some(doubt) = self.doubt.as_ref().filter(|_| self.is_in_doubt()) {
             return doubt.whole(self.seen.as_ref()?, &self.kept, &self.units.places).cloned();
         }
@@ -228,7 +225,7 @@ impl FolderWatch {
         until: Duration,
         exited: bool,
         (with_logs, is_asked): (bool, bool),
-    ) -> Option<Ripe> {
+    ) -> Option<CompleteSet> {
         // Usually nothing is new, and a folder may hold 200,000 files.
         let seen =
             self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
@@ -255,10 +252,10 @@ impl FolderWatch {
             let is_its = of_mark.filter(|mark| mark.is_of_marked_step(until, ended_itself));
             let step = is_its.map_or_else(|| self.step_of(&picture), |mark| mark.motion.step);
             let motion = of_mark.map_or(self.motion, |mark| mark.motion);
-            return (!same && !picture.is_empty()).then(|| Ripe {
+            return (!same && !picture.is_empty()).then(|| CompleteSet {
                 step,
                 is_marked: is_its.is_some(),
-                ..Ripe::new(picture, motion)
+                ..CompleteSet::new(picture, motion)
             });
         }
         let marks = self.marks();
@@ -282,11 +279,11 @@ impl FolderWatch {
         };
         let is_another =
             has_news(&picture, &self.kept) || !same_but_logs(&picture, &self.kept) && is_told();
-        (is_another && !picture.is_empty()).then(|| Ripe {
+        (is_another && !picture.is_empty()).then(|| CompleteSet {
             step,
             is_marked,
             left_out,
-            ..Ripe::new(picture, motion)
+            ..CompleteSet::new(picture, motion)
         })
     }
 

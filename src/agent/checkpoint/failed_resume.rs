@@ -13,8 +13,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::handle::{Saved, is_a_save};
+use super::persisted_state::is_a_save;
 use super::rollback::restore_before;
+use super::save_request::Saved;
 use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::{Outbox, chain};
 use crate::agent::run_loop::Agent;

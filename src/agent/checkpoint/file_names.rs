@@ -10,9 +10,10 @@
 //! sibling: before, `step-5.pt` and `resnet50.pt` look alike. Not here: time, and when a part is
 //! complete (that is [`super::units`]).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::job::{CheckpointLink, is_log_name, link_depth};
+use crate::ports::TreeFile;
 
 pub(crate) type Numbers = Vec<u64>;
 
@@ -219,6 +220,40 @@ pub(crate) fn link_stays_below(link: &CheckpointLink) -> bool {
     stays_below(&link.path)
         && is_text
         && link_depth(&link.path, &link.target).is_some_and(|depth| depth > 0)
+}
+
+/// The names of a checkpoint with `#` for numbers, the count of each, and the name written last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Held {
+    pub names: BTreeMap<String, u32>,
+    pub last: Option<String>,
+}
+
+impl Held {
+    /// Whether any name is in both: then they are of one kind.
+    pub(crate) fn shares(&self, other: &Held) -> bool {
+        self.names.keys().any(|name| other.names.contains_key(name))
+    }
+
+    pub(crate) fn has_all_of(&self, other: &Held, but: impl Fn(&str) -> bool) -> bool {
+        other.names.iter().all(|(name, number)| {
+            self.names.get(name).is_some_and(|has| has >= number) || but(name)
+        })
+    }
+}
+
+pub(crate) fn held(files: &[&TreeFile]) -> Held {
+    let mut names = BTreeMap::new();
+    files.iter().for_each(|file| *names.entry(shape_of(&file.path)).or_default() += 1);
+    let last =
+        files.iter().max_by_key(|file| file.stamp.modified_nanos).map(|file| shape_of(&file.path));
+    Held { names, last }
+}
+
+pub(crate) fn count<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, u32> {
+    let mut counts = BTreeMap::new();
+    names.for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);
+    counts
 }
 
 #[cfg(test)]

@@ -5,11 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::completeness::Picture;
 use super::file_names::{
     Numbers, Part, Partition, Places, is_log, is_unfinished, join, kinds, numbered, split,
 };
 use crate::ports::{FileStamp, Tree, TreeFile, TreeLink};
+
+/// The files of the folder at one moment.
+pub(crate) type Picture = Arc<Vec<TreeFile>>;
 
 /// The parts of a picture that are unchanged. `None` if the common files have changed.
 pub(crate) fn remaining(

@@ -15,10 +15,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
 
-use super::file_names::{link_stays_below, stays_below};
+use super::file_names::{is_log, link_stays_below, stays_below};
 use super::folder_diff::{is_link, picture};
-use super::handle::{KEPT, Kept};
-use super::rollback::{Target, clear};
+use super::persisted_state::{CheckpointState, STATE_FILE};
 use super::upload::FILES_MAX;
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::{Outbox, Pace, chain};
@@ -125,13 +124,17 @@ pub async fn restore(
             tracing::warn!("{text}");
             journal.record(What::Attention { text });
             outbox.keep(
-                KEPT,
-                &Kept { last: Some(manifest.summary()), marks: manifest.marks, ..Kept::default() },
+                STATE_FILE,
+                &CheckpointState {
+                    last: Some(manifest.summary()),
+                    marks: manifest.marks,
+                    ..CheckpointState::default()
+                },
             );
             return Ok(Some(Manifest { step: None, ..manifest }));
         }
     };
-    remember(outbox, folder, &manifest, own, Kept::default());
+    remember(outbox, folder, &manifest, own, CheckpointState::default());
     journal.record(What::Resumed { checkpoint: manifest.summary(), went_back: None });
     Ok(Some(manifest))
 }
@@ -147,6 +150,36 @@ pub(crate) fn theirs(outbox: &Outbox, inherited: Option<&JobId>) -> Option<Outbo
 pub(crate) fn scratch(folder: &Path) -> PathBuf {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     folder.with_file_name(format!(".{name}.lamp-restore"))
+}
+
+#[derive(Clone)]
+pub(crate) enum Target<'a> {
+    /// The newest.
+    Any,
+    /// The newest. But if one of its files on the disk is newer, the folder stays as it is.
+    OnKeptDisk,
+    /// The newest below a number whose content differs from `unlike`. Only `shipped` stays in the
+    /// folder.
+    Before { number: Option<CheckpointNo>, unlike: Option<Manifest>, shipped: &'a [String] },
+}
+
+impl Target<'_> {
+    /// Whether this manifest is acceptable.
+    pub(crate) fn takes(&self, manifest: &Manifest) -> bool {
+        !matches!(self, Target::Before { unlike: Some(unlike), .. } if is_same_but_logs(unlike, manifest))
+    }
+
+    pub(crate) fn is_below(&self, number: CheckpointNo) -> bool {
+        !matches!(self, Target::Before { number: Some(before), .. } if number >= *before)
+    }
+}
+
+fn is_same_but_logs(one: &Manifest, other: &Manifest) -> bool {
+    let files = |manifest: &Manifest| -> BTreeSet<(String, String)> {
+        let files = manifest.files.iter().filter(|file| !is_log(&file.path));
+        files.map(|file| (file.path.clone(), file.sha256.clone())).collect()
+    };
+    files(one) == files(other)
 }
 
 /// The state that the workload starts from.
@@ -281,6 +314,26 @@ async fn fetch(
     Ok(())
 }
 
+/// Removes everything but `shipped`. After a crash in here, the next agent finds the files held
+/// aside.
+pub(crate) async fn clear(outbox: &Outbox, folder: &Path, shipped: &[String]) -> io::Result<()> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let held = folder.with_file_name(format!(".{name}.lamp-held"));
+    let movable = |from: &Path, to: &Path| -> io::Result<()> {
+        for path in shipped {
+            if outbox.files.stamp(&from.join(path))?.is_some() {
+                outbox.files.place(&from.join(path), &to.join(path), None)?;
+            }
+        }
+        Ok(())
+    };
+    movable(folder, &held)?;
+    outbox.files.remove_aside(folder).await?;
+    outbox.files.create_folder(folder)?;
+    movable(&held, folder)?;
+    outbox.files.remove(&held)
+}
+
 /// A checkpoint file that was written on this disk after the save. The same machine's clock dates
 /// both.
 fn newer_on_disk(outbox: &Outbox, manifest: &Manifest, folder: &Path) -> Option<String> {
@@ -354,13 +407,17 @@ pub(crate) fn remember(
     folder: &Path,
     manifest: &Manifest,
     own: bool,
-    before: Kept,
+    before: CheckpointState,
 ) {
     // The number comes from a file, so clamp it.
     let measured = vec![manifest.upload_secs.clamp(0.0, UPLOAD_SECS_MAX)];
     let uploads = if before.uploads.is_empty() { measured } else { before.uploads.clone() };
-    let mut kept =
-        Kept { last: Some(manifest.summary()), marks: manifest.marks, uploads, ..before };
+    let mut kept = CheckpointState {
+        last: Some(manifest.summary()),
+        marks: manifest.marks,
+        uploads,
+        ..before
+    };
     for file in &manifest.files {
         let Ok(Some(stamp)) = outbox.files.stamp(&folder.join(&file.path)) else { continue };
         if own {
@@ -374,7 +431,7 @@ pub(crate) fn remember(
         );
     }
     kept.files.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    outbox.keep(KEPT, &kept);
+    outbox.keep(STATE_FILE, &kept);
 }
 
 #[cfg(test)]

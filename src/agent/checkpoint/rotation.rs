@@ -9,6 +9,11 @@ use std::time::Duration;
 /// mark it. Shorter cuts slow writers in half. Longer uses up the time of an interruption notice.
 pub(crate) const QUIET: Duration = Duration::from_secs(2);
 
+/// Longer than any pause inside a save: files unchanged for this long are complete, even with fewer
+/// names than before. Shorter cuts off saves that gather a large model. Longer keeps a changed set
+/// of files late.
+pub(crate) const RESTLESS: Duration = Duration::from_secs(30);
+
 /// When something began, and the step reported by then.
 pub(crate) type Begun = (Duration, Option<f64>);
 

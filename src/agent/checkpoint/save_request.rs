@@ -1,12 +1,47 @@
-//! The newest save request to the workload: one at a time.
+//! Save requests: what the agent asks for, the result, and the newest request to the workload.
 //!
 //! A signal handler that runs twice at once would write into the same file. So the agent sends no
 //! second request during a save: the first result counts for both. Not here: the signal, the
 //! upload.
 
-use tokio::sync::watch;
+use std::time::Duration;
 
-use super::handle::Saved;
+use tokio::sync::{oneshot, watch};
+
+use super::folder_diff::Picture;
+use crate::job::CheckpointSummary;
+
+/// The reason of a failed save when no process of the workload handles the checkpoint signal.
+pub(crate) const NO_HANDLER: &str =
+    "no process of the workload has a handler for the checkpoint signal";
+
+/// The folder's content just before the workload was asked to save.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub(crate) picture: Option<Picture>,
+    pub(crate) marks: u64,
+    pub(crate) at: Duration,
+    /// The workload was not asked: the present content counts.
+    pub(crate) as_is: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Saved {
+    /// A manifest is written, with the files saved after the request. With `Checkpoints::as_is`:
+    /// with the present files.
+    Complete(CheckpointSummary),
+    /// Nothing changed after the request. The newest complete checkpoint, if any, remains.
+    NoChange(Option<CheckpointSummary>),
+    /// Something changed but is not kept, with the reason as a sentence.
+    Failed(String),
+}
+
+pub(crate) struct Save {
+    pub ask: Ask,
+    pub asked_by: String,
+    pub deadline: Duration,
+    pub reply: oneshot::Sender<Saved>,
+}
 
 /// The waiting task writes the result. A replaced save has no receiver.
 #[derive(Default)]

@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::completeness::{Picture, Ripe};
+use super::complete_set::CompleteSet;
 use super::file_names::Places;
-use super::folder_diff::{is_in, same_but_logs, stamps, stands, without_logs};
+use super::folder_diff::{Picture, is_in, same_but_logs, stamps, stands, without_logs};
 use crate::ports::FileStamp;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Doubt {
     files: BTreeMap<String, (FileStamp, u64)>,
     written: u64,
     /// The complete files beside them.
-    whole: Option<Ripe>,
+    whole: Option<CompleteSet>,
 }
 
 impl Doubt {
@@ -33,7 +33,7 @@ impl Doubt {
         seen: &Picture,
         kept: &Picture,
         ended: Option<Duration>,
-        whole: Option<Ripe>,
+        whole: Option<CompleteSet>,
     ) -> Option<Doubt> {
         let (kept, trusted) =
             (stamps(kept), whole.as_ref().map(|whole| stamps(&whole.picture)).unwrap_or_default());
@@ -90,7 +90,12 @@ impl Doubt {
     }
 
     /// The complete files, although others are in doubt.
-    pub(crate) fn whole(&self, seen: &Picture, kept: &Picture, places: &Places) -> Option<&Ripe> {
+    pub(crate) fn whole(
+        &self,
+        seen: &Picture,
+        kept: &Picture,
+        places: &Places,
+    ) -> Option<&CompleteSet> {
         self.whole.as_ref().filter(|whole| {
             stands(&whole.picture, seen, places) && !same_but_logs(&whole.picture, kept)
         })
@@ -102,7 +107,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::checkpoint::completeness::{Before, FolderWatch, Signs};
+    use crate::agent::checkpoint::completeness::FolderWatch;
+    use crate::agent::checkpoint::workload_signals::{Before, Signs};
     use crate::job::ExitStatus;
     use crate::ports::TreeFile;
 

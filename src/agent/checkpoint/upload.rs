@@ -5,23 +5,21 @@
 //! is used up and no manifest is written. Files that were read completely are remembered and not
 //! sent again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use futures::stream::{StreamExt, TryStreamExt};
-use serde::{Deserialize, Serialize};
 
-use super::completeness::Picture;
 use super::file_names::{Places, is_log, link_stays_below};
-use super::folder_diff::{has_grown, is_link, picture, stamps, stands};
-use super::handle::{KEPT, Kept};
+use super::folder_diff::{Picture, has_grown, is_link, picture, stamps, stands};
+use super::persisted_state::{CheckpointState, Contents, Identity, LeftOut, STATE_FILE, Stored};
 use crate::agent::report::retry_sender::{Outbox, Pace, chain};
 use crate::job::{
     CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FILE_BYTES_MAX, checkpoint_step,
@@ -149,27 +147,6 @@ fn looked(mut tree: Tree) -> io::Result<Look> {
     Ok(Look { picture: picture(tree), skipped, links })
 }
 
-/// Identifies a file with its content, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Identity {
-    inode: u64,
-    bytes: u64,
-    modified_nanos: i64,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Stored {
-    key: String,
-    sha256: String,
-    /// The stored size, if it differs from the file's: a log that grew.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bytes: Option<u64>,
-}
-
-/// The content of this machine's files that is in the store.
-#[derive(Debug, Default)]
-pub(crate) struct Contents(Mutex<HashMap<Identity, Stored>>);
-
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Torn {
     #[error("`{0}` changed while it was read")]
@@ -184,9 +161,6 @@ pub(crate) enum Torn {
     #[error("no file of it can be sent")]
     Unfit(LeftOut),
 }
-
-/// The files that no try can send, each with the reason.
-pub(crate) type LeftOut = BTreeMap<String, String>;
 
 pub(crate) struct Sent {
     pub manifest: Manifest,
@@ -495,62 +469,6 @@ fn holds_all(before: &Manifest, files: &[CheckpointFile]) -> bool {
     })
 }
 
-impl Identity {
-    fn of(stamp: FileStamp) -> Self {
-        Identity { inode: stamp.inode, bytes: stamp.bytes, modified_nanos: stamp.modified_nanos }
-    }
-}
-
-impl Contents {
-    pub(crate) fn add(&self, stamp: FileStamp, key: String, sha256: String) {
-        self.add_sized(stamp, key, sha256, stamp.bytes);
-    }
-
-    fn add_sized(&self, stamp: FileStamp, key: String, sha256: String, bytes: u64) {
-        let bytes = Some(bytes).filter(|bytes| *bytes != stamp.bytes);
-        self.lock().insert(Identity::of(stamp), Stored { key, sha256, bytes });
-    }
-
-    /// Forgets files that are no longer in the folder.
-    pub(crate) fn retain(&self, picture: &Picture) {
-        let there: HashSet<Identity> =
-            picture.iter().map(|file| Identity::of(file.stamp)).collect();
-        self.lock().retain(|identity, _| there.contains(identity));
-    }
-
-    /// The newest checkpoint number, complete or torn, with any of this content.
-    fn newest(&self) -> Option<CheckpointNo> {
-        let number = |stored: &Stored| {
-            stored.key.strip_prefix("checkpoints/")?.split('/').next()?.parse().ok()
-        };
-        self.lock().values().filter_map(number).max()
-    }
-
-    fn has(&self, stamp: FileStamp) -> bool {
-        self.lock().contains_key(&Identity::of(stamp))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Stored>> {
-        self.0
-            .lock()
-            .expect("nobody panics while holding the contents: they are only inserted and read")
-    }
-}
-
-/// A list in the state folder, since JSON keys must be text.
-impl Serialize for Contents {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.lock().iter())
-    }
-}
-
-impl<'de> Deserialize<'de> for Contents {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let entries = Vec::<(Identity, Stored)>::deserialize(deserializer)?;
-        Ok(Contents(Mutex::new(entries.into_iter().collect())))
-    }
-}
-
 /// The numbers of an attempt's checkpoints in the job directory.
 pub(crate) struct Numbers {
     /// The first unused number, also of the continued job.
@@ -563,7 +481,7 @@ pub(crate) struct Numbers {
 /// old, and an agent may have crashed before its own note. Otherwise a complete checkpoint could be
 /// overwritten.
 pub(crate) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
-    let kept = outbox.recall::<Kept>(KEPT);
+    let kept = outbox.recall::<CheckpointState>(STATE_FILE);
     let last = kept.as_ref().and_then(|kept| Some(kept.last.as_ref()?.number));
     let known = last.max(kept.as_ref().and_then(|kept| kept.contents.newest()));
     let free = async || {

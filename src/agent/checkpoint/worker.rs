@@ -7,11 +7,15 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::completeness::{Before, FolderWatch, Picture, Ripe, Signs};
-use super::folder_diff::has_news;
-use super::handle::{Ask, KEPT, Save, Saved, Shared, Trouble, left_out};
+use super::complete_set::CompleteSet;
+use super::completeness::FolderWatch;
+use super::folder_diff::{Picture, has_news};
+use super::persisted_state::{LeftOut, STATE_FILE, not_kept};
 use super::rotation::QUIET;
-use super::upload::{LeftOut, Numbers, Sent, Torn, Try, numbers};
+use super::save_request::{Ask, Save, Saved};
+use super::upload::{Numbers, Sent, Torn, Try, numbers};
+use super::worker_state::{Trouble, WorkerState};
+use super::workload_signals::{Before, Signs};
 use crate::agent::report::journal::Journal;
 use crate::job::{
     CheckpointLink, CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT,
@@ -50,7 +54,7 @@ const SAID_MAX: usize = 20;
 const UNSENT_FOR: Duration = Duration::from_secs(20);
 
 pub(crate) struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerState>,
     journal: Journal,
     interval: Span,
     watch: FolderWatch,
@@ -80,7 +84,7 @@ enum Ended {
 
 impl Worker {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<WorkerState>,
         journal: Journal,
         interval: Span,
         inbox: mpsc::UnboundedReceiver<Save>,
@@ -138,7 +142,7 @@ impl Worker {
     }
 
     /// A checkpoint that is complete, not kept, and wanted now.
-    fn due(&self, now: Duration) -> Option<Ripe> {
+    fn due(&self, now: Duration) -> Option<CompleteSet> {
         if self.blind.is_some() || self.pending.as_ref().is_some_and(|save| now >= save.deadline) {
             return None;
         }
@@ -250,7 +254,7 @@ impl Worker {
         let (doubted, mut kept) = (self.watch.doubted(), self.shared.kept());
         if kept.doubted != doubted {
             kept.doubted = doubted;
-            self.shared.outbox.keep(KEPT, &*kept);
+            self.shared.outbox.keep(STATE_FILE, &*kept);
         }
     }
 
@@ -280,7 +284,7 @@ impl Worker {
         let first = unfit.iter().next().map(|(path, why)| {
             let rest = unfit.len() - 1;
             let others = if rest > 0 { format!(", and {rest} others") } else { String::new() };
-            format!("{}, for it cannot be sent{others}: {why}", left_out(path))
+            format!("{}, for it cannot be sent{others}: {why}", not_kept(path))
         });
         self.tell(Trouble::Unfit, first.clone());
         if let Some(text) = first {
@@ -289,7 +293,7 @@ impl Worker {
         let mut kept = self.shared.kept();
         if kept.left_out != *unfit {
             kept.left_out = unfit.clone();
-            self.shared.outbox.keep(KEPT, &*kept);
+            self.shared.outbox.keep(STATE_FILE, &*kept);
         }
     }
 
@@ -343,14 +347,14 @@ impl Worker {
     }
 
     /// Whether the complete files were written after the request.
-    fn answers(&self, ask: &Ask, ripe: &Ripe) -> bool {
+    fn answers(&self, ask: &Ask, ripe: &CompleteSet) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
         ask.as_is
             || marked && ripe.is_marked
             || ask.picture.as_ref().is_some_and(|before| ripe.newer_than(before))
     }
 
-    async fn upload(&mut self, ripe: Ripe) {
+    async fn upload(&mut self, ripe: CompleteSet) {
         let complete_at = self.now();
         let by_notice =
             (self.pending.is_none() && complete_at < self.not_before).then(|| "notice".to_owned());
@@ -568,7 +572,7 @@ impl Worker {
             kept.count += 1;
             kept.took(cost, manifest.upload_secs);
             kept.marks = self.watch.known_marks();
-            self.shared.outbox.keep(KEPT, &*kept);
+            self.shared.outbox.keep(STATE_FILE, &*kept);
         }
         let Manifest { save_secs, upload_secs, asked_by, .. } = manifest;
         self.journal.record(What::Checkpoint {

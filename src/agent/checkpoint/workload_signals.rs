@@ -5,8 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::completeness::Picture;
-use super::folder_diff::{saves_again, stamps};
+use super::folder_diff::{Picture, saves_again, stamps};
 use crate::job::ExitStatus;
 
 #[derive(Clone, Copy, Debug, Default)]

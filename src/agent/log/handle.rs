@@ -10,18 +10,18 @@
 //! The last 4 MiB come at the end, after a line that says how much is missing. While the store is
 //! down, the holder's limit applies. Shipping never delays the workload.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use regex_lite::Regex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
-use super::scan::{self, LineScan, Place};
+use super::scan::{self, LineScan};
 use super::shipper::{Shipper, State};
-use crate::agent::activity_board::Board;
+use super::shipping_state::{FollowedStart, LogSettings, ShippingState};
+use crate::agent::activity_board::ActivityCounters;
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::{Outbox, Pace, Task};
 use crate::jobdir::What;
@@ -31,71 +31,21 @@ pub const BYTES_MAX_DEFAULT: u64 = 1 << 30;
 
 const STARTS: &str = "log.starts.json";
 
-#[derive(Clone, Debug)]
-pub struct LogSettings {
-    /// Raw bytes shipped per attempt. Beyond it, the start and the last 4 MiB are kept.
-    pub bytes_max: u64,
-    pub pattern: Option<String>,
-    /// A line of the log that means: done.
-    pub done_line: Option<String>,
-    pub pace: LogPace,
-}
-
-/// Whether users read the log while it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogPace {
-    /// A user may follow it in the job directory.
-    Followed,
-    /// It is for later: the user sees the output directly.
-    Kept,
-}
-
 /// The handle. Cheap to clone; the tasks run until the last clone is dropped.
 #[derive(Clone)]
 pub struct LogShip {
-    shared: Arc<Shared>,
+    shared: Arc<ShippingState>,
     _tasks: Arc<[Task; 2]>,
-}
-
-/// One start of the workload, whose log is followed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Follow {
-    pub start: u32,
-    pub dir: PathBuf,
-    /// Its holder has written everything.
-    #[serde(default)]
-    pub ended: bool,
-    /// Its label in the log. `None`: an older agent wrote this.
-    #[serde(default)]
-    pub label: Option<String>,
-}
-
-pub(crate) struct Shared {
-    pub outbox: Outbox,
-    /// Shared with its readers: two tasks read it at each tick, and it changes only with a start.
-    follows: Mutex<Arc<Vec<Follow>>>,
-    scanned: Mutex<Place>,
-    pub wake_shipper: Notify,
-    pub wake_scan: Notify,
-    pub pace: Pace,
-    printed: AtomicU64,
-    /// A caller waits for the end.
-    pub finishing: AtomicBool,
-    /// Everything from before the finish request is shipped.
-    pub at_end: watch::Sender<bool>,
-    lost: Mutex<Lost>,
-}
-
-/// Raw bytes that are not in the store: skipped for good, and not yet sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lost {
-    pub left_out: u64,
-    pub unsent: u64,
 }
 
 impl LogShip {
     /// Continues from an earlier agent's state. Reports and ignores an invalid pattern.
-    pub fn start(outbox: Outbox, journal: Journal, board: Board, settings: LogSettings) -> Self {
+    pub fn start(
+        outbox: Outbox,
+        journal: Journal,
+        board: ActivityCounters,
+        settings: LogSettings,
+    ) -> Self {
         let pattern = settings.pattern.as_ref().and_then(|text| match Regex::new(text) {
             Ok(pattern) => Some(pattern),
             Err(error) => {
@@ -109,7 +59,7 @@ impl LogShip {
         });
         let state = State::recall(&outbox);
         let follows = outbox.recall(STARTS).unwrap_or_default();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ShippingState {
             outbox,
             follows: Mutex::new(follows),
             scanned: Mutex::default(),
@@ -143,7 +93,7 @@ impl LogShip {
             // An earlier start is over when the next begins.
             let follows = Arc::make_mut(&mut follows);
             follows.iter_mut().for_each(|follow| follow.ended = true);
-            follows.push(Follow {
+            follows.push(FollowedStart {
                 start,
                 dir: dir.to_owned(),
                 ended: false,
@@ -195,53 +145,4 @@ impl LogShip {
         }
         losses
     }
-}
-
-impl Shared {
-    pub(crate) fn follows(&self) -> Arc<Vec<Follow>> {
-        Arc::clone(&self.lock_follows())
-    }
-
-    fn wake(&self) {
-        self.wake_shipper.notify_one();
-        self.wake_scan.notify_one();
-    }
-
-    pub(crate) fn printed(&self) -> u64 {
-        self.printed.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn scanned(&self) -> MutexGuard<'_, Place> {
-        self.scanned.lock().expect("nobody panics while holding it: it is only read and set")
-    }
-
-    fn lock_follows(&self) -> MutexGuard<'_, Arc<Vec<Follow>>> {
-        self.follows
-            .lock()
-            .expect("nobody panics while holding the starts: they are only listed and marked")
-    }
-
-    pub(crate) fn lost(&self) -> MutexGuard<'_, Lost> {
-        self.lost
-            .lock()
-            .expect("nobody panics while holding the losses: they are only read and set")
-    }
-}
-
-pub(crate) fn segment_name(number: u64) -> String {
-    format!("{number:08}.log")
-}
-
-pub(crate) fn segments(outbox: &Outbox, dir: &Path) -> Vec<(u64, u64)> {
-    let listed = outbox
-        .files
-        .list(dir)
-        .inspect_err(|error| tracing::warn!("cannot list {}: {error}", dir.display()))
-        .unwrap_or_default();
-    let mut found: Vec<(u64, u64)> = listed
-        .into_iter()
-        .filter_map(|(name, stamp)| Some((name.strip_suffix(".log")?.parse().ok()?, stamp.bytes)))
-        .collect();
-    found.sort_unstable();
-    found
 }

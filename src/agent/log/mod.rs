@@ -7,3 +7,4 @@ pub(crate) mod progress_steps;
 pub mod progress_tail;
 pub(crate) mod scan;
 pub(crate) mod shipper;
+pub mod shipping_state;

@@ -1,7 +1,7 @@
 //! Follows the progress file of the workload, and waits for its done marker.
 //!
 //! ```text
-//!   LAMP_PROGRESS ──every second──> new bytes ──> lines ──> Board: steps, marks, signs
+//!   LAMP_PROGRESS ──every second──> new bytes ──> lines ──> ActivityCounters: steps, marks, signs
 //!                                    └ marks count once their time is known
 //! ```
 //! Not here: the sum of the signs ([`crate::agent::activity_board`]), or which files a mark covers
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::agent::activity_board::{Board, Moment};
+use crate::agent::activity_board::{ActivityCounters, Moment};
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::Task;
 use crate::job::ProgressLine;
@@ -42,7 +42,7 @@ pub struct ProgressTail {
 struct Tail {
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
-    board: Board,
+    board: ActivityCounters,
     journal: Journal,
     path: PathBuf,
     done_marker: Option<PathBuf>,
@@ -65,7 +65,7 @@ impl ProgressTail {
     pub fn new(
         files: Arc<dyn Files>,
         clock: Arc<dyn Clock>,
-        board: Board,
+        board: ActivityCounters,
         journal: Journal,
         path: PathBuf,
         done_marker: Option<PathBuf>,

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
-use super::handle::{Follow, Shared, segment_name, segments};
 use super::progress_lines::Reader;
 use super::progress_steps::{Stand, Steps};
-use crate::agent::activity_board::{Board, Moment};
+use super::shipping_state::{FollowedStart, LogPosition, ShippingState, segment_name, segments};
+use crate::agent::activity_board::{ActivityCounters, Moment};
 use crate::agent::report::retry_sender::Outbox;
 use crate::agent::startup::attempt::SETUP;
-use crate::agent::wake::to_next;
+use crate::agent::timers::to_next;
 
 /// The time between two looks without a wake-up. The loop wakes the scan at each tick after new
 /// output. This one is for output that the holder could not count; shorter would wake the processor
@@ -143,26 +143,20 @@ impl LineScan {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub start: u32,
-    pub segment: u64,
-    pub offset: u64,
-}
-
 /// The scan of all starts, in order.
 struct Scan {
-    shared: Arc<Shared>,
-    board: Board,
+    shared: Arc<ShippingState>,
+    board: ActivityCounters,
     lines: LineScan,
-    place: Place,
+    place: LogPosition,
     budget: u64,
     /// Output from before the first look was written at an unknown time.
     timed: bool,
 }
 
-pub(crate) async fn run(shared: Arc<Shared>, board: Board, lines: LineScan) {
-    let mut scan = Scan { shared, board, lines, place: Place::default(), budget: 0, timed: false };
+pub(crate) async fn run(shared: Arc<ShippingState>, board: ActivityCounters, lines: LineScan) {
+    let mut scan =
+        Scan { shared, board, lines, place: LogPosition::default(), budget: 0, timed: false };
     loop {
         scan.lines.renew();
         scan.budget = LOOK_BYTES_MAX;
@@ -185,10 +179,10 @@ pub(crate) async fn run(shared: Arc<Shared>, board: Board, lines: LineScan) {
 
 impl Scan {
     /// Reads new output of a start. `false`: there is more than one look may read.
-    async fn read(&mut self, follow: &Follow) -> bool {
+    async fn read(&mut self, follow: &FollowedStart) -> bool {
         if follow.start > self.place.start {
             self.end_line();
-            self.place = Place { start: follow.start, segment: 0, offset: 0 };
+            self.place = LogPosition { start: follow.start, segment: 0, offset: 0 };
             *self.shared.scanned() = self.place;
             self.lines.begins(follow.label.as_deref() != Some(SETUP));
         }
@@ -198,7 +192,7 @@ impl Scan {
                 continue;
             }
             if segment > self.place.segment {
-                self.place = Place { start: follow.start, segment, offset: 0 };
+                self.place = LogPosition { start: follow.start, segment, offset: 0 };
             }
             let unread = bytes.saturating_sub(self.place.offset);
             let skim = if self.lines.is_work && !self.board.tells() { SKIM_BYTES } else { 0 };
@@ -248,7 +242,7 @@ impl Scan {
     }
 }
 
-fn tell(board: &Board, outbox: &Outbox, said: Said, timed: bool) {
+fn tell(board: &ActivityCounters, outbox: &Outbox, said: Said, timed: bool) {
     let now = Moment::now(&*outbox.clock);
     match said {
         Said::Done => board.set_done(now.mono),

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 
-use super::handle::{Follow, LogPace, LogSettings, Shared, segment_name, segments};
-use super::scan::{LOOK, Place};
+use super::scan::LOOK;
+use super::shipping_state::{
+    FollowedStart, LogPace, LogPosition, LogSettings, ShippingState, segment_name, segments,
+};
 use crate::agent::report::batch::Packer;
 use crate::agent::report::retry_sender::Outbox;
-use crate::agent::wake::to_next;
+use crate::agent::timers::to_next;
 use crate::jobdir::layout;
 
 /// Raw bytes of one piece: a flood of 32 MB/s makes 32 objects a second. Memory holds at most two
@@ -70,7 +72,7 @@ struct Piece {
 }
 
 pub(crate) struct Shipper {
-    shared: Arc<Shared>,
+    shared: Arc<ShippingState>,
     state: State,
     bytes_max: u64,
     /// The time between two pieces that are not full.
@@ -110,7 +112,7 @@ impl State {
 }
 
 impl Shipper {
-    pub(crate) fn new(shared: Arc<Shared>, state: State, settings: &LogSettings) -> Self {
+    pub(crate) fn new(shared: Arc<ShippingState>, state: State, settings: &LogSettings) -> Self {
         let paid = shared.outbox.dir.store().url().starts_with("s3:");
         let apart = match (settings.pace == LogPace::Kept, paid) {
             (true, _) => PIECE_APART_KEPT,
@@ -202,7 +204,7 @@ impl Shipper {
     }
 
     fn scan_is_past(&self, segment: u64, offset: u64) -> bool {
-        *self.shared.scanned() >= Place { start: self.state.start, segment, offset }
+        *self.shared.scanned() >= LogPosition { start: self.state.start, segment, offset }
     }
 
     fn step(&mut self) -> Step {
@@ -330,7 +332,7 @@ impl Shipper {
         &mut self,
         dir: &Path,
         number: u64,
-        follows: &[Follow],
+        follows: &[FollowedStart],
         index: usize,
         more: bool,
     ) -> Step {
@@ -345,7 +347,7 @@ impl Shipper {
         self.next_start(follows, index)
     }
 
-    fn next_start(&mut self, follows: &[Follow], index: usize) -> Step {
+    fn next_start(&mut self, follows: &[FollowedStart], index: usize) -> Step {
         match follows.get(index + 1) {
             Some(next) => {
                 (self.state.start, self.state.segment, self.state.offset) = (next.start, 0, 0);

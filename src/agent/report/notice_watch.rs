@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::retry_sender::{Task, chain, within};
-use crate::agent::wake::to_next;
+use crate::agent::timers::to_next;
 use crate::instance::{Notice, Tags};
 use crate::ports::{Clock, Metadata};
 

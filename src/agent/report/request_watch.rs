@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::journal::Journal;
 use super::retry_sender::{Outbox, Task, chain};
-use crate::agent::wake::to_next;
+use crate::agent::timers::to_next;
 use crate::job::{Request, Wish};
 use crate::jobdir::What;
 use crate::policy::Wishes;

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::final_upload::UNKEPT_WITHIN;
 use super::shutdown_deadline::Ahead;
 use crate::agent::checkpoint::failed_resume::WentBack;
-use crate::agent::checkpoint::handle::Saved;
+use crate::agent::checkpoint::save_request::{NO_HANDLER, Saved};
 use crate::agent::decide::UPLOAD_ALLOWANCE;
 use crate::agent::report::retry_sender::{TRY_SECS_MAX, chain};
 use crate::agent::run_loop::{Agent, Finish};
@@ -179,7 +179,7 @@ impl Agent {
             });
         }
         match asked {
-            Ok(0) => return Some(format!("no last checkpoint: {}", crate::agent::act::NOBODY)),
+            Ok(0) => return Some(format!("no last checkpoint: {}", NO_HANDLER)),
             Ok(_) => {}
             Err(error) => return Some(format!("no last checkpoint: {}", chain(&error))),
         }

@@ -12,7 +12,7 @@ use super::drain::{FLUSH_MIN, TIME_WAS_UP};
 use super::outputs::{self, Wanted};
 use super::shutdown_deadline::Ahead;
 use super::unsaved_files;
-use crate::agent::checkpoint::handle::Saved;
+use crate::agent::checkpoint::save_request::Saved;
 use crate::agent::run_loop::Agent;
 use crate::agent::startup::attempt::Mode;
 use crate::jobdir::What;

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::checkpoint::failed_resume::{Begun, WentBack};
-use crate::agent::watch_workload::{Drawers, Rhythm};
+use crate::agent::watch_workload::{LearnedCadence, TimeAccounting};
 use crate::job::{
     AttemptNo, CheckpointNo, CheckpointSummary, ExitStatus, JobId, Plan, Reason, ResolvedSpec,
 };
@@ -51,9 +51,12 @@ pub struct Folders {
     pub cache: PathBuf,
 }
 
-/// `agent.json` in the state folder.
+/// The name of the agent's state in the state folder.
+pub const AGENT_STATE_FILE: &str = "agent.json";
+
+/// The state that survives a crash of the agent: [`AGENT_STATE_FILE`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Memory {
+pub struct AgentState {
     /// Code, checkpoint and preflight are done.
     pub prepared: bool,
     pub stage: Stage,
@@ -67,10 +70,10 @@ pub struct Memory {
     pub setup_since: Option<Timestamp>,
     pub retries_used: u32,
     pub stall_restarts: u32,
-    pub drawers: Drawers,
+    pub drawers: TimeAccounting,
     /// The learned rhythm of the workload.
     #[serde(default)]
-    pub rhythm: Rhythm,
+    pub rhythm: LearnedCadence,
     pub started: Timestamp,
     pub resumed_from: Option<CheckpointSummary>,
     /// Files in the checkpoint folder before a restore: they came with the code. `None`: unknown,
@@ -107,7 +110,7 @@ pub struct Memory {
     #[serde(default)]
     pub kill_at: Option<Timestamp>,
     #[serde(default)]
-    pub anchor: Option<Anchor>,
+    pub anchor: Option<ClockAnchor>,
     /// The end or restart in progress: a restarted agent continues it.
     #[serde(default)]
     pub ending: Option<Ending>,
@@ -149,7 +152,7 @@ const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(5 * 60);
 /// The wall clock at one moment, continued by the monotonic clock: a set clock does not reach a
 /// limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Anchor {
+pub struct ClockAnchor {
     pub wall: Timestamp,
     pub mono: Duration,
     /// The boot of `mono`. After another boot `mono` means nothing.
@@ -163,18 +166,22 @@ pub struct Anchor {
     pub lived: Duration,
 }
 
-impl Anchor {
+impl ClockAnchor {
     /// The anchor of an earlier agent in this boot; otherwise this moment, at least as long after
     /// the launch as the machine ran. A clock that was set back would otherwise give it more time
     /// with each reboot.
-    pub fn kept_or_now(kept: Option<Anchor>, launched: Timestamp, clock: &dyn Clock) -> Anchor {
+    pub fn kept_or_now(
+        kept: Option<ClockAnchor>,
+        launched: Timestamp,
+        clock: &dyn Clock,
+    ) -> ClockAnchor {
         let (wall, mono, boot) = (clock.now(), clock.mono(), clock.boot());
         match kept {
             Some(kept) if kept.boot == boot && kept.mono <= mono => kept,
             kept => {
                 let lived = kept.map(|kept| kept.lived).unwrap_or_default();
                 let reached = launched.saturating_add(lived).unwrap_or(wall);
-                Anchor { wall: wall.max(reached), mono, boot, lived_before: lived, lived }
+                ClockAnchor { wall: wall.max(reached), mono, boot, lived_before: lived, lived }
             }
         }
     }
@@ -186,7 +193,7 @@ impl Anchor {
         &self,
         launched: Timestamp,
         (mono, at): (Duration, Timestamp),
-    ) -> Option<Anchor> {
+    ) -> Option<ClockAnchor> {
         let carried = self.carried(mono);
         let (behind, ahead) = (at.duration_since(carried), carried.duration_since(at));
         let wall = if behind > BEHIND_MAX {
@@ -199,12 +206,12 @@ impl Anchor {
         // Whatever the store says, the machine ran at least as long as its agents measured.
         let lived = launched.saturating_add(self.lived_before).unwrap_or(self.wall);
         let wall = wall.unwrap_or(self.wall).max(lived);
-        (wall != self.wall).then(|| Anchor { wall, ..self.clone() })
+        (wall != self.wall).then(|| ClockAnchor { wall, ..self.clone() })
     }
 
     /// The anchor to keep, for the next boot.
-    pub fn by(&self, mono: Duration) -> Anchor {
-        Anchor { lived: self.lived_before + mono.saturating_sub(self.mono), ..self.clone() }
+    pub fn by(&self, mono: Duration) -> ClockAnchor {
+        ClockAnchor { lived: self.lived_before + mono.saturating_sub(self.mono), ..self.clone() }
     }
 
     /// The wall clock now, as if it was never set.
@@ -278,7 +285,7 @@ impl Attempt {
     }
 }
 
-impl Memory {
+impl AgentState {
     /// Whether its machine was terminating. A stopped machine may have started again for another
     /// attempt.
     pub fn is_terminating(&self) -> bool {
@@ -286,7 +293,7 @@ impl Memory {
     }
 
     pub fn new(started: Timestamp) -> Self {
-        Memory {
+        AgentState {
             prepared: false,
             stage: Stage::Setup,
             start: 0,
@@ -294,8 +301,8 @@ impl Memory {
             setup_since: None,
             retries_used: 0,
             stall_restarts: 0,
-            drawers: Drawers::default(),
-            rhythm: Rhythm::default(),
+            drawers: TimeAccounting::default(),
+            rhythm: LearnedCadence::default(),
             started,
             resumed_from: None,
             shipped: None,
@@ -359,7 +366,7 @@ mod tests {
     /// Returns the corrected time.
     fn put_right(wall: i64, dated: i64) -> Option<i64> {
         let lived = Duration::from_secs(3600);
-        let anchor = Anchor {
+        let anchor = ClockAnchor {
             wall: at(wall),
             mono: Duration::from_secs(40),
             boot: "2".into(),

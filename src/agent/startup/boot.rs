@@ -12,9 +12,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Attempt, Folders, Memory, Mode, terms};
+use super::attempt::{AGENT_STATE_FILE, AgentState, Attempt, Folders, Mode, terms};
 use crate::agent::report::retry_sender::{Outbox, chain};
-use crate::agent::run_loop::MEMORY;
 use crate::agent::shutdown::deadman::BOOTS;
 use crate::instance::{TAG_PREFIX, Tags, TagsError};
 use crate::job::{AttemptNo, Lease, RECORD_FORMAT, ResolvedSpec};
@@ -164,8 +163,8 @@ fn read<T: DeserializeOwned>(files: &dyn Files, path: &Path) -> Option<T> {
 
 /// How long to ask for the identity, if this disk's attempt was terminating.
 fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
-    let ends = read(files, &folders.state.join(MEMORY))
-        .is_some_and(|memory: Memory| memory.is_terminating());
+    let ends = read(files, &folders.state.join(AGENT_STATE_FILE))
+        .is_some_and(|memory: AgentState| memory.is_terminating());
     let attempt: Option<Attempt> = read(files, &folders.state.join(ATTEMPT));
     let may_stand = attempt.is_none_or(|attempt| attempt.resolved.spec.on.may_stop());
     ends.then_some(if may_stand { STOPPING_ASKS } else { ENDING_ASKS })
@@ -176,7 +175,7 @@ fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
 pub async fn boot(
     ports: &BootPorts,
     folders: Folders,
-) -> Result<(Attempt, Outbox, Memory), BootError> {
+) -> Result<(Attempt, Outbox, AgentState), BootError> {
     // The service manager does not wait for the store: report ready now and feed the watchdog
     // meanwhile.
     ports.service.ready();
@@ -190,7 +189,7 @@ pub async fn boot(
 async fn take_up_or_put_out(
     ports: &BootPorts,
     folders: Folders,
-) -> Result<(Attempt, Outbox, Memory), BootError> {
+) -> Result<(Attempt, Outbox, AgentState), BootError> {
     let booted = take_up(ports, folders).await;
     if let Err(error @ BootError::Tags(_)) = &booted {
         // Not a machine of lamp: do not touch it.
@@ -218,7 +217,7 @@ pub(crate) async fn keep_alive(
 async fn take_up(
     ports: &BootPorts,
     folders: Folders,
-) -> Result<(Attempt, Outbox, Memory), BootError> {
+) -> Result<(Attempt, Outbox, AgentState), BootError> {
     let identity = who(ports, &folders).await;
     let tags = Tags::from_map(&identity.tags)?;
     let dir = JobDir::new(Arc::clone(&ports.store), tags.job.clone());
@@ -307,7 +306,7 @@ fn forget_another_attempt(outbox: &Outbox, nonce: &str) {
         "this disk is of an earlier attempt: what was kept of it is forgotten"
     );
     // First: a crash in between must not lose the work of a job that continues.
-    let whole = outbox.recall::<Memory>(MEMORY).is_some_and(|memory| memory.prepared);
+    let whole = outbox.recall::<AgentState>(AGENT_STATE_FILE).is_some_and(|memory| memory.prepared);
     if whole
         && let Err(error) =
             outbox.files.replace_durable(&kept_work(&outbox.state), other.job().as_str().as_bytes())
@@ -343,8 +342,8 @@ fn kept(outbox: &Outbox, instance: &str, tags: &Tags) -> Option<Attempt> {
 }
 
 /// The memory of an earlier agent, or a new one.
-pub fn remember(outbox: &Outbox) -> Memory {
-    outbox.recall(MEMORY).unwrap_or_else(|| Memory::new(outbox.clock.now()))
+pub fn remember(outbox: &Outbox) -> AgentState {
+    outbox.recall(AGENT_STATE_FILE).unwrap_or_else(|| AgentState::new(outbox.clock.now()))
 }
 
 async fn spec(dir: &JobDir, clock: &dyn Clock) -> Result<ResolvedSpec, BootError> {

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::prepare::ROOM_WITHIN;
 use crate::jobdir::JobDirError;
 use crate::market::Span;
 use crate::ports::{Clock, StoreError, chain};
@@ -16,6 +15,11 @@ use crate::ports::{Clock, StoreError, chain};
 /// How long refusals are retried. New rights of a role are known everywhere within minutes. Shorter
 /// gives up too early; longer pays for a machine that is refused each time.
 const ALLOWED_WITHIN: Duration = Duration::from_secs(600);
+
+/// How long a start or a download waits for disk space. A checkpoint that replaces another may fill
+/// the disk for a while. Ten minutes cost less than a lost job; longer pays for a machine without
+/// work.
+pub(crate) const ROOM_WITHIN: Duration = Duration::from_secs(600);
 
 /// How long a silent store is waited for. Outages last hours on a bad day. Shorter gives up jobs
 /// that would have continued. Longer pays for a machine without work. Every new byte restarts this

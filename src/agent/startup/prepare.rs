@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use super::attempt::{Attempt, Ending, Mode};
+use super::attempt::{AGENT_STATE_FILE, Attempt, Ending, Mode};
 use super::boot::kept_work;
-use super::fetch_status::Fetching;
+use super::fetch_status::{Fetching, ROOM_WITHIN};
 use super::preflight::preflight;
 use crate::agent::act::in_no_time;
 use crate::agent::checkpoint::failed_resume::shipped;
-use crate::agent::checkpoint::handle::{Checkpoints, restore};
+use crate::agent::checkpoint::handle::Checkpoints;
+use crate::agent::checkpoint::restore::{RestoreError, restore};
 use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::{Outbox, TRY_SECS_MAX, chain};
-use crate::agent::run_loop::{Agent, MEMORY};
+use crate::agent::run_loop::Agent;
 use crate::agent::wake::Wake;
 use crate::instance::Sample;
 use crate::job::{AttemptPhase, CodeArchive, EndedBecause, Manifest, Reason, Severity, setup_argv};
@@ -36,11 +37,6 @@ const ATTACH_AGAIN: Duration = Duration::from_secs(2);
 
 /// How long an ending attempt looks for its workload, for its last save. Longer only bills.
 const ENDING_UNSEEN_MAX: Duration = Duration::from_secs(30);
-
-/// How long a start or a download waits for disk space. A checkpoint that replaces another may fill
-/// the disk for a while. Ten minutes cost less than a lost job; longer pays for a machine without
-/// work.
-pub(crate) const ROOM_WITHIN: Duration = Duration::from_secs(600);
 
 /// The beginning of these messages.
 const NO_ROOM: &str = "a start cannot be written down on this machine";
@@ -60,7 +56,7 @@ enum PrepareError {
     #[error("cannot unpack the code")]
     Unpack(#[source] std::io::Error),
     #[error("cannot bring back the checkpoint")]
-    Restore(#[source] crate::agent::checkpoint::handle::RestoreError),
+    Restore(#[source] RestoreError),
 }
 
 impl Agent {
@@ -253,7 +249,7 @@ impl Agent {
     /// space.
     pub(crate) async fn keep_start(&mut self) -> Result<(), Decision> {
         let until = self.out.clock.mono() + ROOM_WITHIN;
-        while let Err(cause) = self.out.try_keep(MEMORY, &self.memory) {
+        while let Err(cause) = self.out.try_keep(AGENT_STATE_FILE, &self.memory) {
             if self.out.clock.mono() >= until {
                 return Err(self.cannot_start(&WorkloadError::Failed {
                     act: "write down the start of",

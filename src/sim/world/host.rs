@@ -22,7 +22,7 @@ use super::workload::{Habit, Start};
 use super::world::{JOB, Which, World, which};
 use crate::agent::shutdown::deadman::SwitchFiles;
 use crate::agent::startup::boot::{BootPorts, boot};
-use crate::agent::{Agent, Folders, MEMORY, Memory, World as AgentWorld};
+use crate::agent::{AGENT_STATE_FILE, Agent, AgentState, Folders, World as AgentWorld};
 use crate::instance::Notice;
 use crate::job::{Plan, Shutdown};
 use crate::ports::{Clock, Files, Metadata, Nobody, Power, Service, Store, Workloads};
@@ -169,9 +169,9 @@ impl Host {
 
     /// Whether its disk says that the machine is being terminated.
     pub fn tells_its_end(&self) -> bool {
-        let memory = self.disk.read(&Path::new(STATE).join(MEMORY)).ok().flatten();
+        let memory = self.disk.read(&Path::new(STATE).join(AGENT_STATE_FILE)).ok().flatten();
         memory
-            .and_then(|body| serde_json::from_slice::<Memory>(&body).ok())
+            .and_then(|body| serde_json::from_slice::<AgentState>(&body).ok())
             .is_some_and(|memory| memory.is_terminating())
     }
 

@@ -4,12 +4,11 @@
 
 use std::time::Duration;
 
-use super::completeness::Picture;
-use super::folder_diff::{has_news, stamps};
+use super::folder_diff::{Picture, has_news, stamps};
 use super::rotation::Motion;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Ripe {
+pub(crate) struct CompleteSet {
     pub picture: Picture,
     /// The step that it probably holds.
     pub step: Option<f64>,
@@ -21,9 +20,9 @@ pub(crate) struct Ripe {
     pub left_out: Option<String>,
 }
 
-impl Ripe {
+impl CompleteSet {
     pub(crate) fn new(picture: Picture, motion: Motion) -> Self {
-        Ripe {
+        CompleteSet {
             picture,
             step: motion.step,
             is_marked: false,

@@ -1,0 +1,666 @@
+//! Tests of the checkpoint watch: laws with random writers, and scripts like the ones of users.
+//!
+//! Half a save is never kept, and a save that has rested is kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::completeness::FolderWatch;
+use super::folder_diff::Picture;
+use super::workload_signals::{Before, Signs};
+use crate::ports::{FileStamp, TreeFile};
+
+/// The writes of a script, second by second.
+#[derive(Clone, Debug)]
+struct Habits {
+    /// The seconds that each file of a checkpoint takes, in order, and the pause before the next
+    /// checkpoint.
+    files: Vec<u64>,
+    pause: u64,
+    /// Folders (`checkpoint-100/a`), or files with the same number (`a-100.pt`).
+    folders: bool,
+    /// If there are more checkpoints than this, the script deletes old ones, a file a second.
+    keep: usize,
+    log: bool,
+    restless: bool,
+    /// Two files that are rewritten in place: seconds for one, for the other, and of rest.
+    pair: Option<(u64, u64, u64)>,
+}
+
+fn habits() -> impl Strategy<Value = Habits> {
+    let series = (prop::collection::vec(1u64..6, 1..4), 0u64..5, any::<bool>(), 2usize..6);
+    let beside = (any::<bool>(), any::<bool>(), prop::option::of((1u64..6, 1u64..6, 0u64..6)));
+    (series, beside).prop_map(|((files, pause, folders, keep), (log, restless, pair))| Habits {
+        files,
+        pause,
+        folders,
+        keep,
+        log,
+        restless,
+        pair,
+    })
+}
+
+/// The folder, and which parts of it are really complete.
+#[derive(Default)]
+struct Folder {
+    files: BTreeMap<String, i64>,
+    clock: i64,
+    /// Complete checkpoints: names and stamps of their files, and since when.
+    finished: BTreeMap<u64, (BTreeMap<String, i64>, u64)>,
+    /// Stamps of the two files that belong together.
+    pairs: Vec<(i64, i64)>,
+}
+
+impl Folder {
+    fn write(&mut self, name: String) {
+        self.clock += 1;
+        self.files.insert(name, self.clock);
+    }
+
+    fn picture(&self) -> Picture {
+        let file = |(path, modified): (&String, &i64)| TreeFile {
+            path: path.clone(),
+            stamp: FileStamp { bytes: 1, modified_nanos: *modified, inode: 7, mode: 0o644 },
+        };
+        let mut files: Vec<TreeFile> = self.files.iter().map(file).collect();
+        files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        Arc::new(files)
+    }
+
+    fn second(&mut self, now: u64, habits: &Habits) {
+        self.series(now, habits);
+        if habits.log {
+            self.write("runs/train.log".into());
+        }
+        if habits.restless {
+            self.write("state.bin".into());
+        }
+        if let Some((one, other, rest)) = habits.pair {
+            match now % (one + other + rest) {
+                at if at < one => self.write("model.pt".into()),
+                at if at < one + other => {
+                    self.write("optimizer.pt".into());
+                    if at + 1 == one + other {
+                        self.pairs.push((self.files["model.pt"], self.files["optimizer.pt"]));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn series(&mut self, now: u64, habits: &Habits) {
+        let save: u64 = habits.files.iter().sum();
+        let (round, mut at) = (now / (save + habits.pause), now % (save + habits.pause));
+        let number = (round + 1) * 100;
+        let name = |file: usize, number: u64| match habits.folders {
+            true => format!("checkpoint-{number}/part{file}"),
+            false => format!("{}-{number}.pt", ["model", "optimizer", "scheduler"][file]),
+        };
+        for (file, takes) in habits.files.iter().enumerate() {
+            if at < *takes {
+                self.write(name(file, number));
+                if file + 1 == habits.files.len() && at + 1 == *takes {
+                    let files = (0..habits.files.len())
+                        .map(|file| (name(file, number), self.files[&name(file, number)]))
+                        .collect();
+                    self.finished.insert(number, (files, now));
+                }
+                break;
+            }
+            at = at.saturating_sub(*takes);
+        }
+        if self.finished.len() > habits.keep {
+            let first =
+                self.finished.iter().next().map(|(number, (files, _))| (*number, files.clone()));
+            let (oldest, files) = first.expect("there are more than some");
+            let one = files.keys().find(|name| self.files.contains_key(*name)).cloned();
+            if let Some(one) = one {
+                self.files.remove(&one);
+            }
+            if files.keys().all(|name| !self.files.contains_key(name)) {
+                self.finished.remove(&oldest);
+            }
+        }
+    }
+}
+
+fn number(path: &str) -> Option<u64> {
+    let digits: String = path.split('/').next()?.chars().filter(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+/// No kept part is incomplete.
+fn whole(kept: &Picture, folder: &Folder, habits: &Habits) -> Result<(), TestCaseError> {
+    let held: BTreeMap<&str, i64> =
+        kept.iter().map(|file| (file.path.as_str(), file.stamp.modified_nanos)).collect();
+    for path in held.keys() {
+        let Some(number) = number(path) else { continue };
+        let Some((finished, _)) = folder.finished.get(&number) else {
+            return Err(TestCaseError::fail(format!(
+                "{path} is of a checkpoint that is not finished: {habits:?}"
+            )));
+        };
+        for (name, stamp) in finished {
+            prop_assert_eq!(
+                held.get(name.as_str()),
+                Some(stamp),
+                "{} of {} in {:?}: {:?}",
+                name,
+                number,
+                held,
+                habits
+            );
+        }
+    }
+    let pair = (held.get("model.pt").copied(), held.get("optimizer.pt").copied());
+    match pair {
+        (None, None) => {}
+        (Some(model), Some(optimizer)) => {
+            prop_assert!(folder.pairs.contains(&(model, optimizer)), "{pair:?}: {habits:?}")
+        }
+        _ => prop_assert!(false, "half of a pair: {pair:?}: {habits:?}"),
+    }
+    Ok(())
+}
+
+proptest! {
+    // Each case simulates some minutes of a script.
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn nothing_half_written_is_ever_kept_and_what_has_rested_is(habits in habits()) {
+        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(Picture::default(), Before::default()));
+        let mut kept = Picture::default();
+        for now in 0..400u64 {
+            folder.second(now, &habits);
+            watch.observe(folder.picture(), Duration::from_secs(now), Signs::default());
+            if let Some(ripe) = watch.complete(Duration::from_secs(now), true, false) {
+                whole(&ripe.picture, &folder, &habits)?;
+                kept = Arc::clone(&ripe.picture);
+                watch.keep(ripe.picture);
+            }
+            // Time for the newest to rest, for the pair to rest once, and to detect that the folder
+            // never rests.
+            let rest = 33 + habits.pair.map_or(0, |(one, other, rest)| one + other + rest);
+            let old = folder.finished.iter().rev().skip_while(|(_, (_, since))| now - since < rest).map(|(number, _)| *number);
+            let being_cleared = folder.finished.len() > habits.keep;
+            if now > 200 && let Some(newest) = old.into_iter().next() && !(being_cleared && folder.finished.len() == 1) {
+                let names = kept.iter().filter_map(|file| number(&file.path)).max();
+                let clear = folder.finished[&newest].0.keys().all(|name| folder.files.contains_key(name));
+                prop_assert!(!clear || names >= Some(newest), "second {}: {:?} is newest of what is kept, {} has rested: {:?}", now, names, newest, habits);
+            }
+        }
+    }
+
+    #[test]
+    fn a_killing_keeps_nothing_half_written_either(habits in habits(), killed in 5u64..200) {
+        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(Picture::default(), Before::default()));
+        let dead = crate::job::ExitStatus { signal: Some(9), ..Default::default() };
+        for now in 0..killed + 10 {
+            if now <= killed {
+                folder.second(now, &habits);
+            }
+            let ended = (now > killed).then_some((dead, Duration::from_secs(killed + 1)));
+            watch.observe(folder.picture(), Duration::from_secs(now), Signs { ended, ..Signs::default() });
+            if let Some(ripe) = watch.complete(Duration::from_secs(now), true, false) {
+                whole(&ripe.picture, &folder, &habits)?;
+            }
+        }
+    }
+}
+
+/// Seed 96000713 of 24 h: the progress line after the mark had the time of the last file, so this
+/// save was not certain yet. The previous save was then kept with this one's step, although it was
+/// no save.
+#[test]
+fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_again() {
+    let file = |path: String, modified_nanos| TreeFile {
+        path,
+        stamp: FileStamp { bytes: 1, modified_nanos, inode: 7, mode: 0o644 },
+    };
+    let save = |number: &i64| {
+        [
+            file(format!("model-{number}.pt"), number * 10),
+            file(format!("optim-{number}.pt"), number * 10 + 2),
+        ]
+    };
+    let saves = |numbers: &[i64]| -> Picture {
+        let mut files: Vec<TreeFile> = numbers.iter().flat_map(save).collect();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        Arc::new(files)
+    };
+    let at = Duration::from_secs;
+    let told = |marks, by, step| Signs {
+        marks,
+        has_marked: true,
+        marked_by: Some(by),
+        marked_step: Some(step),
+        step: Some(step),
+        ..Signs::default()
+    };
+    for (kept, is_news) in [(saves(&[6, 7]), true), (saves(&[7, 8]), false)] {
+        let mut watch =
+            FolderWatch::new(saves(&[6, 7]), Before { marks: Some(true), ..Before::default() });
+        watch.observe(
+            saves(&[6, 7]),
+            at(79),
+            Signs { marks: 0, marked_by: None, ..told(0, 0, 8.0) },
+        );
+        watch.observe(saves(&[7, 8]), at(83), told(1, 83, 8.0));
+        watch.keep(kept);
+        let ripe = |watch: &FolderWatch, secs| {
+            watch.complete(at(secs), true, false).map(|ripe| (ripe.picture, ripe.step))
+        };
+        let eight = is_news.then(|| (saves(&[8]), Some(8.0)));
+        watch.observe(saves(&[8, 9]), at(93), Signs { step: Some(9.0), ..told(1, 83, 8.0) });
+        assert_eq!(ripe(&watch, 93), eight);
+        watch.observe(saves(&[8, 9]), at(93), told(2, 91, 9.0));
+        assert_eq!(ripe(&watch, 93), eight);
+        assert_eq!(ripe(&watch, 95), Some((saves(&[8, 9]), Some(9.0))), "it rests");
+    }
+}
+
+/// The newest save was bad and was deleted: the job continues from the previous one, with its step.
+#[test]
+fn a_newest_save_that_is_taken_away_is_not_what_the_job_goes_on_from() {
+    let file = |number: &i64| TreeFile {
+        path: format!("step-{number}.pt"),
+        stamp: FileStamp {
+            bytes: 1,
+            modified_nanos: number * 10,
+            inode: *number as u64,
+            mode: 0o644,
+        },
+    };
+    let saves = |numbers: &[i64]| -> Picture { Arc::new(numbers.iter().map(file).collect()) };
+    let at = Duration::from_secs;
+    let told = |marks, by, step| Signs {
+        marks,
+        has_marked: true,
+        marked_by: Some(by),
+        marked_step: Some(step),
+        step: Some(step),
+        ..Signs::default()
+    };
+    let mut watch = FolderWatch::new(saves(&[]), Before { marks: Some(true), ..Before::default() });
+    watch.observe(saves(&[]), at(69), Signs { marked_by: None, ..told(0, 0, 7.0) });
+    watch.observe(saves(&[7]), at(71), told(1, 71, 7.0));
+    watch.keep(saves(&[7]));
+    watch.observe(saves(&[7, 8]), at(81), told(2, 81, 8.0));
+    watch.keep(saves(&[7, 8]));
+    assert!(watch.complete(at(82), true, false).is_none());
+    watch.observe(saves(&[7]), at(83), told(2, 81, 8.0));
+    let ripe = watch.complete(at(83), true, false).expect("the seventh");
+    assert_eq!((&ripe.picture, ripe.step, ripe.is_marked), (&saves(&[7]), Some(7.0), false));
+    assert!(!ripe.adds_to(&saves(&[7, 8])), "it holds no save up");
+    watch.keep(saves(&[7]));
+    // A script that keeps one save deletes the old one after the new one is written. That is
+    // different.
+    watch.observe(saves(&[9]), at(91), told(3, 91, 9.0));
+    let ripe = watch.complete(at(91), true, false).expect("the ninth");
+    assert_eq!((&ripe.picture, ripe.step, ripe.is_marked), (&saves(&[9]), Some(9.0), true));
+}
+
+/// Scripts like the ones of users, and what is kept of their folders.
+mod scripts {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::job::ExitStatus;
+
+    /// A folder that a script writes to, and the agent's looks at it once a second.
+    struct Script {
+        files: BTreeMap<String, (i64, u64, u64)>,
+        open: BTreeSet<String>,
+        watch: FolderWatch,
+        now: u64,
+        /// Whether the kernel tells which files are open.
+        is_open_known: bool,
+        signs: Signs,
+        clock: i64,
+    }
+
+    impl Script {
+        fn new(is_open_known: bool) -> Self {
+            let watch = FolderWatch::new(
+                Picture::default(),
+                Before { marks: Some(false), ..Before::default() },
+            );
+            let mut script = Script {
+                files: BTreeMap::new(),
+                open: BTreeSet::new(),
+                watch,
+                now: 0,
+                is_open_known,
+                signs: Signs::default(),
+                clock: 0,
+            };
+            script.wait(1);
+            script
+        }
+
+        fn write(&mut self, path: &str) {
+            self.clock += 1;
+            let inode =
+                self.files.get(path).map_or(self.clock.unsigned_abs(), |(_, inode, _)| *inode);
+            self.files.insert(path.into(), (self.clock, inode, 9));
+        }
+
+        fn append(&mut self, path: &str) {
+            self.clock += 1;
+            let (_, inode, bytes) =
+                self.files.get(path).copied().unwrap_or((0, self.clock.unsigned_abs(), 0));
+            self.files.insert(path.into(), (self.clock, inode, bytes + 5));
+        }
+
+        fn remove(&mut self, folder: &str) {
+            self.files.retain(|path, _| !path.starts_with(folder));
+        }
+
+        fn picture(&self) -> Picture {
+            let file =
+                |(path, (modified_nanos, inode, bytes)): (&String, &(i64, u64, u64))| TreeFile {
+                    path: path.clone(),
+                    stamp: FileStamp {
+                        bytes: *bytes,
+                        modified_nanos: *modified_nanos,
+                        inode: *inode,
+                        mode: 0o644,
+                    },
+                };
+            Arc::new(self.files.iter().map(file).collect())
+        }
+
+        fn wait(&mut self, secs: u64) {
+            for _ in 0..secs {
+                self.now += 1;
+                let open = self.is_open_known.then_some(&self.open);
+                self.watch.observe_open(
+                    self.picture(),
+                    Duration::from_secs(self.now),
+                    self.signs,
+                    open,
+                );
+            }
+        }
+
+        fn train(&mut self, secs: u64) {
+            for _ in 0..secs {
+                self.signs.any_step = Some(self.signs.any_step.unwrap_or(0.0) + 1.0);
+                self.wait(1);
+            }
+        }
+
+        /// Returns and keeps the complete files.
+        fn kept(&mut self) -> Vec<String> {
+            let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else {
+                return Vec::new();
+            };
+            self.watch.keep(Arc::clone(&ripe.picture));
+            ripe.picture.iter().map(|file| file.path.clone()).collect()
+        }
+
+        fn hugging_face(&mut self, step: u32, pause: u64) {
+            self.write(&format!("checkpoint-{step}/model.safetensors"));
+            self.wait(pause);
+            for name in ["optimizer.pt", "scheduler.pt", "trainer_state.json"] {
+                self.write(&format!("checkpoint-{step}/{name}"));
+            }
+        }
+    }
+
+    fn has(files: &[String], folder: &str) -> bool {
+        files.iter().any(|path| path.starts_with(folder))
+    }
+
+    #[test]
+    fn save_with_pause_is_kept_only_when_it_has_what_the_one_before_had() {
+        for is_open_known in [false, true] {
+            let mut script = Script::new(is_open_known);
+            script.train(5);
+            script.hugging_face(25, 4);
+            script.wait(1);
+            assert_eq!(script.kept(), Vec::<String>::new());
+            script.train(4);
+            assert!(
+                has(&script.kept(), "checkpoint-25/trainer_state.json"),
+                "the training goes on"
+            );
+            script.train(6);
+            script.write("checkpoint-50/model.safetensors");
+            for _ in 0..4 {
+                script.wait(1);
+                assert!(!has(&script.kept(), "checkpoint-50"), "half of it");
+            }
+            script.hugging_face(50, 0);
+            script.wait(3);
+            let kept = script.kept();
+            assert!(
+                has(&kept, "checkpoint-50/trainer_state.json") && has(&kept, "checkpoint-25"),
+                "{kept:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn save_every_two_seconds_is_kept_where_the_kernel_says_what_is_open() {
+        let mut script = Script::new(true);
+        let mut kept = Vec::new();
+        for save in 1..=10 {
+            script.hugging_face(save * 50, 0);
+            script.remove(&format!("checkpoint-{}/", save.saturating_sub(2) * 50));
+            for _ in 0..2 {
+                script.train(1);
+                kept.extend(
+                    script.kept().into_iter().filter(|path| path.ends_with("trainer_state.json")),
+                );
+            }
+        }
+        assert!(kept.contains(&"checkpoint-500/trainer_state.json".into()), "{kept:?}");
+        assert!(kept.contains(&"checkpoint-400/trainer_state.json".into()), "{kept:?}");
+    }
+
+    #[test]
+    fn open_file_holds_its_checkpoint_up_however_long_it_rests() {
+        let mut script = Script::new(true);
+        script.hugging_face(25, 0);
+        script.open.insert("checkpoint-25/model.safetensors".into());
+        script.wait(100);
+        assert_eq!(script.kept(), Vec::<String>::new());
+        script.open.clear();
+        script.wait(1);
+        assert!(has(&script.kept(), "checkpoint-25/"));
+    }
+
+    #[test]
+    fn pair_in_place_is_kept_whole_or_not_at_all() {
+        for is_open_known in [false, true] {
+            let mut script = Script::new(is_open_known);
+            for save in 0..4 {
+                script.write("model.pt");
+                script.wait(4);
+                assert!(save < 1 || script.kept().is_empty(), "the optimizer is still to come");
+                script.write("optimizer.pt");
+                script.train(5);
+                let kept = script.kept();
+                assert!(save == 0 || kept.len() == 2, "{save}: {kept:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_file_written_again_every_second_is_kept_where_the_kernel_says_what_is_open() {
+        let mut script = Script::new(true);
+        let mut kept = 0;
+        for _ in 0..10 {
+            script.write("checkpoint.joblib");
+            script.train(1);
+            kept += script.kept().len();
+        }
+        assert!(kept >= 5, "{kept}");
+    }
+
+    #[test]
+    fn run_folder_with_logs_keeps_the_checkpoints_inside_it() {
+        for is_open_known in [false, true] {
+            let mut script = Script::new(is_open_known);
+            script.write("version_0/hparams.yaml");
+            let mut kept = Vec::new();
+            for epoch in 0..5 {
+                for _ in 0..6 {
+                    script.append("version_0/events.out.tfevents.17.host.1.0");
+                    script.append("version_0/metrics.csv");
+                    script.train(1);
+                    kept.extend(script.kept());
+                }
+                script.write(&format!(
+                    "version_0/checkpoints/epoch={epoch}-step={}.ckpt",
+                    (epoch + 1) * 20
+                ));
+            }
+            script.train(3);
+            kept.extend(script.kept());
+            for epoch in [1, 2, 4] {
+                let name =
+                    format!("version_0/checkpoints/epoch={epoch}-step={}.ckpt", (epoch + 1) * 20);
+                assert!(kept.contains(&name), "{name} {is_open_known}: {kept:?}");
+            }
+            assert!(has(&kept, "version_0/hparams.yaml") && has(&kept, "version_0/metrics.csv"));
+        }
+    }
+
+    #[test]
+    fn pointer_is_kept_beside_a_log_of_any_name() {
+        let mut script = Script::new(false);
+        let mut kept = Vec::new();
+        for save in 1..=6 {
+            for _ in 0..10 {
+                script.append("metrics.json");
+                script.train(1);
+                let now = script.kept();
+                if !now.is_empty() {
+                    kept = now;
+                }
+            }
+            script.write(&format!("model_{save:07}.pth"));
+            script.write("last_checkpoint");
+        }
+        assert!(
+            kept.contains(&"last_checkpoint".into()) && kept.contains(&"model_0000005.pth".into()),
+            "{kept:?}"
+        );
+    }
+
+    #[test]
+    fn shards_that_begin_one_after_the_other_are_no_logs() {
+        let mut script = Script::new(true);
+        for save in 1..=4 {
+            for second in 0..12 {
+                for rank in (0..6).filter(|rank| second > *rank) {
+                    let name = format!("global_step{save}/zero_rank_{rank}.pt");
+                    if rank == 0 || second < 9 {
+                        script.append(&name);
+                        script.open.insert(name);
+                    } else {
+                        script.open.remove(&name);
+                    }
+                }
+                script.wait(1);
+                assert!(
+                    !has(&script.kept(), &format!("global_step{save}/")),
+                    "{save}: rank 0 is being written"
+                );
+            }
+            script.open.clear();
+            script.train(12);
+            assert!(has(&script.kept(), &format!("global_step{save}/")), "{save}");
+        }
+    }
+
+    #[test]
+    fn database_that_is_held_open_holds_nothing_up() {
+        let mut script = Script::new(true);
+        script.open.insert("metrics.db".into());
+        let mut kept = Vec::new();
+        for _ in 0..5 {
+            for _ in 0..10 {
+                script.write("metrics.db");
+                script.train(1);
+                kept = Some(script.kept()).filter(|kept| !kept.is_empty()).unwrap_or(kept);
+            }
+            script.write("model.pt");
+            script.write("optimizer.pt");
+        }
+        assert!(has(&kept, "optimizer.pt") && has(&kept, "model.pt"), "{kept:?}");
+    }
+
+    #[test]
+    fn pointer_never_goes_without_the_checkpoint_that_it_names() {
+        let mut script = Script::new(false);
+        for save in 1..=4 {
+            script.write(&format!("global_step{save}0/model.pt"));
+            script.wait(1);
+            script.write(&format!("global_step{save}0/optim.pt"));
+            script.write("latest");
+            for _ in 0..12 {
+                script.train(1);
+                let kept = script.kept();
+                assert!(
+                    kept.is_empty() || has(&kept, &format!("global_step{save}0/optim.pt")),
+                    "{save}: {kept:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn half_of_a_dead_writer_is_never_kept_by_waiting() {
+        let mut script = Script::new(false);
+        script.hugging_face(25, 0);
+        script.train(5);
+        assert!(has(&script.kept(), "checkpoint-25"));
+        script.write("checkpoint-50/model.safetensors");
+        script.wait(1);
+        let killed = ExitStatus { signal: Some(9), ..ExitStatus::default() };
+        let at = Duration::from_secs(script.now);
+        script.signs = Signs { ended: Some((killed, at)), killed: Some(at), ..script.signs };
+        script.wait(1);
+        script.signs = Signs { ended: None, life: 1, ..script.signs };
+        script.train(100);
+        assert!(!has(&script.kept(), "checkpoint-50"));
+        for step in [75, 100] {
+            script.hugging_face(step, 0);
+            script.train(5);
+            let kept = script.kept();
+            assert!(
+                has(&kept, &format!("checkpoint-{step}/")) && !has(&kept, "checkpoint-50"),
+                "{kept:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn checkpoint_that_is_being_cleared_away_is_left_out() {
+        let mut script = Script::new(false);
+        for step in [25, 50, 75] {
+            script.hugging_face(step, 0);
+            script.train(5);
+            script.kept();
+        }
+        script.hugging_face(100, 0);
+        script.files.remove("checkpoint-25/optimizer.pt");
+        script.wait(3);
+        let kept = script.kept();
+        assert!(
+            has(&kept, "checkpoint-100/")
+                && has(&kept, "checkpoint-75/")
+                && !has(&kept, "checkpoint-25/"),
+            "{kept:?}"
+        );
+    }
+}

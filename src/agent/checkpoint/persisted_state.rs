@@ -1,0 +1,198 @@
+//! The checkpoint records of this machine, which survive a crash of the agent: the files of the
+//! newest checkpoint, the contents that are in the store, and what saves cost.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde::{Deserialize, Serialize};
+
+use super::folder_diff::{Picture, without_logs};
+use crate::job::{CheckpointNo, CheckpointSummary};
+use crate::ports::{FileStamp, TreeFile};
+
+pub(crate) const STATE_FILE: &str = "checkpoints.json";
+
+/// The number of costs for the percentile.
+const COSTS_MAX: usize = 100;
+
+/// State for a restarted agent.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct CheckpointState {
+    /// The files of the newest manifest of this machine, or of the restored one.
+    pub files: Vec<(String, FileStamp)>,
+    pub contents: Arc<Contents>,
+    pub last: Option<CheckpointSummary>,
+    pub count: u32,
+    /// Whether the workload marks its checkpoints. `None` until its first one.
+    #[serde(default)]
+    pub marks: Option<bool>,
+    /// Files that an ended process may have left incomplete, with the least that must be rewritten.
+    #[serde(default)]
+    pub doubted: Vec<(String, FileStamp, u64)>,
+    /// The files of the newest save that can never be sent.
+    #[serde(default)]
+    pub left_out: LeftOut,
+    /// Save, quiet time and upload together, in seconds.
+    pub costs: Vec<f64>,
+    /// Seconds of the uploads alone.
+    #[serde(default)]
+    pub uploads: Vec<f64>,
+    /// New bytes of each checkpoint of this attempt over the one before, summed, without logs.
+    #[serde(default)]
+    pub written: u64,
+    /// The cached 95th percentile, since every tick asks for it.
+    #[serde(skip)]
+    pub secs_p95: Option<f64>,
+}
+
+impl CheckpointState {
+    /// The files of the folder before the first start: they are no checkpoint.
+    pub(crate) fn found(picture: &Picture) -> Self {
+        CheckpointState {
+            files: picture.iter().map(|file| (file.path.clone(), file.stamp)).collect(),
+            ..CheckpointState::default()
+        }
+    }
+
+    /// Records the seconds of a save in total, and of its upload.
+    pub(crate) fn took(&mut self, cost: f64, upload: f64) {
+        for (costs, cost) in [(&mut self.costs, cost), (&mut self.uploads, upload)] {
+            if costs.len() == COSTS_MAX {
+                costs.remove(0);
+            }
+            costs.push(cost);
+        }
+        self.secs_p95 = None;
+    }
+
+    pub(crate) fn holds(&mut self, picture: &Picture) {
+        self.written = self.written.saturating_add(self.beyond(picture));
+        self.contents.retain(picture);
+        self.files = picture.iter().map(|file| (file.path.clone(), file.stamp)).collect();
+    }
+
+    /// Bytes of files that the newest checkpoint lacks, logs excluded.
+    fn beyond(&self, picture: &Picture) -> u64 {
+        let before: HashMap<&str, FileStamp> =
+            self.files.iter().map(|(path, stamp)| (path.as_str(), *stamp)).collect();
+        without_logs(picture)
+            .filter(|file| before.get(file.path.as_str()) != Some(&file.stamp))
+            .map(|file| file.stamp.bytes)
+            .sum()
+    }
+
+    /// Whether the new bytes are so many that this must be a save.
+    pub(crate) fn is_a_save(&self, picture: &Picture) -> bool {
+        self.last.as_ref().is_none_or(|last| is_a_save(self.beyond(picture), last.bytes))
+    }
+
+    pub(crate) fn picture(&self) -> Picture {
+        Arc::new(
+            self.files
+                .iter()
+                .map(|(path, stamp)| TreeFile { path: path.clone(), stamp: *stamp })
+                .collect(),
+        )
+    }
+}
+
+/// A save is larger than this share of the checkpoint before it, which may hold several saves.
+/// Smaller counts a script's settings file as a save. Larger may not count a save beside many
+/// others.
+const SETTINGS_SHARE: u64 = 50;
+
+/// Whether this many new bytes are a checkpoint after one of `bytes`.
+pub(crate) fn is_a_save(new: u64, bytes: u64) -> bool {
+    new > bytes / SETTINGS_SHARE
+}
+
+pub(crate) fn p95(costs: &[f64]) -> Option<f64> {
+    let mut costs = costs.to_vec();
+    costs.sort_unstable_by(f64::total_cmp);
+    let index = (costs.len() * 95).div_ceil(100).checked_sub(1)?;
+    costs.get(index).copied()
+}
+
+/// Identifies a file with its content, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    inode: u64,
+    bytes: u64,
+    modified_nanos: i64,
+}
+
+impl Identity {
+    pub(crate) fn of(stamp: FileStamp) -> Self {
+        Identity { inode: stamp.inode, bytes: stamp.bytes, modified_nanos: stamp.modified_nanos }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    pub key: String,
+    pub sha256: String,
+    /// The stored size, if it differs from the file's: a log that grew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// The files that no try can send, each with the reason.
+pub(crate) type LeftOut = BTreeMap<String, String>;
+
+pub(crate) fn not_kept(path: &str) -> String {
+    format!("`{path}` of the checkpoints is not kept")
+}
+
+/// The content of this machine's files that is in the store.
+#[derive(Debug, Default)]
+pub(crate) struct Contents(Mutex<HashMap<Identity, Stored>>);
+
+impl Contents {
+    pub(crate) fn add(&self, stamp: FileStamp, key: String, sha256: String) {
+        self.add_sized(stamp, key, sha256, stamp.bytes);
+    }
+
+    pub(crate) fn add_sized(&self, stamp: FileStamp, key: String, sha256: String, bytes: u64) {
+        let bytes = Some(bytes).filter(|bytes| *bytes != stamp.bytes);
+        self.lock().insert(Identity::of(stamp), Stored { key, sha256, bytes });
+    }
+
+    /// Forgets files that are no longer in the folder.
+    pub(crate) fn retain(&self, picture: &Picture) {
+        let there: HashSet<Identity> =
+            picture.iter().map(|file| Identity::of(file.stamp)).collect();
+        self.lock().retain(|identity, _| there.contains(identity));
+    }
+
+    /// The newest checkpoint number, complete or torn, with any of this content.
+    pub(crate) fn newest(&self) -> Option<CheckpointNo> {
+        let number = |stored: &Stored| {
+            stored.key.strip_prefix("checkpoints/")?.split('/').next()?.parse().ok()
+        };
+        self.lock().values().filter_map(number).max()
+    }
+
+    pub(crate) fn has(&self, stamp: FileStamp) -> bool {
+        self.lock().contains_key(&Identity::of(stamp))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Stored>> {
+        self.0
+            .lock()
+            .expect("nobody panics while holding the contents: they are only inserted and read")
+    }
+}
+
+/// A list in the state folder, since JSON keys must be text.
+impl Serialize for Contents {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.lock().iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Contents {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries = Vec::<(Identity, Stored)>::deserialize(deserializer)?;
+        Ok(Contents(Mutex::new(entries.into_iter().collect())))
+    }
+}

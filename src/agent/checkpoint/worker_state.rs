@@ -1,0 +1,88 @@
+//! The state that the worker shares with the handles of the agent's loop.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::persisted_state::CheckpointState;
+use super::upload::Folder;
+use crate::agent::activity_board::ActivityCounters;
+use crate::agent::report::retry_sender::{Outbox, Pace};
+use crate::job::ExitStatus;
+use crate::ports::Workload;
+
+pub(crate) struct WorkerState {
+    pub outbox: Outbox,
+    pub board: ActivityCounters,
+    pub folder: Folder,
+    pub kept: Mutex<CheckpointState>,
+    pub ends: Mutex<Ends>,
+    /// The running workload, which is asked which files it has open.
+    pub writer: Mutex<Option<Arc<dyn Workload>>>,
+    pub wake: Notify,
+    pub pace: Arc<Pace>,
+    /// Uploads do not wait for the interval: the machine may be gone before it ends.
+    pub hurry: AtomicBool,
+    /// When the present upload began, if no save was asked for.
+    pub uploading: Mutex<Option<Duration>>,
+    /// Size of the folder at the last look.
+    pub bytes: AtomicU64,
+    /// Why saves are not kept now, in sentences for people. Each is removed when its cause is gone.
+    pub troubles: Mutex<BTreeMap<Trouble, String>>,
+    /// Nothing is uploaded: after a rollback, the workload has not made progress yet.
+    pub held: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trouble {
+    /// The folder cannot be read.
+    Blind,
+    /// The job root does not accept it.
+    Unsent,
+    /// It changes too fast.
+    Torn,
+    /// It is written without a pause.
+    Restless,
+    /// Some files cannot be sent.
+    Unfit,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ends {
+    /// The last one, if none runs.
+    pub now: Option<(ExitStatus, Duration)>,
+    /// The newest killed process: the next may start before the worker has looked.
+    pub killed: Option<Duration>,
+    /// How often a process was started.
+    pub life: u64,
+}
+
+impl WorkerState {
+    pub(crate) fn kept(&self) -> MutexGuard<'_, CheckpointState> {
+        self.kept
+            .lock()
+            .expect("nobody panics while holding what is kept: fields are only read and set")
+    }
+
+    pub(crate) fn troubles(&self) -> MutexGuard<'_, BTreeMap<Trouble, String>> {
+        self.troubles.lock().expect("they are only read and set")
+    }
+
+    pub(crate) fn is_uploading(&self, since: Option<Duration>) {
+        *self.uploading.lock().expect("it is only read and set") = since;
+    }
+
+    pub(crate) fn writer(&self) -> Option<Arc<dyn Workload>> {
+        self.writer
+            .lock()
+            .expect("nobody panics while holding it: it is only set and cloned")
+            .clone()
+    }
+
+    pub(crate) fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().expect("nobody panics while holding the end: it is only read and set")
+    }
+}
