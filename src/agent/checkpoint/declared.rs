@@ -166,7 +166,8 @@ impl Declared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::checkpoint::completeness::{Before, FolderWatch, Signs};
+    use crate::agent::checkpoint::completeness::FolderWatch;
+    use crate::agent::checkpoint::workload_signals::{Before, Signs};
     use crate::job::ExitStatus;
 
     /// Names, modification and inode.

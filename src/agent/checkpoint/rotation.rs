@@ -75,7 +75,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::checkpoint::completeness::{Before, FolderWatch, Picture, Signs};
+    use crate::agent::checkpoint::completeness::FolderWatch;
+    use crate::agent::checkpoint::folder_diff::Picture;
+    use crate::agent::checkpoint::workload_signals::{Before, Signs};
     use crate::ports::{FileStamp, TreeFile};
 
     fn tree(files: &[&str]) -> Picture {

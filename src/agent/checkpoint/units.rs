@@ -274,9 +274,11 @@ impl Units {
             }
             self.growing.remove(&file.path);
             match partition.part_of(&file.path) {
-                Part::Common if stamp.is_some() => drop(begun.insert(file.path.clone())),
+                Part::Common if stamp.is_some() => {
+                    begun.insert(file.path.clone());
+                }
                 part @ Part::Numbered { .. } if !old.contains(&part) => {
-                    drop(begun.insert(shape_of(&file.path)))
+                    begun.insert(shape_of(&file.path));
                 }
                 _ => {}
             }
