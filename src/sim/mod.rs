@@ -1,20 +1,23 @@
-//! The false world: the shipped controller and the shipped agent over false ports, in virtual time.
-//! One seed, one world.
+//! The false world: the shipped controller and the shipped agent over simulated ports, in virtual
+//! time. One seed gives one world.
 //!
 //! ```text
 //!   play: seed ──> dice ──> job, habit, faults
 //!           │
-//!   parties: laptop, second laptop, sweeper ── controller ──┐                  ┌── agent ── host: kernel, disk, workload
-//!                                                       store, cloud     store, metadata, power
-//!                                                           └──────── world ────────┘
-//!                                              every deed: trace (SHA-256) and invariants
+//!   laptop, second laptop, sweeper            host: kernel, disk, workload
+//!           │                                         │
+//!       controller                                  agent
+//!           │                                         │
+//!      store, cloud ──────── world ──────── store, metadata, power
+//!                              │
+//!               every deed: trace (SHA-256) and laws
 //! ```
-//! `own` plays a user's job there instead of one of the dice's, on a course of capacity and of
-//! prices (`sold`): `lamp simulate`.
+//! `play::user_job` plays a user's job on a course of capacity and prices (`world::offers`): `lamp
+//! simulate`.
 //!
-//! What the false EC2 bills is the truth. Everything here runs on one thread, and nothing here asks
-//! a real clock or rolls real dice: the same seed gives the same trace, byte for byte. Not here: a
-//! decision of the product.
+//! Receipts are compared with the bills of the simulated EC2. Everything runs on one thread,
+//! without a real clock or real randomness: the same seed gives the same trace, byte for byte. Not
+//! here: decisions of the product.
 
 pub(crate) mod faults;
 pub(crate) mod kernel;

@@ -1,4 +1,4 @@
-//! What befalls a world: faults by seed, each at its moment; and the end of all faults.
+//! The fault plan of a world: faults by seed, each at its time, and the end of all faults.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,25 +21,23 @@ use crate::sim::world::world::{Deed, OWNER, World};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
     Weather(Trouble, Duration),
-    /// EC2 takes the machine back: the notice it gives, and whether it then does.
+    /// EC2 gives notice, and takes the machine or not.
     Reclaim {
         notice: Option<Duration>,
         takes: bool,
     },
-    /// The first machine that runs is taken so long after it does, whenever that is, with half a
-    /// minute of notice.
+    /// EC2 takes the first machine this long after it runs, with half a minute of notice.
     ReclaimFirst(Duration),
     Rebalance,
     AgentCrash,
     CrashLoop(u32),
-    /// Its program is broken: none that comes up lives for long, as long as there are faults.
+    /// The agent is broken: each one dies soon, until the faults end.
     AgentGone,
-    /// SIGSTOP; the watchdog of its unit ends it after half a minute, unless it goes on before.
+    /// SIGSTOP. The watchdog of its unit kills it after half a minute, unless it continues before.
     AgentHang(Duration),
     Reboot,
     KernelHang,
-    /// The host below it: nothing of the machine answers any more, and the cloud says after some
-    /// minutes that its checks fail.
+    /// The host dies: the machine does not answer, and after some minutes the cloud's checks fail.
     HostDies,
     BoxClock(i64),
     LaptopSleep(Duration),
@@ -51,45 +49,45 @@ pub enum Fate {
     SaveNow,
     /// More time, or more money.
     Extend(bool),
-    /// The driver says that the GPU is off the bus; and whether the work ends with it.
+    /// The driver reports that the GPU is off the bus, and the work dies or not.
     Xid(bool),
     ConsoleTerminate,
     ConsoleStop,
-    /// A whole zone: its machines lose their power, it has no others, and the cloud cannot say how
-    /// any of them are. When it is over, its machines boot.
+    /// A zone outage: its machines freeze, it has no capacity, and Describe fails. At its end the
+    /// machines reboot.
     ZoneOutage(Duration),
 }
 
 impl Fate {
-    /// A person ends the job, or its machine, which is the same.
+    /// A person ends the job or its machine.
     fn is_a_persons_end(self) -> bool {
         matches!(self, Fate::Stop | Fate::Cancel | Fate::ConsoleTerminate | Fate::ConsoleStop)
     }
 }
 
-/// What a seed has once found, told on its own: a new throw of the dice changes every seed, and no
-/// story.
+/// A fault sequence that a seed once found. Later changes of the dice do not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Story {
-    /// A machine is taken before its agent has a word, while the laptop sleeps for longer than the
-    /// cloud shows it; and whoever launched it is gone.
+    /// A machine is taken before its agent's first heartbeat. The laptop sleeps for longer than the
+    /// cloud shows the machine, and its controller has died.
     DiedUnseen,
-    /// The same, and the job is to stop before the laptop wakes: nobody asks for the machine again.
+    /// The same, and the user stops the job before the laptop wakes. No controller asks for the
+    /// machine again.
     DiedUnwanted,
-    /// The same, and whoever launched it lives: the name of the machine is all that is known of it.
+    /// The same without the death of the controller: it only knows the name of the machine.
     DiedNamed,
-    /// A kernel hangs under a machine that was heard, while the laptop sleeps for longer than the
-    /// cloud shows its end.
+    /// A kernel hangs after heartbeats, while the laptop sleeps for longer than the cloud shows the
+    /// end.
     HungUnseen,
-    /// A machine does its work and puts itself out, while the laptop sleeps for longer than the
-    /// cloud shows that.
+    /// A machine does its work and powers off, while the laptop sleeps for longer than the cloud
+    /// shows the end.
     EndedUnseen,
-    /// A machine is taken from a laptop whose clock is a day behind, and is right again half an
-    /// hour later.
+    /// A machine is taken while the laptop's clock is a day behind, which is corrected half an hour
+    /// later.
     ClockBehind,
-    /// The machine's zone is out for less than a lease, and comes back.
+    /// The machine's zone has an outage that is shorter than a lease.
     ZoneBlinks,
-    /// It is cancelled in the middle of its work.
+    /// The user cancels the job during its work.
     Cancelled,
 }
 
@@ -155,8 +153,8 @@ const WEATHERS: [Trouble; 17] = [
     Trouble::MetadataDown,
 ];
 
-/// What worlds have had for so long only, and how long each may last in one of six hours. Of the
-/// two that befall what is launched meanwhile every other one is there at the first launch.
+/// Faults that were added later, and how long each may last in a world of six hours. Half of those
+/// at launches begin at the first launch.
 const NEWER: [(Trouble, u64); 6] = [
     (Trouble::SignedOut, 3 * 3600),
     (Trouble::SignedOut, 1200),
@@ -166,17 +164,17 @@ const NEWER: [(Trouble, u64); 6] = [
     (Trouble::PowerBroken, 5400),
 ];
 
-/// The faults of one seed, in order of their times. `newer`: those too that came into the world
-/// after the seeds that are of a time before.
+/// The faults of one seed, in order of their times. `newer`: with faults that were added after the
+/// older seeds were named.
 pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
     let count = (3 + dice.roll(12)) * hours / HOURS;
     let mut due: Vec<Due> = (0..count)
         .map(|_| Due { at: dice.between(Duration::ZERO, until), fate: one(dice, hours) })
         .collect();
-    // Faults come by the hour; what a person wants comes once, however long the job is.
+    // Faults come by the hour. A request of a person comes once per job.
     let people = dice.fork("people");
     due.retain(|due| !due.fate.is_a_persons_end() || people.roll(hours) < HOURS);
-    // The launch and what surrounds it deserve a storm of their own.
+    // Half of the worlds begin with a fault at the launch.
     if dice.percent(50) {
         let trouble = dice.pick(&[
             Trouble::Ec2Lossy,
@@ -202,7 +200,7 @@ pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
     }
     let alone = dice.fork("alone");
     if alone.percent(8) {
-        // Nobody is left but the switch on the machine, and the sweeper where there is one.
+        // Only the deadline unit and the sweeper are left.
         let at = alone.between(Duration::ZERO, until);
         due.extend([
             Due { at, fate: Fate::AgentGone },
@@ -232,7 +230,7 @@ pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
 
 fn one(dice: &Dice, hours: u64) -> Fate {
     let secs = Duration::from_secs;
-    // Through the whole world, and in a long one for days.
+    // For the whole world, and for days in a long one.
     let days = scaled(24 * 3600, hours);
     let sign = if dice.percent(50) { 1 } else { -1 };
     match dice.roll(107) {
@@ -271,7 +269,7 @@ fn one(dice: &Dice, hours: u64) -> Fate {
     }
 }
 
-/// Lets them befall the world, one after the other.
+/// Starts the faults, one after the other.
 pub async fn befall(world: Arc<World>, laptop: Arc<Party>, due: Vec<Due>) {
     for Due { at, fate } in due {
         world.timeline.sleep(at.saturating_sub(world.timeline.now())).await;
@@ -349,7 +347,7 @@ async fn weather(world: &Arc<World>, host: Option<Arc<Host>>, trouble: Trouble, 
     }
 }
 
-/// Asks as `lamp stop` does, until the job directory has it; the times are by the asking
+/// Asks as `lamp stop` does, until the job directory has the request. Its time is by the
 /// workstation's clock.
 async fn wish(world: &Arc<World>, laptop: &Arc<Party>, wish: Wish) {
     let line = crate::sim::world::store::Line {
@@ -382,7 +380,7 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
         Fate::AgentGone => crash_loop(host, agent, u32::MAX),
         Fate::AgentHang(time) => {
             let Some(agent) = agent else { return };
-            // A long one dies of it, by the watchdog.
+            // If it is long, the watchdog kills the agent.
             agent.freeze(true);
             world.timeline.sleep(time).await;
             agent.freeze(false);
@@ -454,7 +452,7 @@ pub(crate) async fn reclaim(
         world.timeline.sleep(ahead).await;
     }
     if takes {
-        // It may be late by some seconds.
+        // EC2 may be some seconds late.
         world
             .timeline
             .sleep(world.dice.faults.between(Duration::ZERO, Duration::from_secs(40)))
@@ -463,7 +461,7 @@ pub(crate) async fn reclaim(
     }
 }
 
-/// The end of all faults: what can be well is well. A kernel that hangs hangs on.
+/// Ends all faults. A kernel that hangs stays so.
 pub fn make_well(world: &Arc<World>, laptop: &Arc<Party>) {
     world.told(format_args!("ALL FAULTS ARE OVER"));
     world.weather.clear();

@@ -1,7 +1,7 @@
-//! Which faults of a world found a machine to befall: one that finds none is no fault, and a kind
-//! that never finds one is not tried.
+//! Counts how many faults of each kind struck a running machine. Kinds without a strike are
+//! untested.
 //!
-//! Not here: what a fault does (that is [`super::fault_plan`]).
+//! Not here: the effect of a fault ([`super::fault_plan`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,22 +11,22 @@ use crate::market::Market;
 use crate::sim::world::host::Host;
 use crate::sim::world::world::{OWNER, World};
 
-/// By kind: how many there were, and how many of them found a machine.
+/// By kind: how many faults there were, and how many struck a machine.
 pub type Strikes = BTreeMap<String, (u64, u64)>;
 
-/// Looks at each of them just before it befalls the world.
+/// Checks for a machine just before each fault.
 pub async fn watch(world: Arc<World>, due: Vec<Due>, strikes: Arc<Mutex<Strikes>>) {
     for Due { at, fate } in due {
         world.timeline.sleep(at.saturating_sub(world.timeline.now())).await;
         let kind = kind(fate);
         let found = finds(&world, fate);
-        let mut strikes = strikes.lock().expect("nobody panics while counting");
+        let mut strikes = strikes.lock().expect("the lock is not poisoned");
         let (all, struck) = strikes.entry(kind).or_default();
         (*all, *struck) = (*all + 1, *struck + u64::from(found));
     }
 }
 
-/// A fault by its name, and a trouble by its own.
+/// The name of the fault or trouble.
 fn kind(fate: Fate) -> String {
     let words = match fate {
         Fate::Weather(trouble, _) => format!("{trouble:?}"),

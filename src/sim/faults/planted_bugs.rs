@@ -1,10 +1,8 @@
-//! Bugs that are planted on purpose, one at a time, to see that the laws catch them
-//! (`just mutants-sim`).
+//! Bugs that are planted on purpose, one at a time, to test the laws (`just mutants-sim`).
 //!
-//! Each sits where the product meets the world: its port asks, reads or remembers as a product with
-//! that bug would. Nothing of the product is changed for it; and `lamp simulate` ships the false
-//! world without them: they are there with the feature `planted` alone, which tests and examples
-//! have (`World::planted`). Not here: a bug that no hasty change could bring.
+//! Each bug is in a port: the port asks, reads or stores as a product with that bug would. The
+//! product stays the same. Only tests and examples have the feature `planted` (`World::planted`),
+//! so `lamp simulate` ships without them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -20,7 +18,7 @@ use crate::sim::kernel::virtual_time::at;
 use crate::sim::laws::laws::CANARY;
 use crate::sim::world::world::{OWNER, World};
 
-/// By so much a cap is wrong.
+/// How far a cap is wrong.
 const TOO_LATE: SignedDuration = SignedDuration::from_hours(10);
 
 /// The tag of the hard cap.
@@ -28,36 +26,36 @@ pub const KILL_AT_TAG: &str = "lamplighter:kill-at";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A call that is repeated has a token of its own.
+    /// A repeated call has a new token.
     DropToken,
-    /// A call that is repeated has the same token, and another request.
+    /// A repeated call has the same token, but another request.
     RequestDrifts,
-    /// A machine that Describe does not show yet is gone.
+    /// A machine that Describe does not show yet counts as gone.
     NotFoundIsGone,
-    /// A GPU that cannot be seen is an idle one.
+    /// A GPU that cannot be read counts as idle.
     UnknownIsIdle,
-    /// The manifest before the files.
+    /// The manifest is written before the files.
     ManifestFirst,
     /// Wishes are not read.
     LostCancel,
-    /// A spot machine is stopped, not ended.
+    /// A spot machine is stopped, not terminated.
     StopSpot,
-    /// Shutting down is as good as gone.
+    /// A machine that shuts down counts as terminated.
     DarkIsGone,
-    /// A Describe that fails shows no machines.
+    /// A failed Describe counts as an empty one.
     ErrorIsEmpty,
-    /// A launch without an answer was refused.
+    /// A launch without an answer counts as refused.
     SilenceIsRefusal,
-    /// A plan is written, not created.
+    /// A plan is overwritten, not created.
     OverwritesPlans,
-    /// Whose a machine is, is not looked at: neither its owner nor the token that it came by.
+    /// The owner tag and the token of a machine are ignored.
     ForeignIsOurs,
-    /// The next attempt is planned while the last machine is on its way out, and what became of
-    /// that is written afterwards.
+    /// The next attempt is planned while the last machine still shuts down, and the settlement
+    /// comes later.
     NextBeforeGone,
-    /// Why a machine is ended is written down nowhere.
+    /// The reason of an end is not recorded.
     ReasonUnwritten,
-    /// An agent that comes back remembers nothing.
+    /// A restarted agent has lost its state.
     AgentForgets,
     /// Billing begins two minutes before the machine.
     BilledTooEarly,
@@ -67,19 +65,19 @@ pub enum Bug {
     BlindSweeper,
     /// Foreign tags in a reason.
     SecretInReason,
-    /// The time of day in place of the steady clock.
+    /// The time of day is used as the steady clock.
     WallForSteady,
     /// A workload that runs is not found again.
     SecondWorkload,
-    /// Who ended the machine is not read.
+    /// The reason of an end by the user is not read.
     UserEndIsLost,
-    /// A checkpoint's files are not sent.
+    /// The files of a checkpoint are not uploaded.
     FilesNotSent,
-    /// The power switch does nothing.
+    /// The power-off does nothing.
     PowerLost,
     /// The hard cap is counted from the agent's start.
     RelativeDeadline,
-    /// Work that holds memory of a GPU counts as work that uses it.
+    /// Work that holds GPU memory counts as work that uses the GPU.
     MemoryIsWork,
     /// The metadata service is not asked for notices.
     NoticesUnread,
@@ -87,10 +85,9 @@ pub enum Bug {
     RareSaves,
     /// The hard cap of a launch is ten hours too late.
     CapTooLate,
-    /// A cap that is raised is raised by ten hours more than was asked for.
+    /// A raised cap is ten hours too late.
     RaisedTooFar,
-    /// It panics at the first answer of Describe that shows a machine. No law can see that: whoever
-    /// plays the world must.
+    /// It panics at the first machine that Describe shows. The player catches it, not a law.
     Panics,
 }
 
@@ -129,7 +126,7 @@ impl Bug {
         Bug::RaisedTooFar,
     ];
 
-    /// The law that must catch it: another one sees what came of it, or how it was planted.
+    /// The law that must catch it. Other laws may break too.
     pub fn law(self) -> u8 {
         match self {
             Bug::DropToken | Bug::SecondWorkload => 1,
@@ -146,8 +143,8 @@ impl Bug {
             Bug::NoticesUnread | Bug::RareSaves => 12,
             Bug::StopSpot => 13,
             Bug::LostCancel | Bug::UserEndIsLost => 14,
-            // The second look, by the token, keeps what it does not see from being settled; when
-            // that ended is misread all the same.
+            // The second check by token prevents a wrong settlement, but the end time is still
+            // wrong.
             Bug::BilledTooEarly | Bug::ErrorIsEmpty => 15,
             Bug::OverwritesPlans => 16,
             Bug::ReasonUnwritten => 19,
@@ -157,11 +154,11 @@ impl Bug {
     }
 }
 
-/// The plan as it is asked for.
+/// The plan that the launch sends.
 pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
     let mut plan = Cow::Borrowed(plan);
     match world.planted() {
-        // What was refused has left nothing that could be there twice.
+        // After a refusal there is no machine to duplicate.
         Some(Bug::DropToken) if world.ec2.knows(&plan.client_token) => {
             plan.to_mut().client_token =
                 format!("{}-{}", plan.client_token, world.timeline.now().as_millis())
@@ -185,7 +182,7 @@ pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
     plan
 }
 
-/// What is made of the answer to a launch.
+/// The answer to a launch, as the product reads it.
 pub fn launched(world: &World, answer: Result<String, CloudError>) -> Result<String, CloudError> {
     let refused = |refusal| Err(CloudError::NoCapacity { what: "planted".into(), refusal });
     match (world.planted(), &answer) {
@@ -201,7 +198,7 @@ pub fn launched(world: &World, answer: Result<String, CloudError>) -> Result<Str
     }
 }
 
-/// What is made of an answer of Describe.
+/// The answer of Describe, as the product reads it.
 pub fn described(
     world: &World,
     by: &str,
@@ -242,18 +239,18 @@ pub fn described(
     Ok(views)
 }
 
-/// What a hard cap is raised to.
+/// The hard cap that the product sets.
 pub fn raised(world: &World, kill_at: Timestamp) -> Timestamp {
     if world.planted() == Some(Bug::RaisedTooFar) { kill_at + TOO_LATE } else { kill_at }
 }
 
-/// Whether a machine that is to be ended is stopped.
+/// Whether the product stops a machine in place of terminating it.
 pub fn stops(world: &World, id: &str) -> bool {
     world.planted() == Some(Bug::StopSpot)
         && world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot)
 }
 
-/// What reaches the store instead of one object, in order.
+/// The writes that replace one write, in order.
 pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
     let (waits, goes) = match world.planted() {
         Some(Bug::ManifestFirst) => (
@@ -269,7 +266,7 @@ pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
     };
     let mut held = world.held_back();
     if waits {
-        // Whoever else writes it down does not do so twice.
+        // A second writer replaces the held write.
         held.retain(|(before, _)| before != key);
         held.push((key.to_owned(), body));
         return Vec::new();
@@ -280,7 +277,7 @@ pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
     std::iter::once((key.to_owned(), body)).chain(held.drain(..)).collect()
 }
 
-/// Whether what is listed below a key is seen.
+/// Whether the product sees the objects below a key.
 pub fn sees(world: &World, by: &str, prefix: &str) -> bool {
     world.planted() != Some(Bug::LostCancel) || by == "user" || !prefix.contains("/requests/")
 }
@@ -295,10 +292,10 @@ pub fn read(world: &World, key: &str, body: Bytes) -> Bytes {
     Bytes::from(text)
 }
 
-/// The steady clock of a machine whose time of day is so far off.
+/// The steady clock of a machine.
 pub fn steady(world: &World, wall: impl FnOnce() -> Timestamp) -> Duration {
     match world.planted() {
-        // A clock that is set back goes back; a day of room keeps it a length.
+        // A clock that is set back goes back. Two days more keep the result positive.
         Some(Bug::WallForSteady) => {
             let since = wall().duration_since(at(Duration::ZERO)) + SignedDuration::from_hours(48);
             Duration::try_from(since).unwrap_or_default()
@@ -307,7 +304,7 @@ pub fn steady(world: &World, wall: impl FnOnce() -> Timestamp) -> Duration {
     }
 }
 
-/// The hard cap as the machine's tags tell it to the agent.
+/// The hard cap that the agent reads from the machine's tags.
 pub fn kill_at(world: &World, set: &str, launched: Timestamp) -> Option<String> {
     let set: Timestamp =
         set.parse().ok().filter(|_| world.planted() == Some(Bug::RelativeDeadline))?;

@@ -1,7 +1,7 @@
-//! What a fault alone takes: where it struck, and how long it was from then until what it asks for
-//! was there.
+//! Measures the recovery after a single fault: the time from the fault to each step of the
+//! recovery.
 //!
-//! Not here: anything that changes what happens; it looks on.
+//! It only reads, and changes nothing in the world.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,41 +11,41 @@ use crate::sim::world::machines::Machine;
 use crate::sim::world::workload::Start;
 use crate::sim::world::world::{OWNER, World};
 
-/// From the fault on; `None`: it never came to that.
+/// Times since the fault; `None`: it never happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
-    /// Its machine bills no longer.
+    /// Its machine stopped billing.
     pub dark: Option<Duration>,
-    /// How long before the fault it billed no longer.
+    /// How long before the fault it stopped billing.
     pub early: Duration,
     /// It is terminated or stopped.
     pub gone: Option<Duration>,
     /// The next start of the work begins.
     pub goes_on: Option<Duration>,
-    /// How much of the work that start does again, in whole steps.
+    /// How much work that start repeats, in whole steps.
     pub lost: Option<Duration>,
-    /// The next checkpoint is kept, where there was anything new to keep.
+    /// The next checkpoint is uploaded, if there was new work.
     pub saved: Option<Duration>,
-    /// The next agent comes up.
+    /// The next agent starts.
     pub agent: Option<Duration>,
-    /// A start of the work that was begun by then has gone on to its end.
+    /// The start that ran at the fault reached its last step.
     pub went_on: bool,
-    /// Machines that were bought afterwards, and when the first of them was.
+    /// How many machines were launched after the fault, and when the first was.
     pub bought: usize,
     pub bought_at: Option<Duration>,
 }
 
-/// Where and when it struck.
+/// The machine and the time of the fault.
 #[derive(Clone, Debug)]
 pub(crate) struct Struck {
     lone: Lone,
     id: String,
     since: Duration,
-    /// Of what its work had done by then.
+    /// Whether all its work was saved at the fault.
     is_all_saved: bool,
 }
 
-/// Between two looks at what the work comes to.
+/// The time between two checks of the work.
 const LOOK: Duration = Duration::from_secs(1);
 
 fn last_start(machine: &Machine) -> Option<Arc<Start>> {
@@ -54,9 +54,9 @@ fn last_start(machine: &Machine) -> Option<Arc<Start>> {
     state.starts.iter().rev().find(|start| !start.is_setup()).cloned()
 }
 
-/// When it struck this machine, if it has by `now`.
+/// When the fault struck this machine, if it has by `now`.
 fn since(machine: &Machine, lone: Lone, now: Duration, at: Duration) -> Option<Duration> {
-    // It may have been at any moment since the look before: no time is told too short.
+    // It may have happened at any time since the last check, so no measured time is too short.
     let seen = || now.saturating_sub(LOOK);
     match (lone.fault.moment(), lone.fault) {
         (Moment::Launch, _) => Some(machine.launched),
@@ -71,7 +71,7 @@ fn since(machine: &Machine, lone: Lone, now: Duration, at: Duration) -> Option<D
             match fault {
                 LoneFault::Hangs => truth.hung_since,
                 LoneFault::Idles => truth.quiet_since,
-                // The first time; what is run again fails again.
+                // Only the first failure counts. Later starts fail again.
                 LoneFault::Fails => start.is_over().then(seen),
                 _ => (start.is_over() && truth.step >= lone.steps()).then(seen),
             }
@@ -79,7 +79,7 @@ fn since(machine: &Machine, lone: Lone, now: Duration, at: Duration) -> Option<D
     }
 }
 
-/// Waits for it to strike, and says where. Nothing is changed by it.
+/// Waits for the fault, and stores where it struck. It changes nothing in the world.
 pub(crate) async fn watch(
     world: Arc<World>,
     lone: Lone,
@@ -87,7 +87,7 @@ pub(crate) async fn watch(
     struck: Arc<Mutex<Option<Struck>>>,
 ) {
     let waits = lone.fault.moment() != Moment::Dice || lone.fault == LoneFault::CancelAtLaunch;
-    // Just before: who is struck may be gone at once.
+    // Just before the fault, because it may end the machine at once.
     if !waits {
         world.timeline.sleep(at.saturating_sub(LOOK)).await;
     }
@@ -110,10 +110,10 @@ pub(crate) async fn watch(
         }
         world.timeline.sleep(LOOK).await;
     };
-    *struck.lock().expect("nobody panics while setting it") = found;
+    *struck.lock().expect("the lock is not poisoned") = found;
 }
 
-/// What came of it, once the world has come to its end.
+/// Measures the recovery at the end of the world.
 pub(crate) fn measure(world: &World, struck: &Struck) -> Measured {
     let (since, lone) = (struck.since, struck.lone);
     let after = |moment: Duration| moment.saturating_sub(since);

@@ -1,103 +1,101 @@
-//! One fault alone, in a world where all else is well: which faults there are, and who is there to
-//! do something about it.
+//! A single fault in a world without others: the faults, and the parties that can react.
 //!
 //! ```text
-//!   Lone { fault, watching } ──> its work, its one fault, who is there (`faults::single_fault_plan`) ──> play ──> Measured: dark, gone, goes on, lost (`measured`)
+//!   Lone { fault, watching } ──> its work and its fault (`faults::single_fault_plan`) ──> play
+//!       ──> Measured: stopped billing, ended, resumed, lost (`faults::recovery_times`)
 //! ```
-//! Not here: a bound (docs/promises.md tells them, tests/sim/bounds.rs asks for them).
+//! Not here: the bounds (docs/promises.md lists them, tests/sim/bounds.rs checks them).
 
-/// A fault, and who is there to do something about it.
+/// A fault, and the parties that can react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lone {
     pub fault: LoneFault,
     pub watching: Watching,
 }
 
-/// What happens once, at a moment of the dice while the work is done; or what the work comes to.
+/// A fault at a random time during the work, or a way that the work ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoneFault {
-    /// None: the work ends, and its machine after it.
+    /// No fault: the work ends, and then its machine.
     Done,
     Fails,
     Hangs,
     Idles,
-    /// The work ends, and no power switch from within does anything.
+    /// The work ends, and no power-off within the machine works.
     PowerBroken,
-    /// The work ends on a disk that is full.
+    /// The work ends on a full disk.
     DiskFull,
-    /// The work ends, and the store has taken nothing since the moment.
+    /// The work ends, and the store has refused writes since the fault.
     StoreGone,
-    /// Its time is over before its work.
+    /// Its run time is over before its work.
     Cap,
-    /// The same after a reboot, after the machine's clock was set back, and where no agent lives by
-    /// then.
+    /// The same after a reboot, after a clock change, and without a running agent.
     CapAfterReboot,
     CapAfterClock,
     CapWithoutAgent,
-    /// On the first machine nothing of ours comes up but its deadline unit.
+    /// Only the deadline unit starts on the first machine.
     NoAgent,
     /// The kernel of the first machine hangs in its boot.
     DarkBoot,
-    /// EC2 withdraws what is launched in the first half minute before it has run.
+    /// EC2 withdraws machines of the first half minute before they run.
     Withdrawn,
     /// EC2 shows the first machine late.
     ShownLate,
-    /// It is cancelled while its machine is launched by an EC2 that errs and loses answers.
+    /// The user cancels during a launch, while EC2 fails and loses answers.
     CancelAtLaunch,
     KernelHang,
     HostDies,
     AgentCrash,
     AgentHang,
-    /// Whatever agent comes up dies.
+    /// Each agent that starts dies.
     AgentGone,
     Reboot,
-    /// A spot machine is taken, after two minutes of notice or without any.
+    /// EC2 takes a spot machine, with two minutes of notice or with none.
     Noticed,
     Taken,
     /// The notice comes, and the machine stays.
     NotTaken,
     Rebalance,
-    /// A machine is taken, and for an hour there is none in any zone and market.
+    /// EC2 takes a machine, and has no capacity anywhere for an hour.
     NoRoom,
-    /// A machine is taken, and for twenty minutes EC2 does not say how any machine is.
+    /// EC2 takes a machine, and Describe fails for twenty minutes.
     TakenUnseen,
-    /// The work dies of it.
+    /// A GPU is lost, and the work dies.
     GpuLost,
-    /// Of work that needs no CPU, so that nothing else tells it from idleness.
+    /// The driver stops answering. The work uses no CPU, so only the GPU shows that it works.
     NvmlLost,
     MachineClock,
-    /// The machine reaches nothing for twenty minutes.
+    /// The machine has no network for twenty minutes.
     Offline,
-    /// Its metadata service answers nothing for as long.
+    /// Its metadata service does not answer for twenty minutes.
     MetadataDown,
     ConsoleEnd,
-    /// An on-demand machine is stopped there, with its disk.
+    /// A person stops an on-demand machine in the console, with its disk.
     ConsoleStop,
     Stop,
     Cancel,
-    /// One is cancelled whose kernel hangs, while EC2 shows what was some seconds ago.
+    /// The user cancels, the kernel hangs, and EC2 shows old states.
     StaleEnd,
-    /// A cancelled machine hangs in its end.
+    /// A cancelled machine hangs while it terminates.
     StuckEnd,
-    /// One is cancelled whose kernel hangs, while EC2 throttles for ten minutes.
+    /// The user cancels, the kernel hangs, and EC2 throttles for ten minutes.
     Throttled,
-    /// The workstation's session is over for an hour.
+    /// The workstation's session has expired for an hour.
     SignedOut,
-    /// Its clock is a day off for half an hour, in which a machine is taken.
+    /// Its clock is a day wrong for half an hour, and EC2 takes a machine meanwhile.
     LaptopClock,
-    /// From the beginning on.
+    /// A second controller runs from the beginning.
     SecondController,
-    /// Somebody takes from the machine's role what it may do in the job root, while the work goes
-    /// on.
+    /// The machine's role loses its permissions in the job root, while the work runs.
     RoleGone,
 }
 
-/// Who looks after the machine from outside.
+/// The parties that watch the machine from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watching {
-    /// A workstation that is awake, and the sweeper in the cloud.
+    /// An awake workstation, and the sweeper in the cloud.
     Both,
-    /// The workstation sleeps from three minutes after the beginning on.
+    /// The workstation sleeps after the first three minutes.
     Sweeper,
     /// No sweeper is installed.
     Workstation,
@@ -106,7 +104,7 @@ pub enum Watching {
 }
 
 impl Watching {
-    /// Who buys the next machine, and writes receipts.
+    /// Whether a workstation launches the next machine and writes receipts.
     pub fn has_workstation(self) -> bool {
         matches!(self, Watching::Both | Watching::Workstation)
     }
@@ -125,21 +123,21 @@ impl Watching {
     }
 }
 
-/// When a fault begins to count.
+/// When the time of a fault begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// With the launch of the first machine.
+    /// At the launch of the first machine.
     Launch,
-    /// With what the work comes to.
+    /// At the end or hang of the work.
     Work,
-    /// When the first machine has run for as long as its job may.
+    /// When the first machine has used the run time of its job.
     RunTime,
-    /// At a moment of the dice.
+    /// At a random time.
     Dice,
 }
 
 impl LoneFault {
-    /// What befalls the job, in the words of the table.
+    /// The fault, as the table in docs/promises.md calls it.
     pub fn words(self) -> &'static str {
         match self {
             LoneFault::Done => "the work is done",
@@ -229,11 +227,11 @@ impl LoneFault {
 }
 
 impl Lone {
-    /// Every fault with everybody who can do something about it.
+    /// Each fault with the parties that can react to it.
     pub fn all() -> Vec<Lone> {
         use LoneFault as Fault;
         use Watching::{Both, Nobody, Sweeper, Workstation};
-        // Nobody need be there from outside, so that nobody is, or the sweeper alone.
+        // The machine handles these by itself. At most the sweeper is there.
         let by_its_cap =
             [Fault::Cap, Fault::CapAfterReboot, Fault::CapAfterClock, Fault::CapWithoutAgent];
         let by_its_cap = by_its_cap.map(|fault| Lone { fault, watching: Nobody });
@@ -251,7 +249,7 @@ impl Lone {
         let from_outside = from_outside.into_iter().flat_map(|fault| {
             [Both, Sweeper, Workstation].map(|watching| Lone { fault, watching })
         });
-        // Who is there could do too much of it, or must do something.
+        // A workstation must react to these, or could react too much.
         let by_workstation = [
             Fault::StoreGone,
             Fault::AgentCrash,

@@ -1,7 +1,6 @@
-//! How one fault alone is made to happen: the work that it befalls, the job's limit where that ends
-//! it, and the moment.
+//! The plan of a single fault: the work, the limit of the job, and the time.
 //!
-//! Not here: which faults there are (`lone`), what comes of them (`measured`).
+//! Not here: the faults (`single_fault`), their recovery (`recovery_times`).
 
 use std::time::Duration;
 
@@ -12,54 +11,54 @@ use crate::sim::kernel::rng::Dice;
 use crate::sim::world::active_faults::Trouble;
 use crate::sim::world::workload::{End, Habit};
 
-/// An hour and a half of work in steps of twenty seconds, which saves once a minute; its job asks
-/// for a checkpoint every two.
+/// An hour and a half of work in steps of twenty seconds. It saves once a minute, and its job
+/// uploads every two minutes.
 const STEPS: u64 = 270;
 const STEP: Duration = Duration::from_secs(20);
 const SAVE_EVERY: u64 = 3;
 
-/// The same of work that needs no CPU: each step is longer than an idle window.
+/// The same for work that uses no CPU: each step is longer than an idle window.
 const QUIET_STEPS: u64 = 5;
 const QUIET_STEP: Duration = Duration::from_secs(18 * 60);
 
-/// The fault comes within these: the work has begun, and is not done.
+/// The fault comes between these, while the work runs.
 const FROM: Duration = Duration::from_secs(10 * 60);
 const TO: Duration = Duration::from_secs(80 * 60);
 
-/// Of a machine whose time is over before its work: what befalls it before that.
+/// The run time if it ends the work, and the latest time of a fault before that.
 const CAP_MINUTES: u64 = 50;
 const BEFORE_CAP: Duration = Duration::from_secs(40 * 60);
 
-/// Of one whose work takes 90 minutes, and with its saves up to 125: a clock that is an hour ahead
-/// would end that.
+/// The run time for a wrong clock: the work takes up to 125 minutes with its saves. A clock an hour
+/// ahead must not end it.
 const ROOM_MINUTES: u64 = 150;
 
-/// By an EC2 that errs for this long, a launch takes some seconds to a minute.
+/// How long EC2 fails at first, and the latest time of a cancel during the launch.
 const ERRS: Duration = Duration::from_secs(60);
 const LAUNCHING: Duration = Duration::from_secs(20);
 
-/// When a laptop that is to sleep does so: what it launched is known to it.
+/// When a laptop goes to sleep: it knows its launch by then.
 const LID: Duration = Duration::from_secs(180);
 
-/// The first launch is within it, and of machines that are withdrawn at once now and then the next.
+/// The first launch is within this time, and sometimes the second after a withdrawn one.
 const WITHDRAWS: Duration = Duration::from_secs(30);
 
 const NO_ROOM: Duration = Duration::from_secs(3600);
 const THROTTLED: Duration = Duration::from_secs(600);
 
-/// For how long a machine is offline, or EC2 or a metadata service silent.
+/// How long a machine is offline, or EC2 or a metadata service does not answer.
 pub const A_WHILE: Duration = Duration::from_secs(20 * 60);
 
 const SIGNED_OUT: Duration = Duration::from_secs(3600);
 
-/// For how long a workstation's clock is off, and when the machine is taken meanwhile.
+/// How long a workstation's clock is wrong, and when EC2 takes the machine meanwhile.
 pub const CLOCK_OFF: Duration = Duration::from_secs(30 * 60);
 const TAKEN_AFTER: Duration = Duration::from_secs(60);
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// For as long as there are faults.
+/// Until the end of all faults.
 const FOR_GOOD: Duration = Duration::from_secs(24 * 3600);
 
 impl Lone {
@@ -82,8 +81,8 @@ impl Lone {
             LoneFault::Idles => End::Idles,
             _ => End::Succeeds,
         };
-        // Who saves when it is asked loses nothing to a notice; who does not, what came after its
-        // last save.
+        // Work that saves on request loses nothing after a notice. Other work loses the steps since
+        // its last save.
         let saves_when_asked = matches!(self.fault, LoneFault::Noticed | LoneFault::Rebalance)
             || habit.saves_when_asked;
         let (steps, step, quiet) = (self.steps(), self.step(), self.is_quiet());
@@ -100,7 +99,7 @@ impl Lone {
         }
     }
 
-    /// On which market its machine is, where that matters.
+    /// The market of its machine, if that matters.
     pub(crate) fn market(self) -> Option<Market> {
         match self.fault {
             LoneFault::Noticed
@@ -115,7 +114,7 @@ impl Lone {
         }
     }
 
-    /// The minutes that its job may run, where that is what ends it, or must not be.
+    /// The run time of its job in minutes, if that ends it or must not end it.
     pub(crate) fn max_runtime(self) -> Option<u64> {
         match self.fault {
             LoneFault::MachineClock => Some(ROOM_MINUTES),
@@ -127,7 +126,7 @@ impl Lone {
         self.watching.has_sweeper()
     }
 
-    /// When it strikes, if it strikes at a moment of its own.
+    /// When it strikes, if it has a random time.
     pub(crate) fn at(self, dice: &Dice) -> Duration {
         let (from, to) = match self.fault {
             LoneFault::CancelAtLaunch => (Duration::ZERO, LAUNCHING),

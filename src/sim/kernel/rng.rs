@@ -1,5 +1,5 @@
-//! The one source of chance in a world: a seed, forked by concern, so that one more roll in one
-//! place moves no other.
+//! The only source of chance in a world: a seed, forked by concern. One more roll of one fork does
+//! not change the others.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -13,17 +13,17 @@ impl Dice {
         Dice(Mutex::new(seed))
     }
 
-    /// Dice of their own for one concern.
+    /// Separate dice for one concern.
     #[must_use]
     pub fn fork(&self, concern: &str) -> Dice {
-        let state = *self.0.lock().expect("nobody panics while rolling");
+        let state = *self.0.lock().expect("the lock is not poisoned");
         let mixed =
             concern.bytes().fold(state ^ 0x6c61_6d70, |mixed, byte| mix(mixed ^ u64::from(byte)));
         Dice::new(mixed)
     }
 
     fn next(&self) -> u64 {
-        let mut state = self.0.lock().expect("nobody panics while rolling");
+        let mut state = self.0.lock().expect("the lock is not poisoned");
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(*state)
     }
@@ -33,7 +33,7 @@ impl Dice {
         self.next() % below.max(1)
     }
 
-    /// True so many times in a hundred.
+    /// True with this chance in percent.
     pub fn percent(&self, chance: u64) -> bool {
         self.roll(100) < chance
     }

@@ -1,5 +1,4 @@
-//! What happened, in order: a line for everything that touched the world, and the SHA-256 of all of
-//! them.
+//! The trace: a line for each change in the world, in order, and the SHA-256 of all lines.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-/// Lines that are kept for people; all of them are in the sum.
+/// The most lines that are kept for people. The sum has all lines.
 const LINES_KEPT: usize = 400;
 
 /// How the time of a line is written.
@@ -54,7 +53,7 @@ impl Trace {
         self.kept_max = usize::MAX;
     }
 
-    /// `told`: worth a look by people too.
+    /// `told`: people see this line too.
     pub fn add(&mut self, now: Duration, told: bool, what: fmt::Arguments<'_>) {
         self.line.clear();
         let _ = write!(self.line, "{} {what}", Moment(now));
@@ -69,7 +68,7 @@ impl Trace {
         }
     }
 
-    /// For whoever reads the whole story, and in no sum.
+    /// A line for the full story. It is not in the sum.
     pub fn aside(&mut self, now: Duration, what: fmt::Arguments<'_>) {
         if self.kept_max == usize::MAX {
             self.lines.push_back(format!("{} {what}", Moment(now)));

@@ -1,11 +1,11 @@
-//! What to type to see a world again.
+//! The command that plays a world again.
 //!
-//! `just soak` reads these words (tests/sim/soak.rs). Not here: playing.
+//! `just soak` reads these flags (tests/sim/soak.rs).
 
 use crate::sim::{Lone, Play, Saves, Story};
 
 impl Play {
-    /// The command that plays this very world and tells its story.
+    /// The command that plays this world and prints its story.
     pub fn command(&self) -> String {
         let mut words = vec!["just soak".to_owned()];
         words
@@ -25,8 +25,7 @@ impl Play {
 
     /// The same world with a story or a death in it, as [`Play::command`] writes them.
     ///
-    /// # Errors
-    /// What is wrong with the word.
+    /// # Errors If the word is not known.
     pub fn with(self, flag: &str, word: &str) -> Result<Play, String> {
         match flag {
             "--story" => {

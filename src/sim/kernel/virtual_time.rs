@@ -1,8 +1,8 @@
-//! Virtual time: when nobody can go on, the clock jumps to the next sleeper. Six hours take a
+//! Virtual time: when no task can go on, the clock jumps to the next sleeper. Six hours take a
 //! second.
 //!
-//! One thread, one queue. The runtime says when it is about to park; everybody who could go on has
-//! done so by then, and time moves. Not here: a real clock, or a thread.
+//! One thread, one queue. When the runtime parks, every task waits, and time moves. Not here: a
+//! real clock, or a thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tokio::task::LocalSet;
 /// The world's own time; the clocks of its machines are readings of it.
 #[derive(Default)]
 pub struct Timeline {
-    /// Nanoseconds. It is asked for at every step of everybody.
+    /// Nanoseconds. Every step of every task reads it.
     now: AtomicU64,
     state: Mutex<State>,
     /// The main task can go on: time must not move before it has.
@@ -27,9 +27,8 @@ pub struct Timeline {
 #[derive(Default)]
 struct State {
     next: u64,
-    /// Whoever wakes last stands first. There are some dozens, and nearly all fall asleep for a
-    /// second or two: to go in and out near the end of a row costs a fraction of what a tree takes
-    /// for it.
+    /// The last to wake is first. There are dozens, and most sleep for a second or two. Changes
+    /// near the end of a `Vec` cost a fraction of those in a tree.
     sleepers: Vec<Sleeper>,
 }
 
@@ -38,17 +37,17 @@ struct Sleeper {
     waker: Waker,
 }
 
-/// When somebody wakes, nanoseconds, and in the order in which they fell asleep.
+/// When a sleeper wakes, nanoseconds, and its number: earlier sleeps have lower ones.
 type Key = (u64, u64);
 
 impl State {
-    /// Where somebody stands, or would.
+    /// The index of a sleeper, or where to insert it.
     fn place(&self, key: Key) -> Result<usize, usize> {
         self.sleepers.binary_search_by(|sleeper| key.cmp(&sleeper.key))
     }
 }
 
-/// The moment at which every world begins: 2026-01-01.
+/// When every world begins: 2026-01-01.
 pub const EPOCH_SECS: i64 = 1_767_225_600;
 
 impl Timeline {
@@ -70,10 +69,10 @@ impl Timeline {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the time: it is only read and moved")
+        self.state.lock().expect("the lock is not poisoned")
     }
 
-    /// Nobody can go on.
+    /// Called when no task can go on.
     fn jump(&self) {
         if self.awake.load(Ordering::Relaxed) {
             return;
@@ -110,7 +109,7 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 struct Sleep<'a> {
     timeline: &'a Timeline,
     key: Key,
-    /// It is among the sleepers; whoever was woken no longer is.
+    /// It is among the sleepers until it is woken.
     waits: bool,
 }
 
@@ -138,8 +137,7 @@ impl Drop for Sleep<'_> {
     fn drop(&mut self) {
         if self.waits && !self.timeline.is_over(self.key.0) {
             let mut state = self.timeline.state();
-            // Its waker may be the last of a task, which may hold other sleeps: it goes when nobody
-            // holds the time.
+            // Its waker may be the last of a task that holds other sleeps. Drop it after the lock.
             let gone = state.place(self.key).ok().map(|place| state.sleepers.remove(place));
             drop((state, gone));
         }
@@ -159,7 +157,7 @@ impl Wake for MainWaker {
     }
 }
 
-/// Lives a world to the end of `work`, in virtual time on this thread.
+/// Runs `work` to its end, in virtual time on this thread.
 pub fn in_virtual_time<F: Future>(work: impl FnOnce(Arc<Timeline>) -> F) -> F::Output {
     let timeline = Arc::new(Timeline::default());
     let parked = Arc::clone(&timeline);
@@ -171,7 +169,7 @@ pub fn in_virtual_time<F: Future>(work: impl FnOnce(Arc<Timeline>) -> F) -> F::O
     let work = work(Arc::clone(&timeline));
     runtime.block_on(async {
         let mut whole = Box::pin(local.run_until(work));
-        // The same one for as long as the runtime's own is the same.
+        // Reused while the runtime's own waker is the same.
         let mut known: Option<(Waker, Waker)> = None;
         std::future::poll_fn(|context| {
             timeline.awake.store(false, Ordering::Relaxed);

@@ -1,8 +1,6 @@
-//! The laws of what ends: machines whose end is asked for, wishes to end, and the reasons that are
-//! left of both.
+//! Laws of ends: requests to end machines, wishes to end a job, and the recorded reasons.
 //!
-//! What an agent says of its own end is held in `laws::outcomes`. Not here: a memory (that is
-//! [`super::observer`]).
+//! Not here: outcomes of agents (`laws::outcomes`), what the laws remember ([`super::observer`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,38 +17,37 @@ use crate::sim::world::machines::Machine;
 use crate::sim::world::workload::Start;
 use crate::sim::world::world::{Ask, Deed, Which, World};
 
-/// From a wish in the job directory to the last launch that may not know of it: a listing may be
-/// half a minute stale, and a tick is under way.
+/// How long after a wish in the job directory a launch may still ignore it. A listing may be half a
+/// minute stale, and a tick may be running.
 const WISH_SEEN: Duration = Duration::from_secs(120);
 
-/// So long the cloud says of an ended machine who ended it, with room for a look.
+/// How long the cloud shows who ended a machine, less the time of one check.
 const STILL_SHOWN: Duration = Duration::from_secs(50 * 60);
 
-/// Nobody can look again while a request is on its way.
+/// How long a request takes. Its sender cannot check again meanwhile.
 pub(crate) const ON_ITS_WAY: Duration = Duration::from_millis(700);
 
-/// Minutes in a row from a wish to the outcome, while nothing is in its agent's way: it reads
-/// wishes every few seconds, saves for a minute, waits for half of one until the workload obeys,
-/// and uploads.
+/// The most minutes from a wish to the outcome, if no fault hinders the agent. It reads wishes
+/// every few seconds, saves for a minute, waits half a minute for the workload to end, and uploads.
 const HEEDED_MINUTES: u32 = 4;
 
-/// The least that `policy::watch::stall` takes for a hang, and so long after its time a notice may
-/// have turned out to be void.
+/// The shortest time after which `policy::watch::stall` finds a hang, and how long after its time a
+/// notice may still be void.
 const STANDS: Duration = Duration::from_secs(600);
 const NOTICE_MAY_BE_VOID: Duration = Duration::from_secs(1800);
 
-/// Minutes in a row from a cancel to the end of a machine whose agent does not obey, while a
-/// workstation is awake: it waits for three.
+/// The most minutes from a cancel to the end of a machine whose agent does not obey, if a
+/// workstation is awake. It waits for three.
 const CANCELLED_MINUTES: u32 = 5;
 
-/// A sweep gives the record of an end ten seconds, and ends the machine whatever became of it: a
-/// store that was ill then may not have it.
+/// A sweep waits ten seconds for the record of an end, and then ends the machine. The record may be
+/// missing if the store failed then.
 const INTENT_MAX: Duration = Duration::from_secs(15);
 
-/// A host that fails for so long, under a machine that says nothing for as long, is given up.
+/// A host that fails for so long under a silent machine is dead.
 const HOST_DEAD: Duration = Duration::from_secs(600);
 
-/// A machine whose end is asked for.
+/// A machine that a party asks to end.
 struct Asked {
     attempt: Which,
     tags: Tags,
@@ -78,7 +75,7 @@ impl Asked {
         self.tags.kill_at.is_some_and(|cap| cap <= at(now))
     }
 
-    /// It has ended as one whose disk the job file keeps, and can be stopped.
+    /// Its attempt ended, the job file keeps its disk, and it can be stopped.
     fn is_to_stay(&self, world: &World) -> bool {
         let body = |key: String| world.objects.body(&key);
         let outcome = body(layout::outcome(&self.tags.job, self.tags.attempt))
@@ -91,8 +88,7 @@ impl Asked {
         keeps && self.market == Market::OnDemand
     }
 
-    /// It was started on a kept disk without which its job begins anew, and what it has there is as
-    /// it was.
+    /// It was started on a kept disk, its agent was silent, and its job has no other checkpoint.
     fn is_all_its_job_has(&self, judge: &Judge, world: &World) -> bool {
         let plan = world
             .objects
@@ -104,14 +100,14 @@ impl Asked {
         only && !spoke && self.market == Market::OnDemand
     }
 
-    /// Its attempt was settled as one whose disk stays.
+    /// Its attempt was settled, and its disk stays.
     fn was_kept(&self, world: &World) -> bool {
         let body = world.objects.body(&layout::settled(&self.tags.job, self.tags.attempt));
         body.and_then(|body| serde_json::from_slice::<Settled>(&body).ok())
             .is_some_and(|settled| settled.kept)
     }
 
-    /// Its attempt is over: a launch that came through after all.
+    /// Its attempt is settled, and its late launch succeeded anyway.
     fn is_settled(&self, world: &World) -> bool {
         world.objects.body(&layout::settled(&self.tags.job, self.tags.attempt)).is_some()
     }
@@ -148,8 +144,8 @@ pub(crate) fn useful_work_is_never_stopped(
     }
 }
 
-/// Work that somebody has ended and begins once more on the same machine stood still before that,
-/// or was to be taken with its machine.
+/// Work may be killed and begun again on its machine only if it made no progress, or after a
+/// notice.
 fn is_restarted_for_a_cause(
     judge: &Judge,
     now: Duration,
@@ -174,8 +170,8 @@ fn is_restarted_for_a_cause(
         .notices
         .iter()
         .any(|notice| !host.knows_the_time() || notice.at + NOTICE_MAY_BE_VOID >= at(now));
-    // Its end could not be written down on a full disk, and whoever comes after a reboot knows
-    // nothing of it (seed 61000453 of 24 h).
+    // The disk was full, so the record of its end is missing after a reboot (seed 61000453 of 24
+    // h).
     let forgot = judge.disk_was_full_since(truth.moved);
     if stood >= STANDS || noticed || forgot {
         Ok(())
@@ -188,8 +184,8 @@ fn is_restarted_for_a_cause(
     }
 }
 
-/// A power-off on the machine, by its agent or by its deadline unit: not while work moves that
-/// somebody hears of.
+/// Agent and deadline unit must not power off a machine whose work makes progress and whose
+/// heartbeats arrive.
 fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), String> {
     let now = world.timeline.now();
     let Some((_, Some(truth))) = Judge::host_truth(world, id) else { return Ok(()) };
@@ -202,9 +198,9 @@ fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), St
     let may = judge.wish.is_some()
         || judge.outcomes.contains_key(&asked.attempt)
         || asked.is_past_cap(now);
-    // What its deadline unit has begun nobody takes back, and an agent that comes up in those
-    // seconds begins its work for nothing (seeds 37012312, 37016738 and 37030443 of 24 h: metadata
-    // that were silent for a whole boot).
+    // The power-off of the deadline unit cannot be cancelled. An agent that starts in those seconds
+    // begins its work in vain (seeds 37012312, 37016738 and 37030443 of 24 h: no metadata for a
+    // whole boot).
     let late = |host: Arc<Host>| {
         let state = host.state();
         state
@@ -212,13 +208,13 @@ fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), St
             .is_some_and(|off| state.starts.last().is_some_and(|start| start.began() >= off))
     };
     let may = may || world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(late);
-    // Seed 101369: a clock that is set an hour ahead while the disk has no room for the new
-    // deadline. The unit has only its file.
+    // Seed 101369: the clock is set an hour ahead, and the disk is too full for the new deadline.
+    // The unit reads only that file.
     let stuck = |host: Arc<Host>| host.disk.is_full() && !host.knows_the_time();
     let may =
         may || world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(stuck);
-    // One whose clock is fast when it boots again believes it until the store has told the time
-    // (seed 32022928 of 24 h).
+    // After a reboot an agent trusts a fast clock until the store gives the time (seed 32022928 of
+    // 24 h).
     let fast = |host: Arc<Host>| asked.is_past_cap(now + host.is_fast_by());
     let may = may || world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(fast);
     if heard && moves && !may {
@@ -228,9 +224,9 @@ fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), St
     }
 }
 
-/// Whoever ends a machine that has not told how its attempt ended gives up what it has not sent:
-/// only where it was silent for its lease (or for its boot, with no word at all), past its hard
-/// cap, or cancelled. What stands still, and what is settled, runs no more.
+/// Ending a machine without an outcome loses what it has not sent. A party may do this only if the
+/// machine was silent for its lease (or for its boot), is past its hard cap, or is cancelled.
+/// Stopped and settled machines run no work.
 pub(crate) fn given_up_for_a_cause(
     judge: &Judge,
     world: &World,
@@ -265,11 +261,11 @@ pub(crate) fn given_up_for_a_cause(
         return Ok(());
     }
     let Some((heard, ..)) = judge.beats.get(&asked.attempt) else {
-        // What has not said a word has nothing to save, and whoever wants it to end need not wait
-        // for one. One that put itself out in its boot and was started once more has no more time
-        // by that (seed 23003246 of 24 h).
+        // Before its first heartbeat a machine has nothing to save, so a wish to end takes effect
+        // at once. A machine that powered off in its boot and was started again gets no more time
+        // (seed 23003246 of 24 h).
         let silent = now.saturating_sub(asked.begun);
-        // Whoever asked for it first, in vain, counts from that (seed 18000109 of 24 h: ten
+        // A party whose first request failed counts from that one (seed 18000109 of 24 h: ten
         // seconds).
         let may =
             judge.wish.is_some() || silent + Duration::from_secs(30) >= asked.tags.boot.duration();
@@ -297,8 +293,8 @@ pub(crate) fn given_up_for_a_cause(
     }
 }
 
-/// A plan costs nothing: who fell asleep over one writes it on waking, and then looks again before
-/// the launch.
+/// A plan costs nothing. A laptop may write one after its sleep, and checks again before the
+/// launch.
 pub(crate) fn a_wish_to_end_is_never_lost(
     judge: &Judge,
     world: &World,
@@ -332,14 +328,14 @@ pub(crate) fn a_wish_to_end_is_never_lost(
     }
 }
 
-/// The reason of an end is written before the end is asked for, and every outcome has its chain.
+/// The reason is written before a machine is asked to end, and every outcome has its reasons.
 pub(crate) fn every_end_has_its_reason(
     judge: &Judge,
     world: &World,
     deed: &Deed<'_>,
 ) -> Result<(), String> {
     match deed {
-        // What ends already is forced, and ends by whatever began it.
+        // A machine that ends already has its reason.
         Deed::Asked { ask, id, by } => {
             let Some(asked) = Asked::of(world, id)
                 .filter(|asked| {
@@ -350,7 +346,7 @@ pub(crate) fn every_end_has_its_reason(
                             | InstanceState::Terminated
                     )
                 })
-                // It came to rest while the request was on its way.
+                // It stopped while the request was on its way.
                 .filter(|asked| (*ask, asked.state) != (Ask::Stop, InstanceState::Stopped))
             else {
                 return Ok(());

@@ -1,9 +1,8 @@
-//! The laws of the world (docs/false-world.md), each a function with its number, held against every
-//! deed.
+//! The laws of the world (docs/false-world.md): functions with a number. Each deed is checked
+//! against all of them.
 //!
-//! Laws 17 and 18 compare whole lives, and are held by tests/sim: a death at every call changes
-//! nothing, and a world whose faults are over converges. Not here: a memory (that is
-//! [`super::observer`]).
+//! Laws 17 and 18 compare whole worlds in tests/sim: a death at every call changes nothing, and a
+//! world without further faults converges. Not here: what the laws remember ([`super::observer`]).
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -21,45 +20,44 @@ use crate::sim::world::machines::Machine;
 use crate::sim::world::store::LATE;
 use crate::sim::world::world::{Ask, Deed, OWNER, World};
 
-/// Lease, sweep and two minutes: nothing of ours bills longer than this without use.
+/// Lease, sweep and two minutes: the most that a machine bills without use.
 pub const BOUND_MINUTES: u32 = 37;
 
-/// Of a hard cap beyond its limit of time: five minutes to save and to power off, and so far the
-/// clock of whoever plans may be off (`controller::launch::clock_check`); and a minute.
+/// How far a hard cap may be beyond the run time: five minutes to save and power off, the clock
+/// error of the planner (`controller::launch::clock_check`), and a minute.
 const CAP_ROOM: Duration = Duration::from_secs(11 * 60);
 
 /// The sweep and two minutes.
 const CAP_MINUTES: u32 = 7;
 
-/// From the outcome to the dark, while the agent lives: two minutes are promised (row 33 of
-/// docs/promises.md). The rest is for agents that crash and come back meanwhile.
+/// From the outcome to the power-off, while the agent runs. Two minutes are promised (row 33 of
+/// docs/promises.md). The rest is for agents that crash and restart meanwhile.
 const LINGER_MINUTES: u32 = 6;
 
-/// Beyond the hard cap, while the agent lives: it drains before it.
+/// Beyond the hard cap, while the agent runs: it drains before the cap.
 const OVERDUE_MINUTES: u32 = 3;
 
-/// Minutes in a row in which one workstation that is awake, and nothing in its way, lets a machine
-/// bill that is over or beyond its cap: it sweeps every five, and looks twice. And one that says
-/// nothing: it waits for a lease by its own watch, whatever it slept through. This is the bound of
-/// a world without a sweeper.
+/// How long an unhindered workstation may let a finished machine bill, or one beyond its cap: it
+/// sweeps every five minutes, and checks twice. For a silent machine it waits for a lease by its
+/// own clock. This is the bound of a world without a sweeper.
 const UNENDED_MINUTES: u32 = 9;
 const UNHELD_MINUTES: u32 = 33;
-/// Of a machine whose agents die again and again: ten short lives, a lease, and the visits of a
-/// sweeper.
+/// The same for a machine whose agents die again and again: ten short runs, a lease, and the visits
+/// of a sweeper.
 const LOOPED_MINUTES: u32 = 75;
-/// The same where the cloud says that the host fails: a minute and a half of silence, ten of that,
-/// asked for once a minute, and a tick; it counts from the end of what was in the way, and whoever
-/// had troubles looks again within a minute (seed 44001398 of 24 h: 14).
+/// The same if the cloud reports a failing host: a minute and a half of silence, ten minutes of
+/// failed checks, and a tick. It counts from the end of the last hindrance, after which the
+/// workstation checks again within a minute (seed 44001398 of 24 h: 14).
 const HOSTLESS_MINUTES: u32 = 15;
 
-/// Minutes in a row in which one agent watches work that idles or hangs. The idle window is five,
-/// or three times the work's own longest pause; a hang is known after twenty, or ten of its steps,
-/// and the rungs to its restart. Twice that, for a watch that a store without an answer holds up.
+/// How long one agent may watch work that idles or hangs. The idle window is five minutes, or three
+/// times the longest pause of the work. A hang is known after twenty minutes or ten steps, and the
+/// restart takes more. Twice that, because a store without an answer delays the watch.
 const USELESS_MINUTES: u32 = 90;
 const USELESS_STEPS: u32 = 22;
 
-/// Before the first sign of work that is known to report by its checkpoint alone, an hour and its
-/// rungs, three times.
+/// The same before the first sign of work whose checkpoint says that it reports: three times an
+/// hour and the restart.
 const HUSHED_MINUTES: u32 = 240;
 
 fn useless_minutes(world: &World, hushed: bool) -> u32 {
@@ -67,14 +65,14 @@ fn useless_minutes(world: &World, hushed: bool) -> u32 {
         + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
 }
 
-/// What a cloud has shown is acted on for so long (`controller::settle::end_record`).
+/// How long a controller may act on an answer of the cloud (`controller::settle::end_record`).
 const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
 
-/// A word that somebody else's tag on our machine holds, and that must never reach a record.
+/// A word in a foreign tag of our machine. It must never reach a record.
 pub const CANARY: &str = "canary-7f3a~never-in-a-record";
 
-/// Machines that a job may have in one hour: ten by their plans (`policy::lifecycle::relaunch`),
-/// and a launch may come late after its plan.
+/// The most machines of a job in one hour: ten by their plans (`policy::lifecycle::relaunch`), and
+/// two whose launch came late.
 const LAUNCHES_MAX: usize = 12;
 
 type Law = fn(&Judge, &World, &Deed<'_>) -> Result<(), String>;
@@ -127,7 +125,7 @@ fn tagged_at_any_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(),
     };
     let found = match deed {
         Deed::Launched { id, new: true, .. } => world.ec2.with(id, untagged).flatten(),
-        // They are changed later: a cap is raised, a machine is started for another attempt.
+        // Tags change later: a cap is raised, or a machine is started for another attempt.
         Deed::Minute => world.ec2.look(|machines| {
             machines.iter().filter(|machine| machine.is_of_a_plan()).find_map(untagged)
         }),
@@ -136,9 +134,8 @@ fn tagged_at_any_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(),
     found.map_or(Ok(()), Err)
 }
 
-/// Its hard cap is what the job's run time, and what somebody has added to that, come to from when
-/// its attempt began; a controller that sets it or raises it by anything else is caught long before
-/// anybody sees what it costs.
+/// A hard cap is at most the begin of the attempt, the run time and all extensions. So a controller
+/// that sets a later cap is caught before it costs money.
 fn a_cap_is_no_later_than_its_limits(
     judge: &Judge,
     world: &World,
@@ -393,9 +390,9 @@ fn launches_and_money_have_a_bound(
             let (spent, slack) = world.ec2.look(|machines| {
                 let ours: Vec<&Machine> =
                     machines.iter().filter(|machine| machine.owner() == Some(OWNER)).collect();
-                // The bound, at the hour of the last machine (those before were settled, and their
-                // cost is off its hard cap), and what a cloud or a store that cannot be reached
-                // adds to it (seed 6004320 of 24 h: a zone that was out over the hard cap).
+                // The bound at the hourly price of the last machine, because earlier costs shorten
+                // its hard cap. Minutes without cloud or store are added (seed 6004320 of 24 h: a
+                // zone outage at the hard cap).
                 let last = ours.iter().max_by_key(|machine| machine.launched);
                 let unswept = last
                     .and_then(|machine| judge.unswept.get(&machine.id))
@@ -431,7 +428,7 @@ fn an_old_message_never_replaces_a_newer(
         return Ok(());
     };
     match judge.beats.get(&attempt) {
-        // What lands late is the store's doing, and the next heartbeat is over it.
+        // The store may apply a write late, and the next heartbeat replaces it.
         Some((_, sequence, before)) if sequence < before && *by != LATE => {
             Err(format!("{key} is heartbeat {sequence}, and came after {before}"))
         }
@@ -440,7 +437,7 @@ fn an_old_message_never_replaces_a_newer(
 }
 
 fn holds_a_secret(body: &[u8]) -> bool {
-    // Looked for first, since it is in hardly any record.
+    // Checked first, because almost no record has this byte.
     const RARE: u8 = b'~';
     let first = CANARY.as_bytes()[0];
     body.contains(&RARE)
@@ -449,25 +446,24 @@ fn holds_a_secret(body: &[u8]) -> bool {
             .any(|window| window[0] == first && window == CANARY.as_bytes())
 }
 
-/// More than a piece of a log, or a body of samples, holds.
+/// More than a piece of a log or a body of samples.
 const UNPACKED_MAX: usize = 4 << 20;
 
 thread_local! {
-    /// To make one of each for every piece would cost more than to unpack it.
+    /// Reused, because making one costs more than unpacking a piece.
     static UNPACKER: RefCell<(Decompressor<'static>, Vec<u8>)> =
         RefCell::new((Decompressor::new().expect("there is memory for it"), Vec::with_capacity(UNPACKED_MAX)));
 }
 
-/// The same of what is packed; also where nobody can read it, since then nobody knows what it
-/// holds.
+/// The same for a packed body. True also if it cannot be unpacked.
 fn holds_a_packed_secret(body: &[u8]) -> bool {
     UNPACKER.with_borrow_mut(|(unpacker, plain)| {
         unpacker.decompress_to_buffer(body, plain).is_err() || holds_a_secret(plain)
     })
 }
 
-/// Records, logs and samples, and what goes to the cloud with a launch. (User data is empty in
-/// these worlds: tests/e2e/canary.rs reads it.)
+/// Checks records, logs, samples and launch requests. User data is empty in these worlds;
+/// tests/e2e/canary.rs checks it.
 fn no_secret_in_a_record(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
     let holds = holds_a_secret;
     match deed {
@@ -490,14 +486,14 @@ mod tests {
 
     #[test]
     fn a_secret_is_found_in_what_is_packed_too() {
-        // Lines that differ, so that what is new in each is coded, and not only repeated.
+        // The lines differ, so that the packed text holds parts of each.
         let lines: String = (0..900)
             .map(|step: u32| format!("step {step} ~ {}\n", step.wrapping_mul(2_654_435_761)))
             .collect();
         let packed = |text: String| zstd::bulk::compress(text.as_bytes(), 3).unwrap();
         let (clean, dirty) = (packed(lines.clone()), packed(format!("{lines}team={CANARY}\n")));
         assert!(!holds_a_secret(&dirty), "which is why it is unpacked");
-        // In turn: what was unpacked before is not read again.
+        // In turn, to see that no text of the one before is left.
         assert_eq!(
             [&dirty, &clean, &dirty, &clean].map(|body| holds_a_packed_secret(body)),
             [true, false, true, false]

@@ -1,7 +1,6 @@
-//! The judge of a world: what it remembers of all deeds, so that the laws (`super::laws`) can be
-//! held against the next one.
+//! The judge of a world: it remembers all deeds for the laws (`super::laws`).
 //!
-//! It sees the truth: what the cloud bills, what the workload really did.
+//! It sees the truth: the bills of the cloud, and the work of the training.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,106 +23,98 @@ use crate::sim::world::training_checkpoints;
 use crate::sim::world::workload::Truth;
 use crate::sim::world::world::{Deed, Which, World, which};
 
-/// Minutes, by machine and workstation.
+/// Minutes by machine and workstation.
 pub(crate) type Watched = BTreeMap<(String, String), u32>;
 
-/// Work that is of no use, as one agent watches it.
+/// Useless work, as one agent watches it.
 #[derive(Default)]
 pub(crate) struct Useless {
     pub minutes: u32,
     pub watcher: Option<Arc<Process>>,
-    /// It hangs before its first sign on this machine, and a checkpoint says that it reports.
+    /// It hangs before its first sign on this machine, but a checkpoint says that it reports.
     pub hushed: bool,
 }
 
-/// What the laws need to remember.
+/// The facts that the laws remember.
 #[derive(Default)]
 pub struct Judge {
     pub(crate) budget: Option<Usd>,
-    /// What was added to the limits of which job, and when: time, and money.
+    /// Extensions of limits: the job, when, and the added time and money.
     grants: Vec<(bool, Duration, (Duration, Usd))>,
-    /// By attempt: when its last heartbeat was written, its number, the one before.
+    /// By attempt: when its last heartbeat was written, its number, and the number before.
     pub(crate) beats: BTreeMap<Which, (Duration, u64, u64)>,
-    /// What each party was last shown, and when.
+    /// The last answer of Describe for each party, and when.
     pub(crate) shown: BTreeMap<String, (Duration, Vec<(String, String)>)>,
     pub(crate) requests: BTreeMap<String, Vec<u8>>,
-    /// Minutes without use that a healthy sweeper has let pass, and minutes beyond the cap.
+    /// Minutes without use while the sweeper could work, and minutes beyond the cap.
     pub(crate) unused: BTreeMap<String, u32>,
     pub(crate) beyond: BTreeMap<String, u32>,
-    /// Minutes without use in which the sweeper could not work, and for each of their spells those
-    /// of the visits around it: it began before a second look, and the next visit is a whole
-    /// interval after it (seed 33002835 of 24 h).
+    /// Minutes without use while the sweeper could not work. Each such period adds a visit
+    /// interval, because it may begin before a second check (seed 33002835 of 24 h).
     pub(crate) unswept: BTreeMap<String, u32>,
-    /// Minutes without use in which its cloud was throttled, so that a visit of the sweeper may
-    /// have been in vain, up to a visit that met no trouble: for estimates alone.
+    /// Minutes without use while EC2 throttled, until the next visit without errors. Only estimates
+    /// use them.
     pub(crate) throttled: BTreeMap<String, u32>,
     pub(crate) could_sweep: bool,
-    /// Machines that should have been ended by a visit of the sweeper which met no trouble, and
-    /// were not. One whose every visit met some is not the sweeper's fault (seed 5002237 of 24 h).
+    /// Machines that a visit without errors failed to end. If every visit met errors, it is not the
+    /// sweeper's fault (seed 5002237 of 24 h).
     pub(crate) passed_over: BTreeSet<String>,
     /// The first wish to end, and the first cancel.
     pub(crate) wish: Option<Duration>,
     pub(crate) cancelled: Option<Duration>,
-    /// When the store, an agent's line to it, and the metadata service were seen last to be in
-    /// trouble.
+    /// When the store, an agent's line to it, and the metadata service last had a fault.
     store_ill: Option<Duration>,
     line_ill: Option<Duration>,
     metadata_ill: Option<Duration>,
-    /// A disk was full.
+    /// When a disk was last full.
     disk_ill: Option<Duration>,
-    /// The hard caps of machines in their tags: the one before, the newest, and since when.
+    /// The hard caps in the tags of machines: the one before, the newest, and since when.
     pub(crate) caps: BTreeMap<String, (Timestamp, Timestamp, Duration)>,
     pub(crate) launched: Vec<Duration>,
     pub(crate) committed: Option<u64>,
-    /// The newest checkpoint says that the work reports. A job that has told too few steps for that
-    /// is ended by its limit (decision 31; seed 430 of 6 h).
+    /// The newest checkpoint says that the work reports. A job with too few steps for that ends by
+    /// its limit (decision 31; seed 430 of 6 h).
     pub(crate) reports: bool,
     /// By machine: how often a start of it went back to an older checkpoint.
     pub(crate) went_back: BTreeMap<String, u32>,
-    /// The same with what landed late, once nobody waited for it: it is kept from then on, and
-    /// whoever looks finds it (seeds 94017000 and 94017005 of 24 h).
+    /// The same with checkpoints that landed late, after their sender gave up (seeds 94017000 and
+    /// 94017005 of 24 h).
     pub(crate) landed: Option<u64>,
     pub(crate) outcomes: BTreeMap<Which, Duration>,
-    /// When an agent of an attempt died last, or its machine was up again after a reboot.
+    /// When an agent of an attempt last died, or its machine came back after a reboot.
     pub(crate) deaths: BTreeMap<Which, Duration>,
-    /// From when to when no GPU could be seen.
+    /// Periods without GPU readings.
     pub(crate) blind: Vec<(Duration, Duration)>,
     is_blind: bool,
-    /// Machines that somebody asked to end, and attempts of which it was recorded why.
+    /// Machines that a party asked to end.
     pub(crate) asked: BTreeSet<String>,
-    /// When a person ended or stopped a machine that was heard.
+    /// When a person ended or stopped a machine that sent heartbeats.
     pub(crate) by_hand: Option<Duration>,
-    /// Minutes in a row in which the agents of a machine died again and again, and the sweeper
-    /// could work.
+    /// Minutes in a row while the agents of a machine kept dying and the sweeper could work.
     pub(crate) looped: BTreeMap<String, u32>,
-    /// Minutes that a machine has billed after its attempt's outcome, and beyond its cap, with an
-    /// agent that lives.
+    /// Minutes that a machine with a running agent billed after its outcome, and beyond its cap.
     pub(crate) lingers: BTreeMap<String, u32>,
     pub(crate) overdue: BTreeMap<String, u32>,
-    /// Minutes beyond the cap in which the deadline unit of the machine could do its work, and
-    /// minutes in which that unit was set beyond the cap.
+    /// Minutes beyond the cap while the deadline unit of the machine could work.
     pub(crate) undead: BTreeMap<String, u32>,
-    /// Minutes in a row in which an agent could have heeded a wish to end.
+    /// Minutes in a row while an agent could obey a wish to end.
     pub(crate) unheeded: BTreeMap<String, u32>,
-    /// By machine and workstation: minutes in a row in which that one, awake, could have ended a
-    /// machine that was cancelled, that was over or beyond its cap, or that said nothing. Two that
-    /// watch after each other each wait for themselves (seed 20001768 of 24 h).
+    /// Minutes in a row while an awake workstation could end a machine that was cancelled, over or
+    /// beyond its cap, or silent. Each workstation counts by itself (seed 20001768 of 24 h).
     pub(crate) uncancelled: Watched,
     pub(crate) unended: Watched,
     pub(crate) unheld: Watched,
-    /// The same, of one that says nothing and whose host fails the cloud's checks.
+    /// The same for a silent machine whose host fails the cloud's checks.
     pub(crate) hostless: Watched,
-    /// Minutes in a row in which one agent that lives, and sees its GPU, watches work that idles or
-    /// hangs.
+    /// Minutes in a row while one running agent reads its GPU and watches work that idles or hangs.
     pub(crate) useless: BTreeMap<String, Useless>,
-    /// Somebody asked for more time or money, and an agent may not have heard it yet: from then on
-    /// it watches anew.
+    /// A user extended a limit, and an agent may not have read it yet. Then it watches anew.
     pub(crate) extended: bool,
     pub(crate) mistold: BTreeMap<String, u32>,
-    /// By machine: the oldest whole save that is not kept, and the minutes in a row in which its
-    /// agent could have kept it.
+    /// By machine: the oldest whole checkpoint that is not uploaded, and the minutes in a row while
+    /// its agent could upload it.
     pub(crate) unkept: BTreeMap<String, (u64, u32)>,
-    /// By machine: what the newest notice of its end found.
+    /// By machine: the state of its work at the newest notice.
     pub(crate) noticed: BTreeMap<String, Noticed>,
     pub(crate) bodies: BTreeMap<String, Bytes>,
 }
@@ -133,7 +124,7 @@ impl Judge {
         Judge { budget: spec.spec.limits.budget, ..Judge::default() }
     }
 
-    /// Before the laws are asked.
+    /// Called before the laws check the deed.
     pub fn take_note(&mut self, world: &World, deed: &Deed<'_>) {
         let now = world.timeline.now();
         self.look_away(world.weather.is(Trouble::NvmlLost), now);
@@ -145,7 +136,7 @@ impl Judge {
                 self.shown.insert((*by).to_owned(), (now, shown));
             }
             Deed::Launched { new: true, .. } => self.launched.push(now),
-            // Somebody wants it to go on: what was wished before was for the job before.
+            // A continued job begins: earlier wishes were for the job before.
             Deed::Wrote { key, new: true, .. } if key.ends_with("/spec.json") => {
                 (self.wish, self.cancelled, self.by_hand) = (None, None, None)
             }
@@ -153,7 +144,7 @@ impl Judge {
             Deed::Wrote { key, body, by, .. } if key.ends_with("/status.json") => {
                 if let (Some(attempt), Some(status)) = (attempt_of(key), Beat::read(body)) {
                     let before = self.beats.get(&attempt).map_or(0, |(_, sequence, _)| *sequence);
-                    // An agent that has begun by then counts on from what it found before that
+                    // An agent may have started before it landed, and counts from an older number
                     // (seed 94012419 of 24 h).
                     let sequence = if *by == LATE { 0 } else { status.sequence };
                     self.beats.insert(attempt, (now, sequence, before));
@@ -166,8 +157,8 @@ impl Judge {
                 let wish = serde_json::from_slice::<Request>(body).map(|request| request.wish);
                 let job = key.split('/').nth(1).unwrap_or_default();
                 match wish {
-                    // A wish that was under way for long may reach a job that has ended, and go
-                    // past the one that goes on from it (seed 92003158 of 24 h).
+                    // A late wish may reach a job that has ended, and miss the continued one (seed
+                    // 92003158 of 24 h).
                     Ok(Wish::Stop | Wish::Cancel) if job != world.newest_job().as_str() => {}
                     Ok(wish @ (Wish::Stop | Wish::Cancel)) => {
                         self.wish.get_or_insert(now);
@@ -209,7 +200,7 @@ impl Judge {
         }
     }
 
-    /// After the laws were asked: what is true from the next deed on.
+    /// Called after the laws: updates what holds from the next deed on.
     pub fn forget(&mut self, world: &World, deed: &Deed<'_>) {
         match deed {
             Deed::Launched { plan, .. } => {
@@ -217,8 +208,8 @@ impl Judge {
             }
             Deed::Wrote { key, body, by, .. } if is_once(key) => {
                 self.bodies.insert((*key).to_owned(), (*body).clone());
-                // What nobody had been told was kept when the next machine was planned, nobody
-                // could go on from (seeds 92003063 and 92003332 of 24 h).
+                // The next machine cannot resume from a checkpoint that landed after its plan
+                // (seeds 92003063 and 92003332 of 24 h).
                 if !key.ends_with("/manifest.json") {
                     return;
                 }
@@ -258,17 +249,17 @@ impl Judge {
         }
     }
 
-    /// Whether the store was in trouble a moment ago.
+    /// Whether the store had a fault within `lately`.
     pub(crate) fn was_store_ill(&self, now: Duration, lately: Duration) -> bool {
         self.store_ill.is_some_and(|ill| now.saturating_sub(ill) <= lately)
     }
 
-    /// Whether an agent's line to the store was in trouble since then.
+    /// Whether an agent's line to the store has had a fault since then.
     pub(crate) fn was_line_ill_since(&self, since: Duration) -> bool {
         self.line_ill.is_some_and(|ill| ill >= since)
     }
 
-    /// Whether the store, an agent's line to it, the metadata service or a disk were in trouble
+    /// Whether the store, an agent's line to it, the metadata service or a disk has had a fault
     /// since then.
     pub(crate) fn was_ill_since(&self, since: Duration) -> bool {
         [self.store_ill, self.line_ill, self.metadata_ill, self.disk_ill]
@@ -281,7 +272,7 @@ impl Judge {
         self.disk_ill.is_some_and(|ill| ill >= since)
     }
 
-    /// What an agent must have read by now of what was added to the limits of its job.
+    /// The extensions of a job that its agent must have read by now.
     pub(crate) fn granted(&self, job: &str, now: Duration) -> (Duration, Usd) {
         let read = |since: Duration| {
             now.saturating_sub(since.max(self.line_ill.unwrap_or_default())) >= READ_WITHIN
@@ -293,7 +284,7 @@ impl Judge {
         })
     }
 
-    /// All the time that was added to the limits of a job.
+    /// All the time by which a job was extended.
     pub(crate) fn granted_in_all(&self, job: &str) -> Duration {
         self.grants
             .iter()
@@ -302,7 +293,7 @@ impl Judge {
             .sum()
     }
 
-    /// The hard cap of a machine that its agent must know by now.
+    /// The hard cap that the machine's agent must know by now.
     pub(crate) fn cap_known(&self, id: &str, now: Duration) -> Option<Timestamp> {
         let (before, newest, since) = self.caps.get(id)?;
         let known =
@@ -310,14 +301,14 @@ impl Judge {
         Some(if known { *newest } else { *before })
     }
 
-    /// A controller measures silence by what it has seen itself.
+    /// A new controller measures silence from its own start.
     pub fn controller_died(&mut self, who: &str) {
         for watched in [&mut self.unheld, &mut self.hostless] {
             watched.retain(|(_, watching), _| watching != who);
         }
     }
 
-    /// How much of a time nobody could see the GPUs.
+    /// How long within a period no GPU could be read.
     pub(crate) fn blind_within(&self, from: Duration, to: Duration) -> Duration {
         self.blind
             .iter()
@@ -325,7 +316,7 @@ impl Judge {
             .sum()
     }
 
-    /// A machine that is started again has done nothing yet.
+    /// Forgets the counts of a machine that is started again.
     fn begin_anew(&mut self, id: &str) {
         for minutes in [
             &mut self.unused,
@@ -354,7 +345,7 @@ impl Judge {
         self.passed_over.remove(id);
     }
 
-    /// The machines that a visit which begins now should end.
+    /// The machines that a visit that begins now must end.
     pub fn due(&self) -> Vec<String> {
         let over = |minutes: &BTreeMap<String, u32>, most: u32| -> Vec<String> {
             minutes
@@ -368,12 +359,12 @@ impl Judge {
         due
     }
 
-    /// A visit is over that met no trouble.
+    /// A visit has ended without errors.
     pub fn visited(&mut self, due: Vec<String>) {
         self.passed_over.extend(due);
     }
 
-    /// Whether a sweeper in the cloud can work just now.
+    /// Whether a sweeper in the cloud can work now.
     pub fn can_sweep(world: &World) -> bool {
         !SWEEPERS_TROUBLES.iter().any(|trouble| world.weather.is(*trouble))
     }
@@ -388,23 +379,22 @@ impl Judge {
     }
 }
 
-/// So long a lease holds, and a cap is left to those who end a machine in order; a minute for the
-/// count.
+/// How long a lease lasts, and how long after its cap a machine may still end by itself; with a
+/// minute for the count.
 const LEASE_MINUTES: u32 = 31;
 pub(crate) const PAST_CAP_MINUTES: u32 = 3;
 
-/// What keeps a sweeper in the cloud from its work.
+/// Faults that hinder a sweeper in the cloud.
 const SWEEPERS_TROUBLES: [Trouble; 4] =
     [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Lossy];
 
-/// So long after it was written a word has been read, where nothing was in the way.
+/// How long after its write a record has been read, if no fault hinders it.
 const READ_WITHIN: Duration = Duration::from_secs(180);
 
-/// The step that a checkpoint really holds: its manifest may say less, where its agent had not read
-/// yet how far the work was.
+/// The step that a checkpoint really holds. Its manifest may say less, if its agent had not read
+/// the newest step yet.
 ///
-/// # Errors
-/// When something of it is half.
+/// # Errors If a file of it is half.
 pub(crate) fn step_held(world: &World, key: &str, manifest: &Manifest) -> Result<u64, String> {
     let job = key.split("/checkpoints/").next().unwrap_or_default();
     let body = |file: &CheckpointFile| {

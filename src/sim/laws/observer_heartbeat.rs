@@ -1,18 +1,17 @@
-//! The number of a heartbeat, read from each of them: the rest of a record is nobody's question
-//! here.
+//! Reads the sequence number of a heartbeat, and nothing else of it.
 
 use serde::Deserialize;
 
-/// What counts of a heartbeat.
+/// The part of a heartbeat that the judge needs.
 #[derive(Deserialize)]
 pub(crate) struct Beat {
     pub sequence: u64,
 }
 
 impl Beat {
-    /// Of a whole one as our programs write it the number stands in front, on a line of its own,
-    /// which no text in a record can look like; any other is read. To read all of each costs as
-    /// much as to write it.
+    /// In a heartbeat of our programs the number is on its own line in front, and no text in a
+    /// record looks like that. Other forms are parsed as JSON. To parse each one costs as much as
+    /// to write it.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         const NUMBER: &[u8] = b"\n  \"sequence\": ";
         let front = &body[..body.len().min(256)];

@@ -1,5 +1,5 @@
-//! The minutes that the judge counts, machine by machine: of no use, beyond the cap, unheeded, and
-//! in which nobody could do anything.
+//! The minutes that the judge counts for each machine: without use, beyond the cap, with an unread
+//! wish, and without a party that could act.
 //!
 //! Not here: how many of them break a law (`super::ends`).
 
@@ -19,17 +19,17 @@ use crate::sim::world::machines::Machine;
 use crate::sim::world::workload::Truth;
 use crate::sim::world::world::{OWNER, Which, World};
 
-/// From the launch to the power-on, from which user data counts.
+/// From the launch to the boot, when user data sets the deadline.
 const MISTOLD: Duration = Duration::from_secs(60);
 
-/// A machine of which nothing was ever heard is given so long for its first word.
+/// How long a machine has for its first heartbeat.
 const BOOT_MINUTES: u32 = 15;
 
-/// From one visit of the sweeper to the next, and the second look.
+/// From one visit of the sweeper to the next, and the second check.
 const VISIT_MINUTES: u32 = 6;
 
-/// What keeps an agent from reading a wish, and what keeps a workstation, beside that, from ending
-/// a machine.
+/// Faults that hinder an agent from reading a wish, and those that also hinder a workstation from
+/// ending a machine.
 pub(crate) const AGENTS_TROUBLES: [Trouble; 5] = [
     Trouble::StoreDown,
     Trouble::StoreLossy,
@@ -45,13 +45,13 @@ const WORKSTATIONS_TROUBLES: [Trouble; 5] = [
     Trouble::Ec2Lossy,
 ];
 
-/// Who has asked the cloud so lately is awake.
+/// A workstation that called Describe within this time is awake.
 const AWAKE: Duration = Duration::from_secs(120);
 
-/// An agent that lives for so long is none of a row that die young.
+/// An agent that runs for so long does not count as a crash loop.
 const GROWN: Duration = Duration::from_secs(600);
 
-/// So many steps tell a pace.
+/// The steps after which the pace is known.
 const PACE_STEPS: u64 = 5;
 
 impl Judge {
@@ -71,15 +71,14 @@ impl Judge {
             let over = self.outcomes.contains_key(&attempt);
             let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
             let unused = self.unused.entry(id.clone()).or_default();
-            // One that came back from a long silence, and had its outcome to tell, was heard (seed
-            // 38007821 of 24 h).
+            // An outcome after a long silence counts as a sign of life (seed 38007821 of 24 h).
             let ended = self
                 .outcomes
                 .get(&attempt)
                 .is_some_and(|at| now.saturating_sub(*at) < Duration::from_secs(60));
             *unused = if beats && !over || ended { 0 } else { *unused + u32::from(healthy) };
             let is_used = *unused == 0;
-            // Before it is due, no visit is missed.
+            // Before it is due, it misses no visit.
             let is_due = over || *unused + VISIT_MINUTES >= BOOT_MINUTES;
             let unswept = if self.could_sweep && is_due { 1 + VISIT_MINUTES } else { 1 };
             *self.unswept.entry(id.clone()).or_default() +=
@@ -97,7 +96,7 @@ impl Judge {
             self.count_wishes(world, now, (&id, attempt), kill_at);
             self.count_useless(world, &id, over);
             self.count_saves(world, &id, over);
-            // What it has to send takes its time on a bad line.
+            // Uploads take longer on a bad line.
             let reaches_store = ![
                 Trouble::StoreDown,
                 Trouble::StoreLossy,
@@ -106,8 +105,8 @@ impl Judge {
             ]
             .iter()
             .any(|trouble| world.weather.is(*trouble));
-            // An agent that lives needs no sweeper: its steady clock runs, and its power switch
-            // needs nobody. One that dies again and again does not (seed 103706).
+            // A running agent needs no sweeper: it has a steady clock and powers off by itself. An
+            // agent that keeps dying cannot (seed 103706).
             let (runs, _) = Judge::host_truth(world, &id).unwrap_or_default();
             let loops = |machine: &Machine| {
                 machine.host.as_ref().is_some_and(|host| host.state().crash_loop > 0)
@@ -124,25 +123,25 @@ impl Judge {
             } else {
                 0
             };
-            // One that a reboot has met asks the metadata service who it is, and only its disk
-            // could say that it was ending: not one that was full by then (seed 23001268 of 24 h),
-            // nor of one that is only stopped, which may have been started again (98009630).
+            // After a reboot an agent asks the metadata service who it is. Only its disk could say
+            // that it was terminating. A full disk cannot (seed 23001268 of 24 h), and a stopped
+            // machine may have been started again (98009630).
             let tells =
                 |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.tells_its_end());
             let knows = !world.weather.is(Trouble::MetadataDown)
                 || world.ec2.with(&id, tells) == Some(true);
-            // With a switch that does nothing it is for those outside to end it.
+            // If its power-off is broken, the workstation or the sweeper must end it.
             let can_end = !world.weather.is(Trouble::PowerBroken);
             *self.lingers.entry(id.clone()).or_default() +=
                 u32::from(over && alive && reaches_store && knows && can_end);
-            // Whoever booted with a wrong clock, and has the right one from nobody, cannot know
-            // that it is due (seed 41000215 of 24 h).
+            // A machine with a wrong clock that cannot reach the store does not know that it is due
+            // (seed 41000215 of 24 h).
             let knows_time =
                 |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.knows_the_time());
             let can_know = reaches_store || world.ec2.with(&id, knows_time) == Some(true);
             *self.overdue.entry(id.clone()).or_default() +=
                 u32::from(beyond && alive && can_end && can_know);
-            // It needs a kernel and a clock, and nobody else.
+            // The deadline unit needs only a kernel and a clock.
             let Some(host) = world
                 .ec2
                 .with(&id, |machine| machine.host.clone())
@@ -153,12 +152,12 @@ impl Judge {
             };
             *self.undead.entry(id.clone()).or_default() +=
                 u32::from(beyond && host.kernel.is_running() && can_end);
-            // Until its agent has the lease, the time that user data gave it stands. One that is in
-            // the past is due: whoever boots beyond its cap is told so (seed 21007953 of 24 h).
+            // Until its agent has the lease, the deadline of user data holds. A machine that boots
+            // beyond its cap is due at once (seed 21007953 of 24 h).
             let latest =
                 kill_at.map(|kill_at| kill_at.max(at(launched) + BOOT_TTL).max(at(now)) + MISTOLD);
-            // The disk of a kept machine tells of its last life until it is powered (seed 1000450
-            // of 24 h).
+            // The disk of a kept machine has the old deadline until it boots (seed 1000450 of 24
+            // h).
             let powered = host.boots.load(Ordering::Relaxed) > 0;
             let mistold = powered
                 && latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);
@@ -168,8 +167,7 @@ impl Judge {
         self.extended &= AGENTS_TROUBLES.iter().any(|trouble| world.weather.is(*trouble));
     }
 
-    /// Whoever watches anew begins anew: another agent, or one that was given more time or money
-    /// (seed 49003263 of 24 h).
+    /// The count begins anew with another agent, or after an extension (seed 49003263 of 24 h).
     fn count_useless(&mut self, world: &World, id: &str, over: bool) {
         let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else {
             return;
@@ -177,8 +175,8 @@ impl Judge {
         let working = working(&host).map(|start| start.truth());
         let state = host.state();
         let agent = state.agent.as_ref().filter(|agent| agent.is_running());
-        // Whoever has not seen it step knows no pace, and may take it for work that leaves no marks
-        // (seed 918); unless a checkpoint from which it goes on says that it reports.
+        // An agent without steps lacks a pace, and may think that the work does not report (seed
+        // 918). Only a checkpoint that it resumes can say that it reports.
         let hangs_early = |truth: &Truth| {
             truth.hung_since.is_some() && truth.steps < PACE_STEPS && truth.step > 0
         };
@@ -202,7 +200,7 @@ impl Judge {
         *useless = Useless { minutes, watcher: agent.cloned(), hushed };
     }
 
-    /// Of a machine that bills: minutes in a row, since whoever is hindered for one begins anew.
+    /// Counts minutes in a row of a machine that bills. After a hindrance the count begins anew.
     fn count_wishes(
         &mut self,
         world: &World,

@@ -1,7 +1,7 @@
-//! What the judge remembers of saves: since when the oldest that is not kept has stood, and what a
-//! notice of the cloud found.
+//! The judge's facts about checkpoints: how long the oldest one waits for its upload, and the state
+//! of the work at a notice of the cloud.
 //!
-//! Not here: how long a save may stand so, and what a notice obliges to (`super::saves`).
+//! Not here: how long an upload may take, and what must be saved after a notice (`super::saves`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,14 @@ use crate::sim::world::host::Host;
 use crate::sim::world::workload::{Start, Truth};
 use crate::sim::world::world::World;
 
-/// An agent that comes back looks at everything anew, and may doubt what the one before it saw
-/// begin.
+/// A restarted agent checks all files again, and may doubt files that were begun before it.
 const SETTLED: Duration = Duration::from_secs(600);
 
-/// A store that was ill answers what it was asked then; a look at the metadata service is made
-/// every few seconds.
+/// How long after its end a fault of the store or the metadata service still counts. Agents ask the
+/// metadata service every few seconds.
 const LATELY: Duration = Duration::from_secs(90);
 
-/// What stood on a disk when the cloud gave notice.
+/// The state of the work when the cloud gave notice.
 pub(crate) struct Noticed {
     pub since: Duration,
     pub ahead: Duration,
@@ -29,15 +28,15 @@ pub(crate) struct Noticed {
 }
 
 impl Judge {
-    /// Of a machine that bills, once a minute: the oldest whole save that is not kept, and for how
-    /// many minutes in a row its agent could have kept it.
+    /// Called for each minute of a machine that bills. Counts the minutes in a row while its agent
+    /// could upload the oldest whole checkpoint.
     pub(crate) fn count_saves(&mut self, world: &World, id: &str, over: bool) {
         let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else {
             return;
         };
         let now = world.timeline.now();
-        // What it found whole when it began may be doubted until it is written anew (seed 47002696
-        // of 24 h).
+        // A checkpoint from before this start may be doubted until it is written again (seed
+        // 47002696 of 24 h).
         let own = |truth: Truth| {
             truth
                 .saved
@@ -57,7 +56,7 @@ impl Judge {
         *minutes += 1;
     }
 
-    /// The cloud says that it takes a machine so long from now.
+    /// The cloud gives a machine notice: it takes the machine after `ahead`.
     pub(crate) fn take_note_of_notice(&mut self, world: &World, host: &Host, ahead: Duration) {
         let now = world.timeline.now();
         let Some(start) = working(host) else { return };
@@ -69,7 +68,7 @@ impl Judge {
             .flatten()
             .is_some_and(|attempt| self.outcomes.contains_key(&attempt));
         let can_save = world.habit.saves_when_asked && works && !over && self.wish.is_none();
-        // A second notice does not put off what the first has said (seed 48000245 of 24 h).
+        // A second notice does not delay the first (seed 48000245 of 24 h).
         let goes_sooner = |first: &Noticed| {
             Arc::ptr_eq(&first.start, &start)
                 && (now..now + ahead).contains(&(first.since + first.ahead))
@@ -85,8 +84,8 @@ impl Judge {
         }
     }
 
-    /// A start that failed by itself before its first step may be put down to its checkpoint: the
-    /// next one there begins from an older one, twice at most.
+    /// A start that failed before its first step may have a bad checkpoint. The next start may use
+    /// an older one, twice at most.
     pub(crate) fn take_note_of_start(&mut self, host: &Host, start: &Start, step: u64) {
         if self.committed.is_none_or(|committed| step >= committed) {
             return;
@@ -104,7 +103,7 @@ impl Judge {
         }
     }
 
-    /// What a notice found on a machine that is taken now, where nothing has come between.
+    /// The state at the notice, if no fault came between it and now.
     pub(crate) fn was_noticed(&self, world: &World, id: &str) -> Option<&Noticed> {
         let noticed = self.noticed.get(id)?;
         let host = world.ec2.with(id, |machine| machine.host.clone())??;
@@ -126,8 +125,8 @@ impl Judge {
         (same && lived && beats && calm && self.wish.is_none()).then_some(noticed)
     }
 
-    /// Whether nothing keeps an agent from its work, nor has lately: the weather of this deed is
-    /// noted before it is asked for.
+    /// Whether no fault hinders an agent, now or within `lately`. The faults of this deed are noted
+    /// first.
     fn is_calm(&self, host: &Host, now: Duration, lately: Duration) -> bool {
         let state = host.state();
         let agent =
@@ -143,7 +142,7 @@ impl Judge {
     }
 }
 
-/// What runs there and is no setup.
+/// The running work, without a setup.
 pub(crate) fn working(host: &Host) -> Option<Arc<Start>> {
     host.state().starts.last().filter(|start| !start.is_over() && !start.is_setup()).map(Arc::clone)
 }

@@ -1,6 +1,6 @@
-//! The laws of what an agent says of the end of its attempt: what its outcome claims was so.
+//! Laws of outcomes: the claims of an outcome must be true.
 //!
-//! Not here: a memory (that is [`super::observer`]).
+//! Not here: what the laws remember ([`super::observer`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,31 +17,29 @@ use crate::sim::world::host::Host;
 use crate::sim::world::workload::Truth;
 use crate::sim::world::world::{Deed, World};
 
-/// The idle window of a false job, which names none; and two looks at the sensors, since an
-/// interval has two ends.
+/// The default idle window, and the time of two sensor reads, because a period has two ends.
 const IDLE_WINDOW: Duration = Duration::from_secs(300);
 const IDLE_SLACK: Duration = Duration::from_secs(8);
 
-/// What an end in order takes before a limit at most: the save and the grace of the workload, as
-/// its job says, and the uploads. Where the store was in trouble once in the life of the machine,
-/// saves that took as long are reckoned with, up to a tenth of the run time (seed 1206: nine
-/// minutes of ninety).
+/// The longest time before a limit at which the agent may begin to end: the save and the grace of
+/// the workload, and the uploads. If the store ever failed during this machine, the agent expects
+/// long saves, up to a tenth of the run time (seed 1206: nine minutes of ninety).
 fn way_out(spec: &Spec) -> Duration {
     let grace =
         spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
     grace + spec.watch.term_grace.duration() + UPLOADS
 }
 
-/// And a second of doubt.
+/// With a second for rounding.
 const UPLOADS: Duration = Duration::from_secs(16);
 
-/// Of a job without a longest run time.
+/// The same for a job without a run time limit.
 const WAY_OUT_MAX: Duration = Duration::from_secs(3600);
 
-/// A notice ends what it was given for soon after its time.
+/// How long after its time a notice may be the reason of an end.
 const NOTICE_HOLDS: Duration = Duration::from_secs(10 * 60);
 
-/// So long an outcome may wait for its store.
+/// How long an outcome may wait for its store.
 const OUTCOME_WAITS: Duration = Duration::from_secs(45 * 60);
 
 /// The outcome that a deed writes.
@@ -54,13 +52,12 @@ fn host_of(world: &World, outcome: &Outcome) -> Option<Arc<Host>> {
     world.ec2.with(&outcome.instance, |machine| machine.host.clone()).flatten()
 }
 
-/// What the last start of the work really did.
+/// The true state of the last start of the work.
 fn last_truth(host: &Host) -> Option<Truth> {
     host.state().starts.iter().rev().find(|start| !start.is_setup()).map(|start| start.truth())
 }
 
-/// When the verdict fell. A store that is down holds the outcome up; a clock that was set says
-/// nothing.
+/// When the agent decided. A store that is down delays the outcome. A wrong clock gives no time.
 fn told(world: &World, host: &Host, outcome: &Outcome) -> Duration {
     let now = world.timeline.now();
     let by_reason = outcome
@@ -81,16 +78,16 @@ pub(crate) fn an_outcome_is_true(
     };
     let (now, truth, told) =
         (world.timeline.now(), last_truth(&host), told(world, &host, &outcome));
-    // By then, and not by the half-hour that its save and its outcome may have taken since.
+    // Until the decision: save and outcome may take half an hour more.
     let stood = truth.map(|truth| told.saturating_sub(truth.moved));
     let (word, steps) = (outcome.because, host.habit().steps);
-    // One that came to nothing an hour before says nothing of now.
+    // A void notice of an hour ago does not count.
     let recent = if host.knows_the_time() { NOTICE_HOLDS } else { OUTCOME_WAITS };
     let is_recent = |notice: &Notice| {
         notice.kind == NoticeKind::Interruption && since_epoch(notice.at) + recent >= told
     };
     let noticed = || host.state().notices.iter().any(is_recent);
-    // An outcome may wait for a store that is down (seed 23004395 of 24 h).
+    // An outcome may wait for the store (seed 23004395 of 24 h).
     let was_full = || host.disk.was_full_since(now.saturating_sub(OUTCOME_WAITS));
     let is_true = match word {
         EndedBecause::Stalled => stood
@@ -99,7 +96,7 @@ pub(crate) fn an_outcome_is_true(
         EndedBecause::Idle => truth.is_none_or(|truth| truth.quiet_since.is_some()),
         EndedBecause::Interrupted => noticed(),
         EndedBecause::HardwareLost => host.lacks_gpu || !host.state().xids.is_empty(),
-        // Nothing can be unpacked on a disk that is full (seed 18000415 of 24 h).
+        // The agent cannot unpack files on a full disk (seed 18000415 of 24 h).
         EndedBecause::PreflightFailed => host.lacks_gpu || was_full(),
         EndedBecause::Succeeded => truth.is_some_and(|truth| truth.step >= steps),
         EndedBecause::UserStopped => judge.wish.is_some(),
@@ -110,15 +107,15 @@ pub(crate) fn an_outcome_is_true(
         | EndedBecause::HardEnd => {
             return a_limit_was_near(judge, world, (&outcome, &host));
         }
-        // Only who may choose is moved; whether it had to be is `policy::market::auto_market`'s to
-        // say.
+        // Only a job that may choose its market is moved. `policy::market::auto_market` decides
+        // when.
         EndedBecause::Moved => world.spec.spec.machine.market == MarketChoice::Auto,
-        // No job of a false world has a setup, and none wants memory.
+        // Simulated jobs have no setup, and memory suffices.
         EndedBecause::OutOfMemory | EndedBecause::SetupFailed => false,
-        // The holder was killed. Only a controller says it of a machine that is gone.
+        // The holder was killed. For a machine that is gone, only a controller says so.
         EndedBecause::Lost => outcome.exit.is_some_and(|exit| exit.is_unseen()),
         EndedBecause::LaunchFailed => false,
-        // Where nothing can be written down no workload is started (seed 1203).
+        // On a full disk no workload is started (seed 1203).
         EndedBecause::Failed => {
             let failed = outcome.exit.is_some_and(|exit| exit.code != Some(0))
                 && host.state().starts.last().is_none_or(|start| start.is_over());
@@ -136,8 +133,8 @@ pub(crate) fn an_outcome_is_true(
     }
 }
 
-/// The limit that ended it was not farther away than the way out takes. What was added to it counts
-/// once the agent must have read it.
+/// The limit that ended it was at most `way_out` away. Extensions count once the agent must have
+/// read them.
 fn a_limit_was_near(
     judge: &Judge,
     world: &World,
@@ -153,8 +150,7 @@ fn a_limit_was_near(
         return Ok(());
     };
     let limits = &spec.spec.limits;
-    // Whose machine is to be taken saves for that at first, and meanwhile its limit may come so
-    // near that it ends by it (seed 1410).
+    // After a notice the agent saves first. Meanwhile a limit may end the attempt (seed 1410).
     let noticed = host.state().notices.iter().any(|notice| notice.kind == NoticeKind::Interruption);
     let told = if noticed { world.timeline.now() } else { told(world, host, outcome) };
     let (more_time, more_money) = judge.granted(outcome.job.as_str(), told);
@@ -164,10 +160,9 @@ fn a_limit_was_near(
     } else {
         tenth.min(way_out(&spec.spec))
     };
-    // An agent believes the clock of its machine when it boots, unless the store's is ahead of it:
-    // one that is an hour fast costs it an hour after a reboot (seed 6004320 of 24 h, and
-    // docs/promises.md says so). Once its clock was set, it knows the time by the store's date, to
-    // a minute (seed 32022963 of 24 h).
+    // At boot an agent trusts the clock of its machine, unless the store's is ahead. So a clock
+    // that is an hour fast costs an hour after a reboot (seed 6004320 of 24 h, docs/promises.md).
+    // Later it knows the time by the store's date, to a minute (seed 32022963 of 24 h).
     let known_to = if host.knows_the_time() { Duration::ZERO } else { Duration::from_secs(60) };
     let late = told + way_out + host.is_fast_by() + known_to;
     let (word, plan) = (outcome.because, &host.plan);
@@ -209,7 +204,7 @@ fn since_epoch(moment: Timestamp) -> Duration {
     Duration::try_from(moment.duration_since(at(Duration::ZERO))).unwrap_or_default()
 }
 
-/// What the attempts before this one were settled with.
+/// The settled cost of earlier attempts.
 fn spent_before(world: &World, outcome: &Outcome) -> Usd {
     let settled =
         |number: u32| world.objects.body(&layout::settled(&outcome.job, AttemptNo::new(number)));
@@ -220,9 +215,8 @@ fn spent_before(world: &World, outcome: &Outcome) -> Usd {
         .sum()
 }
 
-/// Time in which the GPUs could not be seen is no time of the idle window: it stands meanwhile, and
-/// a store that is down may hold the outcome up for long after the verdict (seeds 1002659 and
-/// 1003881 of 24 h).
+/// Time without GPU readings does not count for the idle window. A store that is down may delay the
+/// outcome long after the decision (seeds 1002659 and 1003881 of 24 h).
 pub(crate) fn unknown_is_never_idle(
     judge: &Judge,
     world: &World,
@@ -243,7 +237,7 @@ pub(crate) fn unknown_is_never_idle(
     }
 }
 
-/// Whether a loss that was told is that of a checkpoint, or of all.
+/// Whether a reported loss is about a checkpoint or about everything.
 fn is_of_a_checkpoint(loss: &str) -> bool {
     loss.contains("checkpoint") || loss.contains("what was not kept by then is lost")
 }

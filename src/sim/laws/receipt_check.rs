@@ -1,6 +1,6 @@
-//! The receipts of a world beside what its cloud has billed.
+//! Compares the receipts of a world with the bills of its cloud.
 //!
-//! Not here: what a receipt is made of (that is `policy::billing::settlement`).
+//! Not here: how a receipt is computed (`policy::billing::settlement`).
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::sim::kernel::virtual_time::at;
 use crate::sim::world::machines::Machine;
 use crate::sim::world::world::{OWNER, Which, World, which};
 
-/// Receipts say what the cloud's own ledger says, to the micro-dollar, or say that it is an
-/// estimate, which is never too low.
+/// A receipt equals the bill to the micro-dollar, or is marked as an estimate. An estimate is never
+/// too low.
 pub fn compare(world: &Arc<World>, receipts: &[&Receipt]) {
     let all = receipts.iter().flat_map(|receipt| {
         receipt
@@ -32,8 +32,8 @@ fn compare_one(world: &Arc<World>, which: Which, attempt: &ReceiptAttempt) {
         return world.violated(19, format!("the receipt names {id}, which never was"));
     };
     let seen = attempt.ended == ended.map(at);
-    // A laptop that slept for longer than the cloud shows an ended machine can only say what it
-    // cost at most.
+    // The cloud shows an ended machine for about an hour. A laptop that slept longer only knows the
+    // most it can have cost.
     let holds = match world.estimate_may_lack(id, Some(which)) {
         _ if seen || !attempt.billed_estimated => attempt.usd == cost,
         Some(lacks) => attempt.usd + hourly.cost_of(lacks) >= cost,
@@ -59,7 +59,7 @@ fn find_what_is_in_none(world: &Arc<World>, all: &[(Which, &ReceiptAttempt)]) {
     });
     for (id, number, cost, hourly) in paid {
         let named = all.iter().any(|(_, attempt)| attempt.instance.as_ref() == Some(&id));
-        // One that nobody ever saw has no name in the receipt, and a bound on its price.
+        // The receipt does not name a machine that controllers missed, but has a bound on its cost.
         let unseen = |(which, attempt): &(Which, &ReceiptAttempt)| {
             attempt.instance.is_none() && attempt.billed_estimated && Some(*which) == number
         };

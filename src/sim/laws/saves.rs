@@ -1,6 +1,6 @@
-//! The laws of saves: what is whole is kept soon, and what is announced is used.
+//! Laws of checkpoints: a whole one is uploaded soon, and a notice is used to save.
 //!
-//! Not here: a memory (that is [`super::observer_saves`]), what an outcome says of a loss
+//! Not here: what the laws remember ([`super::observer_saves`]), losses in an outcome
 //! (`super::outcomes`).
 
 use std::time::Duration;
@@ -9,15 +9,15 @@ use super::observer::Judge;
 use crate::instance::InstanceState;
 use crate::sim::world::world::{Deed, World};
 
-/// Minutes in a row in which a whole save stands and is not kept: the interval of a false job is
-/// two at most, and its agent waits for a folder that rests, and for what an upload costs.
+/// The most minutes until a whole checkpoint is uploaded. The interval of a simulated job is at
+/// most two minutes. Its agent also waits until the folder is quiet, and for the upload.
 const UNKEPT_MINUTES: u32 = 10;
 
-/// What EC2 gives.
+/// The notice that EC2 gives.
 const TWO_MINUTES: Duration = Duration::from_secs(120);
 
-/// What is whole on the disk is kept within the interval, while nothing is in its agent's way: with
-/// its mark, or once its folder rests.
+/// An unhindered agent uploads a whole checkpoint within the interval, after its mark or once its
+/// folder is quiet.
 pub(crate) fn what_is_saved_is_kept_soon(
     judge: &Judge,
     _: &World,
@@ -30,7 +30,7 @@ pub(crate) fn what_is_saved_is_kept_soon(
     })
 }
 
-/// Whoever is given two minutes keeps at least what was done when they began.
+/// With two minutes of notice, an agent keeps at least the work that was done at the notice.
 pub(crate) fn a_notice_is_used(
     judge: &Judge,
     world: &World,
@@ -43,7 +43,7 @@ pub(crate) fn a_notice_is_used(
     else {
         return Ok(());
     };
-    // Another reclaim may take it before, with a shorter notice or none (seed 48000895 of 24 h).
+    // Another interruption may end it earlier, with less notice or none (seed 48000895 of 24 h).
     let given = noticed.ahead.min(world.timeline.now().saturating_sub(noticed.since));
     match judge.committed {
         Some(kept) if kept >= noticed.step => Ok(()),

@@ -1,7 +1,7 @@
-//! A person goes on with a job that has ended: `lamp start`, in a false world.
+//! A user continues a job that has ended: `lamp start` in a simulated world.
 //!
-//! Not here: what is kept, and how it is started (`controller::launch::continue_job`). The words of
-//! the command are `cli::run::start`'s.
+//! Not here: how a job continues (`controller::launch::continue_job`), the text of the command
+//! (`cli::run::start`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::jobdir::JobDir;
 use crate::market::Usd;
 use crate::sim::world::world::World;
 
-/// A person tries so often, a minute apart: a machine may still be on its way to being stopped.
+/// How often the user tries, a minute apart: the machine may still be stopping.
 const TRIES: u32 = 20;
 
-/// Half an hour of the dearest machine of a false world.
+/// Half an hour of the dearest machine of a simulated world.
 const BUYS_A_START: Usd = Usd::from_micros(500_000);
 
-/// The job that goes on, if its machine was to be kept and a person wants it.
+/// The continued job, if the job kept its machine and the user continues it.
 pub async fn goes_on(world: &Arc<World>, dir: &JobDir) -> Option<JobDir> {
     if world.spec.spec.on.success != Reaction::Stop {
         return None;
@@ -50,8 +50,8 @@ fn is_there(world: &World, next: &ResolvedSpec) -> bool {
     world.objects.body(&crate::jobdir::layout::spec(&next.job)).is_some()
 }
 
-/// What the command's own plan refuses too: nothing is kept, or what is left of the budget buys no
-/// start (seed 1000014 of 24 h).
+/// `None` where the command refuses too: the machine is gone, or the budget is too low for a start
+/// (seed 1000014 of 24 h).
 fn spec_of(world: &World, kept: Kept) -> Option<ResolvedSpec> {
     let nothing = kept.continues.machine.is_none() && kept.receipt.outcome == JobOutcome::Succeeded;
     if nothing || kept.budget_left.is_some_and(|left| left < BUYS_A_START) {

@@ -1,5 +1,5 @@
-//! Those who drive the job: the laptop, another laptop, and the sweeper in the cloud. Each runs the
-//! shipped controller.
+//! The parties that drive the job: the laptop, another laptop, and the sweeper in the cloud. Each
+//! runs the shipped controller.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,10 +20,10 @@ use crate::sim::world::process_ports::Through;
 use crate::sim::world::store::Line;
 use crate::sim::world::world::{OWNER, World};
 
-/// A visit's part of the four minutes that the function has.
+/// The time of a visit, within the four minutes of the function.
 const VISIT_ROOM: Duration = Duration::from_secs(235);
 
-/// How often the sweeper comes: as often as the real one.
+/// How often the sweeper runs, as the real one does.
 const SWEEP_EVERY: Duration = Duration::from_secs(300);
 
 /// A workstation: its controller, its clock, its lid.
@@ -48,8 +48,7 @@ impl Party {
         })
     }
 
-    /// Drives all jobs, through every death of the controller, until `over` says that there is
-    /// nothing more to do.
+    /// Drives all jobs, and restarts the controller after each death.
     pub async fn drive(self: Arc<Self>) {
         loop {
             let process = Process::mortal(None, self.world.next_death("controller"));
@@ -84,7 +83,7 @@ impl Party {
     }
 }
 
-/// The shipped controller over one party's lines. `None`: its clock is the world's.
+/// The shipped controller over the lines of one party. Without a party its clock is right.
 fn controller(
     process: &Arc<Process>,
     world: &Arc<World>,
@@ -109,23 +108,22 @@ fn controller(
     )
 }
 
-/// A person at a workstation, for one command.
+/// The controller of a user who runs one command.
 pub fn person(world: &Arc<World>) -> Controller {
     controller(&Process::new(None), world, "user", Trouble::LaptopOffline, None)
 }
 
-/// Comes every five minutes, with the program that AWS Lambda runs and as much time as that has
-/// there.
+/// Runs the program of the Lambda function every five minutes, with its time limit.
 pub async fn sweep(world: Arc<World>) {
     loop {
         world.timeline.sleep(SWEEP_EVERY).await;
         let process = Process::new(None);
-        // Inside the cloud there is no laptop's line to cut.
+        // It is inside the cloud, so a laptop that is offline does not cut its line.
         let controller = controller(&process, &world, "sweeper", Trouble::StoreDown, None);
         let (due, could, throttled) =
             (world.due(), Judge::can_sweep(&world), world.weather.is(Trouble::Ec2Throttled));
         let visit = controller.visit("sim", "sim", VISIT_ROOM).await;
-        // Excused by the weather alone, and never by its own word.
+        // Only active faults excuse a failed visit, never its own report.
         if could
             && Judge::can_sweep(&world)
             && !world.weather.is(Trouble::Ec2Throttled)

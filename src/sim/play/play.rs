@@ -1,8 +1,8 @@
-//! Plays one world from its seed: the job is submitted, some hours of faults, then all is well and
-//! it must come to its end.
+//! Plays one world from its seed: submits the job, plays hours of faults, ends all faults, and
+//! waits for the end of the job.
 //!
-//! How long those hours are scales the world: jobs, their limits, and how many faults there are. At
-//! six, which is what the seeds that have a name were found by, everything is as the dice say.
+//! The number of hours scales the job, its limits and the number of faults. The named seeds were
+//! found with six hours, which scale nothing.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,93 +36,89 @@ use crate::sim::world::world::{Death, Deed, JOB, OWNER, Roughly, Violation, Worl
 #[derive(Clone, Copy, Debug)]
 pub struct Play {
     pub seed: u64,
-    /// How long faults befall it. The length of its job, the limits of that and the number of
-    /// faults grow with it.
+    /// How many hours have faults. The length of the job, its limits and the number of faults grow
+    /// with it.
     pub hours: u64,
-    /// Without any: the story as it should be.
+    /// Without faults.
     pub calm: bool,
-    /// Who dies at which call.
+    /// Which process dies, and at which call.
     pub death: Option<Death>,
     /// Every line of the trace is kept.
     pub told: bool,
-    /// The plain job of the exhaustive tests: some minutes, one interruption, a resume.
+    /// The short job of the exhaustive tests: some minutes, one interruption, a resume.
     pub short: bool,
-    /// One job for all the hours, to see what it costs to play.
+    /// One job for all the hours, to measure the cost of playing.
     pub long: bool,
-    /// What befalls the plain job of the exhaustive tests instead of what its seed says.
+    /// A story for the short job of the exhaustive tests, in place of the seed's faults.
     pub story: Option<Story>,
-    /// One fault alone, instead of what its seed says.
+    /// A single fault, in place of the seed's faults.
     pub lone: Option<Lone>,
-    /// A bug of the product, on purpose.
+    /// A planted bug of the product.
     pub planted: Option<Bug>,
-    /// How its work saves, instead of what its seed says: the seeds that were named before there
-    /// were others are of `Renamed`.
+    /// How its work saves, in place of the seed's choice. The oldest named seeds use `Renamed`.
     pub saves: Option<Saves>,
-    /// Faults too that came into the world after seeds of a time before were named.
+    /// With faults that were added after the older seeds were named.
     pub newer: bool,
-    /// Layouts of saves too that came later than the seeds that are named.
+    /// With checkpoint layouts that were added after the seeds were named.
     pub layouts: bool,
 }
 
-/// What came of it.
+/// The result of a world.
 #[derive(Debug)]
 pub struct Played {
     pub seed: u64,
-    /// What to type to see it again.
+    /// The command that plays it again.
     pub command: String,
     pub sha256: String,
     pub deeds: u64,
     pub violations: Vec<Violation>,
     pub receipt: Option<Receipt>,
-    /// What machines of ours were powered for, together.
+    /// The total time for which our machines were billed.
     pub machine_time: Duration,
-    /// How long it was played, in its own time.
+    /// The length of the world in virtual time.
     pub lived: Duration,
-    /// From the end of all faults and a wish to stop to the receipt, where what was there then was
-    /// well.
+    /// The time from a stop request at the end of all faults to the receipt. `None` if the machine
+    /// did not work then.
     pub converged: Option<Duration>,
-    /// What came of the one fault that it had.
+    /// The recovery after its single fault.
     pub measured: Option<Measured>,
-    /// What befell it, by kind: how often, and how often a machine was there for it.
+    /// Its faults by kind: how many, and how many struck a machine.
     pub strikes: Strikes,
-    /// The lines that people want to see.
+    /// The lines of the trace for people.
     pub story: Vec<String>,
-    /// Whether the death that was asked for came.
+    /// Whether the planned death happened.
     pub died: bool,
 }
 
-/// The length of a world for which the dice are made.
+/// The default hours of a world.
 pub const HOURS: u64 = 6;
 
-/// After the faults: what may still run out (a lease, a breaker, a stall) before the last of the
-/// work is done.
+/// The time after the faults for a lease, a circuit breaker or a stall to run out before the work
+/// is done.
 const CONVERGES_WITHIN: Duration = Duration::from_secs(2 * 3600);
 
-/// Seed 16004644 of 24 h: what takes a step in eighteen minutes is known to hang after ten of them
-/// and the two rungs to its restart (`policy::watch::stall`); its machine may be launched only when
-/// the faults are over.
+/// The steps until a hang is found and the work restarted (`policy::watch::stall`). The machine may
+/// only be launched after the faults (seed 16004644 of 24 h: a step takes eighteen minutes).
 const STEPS_OF_A_STALL: u32 = 11;
 
-/// Seed 918: what hangs before its first step has left no mark, and may be a job that leaves none.
-/// It is told of and not ended (`policy::watch::stall`), and its longest run time ends it: an hour
-/// more than the faults last. Of one that goes on from a checkpoint of its own it is known that it
-/// reports, unless an old list of the store hid that.
+/// Work that hangs before its first step may be work that never reports. The agent warns about it,
+/// and its run time limit ends it (`policy::watch::stall`, seed 918): an hour after the end of the
+/// faults. Work with its own checkpoint is known to report, unless a stale listing hid the
+/// checkpoint.
 fn longest_run_hours(play: &Play) -> u64 {
     play.hours + 1
 }
 
-/// After a wish to end, with all well: a machine that hangs waits for its lease, nothing else
-/// waits.
+/// After a wish to end, without faults: only a machine that hangs waits for its lease.
 const ENDS_WITHIN: Duration = Duration::from_secs(45 * 60);
 
-/// The same where kernel and agent of the machine run, or there is none: a launch that may have
-/// come through is made sure of for seven minutes. (The longest that was seen took 592 s, seed
-/// 3000377 of 24 h.)
+/// The same if kernel and agent run, or there is no machine. A launch without an answer takes seven
+/// minutes to confirm. (The longest took 592 s, seed 3000377 of 24 h.)
 const ENDS_WELL_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// The same where a machine hangs in its end by then: it is forced once it was seen so for ten
-/// minutes (`policy::lifecycle::reconcile`), and a call of the last fault may take 90 s before
-/// that, the wait after it 60, and the looks after the force (seed 37027451 of 24 h: 610 s).
+/// The same if a machine hangs in its end. The controller forces it after ten minutes
+/// (`policy::lifecycle::reconcile`). Before that a call may take 90 s and the wait 60 s, and checks
+/// follow (seed 37027451 of 24 h: 610 s).
 const ENDS_STUCK_WITHIN: Duration = Duration::from_secs(14 * 60);
 
 impl Play {
@@ -144,8 +140,8 @@ impl Play {
         }
     }
 
-    /// Whether its job keeps the disk of its machine, by which another job may go on there. Where
-    /// none does, nothing of `policy::lifecycle::continuation` is ever asked.
+    /// Whether its job keeps the disk of its machine, so that another job may continue there. Only
+    /// then `policy::lifecycle::continuation` is used.
     pub fn keeps_a_disk(&self) -> bool {
         let dice = Dice::new(self.seed);
         let spec =
@@ -159,8 +155,8 @@ pub fn play(play: Play) -> Played {
     play_on(play, &[])
 }
 
-/// Plays it where the capacity of each zone goes as one of these recordings does, which takes
-/// machines away too; without any, by the dice.
+/// Plays a world whose capacity follows one of these recordings in each zone, with interruptions.
+/// Without recordings the seed decides.
 pub fn play_on(play: Play, recordings: &[Course]) -> Played {
     in_virtual_time(|timeline| live(play, recordings, timeline))
 }
@@ -219,7 +215,7 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
     }
     let faults = Duration::from_secs(play.hours * 3600);
     let work = world.habit.work();
-    // Most of them while there is work.
+    // Most faults come while there is work.
     let busy = faults.min(work + work / 2 + scaled(900, play.hours));
     let due = match () {
         () if play.calm => Vec::new(),
@@ -249,8 +245,8 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
         due,
     )));
     let (receipts, converged) = to_the_end(&world, dir, &laptop, &play, faults).await;
-    let strikes = std::mem::take(&mut *struck.lock().expect("nobody panics while counting"));
-    let lone_struck = lone_struck.lock().expect("nobody panics while setting it").take();
+    let strikes = std::mem::take(&mut *struck.lock().expect("the lock is not poisoned"));
+    let lone_struck = lone_struck.lock().expect("the lock is not poisoned").take();
     let measured = lone_struck.map(|struck| recovery_times::measure(&world, &struck));
     let played = Played { converged, strikes, measured, ..judge(&world, &play, receipts) };
     tasks.into_iter().for_each(|task| task.abort());
@@ -259,8 +255,8 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
     played
 }
 
-/// Until there is a receipt, also of the job that goes on; then a quarter of an hour more, in which
-/// nothing may happen.
+/// Waits for the receipt of the job and of a continued job. Then the world must stay quiet for a
+/// quarter of an hour.
 async fn to_the_end(
     world: &Arc<World>,
     mut dir: JobDir,
@@ -278,8 +274,8 @@ async fn to_the_end(
     let mut limit = faults + CONVERGES_WITHIN + work;
     match world.habit.end {
         End::Hangs => limit += Duration::from_secs(longest_run_hours(play) * 3600),
-        // Before its fifth step nothing but its limit ends it (decision 31); after that law 3 has
-        // its bound.
+        // Before its fifth step only its limit ends it (decision 31). After that law 3 has its
+        // bound.
         End::HangsOnce => {
             limit += (world.habit.step * STEPS_OF_A_STALL)
                 .max(Duration::from_secs(longest_run_hours(play) * 3600))
@@ -294,7 +290,7 @@ async fn to_the_end(
             && let Some(next) = continue_job::goes_on(world, &dir).await
         {
             receipts.push(read(&dir));
-            // What hangs at the first step of the one that goes on has left no mark there either.
+            // The continued job may also hang before its first mark.
             (dir, limit) =
                 (next, limit + work + work + scaled(longest_run_hours(play) * 3600, HOURS));
         } else if is_over || world.timeline.now() >= limit {
@@ -316,7 +312,7 @@ async fn to_the_end(
         fault_plan::make_well(world, laptop);
     }
     let converged = stopped_at.map(|since| world.timeline.now().saturating_sub(since));
-    // The end was looked for once a step: it came up to a step before it was found.
+    // The loop checks once per `step`, so the end came up to one step earlier.
     if let Some(took) = converged.filter(|took| *took > within + step) {
         world.violated(18, format!("all was well, and the job took {} s to stop", took.as_secs()));
     }
@@ -325,7 +321,7 @@ async fn to_the_end(
     (receipts, converged)
 }
 
-/// The laws of the end.
+/// Checks the laws at the end of a world.
 fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Played {
     let now = world.timeline.now();
     if receipts.iter().any(Option::is_none) {
@@ -390,7 +386,7 @@ const SHORT: Habit = Habit {
     prepares: Duration::ZERO,
 };
 
-/// The machine is taken in the middle of the work, with the usual notice.
+/// EC2 takes the machine during the work, with half a minute of notice.
 fn short_fates() -> Vec<fault_plan::Due> {
     vec![fault_plan::Due {
         at: Duration::ZERO,
@@ -398,7 +394,7 @@ fn short_fates() -> Vec<fault_plan::Due> {
     }]
 }
 
-/// So many seconds of a world of six hours, in one of so many.
+/// Scales seconds of a six-hour world to a world of `hours`.
 pub(crate) fn scaled(secs: u64, hours: u64) -> Duration {
     Duration::from_secs(secs * hours / HOURS)
 }
@@ -413,8 +409,7 @@ fn habit(dice: &Dice, play: &Play) -> Habit {
             saves
         }
     });
-    // Long evaluations, in which the GPU alone has something to do: shorter than a stall, longer
-    // than an idle window.
+    // Long evaluations that use only the GPU: shorter than a stall, longer than an idle window.
     let quiet = dice.percent(10);
     let step = if quiet { 18 * 60 } else { dice.pick(&[10, 20, 30, 60]) };
     let minutes = dice.pick(&[4, 30, 60, 120, 240, 330]) * hours / HOURS;
@@ -439,7 +434,7 @@ fn habit(dice: &Dice, play: &Play) -> Habit {
     }
 }
 
-/// The user's words.
+/// The job that the user submits.
 fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> ResolvedSpec {
     let (short, long) = (play.short || play.story.is_some(), play.long);
     let rolled = short || (!long && dice.percent(65));
@@ -447,10 +442,10 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
     let signal = habit.saves_when_asked.then_some("SIGUSR1");
     let budget = dice.percent(20).then_some(4.0 * play.hours as f64 / HOURS as f64);
     let (whole, quarter) = (longest_run_hours(play) * 60, play.hours * 15);
-    // A machine that is kept can be started again, where it can be stopped.
+    // Only a machine that can be stopped can be kept.
     let kept = !spot && !long && play.lone.is_none() && dice.fork("kept").percent(30);
     let max_runtime = if long { 100 * 60 } else { dice.pick(&[whole, whole, whole, quarter]) };
-    // A fault alone is over by what asks for its end, and by a limit where that asks for it.
+    // A world with a single fault has a limit only if the fault needs one.
     let max_runtime = play.lone.map_or(max_runtime, |lone| lone.max_runtime().unwrap_or(whole));
     let spec: ResolvedSpec = serde_json::from_value(json!({
         "format": 1, "job": JOB, "created": now, "written_by": "test", "code": null, "origins": {},

@@ -1,13 +1,13 @@
-//! A job of somebody's own in the false world: `lamp simulate`. The shipped controller and the
-//! shipped agent run it to its end under one course of capacity and prices, and nothing else
-//! befalls it.
+//! A user's job in the simulated world: `lamp simulate`. The shipped controller and agent run it to
+//! its end under one course of capacity and prices, without other faults.
 //!
 //! ```text
-//!   spec, market_run::Play ──> the job of a world: as much work, as many saves, the same limits
-//!   Course ──> Sold: refusals, interruptions, prices           ──> the ledger, the receipt, the steps ──> market_run::Ran
+//!   spec, replay::Play ──> the job of a world: as much work, as many saves, the same limits
+//!   Course ──> Sold: refusals, interruptions, prices
+//!       ──> bills, receipt, steps ──> replay::Ran
 //! ```
-//! What is left out is what a world does not have: the script, its setup and its outputs, the real
-//! type of its machine. What must never live here: what is shown of it (`cli::simulate::text`).
+//! It leaves out the script, its setup, its outputs and the real machine type. Not here: the
+//! display (`cli::simulate::text`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,42 +35,43 @@ use crate::sim::world::training_checkpoints::Saves;
 use crate::sim::world::workload::{End, Habit, Start};
 use crate::sim::world::world::{JOB, OWNER, Roughly, Violation, World};
 
-/// The steps of its work. Shorter ones cost the playing time and show nothing more; a save lies
-/// between two of them.
+/// The shortest and longest step. Shorter steps only take more time to play. A save comes between
+/// two steps.
 const STEP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
-/// How often it is looked whether there is a receipt.
+/// How often to check for a receipt.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// After a deadline: the settlement of what was still there then.
+/// The time after a deadline for the settlement.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3600);
 
-/// A job, and the course that it is played on.
+/// A job, and its course of capacity and prices.
 #[derive(Clone, Debug)]
 pub struct OwnJob<'a> {
     pub spec: &'a ResolvedSpec,
     /// Its work, its limits and its prices, in numbers.
     pub play: &'a Play,
     pub goes: Goes,
-    /// What of its prices stands beside the machine: a disk and an address.
+    /// The part of the price for disk and address.
     pub extras: UsdPerHour,
     pub course: Course,
     pub seed: u64,
-    /// From when on its deadline counts.
+    /// The start of the world, for its deadline.
     pub now: Timestamp,
 }
 
-/// What came of it.
+/// The result of a simulated job.
 #[derive(Debug)]
 pub struct Lived {
     pub ran: Ran,
-    /// How lamp says that it ended; `None`: it had not by then.
+    /// The receipt; `None` if the job had not ended.
     pub receipt: Option<Receipt>,
-    /// Laws of the world that were broken: mistakes of lamp's own.
+    /// Broken laws, which are bugs of lamp.
     pub violations: Vec<Violation>,
 }
 
-/// Plays it, and asks `goes_on` about every minute of its life. `None`: it did not go on.
+/// Plays the job, and asks `goes_on` about every minute of virtual time. `None`: `goes_on` was
+/// false.
 pub fn live(job: &OwnJob<'_>, goes_on: impl FnMut() -> bool) -> Option<Lived> {
     in_virtual_time(|timeline| to_the_end(job, timeline, goes_on))
 }
@@ -134,15 +135,14 @@ async fn to_the_end(
     lived
 }
 
-/// As much work, and as many saves, as the job says.
+/// The amount of work and saves that the job has.
 fn habit(play: &Play, spec: &Spec) -> Habit {
     let (least, most) = STEP;
     let interval =
         spec.checkpoint.as_ref().map_or(most, |checkpoint| checkpoint.interval.duration());
     let step = interval.clamp(least, most).min(play.work.max(Duration::from_secs(1)));
     let steps = play.work.as_nanos().div_ceil(step.as_nanos()).max(1) as u64;
-    // Without a checkpoint nothing of it is found again on another machine; the save at its end is
-    // the result.
+    // Without checkpoints only the save at the end counts: it is the result.
     let save_every = if spec.checkpoint.is_some() {
         (interval.as_nanos() / step.as_nanos()).max(1) as u64
     } else {
@@ -164,11 +164,11 @@ fn habit(play: &Play, spec: &Spec) -> Habit {
     }
 }
 
-/// What the false machine takes of a start by itself: it is shown, it boots, its agent begins.
+/// The time that the simulated machine takes to boot and to start its agent.
 const BOOT: Duration = Duration::from_secs(30);
 
-/// The user's words as this world can play them: its own machine, no script, no code. What decides
-/// when it ends and what is bought is as it was said.
+/// The job as this world can play it: with its own machine, without script and code. Limits and
+/// purchase settings stay.
 fn spec(job: &OwnJob<'_>) -> ResolvedSpec {
     let said = &job.spec.spec;
     let market = match job.goes {
@@ -191,8 +191,7 @@ fn spec(job: &OwnJob<'_>) -> ResolvedSpec {
         alarm: AlarmRule::Off,
         ..said.watch.clone()
     };
-    // One that saves and ends when it is asked would be started again for what is played here as
-    // going on.
+    // Work that ends after the signal would start again. Here the work continues after its save.
     let asked = |checkpoint: CheckpointSpec| CheckpointSpec {
         signal: checkpoint.signal.map(|_| "SIGUSR1".into()),
         ..checkpoint
@@ -204,8 +203,7 @@ fn spec(job: &OwnJob<'_>) -> ResolvedSpec {
             .unwrap_or(Timestamp::MAX)
     });
     limits.work = Some(Span::from_secs(job.play.work.as_secs()));
-    // A job of a workstation may have none, and no machine is bought then: this one is never
-    // reached.
+    // A local job may have no limit. This one is never reached.
     if !limits.bound_a_machine() {
         limits.max_runtime = Some(Span::from_duration(job.play.given_up_after().saturating_mul(2)));
     }
@@ -214,7 +212,7 @@ fn spec(job: &OwnJob<'_>) -> ResolvedSpec {
         setup: None,
         outputs: Vec::new(),
         checkpoint: said.checkpoint.clone().map(asked),
-        // What is kept for a look is no cost of the work, and nobody looks.
+        // A machine that is kept for the user is no cost of the work.
         on: OnSpec::default(),
         machine,
         watch,
@@ -261,9 +259,8 @@ fn ran(world: &World, receipt: Option<&Receipt>) -> Ran {
     ran
 }
 
-/// All that was computed, the begun part of each last step too, less what is left of it: the whole
-/// work of a job that is done, else what its newest checkpoint in the store holds, or what a start
-/// that still runs has come to.
+/// All computed work, with begun steps, minus the work that counts. This is the whole work of a
+/// finished job, the progress of a running start, or the newest checkpoint in the store.
 fn lost(world: &World, starts: &[Arc<Start>], is_done: bool) -> Duration {
     let now = world.timeline.now();
     let worked =
@@ -278,12 +275,12 @@ fn lost(world: &World, starts: &[Arc<Start>], is_done: bool) -> Duration {
     computed.saturating_sub(left)
 }
 
-/// By when its job must have ended, in the time of its world.
+/// The deadline of its job in virtual time.
 fn deadline(world: &World) -> Option<Duration> {
     world.spec.spec.limits.deadline.map(|deadline| elapsed(at(Duration::ZERO), deadline))
 }
 
-/// What ended it before it was done.
+/// Why it ended before its work was done.
 fn unfinished(world: &World, receipt: Option<&Receipt>) -> Option<Unfinished> {
     let Some(receipt) = receipt else {
         let is_over = deadline(world).is_some_and(|deadline| deadline <= world.timeline.now());
@@ -299,16 +296,16 @@ fn unfinished(world: &World, receipt: Option<&Receipt>) -> Option<Unfinished> {
     }
 }
 
-/// Who ends by a deadline is done so long before it at most.
+/// How long before its deadline a job may end because of it.
 const WAY_OUT: Duration = Duration::from_secs(15 * 60);
 
-/// The hard end of a machine is the first of its limits; a receipt does not say of which.
+/// A hard end comes from the first limit of the job. The receipt does not say from which.
 fn by_its_hard_end(limits: &LimitsSpec, receipt: &Receipt) -> Unfinished {
     let ran = receipt
         .attempts
         .last()
         .map_or(Duration::ZERO, |attempt| Duration::from_secs_f64(attempt.billed_seconds));
-    // Of a run time some is left for its last save and its power-off.
+    // The end comes before the run time limit, for the last save and the power-off.
     let of_run_time =
         limits.max_runtime.is_some_and(|most| ran + most.duration() / 10 >= most.duration());
     let of_deadline =

@@ -1,4 +1,4 @@
-//! What is wrong with the world just now, and until when.
+//! The active faults of the world, and until when each one lasts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use crate::sim::kernel::virtual_time::Timeline;
 
-/// A standing trouble. The order is that of [`Weather`]'s table.
+/// A fault that lasts for a while. The index in [`Weather`] is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     StoreDown,
-    /// A quarter of the calls fails before its effect, a quarter loses its reply after it, some
-    /// hang.
+    /// A quarter of the calls fails before the effect, a quarter loses its reply, some hang.
     StoreLossy,
     /// A new object is not listed for half a minute.
     StoreStale,
@@ -28,26 +27,25 @@ pub enum Trouble {
     QuotaFull,
     /// The spot price is above every bid.
     PriceHigh,
-    /// Machines that end now take twenty minutes over it, unless they are forced.
+    /// Machines that end now take twenty minutes, unless they are forced.
     StuckEnds,
     /// Machines that are launched now are not shown for four minutes.
     LateShows,
     DiskFull,
     NvmlLost,
     MetadataDown,
-    /// The session of whoever is at the workstation is over: EC2 and the store take nothing from
-    /// there until somebody signs in anew.
+    /// The user's session has expired: EC2 and the store refuse the workstation until a new login.
     SignedOut,
-    /// Somebody took from the machines' role what it may do in the store.
+    /// The machines' role has lost its permissions in the store.
     RoleGone,
-    /// EC2 withdraws what is launched now before it runs.
+    /// EC2 withdraws machines that are launched now before they run.
     Withdraws,
-    /// On what is launched now nothing of ours ever comes up: its kernel hangs, or its user data
-    /// got no further than the deadline unit.
+    /// Machines that are launched now never run an agent: the kernel hangs, or user data ends after
+    /// the deadline unit.
     BadBoots,
-    /// No machine can be put out from within.
+    /// No machine can power itself off.
     PowerBroken,
-    /// As `BadBoots`, and surely the one or the other.
+    /// As `BadBoots`: this one without an agent, the next one with a kernel that hangs.
     NoAgents,
     DarkBoots,
 }
@@ -56,7 +54,7 @@ const TROUBLES: usize = Trouble::DarkBoots as usize + 1;
 
 pub struct Weather {
     timeline: Arc<Timeline>,
-    /// Nanoseconds of the timeline.
+    /// When each ends, nanoseconds of the timeline.
     until: [AtomicU64; TROUBLES],
 }
 

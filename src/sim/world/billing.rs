@@ -1,6 +1,6 @@
-//! What the false EC2 bills for a machine: the truth that receipts are compared with.
+//! The bill of the simulated EC2 for a machine. Receipts are compared with it.
 //!
-//! Not here: how the product reckons it (`policy::billing::billed_cost`).
+//! Not here: how the product computes it (`policy::billing::billed_cost`).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::world::Which;
 use crate::market::{Market, Usd, UsdPerHour, elapsed};
 use crate::sim::kernel::virtual_time::at;
 
-/// What a machine did for one attempt, and cost.
+/// How long a machine ran for one attempt, and its cost.
 pub struct Bill {
     pub attempt: Which,
     pub usd: Usd,
@@ -18,7 +18,7 @@ pub struct Bill {
 }
 
 impl Machine {
-    /// What the cloud bills for one attempt on it, and when that ended. A kept machine has several.
+    /// The bill for one attempt on it, and when that ended. A kept machine has several attempts.
     pub fn bill(&self, attempt: Which, now: Duration) -> Option<(Usd, Option<Duration>)> {
         if self.attempt() == Some(attempt) {
             return Some((self.cost_of_this(now), self.ended));
@@ -29,23 +29,23 @@ impl Machine {
             .map(|bill| (bill.usd, Some(bill.ended)))
     }
 
-    /// What the cloud bills for it in all.
+    /// The bill for all its attempts.
     pub fn cost(&self, now: Duration) -> Usd {
         self.cost_of_this(now) + self.before.iter().map(|bill| bill.usd).sum::<Usd>()
     }
 
-    /// Since its launch or its last start, by EC2's own rules.
+    /// The bill since its launch or last start, by EC2's own rules.
     pub(crate) fn cost_of_this(&self, now: Duration) -> Usd {
         let ran = self.ended.unwrap_or(now).saturating_sub(self.launched);
-        // Whole milliseconds of whole timestamps, as the records of both sides have them.
+        // In whole milliseconds, as in the records of both sides.
         let ran = elapsed(at(self.launched), at(self.launched + ran)).max(Duration::from_secs(60));
         let free =
             self.taken && self.offer.market == Market::Spot && ran < Duration::from_secs(3600);
         if free { self.offer.extras.cost_of(ran) } else { self.hours_cost(ran) }
     }
 
-    /// By the prices that held meanwhile, none above its bid: there it is taken, and not billed for
-    /// that.
+    /// By the prices of that time, none above its bid: EC2 takes the machine then, and does not
+    /// bill it.
     fn hours_cost(&self, ran: Duration) -> Usd {
         let host = self.host.as_ref();
         let moving = host
@@ -59,7 +59,7 @@ impl Machine {
         UsdPerHour::cost_of_steps(steps.into_iter().map(|(price, held)| (paid(price), held)))
     }
 
-    /// How long it has billed for.
+    /// How long it has been billed.
     pub fn ran(&self, now: Duration) -> Duration {
         let before: Duration = self.before.iter().map(|bill| bill.ran).sum();
         before + self.ended.unwrap_or(now).saturating_sub(self.launched)

@@ -1,5 +1,5 @@
 //! The false EC2, as the controller calls it: lost replies, throttling, stale and failing Describe,
-//! refusals, tokens with EC2's rules. What becomes of the machines is in [`super::machines`].
+//! refusals, tokens with EC2's rules. Not here: the machines ([`super::machines`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn ambiguous(act: &str, cause: &str) -> CloudError {
 }
 
 impl Ec2Line {
-    /// Meets the weather; `Ok(true)`: it is done, and the reply is lost.
+    /// Applies the active faults; `Ok(true)`: the call takes effect, and its reply is lost.
     async fn meet(&self, act: &str) -> Result<bool, CloudError> {
         let (dice, weather) = (&self.world.dice.cloud, &self.world.weather);
         self.world
@@ -68,8 +68,7 @@ impl Ec2Line {
         }
     }
 
-    /// The same of a call that names a machine: one that was just launched is not known everywhere
-    /// yet.
+    /// The same for a call that names a machine. Some servers do not know a new machine yet.
     async fn meet_known(&self, act: &str, machine: &MachineRef) -> Result<bool, CloudError> {
         let lost = self.meet(act).await?;
         if self.world.ec2.is_known(&machine.id, self.world.timeline.now()) {
@@ -87,7 +86,7 @@ impl Ec2Line {
     async fn run_instances(&self, plan: &Plan) -> Result<String, CloudError> {
         let act = "launch a machine";
         let lost = self.meet(act).await?;
-        // A token that is known is answered whatever the capacity is.
+        // A known token gets its answer even without capacity.
         if !self.world.ec2.knows(&plan.client_token)
             && let Some(refused) = self.refused(plan)
         {
@@ -131,15 +130,14 @@ impl Ec2Line {
         } else {
             Vec::new()
         };
-        // An answer that was lost shows nobody anything, and takes back nothing that was shown
-        // before (seed 10008470 of 24 h).
+        // A lost answer changes nothing of what the caller saw before (seed 10008470 of 24 h).
         if !lost {
             self.world.happened(&Deed::Described { by: &self.who, views: &views });
         }
         Self::reply(lost, act, views)
     }
 
-    /// The same by the token of a launch: the second look of the NotFound rule.
+    /// The same by the token of a launch: the second check of the NotFound rule.
     async fn find(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
         let act = "find the machine of a plan";
         let lost = self.meet(act).await?;
@@ -321,7 +319,7 @@ impl Cloud for Ec2Line {
         Self::reply(lost, "raise the hard cap", ())
     }
 
-    /// DescribeInstanceStatus. A zone that is out says nothing of its hosts.
+    /// DescribeInstanceStatus. During a zone outage it fails.
     async fn failing_hosts(&self, region: &Region) -> Result<BTreeSet<String>, CloudError> {
         let act = "read the checks of hosts";
         let lost = self.meet(act).await?;
@@ -338,7 +336,7 @@ impl Cloud for Ec2Line {
         Self::reply(lost, act, failing)
     }
 
-    /// No dice and no weather here: the law of the ledger is exact.
+    /// It never fails, because the law of the bills is exact.
     async fn spot_prices(
         &self,
         offer: &Offer,

@@ -20,7 +20,7 @@ pub struct Disk {
 
 #[derive(Default)]
 struct Inner {
-    /// By their paths as text: to compare those takes no parsing.
+    /// By path as text, which compares faster than `Path`.
     files: BTreeMap<String, (Vec<u8>, FileStamp)>,
     inodes: u64,
     full: bool,
@@ -52,7 +52,7 @@ impl Disk {
         inner.full || inner.full_until.is_some_and(|until| until >= since)
     }
 
-    /// The workload's own hand: whole, or not at all when the disk is full.
+    /// A write of the workload: whole, or an error if the disk is full.
     pub fn write(&self, path: &Path, body: &[u8]) -> io::Result<()> {
         let now = self.now_nanos();
         self.inner().write(path, body.to_vec(), now)
@@ -70,7 +70,7 @@ impl Disk {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("nobody panics while holding the disk: it only moves bytes")
+        self.inner.lock().expect("the lock is not poisoned")
     }
 }
 
@@ -80,7 +80,7 @@ impl Inner {
     }
 
     fn write(&mut self, path: &Path, body: Vec<u8>, modified_nanos: i64) -> io::Result<()> {
-        // That is in memory.
+        // `/run` is in memory.
         if !path.starts_with("/run") {
             self.room()?;
         }
@@ -91,7 +91,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What is in a folder, at any depth, each with its path from there.
+    /// The files in a folder, at any depth, with their paths relative to it.
     fn below<'a>(&'a self, folder: &Path) -> impl Iterator<Item = (&'a str, &'a FileStamp)> {
         let within = [text(folder), "/"].concat();
         let all = self.files.range::<str, _>((Bound::Excluded(within.as_str()), Bound::Unbounded));
@@ -99,7 +99,7 @@ impl Inner {
     }
 }
 
-/// All paths of a false machine are text.
+/// All paths of a simulated machine are text.
 fn text(path: &Path) -> &str {
     path.to_str().expect("the false machine has no other paths")
 }

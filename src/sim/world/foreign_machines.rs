@@ -1,4 +1,4 @@
-//! Who shares the account: machines that nobody of ours may touch.
+//! Machines of others in the account, which our programs must never touch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A machine from its boot to its last second: a kernel, the shipped agent under a service manager,
-//! the deadline unit, a disk, and whatever the agent starts.
+//! A machine from boot to end: a kernel, the shipped agent under a service manager, the deadline
+//! unit, a disk, and the processes that the agent starts.
 //!
 //! Not here: what the agent decides. It is the shipped one.
 
@@ -31,22 +31,21 @@ use crate::sim::kernel::virtual_time::nanos;
 
 /// Where the deadline unit reads its deadline, seconds since 1970 (systemd/lamp-deadman.service).
 const DEADLINE: &str = "/etc/lamplighter/deadline";
-/// Where it reads the agent's last sign of life, and for how many seconds a silence may last: in
+/// Where it reads the agent's last sign of life, and how many seconds a silence may last. It is in
 /// memory.
 const ALIVE: &str = "/run/lamplighter/alive";
-/// What user data arms it with.
+/// The deadline that user data sets at first.
 pub const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
-/// A host that is dead fails the cloud's checks so long after its end.
+/// The cloud's checks notice a dead host after this time.
 const CHECKED_WITHIN: Duration = Duration::from_secs(120);
-/// How often the unit looks.
+/// How often the unit checks.
 const DEADMAN_EVERY: Duration = Duration::from_secs(60);
 const DEADMAN_LOOKS_AGAIN: Duration = Duration::from_secs(30);
 /// `RestartSec` of the agent's unit.
 const RESTART: Duration = Duration::from_secs(2);
-/// Where the agent keeps what it must remember.
+/// Where the agent keeps its state.
 const STATE: &str = "/var/lib/lamplighter/agent";
-/// Where systemd/lamp-boot.service counts boots that led to no lease, and how many are one too
-/// many.
+/// Where systemd/lamp-boot.service counts boots without a lease, and at which count it powers off.
 const BOOTS: &str = "/var/lib/lamplighter/agent/boots";
 const BOOTS_MAX: u32 = 3;
 
@@ -59,14 +58,14 @@ pub struct Host {
     /// How far the machine's wall clock is off, milliseconds.
     wall_off: AtomicI64,
     clock_was_set: AtomicBool,
-    /// Its power switch did nothing when it was needed.
+    /// Its power-off failed.
     power_failed: AtomicBool,
     pub boots: AtomicU32,
     /// When its kernel began, by the world's steady clock.
     life: AtomicU64,
     /// Its GPU is broken from the start.
     pub lacks_gpu: bool,
-    /// What comes up when it boots for the first time.
+    /// How its first boot ends.
     first_boot: FirstBoot,
     pub state: Mutex<State>,
     booted: Timestamp,
@@ -84,19 +83,19 @@ enum FirstBoot {
 #[derive(Default)]
 pub struct State {
     pub agent: Option<Arc<Process>>,
-    /// When each agent came up.
+    /// When each agent started.
     pub agents: Vec<Duration>,
     pub starts: Vec<Arc<Start>>,
     pub notices: Vec<Notice>,
-    /// What its driver has told of its GPU.
+    /// The GPU errors that its driver reported.
     pub xids: Vec<u64>,
-    /// So many agents crash soon after they come up.
+    /// How many more agents crash soon after they start.
     pub crash_loop: u32,
     /// When an agent died last.
     pub last_death: Option<Duration>,
-    /// Since when its deadline unit powers it off, which nobody takes back.
+    /// Since when its deadline unit powers it off. No program can cancel that.
     pub switched: Option<Duration>,
-    /// Since when the hardware below it is dead.
+    /// Since when its hardware is dead.
     dead: Option<Duration>,
     /// A crash after the n-th call of the first agent: for the exhaustive test.
     pub reboot: Option<Arc<Process>>,
@@ -137,7 +136,7 @@ impl Host {
 
     /// The same machine, started again for another attempt: its disk is what it was.
     pub fn again(before: &Arc<Self>, plan: &Plan) -> Arc<Self> {
-        // Its bill is of that life too (seed 63002937 of 24 h).
+        // Its bill has the time before the stop too (seed 63002937 of 24 h).
         let power_failed = AtomicBool::new(before.hung_in_its_end());
         Arc::new(Host {
             disk: Arc::clone(&before.disk),
@@ -147,7 +146,7 @@ impl Host {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding it: it is only read and set")
+        self.state.lock().expect("the lock is not poisoned")
     }
 
     /// From power-on to the end of the kernel.
@@ -167,7 +166,7 @@ impl Host {
         }
     }
 
-    /// Whether its disk says that the machine is being terminated.
+    /// Whether the agent's state says that the machine is terminating.
     pub fn tells_its_end(&self) -> bool {
         let memory = self.disk.read(&Path::new(STATE).join(AGENT_STATE_FILE)).ok().flatten();
         memory
@@ -175,7 +174,7 @@ impl Host {
             .is_some_and(|memory| memory.is_terminating())
     }
 
-    /// The deadline unit: knows nothing of the agent.
+    /// The deadline unit. It reads two files, and does not know the agent.
     async fn deadman(&self) {
         loop {
             self.world.timeline.sleep(DEADMAN_EVERY).await;
@@ -203,8 +202,7 @@ impl Host {
         }
     }
 
-    /// The hardware below it is dead, which the cloud says by its own checks minutes later, and
-    /// only there.
+    /// The hardware dies. Only the cloud's own checks show it, minutes later.
     pub fn die(&self) {
         self.kernel.freeze(true);
         self.state().dead.get_or_insert(self.world.timeline.now());
@@ -215,7 +213,7 @@ impl Host {
         self.state().dead = None;
     }
 
-    /// So long the cloud says so.
+    /// How long the cloud's checks have failed.
     pub fn fails_for(&self, now: Duration) -> Duration {
         self.state().dead.map_or(Duration::ZERO, |since| now.saturating_sub(since + CHECKED_WITHIN))
     }
@@ -245,10 +243,10 @@ impl Host {
         }
     }
 
-    /// As systemd/lamp-boot.service does: each life has the time of a boot, and the third in a row
-    /// without a lease is the last.
+    /// As systemd/lamp-boot.service does: each boot gets a deadline, and the third boot in a row
+    /// without a lease powers off.
     fn begin_boot(&self) -> bool {
-        // It was in memory.
+        // It was in memory, so a reboot clears it.
         let _ = self.disk.remove(Path::new(ALIVE));
         let path = Path::new(BOOTS);
         let count = self
@@ -307,8 +305,7 @@ impl Host {
         }
     }
 
-    /// Beside one life of the agent: it ends at the latest when that would have been silent for too
-    /// long.
+    /// Runs beside one agent, and ends it once it is silent for too long.
     async fn watch(self: Arc<Self>, watchdog: Arc<Watchdog>) {
         if watchdog.watch(&self.kernel).await {
             self.world.told(format_args!(
@@ -318,7 +315,7 @@ impl Host {
         }
     }
 
-    /// One life of the shipped agent.
+    /// Runs the shipped agent until it ends.
     async fn agent(self: &Arc<Self>, process: &Arc<Process>, service: Arc<dyn Service>) {
         let clock: Arc<dyn Clock> =
             Arc::new(HostClock { host: Arc::clone(self), process: Arc::clone(process) });
@@ -375,7 +372,7 @@ impl Host {
         which(self.plan.job.as_str(), self.plan.attempt.number())
     }
 
-    /// What its workload is like. A job that goes on has as much to do again.
+    /// How its workload behaves. A continued job has twice the steps.
     pub fn habit(&self) -> Habit {
         let habit = self.world.habit;
         Habit {
@@ -384,20 +381,20 @@ impl Host {
         }
     }
 
-    /// The machine's own idea of the time of day.
+    /// The machine's own clock, which may be wrong.
     pub fn wall(&self) -> Timestamp {
         self.world.timeline.wall()
             + SignedDuration::from_millis(self.wall_off.load(Ordering::Relaxed))
     }
 
-    /// How far it is ahead of the world's.
+    /// How far its clock is ahead of the true time.
     pub fn is_fast_by(&self) -> Duration {
         Duration::from_millis(
             u64::try_from(self.wall_off.load(Ordering::Relaxed)).unwrap_or_default(),
         )
     }
 
-    /// Sets it, by so many milliseconds beside the world's.
+    /// Sets its clock to the true time plus `off` milliseconds.
     pub fn set_clock(&self, off: i64) {
         if self.wall_off.swap(off, Ordering::Relaxed) != off {
             self.clock_was_set.store(true, Ordering::Relaxed);
@@ -409,7 +406,7 @@ impl Host {
         !self.clock_was_set.load(Ordering::Relaxed)
     }
 
-    /// Whether its agent was alive, and has been silent for a lease since.
+    /// Whether its agent has been silent for longer than a lease.
     fn is_silent(&self) -> bool {
         let numbers = || {
             let bytes = self.disk.read(Path::new(ALIVE)).ok().flatten()?;
@@ -420,7 +417,7 @@ impl Host {
         numbers().is_some_and(|until| self.wall().as_second() >= until)
     }
 
-    /// What its deadline unit reads.
+    /// The deadline that its unit reads.
     pub fn deadline(&self) -> Option<Timestamp> {
         let bytes = self.disk.read(Path::new(DEADLINE)).ok().flatten()?;
         Timestamp::from_second(std::str::from_utf8(&bytes).ok()?.trim().parse().ok()?).ok()
@@ -443,12 +440,12 @@ impl Host {
         fails
     }
 
-    /// Whether it hung, or did, in its power-off, or in that of a life before.
+    /// Whether it ever hung in its power-off, also before a restart.
     pub fn hung_in_its_end(&self) -> bool {
         self.kernel.was_frozen() || self.power_failed.load(Ordering::Relaxed)
     }
 
-    /// What a power-off on the box does: as the launch said.
+    /// Stops or terminates the machine, as its launch request says.
     pub(crate) fn go_dark(&self) {
         if self.power_fails() {
             return;
@@ -461,7 +458,7 @@ impl Host {
     }
 }
 
-/// Counts the calls of a life at its end, whatever ends it.
+/// Counts the calls of a process when it is dropped.
 pub struct Counted<'a> {
     pub world: &'a World,
     pub kind: &'static str,

@@ -20,12 +20,11 @@ use crate::ports::{
 use crate::sim::faults::planted_bugs::{self, Bug, KILL_AT_TAG};
 use crate::sim::kernel::virtual_time::Timeline;
 
-/// From the lowest rung of the power-off to the last, where each fails
-/// (`adapters::host::poweroff`).
+/// How long a power-off takes if each of its ways fails (`adapters::host::poweroff`).
 const LADDER: Duration = Duration::from_secs(120);
 
-/// As the agent has it. It goes through its process by itself: a wrapper around it would be half of
-/// what a sleep costs, and an agent sleeps five times a second.
+/// The clock of the agent. It asks the process itself, because a wrapper doubles the cost of a
+/// sleep, and an agent sleeps five times a second.
 pub(crate) struct HostClock {
     pub(crate) host: Arc<Host>,
     pub(crate) process: Arc<Process>,
@@ -101,11 +100,11 @@ impl Power for Ports {
             .timeline
             .sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70])))
             .await;
-        // A kernel that hangs meanwhile powers nothing off.
+        // A kernel that hangs meanwhile does not power off.
         self.0.kernel.running().await;
         if self.0.world.planted() != Some(Bug::PowerLost) {
             self.0.go_dark();
-            // It broke after it was pressed (seed 47012046 of 24 h).
+            // The power-off broke after the request (seed 47012046 of 24 h).
             if self.0.power_fails() {
                 return self.climbs_in_vain().await;
             }

@@ -1,8 +1,6 @@
-//! The machines of the false EC2: their states as they really are, their tokens, and the ledger of
-//! what they cost.
+//! The machines of the simulated EC2: their true states, their tokens, and their bills.
 //!
-//! What the cloud bills here is the truth that receipts are compared with. Not here: a call that
-//! fails (that is [`super::cloud_port`]).
+//! Receipts are compared with the bills here. Not here: calls that fail ([`super::cloud_port`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,11 +22,11 @@ use crate::sim::laws::laws::CANARY;
 /// Terminated machines are shown for about an hour.
 const SHOWN_AFTER_END: Duration = Duration::from_secs(3600);
 
-/// How late a machine shows while that is the trouble. Less than the five minutes of the NotFound
-/// rule, in an answer that is 25 s old too (seed 1282: with 299 s it was shown after 324).
+/// How late a machine shows during `LateShows`. With an answer that is 25 s old this is less than
+/// the five minutes of the NotFound rule (seed 1282: 299 s were shown after 324 s).
 const LATE_SHOW: Duration = Duration::from_secs(270);
 
-/// A machine that hangs in its end stays so long unless it is forced.
+/// How long a machine hangs in its end, unless it is forced.
 const STUCK: Duration = Duration::from_secs(20 * 60);
 
 pub enum Launched {
@@ -47,8 +45,7 @@ struct Moment {
     since: Duration,
     state: InstanceState,
     reason: Option<String>,
-    /// When it last began to stop or to end: the one date that EC2 shows, whatever it showed
-    /// before.
+    /// When it last began to stop or to terminate. EC2 shows only this date.
     dated: Option<Duration>,
 }
 
@@ -64,12 +61,12 @@ pub struct Machine {
     pub ended: Option<Duration>,
     history: Vec<Moment>,
     pub stuck: bool,
-    /// EC2 itself took it back.
+    /// EC2 interrupted it.
     pub(crate) taken: bool,
     pub host: Option<Arc<Host>>,
-    /// What it did before it was stopped and started again.
+    /// Its bills before it was stopped and started again.
     pub before: Vec<Bill>,
-    /// Its tags as they were, each until when: an old answer shows old tags.
+    /// Earlier tags, each with its end: an old answer shows old tags.
     tags_before: Vec<(Duration, BTreeMap<String, String>)>,
 }
 
@@ -81,7 +78,7 @@ impl Machine {
         self.history.last().map_or(InstanceState::Pending, |moment| moment.state)
     }
 
-    /// Launched in this world by one of us; the others were there before.
+    /// Our programs launched it. The others existed before this world.
     pub fn is_of_a_plan(&self) -> bool {
         self.host.is_some()
     }
@@ -95,7 +92,7 @@ impl Machine {
         Tags::from_map(&self.tags).ok().map(|tags| which(tags.job.as_str(), tags.attempt.number()))
     }
 
-    /// It hangs in its end, and only by force comes out of it soon.
+    /// It hangs in its end. Only force ends it soon.
     pub fn hangs_in_its_end(&self) -> bool {
         self.stuck && matches!(self.state(), InstanceState::Stopping | InstanceState::ShuttingDown)
     }
@@ -130,8 +127,8 @@ impl Machine {
             .rev()
             .find(|moment| moment.since <= seen)
             .or(self.history.first())?;
-        // As it was then, in all of it: who sees it stand sees its last start too, and not the one
-        // that came meanwhile.
+        // The whole view is of that time: a stopped machine shows its last start, even if it was
+        // started again since.
         let stood = self.launched > seen && moment.state == InstanceState::Stopped;
         let launched = self
             .before
@@ -159,7 +156,7 @@ impl Machine {
     }
 }
 
-/// From pending to running, some seconds later, and on; or, `withdrawn`, to its end before it ran.
+/// Goes from pending to running after some seconds. If `withdrawn`, it terminates before it runs.
 fn boot(world: &Arc<World>, id: &str, host: Arc<Host>, withdrawn: bool) {
     let (world, id) = (Arc::clone(world), id.to_owned());
     tokio::task::spawn_local(async move {
@@ -197,9 +194,9 @@ impl Ec2 {
         let request = serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, &plan.bid))
             .expect("a plan is a record");
         let mut machines = self.lock();
-        // A token is kept by zone where the request names one: in another it buys another machine
-        // (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html, "RunInstances
-        // idempotency").
+        // EC2 keeps a token by zone if the request names one. In another zone it buys another
+        // machine (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html,
+        // "RunInstances idempotency").
         let is_known = |machine: &&Machine| {
             machine.token == plan.client_token && machine.offer.zone == plan.offer.zone
         };
@@ -250,8 +247,8 @@ impl Ec2 {
         Launched::New(id)
     }
 
-    /// StartInstances: the state in which it was found. It boots from the disk that it has, for the
-    /// attempt of this plan.
+    /// StartInstances. It boots from its disk, for the attempt of this plan. Returns the state
+    /// before.
     pub fn start(&self, world: &Arc<World>, id: &str, plan: &Plan) -> Option<InstanceState> {
         let now = world.timeline.now();
         let host = {
@@ -264,7 +261,7 @@ impl Ec2 {
                 ran: ended.saturating_sub(machine.launched),
                 ended,
             });
-            // The tags first, whatever comes of the start.
+            // The tags come first, even if the start fails.
             machine.tag(plan.tags.clone(), now);
             if found != InstanceState::Stopped {
                 return Some(found);
@@ -286,7 +283,7 @@ impl Ec2 {
         Some(InstanceState::Stopped)
     }
 
-    /// A machine of somebody else, running for ever.
+    /// A machine of another owner, which always runs.
     pub fn add_foreign(&self, id: &str, tags: BTreeMap<String, String>, offer: Offer) {
         let history = vec![Moment {
             since: Duration::ZERO,
@@ -314,7 +311,7 @@ impl Ec2 {
         self.lock().push(foreign);
     }
 
-    /// Moves a machine on, if it is in one of these states.
+    /// Moves a machine to `state` if it is in one of the states `from`.
     fn enter(
         &self,
         world: &Arc<World>,
@@ -339,7 +336,7 @@ impl Ec2 {
             let last = machine.history.last();
             let reason =
                 reason.map(str::to_owned).or_else(|| last.and_then(|moment| moment.reason.clone()));
-            // EC2 dates what was asked of it, and not what came from within the machine
+            // EC2 dates requests from outside, but not a shutdown from within the machine
             // (`StateTransitionReason: "User initiated"`).
             let from_within = reason
                 .as_deref()
@@ -378,14 +375,14 @@ impl Ec2 {
         }
     }
 
-    /// Asked again of a machine that hangs in its end: whoever asks does so by force.
+    /// A second request for a machine that hangs in its end is a forced one.
     fn force(&self, world: &Arc<World>, id: &str, from: InstanceState, to: InstanceState) {
         if self.with(id, |machine| machine.stuck) == Some(true) {
             self.enter(world, id, to, None, &[from]);
         }
     }
 
-    /// The end of an end, some time later.
+    /// Finishes a stop or termination some time later.
     fn finish(&self, world: &Arc<World>, id: &str, from: InstanceState, to: InstanceState) {
         let stuck = world.weather.is(Trouble::StuckEnds);
         self.with_mut(id, |machine| machine.stuck = stuck);
@@ -411,13 +408,12 @@ impl Ec2 {
         });
     }
 
-    /// InvalidInstanceID.NotFound: a machine that was just launched is not known to every server of
-    /// EC2 yet.
+    /// InvalidInstanceID.NotFound: some servers of EC2 do not know a new machine yet.
     pub fn is_known(&self, id: &str, now: Duration) -> bool {
         self.with(id, |machine| machine.shown <= now) == Some(true)
     }
 
-    /// What Describe by this owner's tag says of the world as it was `behind` ago.
+    /// The answer of Describe by this owner's tag, as it was `behind` ago.
     pub fn views(&self, owner: &str, behind: Duration) -> Vec<InstanceView> {
         let machines = self.lock();
         let Some(now) = machines
@@ -431,7 +427,7 @@ impl Ec2 {
         ours.filter_map(|machine| machine.view(now.saturating_sub(behind))).collect()
     }
 
-    /// What a token has launched, whatever its tags say.
+    /// The machines that a token launched, with any tags.
     pub fn by_token(&self, token: &str, behind: Duration) -> Vec<InstanceView> {
         let machines = self.lock();
         let ours = machines.iter().filter(|machine| machine.token == token);
@@ -449,12 +445,12 @@ impl Ec2 {
         }
     }
 
-    /// All machines, for whoever judges.
+    /// Reads all machines.
     pub fn look<T>(&self, read: impl FnOnce(&[Machine]) -> T) -> T {
         read(&self.lock())
     }
 
-    /// The machine of an owner that computes now.
+    /// The running machine of an owner.
     pub fn running(&self, owner: &str) -> Option<Arc<Host>> {
         let machines = self.lock();
         let mut ours = machines.iter().rev().filter(|machine| {
@@ -468,8 +464,6 @@ impl Ec2 {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Machine>> {
-        self.0
-            .lock()
-            .expect("nobody panics while holding the machines: they are only read and moved on")
+        self.0.lock().expect("the lock is not poisoned")
     }
 }

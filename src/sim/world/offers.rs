@@ -1,9 +1,8 @@
-//! What the false EC2 sells: its offers, when there is capacity on the spot market, and what an
-//! hour costs then.
+//! The offers of the simulated EC2, with spot capacity and prices over time.
 //!
 //! ```text
-//!   the worlds of the laws    two zones of one type, at prices that stand; capacity comes and goes by the weather, or by recordings
-//!   a job of somebody's own   one pool: a course of capacity, look by look, and of prices, which take machines away
+//!   worlds of the laws   two zones, one type, constant prices; capacity by faults or by recordings
+//!   a user's job         one pool: a course of capacity and prices, which interrupts machines
 //! ```
 //! Not here: a call that fails, or the end of a machine (that is [`super::cloud_port`] and
 //! [`super::machines`]).
@@ -27,60 +26,58 @@ use crate::sim::kernel::virtual_time::at;
 
 pub const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 
-/// What an hour costs in the worlds of the laws: on demand, on the spot market, and beside the
-/// machine.
+/// Prices of an hour in the worlds of the laws: on demand, spot, and beside the machine.
 const ON_DEMAND: &str = "1.006";
 const SPOT: &str = "0.402";
 const EXTRAS: &str = "0.0159";
 
 const TYPE: &str = "g5.xlarge";
 
-/// The notice of a machine whose capacity or whose price is gone: EC2's two minutes.
+/// EC2's notice, when capacity is gone or the price is above the bid.
 const NOTICE: Duration = Duration::from_secs(120);
 
-/// How long before a world its prices are known: as long as EC2 tells them.
+/// How much price history there is before a world begins: as long as EC2 keeps it.
 const KNOWN_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// What is sold, from the beginning of a world to its end.
+/// The market of a world, from its beginning to its end.
 pub struct Sold {
     offers: Vec<Offer>,
     /// By zone.
     courses: Vec<(&'static str, Course)>,
-    /// From the end of all faults on.
+    /// True after the end of all faults.
     has_room: AtomicBool,
 }
 
 /// How the spot market of one pool goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// Between two looks.
+    /// The time between two entries of `there`.
     pub tick: Duration,
-    /// Whether there is capacity, look by look; it goes round. Many worlds begin somewhere in one
-    /// recording.
+    /// Whether there is capacity, tick by tick. It repeats. Many worlds begin at different places
+    /// of one recording.
     pub there: Arc<[bool]>,
-    /// The look with which it begins.
+    /// The entry with which it begins.
     pub first: usize,
-    /// What an hour costs; `None`: it stands.
+    /// The price of an hour; `None`: constant.
     pub prices: Option<Arc<PriceRound>>,
-    /// With which moment of those prices it begins.
+    /// The time in those prices at which it begins.
     pub begins: Duration,
 }
 
-/// Recorded prices, which go round.
+/// Recorded prices, which repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriceRound {
-    /// Each price, and since when, from the first on.
+    /// Each price, and its start relative to the first.
     points: Vec<(Duration, UsdPerHour)>,
     length: Duration,
 }
 
-/// A shorter recording holds its last price on: nobody's prices move around in minutes, and what
-/// went round in a second would never end.
+/// A shorter recording holds its last price until then. A round of a second would make loops
+/// endless.
 const ROUND_MIN: Duration = Duration::from_secs(3600);
 
 impl PriceRound {
-    /// A recording, and by when it was made: until then its last price held. `None`: it holds
-    /// nothing.
+    /// From a recording and its end: until then its last price held. `None`: it is empty.
     pub fn of(recorded: &PriceHistory, made: Option<Timestamp>) -> Option<PriceRound> {
         let (first, last) = (recorded.points().first()?, recorded.newest()?);
         let length = elapsed(first.at, made.unwrap_or(last.at).max(last.at)).max(ROUND_MIN);
@@ -96,7 +93,7 @@ impl PriceRound {
         self.length
     }
 
-    /// Which round a moment is in, and how far into it.
+    /// The round of a moment, and the time since that round began.
     fn within(&self, moment: Duration) -> (u32, Duration) {
         let round = u32::try_from(moment.as_nanos() / self.length.as_nanos()).unwrap_or(u32::MAX);
         (round, moment.saturating_sub(self.length.saturating_mul(round)))
@@ -117,7 +114,7 @@ impl PriceRound {
             .saturating_add(later.map_or(self.length, |(since, _)| *since))
     }
 
-    /// All that was until a moment.
+    /// All changes until a moment.
     fn until(&self, moment: Duration) -> impl Iterator<Item = (Duration, UsdPerHour)> {
         let rounds = (0..=self.within(moment).0).map(|round| self.length.saturating_mul(round));
         rounds
@@ -138,7 +135,7 @@ impl Course {
         self.prices.as_ref().map(|prices| prices.price(self.begins + now))
     }
 
-    /// When something of it changes next.
+    /// When its price changes next or its next tick begins.
     fn next(&self, now: Duration) -> Duration {
         let look = now.as_nanos() / self.tick.as_nanos().max(1) + 1;
         let look = self.tick.saturating_mul(u32::try_from(look).unwrap_or(u32::MAX));
@@ -189,8 +186,7 @@ impl Sold {
         Sold { offers, courses: Vec::new(), has_room: AtomicBool::new(false) }
     }
 
-    /// The same, where the capacity of each zone comes and goes as one of these recordings does,
-    /// which begins somewhere.
+    /// The same, but the capacity of each zone follows one of these recordings from a random start.
     pub fn recorded(recordings: &[Course], dice: &Dice) -> Self {
         let begun = |zone| {
             let course = &recordings[dice.roll(recordings.len() as u64) as usize];
@@ -205,9 +201,9 @@ impl Sold {
         Sold { courses: ZONES.map(begun).into(), ..Sold::of_the_laws() }
     }
 
-    /// To a job of somebody's own: one pool, at prices that include `extras`, what stands beside
-    /// the machine. Those are told apart again, since an hour that EC2 takes back for nothing costs
-    /// them, and recorded prices are without them.
+    /// For a user's job: one pool, at prices that include `extras` (disk and address). They are
+    /// separate here, because an hour that EC2 gives for free still costs them, and recorded prices
+    /// lack them.
     pub fn on(course: Course, spot: UsdPerHour, on_demand: UsdPerHour, extras: UsdPerHour) -> Self {
         let alone = |all_in: UsdPerHour| {
             UsdPerHour::new((all_in.per_hour() - extras.per_hour()).max(Usd::ZERO))
@@ -220,8 +216,7 @@ impl Sold {
         }
     }
 
-    /// What is on offer at a moment; one without capacity too, as EC2 tells of it only who
-    /// launches.
+    /// The offers at a moment. EC2 lists offers without capacity too: only a launch shows it.
     pub fn offers(&self, markets: &[Market], now: Duration) -> Vec<Offer> {
         let sold = self.offers.iter().filter(|offer| markets.contains(&offer.market));
         sold.map(|offer| Offer { price: self.price(offer, now), ..offer.clone() }).collect()
@@ -242,23 +237,22 @@ impl Sold {
             || self.has_room.load(Ordering::Relaxed)
     }
 
-    /// All is well from now on: there is capacity for whoever asks.
+    /// From now on every launch finds capacity.
     pub fn make_room(&self) {
         self.has_room.store(true, Ordering::Relaxed);
     }
 
-    /// Whether an hour on the spot market costs more than this now.
+    /// Whether an hour on the spot market now costs more than `bid`.
     pub fn is_dearer_than(&self, bid: Option<UsdPerHour>, offer: &Offer, now: Duration) -> bool {
         let bid = bid.or(offer.on_demand);
         offer.market == Market::Spot && bid.is_some_and(|bid| self.price(offer, now) > bid)
     }
 
-    /// The prices of an offer from a moment on, and the one that held then, as EC2 tells them;
-    /// `None`: they do not move.
+    /// The price history of an offer until now, as EC2 lists it; `None`: constant.
     pub fn moving_prices(&self, offer: &Offer, now: Duration) -> Option<PriceHistory> {
         let course = self.course(offer)?;
         let (prices, begins) = (course.prices.as_ref()?, course.begins);
-        // What was recorded before this world began is its past; before that the first price held.
+        // Records from before this world are its past. Before them the first price held.
         let moment = |since: Duration| match since.checked_sub(begins) {
             Some(later) => at(later),
             None => at(Duration::ZERO).saturating_sub(begins - since).unwrap_or(Timestamp::MIN),
@@ -278,7 +272,7 @@ impl Sold {
         ))
     }
 
-    /// What EC2 tells whoever looks for offers; of the worlds of the laws nothing.
+    /// The price histories that come with the offers. The worlds of the laws have none.
     pub fn histories(&self, now: Duration) -> Vec<PriceHistory> {
         let sold_by_course = self.offers.iter().filter(|offer| self.course(offer).is_some());
         sold_by_course
@@ -296,7 +290,7 @@ fn standing(offer: &Offer) -> PriceHistory {
     PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, vec![point])
 }
 
-/// Takes spot machines away when their capacity goes, or when their price rises above their bid.
+/// Interrupts spot machines when capacity ends, or when the price rises above their bid.
 pub async fn take_away(world: Arc<World>) {
     let mut taken = BTreeSet::new();
     loop {
@@ -374,7 +368,7 @@ mod tests {
             [0, 6, 7, 89, 90, 96, 97].map(price),
             ["0.4", "0.4", "0.9", "0.9", "0.4", "0.4", "0.9"].map(dollars)
         );
-        // A world that begins in the middle knows what was before it.
+        // A world that begins in the middle of a recording knows the prices before it.
         let later = Sold::on(
             Course { begins: minutes(60), ..course.clone() },
             dollars("0.4"),
@@ -401,6 +395,6 @@ mod tests {
                 && !sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(6))
         );
         let known = |minute| sold.histories(minutes(minute))[0].points().len();
-        assert_eq!((known(0), known(8)), (2, 3), "nobody is told what a price will be");
+        assert_eq!((known(0), known(8)), (2, 3), "future prices are not known");
     }
 }

@@ -1,8 +1,8 @@
 //! Something that runs and can be frozen or killed between any two of its calls: a kernel, an
 //! agent, a controller.
 //!
-//! Its ports go through it ([`super::process_ports`]): while it is frozen no call returns, once it
-//! is dead none ever does, and nothing that it would still have done has an effect.
+//! Its ports go through it ([`super::process_ports`]). While it is frozen, no call returns. Once it
+//! is dead, no call returns or takes effect.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::ports::Clock;
 
 /// Counts the calls of its ports.
 pub struct Process {
-    /// What it runs on: it freezes and dies with that.
+    /// The process that it runs on. It freezes and dies with it.
     on: Option<Arc<Process>>,
     frozen: AtomicBool,
     dead: AtomicBool,
@@ -24,21 +24,21 @@ pub struct Process {
 #[derive(Default)]
 struct State {
     calls: u64,
-    /// It dies or pauses at this call, and whether that call still has its effect before.
+    /// The call at which it dies or pauses, and whether that call takes effect first.
     dies: Option<(u64, bool)>,
-    /// It is no death, but a pause, as of a laptop that is closed.
+    /// It pauses instead, like a laptop that is closed.
     pause: Option<(Arc<dyn Clock>, Duration)>,
     waiting: Vec<Waker>,
 }
 
-/// What becomes of a call.
+/// The result of a call.
 enum Fate {
     Done,
     /// The process dies instead.
     Never,
-    /// It is done, and nobody lives to hear of it.
+    /// It is done, and the process dies before the answer.
     Unheard,
-    /// It is done after a pause, or answered after one.
+    /// A pause comes before the call or before its answer.
     Late {
         after: bool,
         clock: Arc<dyn Clock>,
@@ -65,7 +65,7 @@ impl Process {
         })
     }
 
-    /// One that stands still at its n-th call for a while, before or after the effect.
+    /// One that pauses at its n-th call, before or after the effect.
     pub fn pausing(call: u64, after: bool, clock: Arc<dyn Clock>, pause: Duration) -> Arc<Self> {
         Process::with(
             None,
@@ -108,7 +108,7 @@ impl Process {
         self.state().calls
     }
 
-    /// Resolves while it can go on; never again once it is dead.
+    /// Resolves while it runs; never once it is dead.
     pub async fn running(&self) {
         std::future::poll_fn(|context| {
             if self.waits(context.waker(), false) { Poll::Pending } else { Poll::Ready(()) }
@@ -138,7 +138,7 @@ impl Process {
             }
         }
         match &self.on {
-            // The death of either is the death of both; to go on takes both.
+            // If either dies, both are dead. Both must run to go on.
             Some(on) if for_death => own && on.waits(waker, true),
             Some(on) => own || on.waits(waker, false),
             None => own,
@@ -171,14 +171,13 @@ impl Process {
         }
     }
 
-    /// The same for a call that does not wait; the answer that a dead process gets is of no
-    /// consequence.
+    /// The same for a call that does not wait. A dead process gets an answer without effect.
     pub fn act<T>(&self, work: impl FnOnce() -> T, nothing: impl FnOnce() -> T) -> T {
         if self.is_dead() {
             return nothing();
         }
         match self.fate() {
-            // What does not wait cannot pause either.
+            // A call that does not wait cannot pause.
             Fate::Done | Fate::Late { .. } => work(),
             Fate::Never => {
                 self.kill();
@@ -213,6 +212,6 @@ impl Process {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding it: it is only counted and set")
+        self.state.lock().expect("the lock is not poisoned")
     }
 }

@@ -1,7 +1,7 @@
 //! A process's ports: each call goes through the process, which may be frozen, or die at it.
 //!
-//! Every method of a trait stands here, those with a default too: tests/sim/wrappers.rs compares
-//! the names. What must never live here: an answer of its own.
+//! Every method of a trait is here, also those with a default: tests/sim/wrappers.rs compares the
+//! names. Not here: an answer of its own.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -242,7 +242,7 @@ impl Cloud for Through<dyn Cloud> {
     }
 }
 
-/// Reading changes nothing, so a death while reading is the death at the change before.
+/// Reads change nothing: a death at a read equals a death after the write before it.
 #[async_trait]
 impl Files for Through<dyn Files> {
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {

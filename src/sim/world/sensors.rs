@@ -1,5 +1,4 @@
-//! What the agent can feel of its machine: a GPU that works when the workload does, and a driver
-//! that can be lost.
+//! The agent's sensors: a GPU that works when the workload does, and a driver that can be lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use crate::instance::{GpuSample, IoCounters, Marks, Reading, Sample};
 use crate::ports::{Scope, SensorFeed};
 use crate::sim::faults::planted_bugs::Bug;
 
-/// Keeps the counters.
+/// Counts CPU time.
 pub struct Senses {
     host: Arc<Host>,
     cpu: Duration,
@@ -47,7 +46,7 @@ impl SensorFeed for Senses {
             memory_util_percent: Reading::Known(if works { 40.0 } else { 0.0 }),
             memory_used_mib: Reading::Known(9_000),
             memory_total_mib: Reading::Known(23_028),
-            // A kernel that waits in a collective is busy, and draws little.
+            // A kernel that waits in a collective is busy, and draws little power.
             power_watts: Reading::Known(match works {
                 true if hangs => 110.0,
                 true => 240.0,
@@ -61,7 +60,7 @@ impl SensorFeed for Senses {
             lost: None,
         };
         let gpus = match lost {
-            // A product with this bug reads nothing as zero.
+            // A product with this bug reads a lost sensor as zero.
             true if host.world.planted() == Some(Bug::UnknownIsIdle) => {
                 Reading::Known(vec![idle(gpu)])
             }

@@ -1,5 +1,5 @@
-//! The false object store: down, slow, losing replies after the effect, listing late; and each
-//! party has its own line to it.
+//! The simulated object store. It fails, loses replies after the effect, and lists late. Each party
+//! has its own line to it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -21,15 +21,14 @@ use crate::sim::faults::planted_bugs::{self, Bug};
 /// How long a new object may be missing in a listing while listings are stale.
 const LISTED_AFTER: Duration = Duration::from_secs(30);
 
-/// So long a call waits for an answer.
+/// How long a call waits for an answer.
 const TIMES_OUT: Duration = Duration::from_secs(90);
 
-/// So long after it was sent a write without an answer may still take effect: S3 orders none that
-/// are under way at once, and a request that is whole on its way knows nothing of a sender who has
-/// given it up.
+/// How long after it was sent an unanswered write may still take effect. S3 does not order
+/// concurrent writes, and a request on its way continues after its sender gave up.
 const LANDS_WITHIN: Duration = Duration::from_secs(180);
 
-/// Who has written what lands so late.
+/// The writer of a late write, in the trace.
 pub const LATE: &str = "nobody, late";
 
 #[derive(Default)]
@@ -50,7 +49,7 @@ impl Objects {
         self.lock().clear();
     }
 
-    /// When the first of them came after a moment whose key ends so.
+    /// When the first object with this end of its key was written after a moment.
     pub fn born_after(&self, end: &str, moment: Duration) -> Option<Duration> {
         self.lock()
             .iter()
@@ -61,7 +60,7 @@ impl Objects {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Object>> {
-        self.0.lock().expect("nobody panics while holding the objects: they are only moved")
+        self.0.lock().expect("the lock is not poisoned")
     }
 }
 
@@ -71,18 +70,18 @@ pub struct Line {
     pub who: String,
     /// The trouble that cuts this line alone.
     pub cut_by: Trouble,
-    /// Where this party's files are.
+    /// The disk of this party.
     pub disk: Option<Arc<Disk>>,
 }
 
 impl Line {
-    /// Meets the weather; `Ok(true)`: it is done, and the reply is lost, or comes when nobody waits
-    /// for it any more.
+    /// Applies the active faults; `Ok(true)`: the call takes effect, and its reply is lost or too
+    /// late.
     async fn meet(&self, act: &'static str, key: &str) -> Result<bool, StoreError> {
         self.meet_with(act, key, None).await
     }
 
-    /// The same of what writes this, over what is there or not.
+    /// The same for a write of this body, which replaces an object or only creates it.
     async fn meet_with(
         &self,
         act: &'static str,
@@ -113,7 +112,7 @@ impl Line {
             0..25 => Err(lost("503 slow down")),
             25..50 => Ok(true),
             50..55 => {
-                // Now: whoever asks gives up before that.
+                // Before the sleep, because the caller gives up during it.
                 writes.into_iter().for_each(|(body, over)| self.may_land(key, body, over));
                 self.world.timeline.sleep(TIMES_OUT).await;
                 Err(lost("timed out"))
@@ -122,7 +121,7 @@ impl Line {
         }
     }
 
-    /// Why whoever is on this line may do nothing.
+    /// Why the store denies every call of this line.
     fn is_denied(&self) -> Option<&'static str> {
         let weather = &self.world.weather;
         match self.cut_by {
@@ -150,8 +149,8 @@ impl Line {
         Err(StoreError::Unavailable { act, key: key.into(), cause: cause.into() })
     }
 
-    /// What was not answered in time may take effect all the same, once its sender has done
-    /// something else. One that creates finds what is there by then.
+    /// An unanswered write may take effect later, after other writes of its sender. A create then
+    /// finds an existing object.
     fn may_land(&self, key: &str, body: &Bytes, over: bool) {
         if !self.world.roughly.writes_land_late || !self.world.dice.landing.percent(50) {
             return;
@@ -188,8 +187,7 @@ impl Line {
         self.world.happened(&Deed::Wrote { key, body: &body, by: &self.who, new });
     }
 
-    /// The first part of each key below a prefix, once. What is below a name is passed over, not
-    /// walked through.
+    /// The first part of each key below a prefix, once. It skips all keys below a name.
     fn names_below(&self, prefix: &str) -> Vec<String> {
         let objects = self.world.objects.lock();
         let (mut names, mut from) = (Vec::new(), prefix.to_owned());

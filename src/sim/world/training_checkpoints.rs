@@ -1,14 +1,15 @@
 //! How a false training saves, and what it finds again when it starts.
 //!
 //! ```text
-//!   renamed   model.tmp "half" ── 2 s ──> model                                     a mark each
-//!   series    model-N "st" ── 1 s ──> whole ── pause ──> optim-N "st" ── 1 s ──> whole     with marks, or without
+//!   renamed   model.tmp "half" ── 2 s ──> model, with a mark each
+//!   series    model-N "st" ── 1 s ──> whole ── pause ──> optim-N "st" ── 1 s ──> whole
+//!             with marks, or without
 //! ```
-//! A series stands as frameworks lay it out: files side by side, a folder each, a folder for each
-//! start (`version_1/checkpoints/`, as Lightning does), or a folder each and a file that names the
-//! newest (`latest`, as DeepSpeed does). Whoever dies in between leaves half of it. A script that
-//! starts takes the newest that is whole and sweeps the rest away, as those do that expect to be
-//! interrupted. Not here: the laws of what is kept of it (`crate::sim::laws::laws`).
+//! A series has one of the layouts of known frameworks: files side by side, a folder each, a folder
+//! for each start (`version_1/checkpoints/`, as Lightning does), or a folder each and a file that
+//! names the newest (`latest`, as DeepSpeed does). A training that dies in between leaves half of
+//! it. A script that starts takes the newest whole checkpoint and deletes the rest. Not here: the
+//! laws of what is kept of it (`crate::sim::laws::laws`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,10 +20,10 @@ use super::host::Host;
 use crate::ports::Files;
 use crate::sim::kernel::rng::Dice;
 
-/// So long a file of a series is half.
+/// How long a file of a series is half written.
 const HALF: Duration = Duration::from_secs(1);
 
-/// Of a series so many are left.
+/// The number of checkpoints of a series that stay.
 const LEFT: usize = 2;
 
 const PARTS: [&str; 2] = ["model", "optim"];
@@ -57,7 +58,7 @@ const POINTER: &str = "latest";
 impl Saves {
     pub(crate) fn of(dice: &Dice) -> Saves {
         let marks = dice.percent(50);
-        // Whoever pauses for longer than two seconds must mark (docs/checkpoints.md).
+        // A training that pauses for longer than two seconds must mark (docs/checkpoints.md).
         let pause =
             Duration::from_secs(if marks { dice.pick(&[0, 1, 5, 20]) } else { dice.roll(2) });
         let layout = if dice.percent(50) { Layout::Folders } else { Layout::Files };
@@ -65,7 +66,7 @@ impl Saves {
         if dice.percent(50) { Saves::Renamed } else { series }
     }
 
-    /// Layouts too that came into the world later.
+    /// With the layouts that were added later.
     pub(crate) fn laid_out(self, dice: &Dice) -> Saves {
         match self {
             Saves::Series { marks, pause, .. } if dice.percent(40) => {
@@ -79,13 +80,13 @@ impl Saves {
         !matches!(self, Saves::Series { marks: false, .. })
     }
 
-    /// Whoever pauses for long names at its start what it goes on from, so that its marks are known
-    /// before the first of them.
+    /// A training with a long pause marks at its start the checkpoint that it resumes. So its marks
+    /// are known before its first save.
     pub(crate) fn announces(self) -> bool {
         matches!(self, Saves::Series { marks: true, pause, .. } if pause > HALF)
     }
 
-    /// How long one takes, in which the work stands.
+    /// How long one save takes. No steps are computed meanwhile.
     pub(crate) fn takes(self) -> Duration {
         match self {
             Saves::Renamed => 2 * HALF,
@@ -93,7 +94,7 @@ impl Saves {
         }
     }
 
-    /// The step of the newest that is whole; what is half or superfluous goes.
+    /// The step of the newest whole checkpoint. Half and superfluous ones are deleted.
     pub(crate) fn resumed(self, host: &Host, folder: &Path) -> u64 {
         let Saves::Series { layout, .. } = self else {
             return host
@@ -122,7 +123,7 @@ impl Saves {
         }
     }
 
-    /// False: it came to nothing, and what was there before stands.
+    /// False: the save failed, and the earlier checkpoint stays.
     pub(crate) async fn write(
         self,
         host: &Host,
@@ -132,7 +133,7 @@ impl Saves {
         running: impl AsyncFn(),
     ) -> bool {
         let opens = |path: Option<&Path>| {
-            *open.lock().expect("nobody panics with it") = path.map(Path::to_owned)
+            *open.lock().expect("the lock is not poisoned") = path.map(Path::to_owned)
         };
         let second = async |time| {
             host.world.timeline.sleep(time).await;
@@ -168,7 +169,7 @@ impl Saves {
                 .and_then(|()| host.disk.append(&path, format!("ep {step}").as_bytes()))
                 .is_err()
             {
-                // A disk without room: what it had begun is taken away again.
+                // The disk is full: delete the part that was begun.
                 tidy(host, folder);
                 host.world.aside(format_args!("{} has no room for {}", host.id, path.display()));
                 return false;
@@ -190,7 +191,7 @@ fn name(layout: Layout, run: u64, part: &str, step: u64) -> String {
     }
 }
 
-/// The number of the newest start that has a folder of its own; 0: none has.
+/// The number of the newest start that has its own folder; 0 if there is none.
 fn newest_run(host: &Host, folder: &Path) -> u64 {
     let files = host.disk.walk(folder, usize::MAX - 1).map(|tree| tree.files).unwrap_or_default();
     files
@@ -200,7 +201,7 @@ fn newest_run(host: &Host, folder: &Path) -> u64 {
         .unwrap_or(0)
 }
 
-/// Names the newest; false: there is no room for that.
+/// Names the newest; false if the disk is full.
 fn point(host: &Host, folder: &Path, step: u64) -> bool {
     host.disk.write(&folder.join(POINTER), format!("checkpoint-{step}").as_bytes()).is_ok()
 }
@@ -213,7 +214,7 @@ fn named_by(body: &[u8]) -> Option<u64> {
     std::str::from_utf8(body).ok()?.strip_prefix("checkpoint-")?.parse().ok()
 }
 
-/// Leaves the newest that are whole, and gives their steps.
+/// Keeps the newest whole checkpoints, and returns their steps.
 fn tidy(host: &Host, folder: &Path) -> Vec<u64> {
     let mut whole = whole(host, folder);
     while whole.len() > LEFT {
@@ -246,16 +247,16 @@ fn whole(host: &Host, folder: &Path) -> BTreeMap<u64, Vec<String>> {
     parts
 }
 
-/// What a file of a checkpoint of ours holds; `None`: half of it.
+/// The step that a checkpoint file holds; `None` if it is half written.
 pub fn step_of(body: &[u8]) -> Option<u64> {
     std::str::from_utf8(body).ok()?.strip_prefix("step ")?.parse().ok()
 }
 
-/// The newest step of what was kept, by the paths and the bodies of its files; where a file names
-/// it, the one that it names.
+/// The newest step that the uploaded files hold, by their paths and bodies. If a file names a step,
+/// it is this one.
 ///
-/// # Errors
-/// When a file of it is half, one of a pair stands alone, or what is named is not there.
+/// # Errors If a file is half, the other file of a pair is missing, or the named checkpoint is
+/// missing.
 pub(crate) fn held<'a>(files: impl Iterator<Item = (&'a str, Vec<u8>)>) -> Result<u64, String> {
     let mut parts: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     let (mut named, mut has_settings) = (None, false);

@@ -1,9 +1,7 @@
-//! `WatchdogSec` of the agent's unit: an agent that says nothing for so long is ended, whatever it
-//! waits for.
+//! `WatchdogSec` of the agent's unit: it ends an agent that is silent for too long.
 //!
-//! One sleeper for a whole life of an agent, which looks when the newest word would be too old; the
-//! words themselves cost nothing. What must never live here: what becomes of the machine. The
-//! service manager starts the next agent as after any other death.
+//! One task for each agent sleeps until the last sign of life would be too old. So the signs cost
+//! nothing. The service manager starts the next agent as after any other death.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,16 +14,16 @@ use crate::sim::kernel::virtual_time::Timeline;
 /// `WatchdogSec` in systemd/lamp-agent.service.
 pub const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// What an agent tells its service manager.
+/// The service manager, as the agent sees it.
 pub struct Watchdog {
     timeline: Arc<Timeline>,
     agent: Arc<Process>,
-    /// When it spoke last, nanoseconds.
+    /// When the agent last gave a sign of life, nanoseconds.
     said: AtomicU64,
 }
 
 impl Watchdog {
-    /// Over an agent that begins now.
+    /// For an agent that begins now.
     pub fn new(timeline: &Arc<Timeline>, agent: &Arc<Process>) -> Arc<Self> {
         let watchdog = Watchdog {
             timeline: Arc::clone(timeline),
@@ -43,8 +41,8 @@ impl Watchdog {
         );
     }
 
-    /// Until the agent is dead, here or otherwise; whether it died of its silence. While the kernel
-    /// stands still nobody watches.
+    /// Waits until the agent is dead; true if its silence was the reason. A frozen kernel does not
+    /// watch.
     pub async fn watch(&self, kernel: &Process) -> bool {
         while !self.agent.is_dead() {
             let due = Duration::from_nanos(self.said.load(Ordering::Relaxed)) + WATCHDOG;
@@ -79,8 +77,7 @@ mod tests {
     use super::*;
     use crate::sim::in_virtual_time;
 
-    /// An agent that speaks each second for so long, and then is silent, as one that is frozen is;
-    /// when it was ended.
+    /// When the watchdog ends an agent that gives a sign each second, and then is silent or frozen.
     fn ends(speaks_secs: u64, frozen_at: Option<u64>) -> Duration {
         in_virtual_time(async |timeline: Arc<Timeline>| {
             let (kernel, agent) = (Process::new(None), Process::new(None));

@@ -1,6 +1,5 @@
-//! The false training: steps, a line of log and of progress each, checkpoints
-//! (`super::training_checkpoints`), and the ways in which it goes wrong. It outlives its agents,
-//! and no reboot.
+//! The simulated training: steps with a log line and a progress line each, checkpoints
+//! (`super::training_checkpoints`), and failures. It outlives its agents. A reboot ends it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,21 +20,21 @@ use crate::job::ExitStatus;
 use crate::ports::{Ended, Files, Launch, Scope, Signal, Workload, WorkloadError, Workloads};
 use crate::sim::faults::planted_bugs::Bug;
 
-/// How a workload behaves; every start of it alike.
+/// How a workload behaves, at each start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Habit {
     pub steps: u64,
     pub step: Duration,
     pub save_every: u64,
     pub saves: Saves,
-    /// What it comes to at its last step, or at this step.
+    /// How it ends.
     pub end: End,
-    /// It knows SIGUSR1.
+    /// It saves on SIGUSR1.
     pub saves_when_asked: bool,
     pub ignores_term: bool,
-    /// It does without the CPU.
+    /// It uses no CPU.
     pub quiet: bool,
-    /// From its start to its first step: what it loads and compiles.
+    /// The time from its start to its first step: it loads and compiles.
     pub prepares: Duration,
 }
 
@@ -45,8 +44,8 @@ impl Habit {
         self.step.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX))
     }
 
-    /// With its saves, in which the work stands (seed 37016122 of 24 h: 22 hours of steps are 37
-    /// hours with a save of 22 s each third).
+    /// With its saves, because no steps are computed during a save (seed 37016122 of 24 h: 22 hours
+    /// of steps take 37 hours).
     pub(crate) fn whole(&self) -> Duration {
         self.prepares
             + self.work()
@@ -60,18 +59,18 @@ impl Habit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Succeeds,
-    /// With this code, at half of its way, at its first start only.
+    /// With this exit code, after half of its steps, at its first start only.
     FailsOnce(i32),
     Fails(i32),
-    /// A collective that never returns, at half of its way: the GPU is busy, nothing moves. At its
-    /// first start only.
+    /// A collective that never returns, after half of its steps, at its first start only. The GPU
+    /// is busy without progress.
     HangsOnce,
     Hangs,
-    /// It waits for something at half of its way, and does nothing.
+    /// It waits after half of its steps, and does nothing.
     Idles,
 }
 
-/// SIGKILL, and what a collective that has lost its GPU aborts with.
+/// SIGKILL, and the signal of a collective that lost its GPU.
 const KILLED: i32 = 9;
 pub const ABORTED: i32 = 6;
 
@@ -83,37 +82,37 @@ pub struct Start {
     asked: Notify,
     printed: AtomicU64,
     busy: AtomicBool,
-    /// A reboot has taken it: nobody will ever find it.
+    /// A reboot ended it. No agent finds it again.
     gone: AtomicBool,
     life: Arc<Process>,
     began: Duration,
     truth: Mutex<Truth>,
-    /// What it is writing.
+    /// The file that it is writing.
     open: Mutex<Option<PathBuf>>,
 }
 
-/// What it really did.
+/// The true state of the training. The laws compare records with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Truth {
     pub step: u64,
-    /// When its last step was done; when it began, before the first.
+    /// When its last step was done; before the first, when it began.
     pub moved: Duration,
-    /// The newest step that is whole on the disk, and since when.
+    /// The newest step whose checkpoint is whole on the disk, and since when.
     pub saved: Option<(u64, Duration)>,
-    /// Steps of this start.
+    /// The steps of this start.
     pub steps: u64,
-    /// What is computed of the step that it is at, and since when it goes on with that. `None`: it
-    /// stands, or saves.
+    /// The time computed for the current step, and since when it computes. `None`: it waits or
+    /// saves.
     begun: Duration,
     computes_since: Option<Duration>,
     /// Since when it does nothing.
     pub quiet_since: Option<Duration>,
-    /// Since when its collective hangs: the GPU is busy, and nothing moves.
+    /// Since when its collective hangs: the GPU is busy without progress.
     pub hung_since: Option<Duration>,
 }
 
 impl Truth {
-    /// What is computed by now of a step that is not done.
+    /// The time computed so far for the step that is not done.
     pub fn of_a_step(&self, now: Duration) -> Duration {
         self.begun + self.computes_since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
@@ -124,14 +123,14 @@ impl Start {
         self.gone.load(Ordering::Relaxed) || self.ended.borrow().is_some()
     }
 
-    /// Somebody made it end: a signal, and not its own doing.
+    /// A signal ended it.
     pub fn was_ended(&self) -> bool {
         self.ended
             .borrow()
             .is_some_and(|ended| ended.exit.signal == Some(KILLED) || ended.exit.code == Some(143))
     }
 
-    /// It failed by its own doing, before its first step.
+    /// It failed before its first step, without a signal.
     pub fn failed_at_once(&self) -> bool {
         let failed = self.ended.borrow().is_some_and(|ended| !ended.exit.success());
         failed && !self.was_ended() && self.truth().steps == 0
@@ -151,7 +150,7 @@ impl Start {
     }
 
     pub fn truth(&self) -> Truth {
-        *self.truth.lock().expect("nobody panics while holding it: it is only copied")
+        *self.truth.lock().expect("the lock is not poisoned")
     }
 
     pub fn is_setup(&self) -> bool {
@@ -159,10 +158,10 @@ impl Start {
     }
 
     fn change(&self, change: impl FnOnce(&mut Truth)) {
-        change(&mut self.truth.lock().expect("nobody panics while holding it: it is only set"));
+        change(&mut self.truth.lock().expect("the lock is not poisoned"));
     }
 
-    /// It computes from now on, or no longer.
+    /// Starts or stops to compute.
     fn computes(&self, goes_on: bool, now: Duration) {
         self.change(|truth| {
             let begun = truth.of_a_step(now);
@@ -179,7 +178,7 @@ impl Start {
         self.end_with(ExitStatus { code: Some(code), ..ExitStatus::default() });
     }
 
-    /// Ended by a signal, in whatever it was doing.
+    /// Ended by a signal.
     pub fn end_by(&self, signal: i32) {
         self.end_with(ExitStatus { signal: Some(signal), ..ExitStatus::default() });
     }
@@ -238,7 +237,7 @@ impl Start {
         self.end(0);
     }
 
-    /// False: it was told to end, and obeys. A save that is asked for has nothing to save yet.
+    /// False: it got SIGTERM and ends. A request to save has no effect yet.
     async fn prepare(&self, host: &Host, habit: Habit) -> bool {
         let ready = host.world.timeline.sleep(habit.prepares);
         tokio::pin!(ready);
@@ -253,7 +252,7 @@ impl Start {
         true
     }
 
-    /// False: it was told to end, and obeys.
+    /// False: it got SIGTERM and ends.
     async fn step(&self, host: &Host, habit: Habit, step: u64) -> bool {
         let mut until = host.world.timeline.now() + habit.step;
         self.computes(true, host.world.timeline.now());
@@ -293,7 +292,7 @@ impl Start {
             .unwrap_or_else(|| "/lamp/work/ckpt".into())
     }
 
-    /// A disk without room keeps the old one.
+    /// If the disk is full, the old checkpoint stays.
     async fn save(&self, host: &Host, habit: Habit, step: u64) {
         if !habit
             .saves
@@ -336,7 +335,7 @@ impl Workloads for Ports {
         if host.state().starts.iter().any(|start| start.launch.dir == launch.dir) {
             return Err(cannot(io::ErrorKind::AlreadyExists));
         }
-        // The holder has its words on the disk before it begins.
+        // The holder writes its record before it begins.
         host.disk
             .write(&launch.dir.join("launch.json"), b"{}")
             .map_err(|error| cannot(error.kind()))?;
@@ -438,7 +437,7 @@ impl Workload for Handle {
             self.0
                 .open
                 .lock()
-                .expect("nobody panics with it")
+                .expect("the lock is not poisoned")
                 .iter()
                 .filter_map(|path| Some(path.strip_prefix(folder).ok()?.to_str()?.to_owned()))
                 .collect(),

@@ -1,5 +1,4 @@
-//! One world: its time, its weather, its cloud and its store, and the judge who looks at every
-//! deed.
+//! One world: its time, active faults, cloud and store, and the judge that checks every deed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,24 +22,23 @@ use crate::sim::kernel::virtual_time::Timeline;
 use crate::sim::laws::laws::LAWS;
 use crate::sim::laws::observer::Judge;
 
-/// Whose machines are ours.
+/// The owner tag of our machines.
 pub const OWNER: &str = "me";
 
 /// The job of every world; one that goes on from it has another name.
 pub const JOB: &str = "digits-222222";
 
-/// An attempt of either job: whether it is of the one that goes on, and its number.
+/// An attempt: whether it belongs to the continued job, and its number.
 pub type Which = (bool, u32);
 
-/// Which attempt of which job.
 pub fn which(job: &str, attempt: u32) -> Which {
     (job != JOB, attempt)
 }
 
-/// Violations that are told; more of them say nothing new.
+/// The most violations that are reported.
 const VIOLATIONS_MAX: usize = 10;
 
-/// What somebody did to the world. Every one is traced and judged.
+/// A change in the world. Each one is traced and judged.
 pub enum Deed<'a> {
     Launched {
         plan: &'a Plan,
@@ -73,7 +71,7 @@ pub enum Deed<'a> {
         start: &'a Start,
         step: u64,
     },
-    /// The cloud tells a machine that it takes it so long from now.
+    /// The cloud gives a machine notice: it takes the machine after `ahead`.
     Noticed {
         host: &'a Host,
         ahead: Duration,
@@ -91,7 +89,7 @@ pub enum Ask {
 /// A law was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Of the list in `laws`.
+    /// Its number in `laws`.
     pub law: u8,
     pub at_secs: u64,
     pub what: String,
@@ -100,30 +98,29 @@ pub struct Violation {
 /// Chance, by concern.
 pub struct DiceBox {
     pub store: Dice,
-    /// Whether what the store did not answer is waited for.
+    /// Whether the caller waits for a lost reply of the store.
     pub late: Dice,
-    /// Whether a write that nobody waits for any more lands all the same, and when.
+    /// Whether a write lands after its sender gave up, and when.
     pub landing: Dice,
     pub cloud: Dice,
     pub faults: Dice,
-    /// What came into the world later: it moves none of the others.
+    /// For faults that were added later: the rolls of the other dice stay the same.
     pub newer: Dice,
 }
 
-/// What befalls a world beside what its fates say.
+/// Kinds of random faults beside the fault plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Roughly {
-    /// Faults befall it.
+    /// It has random faults.
     pub is_rough: bool,
-    /// A write whose sender was told that it timed out may take effect minutes later, over what was
-    /// written since.
+    /// A write that timed out may take effect minutes later, and replaces newer writes.
     pub writes_land_late: bool,
 }
 
 #[derive(Default)]
 struct Deaths {
     wanted: Option<Death>,
-    /// Of all lives of that kind that are over.
+    /// The calls of all processes of that kind that have ended.
     calls: u64,
 }
 
@@ -149,7 +146,7 @@ pub struct World {
     deaths: Mutex<Deaths>,
 }
 
-/// Whose n-th call is their last, and whether it still has its effect.
+/// The kind of process, the call at which it dies, and whether that call takes effect.
 pub type Death = (&'static str, u64, bool);
 
 impl World {
@@ -194,17 +191,17 @@ impl World {
         &self.spec.job
     }
 
-    /// The one that people mean.
+    /// The continued job if there is one.
     pub fn newest_job(&self) -> &JobId {
         self.goes_on.get().unwrap_or(&self.spec.job)
     }
 
-    /// What touches nobody but a machine's own disk, for whoever reads a story.
+    /// A line for readers of the full story: it changes only a machine's own disk.
     pub fn aside(&self, what: fmt::Arguments<'_>) {
         self.trace().aside(self.timeline.now(), what);
     }
 
-    /// A line of the trace that people want to see.
+    /// A line of the trace that is also shown to people.
     pub fn told(&self, what: fmt::Arguments<'_>) {
         self.trace().add(self.timeline.now(), true, what);
     }
@@ -212,7 +209,7 @@ impl World {
     /// Traces a deed and holds every law against it.
     pub fn happened(&self, deed: &Deed<'_>) {
         self.write_down(deed);
-        let mut judge = self.judge.lock().expect("nobody panics while judging");
+        let mut judge = self.judge.lock().expect("the lock is not poisoned");
         judge.take_note(self, deed);
         for (number, law) in LAWS {
             if let Err(what) = law(&judge, self, deed) {
@@ -264,7 +261,7 @@ impl World {
     }
 
     pub fn violated(&self, law: u8, what: String) {
-        let mut violations = self.violations.lock().expect("nobody panics while adding one");
+        let mut violations = self.violations.lock().expect("the lock is not poisoned");
         if violations.len() < VIOLATIONS_MAX
             && !violations.iter().any(|before| before.law == law && before.what == what)
         {
@@ -274,28 +271,27 @@ impl World {
     }
 
     pub fn violations(&self) -> Vec<Violation> {
-        self.violations.lock().expect("nobody panics while adding one").clone()
+        self.violations.lock().expect("the lock is not poisoned").clone()
     }
 
     pub fn trace(&self) -> MutexGuard<'_, Trace> {
-        self.trace.lock().expect("nobody panics while adding a line")
+        self.trace.lock().expect("the lock is not poisoned")
     }
 
-    /// What a bug keeps from the store for a while.
+    /// Writes that a planted bug delays.
     pub fn held_back(&self) -> MutexGuard<'_, Vec<(String, Bytes)>> {
-        self.held_back
-            .lock()
-            .expect("nobody panics while holding it: it is only filled and emptied")
+        self.held_back.lock().expect("the lock is not poisoned")
     }
 
-    /// When the next process of this kind is to die. Calls are counted over all lives of the kind.
+    /// When the next process of this kind must die. Calls are counted over all processes of the
+    /// kind.
     pub fn next_death(&self, kind: &'static str) -> Option<(u64, bool)> {
         let deaths = self.deaths();
         let (_, call, after) = deaths.wanted.filter(|(whose, ..)| *whose == kind)?;
         (call > deaths.calls).then(|| (call - deaths.calls, after))
     }
 
-    /// How many calls a life of this kind had.
+    /// Adds the calls of an ended process.
     pub fn count_calls(&self, kind: &'static str, calls: u64) {
         let mut deaths = self.deaths();
         if deaths.wanted.is_some_and(|(whose, ..)| whose == kind) {
@@ -303,57 +299,55 @@ impl World {
         }
     }
 
-    /// Whether the death that was asked for came.
+    /// Whether the planned death happened.
     pub fn has_died(&self) -> bool {
         let deaths = self.deaths();
         deaths.wanted.is_some_and(|(_, call, _)| deaths.calls >= call)
     }
 
     fn deaths(&self) -> MutexGuard<'_, Deaths> {
-        self.deaths.lock().expect("nobody panics while holding it: it only counts")
+        self.deaths.lock().expect("the lock is not poisoned")
     }
 
-    /// What is wrong with the product in this world, on purpose. Of a build that ships it is known
-    /// while it is made that nothing is, so that no bug of the list is in it.
+    /// The bug that this world plants. In builds that ship it is always `None`, and the compiler
+    /// removes every planted bug.
     pub fn planted(&self) -> Option<Bug> {
         if cfg!(feature = "planted") { self.planted } else { None }
     }
 
     /// The newest step that a complete checkpoint in the store holds.
     pub fn kept(&self) -> u64 {
-        self.judge.lock().expect("nobody panics while judging").committed.unwrap_or(0)
+        self.judge.lock().expect("the lock is not poisoned").committed.unwrap_or(0)
     }
 
-    /// The machines that a visit of the sweeper which begins now should end.
+    /// The machines that the sweeper must end on a visit that begins now.
     pub fn due(&self) -> Vec<String> {
-        self.judge.lock().expect("nobody panics while judging").due()
+        self.judge.lock().expect("the lock is not poisoned").due()
     }
 
-    /// Such a visit is over, and met no trouble.
+    /// Such a visit has ended without errors.
     pub fn visited(&self, mut due: Vec<String>) {
         due.retain(|id| self.ec2.with(id, |machine| machine.state().bills()) == Some(true));
-        self.judge.lock().expect("nobody panics while judging").visited(due);
+        self.judge.lock().expect("the lock is not poisoned").visited(due);
     }
 
-    /// Whoever comes after it begins to watch anew.
+    /// The next controller begins to watch anew.
     pub fn controller_died(&self, who: &str) {
-        self.judge.lock().expect("nobody panics while judging").controller_died(who);
+        self.judge.lock().expect("the lock is not poisoned").controller_died(who);
     }
 
-    /// What an estimate of its bill may lack: the minutes in which nobody could end it although it
-    /// was of no use, since the bound on every death is one of a sweeper that can work (seed
-    /// 102665); `None`: any, since it hung in its power-off, which no estimate reckons with (seed
-    /// 101112, and docs/promises.md says so).
+    /// The time that an estimate of its bill may lack: the minutes without use while the sweeper
+    /// could not end the machine (seed 102665). `None`: any time, because it hung in its power-off
+    /// (seed 101112, docs/promises.md).
     pub fn estimate_may_lack(&self, id: &str, attempt: Option<Which>) -> Option<Duration> {
-        let judge = self.judge.lock().expect("nobody panics while judging");
+        let judge = self.judge.lock().expect("the lock is not poisoned");
         let host = self.ec2.with(id, |machine| machine.host.clone())?;
         let is_over = attempt.is_some_and(|attempt| judge.outcomes.contains_key(&attempt));
         if is_over && host.is_some_and(|host| host.hung_in_its_end()) {
             return None;
         }
-        // Whoever dies on the way to its power-off begins it anew (seed 15 of six hours), and so
-        // does who is rebooted there (seed 65021981 of 24 h: a store that loses half of what it is
-        // told).
+        // An agent that dies during its power-off begins it again (seed 15 of six hours). So does
+        // one whose machine reboots (seed 65021981 of 24 h: the store loses half of the writes).
         let died = attempt.and_then(|attempt| {
             Some((*judge.deaths.get(&attempt)?, *judge.outcomes.get(&attempt)?))
         });
@@ -373,13 +367,12 @@ impl World {
     pub fn began_anew(&self, attempt: Which) {
         self.judge
             .lock()
-            .expect("nobody panics while judging")
+            .expect("the lock is not poisoned")
             .deaths
             .insert(attempt, self.timeline.now());
     }
 
-    /// Whether the machine that computes now has a kernel and an agent that run; also where there
-    /// is none.
+    /// Whether kernel and agent of the running machine work. True if there is no machine.
     pub fn is_well(&self) -> bool {
         let runs = |host: &Host| {
             host.kernel.is_running()
@@ -396,7 +389,7 @@ impl World {
         })
     }
 
-    /// Everything that holds on to the world lets go.
+    /// Drops all references to the world.
     pub fn dismantle(&self) {
         self.ec2.clear();
         self.objects.clear();
