@@ -8,11 +8,11 @@ use lamplighter::sim::Lone;
 use super::told::{MEASURED, Told, cells, measured_rows};
 use super::{soak, try_soak};
 
-const WORLD: &str = include_str!("../../docs/false-world.md");
+const BOUNDS: &str = include_str!("bounds.md");
 const PROMISES: &str = include_str!("../../docs/promises.md");
 
-/// docs/false-world.md tells of more worlds what is seen here of twenty of each, which are among
-/// them; the fault matrix of docs/promises.md links to it from each row that is measured.
+/// bounds.md has the times of 200 worlds of each fault. The twenty that are played here are among
+/// them. The fault matrix of docs/promises.md marks each row that is measured.
 #[test]
 fn each_fault_alone_is_over_within_its_bound() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
@@ -25,7 +25,7 @@ fn each_fault_alone_is_over_within_its_bound() {
         )),
         "{bounds}"
     );
-    let (seen, told) = (cells(&bounds), cells(WORLD));
+    let (seen, told) = (cells(&bounds), cells(BOUNDS));
     let keys = |all: &[Told]| -> BTreeSet<String> {
         all.iter().map(|one| format!("{:?}", one.key())).collect()
     };
@@ -39,7 +39,7 @@ fn each_fault_alone_is_over_within_its_bound() {
         let told = told.iter().find(|told| told.key() == one.key()).expect("the keys are the same");
         assert!(
             one.took() <= told.took(),
-            "docs/false-world.md tells {} of {one:?}: `just soak 200 --bounds` measures anew",
+            "tests/sim/bounds.md tells {} of {one:?}: `just soak 200 --bounds` measures anew",
             told.longest
         );
     }

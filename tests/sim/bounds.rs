@@ -1,7 +1,6 @@
 //! `just soak N --bounds`: each fault alone, N times, each with everybody who can do something
 //! about it, and how long it took until what the fault matrix (docs/promises.md) promises was
-//! there, as the rows of the table in docs/false-world.md. What is asked of all of them stands
-//! here.
+//! there, as the rows of the table in bounds.md. What is asked of all of them stands here.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The table of docs/false-world.md that tells how long each fault takes alone, and the rows of
-//! docs/promises.md that link to it.
+//! The table of bounds.md: how long each fault takes alone. And the rows of docs/promises.md that
+//! are marked as measured.
 //!
 //! Not here: what is asked (`bounds`).
 #![allow(dead_code, reason = "`just soak` prints the table, and the test compares it")]
@@ -60,7 +60,7 @@ pub fn cells(text: &str) -> Vec<Told> {
 }
 
 /// How a row of the matrix ends that has its times here.
-pub const MEASURED: &str = "[measured](false-world.md#what-each-fault-takes-alone) |";
+pub const MEASURED: &str = "measured |";
 
 /// The rows of the matrix that are measured.
 pub fn measured_rows(told: &[Told]) -> BTreeSet<u32> {
