@@ -1,6 +1,6 @@
 //! The referee: which layer may use which, how a folder looks, what the agent may carry.
 //!
-//! The rules are the tables at the top; docs/decisions and CONTRIBUTING.md give the reasons. If a
+//! The rules are the tables at the top; docs/decisions.md and CONTRIBUTING.md give the reasons. If a
 //! rule hurts, move the code or change the rule here in the open, with the reason in the commit; do
 //! not work around it.
 

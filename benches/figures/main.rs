@@ -1,4 +1,4 @@
-//! The figures that docs/figures.md states, measured on the real programs.
+//! The figures that benches/README.md states, measured on the real programs.
 //!
 //! `cargo run --release --example figures -- PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]`,
 //! with one of the parts below. The programs are those beside this one unless others are named.

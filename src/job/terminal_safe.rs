@@ -2,7 +2,7 @@
 //! move the cursor, rename the window or type for the user.
 //!
 //! The printer calls this for all that it prints, and the notifier for all that it sends. The
-//! workload's own log is shown as it is (docs/decisions/0025).
+//! workload's own log is shown as it is (docs/decisions.md, 25).
 
 use std::borrow::Cow;
 

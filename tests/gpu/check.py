@@ -5,7 +5,7 @@
 
 Each check prints a line, `ok` or `FAILED`, with what it saw; the last line counts them, and the exit code is 1 if one
 failed. All of them take about seven minutes. Everything is written to a folder of its own; no setting of the GPU is
-touched. docs/checks.md says what was seen, and on which card. `sandbox` is for root, libseccomp and Linux 6.3 or later.
+touched. tests/README.md says what was seen, and on which card. `sandbox` is for root, libseccomp and Linux 6.3 or later.
 
 What must never live here: a limit of time that a busy machine would fail.
 """

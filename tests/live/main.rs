@@ -2,7 +2,7 @@
 //! `LAMP_LIVE_BUDGET=0.10 cargo test --features live-aws --test live -- --nocapture`.
 //!
 //! It buys the smallest machine for a few minutes with the account, the job root and the
-//! configuration that `lamp` itself would use (docs/checks.md). Without a budget it refuses.
+//! configuration that `lamp` itself would use (tests/README.md). Without a budget it refuses.
 
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 

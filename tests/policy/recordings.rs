@@ -186,7 +186,7 @@ fn a_stall_stands_over_an_idle_verdict() {
     assert_eq!((last.rule, last.to_json()["action"].as_str().unwrap()), ("stall", "restart"));
 }
 
-/// What the agent measured beside an NVIDIA H100 (docs/checks.md), judged by its GPU alone: as if
+/// What the agent measured beside an NVIDIA H100 (tests/README.md), judged by its GPU alone: as if
 /// the processor had rested.
 #[test]
 fn what_a_real_card_gave_is_judged_as_it_was_there() {

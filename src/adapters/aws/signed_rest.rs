@@ -2,7 +2,7 @@
 //! calls.
 //!
 //! For the dozen calls with which a sweeper is made, looked at and taken away, of three services;
-//! their SDKs would cost every build minutes (docs/decisions/0016). Only the endpoint for all
+//! their SDKs would cost every build minutes (docs/decisions.md, 16). Only the endpoint for all
 //! services is known, not one of a service's own. What must never live here: what is asked, and of
 //! whom.
 

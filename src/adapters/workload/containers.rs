@@ -7,7 +7,7 @@
 //!                                          ── begun since the work, on a machine of its own
 //! ```
 //! The client's own program is asked, so that contexts, rootless engines and podman are as the
-//! workload had them. What is certain and what is not: docs/decisions/0035. Not here: when a
+//! workload had them. What is certain and what is not: docs/decisions.md, 35. Not here: when a
 //! workload ends.
 
 #![expect(

@@ -5,7 +5,7 @@
 //!                    ─> no launcher of one that is left ─> asked
 //! ```
 //! Pure: the processes are read in `ask`. What was seen of real launchers is in
-//! docs/decisions/0032.
+//! docs/decisions.md, 32.
 
 use std::collections::HashMap;
 use std::path::Path;

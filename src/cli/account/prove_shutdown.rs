@@ -7,7 +7,7 @@
 //!   settled, ending ──> shutdown_proof ──> proofs/<account>/<region>.json ──> what was proven
 //! ```
 //!
-//! Each trial is a job (docs/decisions/0017). Its intent is recorded before the launch, and its
+//! Each trial is a job (docs/decisions.md, 17). Its intent is recorded before the launch, and its
 //! machine has tags and a hard cap. If this process dies, a daemon or `lamp sweep` ends the
 //! machine. Not here: what is proven (`policy::account::shutdown_proof`).
 

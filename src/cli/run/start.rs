@@ -4,7 +4,7 @@
 //!   what is kept ──> the next job's spec ──> plan ──> code, spec, start ──> as `lamp run`
 //! ```
 //!
-//! The continuation is a job of its own (docs/decisions/0013). Not here: whether a machine can be
+//! The continuation is a job of its own (docs/decisions.md, 13). Not here: whether a machine can be
 //! started (`policy::lifecycle::continuation`).
 
 use crate::app::drive;

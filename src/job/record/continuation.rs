@@ -1,7 +1,7 @@
 //! The source of a job that `lamp start` made out of an ended job.
 //!
 //! The records of an ended job never change, so the continuation is a new job that names the old
-//! one (docs/decisions/0013). Its id follows from the old id, so a second `lamp start` finds the
+//! one (docs/decisions.md, 13). Its id follows from the old id, so a second `lamp start` finds the
 //! same job. Other modules read the old job's records.
 
 use jiff::Timestamp;

@@ -144,7 +144,7 @@ fn gpu_of_a_workstation(catalog: &Catalog, machine: &MachineSpec) -> Option<Find
 }
 
 /// A machine without an end bills until a person looks. So every bought machine needs a hard end
-/// (docs/decisions/0024), and the payer must set the limit.
+/// (docs/decisions.md, 24), and the payer must set the limit.
 fn unbounded(spec: &Spec) -> Option<Finding> {
     if spec.limits.bound_a_machine() {
         return None;

@@ -6,8 +6,8 @@
 //!   a pipe in the last line ────────────> bash; the status of each part of that line is checked
 //! ```
 //! `pipefail` does not suit every script: under it `yes | head -1` ends with 141, and `if cat x |
-//! grep -q y` depends on timing (docs/decisions/0034). Without bash, the machine's own sh runs the
-//! text as it is. The machine looks for bash when it starts the text.
+//! grep -q y` depends on timing (docs/decisions.md, 34). Without bash, the machine's own sh runs
+//! the text as it is. The machine looks for bash when it starts the text.
 
 use super::script::{Part, parts};
 

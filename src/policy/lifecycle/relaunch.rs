@@ -231,8 +231,8 @@ fn first(spec: &Spec, wishes: &Wishes, now: Timestamp) -> Next {
     })
 }
 
-/// A job or schedule from before limits were required (docs/decisions/0024). Its machine cannot be
-/// bought, so it ends instead of waiting.
+/// A job or schedule from before limits were required (docs/decisions.md, 24). Its machine cannot
+/// be bought, so it ends instead of waiting.
 fn unlimited() -> String {
     format!(
         "it {}, and no machine is bought without one: run it again with one of them, or, where its machine or a checkpoint is kept, \

@@ -45,7 +45,7 @@ pub struct OverBudget {
     pub whole: Option<Usd>,
 }
 
-/// For jobs from before limits were required (docs/decisions/0024).
+/// For jobs from before limits were required (docs/decisions.md, 24).
 pub(crate) fn unlimited() -> NoOffer {
     let because = format!(
         "the job {}: nothing would end a machine whose work never does",

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 /// Time between two reads of the buffer of a working GPU. A read took 2.8 ms on an H100 (driver
-/// 580), the latest value a fiftieth of that (docs/checks.md). The buffer held fourteen seconds.
+/// 580), the latest value a fiftieth of that (tests/README.md). The buffer held fourteen seconds.
 /// Longer loses samples; shorter costs more.
 pub(crate) const BUFFER_EVERY: Duration = Duration::from_secs(10);
 
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Counts of an NVIDIA H100 during a training, per second (docs/checks.md).
+    /// Counts of an NVIDIA H100 during a training, per second (tests/README.md).
     #[test]
     fn a_real_training_is_told_as_it_was_and_hardly_looked_at_while_it_works() {
         let packed =
