@@ -33,7 +33,7 @@ vm-faults:
     .ci/vm-image
     LAMP_TEST_VM="${CARGO_TARGET_DIR:-$PWD/target}/vm" cargo test --test e2e ec2::kernels:: -- --nocapture --test-threads=1
 
-# Holds the agent against a real NVIDIA driver: on a machine with a GPU, PyTorch and scikit-learn; seven minutes, and what it builds (docs/checks.md).
+# Holds the agent against a real NVIDIA driver: on a machine with a GPU, PyTorch and scikit-learn; seven minutes, and what it builds (tests/README.md).
 gpu-check *names:
     cargo build --release --bins --example figures
     python3 tests/gpu/check.py {{ names }}
@@ -68,6 +68,10 @@ deny:
     cargo deny check
     cargo audit
     cargo audit --file fuzz/Cargo.lock
+
+# The pages of docs/ as a book, in target/book (needs mdbook).
+book:
+    mdbook build
 
 # What a release is made of, in target/release-<version>: archive, lists of what is in it, sums (docs/release.md).
 release *args:

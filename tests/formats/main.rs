@@ -8,6 +8,7 @@ mod catalogue;
 mod corpus;
 #[cfg(feature = "lamp")]
 mod jobs;
+mod links;
 mod pages;
 mod records;
 #[path = "../support/skipped.rs"]
