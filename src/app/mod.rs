@@ -7,11 +7,19 @@
 //! A function takes the job root, the workstation and the clock, and returns a value or a [`Fault`].
 //! Not here: printing, flags and tables (`cli`), or a decision about a job (`policy`).
 
+pub mod discard;
+pub mod discard_selection;
 pub mod drive;
 pub mod exit_code;
+pub mod extend;
 pub mod fault;
 pub mod find_job;
+pub mod outputs;
 pub mod record_errors;
+pub mod release_kept;
+pub mod session;
+pub mod stop;
+pub mod stop_missing_spec;
 pub mod text;
 pub mod view;
 

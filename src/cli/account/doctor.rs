@@ -16,8 +16,8 @@ use clap::Args as ClapArgs;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::cli::control::download::with_progress;
 use crate::cli::output::printer::{Stream, Style};
+use crate::cli::output::progress::with_progress;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::config::shown;

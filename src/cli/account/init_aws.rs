@@ -17,8 +17,8 @@ use super::setup_steps::{
     settings, show, write,
 };
 use crate::account::setup::SetupFound;
-use crate::cli::control::download::with_progress;
 use crate::cli::output::printer::shell_word;
+use crate::cli::output::progress::with_progress;
 use crate::cli::plan::region_arg;
 use crate::cli::status::other_job_root::Lying;
 use crate::cli::{Context, ExitCode, Fault};

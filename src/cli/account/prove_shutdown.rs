@@ -21,8 +21,8 @@ use serde_json::json;
 
 use super::{proof_gate, prove_sweeper};
 use crate::app::text::counted;
-use crate::cli::control::download::with_progress;
 use crate::cli::output::printer::{Stream, Style};
+use crate::cli::output::progress::with_progress;
 use crate::cli::plan::plan;
 use crate::cli::run::{account_ready, run};
 use crate::cli::shell::{confirm, ctrl_c, job_root};

@@ -3,8 +3,8 @@
 use std::io::IsTerminal;
 
 use crate::account::setup::SetupNames;
-use crate::cli::control::download::with_progress;
 use crate::cli::output::printer::{Stream, Style};
+use crate::cli::output::progress::with_progress;
 use crate::cli::plan::region_arg;
 use crate::cli::shell::ctrl_c;
 use crate::cli::shell::job_root;

@@ -15,7 +15,7 @@ use super::setup_steps::{
 };
 use crate::account::setup::{InUse, SetupFound, SetupStep};
 use crate::app::text::counted;
-use crate::cli::control::download::with_progress;
+use crate::cli::output::progress::with_progress;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::config_edit;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::apply::Ready;
-use crate::cli::control::download::with_progress;
+use crate::cli::output::progress::with_progress;
 use crate::cli::run::attach::Attached;
 use crate::cli::run::run;
 use crate::cli::run::run::Launched;

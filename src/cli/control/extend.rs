@@ -1,23 +1,13 @@
 //! `lamp extend`: gives a job more time or money, or allows a more expensive machine.
 
-use crate::app::find_job;
-use crate::app::record_errors;
 use clap::Args as ClapArgs;
-use jiff::Timestamp;
-use serde::Serialize;
-use serde_json::json;
 
-use super::stop_one::let_it_be_driven;
-use crate::app::text::local_time;
-use crate::app::view::job_summary::Summary;
-use crate::cli::shell::confirm::confirm;
+use crate::app::extend::{More, extend};
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, FallbackCostWord};
-use crate::job::{JobId, Reaction, Request, Spec, Wish};
-use crate::jobdir::JobDir;
-use crate::market::{Cloud, FallbackCost, Span, Usd, elapsed};
-use crate::policy::{EndWish, Wishes};
+use crate::market::Span;
 
 /// Give a job more time or money, or let it have a dearer machine
 #[derive(Clone, Debug, ClapArgs)]
@@ -47,213 +37,16 @@ pub struct Args {
 /// Fails when nothing was asked for, the job is missing, over or cancelled, or the job root does
 /// not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let budget = args.budget.as_ref().map(|dollars| dollars.0);
-    let fallback_cost = args.fallback_cost.as_ref().map(|word| word.0);
-    if args.time.is_none() && budget.is_none() && fallback_cost.is_none() {
-        return Err(Fault::new(ExitCode::USAGE, "nothing to extend by")
-            .hint(format!("`lamp extend {} 2h`, or --budget 5, or --fallback-cost 3", args.job)));
-    }
-    // A shorter limit would end the job at an unforeseen moment: `lamp stop` is for that.
-    if args.time.is_some_and(|time| time == Span::ZERO)
-        || budget.is_some_and(|budget| budget <= Usd::ZERO)
-    {
-        return Err(Fault::new(
-            ExitCode::USAGE,
-            "a limit can only be raised: the time and the budget must be more than zero",
-        )
-        .hint(format!("`lamp stop {}` ends it", args.job)));
-    }
+    let more = More {
+        time: args.time,
+        budget: args.budget.as_ref().map(|dollars| dollars.0),
+        fallback_cost: args.fallback_cost.as_ref().map(|word| word.0),
+    };
     let store = job_root::open_existing(context).await?;
-    let dir = find_job::find_under_way(&store, Some(&args.job)).await?;
-    let fault = |error| record_errors::record_fault(&error);
-    let spec = find_job::must_be_under_way(&dir).await?;
-    match Wishes::of(&dir.requests().await.map_err(fault)?).end {
-        Some(end) if end.cancel => return Err(ends_anyway(&dir, &spec, &end, context.clock.now())),
-        Some(end) => context.printer.note(format!(
-            "{} was asked to stop by {}, and ends all the same: what is added is for its last save",
-            dir.job(),
-            end.by
-        )),
-        None => {}
-    }
-    let missing = if args.time.is_some() && !is_timed(&spec) && !is_held(&dir, context).await? {
-        Some("no limit of its time")
-    } else if budget.is_some() && spec.limits.budget.is_none() {
-        Some("no budget")
-    } else {
-        fallback_cost.and_then(|cost| allowed_already(&spec, cost))
-    };
-    if let Some(missing) = missing {
-        return Err(Fault::new(
-            ExitCode::REFUSED,
-            format!("job `{}` has {missing}: there is nothing to raise", dir.job()),
-        )
-        .meaning("nothing was changed")
-        .hint(raised_by(&spec, dir.job())));
-    }
-    let workstation = job_root::workstation(context)?;
-    let theirs = find_job::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner);
-    if let Some(theirs) = &theirs {
-        let what = format!(
-            "the machine of `{}` is of the owner `{theirs}`, who pays for it, and you are `{}`",
-            dir.job(),
-            workstation.owner
-        );
-        confirm(context, &what, args.yes, "nothing was changed")?;
-    }
-    let wish = Wish::Extend { time: args.time, budget, fallback_cost };
-    let request = dir
-        .insist_on(wish, &workstation.name, &*context.clock)
-        .await
-        .map_err(|error| record_errors::wish_fault(&error, dir.job()))?;
-    // The machine's own switches go by the cap in its tags, and only a controller raises that.
-    if theirs.is_none() && !workstation.is_driven(dir.job().as_str()) {
-        let_it_be_driven(
-            context,
-            &workstation,
-            &dir,
-            &format!("`lamp daemon --job {} --until-done` does", dir.job()),
-        );
-    }
-    let requests = dir.requests().await.map_err(fault)?;
-    let all_before: Vec<Request> =
-        requests.iter().filter(|other| other.number < request.number).cloned().collect();
-    let (before, after) = (Standing::of(&spec, &all_before), Standing::of(&spec, &requests));
-    // The same figure as in `lamp status`.
-    let stands = Summary::read(&dir, context.clock.now()).await.map_err(fault)?;
-    let (most, most_job) =
-        stands.map_or((None, None), |stands| (stands.most_usd, stands.most_job_usd));
+    let terminal = Terminal::new(context, args.yes);
+    let extended = extend(&terminal.session(&store)?, &args.job, more).await?;
     if context.is_machine_output() {
-        let limits = json!({ "before": before, "after": after });
-        context.printer.json(
-            &json!({ "job": dir.job(), "request": request.number, "wish": wish, "limits": limits, "most_usd": most, "most_job_usd": most_job }),
-        );
-    }
-    if let Some(time) = args.time {
-        context.printer.note(format!("{} may have {time} more", dir.job()));
-    }
-    if let (Some(more), Some(was), Some(is)) = (budget, before.budget, after.budget) {
-        context
-            .printer
-            .note(format!("{}: adds {more} to the budget of {was}: {is} now", dir.job()));
-    }
-    let most = match (most.map(Usd::rounded_up), most_job.map(Usd::rounded_up)) {
-        (Some(most), Some(job)) if job > most => Some(format!(
-            "with the machines that it has had it costs at most {most} now, and at most {job} with all that may follow"
-        )),
-        (_, Some(job)) => Some(format!("it costs at most {job} now")),
-        (Some(most), None) => Some(format!(
-            "with the machines that it has had it costs at most {most} now, unless it is interrupted"
-        )),
-        (None, None) => None,
-    };
-    let told: Vec<String> = before.changes(&after).into_iter().chain(most).collect();
-    if !told.is_empty() {
-        context.printer.note(told.join("; "));
+        context.printer.json(&extended);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn raised_by(spec: &Spec, job: &JobId) -> String {
-    let time = is_timed(spec).then(|| format!("`lamp extend {job} 2h` adds to its time"));
-    let money =
-        spec.limits.budget.map(|_| format!("`lamp extend {job} --budget 5` adds to its budget"));
-    let ways: Vec<String> = [time, money, Some(format!("`lamp status {job}` shows how it stands"))]
-        .into_iter()
-        .flatten()
-        .collect();
-    ways.join("; ")
-}
-
-/// A cancelled job ends whatever its limits are.
-fn ends_anyway(dir: &JobDir, spec: &Spec, end: &EndWish, now: Timestamp) -> Fault {
-    let ago = Span::from_secs(elapsed(end.at, now).as_secs());
-    let hint = match spec.checkpoint {
-        Some(_) => {
-            format!("`lamp start {}` goes on from its last checkpoint once it has ended", dir.job())
-        }
-        None => format!("`lamp status {}` shows when it has ended", dir.job()),
-    };
-    Fault::new(
-        ExitCode::REFUSED,
-        format!(
-            "job `{}` was asked to cancel by {} {ago} ago: more time or money changes nothing",
-            dir.job(),
-            end.by
-        ),
-    )
-    .meaning("it ends as it was asked to")
-    .hint(hint)
-}
-
-#[derive(Serialize)]
-struct Standing {
-    max_runtime: Option<Span>,
-    deadline: Option<Timestamp>,
-    budget: Option<Usd>,
-    fallback_cost: FallbackCost,
-}
-
-impl Standing {
-    fn of(spec: &Spec, requests: &[Request]) -> Self {
-        let (limits, wishes) = (&spec.limits, Wishes::of(requests));
-        let more = wishes.more_time.duration();
-        Standing {
-            max_runtime: limits
-                .max_runtime
-                .map(|time| Span::from_duration(time.duration().saturating_add(more))),
-            deadline: limits
-                .deadline
-                .map(|deadline| deadline.saturating_add(more).unwrap_or(Timestamp::MAX)),
-            budget: limits.budget.map(|budget| budget + wishes.more_budget),
-            fallback_cost: spec.machine.fallback_cost.widened(wishes.fallback_cost),
-        }
-    }
-
-    /// `its run time is 14h instead of 12h`
-    fn changes(&self, after: &Standing) -> Vec<String> {
-        let said = |what: &str, before: Option<String>, after: Option<String>| {
-            let (before, after) = (before?, after?);
-            (before != after).then(|| format!("{what} is {after} instead of {before}"))
-        };
-        let text = |span: &Option<Span>| span.map(|span| span.to_string());
-        let moment = |at: &Option<Timestamp>| at.map(local_time);
-        let dearer = |limits: &Standing| {
-            Some(match limits.fallback_cost {
-                FallbackCost::Times(times) => format!("up to {times} times as dear"),
-                FallbackCost::Any => "whatever fits".to_owned(),
-            })
-        };
-        let all = [
-            said("its run time", text(&self.max_runtime), text(&after.max_runtime)),
-            said("its deadline", moment(&self.deadline), moment(&after.deadline)),
-            said("what it may buy when the cheapest is not to be had", dearer(self), dearer(after)),
-        ];
-        all.into_iter().flatten().collect()
-    }
-}
-
-fn allowed_already(spec: &Spec, wished: FallbackCost) -> Option<&'static str> {
-    match spec.machine.cloud {
-        Cloud::Local => Some("one machine, which is this workstation"),
-        Cloud::Aws => (spec.machine.fallback_cost.or_wider(wished) == spec.machine.fallback_cost)
-            .then_some("no narrower `fallback_cost`"),
-    }
-}
-
-/// Whether more time changes anything: a limit in the job file, or how long the machine is kept.
-fn is_timed(spec: &Spec) -> bool {
-    let (on, limits) = (&spec.on, &spec.limits);
-    let keeps = [on.success, on.failure, on.idle, on.stall]
-        .iter()
-        .any(|reaction| matches!(reaction, Reaction::Keep(_)));
-    limits.max_runtime.is_some() || limits.deadline.is_some() || keeps
-}
-
-/// Whether its machine is kept after the end now, also for a user who works there.
-async fn is_held(dir: &JobDir, context: &Context) -> Result<bool, Fault> {
-    let summary = Summary::read(dir, context.clock.now())
-        .await
-        .map_err(|error| record_errors::record_fault(&error))?;
-    Ok(summary.is_some_and(|summary| summary.held.is_some()))
 }

@@ -4,16 +4,18 @@ use super::discarded_warning;
 use crate::app::find_job;
 use crate::app::record_errors;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::download::{self, Output, OutputState};
+use crate::app::outputs::{self as stored, Output, OutputState, Transfer};
 use crate::app::text::counted;
 use crate::app::text::local_time;
 use crate::app::view::discarded;
 use crate::app::view::job_summary::Summary;
 use crate::cli::output::printer::shell_word;
+use crate::cli::output::progress::{Bytes, with_bytes, with_progress};
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault, render_table};
 use crate::config;
@@ -76,7 +78,7 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
         return checkpoint(args, context, dir).await;
     }
     let (listed, gone) = tokio::join!(
-        download::list(context, dir),
+        list(context, dir),
         discarded_warning::warn(context, dir, StoredKind::Outputs)
     );
     let listed = listed?;
@@ -134,7 +136,7 @@ async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<Exit
     let folder = spec
         .and_then(|spec| spec.spec.checkpoint)
         .map_or_else(|| "checkpoints".to_owned(), |checkpoint| checkpoint.path);
-    let listed = download::of_checkpoint(holder.job(), &manifest, &folder);
+    let listed = stored::of_checkpoint(holder.job(), &manifest, &folder);
     let step = manifest.step.map(|step| format!(" of step {step}")).unwrap_or_default();
     context.printer.note(format!(
         "checkpoint {}{step} of {}: {}",
@@ -182,7 +184,7 @@ pub async fn fetch_all(
     into: Option<&Path>,
 ) -> Result<Option<Home>, Fault> {
     let fetched = async {
-        match download::list(context, dir).await? {
+        match list(context, dir).await? {
             none if none.is_empty() => Ok(None),
             listed => bring(context, dir, listed, into, false).await.map(Some),
         }
@@ -191,6 +193,10 @@ pub async fn fetch_all(
         fetched = fetched => fetched,
         () = ctrl_c::left() => Err(Fault::new(ExitCode::CTRL_C, "the fetching was ended by Ctrl-C")),
     }
+}
+
+async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault> {
+    with_progress(context, || "listing the outputs".to_owned(), stored::list(dir)).await
 }
 
 async fn bring(
@@ -204,7 +210,18 @@ async fn bring(
         || context.current_dir.join(FOLDER).join(dir.job().as_str()),
         |into| context.current_dir.join(into),
     );
-    let files = download::fetch(context, dir, listed, &folder, force).await?;
+    let (transfer, all) = (Transfer::default(), listed.len() as u64);
+    let total = listed.iter().map(|output| output.bytes).sum();
+    let told = || {
+        let files = transfer.files.load(Ordering::Relaxed);
+        let come = transfer.come.load(Ordering::Relaxed);
+        (
+            format!("fetching {files} of {}", counted(all, "file")),
+            Some(Bytes { come, before: 0, total }),
+        )
+    };
+    let fetched = stored::fetch(dir, listed, &folder, force, &transfer);
+    let files = with_bytes(context, told, fetched).await?;
     Ok(Home { folder, files })
 }
 

@@ -14,11 +14,12 @@ use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 
-use super::stop_one::{self, Asked, How, Named, Standing, see_it_through};
+use crate::app::stop::{self, Asked, How, Named, Standing, see_it_through};
 use crate::app::text::counted;
 use crate::cli::run::attach::Attached;
 use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::status::receipt;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::Wish;
@@ -67,13 +68,15 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     } else {
         Named::Itself
     };
-    let how = How { wish, wait: args.wait, yes: args.yes, named, several };
+    let how = How { wish, wait: args.wait, named, several };
+    let terminal = Terminal::new(context, args.yes);
+    let session = terminal.session(&store)?;
     let (mut said, mut standing, mut faults) =
         (Vec::<Value>::new(), Vec::<Standing>::new(), Vec::<Fault>::new());
     let mut code = ExitCode::SUCCESS;
     for dir in meant {
         let asked = match dir {
-            Ok(dir) => stop_one::ask(context, (&store, &workstation), dir, how).await,
+            Ok(dir) => stop::ask(&session, dir, how).await,
             Err(fault) => Err(fault),
         };
         match asked {
@@ -199,8 +202,8 @@ async fn wait(
     let Some(ended) =
         Attached::new(context, dir).without_log().follow_and_drive(&controller).await?
     else {
-        see_it_through(context, workstation, dir, wish);
-        context.printer.note(format!("the {} stands", stop_one::verb(wish)));
+        see_it_through(&Terminal::new(context, false).session(store)?, dir, wish);
+        context.printer.note(format!("the {} stands", stop::verb(wish)));
         context.printer.hint(format!("`lamp status {}` shows when it is over", dir.job()));
         return Ok(None);
     };
@@ -208,7 +211,7 @@ async fn wait(
         receipt::show(context, dir, &ended).await;
     }
     if ended.last_checkpoint.is_some() {
-        context.printer.hint(stop_one::how_to_go_on(dir.job()));
+        context.printer.hint(stop::how_to_go_on(dir.job()));
     }
     Ok(Some(
         serde_json::to_value(&ended).expect("a receipt has string keys and no failing serializers"),

@@ -1,6 +1,7 @@
 //! Printing: streams, tables, wrapping, local times.
 
 pub(crate) mod printer;
+pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod unreachable;
 pub(crate) mod wrap;

@@ -22,7 +22,7 @@ use super::{account_ready, nested_run, run, submission};
 use crate::app::view::discarded;
 use crate::cli::account::proof_gate;
 use crate::cli::apply::caps_view;
-use crate::cli::control::download::with_progress;
+use crate::cli::output::progress::with_progress;
 use crate::cli::plan::{plan, text};
 use crate::cli::shell::ctrl_c::{Left, gone_before};
 use crate::cli::shell::deadline_arg::Until;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::workdir::Prepared;
 use crate::app::text::counted;
-use crate::cli::control::download::{Pace, with_progress};
+use crate::cli::output::progress::{Bytes, with_bytes};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Loaded, shown};
@@ -43,16 +43,15 @@ impl Pending {
 
     /// Runs `sending`. After a second, people see its progress.
     pub async fn shown<T>(&self, context: &Context, sending: impl Future<Output = T>) -> T {
-        let (pace, total) = (Pace::default(), self.code().packed_bytes);
+        let total = self.code().packed_bytes;
         let told = || match self.archive.sent.so_far() {
-            (there, before) if there < total => format!(
-                "sending the code, {}",
-                pace.how_far(there, before, total, context.clock.mono())
-            ),
+            (come, before) if come < total => {
+                ("sending the code".to_owned(), Some(Bytes { come, before, total }))
+            }
             // The agent or the job may still be on its way.
-            _ => "the code is sent; a moment".to_owned(),
+            _ => ("the code is sent; a moment".to_owned(), None),
         };
-        with_progress(context, told, sending).await
+        with_bytes(context, told, sending).await
     }
 }
 

@@ -35,8 +35,16 @@ pub fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {
 /// # Errors
 /// Fails when the path of the state folder is unknown.
 pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
+    workstation_of(context).cloned()
+}
+
+/// As [`workstation`], borrowed.
+///
+/// # Errors
+/// As [`workstation`].
+pub fn workstation_of(context: &Context) -> Result<&Workstation, Fault> {
     if let Some(known) = context.workstation.get() {
-        return Ok(known.clone());
+        return Ok(known);
     }
     let state = context.environment.state_dir().ok_or_else(|| {
         Fault::new(ExitCode::UNREACHABLE, "nothing says where the state folder is")
@@ -52,7 +60,7 @@ pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
     );
     workstation.caps = Arc::new(caps_view::in_force(context));
     workstation.agent_binary = context.environment.agent_binary.clone();
-    Ok(context.workstation.get_or_init(|| workstation).clone())
+    Ok(context.workstation.get_or_init(|| workstation))
 }
 
 fn aws_settings(context: &Context) -> AwsSettings {

@@ -13,3 +13,4 @@ pub(crate) mod logging;
 pub(crate) mod main;
 pub(crate) mod schema;
 pub(crate) mod slow_notice;
+pub(crate) mod terminal;

@@ -2,17 +2,17 @@
 //!
 //! Not here: the verdict (`policy::lifecycle::discardable`), and the deletion.
 
-use crate::app::find_job;
-use crate::app::record_errors;
+use super::find_job;
+use super::record_errors;
+use super::session::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 
-use super::download::with_progress;
-use crate::app::view::kept_machines;
-use crate::cli::{Context, ExitCode, Fault};
+use super::view::kept_machines;
+use super::{ExitCode, Fault};
 use crate::job::{AttemptNo, JobId, ResolvedSpec, StoredKind};
 use crate::jobdir::{self, JobDir, JobDirError, unless_damaged};
 use crate::market::{Span, elapsed};
@@ -49,27 +49,24 @@ pub const NOTHING: &str = "nothing was deleted";
 /// # Errors
 /// Fails when a named job must stay, or the job root is unreachable.
 pub async fn look(
-    context: &Context,
-    store: &Store,
+    session: &Session<'_>,
     wanted: &Wanted,
     meant: &BTreeMap<JobId, bool>,
 ) -> Result<Look, Fault> {
+    let store = session.store;
     let nothing = |fault: Fault| fault.meaning(NOTHING);
     let all = jobdir::jobs(store.as_ref())
         .await
         .map_err(|error| nothing(record_errors::record_fault(&error.into())))?;
-    let read = stream::iter(all)
-        .map(|job| known(context, store, job))
-        .buffered(READS_IN_FLIGHT)
-        .try_collect();
-    let known: Vec<Option<Known>> =
-        with_progress(context, || "reading the jobs".to_owned(), read).await.map_err(nothing)?;
+    let read =
+        stream::iter(all).map(|job| known(session, job)).buffered(READS_IN_FLIGHT).try_collect();
+    let known: Vec<Option<Known>> = read.await.map_err(nothing)?;
     let mut known: Vec<Known> = known.into_iter().flatten().collect();
     for known in &mut known {
         known.facts.is_discarded =
             meant.get(&known.facts.job).copied().unwrap_or(known.facts.is_discarded);
     }
-    let (now, me) = (context.clock.now(), &context.user.owner);
+    let (now, me) = (session.clock.now(), &session.workstation.owner);
     let is_old = |known: &&Known| {
         wanted
             .older
@@ -106,15 +103,15 @@ pub async fn look(
 }
 
 /// `None`: no job, or one with an unreadable spec, which cannot be launched.
-async fn known(context: &Context, store: &Store, job: JobId) -> Result<Option<Known>, Fault> {
-    let dir = JobDir::new(Arc::clone(store), job);
+async fn known(session: &Session<'_>, job: JobId) -> Result<Option<Known>, Fault> {
+    let dir = JobDir::new(Arc::clone(session.store), job);
     let fault = |error: JobDirError| record_errors::record_fault(&error);
     // A record of a newer version may be a job that continues another. Then nothing goes.
     if let Err(error) = dir.spec().await
         && (matches!(error, JobDirError::Store(_)) || error.is_damage())
         && let Some(why) = record_errors::one_job_only(&dir, &error)
     {
-        context.printer.warn(format!("left out: {why}"));
+        session.warn(format!("left out: {why}"));
         return Ok(None);
     }
     let Some(spec) = unless_damaged(dir.spec().await).map_err(fault)? else { return Ok(None) };
@@ -138,7 +135,11 @@ async fn known(context: &Context, store: &Store, job: JobId) -> Result<Option<Kn
         None => (None, None),
     };
     let facts = StoredFacts {
-        owner: if alone { Some(context.user.owner.clone()) } else { owner(&dir, &spec).await? },
+        owner: if alone {
+            Some(session.workstation.owner.clone())
+        } else {
+            owner(&dir, &spec).await?
+        },
         job: dir.job().clone(),
         outcome,
         keeps_machine,

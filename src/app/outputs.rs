@@ -7,40 +7,33 @@
 //!                        here, another size ─────────────> left as it is, unless forced
 //! ```
 //!
-//! Each file is written whole or not at all, so an interrupted fetch continues when the command is
-//! repeated. Not here: the summary at the end (`outputs`).
+//! Each file is written whole or not at all, so an interrupted fetch continues when it is repeated.
+//! Not here: where the files go, and the summary at the end (the face).
 
-use crate::app::record_errors;
-use std::collections::{HashSet, VecDeque};
-use std::io::IsTerminal;
+use std::collections::HashSet;
 use std::path::{Component, Path};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::app::text::counted;
-use crate::cli::output::printer::CLEAR;
-use crate::cli::{Context, ExitCode, Fault};
-use crate::config;
+use super::{ExitCode, Fault, record_errors};
 use crate::job::{CheckpointFile, JobId, Manifest};
 use crate::jobdir::{JobDir, JobDirError, layout};
-use crate::market::Span;
 use crate::wire::{self, KeptFile, Store, show_bytes};
 
 /// One at a time, each small file costs a round trip. Each holds up to 32 MiB in memory.
 const FILES_IN_FLIGHT: usize = 8;
 
-const PATIENCE: Duration = Duration::from_secs(1);
-const SHOW_EVERY: Duration = Duration::from_millis(200);
-/// Without a terminal a progress line comes this often. More fills a log; less looks like a hang.
-const WORD_EVERY: Duration = Duration::from_secs(10);
-
-/// An unchanged line is repeated this often, so that a long wait does not look like a hang.
-const SAME_WORD_EVERY: Duration = Duration::from_secs(300);
+/// How far a fetch is, for the face to show.
+#[derive(Debug, Default)]
+pub struct Transfer {
+    /// Bytes that came; skipped files count too.
+    pub come: Arc<AtomicU64>,
+    pub files: AtomicU64,
+}
 
 /// One output and its state. The field names are an interface.
 #[derive(Clone, Debug, Serialize)]
@@ -76,10 +69,9 @@ pub enum OutputState {
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault> {
+pub async fn list(dir: &JobDir) -> Result<Vec<Output>, Fault> {
     let prefix = layout::outputs(dir.job());
-    let listing = dir.store().list(&prefix);
-    let found = with_progress(context, || "listing the outputs".to_owned(), listing).await;
+    let found = dir.store().list(&prefix).await;
     let found = found.map_err(|error| record_errors::record_fault(&JobDirError::Store(error)))?;
     let named = found.iter().filter_map(|object| Some((object.key.strip_prefix(&prefix)?, object)));
     // A bucket's console makes empty objects for folders.
@@ -140,15 +132,15 @@ pub fn of_checkpoint(job: &JobId, manifest: &Manifest, folder: &str) -> Vec<Outp
 /// # Errors
 /// Fails when the disk is too small, or the folder cannot be written.
 pub async fn fetch(
-    context: &Context,
     dir: &JobDir,
     outputs: Vec<Output>,
     folder: &Path,
     force: bool,
+    transfer: &Transfer,
 ) -> Result<Vec<Output>, Fault> {
     room_for(&outputs, folder, force)?;
     if let Err(error) = wire::make_writable(folder) {
-        let what = format!("cannot write into `{}`", config::shown(folder, &context.current_dir));
+        let what = format!("cannot write into `{}`", folder.display());
         let fault = Fault::new(ExitCode::REFUSED, what)
             .because(&error)
             .meaning("nothing was fetched; the outputs are safe in the job root");
@@ -157,12 +149,10 @@ pub async fn fetch(
             dir.job()
         )));
     }
-    let (all, total) = (outputs.len(), outputs.iter().map(|output| output.bytes).sum::<u64>());
-    let (come, done) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
     let brought = stream::iter(outputs).map(|mut output| {
-        let (come, done) = (&come, &done);
+        let Transfer { come, files } = transfer;
         async move {
-            let before = Seen {
+            let before = Fetch {
                 store: dir.store(),
                 key: output
                     .key
@@ -174,31 +164,21 @@ pub async fn fetch(
                 Ok(state) => output.state = state,
                 Err(error) => (output.state, output.error) = (OutputState::Failed, Some(error)),
             }
-            done.fetch_add(1, Ordering::Relaxed);
+            files.fetch_add(1, Ordering::Relaxed);
             output
         }
     });
-    let pace = Pace::default();
-    pace.how_far(0, 0, total, context.clock.mono());
-    let told = || {
-        let far = pace.how_far(come.load(Ordering::Relaxed), 0, total, context.clock.mono());
-        format!(
-            "fetching {} of {}, {far}",
-            done.load(Ordering::Relaxed),
-            counted(all as u64, "file")
-        )
-    };
-    Ok(with_progress(context, told, brought.buffered(FILES_IN_FLIGHT).collect()).await)
+    Ok(brought.buffered(FILES_IN_FLIGHT).collect().await)
 }
 
-struct Seen<'a> {
+struct Fetch<'a> {
     store: &'a Store,
     key: String,
     /// Bytes of all files so far; skipped files count too.
     come: &'a Arc<AtomicU64>,
 }
 
-impl Seen<'_> {
+impl Fetch<'_> {
     async fn bring(
         &self,
         output: &Output,
@@ -269,132 +249,5 @@ fn room_for(outputs: &[Output], folder: &Path, force: bool) -> Result<(), Fault>
                 .hint("`--to FOLDER` names a place on another disk"))
         }
         _ => Ok(()),
-    }
-}
-
-/// The transfer rate over the last seconds, since a slow line may become fast.
-#[derive(Default)]
-pub struct Pace {
-    seen: std::cell::RefCell<VecDeque<(Duration, u64)>>,
-}
-
-/// The window of the rate; without a terminal it has three samples.
-const PACE_OF: Duration = Duration::from_secs(20);
-
-impl Pace {
-    /// `1.2 GiB of 20.0 GiB, 45.1 MiB/s, 7m 7s left`. `before`: bytes of an earlier try, which do
-    /// not count for the rate.
-    pub fn how_far(&self, come: u64, before: u64, total: u64, now: Duration) -> String {
-        let mut seen = self.seen.borrow_mut();
-        let moved = come.saturating_sub(before);
-        if seen.back().is_some_and(|(_, last)| moved < *last) {
-            seen.clear();
-        }
-        seen.push_back((now, moved));
-        while seen.len() > 2 && now.saturating_sub(seen[1].0) >= PACE_OF {
-            seen.pop_front();
-        }
-        let (since, first) = seen[0];
-        let a_second = (moved - first) as f64 / now.saturating_sub(since).as_secs_f64().max(0.001);
-        let mut text = format!("{} of {}", show_bytes(come), show_bytes(total));
-        if a_second >= 1.0 {
-            let left = total.saturating_sub(come) as f64 / a_second;
-            text.push_str(&format!(
-                ", {}/s, {} left",
-                show_bytes(a_second as u64),
-                Span::from_secs(left.ceil() as u64)
-            ));
-        }
-        text
-    }
-}
-
-/// Runs `work`. After a second, people see its progress.
-pub async fn with_progress<T>(
-    context: &Context,
-    told: impl Fn() -> String,
-    work: impl Future<Output = T>,
-) -> T {
-    let terminal = std::io::stderr().is_terminal()
-        && !context.is_machine_output()
-        && !context.printer.is_quiet();
-    let shown = std::cell::Cell::new(false);
-    let show = async {
-        context.clock.sleep(PATIENCE).await;
-        let mut said: Option<(String, Duration)> = None;
-        loop {
-            if terminal {
-                context.printer.raw_err(&format!("{CLEAR}{}", told()));
-                shown.set(true);
-                context.clock.sleep(SHOW_EVERY).await;
-            } else {
-                let (text, now) = (told(), context.clock.mono());
-                if is_news(said.as_ref(), &text, now) {
-                    context.printer.note(&text);
-                    said = Some((text, now));
-                }
-                context.clock.sleep(WORD_EVERY).await;
-            }
-        }
-    };
-    // Clears the line also when Ctrl-C drops the work.
-    let _clear = Clear { context, shown: &shown };
-    tokio::select! {
-        done = work => done,
-        () = show => unreachable!("it is shown until the work is done"),
-    }
-}
-
-fn is_news(said: Option<&(String, Duration)>, text: &str, now: Duration) -> bool {
-    said.is_none_or(|(before, at)| before != text || now.saturating_sub(*at) >= SAME_WORD_EVERY)
-}
-
-struct Clear<'a> {
-    context: &'a Context,
-    shown: &'a std::cell::Cell<bool>,
-}
-
-impl Drop for Clear<'_> {
-    fn drop(&mut self) {
-        if self.shown.get() {
-            self.context.printer.raw_err(CLEAR);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_line_is_written_into_a_file_once_and_then_now_and_then() {
-        let said = Some(("waiting".to_owned(), Duration::from_secs(100)));
-        let news = |text: &str, secs: u64| is_news(said.as_ref(), text, Duration::from_secs(secs));
-        assert_eq!(
-            [
-                news("waiting", 110),
-                news("waiting", 399),
-                news("waiting", 400),
-                news("fetched", 110)
-            ],
-            [false, false, true, true]
-        );
-        assert!(is_news(None, "waiting", Duration::ZERO));
-    }
-
-    #[test]
-    fn the_line_says_how_far_and_how_long_by_what_came_lately() {
-        let (gib, pace) = (1 << 30, Pace::default());
-        let look = |come: u64, before: u64, secs: u64| {
-            pace.how_far(come, before, 11 * gib, Duration::from_secs(secs))
-        };
-        assert_eq!(look(0, 0, 2), "0 B of 11.0 GiB");
-        assert_eq!(look(gib, 0, 18), "1.0 GiB of 11.0 GiB, 64.0 MiB/s, 2m 40s left");
-        assert_eq!(look(gib, 0, 28), "1.0 GiB of 11.0 GiB, 39.4 MiB/s, 4m 20s left");
-        assert_eq!(look(gib + (10 << 20), 0, 38), "1.0 GiB of 11.0 GiB, 512.0 KiB/s, 5h 41m left");
-        // A new try, which counts the existing bytes as fast as it reads them.
-        assert_eq!(look(gib / 2, gib / 2, 50), "512.0 MiB of 11.0 GiB");
-        assert_eq!(look(gib, gib, 51), "1.0 GiB of 11.0 GiB");
-        assert_eq!(look(gib + (10 << 20), gib, 60), "1.0 GiB of 11.0 GiB, 1.0 MiB/s, 2h 50m left");
     }
 }

@@ -1,12 +1,11 @@
 //! `lamp stop` and `lamp cancel` of a job whose spec is gone: its agent still reads requests.
 
+use super::session::Session;
 use serde_json::{Value, json};
 
-use crate::app::view::missing_spec::SpecGone;
-use crate::app::{find_job, record_errors};
-use crate::cli::shell::confirm::confirm;
-use crate::cli::shell::job_root;
-use crate::cli::{Context, ExitCode, Fault};
+use super::view::missing_spec::SpecGone;
+use super::{ExitCode, Fault};
+use super::{find_job, record_errors};
 use crate::job::Wish;
 use crate::jobdir::JobDir;
 
@@ -16,10 +15,10 @@ use crate::jobdir::JobDir;
 /// Fails when its attempt is over, the user declines to end another owner's machine, or the job
 /// root is unreachable.
 pub async fn end(
-    context: &Context,
+    session: &Session<'_>,
     dir: &JobDir,
     wish: Wish,
-    (yes, wait): (bool, bool),
+    wait: bool,
 ) -> Result<Option<(ExitCode, Value)>, Fault> {
     let fault = |error| record_errors::record_fault(&error);
     if !matches!(dir.spec().await, Ok(None)) {
@@ -29,7 +28,7 @@ pub async fn end(
     if !gone.may_run() {
         return Err(gone.fault(dir));
     }
-    let workstation = job_root::workstation(context)?;
+    let workstation = session.workstation;
     if let Some(theirs) =
         find_job::owner_of(dir).await.ok().flatten().filter(|owner| *owner != workstation.owner)
     {
@@ -38,7 +37,7 @@ pub async fn end(
             dir.job(),
             workstation.owner
         );
-        confirm(context, &what, yes, "nothing was asked of it")?;
+        session.confirm(&what, "nothing was asked of it")?;
     }
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
     let before =
@@ -46,16 +45,13 @@ pub async fn end(
     let request = match before {
         Some(request) => request,
         None => {
-            dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?
+            dir.add_request(wish, &workstation.name, session.clock.now()).await.map_err(fault)?
         }
     };
-    context.printer.warn(format!("{}: {}", gone.what(dir), gone.meaning()));
-    context
-        .printer
+    session.warn(format!("{}: {}", gone.what(dir), gone.meaning()));
+    session
         .note(format!("asked {} to {verb}; its agent reads that as long as it lives", dir.job()));
-    context
-        .printer
-        .hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));
+    session.hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));
     // No controller settles it, so its end cannot be confirmed.
     let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
     Ok(Some((code, json!({ "job": dir.job(), "request": request.number, "wish": wish }))))

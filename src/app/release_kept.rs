@@ -2,20 +2,20 @@
 //!
 //! Not here: whose machine it is (`controller::settle::release_kept`).
 
-use crate::app::drive;
-use crate::app::find_job;
-use crate::app::record_errors;
+use super::drive;
+use super::find_job;
+use super::record_errors;
+use super::session::Session;
 use serde_json::{Value, json};
 
-use crate::app::view::kept_machines;
-use crate::cli::shell::confirm::confirm;
-use crate::cli::{Context, ExitCode, Fault};
+use super::view::kept_machines;
+use super::{ExitCode, Fault};
 use crate::controller::continuation_of;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{LeavingFate, Receipt, Wish};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Cloud, Usd};
-use crate::wire::{Store, Workstation};
+use crate::wire::Store;
 
 /// Returns the exit code, and a document for programs.
 ///
@@ -23,15 +23,13 @@ use crate::wire::{Store, Workstation};
 /// Fails when nothing is kept, the wish is to stop, the user declines, or the cloud does not
 /// answer.
 pub async fn run(
-    context: &Context,
-    store: &Store,
-    workstation: &Workstation,
+    session: &Session<'_>,
     dir: &JobDir,
     ended: &Receipt,
-    word: (Wish, bool),
+    wish: Wish,
 ) -> Result<(ExitCode, Value), Fault> {
-    let (wish, yes) = word;
-    let controller = drive::controller(workstation, store)?;
+    let store = session.store;
+    let controller = drive::controller(session.workstation, store)?;
     let fault = |error| record_errors::record_fault(&error);
     unless_it_goes_on(store, dir, ended, wish).await?;
     if let Some(why) = controller.kept_elsewhere(dir).await.map_err(fault)? {
@@ -57,13 +55,11 @@ pub async fn run(
             )));
     }
     let machine = view.machine();
-    confirm(
-        context,
+    session.confirm(
         &format!(
             "job `{}` has ended, and {what}: this ends it for good, with all that is on its disk",
             dir.job()
         ),
-        yes,
         // A folder on this workstation bills nothing.
         if machine.cloud == Cloud::Local {
             "nothing was ended: what is kept stays"
@@ -83,32 +79,28 @@ pub async fn run(
         "usd_per_month": cost, "left": gave_up.left, "left_unasked": gave_up.left_unasked,
     });
     if !gave_up.is_gone {
-        context.printer.warn(format!(
+        session.warn(format!(
             "{machine} was asked to end, and the cloud does not show yet that it is gone"
         ));
-        context.printer.hint(format!("`lamp cancel {}` looks again", dir.job()));
+        session.hint(format!("`lamp cancel {}` looks again", dir.job()));
         return Ok((ExitCode::UNREACHABLE, document));
     }
     let saved = if cost > Usd::ZERO { format!("; {cost} a month less") } else { String::new() };
-    context.printer.note(format!("{machine} is gone, with its disk{saved}"));
+    session.note(format!("{machine} is gone, with its disk{saved}"));
     for left in &gave_up.left {
         match left.fate {
-            LeavingFate::Removed => {
-                context.printer.note(format!("removed {} {}", left.kind, left.id))
-            }
+            LeavingFate::Removed => session.note(format!("removed {} {}", left.kind, left.id)),
             LeavingFate::Kept | LeavingFate::Left => {
-                context.printer.warn(format!(
+                session.warn(format!(
                     "{} {} is still there: {}, {} a month",
                     left.kind, left.id, left.detail, left.usd_per_month
                 ));
-                context.printer.hint("`lamp sweep --residue` removes what is ours");
+                session.hint("`lamp sweep --residue` removes what is ours");
             }
         }
     }
     for region in &gave_up.left_unasked {
-        context
-            .printer
-            .warn(format!("what it left in {region} is not known; `lamp sweep` looks again"));
+        session.warn(format!("what it left in {region} is not known; `lamp sweep` looks again"));
     }
     Ok((ExitCode::SUCCESS, document))
 }

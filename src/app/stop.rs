@@ -1,28 +1,27 @@
-//! One job of `lamp stop` or `lamp cancel`: records the wish, and says what becomes of its work.
+//! Asks one job to stop or cancel: records the wish, and says what becomes of its work.
 //!
-//! Not here: which jobs are meant, and the wait for their end (`stop`).
+//! Not here: which jobs are meant, and the wait for their end (the face).
 
-use crate::app::find_job;
-use crate::app::record_errors;
+use super::find_job;
+use super::record_errors;
+use super::session::Session;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::release_kept;
 use super::stop_missing_spec;
-use crate::app::view::kept_machines;
-use crate::cli::shell::confirm::confirm;
-use crate::cli::{Context, ExitCode, Fault};
+use super::view::kept_machines;
+use super::{ExitCode, Fault};
 use crate::job::{CheckpointSpec, CheckpointSummary, JobId, NEVER_RESTS, Receipt, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
 use crate::market::{Span, elapsed};
 use crate::policy::Wishes;
-use crate::wire::{Store, Workstation};
+use crate::wire::Store;
 
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     pub wish: Wish,
     pub wait: bool,
-    pub yes: bool,
     pub named: Named,
     pub several: bool,
 }
@@ -49,22 +48,18 @@ pub struct Standing {
 
 /// # Errors
 /// Fails when it has ended and keeps nothing, the user declines, or the job root is unreachable.
-pub async fn ask(
-    context: &Context,
-    (store, workstation): (&Store, &Workstation),
-    dir: JobDir,
-    how: How,
-) -> Result<Asked, Fault> {
-    let How { wish, wait, yes, named, several } = how;
+pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, Fault> {
+    let How { wish, wait, named, several } = how;
+    let workstation = session.workstation;
     let fault = |error| record_errors::record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
         match named {
             Named::Itself => {}
             // A kept disk is deleted only when the user names its job.
-            Named::No => return Err(none_under_way(store, &dir, &ended).await),
+            Named::No => return Err(none_under_way(session.store, &dir, &ended).await),
             // It ended between the list and its turn. `--all` does not release what it keeps.
             Named::All => {
-                context.printer.note(format!(
+                session.note(format!(
                     "{} has ended by itself meanwhile: {}",
                     dir.job(),
                     ended.told()
@@ -75,12 +70,10 @@ pub async fn ask(
                 ));
             }
         }
-        let (code, document) =
-            release_kept::run(context, store, workstation, &dir, &ended, (wish, yes)).await?;
+        let (code, document) = release_kept::run(session, &dir, &ended, wish).await?;
         return Ok(Asked::Over(code, document));
     }
-    if let Some((code, document)) = stop_missing_spec::end(context, &dir, wish, (yes, wait)).await?
-    {
+    if let Some((code, document)) = stop_missing_spec::end(session, &dir, wish, wait).await? {
         return Ok(Asked::Over(code, document));
     }
     // A wish needs only the id. A job with a damaged spec may run and bill.
@@ -89,7 +82,7 @@ pub async fn ask(
         _ => (Some(find_job::spec_under_way(&dir).await?), None),
     };
     let checkpoint = spec.and_then(|spec| spec.checkpoint);
-    let now = context.clock.now();
+    let now = session.clock.now();
     let requests = dir.requests().await.map_err(fault)?;
     // A cancel wins, and a later stop changes nothing.
     let cancelled =
@@ -104,7 +97,7 @@ pub async fn ask(
             dir.job(),
             workstation.owner
         );
-        confirm(context, &what, yes, "nothing was asked of it")?;
+        session.confirm(&what, "nothing was asked of it")?;
     }
     if (wish == Wish::Cancel || checkpoint.is_none()) && named == Named::No && before.is_none() {
         // A job that the user did not name needs a question before it loses work.
@@ -114,33 +107,33 @@ pub async fn ask(
             "ends it, and it saves no checkpoint"
         };
         let what = format!("job `{}` is the one that is under way: this {how}", dir.job());
-        confirm(context, &what, yes, "nothing more was asked of it")?;
+        session.confirm(&what, "nothing more was asked of it")?;
     }
     let again = before.is_some();
     let request = match before {
         Some(request) => request,
         None => dir
-            .insist_on(wish, &workstation.name, &*context.clock)
+            .insist_on(wish, &workstation.name, &**session.clock)
             .await
             .map_err(|error| record_errors::wish_fault(&error, dir.job()))?,
     };
     let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
     if let Some(error) = unread {
-        context.printer.warn(format!(
+        session.warn(format!(
             "{error}: this version can neither relaunch the job nor write its receipt"
         ));
-        context.printer.note(format!(
+        session.note(format!(
             "asked {} to {}; its agent reads that while it runs",
             dir.job(),
             verb(wish)
         ));
-        context.printer.hint("`lamp sweep` names its machine, if that runs on");
+        session.hint("`lamp sweep` names its machine, if that runs on");
         let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
         return Ok(Asked::Over(code, document));
     }
     // The driver starts before anything is printed. With one job, `--wait` drives it here.
     if !wait || several {
-        see_it_through(context, workstation, &dir, wish);
+        see_it_through(session, &dir, wish);
     }
     if wait && !several {
         return Ok(Asked::Stands(Standing { dir, document }));
@@ -170,7 +163,7 @@ pub async fn ask(
         (_, None) => "it does not save a checkpoint".to_owned(),
     });
     let verb = verb(wish);
-    context.printer.note(match again {
+    session.note(match again {
         true => format!(
             "{} was asked to {verb} {} ago, and once is enough; {saved}",
             dir.job(),
@@ -179,12 +172,12 @@ pub async fn ask(
         false => format!("asked {} to {verb}; {saved}", dir.job()),
     });
     if !wait {
-        context.printer.hint(format!(
+        session.hint(format!(
             "`lamp status {0}` shows when it is over, `lamp {verb} --wait {0}` waits for it",
             dir.job()
         ));
         if has_one || saves {
-            context.printer.hint(how_to_go_on(dir.job()));
+            session.hint(how_to_go_on(dir.job()));
         }
     }
     Ok(Asked::Stands(Standing { dir, document }))
@@ -214,30 +207,21 @@ pub fn how_to_go_on(job: &JobId) -> String {
 
 /// The process that began the job may be gone. Its machine must still end, and its receipt be
 /// written.
-pub fn see_it_through(context: &Context, workstation: &Workstation, dir: &JobDir, wish: Wish) {
-    if !workstation.is_driven_anew(dir.job().as_str()) {
-        let_it_be_driven(
-            context,
-            workstation,
-            dir,
-            &format!("`lamp {} --wait {}` does", verb(wish), dir.job()),
-        );
+pub fn see_it_through(session: &Session<'_>, dir: &JobDir, wish: Wish) {
+    if !session.workstation.is_driven_anew(dir.job().as_str()) {
+        let_it_be_driven(session, dir, &format!("`lamp {} --wait {}` does", verb(wish), dir.job()));
     }
 }
 
 /// Starts a driver where no daemon runs. `otherwise` says what to do if none can be started.
-pub fn let_it_be_driven(
-    context: &Context,
-    workstation: &Workstation,
-    dir: &JobDir,
-    otherwise: &str,
-) {
+pub fn let_it_be_driven(session: &Session<'_>, dir: &JobDir, otherwise: &str) {
+    let workstation = session.workstation;
     let job = dir.job().as_str();
     if workstation.daemon_runs() {
         return;
     }
     // A driver may launch machines, so it needs a configuration without errors.
-    let why = match context.is_misread {
+    let why = match session.is_misread {
         true => "the configuration has errors".to_owned(),
         false => match workstation.start_driver(job) {
             Ok(_) => return,
@@ -245,8 +229,7 @@ pub fn let_it_be_driven(
         },
     };
     if !workstation.is_driven(job) {
-        context
-            .printer
+        session
             .warn(format!("no process could be started that sees it through ({why}); {otherwise}"));
     }
 }

@@ -1,0 +1,45 @@
+//! The terminal as the face of an act: questions, notes, warnings and hints.
+
+use super::confirm::confirm;
+use super::job_root;
+use crate::app::session::{Face, Said, Session};
+use crate::cli::{Context, Fault};
+use crate::wire::Store;
+
+pub struct Terminal<'a> {
+    context: &'a Context,
+    /// The user has confirmed all questions beforehand.
+    yes: bool,
+}
+
+impl<'a> Terminal<'a> {
+    pub fn new(context: &'a Context, yes: bool) -> Self {
+        Terminal { context, yes }
+    }
+
+    /// # Errors
+    /// Fails when the path of the state folder is unknown.
+    pub fn session(&'a self, store: &'a Store) -> Result<Session<'a>, Fault> {
+        Ok(Session {
+            store,
+            workstation: job_root::workstation_of(self.context)?,
+            clock: &self.context.clock,
+            is_misread: self.context.is_misread,
+            face: self,
+        })
+    }
+}
+
+impl Face for Terminal<'_> {
+    fn confirm(&self, what: &str, otherwise: &str) -> Result<(), Fault> {
+        confirm(self.context, what, self.yes, otherwise)
+    }
+
+    fn tell(&self, said: Said) {
+        match said {
+            Said::Note(text) => self.context.printer.note(text),
+            Said::Warning(text) => self.context.printer.warn(text),
+            Said::Hint(text) => self.context.printer.hint(text),
+        }
+    }
+}
