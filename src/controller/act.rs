@@ -24,7 +24,7 @@ use crate::policy::lifecycle::reconcile::{Act, GuardLeft, history};
 use crate::policy::lifecycle::relaunch;
 use crate::policy::purchase::fallback_limit::TooDear;
 use crate::policy::purchase::placement::NoOffer;
-use crate::ports::{CloudError, Created, NoCredentials, PowerOff, chain};
+use crate::ports::{CloudError, Created, PowerOff, chain, chain_with_cure};
 
 /// Why an act was not done. The next tick tries again.
 #[derive(Debug, thiserror::Error)]
@@ -382,7 +382,7 @@ impl Controller {
             }
             Err(error) => {
                 if armed && matches!(error, CloudError::Denied { .. }) {
-                    memory.guarding.denied = Some(NoCredentials::with_cure(&error));
+                    memory.guarding.denied = Some(chain_with_cure(&error));
                 }
                 let tries = memory.guarding.failed(self.clock.mono());
                 let error = chain(&error);

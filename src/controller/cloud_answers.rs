@@ -12,7 +12,7 @@ use crate::job::{JobId, Plan};
 use crate::market::{Cloud, Region};
 use crate::policy::lifecycle::continuation::is_kept_for;
 use crate::policy::lifecycle::reconcile::CloudAnswer;
-use crate::ports::{CloudError, NoCredentials, chain};
+use crate::ports::{CloudError, chain, chain_with_cure};
 
 /// A cloud and a region: one call describes it.
 pub type Place = (Cloud, Region);
@@ -58,9 +58,7 @@ impl From<Described> for Answer {
                 }
                 Answer::Known(jobs)
             }
-            Err(error @ CloudError::Denied { .. }) => {
-                Answer::Denied(NoCredentials::with_cure(&error))
-            }
+            Err(error @ CloudError::Denied { .. }) => Answer::Denied(chain_with_cure(&error)),
             Err(error) => Answer::Unknown(chain(&error)),
         }
     }

@@ -15,10 +15,8 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::job_dir::JobDir;
 use super::layout;
 use crate::job::{AttemptNo, JobId};
 use crate::ports::{Store, StoreError};
@@ -29,6 +27,19 @@ pub enum News {
     Wish(u32),
     Phase(AttemptNo),
     Beat(AttemptNo),
+}
+
+impl News {
+    /// The key of its marker.
+    pub(super) fn key(self, job: &JobId) -> String {
+        let name = match self {
+            News::Made => "made".to_owned(),
+            News::Wish(number) => format!("wish-{number:04}"),
+            News::Phase(attempt) => format!("{attempt}-phase"),
+            News::Beat(attempt) => format!("{attempt}{BEAT}"),
+        };
+        format!("{}{name}", layout::news(job))
+    }
 }
 
 /// The markers of one job.
@@ -78,33 +89,3 @@ pub async fn news(store: &dyn Store) -> Result<BTreeMap<JobId, JobNews>, StoreEr
 }
 
 const BEAT: &str = "-beat";
-
-impl JobDir {
-    /// Writes a marker, if this job root has markers. Call it after the record is written.
-    ///
-    /// # Errors
-    /// When the store refuses. Then the controller only notices the change later.
-    pub async fn tell_news(&self, what: News) -> Result<(), StoreError> {
-        if !has_news(self.store().as_ref()) {
-            return Ok(());
-        }
-        let name = match what {
-            News::Made => "made".to_owned(),
-            News::Wish(number) => format!("wish-{number:04}"),
-            News::Phase(attempt) => format!("{attempt}-phase"),
-            News::Beat(attempt) => format!("{attempt}{BEAT}"),
-        };
-        self.store().put(&format!("{}{name}", layout::news(self.job())), Bytes::new()).await
-    }
-
-    /// Removes the markers of an ended job.
-    ///
-    /// # Errors
-    /// When the store refuses.
-    pub async fn clear_news(&self) -> Result<(), StoreError> {
-        for told in self.store().list(&layout::news(self.job())).await? {
-            self.store().delete(&told.key).await?;
-        }
-        Ok(())
-    }
-}

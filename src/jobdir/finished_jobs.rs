@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::job_dir::{JobDirError, read, unless_damaged};
+use super::error::{JobDirError, unless_damaged};
+use super::job_dir::read;
 use super::layout;
 use super::record::encode;
 use crate::job::{JobId, RECORD_FORMAT};

@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::change_markers::News;
+use super::change_markers::{News, has_news};
+use super::error::{JobDirError, RecordError, unless_damaged};
 use super::journal::Event;
 use super::layout;
-use super::record::{RecordError, decode, encode};
+use super::record::{decode, encode};
 use super::retry_write::insist;
 use crate::instance::Status;
 use crate::job::{
@@ -19,42 +20,6 @@ use crate::job::{
     Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Waiting, Wish,
 };
 use crate::ports::{Clock, Created, OBJECT_BYTES_MAX, ObjectMeta, Store, StoreError};
-
-#[derive(Debug, thiserror::Error)]
-pub enum JobDirError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// Another writer's record is there. It is never overwritten.
-    #[error("`{key}` was written by somebody else")]
-    Taken { key: String },
-    /// Several tries of a write got no answer: the record may be there, or may appear. Only
-    /// [`insist`] returns this.
-    #[error(transparent)]
-    Unsure(StoreError),
-}
-
-impl JobDirError {
-    /// The record is there but cannot be read: a power failure cut it short, or it is not lamp's.
-    pub fn is_damage(&self) -> bool {
-        matches!(
-            self,
-            JobDirError::Record(RecordError::Broken { .. } | RecordError::Foreign { .. })
-        )
-    }
-}
-
-/// For records that are not essential: a damaged one counts as none.
-///
-/// # Errors
-/// When the store does not answer, or a newer version wrote it.
-pub fn unless_damaged<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<T>, JobDirError> {
-    match read {
-        Err(error) if error.is_damage() => Ok(None),
-        other => other,
-    }
-}
 
 /// A record, by its key. `None`: not written yet.
 pub(crate) async fn read<T: DeserializeOwned>(
@@ -256,6 +221,28 @@ impl JobDir {
             Some(_) => Err(JobDirError::Taken { key: layout::lease(&self.job, no) }),
             None => Err(StoreError::vanished(layout::lease(&self.job, no)).into()),
         }
+    }
+
+    /// Writes a marker, if this job root has markers. Call it after the record is written.
+    ///
+    /// # Errors
+    /// When the store refuses. Then the controller only notices the change later.
+    pub async fn tell_news(&self, what: News) -> Result<(), StoreError> {
+        if !has_news(self.store.as_ref()) {
+            return Ok(());
+        }
+        self.store.put(&what.key(&self.job), Bytes::new()).await
+    }
+
+    /// Removes the markers of an ended job.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn clear_news(&self) -> Result<(), StoreError> {
+        for marker in self.store.list(&layout::news(&self.job)).await? {
+            self.store.delete(&marker.key).await?;
+        }
+        Ok(())
     }
 
     /// The newest heartbeat. `None`: none yet, or a power failure tore it, since it is not synced

@@ -27,6 +27,7 @@
 //! so. Not here: a decision, or a particular store.
 
 mod change_markers;
+mod error;
 mod finished_jobs;
 mod job_dir;
 mod journal;
@@ -39,11 +40,12 @@ mod stored_data;
 mod sweeper_dir;
 
 pub use change_markers::{JobNews, News, has_news, news};
+pub use error::{JobDirError, RecordError, unless_damaged};
 pub use finished_jobs::{JobsOver, jobs_over, put_jobs_over};
-pub use job_dir::{JobDir, JobDirError, jobs, unless_damaged};
+pub use job_dir::{JobDir, jobs};
 pub use journal::{Event, What};
 pub use proof_dir::{ProofDir, proof_keys};
-pub use record::{RecordError, decode, encode};
+pub use record::{decode, encode};
 pub use retry_write::{insist, is_silence};
 pub use schedule_dir::{ScheduleDir, schedules};
 pub use stored_data::{is_code_alone, stored_kind};

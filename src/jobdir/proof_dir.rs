@@ -12,7 +12,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::try_join_all;
 
-use super::job_dir::{JobDirError, read, unless_damaged};
+use super::error::{JobDirError, unless_damaged};
+use super::job_dir::read;
 use super::layout;
 use super::record::encode;
 use crate::job::Proof;

@@ -3,27 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::error::RecordError;
 use crate::job::RECORD_FORMAT;
-
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// A newer version of lamp wrote it. It is neither read nor changed.
-    #[error("`{key}` has format {found}, and this version knows formats up to {RECORD_FORMAT}")]
-    Newer { key: String, found: u64 },
-    #[error("`{key}` is not a record of ours")]
-    Broken {
-        key: String,
-        #[source]
-        cause: serde_json::Error,
-    },
-    /// Not a regular object, or larger than any record.
-    #[error("`{key}` is not a record of ours")]
-    Foreign {
-        key: String,
-        #[source]
-        cause: Box<dyn std::error::Error + Send + Sync>,
-    },
-}
 
 /// Pretty, because people open these files. Ends with a newline.
 pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::job_dir::JobDirError;
+use super::error::JobDirError;
 use crate::ports::{Clock, NoCredentials, StoreError};
 
 /// Backoff between tries. After a reset, a connection works at once; a restarted server works
@@ -45,7 +45,7 @@ where
                 if clock.mono().saturating_sub(began) + pause > BEGUN_WITHIN {
                     return Err(JobDirError::Unsure(error));
                 }
-                tracing::debug!("nobody has answered, asking again: {error}");
+                tracing::debug!("no answer, asking again: {error}");
                 clock.sleep(pause).await;
             }
             // The store refuses now, but an earlier try may have written.

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::job_dir::{JobDir, JobDirError, read, unless_damaged};
+use super::error::{JobDirError, unless_damaged};
+use super::job_dir::{JobDir, read};
 use super::layout;
 use super::record::encode;
 use crate::job::{Discarded, JobId, StoredKind};

@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::job_dir::{JobDirError, read, unless_damaged};
+use super::error::{JobDirError, unless_damaged};
+use super::job_dir::read;
 use super::layout;
 use super::record::encode;
 use crate::account::sweeper_visit::{Suspects, Visit};

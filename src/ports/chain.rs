@@ -7,8 +7,8 @@ use super::NoCredentials;
 
 /// An error and its causes in one line, for logs, events and reasons.
 pub fn chain(error: &dyn Error) -> String {
-    if let Some(nobody) = NoCredentials::among(error) {
-        return nobody.to_string();
+    if let Some(missing) = NoCredentials::among(error) {
+        return missing.to_string();
     }
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -19,10 +19,15 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
+/// The same, with the fix if credentials were missing.
+pub fn chain_with_cure(error: &dyn Error) -> String {
+    NoCredentials::among(error).map_or_else(|| chain(error), NoCredentials::sentence)
+}
+
 /// An error and its causes, each once: some libraries repeat the cause in their own text.
 pub fn causes(error: &dyn Error) -> Vec<String> {
-    if let Some(nobody) = NoCredentials::among(error) {
-        return vec![nobody.to_string()];
+    if let Some(missing) = NoCredentials::among(error) {
+        return vec![missing.to_string()];
     }
     let mut causes = vec![error.to_string()];
     let mut next = error.source();

@@ -22,7 +22,7 @@ mod store;
 mod workload;
 mod workstation;
 
-pub use chain::{causes, chain};
+pub use chain::{causes, chain, chain_with_cure};
 pub use clock::Clock;
 pub use cloud::{Cloud, CloudError};
 pub use files::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};

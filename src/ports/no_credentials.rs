@@ -5,8 +5,6 @@
 
 use std::error::Error;
 
-use super::chain::chain;
-
 /// Why no request could be signed, and the command that fixes it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
@@ -35,11 +33,6 @@ impl NoCredentials {
             next = error.source();
         }
         None
-    }
-
-    /// An error with all its causes, and the fix if credentials were missing.
-    pub fn with_cure(error: &dyn Error) -> String {
-        NoCredentials::among(error).map_or_else(|| chain(error), NoCredentials::sentence)
     }
 
     /// The reason and the fix in one line.

@@ -6,9 +6,9 @@ use crate::adapters::workstation::agent_files::AgentFiles;
 use crate::market::Arch;
 use crate::ports::Agents as _;
 
-use crate::account::setup::Found;
+use crate::account::lookup::Found;
 #[cfg(feature = "aws")]
-use crate::account::setup::{ProfileFound, RegionFound, RoleFound};
+use crate::account::lookup::{ProfileFound, RegionFound, RoleFound};
 use crate::account::sweeper::{FunctionFound, ScheduleFound};
 #[cfg(feature = "aws")]
 use crate::adapters::aws::account::readiness;

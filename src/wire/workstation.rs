@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg(feature = "aws")]
 use sha2::{Digest as _, Sha256};
 
-use super::{Store, clock};
+use super::handles::{Store, clock};
 #[cfg(feature = "aws")]
 use crate::adapters::aws::bucket_credentials;
 #[cfg(feature = "aws")]

@@ -17,7 +17,7 @@ use crate::job::{Attention, Plan, RECORD_FORMAT, Refusal, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::policy::lifecycle::reconcile::{Act, history};
 use crate::policy::lifecycle::relaunch;
-use crate::ports::{CloudError, NoCredentials, chain};
+use crate::ports::{CloudError, chain, chain_with_cure};
 
 /// What is known of the trouble that was recorded last.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,16 +46,14 @@ impl Controller {
         match (act, cause) {
             (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,
             // It is ended; what would launch another in its place is not.
-            (Act::Terminate { .. }, CloudError::Relaunches { .. }) => {
-                Some(NoCredentials::with_cure(cause))
-            }
+            (Act::Terminate { .. }, CloudError::Relaunches { .. }) => Some(chain_with_cure(cause)),
             (Act::Terminate { machine, .. } | Act::Stop { machine, .. }, _) => Some(format!(
                 "{machine} in {} may still run and bill: {}",
                 machine.region,
-                NoCredentials::with_cure(cause)
+                chain_with_cure(cause)
             )),
             (Act::CreatePlan { .. } | Act::Launch { .. }, _) if cause.is_unsigned() => {
-                Some(format!("nothing can be launched: {}", NoCredentials::with_cure(cause)))
+                Some(format!("nothing can be launched: {}", chain_with_cure(cause)))
             }
             // What no other moment mends: a network, an image, a right that is missing wherever the
             // job may run.
@@ -64,7 +62,7 @@ impl Controller {
                 CloudError::Invalid { .. } | CloudError::Unsupported { .. },
             ) => Some(chain(cause)),
             (_, CloudError::Denied { .. } | CloudError::Mismatch { .. }) => {
-                Some(NoCredentials::with_cure(cause))
+                Some(chain_with_cure(cause))
             }
             _ => None,
         }

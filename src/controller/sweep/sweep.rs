@@ -29,7 +29,7 @@ use crate::policy::lifecycle::forgotten_disk::{
 };
 use crate::policy::lifecycle::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::policy::lifecycle::reconcile::may_be_of;
-use crate::ports::{CloudError, NoCredentials, StoreError, chain};
+use crate::ports::{CloudError, NoCredentials, StoreError, chain, chain_with_cure};
 
 /// One machine of ours and what is to be done with it.
 #[derive(Clone, Debug)]
@@ -438,5 +438,5 @@ fn unless_unreadable<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<T
 
 /// For a line in a list: with what to type, since a list has no room for a hint.
 pub(crate) fn why(error: &dyn std::error::Error) -> String {
-    NoCredentials::with_cure(error)
+    chain_with_cure(error)
 }

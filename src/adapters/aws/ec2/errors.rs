@@ -343,7 +343,7 @@ fn date(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::NoCredentials;
+    use crate::ports::chain_with_cure;
 
     fn trouble(code: &str, message: &str, status: Option<u16>) -> Trouble {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
@@ -481,7 +481,7 @@ mod tests {
                 Some(400),
             ));
             assert!(error.is_unsigned(), "{code}");
-            let text = NoCredentials::with_cure(&error);
+            let text = chain_with_cure(&error);
             assert!(
                 text.contains(code)
                     && text.contains("the AWS session is over")
@@ -493,7 +493,7 @@ mod tests {
             ahead: Some(SignedDuration::from_mins(-12)),
             ..trouble("RequestExpired", "Request has expired", Some(400))
         };
-        let text = NoCredentials::with_cure(&CloudError::from(late));
+        let text = chain_with_cure(&CloudError::from(late));
         assert!(
             text.contains("12 min behind AWS's")
                 && text.contains("timedatectl")

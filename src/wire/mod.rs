@@ -3,6 +3,7 @@
 //! Not here: a decision about a job.
 
 pub mod agent;
+mod handles;
 mod orphaned_run;
 #[cfg(feature = "lamp")]
 pub mod setup;
@@ -12,11 +13,6 @@ pub mod simulator;
 pub mod sweeper;
 #[cfg(feature = "lamp")]
 mod workstation;
-
-use std::sync::Arc;
-
-use crate::adapters::host::system_clock::SystemClock;
-use crate::ports;
 
 // Functions on one workdir, which need no port: what is uploaded, what must not be, what is
 // downloaded.
@@ -52,32 +48,15 @@ pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes
 
 pub use crate::adapters::store::open::{OpenError, open as open_store};
 
+pub use handles::{Clock, Store, clock, is_built_for};
 #[cfg(feature = "lamp")]
 pub use workstation::{
     AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, can_be_made, owner_of_folder,
     random_letters, remove_scratch,
 };
 
-/// Whether this program can drive machines of a cloud. Otherwise it refuses with a message.
-pub fn is_built_for(cloud: crate::market::Cloud) -> bool {
-    match cloud {
-        crate::market::Cloud::Local => cfg!(feature = "lamp"),
-        crate::market::Cloud::Aws => cfg!(feature = "aws"),
-    }
-}
-
-/// The time, for modules that may not import ports.
-pub type Clock = Arc<dyn ports::Clock>;
-
 /// A service manager, for modules that may not import ports.
 pub use crate::ports::Service;
 
 /// A listed object, for modules that may not import ports.
 pub use crate::ports::{ObjectMeta, StoreError};
-
-/// A job root, for modules that may not import ports.
-pub type Store = Arc<dyn ports::Store>;
-
-pub fn clock() -> Clock {
-    Arc::new(SystemClock)
-}

@@ -1,0 +1,25 @@
+//! The clock and the store for modules that may not import ports, and the clouds of this build.
+
+use std::sync::Arc;
+
+use crate::adapters::host::system_clock::SystemClock;
+use crate::market::Cloud;
+use crate::ports;
+
+/// The time, for modules that may not import ports.
+pub type Clock = Arc<dyn ports::Clock>;
+
+/// A job root, for modules that may not import ports.
+pub type Store = Arc<dyn ports::Store>;
+
+pub fn clock() -> Clock {
+    Arc::new(SystemClock)
+}
+
+/// Whether this program can drive machines of a cloud. Otherwise it refuses with a message.
+pub fn is_built_for(cloud: Cloud) -> bool {
+    match cloud {
+        Cloud::Local => cfg!(feature = "lamp"),
+        Cloud::Aws => cfg!(feature = "aws"),
+    }
+}
