@@ -2,6 +2,7 @@
 //! there.
 
 mod inventory;
+pub mod lookup;
 pub mod permissions;
 pub mod setup;
 pub mod sweeper;

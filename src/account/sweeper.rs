@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::setup::{Found, RoleFound};
+use super::lookup::{Found, RoleFound};
 use crate::market::Arch;
 
 /// Prefix of every sweeper's name; the policies match it.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lamplighter::account::setup::{
-    BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound,
-    SetupNames,
+use lamplighter::account::lookup::{
+    BucketFound, Found, GroupFound, ProfileFound, RegionFound, RoleFound, SetupFound,
 };
+use lamplighter::account::setup::{InUse, SetupNames};
 use lamplighter::controller::{Controller, Judged};
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
 use lamplighter::job::{AttemptNo, BOOT, JobId, Plan, RECORD_FORMAT, Wish};

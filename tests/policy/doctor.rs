@@ -1,10 +1,11 @@
 //! What `lamp doctor` makes of what it found: each fault has its level and a cure that can be
 //! typed.
 
-use lamplighter::account::permissions::PolicyName;
-use lamplighter::account::setup::{
-    BucketFound, Found, GroupFound, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames,
+use lamplighter::account::lookup::{
+    BucketFound, Found, GroupFound, ImageFound, ProfileFound, RegionFound, RoleFound,
 };
+use lamplighter::account::permissions::PolicyName;
+use lamplighter::account::setup::SetupNames;
 use lamplighter::market::{Arch, Market, QuotaKind, gpu_quotas};
 use lamplighter::policy::account::doctor::{
     Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_image,

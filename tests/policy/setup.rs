@@ -1,10 +1,10 @@
 //! From what stands in an account to the steps that make it ready, and that take it away again.
 
-use lamplighter::account::permissions::PolicyName;
-use lamplighter::account::setup::{
-    BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound,
-    SetupNames, SetupStep,
+use lamplighter::account::lookup::{
+    BucketFound, Found, GroupFound, ProfileFound, RegionFound, RoleFound, SetupFound,
 };
+use lamplighter::account::permissions::PolicyName;
+use lamplighter::account::setup::{InUse, SetupNames, SetupStep};
 use lamplighter::policy::account::setup_plan::{
     Lack, ReadyFound, Rebind, SetupLine, lacking, plan_removal, plan_setup,
 };

@@ -2,8 +2,9 @@
 //! whether it is well.
 
 use jiff::{SignedDuration, Timestamp};
+use lamplighter::account::lookup::{Found, RoleFound};
 use lamplighter::account::permissions::PolicyName;
-use lamplighter::account::setup::{Found, InUse, RoleFound, SetupStep};
+use lamplighter::account::setup::{InUse, SetupStep};
 use lamplighter::account::sweeper::{
     FunctionFound, FunctionSettings, ScheduleFound, Sweeper, SweeperFound, SweeperStep,
 };

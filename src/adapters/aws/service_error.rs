@@ -7,7 +7,7 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use super::credential_errors::lacking;
-use crate::account::setup::Found;
+use crate::account::lookup::Found;
 
 /// What AWS answers when a thing is not there; each service has its own words.
 const GONE: &[&str] = &[

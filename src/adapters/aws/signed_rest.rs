@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::ca_bundle::for_reqwest;
 use super::credential_errors::why;
 use super::session::AwsSession;
-use crate::account::setup::Found;
+use crate::account::lookup::Found;
 use crate::adapters::host::system_clock::SystemClock;
 use crate::adapters::store::s3::install_crypto;
 use crate::market::Region;

@@ -7,7 +7,8 @@ mod asked {
     use jiff::SignedDuration;
     use tokio::sync::OnceCell;
 
-    use crate::account::setup::{Found, GROUP, SetupNames, SubnetFound, box_role};
+    use crate::account::lookup::{Found, SubnetFound};
+    use crate::account::setup::{GROUP, SetupNames, box_role};
     use crate::app::text::local_time;
     use crate::cli::Context;
     use crate::cli::account::doctor::{Asked, NOT_KNOWN};

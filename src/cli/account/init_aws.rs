@@ -16,7 +16,7 @@ use super::setup_steps::{
     Carried, Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked,
     settings, show, write,
 };
-use crate::account::setup::SetupFound;
+use crate::account::lookup::SetupFound;
 use crate::cli::output::printer::shell_word;
 use crate::cli::output::progress::with_progress;
 use crate::cli::plan::region_arg;

@@ -13,7 +13,8 @@ use serde_json::json;
 use super::setup_steps::{
     Lines, Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write,
 };
-use crate::account::setup::{InUse, SetupFound, SetupStep};
+use crate::account::lookup::SetupFound;
+use crate::account::setup::{InUse, SetupStep};
 use crate::app::text::counted;
 use crate::cli::output::progress::with_progress;
 use crate::cli::shell::job_root;

@@ -6,10 +6,10 @@
 use serde::Serialize;
 
 use super::setup_plan::{allows, managed_key, other_root, own_key, reaches};
-use crate::account::setup::{
-    BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound,
-    SetupNames, not_ours,
+use crate::account::lookup::{
+    BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound,
 };
+use crate::account::setup::{BOX_POLICY, GROUP, SetupNames, not_ours};
 use crate::market::{Arch, Market, QuotaKind, uncounted_families};
 
 /// How a check ended, from best to worst.

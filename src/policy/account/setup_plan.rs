@@ -9,10 +9,12 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::account::lookup::{
+    BucketFound, Found, GroupFound, ProfileFound, RegionFound, RoleFound, SetupFound,
+};
 use crate::account::permissions::PolicyName;
 use crate::account::setup::{
-    BOX_POLICY, BOX_ROLE, BOX_SESSION_POLICY, BucketFound, Found, GROUP, GroupFound, InUse, PLACES,
-    ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep,
+    BOX_POLICY, BOX_ROLE, BOX_SESSION_POLICY, GROUP, InUse, PLACES, SetupNames, SetupStep,
 };
 use crate::job::JobId;
 

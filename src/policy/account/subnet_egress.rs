@@ -9,7 +9,7 @@
 //! the reason only on its console. This module makes no calls.
 
 use super::doctor::Check;
-use crate::account::setup::{Found, SubnetFound, WayOut};
+use crate::account::lookup::{Found, SubnetFound, WayOut};
 
 /// `found`: the configured subnets of this region; `None` if there are none.
 pub fn judge_subnets(region: &str, found: &Found<Vec<SubnetFound>>) -> Option<Check> {

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use super::doctor::{Check, Level};
 use super::setup_plan::SetupLine;
+use crate::account::lookup::{Found, RoleFound};
 use crate::account::permissions::PolicyName;
-use crate::account::setup::{Found, InUse, RoleFound, SetupNames, SetupStep};
+use crate::account::setup::{InUse, SetupNames, SetupStep};
 use crate::account::sweeper::{FunctionFound, ScheduleFound, Sweeper, SweeperFound, SweeperStep};
 use crate::account::sweeper_visit::Visit;
 use crate::market::elapsed;

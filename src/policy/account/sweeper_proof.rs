@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::account::setup::Found;
+use crate::account::lookup::Found;
 use crate::account::sweeper::{FunctionFound, ScheduleFound};
 use crate::job::{Switch, Tried};
 use crate::market::elapsed;

@@ -17,9 +17,10 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use super::setup::SetupError;
+use crate::account::lookup::{BucketFound, Found};
 use crate::account::setup::{
-    BucketFound, Found, InUse, PLACES, SetupNames, SetupStep, is_of_the_house, is_of_the_root,
-    job_of, not_ours, place_of,
+    InUse, PLACES, SetupNames, SetupStep, is_of_the_house, is_of_the_root, job_of, not_ours,
+    place_of,
 };
 use crate::adapters::aws::service_error::{found, is_gone, said};
 use crate::instance::OWNER_TAG;

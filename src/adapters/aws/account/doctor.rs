@@ -17,7 +17,9 @@ use jiff::fmt::rfc2822;
 
 use super::sweeper::installed;
 use super::{bucket, roles, security_group};
-use crate::account::setup::{BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound};
+use crate::account::lookup::{
+    BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound,
+};
 use crate::account::sweeper::{FunctionFound, ScheduleFound};
 pub use crate::adapters::aws::credential_cache::Ends;
 use crate::adapters::aws::credential_errors;

@@ -6,7 +6,7 @@
 use aws_sdk_ec2::types::{Route, RouteState, RouteTable};
 
 use super::doctor::AwsDoctor;
-use crate::account::setup::{Found, SubnetFound, WayOut};
+use crate::account::lookup::{Found, SubnetFound, WayOut};
 use crate::adapters::aws::ec2::subnets::{self, Place};
 use crate::adapters::aws::service_error::found;
 use crate::market::Region;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use super::{roles, security_group as group};
-use crate::account::setup::{BOX_POLICY, Found, ProfileFound, RegionFound, RoleFound};
+use crate::account::lookup::{Found, ProfileFound, RegionFound, RoleFound};
+use crate::account::setup::BOX_POLICY;
 use crate::adapters::aws::service_error::said;
 use crate::adapters::aws::session::AwsSession;
 

@@ -11,10 +11,9 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use serde_json::Value;
 
 use super::setup::SetupError;
+use crate::account::lookup::{Found, ProfileFound, RoleFound};
 use crate::account::permissions::PolicyName;
-use crate::account::setup::{
-    BOX_POLICY, BOX_SESSION_POLICY, Found, ProfileFound, RoleFound, SetupNames, SetupStep,
-};
+use crate::account::setup::{BOX_POLICY, BOX_SESSION_POLICY, SetupNames, SetupStep};
 use crate::adapters::aws::service_error::{found, is_gone, said};
 use crate::instance::OWNER_TAG;
 

@@ -9,7 +9,8 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use futures::future::join_all;
 
 use super::setup::SetupError;
-use crate::account::setup::{Found, GroupFound, RegionFound, SetupNames};
+use crate::account::lookup::{Found, GroupFound, RegionFound};
+use crate::account::setup::SetupNames;
 use crate::adapters::aws::ec2::describe::{filter, tag_map};
 use crate::adapters::aws::ec2::{regions, subnets};
 use crate::adapters::aws::service_error::{found, is_gone, said};

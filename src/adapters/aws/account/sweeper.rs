@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use super::setup::SetupError;
 use super::sweeper_program::SweeperProgram;
 use super::{bucket, roles};
+use crate::account::lookup::Found;
 use crate::account::permissions::{PolicyName, partition};
-use crate::account::setup::{Found, SetupNames};
+use crate::account::setup::SetupNames;
 use crate::account::sweeper::{
     EACH, FunctionFound, FunctionSettings, LOG_DAYS, MEMORY_MIB, RUNTIME, ScheduleFound, Sweeper,
     SweeperFound, SweeperStep, TIMEOUT_SECS,

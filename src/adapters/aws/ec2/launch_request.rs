@@ -21,7 +21,7 @@ use super::errors::meaning;
 use super::image as ec2_image;
 use super::image::Image;
 use super::subnets::{self, Place};
-use crate::account::setup::one_network;
+use crate::account::lookup::one_network;
 use crate::adapters::aws::session::AwsSession;
 use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Refusal, Shutdown, Spec};
 use crate::market::{Arch, Market, Offer, Region};
