@@ -12,7 +12,7 @@ use serde_path_to_error::Segment;
 use super::document::Source;
 use super::key_suggest;
 use super::schema::key_paths;
-use crate::job::Finding;
+use crate::job::{Finding, FindingCause, KeySuggestion};
 
 /// Mistakes of one file that are told. Each costs a reading of the whole.
 const MISTAKES_MAX: usize = 100;
@@ -109,19 +109,13 @@ fn unknown_field(message: &str) -> Option<&str> {
     message.strip_prefix("unknown field `")?.split('`').next()
 }
 
-/// How the finding of a key that nobody knows begins.
-pub(super) const UNKNOWN_KEY: &str = "is not a key of";
-
 fn unknown_key<T: JsonSchema>(path: &[String], name: &str) -> Finding {
     let table = path[..path.len().saturating_sub(1)].join(".");
-    let place = if table.is_empty() {
-        format!("{UNKNOWN_KEY} this file")
-    } else {
-        format!("{UNKNOWN_KEY} `[{table}]`")
-    };
-    let mut finding = Finding::error(&path.join("."), place);
-    finding.hint = key_suggest::for_key(&table, name, &key_paths::<T>());
-    finding
+    let place = if table.is_empty() { "this file".to_owned() } else { format!("`[{table}]`") };
+    let meant = key_suggest::for_key(&table, name, &key_paths::<T>());
+    let mut finding = Finding::error(&path.join("."), format!("is not a key of {place}"));
+    finding.hint = meant.as_ref().map(KeySuggestion::to_string);
+    finding.because(FindingCause::UnknownKey(meant))
 }
 
 /// Serde's sentence without its machinery: `invalid type: integer `15`, expected X` becomes

@@ -13,6 +13,9 @@ use sha2::{Digest, Sha256};
 
 use crate::job::Finding;
 
+/// The job file in the current folder that a bare `lamp run` takes.
+pub const JOB_FILE: &str = "lamp.toml";
+
 /// The values, and where they stand. Lines count from 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Source {

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::JOB_FILE;
-use super::file_suggest::NAMED_MAX;
+use super::document::JOB_FILE;
 use super::key_suggest::did_you_mean;
 use crate::job::{Finding, Severity, shell_word};
 
@@ -142,6 +141,9 @@ impl ConfigError {
         }
     }
 }
+
+/// How many job files the hint names, if no name is near.
+const NAMED_MAX: usize = 3;
 
 /// The job files that are there.
 fn named(others: &[PathBuf]) -> String {

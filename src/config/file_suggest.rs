@@ -8,9 +8,6 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 use super::key_suggest::closest;
 
-/// So many are named where none of them is near; more are a list.
-pub(crate) const NAMED_MAX: usize = 3;
-
 /// Files of other tools with the same endings.
 const OF_OTHERS: [&str; 5] =
     ["Cargo.toml", "pyproject.toml", "package.json", "package-lock.json", "tsconfig.json"];

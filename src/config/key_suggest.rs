@@ -1,5 +1,7 @@
 //! "Did you mean": the closest known word, when one is close enough.
 
+use crate::job::KeySuggestion;
+
 /// At this Jaro-Winkler similarity a word is worth suggesting. At 0.7 `env` is offered for `idle`;
 /// at 0.9 `comand` finds nothing but `command`, and so does little else.
 const SIMILAR_ENOUGH: f64 = 0.8;
@@ -51,31 +53,34 @@ pub fn did_you_mean(name: &str) -> String {
     format!("did you mean `{name}`?")
 }
 
-/// The hint for a key that nobody knows at `table` (empty at the top): a neighbour, a key of
-/// another table, or what another launcher calls it. `paths` are all dotted keys that exist.
-pub fn for_key(table: &str, key: &str, paths: &[String]) -> Option<String> {
+/// The key that was probably meant at `table` (empty: above all tables). It is a key of the same
+/// table, a key of another table, or our word for a key of another launcher. `paths`: all dotted
+/// keys that exist.
+pub fn for_key(table: &str, key: &str, paths: &[String]) -> Option<KeySuggestion> {
     let below = if table.is_empty() { String::new() } else { format!("{table}.") };
     let neighbours = paths
         .iter()
         .filter_map(|path| path.strip_prefix(&below))
         .filter(|name| !name.contains('.'));
     if let Some(name) = closest(key, neighbours) {
-        return Some(did_you_mean(name));
+        return Some(KeySuggestion { name: name.to_owned(), tables: Vec::new() });
     }
     let plain = key.replace('-', "_");
-    let sections: Vec<String> = paths
+    let tables: Vec<String> = paths
         .iter()
         .filter_map(|path| path.rsplit_once('.'))
         .filter(|(_, name)| *name == plain)
-        .map(|(section, _)| format!("`[{section}]`"))
+        .map(|(table, _)| table.to_owned())
         .collect();
-    if !sections.is_empty() {
-        return Some(format!("did you mean `{plain}` in {}?", sections.join(" or ")));
+    if !tables.is_empty() {
+        return Some(KeySuggestion { name: plain, tables });
     }
     let (_, ours) = FOREIGN.iter().find(|(foreign, _)| *foreign == plain)?;
     Some(match ours.rsplit_once('.') {
-        Some((section, name)) => format!("did you mean `{name}` in `[{section}]`?"),
-        None => did_you_mean(ours),
+        Some((table, name)) => {
+            KeySuggestion { name: name.to_owned(), tables: vec![table.to_owned()] }
+        }
+        None => KeySuggestion { name: (*ours).to_owned(), tables: Vec::new() },
     })
 }
 
@@ -89,17 +94,20 @@ mod tests {
             ["command", "machine", "machine.gpus", "machine.max_price", "limits", "limits.budget"]
                 .map(String::from)
                 .into();
-        assert_eq!(for_key("", "comand", &paths).unwrap(), "did you mean `command`?");
-        assert_eq!(for_key("machine", "gpu", &paths).unwrap(), "did you mean `gpus`?");
-        assert_eq!(for_key("", "budget", &paths).unwrap(), "did you mean `budget` in `[limits]`?");
+        assert_eq!(for_key("", "comand", &paths).unwrap().to_string(), "did you mean `command`?");
+        assert_eq!(for_key("machine", "gpu", &paths).unwrap().to_string(), "did you mean `gpus`?");
         assert_eq!(
-            for_key("", "accelerators", &paths).unwrap(),
+            for_key("", "budget", &paths).unwrap().to_string(),
+            "did you mean `budget` in `[limits]`?"
+        );
+        assert_eq!(
+            for_key("", "accelerators", &paths).unwrap().to_string(),
             "did you mean `gpus` in `[machine]`?"
         );
         assert_eq!(for_key("", "zzz", &paths), None);
         let twice: Vec<String> = ["on.idle", "watch.idle"].map(String::from).into();
         assert_eq!(
-            for_key("", "idle", &twice).unwrap(),
+            for_key("", "idle", &twice).unwrap().to_string(),
             "did you mean `idle` in `[on]` or `[watch]`?"
         );
     }

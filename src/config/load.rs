@@ -7,18 +7,16 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
-
 use super::decode::decode;
-use super::document::Source;
+use super::document::{JOB_FILE, Source};
 use super::file_suggest::with_near;
 use super::job_file::JobFile;
-use super::settings::Layers;
-use super::{ConfigError, Environment, UserConfig, automation, key_suggest, workstation_checks};
-use crate::job::{self, Command, Finding, JobId, ScheduleSpec, Severity, Spec};
+use super::settings::{Inputs, Layers};
+use super::source_file::read_file;
+use super::{ConfigError, automation, workstation_checks};
+use crate::job::{self, Command, Finding, FindingCause, JobId, ScheduleSpec, Severity, Spec};
 
 /// A job that can be submitted.
 #[derive(Clone, Debug)]
@@ -43,24 +41,11 @@ pub struct Loaded {
     pub schedule: Option<ScheduleSpec>,
 }
 
-/// The job file in the current folder that a bare `lamp run` takes.
-pub const JOB_FILE: &str = "lamp.toml";
-
 /// What is shown in place of a file.
 pub const COMMAND_LINE: &str = "the command line";
 
 /// The origin of what is said for all jobs of a user.
 const USER_CONFIG: &str = "user config";
-
-/// What a job is read with.
-#[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a> {
-    pub flags: &'a JobFile,
-    pub user: &'a UserConfig,
-    pub environment: &'a Environment,
-    pub current_dir: &'a Path,
-    pub now: Timestamp,
-}
 
 /// Reads a job that can run, from a file, or from flags alone.
 ///
@@ -127,29 +112,32 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
         .chain(job::check(&spec))
         .chain(workstation_checks::check(&spec, &workdir, inputs))
         .chain(of_schedule.into_iter().flatten());
-    // A value that could not be read was taken out, and a misspelt key was not read: that it is
-    // missing is not news.
-    let unread: Vec<_> = found
-        .iter()
-        .flat_map(|finding| [Some(finding.path.clone()), finding.hint.clone()])
-        .flatten()
-        .collect();
-    // One that was said and not understood, or in another table, is none that is missing.
-    let is_limit = |path: &String| {
+    // A value that could not be read and a misspelt key count as missing below. The user knows
+    // about them already.
+    let unread = found.clone();
+    let is_reported = |path: &str| unread.iter().any(|known| known.path == path);
+    let is_misspelt = |path: &str| {
+        unread.iter().any(|known| {
+            matches!(&known.cause, FindingCause::UnknownKey(Some(meant))
+                if meant.tables.is_empty() && meant.name == path)
+        })
+    };
+    // A limit that is unreadable or in another table is not missing.
+    let is_limit = |path: &str| {
         ["max_runtime", "budget", "deadline"].contains(&path.rsplit('.').next().unwrap_or_default())
     };
-    let has_said_a_limit = unread.iter().any(is_limit);
+    let has_said_a_limit = unread.iter().any(|known| is_limit(&known.path));
     for mut finding in judged {
         if finding.is_of_no_limit() && has_said_a_limit {
             continue;
         }
         let line = source.line(&finding.path);
-        if unread.contains(&finding.path)
-            || (line.is_none() && unread.contains(&key_suggest::did_you_mean(&finding.path)))
-        {
+        if is_reported(&finding.path) || (line.is_none() && is_misspelt(&finding.path)) {
             continue;
         }
-        if finding.changes_nothing() && layers.origin(&finding.path) == Some(USER_CONFIG) {
+        if finding.cause == FindingCause::NoEffect
+            && layers.origin(&finding.path) == Some(USER_CONFIG)
+        {
             continue;
         }
         if finding.path == "command" && !layers.says_command() {
@@ -266,37 +254,4 @@ fn script_of(command: &Command) -> Option<String> {
 pub fn shown(path: &Path, current_dir: &Path) -> String {
     let short = path.strip_prefix(current_dir).unwrap_or(path);
     if short.as_os_str().is_empty() { ".".to_owned() } else { short.display().to_string() }
-}
-
-/// The largest file that is read: no job needs more words, and a data set that is named by mistake
-/// is not read through.
-const FILE_BYTES_MAX: u64 = 1_000_000;
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file that the user named is read here and nowhere else in config"
-)]
-pub(super) fn read_file(what: &'static str, path: &Path) -> Result<String, ConfigError> {
-    // A pipe is waited for until somebody writes to it, and some devices never end. The empty
-    // device says nothing, as it is meant to.
-    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
-        && path != Path::new("/dev/null")
-    {
-        return Err(ConfigError::Read {
-            path: path.to_owned(),
-            source: io::Error::other("it is no regular file"),
-        });
-    }
-    let refused = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => ConfigError::NotFound { what, path: path.to_owned() },
-        _ => ConfigError::Read { path: path.to_owned(), source },
-    };
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(refused)?;
-    // The bound holds for a file that grows meanwhile too.
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(refused)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(ConfigError::TooLarge { what, path: path.to_owned() });
-    }
-    Ok(text)
 }

@@ -12,7 +12,6 @@
 //! store, or a cloud.
 
 mod automation;
-mod caps_reader;
 pub mod config_edit;
 mod decode;
 mod document;
@@ -26,13 +25,14 @@ mod load;
 mod schema;
 mod schema_patterns;
 mod settings;
+mod source_file;
 mod union_values;
 mod user;
 mod values;
 mod workstation_checks;
 
 pub use automation::{CapsFile, CatchUpWord, OverlapWord, ScheduleFile};
-pub use caps_reader::CapsReader;
+pub use document::JOB_FILE;
 pub use env::Environment;
 pub use error::ConfigError;
 pub use job_file::{
@@ -41,11 +41,11 @@ pub use job_file::{
 };
 pub use job_root::{JobRoot, job_root};
 pub use key_suggest::closest;
-pub use load::{COMMAND_LINE, Inputs, JOB_FILE, Loaded, load_job, read_job, shown};
+pub use load::{COMMAND_LINE, Loaded, load_job, read_job, shown};
 pub use schema::{job_schema, key_paths, user_schema};
-pub use settings::WORKDIR_BYTES_MAX;
+pub use settings::{Inputs, WORKDIR_BYTES_MAX};
 pub use union_values::{CommandWord, EnvPair, EnvValue, ScriptWord, SecretPair};
-pub use user::{UserConfig, load_user, load_user_all_the_same};
+pub use user::{CapsReader, UserConfig, load_user, load_user_all_the_same};
 pub use values::{
     Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly,
     MarketWord, Moment, Price, Rate, ReactionWord, SecretWord, SpanOrOff, SpanWord, WordError,

@@ -4,9 +4,13 @@
 //! (that is `job::spec::check` and `world`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::Timestamp;
 
 use super::job_file::{CheckpointFile, JobFile};
 use super::values::SpanOrOff;
+use super::{Environment, UserConfig};
 use crate::job::{
     BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec,
     MachineSpec, OnSpec, Reaction, RetriesSpec, SETUP, SecretSource, Spec, StallSpec, WatchSpec,
@@ -25,6 +29,16 @@ const CHECKPOINT_GRACE: Span = Span::from_secs(90);
 /// The most that a workdir may hold: beyond it somebody is about to ship a data set or a virtual
 /// environment, which belong in a bucket and in `setup`.
 pub const WORKDIR_BYTES_MAX: u64 = 2 << 30;
+
+/// What a job is read with.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    pub flags: &'a JobFile,
+    pub user: &'a UserConfig,
+    pub environment: &'a Environment,
+    pub current_dir: &'a Path,
+    pub now: Timestamp,
+}
 
 /// Fragments in the order of their strength, with the origin of each.
 #[derive(Debug)]

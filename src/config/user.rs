@@ -1,13 +1,14 @@
 //! What holds for every job of this user, from `~/.config/lamplighter/config.toml`.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::decode::{UNKNOWN_KEY, decode};
+use super::decode::decode;
 use super::document::Source;
 use super::job_file::{AwsFile, JobFile, UserFile};
-use super::load::read_file;
+use super::source_file::read_file;
 use super::{ConfigError, Environment};
-use crate::job::{Finding, NotifySpec};
+use crate::job::{Finding, FindingCause, KeySuggestion, NotifySpec};
 use crate::market::Usd;
 use crate::policy::purchase::spending_cap::Caps;
 
@@ -41,17 +42,17 @@ pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
     wrong.map_or(Ok(user), Err)
 }
 
-/// Errors in these say nothing of where the jobs are and whose they are. A key that nobody knows
-/// beside them may be `job_root`, mistyped.
-const NEITHER_WHERE_NOR_WHOSE: [&str; 5] = ["caps.", "limits.", "machine.", "watch.", "notify."];
+/// An error in these tables leaves the job root and the owner known. An unknown key outside them
+/// may be a misspelt `job_root`.
+const HARMLESS_TABLES: [&str; 5] = ["caps.", "limits.", "machine.", "watch.", "notify."];
 
-/// The same for who only looks, or ends what bills: an error that says nothing of where the jobs
-/// are and whose they are comes beside what could be read. `any_key`: also one of a key that nobody
-/// knows, unless it is a slip of one that says those two. Whoever ends what no job needs must know
-/// more: such a key may have been meant to say where the jobs are.
+/// The same for a command that only looks or ends machines: it gets all that could be read, with
+/// the error, if the job root and the owner are known. `any_key`: an unknown key is such an error
+/// too, unless it is probably a misspelt `job_root` or `owner`. A command that ends machines without
+/// a job passes `false`, since any unknown key may have been meant as the job root.
 ///
 /// # Errors
-/// The file cannot be read, is no TOML, or has errors of where and whose.
+/// The file cannot be read, is no TOML, or its error may hide the job root or the owner.
 pub fn load_user_all_the_same(
     environment: &Environment,
     any_key: bool,
@@ -78,23 +79,19 @@ pub fn load_user_all_the_same(
     if environment.owner.as_deref().is_some_and(is_blank) {
         return Err(ConfigError::BlankOwner);
     }
-    let harmless = |path: &str| NEITHER_WHERE_NOR_WHOSE.iter().any(|table| path.starts_with(table));
-    // A key that nobody knows says nothing, unless it is a slip of one that says where the jobs
-    // are, or whose.
-    let meant = |finding: &Finding| {
-        finding
-            .hint
-            .as_deref()
-            .and_then(|hint| hint.split('`').nth(1))
-            .is_none_or(|key| harmless(&format!("{key}.")))
-    };
-    let harmless = |finding: &Finding| {
-        harmless(&finding.path)
-            || (any_key && finding.message.starts_with(UNKNOWN_KEY) && meant(finding))
+    let is_harmless_path = |path: &str| HARMLESS_TABLES.iter().any(|table| path.starts_with(table));
+    // An unknown key is harmless, unless it is probably a misspelt `job_root` or `owner`.
+    let is_harmless = |finding: &Finding| {
+        let is_harmless_key = |meant: &Option<KeySuggestion>| {
+            meant.as_ref().is_none_or(|meant| is_harmless_path(&format!("{}.", meant.name)))
+        };
+        is_harmless_path(&finding.path)
+            || matches!(&finding.cause, FindingCause::UnknownKey(meant)
+                if any_key && is_harmless_key(meant))
     };
     let wrong = match findings.is_empty() {
         true => None,
-        false if findings.iter().all(harmless) => Some(ConfigError::Findings { file, findings }),
+        false if findings.iter().all(is_harmless) => Some(ConfigError::Findings { file, findings }),
         false => return Err(ConfigError::Findings { file, findings }),
     };
     let owner = environment.owner.clone().or(fragment.owner).or_else(|| environment.user.clone());
@@ -143,14 +140,43 @@ fn judge(file: &UserFile) -> Vec<Finding> {
     found
 }
 
+/// The caps of the user configuration, read again while a process runs.
+#[derive(Debug)]
+pub struct CapsReader {
+    environment: Environment,
+    /// The file existed before. If it is missing now, the caps are not removed: it is being
+    /// replaced, or the home folder is not mounted.
+    was_there: AtomicBool,
+}
+
+impl CapsReader {
+    pub fn new(environment: Environment, user: &UserConfig) -> Self {
+        CapsReader { environment, was_there: AtomicBool::new(user.path.is_some()) }
+    }
+
+    /// # Errors
+    /// The file cannot be read, has errors, or no longer exists.
+    pub fn read(&self) -> Result<Caps, ConfigError> {
+        let user = load_user(&self.environment)?;
+        match (user.path, self.environment.user_config_path()) {
+            (Some(_), _) => self.was_there.store(true, Ordering::Relaxed),
+            (None, Some(path)) if self.was_there.load(Ordering::Relaxed) => {
+                return Err(ConfigError::NotFound { what: "configuration", path });
+            }
+            (None, _) => {}
+        }
+        Ok(user.caps)
+    }
+}
+
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test writes the file that it reads")]
 mod tests {
     use super::*;
 
     fn load(text: &str) -> Result<UserConfig, ConfigError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
-        #[expect(clippy::disallowed_methods, reason = "a test writes the file that it reads")]
         std::fs::write(&path, text).unwrap();
         load_user(&Environment {
             config: Some(path),
@@ -215,7 +241,6 @@ mod tests {
         let read = |text: &str, any_key: bool| {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("config.toml");
-            #[expect(clippy::disallowed_methods, reason = "a test writes the file that it reads")]
             std::fs::write(&path, text).unwrap();
             load_user_all_the_same(
                 &Environment {
@@ -263,5 +288,31 @@ mod tests {
         assert!(matches!(load_user(&named), Err(ConfigError::NotFound { .. })));
         let default = Environment { home: Some("/nowhere".into()), ..Environment::default() };
         assert_eq!(load_user(&default).unwrap().owner, "unknown");
+    }
+
+    #[test]
+    fn a_cap_that_is_written_later_is_read_and_a_file_that_is_gone_takes_none_away() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = home.path().join(".config/lamplighter/config.toml");
+        std::fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
+        let environment =
+            Environment { home: Some(home.path().to_owned()), ..Environment::default() };
+        let reader = CapsReader::new(
+            environment.clone(),
+            &load_user(&environment).expect("no file is fine"),
+        );
+        let per_day = |reader: &CapsReader| {
+            reader.read().map(|caps| caps.usd_per_day.map(|usd| usd.to_string()))
+        };
+        assert_eq!(per_day(&reader).expect("there is none yet"), None);
+        std::fs::write(&path, "[caps]\nusd_per_day = 5\n").expect("it can be written");
+        assert_eq!(per_day(&reader).expect("it is read").as_deref(), Some("$5.00"));
+        std::fs::write(&path, "[caps]\nusd_per_day = 'much'\n").expect("it can be written");
+        let wrong = reader.read().expect_err("a slip is no cap").in_a_line();
+        assert!(wrong.contains("config.toml:2: ") && wrong.contains("usd_per_day"), "{wrong}");
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(matches!(reader.read(), Err(ConfigError::NotFound { .. })));
+        std::fs::write(&path, "").expect("it can be written");
+        assert_eq!(per_day(&reader).expect("whoever wants none says so"), None);
     }
 }

@@ -21,14 +21,14 @@ pub use record::checkpoint::{
 pub use record::checkpoint_step::{
     STEP_FILE_BYTES_MAX, checkpoint_step, is_log_name, may_tell_step,
 };
-pub use record::continuation::{Continues, Inherited, KeptMachine, Starts};
+pub use record::continuation::{Continues, Inherited, KeptMachine};
 pub use record::discarded::{Discarded, KindError, StoredKind};
 pub use record::format::RECORD_FORMAT;
 pub use record::market_log::MarketLog;
 pub use record::numbers::Numbers;
 pub use record::outcome::{EndedBecause, ExitStatus, JobOutcome, Outcome};
 pub use record::phase::JobState;
-pub use record::plan::{LaunchRequest, Plan, RejectedOffer, Shutdown};
+pub use record::plan::{LaunchRequest, Plan, RejectedOffer, Shutdown, Starts};
 pub use record::progress::{Progress, ProgressError, ProgressLine};
 pub use record::proof::{EndedBy, Proof, Switch, Trial, Tried};
 pub use record::reason::Reason;
@@ -38,19 +38,18 @@ pub use record::receipt::{
 pub use record::released::GivenUp;
 pub use record::request::{Request, Wish};
 pub use spec::alarm::{AlarmError, AlarmRule};
-pub use spec::check::{
-    CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, Finding, Severity, check, name_problem,
-};
+pub use spec::check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, check, name_problem};
+pub use spec::finding::{Finding, FindingCause, KeySuggestion, Severity};
 pub use spec::glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use spec::image::{ImageChoice, ImageError, Release, System, contents as image_contents};
 pub use spec::launcher::is_launchers;
 pub use spec::limits::{BOOT, LEASE, LimitsSpec, SETUP};
-pub use spec::schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
+pub use spec::schedule::{CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 pub use spec::secret::{SECRET_BYTES_MAX, SECRET_WORDS, SecretSource};
 pub use spec::shell::{setup_argv, shell_word, shown};
 pub use spec::signal::signal_name;
 pub use spec::spec::{
-    ALONE_WRITER, CheckpointSpec, CodeArchive, CodeSource, Command, GpuSelection, IdleSpec,
-    InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec, REHEARSAL, Reaction,
-    ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+    ALONE_WRITER, Applied, CheckpointSpec, CodeArchive, CodeSource, Command, GpuSelection,
+    IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec, REHEARSAL,
+    Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };

@@ -7,6 +7,7 @@ use ignore::DirEntry;
 
 use super::pack::Survey;
 use crate::job::Finding;
+use crate::job::FindingCause::DoesNotShip;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pruned {
@@ -59,9 +60,9 @@ impl LeftOut {
     /// Warns about files that a user would miss.
     pub fn tell(self, survey: &mut Survey) {
         for path in self.special {
-            let message =
-                format!("`{}` does not ship: it is a socket, a pipe or a device", path.display());
-            survey.findings.push(Finding::warning("workdir", message));
+            let shown = path.display().to_string();
+            let message = format!("`{shown}` does not ship: it is a socket, a pipe or a device");
+            survey.findings.push(Finding::warning("workdir", message).because(DoesNotShip(shown)));
         }
         for (path, reason) in self.pruned {
             let shown = path.strip_prefix(&survey.root).unwrap_or(&path).display().to_string();
@@ -74,16 +75,16 @@ impl LeftOut {
                             "`{shown}` does not ship: a virtual environment works only where it was made"
                         ),
                     );
-                    survey
-                        .findings
-                        .push(finding.hint("make it in `setup`, and add it to .lampignore"));
+                    let finding = finding.hint("make it in `setup`, and add it to .lampignore");
+                    survey.findings.push(finding.because(DoesNotShip(shown)));
                 }
                 Pruned::Own => {
                     if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
                         let message = format!(
                             "`{shown}` does not ship: a job starts from its own checkpoints, not from those of an earlier run"
                         );
-                        survey.findings.push(Finding::warning("checkpoint.path", message));
+                        let finding = Finding::warning("checkpoint.path", message);
+                        survey.findings.push(finding.because(DoesNotShip(shown)));
                     }
                 }
             }

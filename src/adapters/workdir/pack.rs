@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::default_ignores::{LeftOut, is_left_out, reason_to_prune};
 use super::git_tracked::tracked_but_ignored;
 use super::unpack::link_stays_inside;
-use crate::job::{CodeArchive, Finding};
+use crate::job::{CodeArchive, Finding, FindingCause};
 
 /// The files that ship, in archive order.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +123,7 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     }
     left_out.pruned.extend(pruned.try_iter());
     survey.findings.extend(unfit.try_iter());
-    if survey.findings.iter().any(|finding| finding.message.ends_with(NOT_READ)) {
+    if survey.findings.iter().any(|finding| finding.cause == FindingCause::IgnoreFileUnread) {
         return survey;
     }
     take_in_tracked(&mut survey, &mut left_out, &skip);
@@ -206,11 +206,10 @@ fn not_brought_back(survey: &mut Survey) {
             "`{path}` does not ship: .lampignore brings it back, but a folder above it is ignored"
         );
         let hint = format!("as in git, three lines do it: `!{folder}/`, `{folder}/*`, `!{path}`");
-        survey.findings.push(Finding::warning("workdir", message).hint(hint));
+        let cause = FindingCause::DoesNotShip(path.to_string());
+        survey.findings.push(Finding::warning("workdir", message).hint(hint).because(cause));
     }
 }
-
-const NOT_READ: &str = " and is refused";
 
 /// The largest ignore file that is read. Known ones have some thousand lines.
 const IGNORE_BYTES_MAX: u64 = 1_000_000;
@@ -257,8 +256,9 @@ fn unfit_ignore_file(root: &Path, folder: &Path) -> Option<Finding> {
         .find_map(|path| problem(&path).map(|problem| (path, problem)))?;
     let shown = path.strip_prefix(root).unwrap_or(&path).display();
     Some(
-        Finding::error("workdir", format!("`{shown}` {problem}{NOT_READ}"))
-            .hint("put a file with the patterns in its place"),
+        Finding::error("workdir", format!("`{shown}` {problem} and is refused"))
+            .hint("put a file with the patterns in its place")
+            .because(FindingCause::IgnoreFileUnread),
     )
 }
 

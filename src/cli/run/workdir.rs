@@ -16,7 +16,7 @@ use crate::cli::rehearse::python_environment;
 use crate::cli::shell::flags::JobArgs;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{self, Loaded};
-use crate::job::{Finding, Severity};
+use crate::job::{Finding, FindingCause, Severity};
 use crate::jobdir::layout;
 use crate::market::Cloud;
 use crate::policy::schedule::calendar::Calendar;
@@ -138,7 +138,7 @@ impl JobArgs {
         let mut findings = loaded.findings.clone();
         let setup = loaded.spec.setup.as_deref();
         findings.extend(not_too_many(
-            survey.findings.iter().filter_map(|finding| about_ours(finding, &kept, setup)),
+            survey.findings.iter().filter_map(|finding| in_user_words(finding, &kept, setup)),
         ));
         findings.extend(command_that_does_not_ship(&loaded, &survey));
         findings.extend(saved_files::findings(&loaded));
@@ -198,10 +198,9 @@ fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
 
 /// A survey finding, reworded if it is about a folder of ours. `None`: the user expects that it
 /// does not ship.
-fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Option<Finding> {
-    let is_about = |folder: &Path| {
-        finding.message.starts_with(&format!("`{}` does not ship", folder.display()))
-    };
+fn in_user_words(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Option<Finding> {
+    let FindingCause::DoesNotShip(shown) = &finding.cause else { return Some(finding.clone()) };
+    let is_about = |folder: &Path| folder.display().to_string() == *shown;
     // The setup makes an environment of that name on each machine.
     let names = |folder: &str| {
         setup.is_some_and(|setup| {

@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{CheckpointSummary, JobId, LaunchRequest};
+use crate::job::{CheckpointSummary, JobId, LaunchRequest, Starts};
 use crate::market::Offer;
 
 /// Part of `spec.json` in a continuation.
@@ -52,14 +52,4 @@ pub struct KeptMachine {
     pub offer: Offer,
     #[serde(default)]
     pub launch: Option<LaunchRequest>,
-}
-
-/// The machine that a plan starts instead of launching one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Starts {
-    /// The machine's last job; the machine carries this job's name until its start.
-    pub job: JobId,
-    pub instance: String,
-    /// As in [`KeptMachine`].
-    pub launched: Timestamp,
 }

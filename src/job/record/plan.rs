@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{AlarmRule, AttemptNo, BOOT, CheckpointNo, JobId, Starts};
+use crate::job::{AlarmRule, AttemptNo, BOOT, CheckpointNo, JobId};
 use crate::market::{Offer, Span, Usd, UsdPerHour};
 
 /// `attempts/<n>/plan.json`, created only if absent: its creator owns the attempt.
@@ -75,6 +75,16 @@ impl Plan {
 /// For plans of a version without this field.
 fn boot() -> Span {
     BOOT
+}
+
+/// The machine that a plan starts instead of launching one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Starts {
+    /// The machine's last job; the machine carries this job's name until its start.
+    pub job: JobId,
+    pub instance: String,
+    /// As in [`crate::job::KeptMachine`].
+    pub launched: Timestamp,
 }
 
 /// The launch call beside offer, tags and token: nothing of it is decided later.

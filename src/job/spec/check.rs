@@ -3,106 +3,17 @@
 //! `config` finds syntax errors and unknown keys when it reads the file. These checks need the
 //! whole spec. Pure: the caller checks files and programs.
 
-use std::fmt;
-
-use serde::Serialize;
-
 use super::check_fit::check_fit;
 use super::check_market::check_market;
 use super::check_script::check_script;
+use super::check_secrets::check_secrets;
 use super::limits::{BOOT_BOUNDS, LEASE_BOUNDS};
-use super::secret::check_secrets;
+
 use crate::job::{
-    AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, OutputGlob, Reaction, Spec,
-    WatchSpec, is_launchers,
+    AlarmRule, Finding, FindingCause, ImageChoice, LimitsSpec, MachineSpec, MarketChoice,
+    OutputGlob, Reaction, Spec, WatchSpec, is_launchers,
 };
 use crate::market::{Cloud, Span};
-
-/// One problem in a spec.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    pub severity: Severity,
-    /// The dotted path of the key, `machine.gpus`; empty if it concerns the whole.
-    pub path: String,
-    /// Its place, if other than the job file: a file with a secret in the workdir, or the command
-    /// line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// The line of the file, from 1, if it came from one.
-    pub line: Option<usize>,
-    /// The rule that found it, if the user may want to allow it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule: Option<&'static str>,
-    pub message: String,
-    pub hint: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Likely a mistake; the job can run.
-    Warning,
-    /// The job cannot run like this.
-    Error,
-}
-
-impl Finding {
-    pub fn error(path: &str, message: impl Into<String>) -> Self {
-        Finding {
-            severity: Severity::Error,
-            path: path.into(),
-            file: None,
-            line: None,
-            rule: None,
-            message: message.into(),
-            hint: None,
-        }
-    }
-
-    pub fn warning(path: &str, message: impl Into<String>) -> Self {
-        Finding { severity: Severity::Warning, ..Finding::error(path, message) }
-    }
-
-    #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-
-    /// In another file than the job's, by a rule with a name.
-    #[must_use]
-    pub fn in_file(mut self, file: impl Into<String>, rule: &'static str) -> Self {
-        self.file = Some(file.into());
-        self.rule = Some(rule);
-        self
-    }
-
-    /// The setting has no effect in this job. In the configuration of all jobs, it needs no
-    /// message.
-    pub fn changes_nothing(&self) -> bool {
-        self.message.starts_with(CHANGES_NOTHING)
-    }
-
-    /// A job that buys machines lacks a limit. Other jobs may lack one.
-    pub fn is_of_no_limit(&self) -> bool {
-        self.severity == Severity::Error && self.path == "limits"
-    }
-
-    #[must_use]
-    pub fn at_line(mut self, line: Option<usize>) -> Self {
-        self.line = line;
-        self
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.path.is_empty() {
-            write!(f, "`{}`: ", self.path)?;
-        }
-        f.write_str(&self.message)
-    }
-}
 
 /// The shortest idle window that is allowed: below it, loading the data looks like the end of work.
 const IDLE_WINDOW_MIN: Span = Span::from_secs(1);
@@ -282,7 +193,7 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
             );
         }
     }
-    check_what_changes_nothing(spec, found);
+    check_settings_without_effect(spec, found);
     if machine.market != MarketChoice::OnDemand && spec.checkpoint.is_none() {
         found.push(
             Finding::warning(
@@ -352,12 +263,9 @@ fn check_auto(spec: &Spec, found: &mut Vec<Finding>) {
     }
 }
 
-/// The beginning of the message that [`Finding::changes_nothing`] finds.
-const CHANGES_NOTHING: &str = "changes nothing";
-
 /// Settings for another kind of machine than this job's. A limit that has no effect gives false
 /// safety.
-fn check_what_changes_nothing(spec: &Spec, found: &mut Vec<Finding>) {
+fn check_settings_without_effect(spec: &Spec, found: &mut Vec<Finding>) {
     let (machine, bought) = (&spec.machine, MachineSpec::default());
     let (limits, watch) = (&spec.limits, &spec.watch);
     let (usual_limits, usual_watch) = (LimitsSpec::default(), WatchSpec::default());
@@ -391,7 +299,8 @@ fn check_what_changes_nothing(spec: &Spec, found: &mut Vec<Finding>) {
         ],
     };
     for (path, _, why) in asked.into_iter().filter(|(_, asked, _)| *asked) {
-        found.push(Finding::warning(path, format!("{CHANGES_NOTHING} {why}")));
+        let finding = Finding::warning(path, format!("changes nothing {why}"));
+        found.push(finding.because(FindingCause::NoEffect));
     }
 }
 

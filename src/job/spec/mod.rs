@@ -5,6 +5,8 @@ pub(crate) mod check;
 pub(crate) mod check_fit;
 pub(crate) mod check_market;
 pub(crate) mod check_script;
+pub(crate) mod check_secrets;
+pub(crate) mod finding;
 pub(crate) mod glob;
 pub(crate) mod image;
 pub(crate) mod launcher;

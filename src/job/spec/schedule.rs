@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jiff::civil::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{CodeArchive, JobId, ResolvedSpec, Spec};
+use crate::job::{Applied, CodeArchive, JobId, ResolvedSpec, Spec};
 use crate::market::UsdPerHour;
 
 /// When the user wants a job run, every default filled in.
@@ -51,23 +51,6 @@ pub enum CatchUp {
     #[default]
     Latest,
     None,
-}
-
-/// The job file and directory that a job came from. `lamp apply` changes only jobs with its own
-/// label.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
-    /// The name of the directory, or the value of `--set`.
-    pub set: String,
-    /// Relative to the directory.
-    pub file: String,
-    /// SHA-256 of the file's bytes, lower-case hex.
-    pub sha256: String,
-    /// The user who applied it: users of one job root may have sets of the same name.
-    pub owner: String,
-    /// The due time of a scheduled run.
-    #[serde(default)]
-    pub due: Option<Timestamp>,
 }
 
 /// `schedules/<set>/<name>.json`: `lamp apply` writes it, the daemon reads it.

@@ -9,9 +9,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{
-    AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial,
-};
+use crate::job::{AlarmRule, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial};
 use crate::market::{
     Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour,
 };
@@ -73,6 +71,23 @@ impl ResolvedSpec {
     pub fn inherited(&self) -> Option<&Inherited> {
         self.continues.as_ref()?.checkpoint.as_ref()
     }
+}
+
+/// The job file and directory that a job came from. `lamp apply` changes only jobs with its own
+/// label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// The name of the directory, or the value of `--set`.
+    pub set: String,
+    /// Relative to the directory.
+    pub file: String,
+    /// SHA-256 of the file's bytes, lower-case hex.
+    pub sha256: String,
+    /// The user who applied it: users of one job root may have sets of the same name.
+    pub owner: String,
+    /// The due time of a scheduled run.
+    #[serde(default)]
+    pub due: Option<Timestamp>,
 }
 
 /// The packed workdir.
