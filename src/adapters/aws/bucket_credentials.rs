@@ -1,17 +1,17 @@
-//! The way to a bucket for those who have a profile, single sign-on or a credential process: the
-//! same chain as for EC2.
+//! Access to a bucket through the SDK's credential chain: a profile, single sign-on or a credential
+//! process.
 //!
-//! The store reads only the plainest settings by itself, which is right for the machine that
-//! trains; the workstation has more ways to be somebody. Not here: a key (`aws::credential_cache`
-//! keeps it).
+//! The store alone reads only keys in the environment and the role of a machine. That is enough for
+//! the machine that trains; the workstation needs the chain. Not here: a key
+//! (`aws::credential_cache` keeps it).
 
 use std::sync::Arc;
 
 use super::session::AwsSession;
 use crate::adapters::store::open::S3Access;
 
-/// Where the bucket is and who we are, by the ordinary chain. Credentials are asked for when the
-/// store needs them first.
+/// The region, the endpoint and the credentials of the bucket. The store asks for credentials when
+/// it first needs them.
 pub async fn access(session: &AwsSession) -> S3Access {
     let (region, known) = session.home().await;
     let identity = session.identity().await;

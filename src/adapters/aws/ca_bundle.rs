@@ -1,7 +1,7 @@
-//! The certificates of `AWS_CA_BUNDLE`, which AWS's own tools read: for a proxy that opens TLS, and
-//! for a store of one's own.
+//! The certificates of `AWS_CA_BUNDLE`, which AWS's own tools read too. They serve a proxy that
+//! opens TLS, or a private store.
 //!
-//! Every client that speaks to AWS trusts them, and the certificates of the system too. Not here: a
+//! Every client that speaks to AWS trusts them, beside the certificates of the system. Not here: a
 //! client.
 
 #![expect(clippy::disallowed_methods, reason = "reads the file that the environment names")]
@@ -20,8 +20,8 @@ const VARIABLE: &str = "AWS_CA_BUNDLE";
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// Each certificate of the bundle by itself, as PEM. Empty where the variable is not set; what
-/// cannot be read is said once.
+/// Each certificate of the bundle, as PEM. Empty if the variable is not set. A bundle that cannot
+/// be read causes one warning.
 pub fn certificates() -> &'static [String] {
     static READ: OnceLock<Vec<String>> = OnceLock::new();
     READ.get_or_init(|| {
@@ -62,7 +62,7 @@ fn blocks(text: &str) -> Vec<String> {
     bodies.map(|(body, _)| format!("{BEGIN}{body}{END}\n")).collect()
 }
 
-/// Whether the clients can take it: one of them panics on what it cannot.
+/// Whether the clients accept it: one of them panics on an invalid certificate.
 fn is_root(pem: &str) -> bool {
     CertificateDer::from_pem_slice(pem.as_bytes())
         .is_ok_and(|certificate| RootCertStore::empty().add(certificate).is_ok())

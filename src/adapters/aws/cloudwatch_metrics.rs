@@ -1,10 +1,9 @@
 //! `ports::Meter` on CloudWatch: one PutMetricData a minute, in the namespace `Lamplighter`, by the
 //! machine's id.
 //!
-//! Without the AWS SDK, which would double the agent: the old query protocol is a form, and the
-//! store's client already holds the machine's credentials and knows how to sign. The role needs
-//! `cloudwatch:PutMetricData` on that namespace and nothing else. Not here: what is measured, or
-//! when.
+//! It works without the AWS SDK, which would double the size of the agent: the old query protocol
+//! is a form. The store's client already holds the machine's credentials and can sign. The role
+//! needs only `cloudwatch:PutMetricData` on that namespace. Not here: what is measured, or when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +21,7 @@ use crate::adapters::host::system_clock::SystemClock;
 use crate::adapters::store::s3::install_crypto;
 use crate::ports::{Clock as _, Datum, Meter, MeterError, Unit};
 
-/// The one that the machine's role may write to, and alarms look in.
+/// The namespace that the machine's role may write to, and that alarms read.
 pub const NAMESPACE: &str = "Lamplighter";
 
 /// The name of the metric that alarms watch.
@@ -31,10 +30,10 @@ const HEARTBEAT: &str = "Heartbeat";
 /// The period of the alarm on the heartbeat.
 const PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
-/// One request. Nobody waits for it.
+/// The timeout of one request. Nothing else waits for it.
 const REQUEST_MAX: Duration = Duration::from_secs(15);
 
-/// What is kept of a refusal, for people.
+/// A refusal is cut to this length for people.
 const REFUSAL_CHARS_MAX: usize = 300;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -46,7 +45,7 @@ pub struct CloudWatchMeter {
     endpoint: String,
     /// Bytes that this process itself moved over the network.
     own_network: Arc<AtomicU64>,
-    /// The minute before the first heartbeat has been said to have one.
+    /// The first heartbeat has been published, with a copy for the minute before it.
     began: AtomicBool,
 }
 
@@ -110,7 +109,7 @@ impl CloudWatchMeter {
             self.began.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        // Only the beginning, and never waited for beyond the time of the request.
+        // Only the beginning. The timeout of the request covers this wait too.
         let text = response
             .text()
             .await
@@ -133,13 +132,13 @@ impl Meter for CloudWatchMeter {
     }
 }
 
-/// PutMetricData as CloudWatch's query protocol has it. Without a `Timestamp`: a data point then
-/// counts from when it was received, and an alarm on the heartbeat sees it whatever this machine's
-/// clock says. A clock that is more than five minutes off publishes nothing all the same, since AWS
-/// refuses what is signed with it.
+/// PutMetricData in CloudWatch's query protocol. Without a `Timestamp`, CloudWatch dates a data
+/// point when it receives it, so an alarm sees the heartbeat even if this machine's clock is wrong.
+/// A clock that is wrong by more than five minutes still publishes nothing: AWS refuses its
+/// signature.
 ///
-/// `before`: the heartbeat is said once more, of that time. An alarm may be armed once a whole
-/// minute has data, and a machine that publishes has been up for longer than one.
+/// `before`: the heartbeat is published once more with this earlier time. An alarm may be armed
+/// once a whole minute has data, and a machine that publishes has been up for longer.
 fn form(instance: &str, data: &[Datum], before: Option<Timestamp>) -> String {
     let mut pairs = vec![
         ("Action".to_owned(), "PutMetricData".to_owned()),
@@ -174,7 +173,7 @@ fn form(instance: &str, data: &[Datum], before: Option<Timestamp>) -> String {
         .join("&")
 }
 
-/// CloudWatch has decimal megabytes only under that word; its console writes both as MB.
+/// CloudWatch knows megabytes only under this word; its console shows both as MB.
 fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Percent => "Percent",

@@ -1,13 +1,12 @@
-//! Who we are to AWS: asked of the ordinary chain once, kept with its end, and asked for again
-//! before that.
+//! The AWS credentials of this process: asked of the SDK's chain once, kept, and renewed before
+//! they expire.
 //!
-//! ```text
-//!   EC2 and the other clients ──┐
-//!   each request to a bucket ───┼──> Identity ── kept? ── runs out soon? ──> the chain: a profile, single sign-on, a program, a role
-//!   what is signed for others ──┘                         lasts too short? ─┘
-//! ```
-//! The chain itself keeps nothing: a program that takes half a second to say who we are would be
-//! run for every object. What must never live here: a copy that outlives this process.
+//! EC2 and the other clients, each request to a bucket, and links that are signed for machines ask
+//! `Identity`. It answers from its copy. If the copy expires soon, or too soon for the caller, it
+//! asks the chain: a profile, single sign-on, a program, a role.
+//!
+//! The chain itself keeps nothing: a credential program that takes half a second would run for
+//! every object. Not here: a copy that outlives this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,49 +27,48 @@ use crate::adapters::store::s3::Ending;
 use crate::market::elapsed;
 use crate::ports::Clock as _;
 
-/// So long before their end new ones are asked for: an upload of many parts and a tick over many
-/// jobs go on with one key. Two minutes for those, and the five by which this workstation's clock
-/// may be behind (`controller::launch::clock_check`): by such a clock what has ended seems to hold.
-/// Less, and a request is signed with what ends on its way; more, and a session of a quarter of an
-/// hour is renewed all the time.
+/// Credentials are renewed this long before they expire, so that an upload of many parts, or a
+/// round over many jobs, uses one key. Two minutes are for those. Five are for a workstation clock
+/// that is late (`controller::launch::clock_check`): by that clock an expired key seems valid. If
+/// this is shorter, a key can expire while a request is on its way. If it is longer, sessions of 15
+/// minutes are renewed all the time.
 const RENEWED_BEFORE: Duration = Duration::from_secs(7 * 60);
 
-/// What is signed for others with a session of which nobody says when it ends holds for so long, as
-/// far as we know: no session of AWS is shorter by default. Longer, and a plan that was left lying
-/// buys a machine that can fetch nothing.
+/// A session without a known end is assumed to last this long when we sign for others: by default
+/// AWS gives no shorter one. If this is longer, a plan that waited too long buys a machine whose
+/// links have expired.
 const UNTOLD_HOLDS: Duration = Duration::from_secs(3600);
 
-/// Where the chain gives none that last longer, it is asked again after this: a program that hands
-/// out the last minute of another's session would else be run for every object.
+/// If the chain has no credentials that last longer, it is asked again after this time. Otherwise a
+/// program that hands out the last minute of a session would run for every object.
 const AGAIN_AFTER: Duration = Duration::from_secs(15);
 
-/// With less life than this what is kept is not used: a request that is signed with it would be
-/// refused on its way.
+/// Credentials with less time left are not used: AWS would refuse the request.
 const LIFE_MIN: Duration = Duration::from_secs(5);
 
-/// A program that hangs is given up after this: every request waits for it, that which ends a
-/// machine too. To sign on by a network takes seconds.
+/// The timeout of a credential program: every request waits for it, even the request that
+/// terminates a machine. A sign-in over the network takes seconds.
 const ASKED_WITHIN: Duration = Duration::from_secs(30);
 
-/// What has no end is looked for again after this: a program may give another key meanwhile, and a
-/// daemon lives for weeks.
+/// Credentials without an end are read again after this time: a program may give another key
+/// meanwhile, and a daemon runs for weeks.
 const ENDLESS_FOR: Duration = Duration::from_secs(15 * 60);
 
-/// Clones share what is kept.
+/// The credentials of this process. Clones share the kept copy.
 #[derive(Clone, Debug)]
 pub struct Identity {
     chain: SharedCredentialsProvider,
     kept: Arc<Mutex<Option<Kept>>>,
     asked_within: Duration,
     told: Option<Told>,
-    /// The one that the configuration names; else AWS_PROFILE does.
+    /// The profile that the configuration names; otherwise `AWS_PROFILE` names it.
     profile: Option<String>,
-    /// Whether a profile has a part in it: not where somebody gave the key.
+    /// Whether a profile may be involved: `false` if a key was given directly.
     is_of_profiles: bool,
 }
 
-/// When the key in the environment ends, as `aws configure export-credentials` says it there. The
-/// SDK does not read it.
+/// When the key in the environment expires, as `aws configure export-credentials` writes it there.
+/// The SDK does not read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     key: String,
@@ -78,7 +76,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// What the environment of this process says.
+    /// Reads the environment of this process.
     #[expect(
         clippy::disallowed_methods,
         reason = "these variables are AWS's own, and the SDK reads the other ones there"
@@ -92,7 +90,9 @@ impl Told {
         match ends.parse() {
             Ok(ends) => Some(Told { key, ends }),
             Err(error) => {
-                tracing::warn!("AWS_CREDENTIAL_EXPIRATION is no time, and is not heeded: {error}");
+                tracing::warn!(
+                    "AWS_CREDENTIAL_EXPIRATION is not a valid time and is ignored: {error}"
+                );
                 None
             }
         }
@@ -104,7 +104,7 @@ impl Told {
 pub enum Ends {
     Never,
     At(Timestamp),
-    /// They are of a session, which does end, and nobody says when.
+    /// They belong to a session with an end that is not known.
     Untold,
 }
 
@@ -112,7 +112,7 @@ pub enum Ends {
 struct Kept {
     credentials: Credentials,
     ends: Option<Timestamp>,
-    /// By the steady clock.
+    /// Time of the monotonic clock.
     asked: Duration,
 }
 
@@ -121,7 +121,7 @@ impl Kept {
         self.ends.map(|ends| elapsed(SystemClock.now(), ends))
     }
 
-    /// A session has an end, also where nobody says when.
+    /// Credentials with a session token always have an end.
     fn word(&self) -> Ends {
         match self.ends {
             Some(ends) => Ends::At(ends),
@@ -130,7 +130,7 @@ impl Kept {
         }
     }
 
-    /// Whether nobody need be asked; `needed`: for how long at least, where somebody says so.
+    /// Whether the chain need not be asked; `needed`: how long the caller must sign with them.
     fn will_do(&self, needed: Option<Duration>) -> bool {
         let age = SystemClock.mono().saturating_sub(self.asked);
         match (self.left(), needed) {
@@ -158,22 +158,22 @@ impl Identity {
         Identity { profile, is_of_profiles: true, ..self }
     }
 
-    /// With what is known of the key in the environment.
+    /// Adds the known end of the key in the environment.
     #[must_use]
     pub fn told(self, told: Option<Told>) -> Self {
         Identity { told, ..self }
     }
 
-    /// When those end that sign now.
+    /// When the current credentials expire.
     ///
     /// # Errors
-    /// When there are none.
+    /// If there are none.
     pub async fn ends(&self) -> Result<Ends, CredentialsError> {
         let kept = self.get(None).await?;
         Ok(kept.word())
     }
 
-    /// The id of the key that signs now, which is no secret; `None`: there is none.
+    /// The id of the current key, which is no secret; `None` if there are no credentials.
     pub async fn key_id(&self) -> Option<String> {
         Some(self.get(None).await.ok()?.credentials.access_key_id().to_owned())
     }
@@ -185,13 +185,12 @@ impl Identity {
             return Ok(known.clone());
         }
         let this = self.clone();
-        // On its own: whoever asks may wait for less time than it takes, and what is found is kept
-        // all the same.
+        // In its own task: a caller may give up earlier, and the result is kept anyway.
         let asking = tokio::spawn(async move { this.renew(needed).await });
         asking.await.unwrap_or_else(|error| Err(CredentialsError::unhandled(error)))
     }
 
-    /// One at a time: whoever comes meanwhile takes what the first was given.
+    /// One call at a time: later callers take the result of the first.
     async fn renew(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
         let mut kept = self.kept.lock().await;
         if let Some(known) = kept.as_ref().filter(|known| known.will_do(needed)) {
@@ -217,7 +216,7 @@ impl Identity {
                 let ends = ends.or_else(told);
                 Kept { credentials, ends, asked }
             }
-            // Who may say who we are is away just now: what is kept still holds.
+            // The chain does not answer now: the kept credentials are still valid.
             Err(error) => {
                 match kept.take().filter(|known| known.left().is_none_or(|left| left >= LIFE_MIN)) {
                     Some(known) => {
@@ -231,9 +230,8 @@ impl Identity {
         Ok(kept.insert(found).clone())
     }
 
-    /// Whoever names a profile that is none: the chain passes over it, to the environment and to
-    /// the machine's role, and to an account that nobody meant. AWS's own command line refuses it
-    /// too.
+    /// Refuses a profile that does not exist. The chain would skip it and use the environment or
+    /// the machine's role, and so perhaps the wrong account. AWS's own command line refuses it too.
     async fn refuse_an_unknown_profile(&self) -> Result<(), CredentialsError> {
         NoSuchProfile::look(self.profile.as_deref())
             .await
@@ -396,7 +394,7 @@ mod tests {
         program(&[life])
     }
 
-    /// Whoever signs for a machine that boots in minutes needs more than the next request does.
+    /// Signing for a machine that boots in minutes needs more than the next request does.
     #[tokio::test]
     async fn what_must_last_longer_is_asked_for_and_what_is_given_is_told() {
         let (identity, program) = program(&[Some(600), Some(3600)]);
@@ -447,7 +445,7 @@ mod tests {
             assert!(left >= UNTOLD_HOLDS && left < 2 * UNTOLD_HOLDS, "{left:?}");
             assert!(
                 assumed(2 * UNTOLD_HOLDS).await >= 2 * UNTOLD_HOLDS,
-                "what is needed is never refused for what nobody knows"
+                "a signature is not refused because the end of the session is unknown"
             );
         }
         let endless = environment(false, None);
@@ -455,7 +453,7 @@ mod tests {
             (endless.ends().await.unwrap(), endless.lasting(needed).await.unwrap()),
             (Ends::Never, None)
         );
-        // What another place gives is not the environment's.
+        // An end in the environment says nothing about credentials from another source.
         let other =
             environment(false, None).told(Told::read("another".into(), "2026-01-02T03:04:05Z"));
         assert_eq!(other.ends().await.unwrap(), Ends::Never);

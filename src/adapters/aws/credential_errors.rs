@@ -1,11 +1,10 @@
-//! The one place where "we are nobody to AWS" is recognised, whatever the SDK wraps it in.
+//! Recognises missing or refused AWS credentials, inside whatever error the SDK wraps them in.
 //!
-//! ```text
-//!   SdkError (EC2, STS, S3, ...) ─┐
-//!   the chain, asked directly ────┴─ CredentialsError ──> NoCredentials: one sentence, and what to type
-//! ```
-//! What was tried goes to the log (`-vv`): ten lines of it help nobody who has not signed in yet.
-//! What must never live here: a call.
+//! An `SdkError` of any service holds a `CredentialsError`, and the chain returns one directly.
+//! Both become `NoCredentials`: one sentence, and the command to type.
+//!
+//! The tried sources go to the log (`-vv`): a user who must sign in needs one line, not ten. Not
+//! here: a call.
 
 use std::error::Error as StdError;
 
@@ -20,19 +19,19 @@ const SIGN_IN: &str =
     "`aws sso login` signs in again; with a named profile, `aws sso login --profile NAME`";
 const ASK: &str = "`aws sts get-caller-identity` must answer, and says more";
 
-const OVER: &str = "`aws sso login` signs in again (with a named profile, `--profile NAME`); credentials in the environment are put there \
-                    anew, and a daemon that has them from there is started again";
+const OVER: &str = "`aws sso login` signs in again (with a named profile, `--profile NAME`); \
+                    credentials in the environment are put there anew, and a daemon that has them \
+                    from there is started again";
 const CLOCK: &str = "`timedatectl set-ntp true` sets it by the network";
 
-/// What the SDK writes of a sign-on that is over, or never was: the kept token has expired or is
-/// not there, or the sign-on service takes it no longer. Its types are private.
+/// Texts of the SDK for a sign-in that has expired or never happened. Its error types are private.
 const SIGNED_OUT: &[&str] =
     &["SSO token has expired", "cached SSO token", "UnauthorizedException", "sso/cache/"];
 
-/// What it writes when no place answered in time.
+/// The SDK's text for a timeout.
 const TOO_LATE: &str = "identity resolver timed out";
 
-/// Why a call had no credentials; `None`: that was not its trouble.
+/// Why a call had no credentials; `None`: it failed for another reason.
 pub fn lacking(error: &(dyn StdError + 'static)) -> Option<NoCredentials> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -47,17 +46,17 @@ pub fn lacking(error: &(dyn StdError + 'static)) -> Option<NoCredentials> {
     None
 }
 
-/// Whether another try may find some: who did not answer in time may answer later.
+/// Whether another try may succeed: the source did not answer in time.
 pub fn may_come(nobody: &NoCredentials) -> bool {
     *nobody == too_late()
 }
 
-/// AWS says that the session is over.
+/// The error for a session that has expired.
 pub fn over(what: String) -> NoCredentials {
     NoCredentials { what, fix: OVER.to_owned() }
 }
 
-/// The clock of this computer spoils every signature.
+/// The error for a clock that is wrong: AWS refuses every signature then.
 pub fn wrong_clock(what: String) -> NoCredentials {
     NoCredentials { what, fix: CLOCK.to_owned() }
 }
@@ -70,7 +69,7 @@ fn too_late() -> NoCredentials {
     NoCredentials { what: "no AWS credentials were found in time".to_owned(), fix: FIX.to_owned() }
 }
 
-/// The same of an error of the chain itself.
+/// The same for an error of the chain itself.
 pub fn why(error: &CredentialsError) -> NoCredentials {
     let texts = texts(error);
     tracing::debug!("AWS credentials: {}", texts.join(": "));
@@ -87,7 +86,7 @@ pub fn why(error: &CredentialsError) -> NoCredentials {
         },
         CredentialsError::ProviderTimedOut(_) => too_late(),
         CredentialsError::CredentialsNotLoaded(_) => missing(),
-        // The last place that is asked: this is no machine of AWS, or one without a role.
+        // The chain asks the metadata service last: this computer has no EC2 role.
         _ if is_imds(error) => missing(),
         _ => {
             let inner = texts[texts.len().saturating_sub(2)..].join(": ");

@@ -1,10 +1,10 @@
-//! Answers of AWS that hold for a while, on disk: what is sold changes in weeks, a price list in
-//! days, a spot price in minutes.
+//! A cache on disk for answers of AWS: offers change in weeks, a price list in days, a spot price
+//! in minutes.
 //!
-//! `~/.cache/lamplighter/aws/<who is asked, as whom>/<region>/<what>.json`. The folder may be
-//! deleted at any moment; what cannot be read was never there. Each session of a role or of single
-//! sign-on has keys, and so a folder, of its own: old ones are removed when a new one is made. Not
-//! here: an answer that a decision needs fresh, such as what runs now.
+//! `~/.cache/lamplighter/aws/<endpoint and key>/<region>/<question>.json`. A user may delete the
+//! folder at any time, and an unreadable file counts as missing. Each session of a role or of
+//! single sign-on has its own key, and so its own folder; a new folder removes old ones. Not here:
+//! an answer that must be fresh, such as the list of running instances.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,14 +23,14 @@ use sha2::{Digest, Sha256};
 use super::session::AwsSession;
 use crate::market::Region;
 
-/// Of the files here. Another number is read as nothing.
+/// The format of these files. A file with another number is ignored.
 const FORMAT: u32 = 1;
 
-/// An answer of a clock that was wrong: from further in the future than this it is not believed.
+/// A file from further in the future than this is ignored: the clock was wrong.
 const FUTURE_MAX: Duration = Duration::from_secs(60);
 
-/// No answer holds for longer than a day; a folder into which nobody has written for so long is
-/// never read again. Less, and what another program has just kept may go.
+/// Answers are valid for at most a day, so an older folder is useless. If this is shorter, answers
+/// of another program may be removed.
 const FOLDER_LIVES: Duration = Duration::from_secs(2 * 86_400);
 
 pub struct Ec2Cache {
@@ -45,10 +45,9 @@ struct Kept<T> {
 }
 
 impl Ec2Cache {
-    /// The answers of a region, as this user of this endpoint is given them. To ask whose the keys
-    /// are would be a call of its own: the id of the key that signs tells two accounts apart, where
-    /// the same names choose another one today. It is not written down: the folder has the name of
-    /// a sum.
+    /// The answers of a region for this user at this endpoint. Asking for the account would be
+    /// another call, so the id of the key tells two accounts apart, even if the same profile now
+    /// names another. The id is not written down: the folder's name is a hash.
     pub async fn of(session: &AwsSession, region: &Region) -> Self {
         let Some(root) = &session.settings.cache else { return Ec2Cache { folder: None } };
         let said = |name: &str| std::env::var(name).unwrap_or_default();
@@ -65,7 +64,7 @@ impl Ec2Cache {
         Ec2Cache { folder: Some(root.join("aws").join(question(&who)).join(region.as_str())) }
     }
 
-    /// What was answered not longer ago than this.
+    /// The answer, if it is not older than this.
     pub fn get<T: DeserializeOwned>(&self, what: &str, age_max: Duration) -> Option<T> {
         let kept: Kept<T> = serde_json::from_slice(&fs::read(self.path(what)?).ok()?).ok()?;
         let now = Timestamp::now();
@@ -73,7 +72,7 @@ impl Ec2Cache {
         (kept.format == FORMAT && is_young).then_some(kept.answer)
     }
 
-    /// Keeps an answer, or not: the next call asks again.
+    /// Keeps an answer. If the write fails, the next call asks AWS again.
     pub fn put<T: Serialize>(&self, what: &str, answer: &T) {
         let Some(path) = self.path(what) else { return };
         if let Some(whose) =
@@ -93,8 +92,7 @@ impl Ec2Cache {
     }
 }
 
-/// Removes what nobody has written into for long; what cannot be removed now stays until the next
-/// new folder.
+/// Removes folders that are no longer written to. The next new folder tries again what failed.
 fn forget_old(all: &Path) {
     let inside = |folder: &Path| {
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
@@ -108,7 +106,7 @@ fn forget_old(all: &Path) {
     }
 }
 
-/// Whole or not at all: another process may read it now.
+/// Written whole, by a rename: another process may read it now.
 fn write(path: &Path, kept: &impl Serialize) -> std::io::Result<()> {
     fs::create_dir_all(path.parent().unwrap_or(path))?;
     let beside = path.with_extension(format!("{}.tmp", std::process::id()));
@@ -116,7 +114,7 @@ fn write(path: &Path, kept: &impl Serialize) -> std::io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// A short name for a question with many words.
+/// A short name for a question of many words.
 pub fn question(words: &[String]) -> String {
     let mut sum = Sha256::new();
     for word in words {

@@ -5,9 +5,9 @@
 //!       ^  401: once more          events/recommendations/rebalance       every fifth
 //!       └──────────────────────    events/maintenance/scheduled           every fifth
 //! ```
-//! 404 means that there is no such notice. Everything else that is not an answer (a refused token,
-//! a server error, a hanging connection, a body that is not what AWS documents) is an error, never
-//! "no notice". Not here: what a notice means for the work.
+//! 404 means that there is no such notice. Every other failure is an error: a refused token, a
+//! server error, a hanging connection, an undocumented body. Not here: what a notice means for the
+//! work.
 
 #![expect(
     clippy::disallowed_methods,
@@ -27,27 +27,26 @@ use crate::adapters::store::s3::install_crypto;
 use crate::instance::Notice;
 use crate::ports::{Identity, Metadata, MetadataError};
 
-/// Where it is on every EC2 machine; `AWS_EC2_METADATA_SERVICE_ENDPOINT` names another, for tests
-/// and for IPv6.
+/// The address on every EC2 machine. `AWS_EC2_METADATA_SERVICE_ENDPOINT` names another one, for
+/// tests and IPv6.
 pub const ENDPOINT: &str = "http://169.254.169.254";
 
-/// One request. It never leaves the host: a healthy answer takes a millisecond. Longer, and a
-/// hanging service hides a notice in the other requests of the poll; shorter, and a machine under
-/// full load sees false alarms.
+/// The timeout of one request. It stays inside the host, where a healthy answer takes a
+/// millisecond. If this is longer, one hanging request hides a notice in the others. If it is
+/// shorter, a machine under full load raises false alarms.
 const REQUEST_MAX: Duration = Duration::from_secs(1);
 
-/// All of a poll: a token, a request, and both once more. The next poll begins when this one is
-/// over.
+/// The timeout of a poll: a token, a request, and both once more. The next poll begins after it.
 const POLL_MAX: Duration = Duration::from_secs(3);
 
-/// The longest that AWS gives; a token is renewed after half of it, or when it is refused.
+/// The longest that AWS allows. A token is renewed after half of it, or when it is refused.
 const TOKEN_SECS: u64 = 21_600;
 
-/// Rebalance recommendations and maintenance are told minutes to days ahead; the interruption alone
-/// needs every second.
+/// Rebalance recommendations and maintenance come minutes to days ahead; only the interruption
+/// notice must be read every second.
 const SLOW_EVERY: Duration = Duration::from_secs(5);
 
-/// No document of the service is longer than some KB.
+/// No document of the service is larger than a few KB.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// A machine has at most 50 tags.
@@ -96,8 +95,8 @@ impl Imds {
     pub fn new(endpoint: Option<&str>) -> Result<Self, reqwest::Error> {
         install_crypto();
         let client = Client::builder()
-            // The service is plain HTTP on a link-local address: no proxy, no redirect, no
-            // certificates of this machine.
+            // The service is plain HTTP on a link-local address. Proxies, redirects and the
+            // certificates of this machine would only do harm.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .tls_certs_only([])
@@ -109,7 +108,7 @@ impl Imds {
         Ok(Imds { client, endpoint, token: Mutex::default(), slow: Mutex::default() })
     }
 
-    /// A document; `None`: there is none. A refused token is renewed once.
+    /// A document; `None`: it does not exist. A refused token is renewed once.
     async fn get(&self, path: &str) -> Result<Option<String>, Cause> {
         let token = self.token(None).await?;
         if let Answer::Document(document) = self.ask(path, &token.text).await? {
@@ -134,8 +133,7 @@ impl Imds {
         }
     }
 
-    /// The token in use, or a new one when there is none, when it is old, or when it is the
-    /// `refused` one.
+    /// The current token. A new one replaces it if it is missing, old, or the `refused` one.
     async fn token(&self, refused: Option<Token>) -> Result<Token, Cause> {
         let mut held = self.token.lock().await;
         let refused = refused.map(|token| token.text);
@@ -159,7 +157,7 @@ impl Imds {
         Ok(token)
     }
 
-    /// Within the time of a poll, named by what was asked for.
+    /// Limits the call to the time of a poll, and names the question in an error.
     async fn told<T>(
         &self,
         what: &str,
@@ -182,7 +180,7 @@ impl Imds {
         if let Some(slow) = held.as_ref().filter(|slow| slow.asked.elapsed() < SLOW_EVERY) {
             return Ok(slow.notices.clone());
         }
-        // An answer that fails is asked for again at the next poll.
+        // A failed answer is asked for again at the next poll.
         *held = None;
         let mut notices: Vec<Notice> = self.rebalance().await?.into_iter().collect();
         notices.extend(self.maintenance().await?);
@@ -209,7 +207,7 @@ impl Imds {
             self.get("dynamic/instance-identity/document").await?.ok_or(ImdsError::Status(404))?;
         let (instance, launched) = imds_documents::document(&document)?;
         let mut tags = BTreeMap::new();
-        // Not there at all where the machine was launched without tags in its metadata.
+        // Missing if the machine was launched without tags in its metadata.
         let keys = self.get("meta-data/tags/instance").await?.unwrap_or_default();
         for key in keys
             .lines()
@@ -239,7 +237,7 @@ impl Metadata for Imds {
         );
         match (interruption?, slow) {
             (interruption, Ok(slow)) => Ok(interruption.into_iter().chain(slow).collect()),
-            // The one notice that cannot wait is passed on, whatever else is broken.
+            // The urgent notice is returned even if the others failed.
             (Some(interruption), Err(_)) => Ok(vec![interruption]),
             (None, Err(error)) => Err(error),
         }

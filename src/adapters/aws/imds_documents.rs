@@ -1,13 +1,14 @@
-//! What the metadata service says, read: pure, because what it says may be anything.
+//! Parses the documents of the metadata service. The parsing is pure, because a test gives it any
+//! text.
 //!
-//! An answer that is not what AWS documents is an error, never "no notice". Not here: a request.
+//! An undocumented text is an error, so that it cannot hide a notice. Not here: a request.
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::instance::{Notice, NoticeKind};
 
-/// Why an answer is none.
+/// Why a document could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SaidError {
     #[error(transparent)]
@@ -19,7 +20,7 @@ pub enum SaidError {
 /// `spot/instance-action`.
 ///
 /// # Errors
-/// When it is not what AWS documents.
+/// If AWS does not document such a text.
 pub fn interruption(text: &str) -> Result<Notice, SaidError> {
     #[derive(Deserialize)]
     struct Action {
@@ -33,7 +34,7 @@ pub fn interruption(text: &str) -> Result<Notice, SaidError> {
 /// `events/recommendations/rebalance`.
 ///
 /// # Errors
-/// When it is not what AWS documents.
+/// If AWS does not document such a text.
 pub fn rebalance(text: &str) -> Result<Notice, SaidError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -48,10 +49,10 @@ pub fn rebalance(text: &str) -> Result<Notice, SaidError> {
     })
 }
 
-/// `events/maintenance/scheduled`: those that stand.
+/// `events/maintenance/scheduled`: the events that are still planned.
 ///
 /// # Errors
-/// When it is not what AWS documents.
+/// If AWS does not document such a text.
 pub fn maintenance(text: &str) -> Result<Vec<Notice>, SaidError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
@@ -77,7 +78,7 @@ pub fn maintenance(text: &str) -> Result<Vec<Notice>, SaidError> {
 /// `instance-identity/document`: the machine's id, and when it was launched.
 ///
 /// # Errors
-/// When it is not what AWS documents.
+/// If AWS does not document such a text.
 pub fn document(text: &str) -> Result<(String, Timestamp), SaidError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -93,8 +94,7 @@ fn rfc3339(text: &str) -> Result<Timestamp, SaidError> {
     text.parse().map_err(|_| SaidError::Time(text.to_owned()))
 }
 
-/// `21 Jan 2019 09:00:43 GMT`, as the maintenance events have it; or RFC 3339, as everything else
-/// has it.
+/// `21 Jan 2019 09:00:43 GMT`, as maintenance events have it, or RFC 3339, as all others do.
 fn maintenance_time(text: &str) -> Result<Timestamp, SaidError> {
     let gmt = jiff::civil::DateTime::strptime("%d %b %Y %H:%M:%S GMT", text)
         .and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC));

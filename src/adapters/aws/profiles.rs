@@ -1,7 +1,7 @@
-//! The profiles of AWS's own files, and a name that is none of them: the SDK then says that it
-//! found no credentials at all.
+//! The profiles in AWS's own files, and an error for a name that is missing there: the SDK would
+//! only say that it found no credentials.
 //!
-//! Not here: a secret of theirs; names alone are read.
+//! Not here: their secrets; only names are read.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use aws_types::os_shim_internal::{Env, Fs};
 use crate::market::did_you_mean;
 use crate::ports::NoCredentials;
 
-/// So many names are told where there are more.
+/// At most this many names are listed.
 const NAMES_MAX: usize = 8;
 
-/// A profile is named that is in none of the files.
+/// A profile was named that none of the files has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.words())]
 pub struct NoSuchProfile {
     name: String,
-    /// Those that there are, by name.
+    /// The names of the profiles that exist.
     there: Vec<String>,
 }
 
 impl NoSuchProfile {
-    /// Where `named`, or else AWS_PROFILE, is no profile of the files; `None`: it is one, or nobody
-    /// names one, or nobody can read them.
+    /// Returns the error if `named`, or else `AWS_PROFILE`, is missing in the files. `None`: it
+    /// exists, no profile is named, or the files cannot be read.
     pub async fn look(named: Option<&str>) -> Option<Self> {
         let named = named.map(|name| Cow::Owned(name.to_owned()));
         let set =
@@ -94,7 +94,7 @@ mod tests {
                 && slip.fix.starts_with("did you mean work?"),
             "{slip:?}"
         );
-        assert!(!slip.are_nowhere(), "somebody has signed in here, or means to");
+        assert!(!slip.are_nowhere(), "a profile exists, so this user has signed in or means to");
         let empty = of("", &["work"]);
         assert!(
             empty.what.starts_with("AWS_PROFILE is set") && empty.fix.ends_with("there are `work`"),

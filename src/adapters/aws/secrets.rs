@@ -1,8 +1,8 @@
 //! One secret from Systems Manager or Secrets Manager, by the role of this machine.
 //!
-//! Without the AWS SDK, as `cloudwatch_metrics`: one signed call of the JSON protocol. The role
-//! needs `ssm:GetParameter` or `secretsmanager:GetSecretValue` on the secrets that `secrets` in
-//! `[aws]` names, and nothing else. Not here: where a value goes.
+//! It works without the AWS SDK, like `cloudwatch_metrics`: one signed call of the JSON protocol.
+//! The role needs only `ssm:GetParameter` or `secretsmanager:GetSecretValue` on the secrets that
+//! `secrets` in `[aws]` names. Not here: where a value goes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::ca_bundle::for_reqwest;
 use crate::adapters::store::s3::install_crypto;
 use crate::job::SecretSource;
 
-/// One request. The start of the command waits for it.
+/// The timeout of one request. The start of the command waits for it.
 const REQUEST_MAX: Duration = Duration::from_secs(15);
 
 /// A refusal is cut to this length for people.
@@ -28,7 +28,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// It is missing, or the role may not read it: the same question gets the same answer.
+    /// The secret is missing, or the role may not read it. Asking again gives the same answer.
     #[error("AWS says {code}: {text}")]
     Refused { code: String, text: String },
     #[error("AWS does not answer")]
@@ -39,7 +39,7 @@ pub struct AwsSecrets {
     client: Client,
     credentials: AwsCredentialProvider,
     region: String,
-    /// Instead of the region's own.
+    /// Replaces the endpoint of the region.
     endpoint: Option<String>,
 }
 
@@ -116,7 +116,7 @@ impl AwsSecrets {
         let text = said["message"].as_str().or(said["Message"].as_str()).unwrap_or_default();
         let text: String =
             text.chars().filter(|letter| !letter.is_control()).take(REFUSAL_CHARS_MAX).collect();
-        // A refusal stays one; a service that is busy or broken is asked again.
+        // A refusal is final; a busy or broken service is asked again.
         if status < 500 && !code.contains("Throttl") && !code.contains("TooManyRequests") {
             Err(SecretError::Refused { code, text })
         } else {
@@ -166,7 +166,7 @@ fn text_of(value: &Value) -> Result<String, SecretError> {
     }
 }
 
-/// The console of Secrets Manager writes pairs as a JSON object.
+/// The console of Secrets Manager stores pairs as a JSON object.
 fn field(whole: &str, key: &str) -> Result<String, SecretError> {
     let parsed: Value = serde_json::from_str(whole)
         .map_err(|_| refused("NoObject", "its value is no JSON object"))?;

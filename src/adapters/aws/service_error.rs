@@ -1,4 +1,5 @@
-//! What AWS said when it said no, in one line for people; and whether that means "not there".
+//! Errors of AWS services in one line for people, and whether they mean that a thing does not
+//! exist.
 
 use std::error::Error as StdError;
 
@@ -9,7 +10,7 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use super::credential_errors::lacking;
 use crate::account::lookup::Found;
 
-/// What AWS answers when a thing is not there; each service has its own words.
+/// Error codes for a thing that does not exist; each service has its own words.
 const GONE: &[&str] = &[
     "NoSuchEntity",
     "NoSuchEntityException",
@@ -24,7 +25,7 @@ const GONE: &[&str] = &[
     "NotFound",
 ];
 
-/// `AccessDenied: you may not`; without an answer, the innermost reason.
+/// `AccessDenied: you may not`; if there was no answer, the innermost reason.
 pub fn said<E>(error: &SdkError<E, HttpResponse>) -> String
 where
     E: ProvideErrorMetadata + StdError + 'static,
@@ -50,13 +51,13 @@ fn without_answer<E: StdError + 'static>(error: &SdkError<E, HttpResponse>) -> S
         reasons.push(reason.to_string());
         next = reason.source();
     }
-    // The outer ones name layers of the library; the last two say what and why.
+    // The outer reasons name layers of the library; the last two say what failed and why.
     let kept = reasons.len().saturating_sub(2);
     let inner = reasons.split_off(kept).join(": ");
     if inner.is_empty() { error.to_string() } else { inner }
 }
 
-/// An answer as something that is there, is not there, or nobody knows.
+/// Turns an answer into found, missing or unknown.
 pub fn found<T, E>(answer: Result<T, SdkError<E, HttpResponse>>) -> Found<T>
 where
     E: ProvideErrorMetadata + StdError + 'static,

@@ -1,10 +1,8 @@
-//! One way to every AWS service: credentials, region and endpoint from the ordinary chain.
+//! One session for every AWS service: credentials, region and endpoint from the SDK's chain.
 //!
-//! ```text
-//!   settings of the user + environment + ~/.aws ──> aws-config ──> one client for each service and region
-//! ```
-//! `AWS_ENDPOINT_URL`, `AWS_PROFILE`, SSO and the rest are read by `aws-config` itself, so that an
-//! emulator needs nothing of us. Not here: a call of a service.
+//! `aws-config` reads the user's settings, the environment and `~/.aws`. The session then makes one
+//! client for each service and region. `AWS_ENDPOINT_URL`, `AWS_PROFILE` and SSO need no code here,
+//! so an emulator needs none. Not here: a call of a service.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -32,21 +30,21 @@ use crate::adapters::store::open::install_crypto;
 use crate::adapters::workstation::process_env;
 use crate::market::Region;
 
-/// A connection takes 100 ms on a bad day; five seconds is a dead line.
+/// A connection takes at most 100 ms; after five seconds the line is dead.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// DescribeInstances of a thousand machines takes two seconds. Longer than this, and a tick waits
-/// for an answer that will not come.
+/// DescribeInstances of a thousand machines takes two seconds. If this is longer, a round waits for
+/// an answer that will not come.
 const ATTEMPT_WITHIN: Duration = Duration::from_secs(30);
 
-/// Tries inside one call. More only hides trouble from the loops, which try again anyway and say
-/// so.
+/// Tries inside one call. More tries would only hide a failure from the loops, which try again and
+/// report it.
 const TRIES: u32 = 3;
 
-/// Where nothing names a region. AWS's own tools ask; we say so in `lamp doctor`.
+/// The region if nothing names one. AWS's own tools ask; `lamp doctor` reports it.
 const REGION_UNKNOWN: &str = "us-east-1";
 
-/// Clients are made on first use and kept: a client holds its connections.
+/// The session. Each client is made on first use and kept, since a client holds its connections.
 pub struct AwsSession {
     pub settings: AwsSettings,
     given: Option<(Region, Credentials)>,
@@ -56,12 +54,12 @@ pub struct AwsSession {
 }
 
 impl AwsSession {
-    /// Reads nothing yet.
+    /// Makes a session; it reads the settings at the first call.
     pub fn new(settings: AwsSettings) -> Arc<Self> {
         Self::made(settings, None)
     }
 
-    /// With a region and a key at hand instead of those of the ordinary chain.
+    /// A session with a given region and key, without the chain.
     pub fn with_key(settings: AwsSettings, region: Region, id: &str, secret: &str) -> Arc<Self> {
         Self::made(settings, Some((region, Credentials::new(id, secret, None, None, "given"))))
     }
@@ -76,13 +74,13 @@ impl AwsSession {
         })
     }
 
-    /// The settings of the ordinary chain, read once. Credentials are fetched when the first call
-    /// needs them.
+    /// The settings of the chain, read once. Credentials are fetched when the first call needs
+    /// them.
     pub async fn base(&self) -> &SdkConfig {
         &self.loaded().await.0
     }
 
-    /// Who we are, for what signs without an SDK; `None`: nothing can say.
+    /// The credentials, for calls that we sign without an SDK; `None` if the chain has no source.
     pub async fn identity(&self) -> Option<Identity> {
         self.loaded().await.1.clone()
     }
@@ -91,14 +89,14 @@ impl AwsSession {
         self.base.get_or_init(|| load(&self.settings, self.given.clone())).await
     }
 
-    /// The same for a region.
+    /// The settings for a region.
     pub async fn config(&self, region: &Region) -> SdkConfig {
         let region = aws_config::Region::new(region.as_str().to_owned());
         self.base().await.to_builder().region(region).build()
     }
 
-    /// Where this user is at home: the first region that was named, else that of the chain.
-    /// `false`: nothing named one.
+    /// The home region: the first one that the user named, else the region of the chain. `false`:
+    /// none was named.
     pub async fn home(&self) -> (Region, bool) {
         if let Some(region) = self.settings.regions.first() {
             return (Region::new(region.clone()), true);
@@ -108,7 +106,7 @@ impl AwsSession {
         (chained.unwrap_or_else(|| Region::new(REGION_UNKNOWN)), known)
     }
 
-    /// Where machines may be bought: the job's regions, else the user's, else home.
+    /// Where machines may be bought: the job's regions, else the user's, else the home region.
     pub async fn regions(&self, asked: &[String]) -> Vec<Region> {
         let named = if asked.is_empty() { &self.settings.regions } else { asked };
         if named.is_empty() {
@@ -139,13 +137,13 @@ impl AwsSession {
         aws_sdk_servicequotas::Client::new(&self.config(region).await)
     }
 
-    /// The price list is served from a few regions only, and speaks of all.
+    /// Only a few regions serve the price list, which covers all regions.
     pub async fn pricing(&self) -> aws_sdk_pricing::Client {
         aws_sdk_pricing::Client::new(&self.config(&Region::new("us-east-1")).await)
     }
 
-    /// The whole account; signed for a region all the same, which says whether this is China's or
-    /// the government's.
+    /// IAM covers the whole account. The region of the signature selects the partition: standard,
+    /// China or government.
     pub async fn iam(&self, home: &Region) -> aws_sdk_iam::Client {
         aws_sdk_iam::Client::new(&self.config(home).await)
     }
@@ -162,15 +160,14 @@ impl AwsSession {
         aws_sdk_s3::Client::from_conf(config)
     }
 
-    /// The endpoint that stands in for AWS, where one was named.
+    /// The endpoint that replaces AWS, if one was named.
     pub async fn endpoint(&self) -> Option<String> {
         self.base().await.endpoint_url().map(str::to_owned)
     }
 }
 
-/// What goes by HTTPS goes through the proxy that the environment names, as the job root's own
-/// client and AWS's tools do it; the SDK looks for none. The metadata service speaks plain HTTP,
-/// and stands before any proxy.
+/// HTTPS goes through the proxy that the environment names, as in the store's client and AWS's
+/// tools; the SDK reads no such variable. The metadata service uses plain HTTP and no proxy.
 fn http_client() -> SharedHttpClient {
     let tls = tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring);
     let known = ca_bundle::certificates()
@@ -192,7 +189,7 @@ fn http_client() -> SharedHttpClient {
         return direct();
     };
     let address = if address.contains("://") { address } else { format!("http://{address}") };
-    // Nobody here speaks SOCKS. It may hold a password, and is not said.
+    // SOCKS is not supported. The address may hold a password, so the warning leaves it out.
     let Some(Ok(proxy)) = address.starts_with("http").then(|| ProxyConfig::https(address)) else {
         tracing::warn!(
             "HTTPS_PROXY or ALL_PROXY holds no address of an HTTP proxy: AWS is asked without one"
@@ -209,7 +206,7 @@ fn http_client() -> SharedHttpClient {
             .tls_context(trusted)
             .build(),
     );
-    // One for all: each has connections of its own.
+    // One connector for all clients: each connector has its own connections.
     http_client_fn(move |_, _| connector.clone())
 }
 
@@ -244,8 +241,8 @@ async fn load(
     };
     let identity = identity.told(Told::here());
     let identity = if is_given { identity } else { identity.of_profile(settings.profile.clone()) };
-    // One for all: what each client keeps for itself, each client asks for, and uses until ten
-    // seconds before its end.
+    // One cache for all clients. A client's own cache would ask again for each client, and use a
+    // key until ten seconds before its end.
     let builder =
         config.to_builder().credentials_provider(SharedCredentialsProvider::new(identity.clone()));
     (builder.identity_cache(IdentityCache::no_cache()).build(), Some(identity))

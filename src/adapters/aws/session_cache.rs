@@ -1,6 +1,6 @@
-//! What one session remembers of EC2's answers, so that nothing is asked twice within minutes.
+//! The answers of EC2 that one session remembers, so that it does not ask twice within minutes.
 //!
-//! Gone with the program, and then asked anew. Not here: the state of a machine that lives.
+//! They end with the program. Not here: the state of a running machine.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,10 @@ use crate::job::ImageChoice;
 use crate::market::{Arch, Region};
 use crate::ports::Clock;
 
-/// Answers by their questions, each for as long as the asker trusts it.
+/// Answers by question. The caller decides how old an answer may be.
 pub struct Remembered<K, V>(Mutex<BTreeMap<K, (Duration, V)>>);
 
-/// A map larger than this has met ten thousand machines, and forgets those that it was not told of
-/// for longest: what lives is told of at each look.
+/// A map with more entries forgets the older half. Running machines are entered again at each look.
 const ENTRIES_MAX: usize = 20_000;
 
 impl<K, V> Default for Remembered<K, V> {
@@ -31,7 +30,7 @@ impl<K, V> Default for Remembered<K, V> {
 
 impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
     fn map(&self) -> MutexGuard<'_, BTreeMap<K, (Duration, V)>> {
-        // What is in it is whole at any moment.
+        // Each change is a single call, so a panic elsewhere leaves the map consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,7 +54,7 @@ impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
         map.insert(key, (SystemClock.mono(), value));
     }
 
-    /// As if it had been put at this moment of the steady clock.
+    /// Inserts it with this time of the monotonic clock.
     #[cfg(test)]
     pub fn put_at(&self, key: K, value: V, at: Duration) {
         self.map().insert(key, (at, value));
@@ -65,27 +64,27 @@ impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
         self.map().remove(key);
     }
 
-    /// How long ago this was put first; puts it if it was not there.
+    /// How long ago the key was inserted; inserts it if it is missing.
     pub fn since(&self, key: &K, value: V) -> Duration {
         let now = SystemClock.mono();
         now.saturating_sub(self.map().entry(key.clone()).or_insert((now, value)).0)
     }
 }
 
-/// All of it.
+/// All remembered answers.
 #[derive(Default)]
 pub struct Ec2Memory {
-    /// Machines that a call did not find, since when.
+    /// Machines that a call did not find, and since when.
     pub missing: Remembered<MachineRef, ()>,
-    /// Whose a machine was when it was launched or shown: only for them it is ended, stopped,
-    /// started or tagged.
+    /// The owner of each machine that we launched or saw. Only machines of that owner are
+    /// terminated, stopped, started or tagged.
     pub owners: Remembered<MachineRef, String>,
-    /// Machines with our owner tag that are left alone for their other tags, and that were told of:
-    /// once, and not at each look.
+    /// Machines with our owner tag that are left alone for their other tags, and were reported:
+    /// once, not at each look.
     pub odd: Remembered<MachineRef, ()>,
-    /// What a spot request says of its end, by its id: it says that for ever.
+    /// Why a spot request ended, by its id. EC2 does not change this any more.
     pub spot_ends: Remembered<String, String>,
-    /// What was found left behind, and whose it was: only that may be removed.
+    /// Resources that were left behind, and their owner. Only these may be removed.
     pub residue: Remembered<String, String>,
     pub images: Remembered<(Region, ImageChoice, Arch), Image>,
     pub subnets: Remembered<Region, Vec<Place>>,

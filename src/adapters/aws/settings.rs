@@ -1,11 +1,10 @@
-//! What the user says of AWS.
+//! The user's AWS settings.
 
-/// What the user says of AWS, from `[aws]` of the user configuration. Empty: the ordinary chain
-/// decides.
+/// The settings from `[aws]` of the user configuration. For an empty one the SDK's chain decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AwsSettings {
     pub profile: Option<String>,
-    /// Where machines are looked for when the job names no region; the first is home.
+    /// The regions that are searched when the job names none; the first one is the home region.
     pub regions: Vec<String>,
     pub endpoint_url: Option<String>,
     /// The endpoint as the machines reach it: a VPC endpoint, or an emulator behind a relay.
@@ -14,9 +13,9 @@ pub struct AwsSettings {
     pub instance_profile: Option<String>,
     /// The security group of the machines, by name or id.
     pub security_group: Option<String>,
-    /// Subnets that machines may stand in; empty: the default subnet of each zone.
+    /// Subnets that machines may use; empty: the default subnet of each zone.
     pub subnets: Vec<String>,
     pub key_name: Option<String>,
-    /// Where answers that hold for a while are kept; `None`: nowhere.
+    /// The folder for cached answers; `None`: no cache.
     pub cache: Option<std::path::PathBuf>,
 }

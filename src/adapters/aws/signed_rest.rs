@@ -1,10 +1,8 @@
-//! A call of an AWS service that has no SDK here: JSON over HTTP, signed by what signs the store's
-//! calls.
+//! A call of an AWS service without an SDK: JSON over HTTP, with the signature code of the store.
 //!
-//! For the dozen calls with which a sweeper is made, looked at and taken away, of three services;
-//! their SDKs would cost every build minutes (docs/decisions.md, 16). Only the endpoint for all
-//! services is known, not one of a service's own. What must never live here: what is asked, and of
-//! whom.
+//! The dozen calls that create, read and remove a sweeper use it, for three services. Their SDKs
+//! would add minutes to every build (docs/decisions.md, 16). It knows the endpoint that covers all
+//! services; endpoints of single services are ignored. Not here: the content of a call.
 
 use std::time::Duration;
 
@@ -24,14 +22,14 @@ use crate::adapters::store::s3::install_crypto;
 use crate::market::Region;
 use crate::ports::{Clock as _, chain};
 
-/// A small question is answered in a second.
+/// The timeout of a small call, which is normally answered in a second.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// What a line should carry at least: a program of 40 MB has seven minutes.
+/// The slowest line that should work: a program of 40 MB has seven minutes.
 const BYTES_A_SECOND_MIN: u64 = 100_000;
 
-/// Tries, with a pause that doubles, of what was throttled or broke down there: a setup that
-/// somebody waits for.
+/// Tries, with a pause that doubles, after a throttled or failed call: the user waits for the
+/// setup.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -58,13 +56,13 @@ impl NoAnswer {
         matches!(self, NoAnswer::Refused { code, .. } if code == wanted)
     }
 
-    /// The service says that there is no such thing.
+    /// The service says that it does not exist.
     pub fn is_gone(&self) -> bool {
         matches!(self, NoAnswer::Refused { status: 404, .. })
             || self.is("ResourceNotFoundException")
     }
 
-    /// Whether the refusal speaks of this.
+    /// Whether the message contains these words.
     pub fn speaks_of(&self, words: &str) -> bool {
         matches!(self, NoAnswer::Refused { message, .. } if message.contains(words))
     }
@@ -80,7 +78,7 @@ impl NoAnswer {
 }
 
 impl AwsCall {
-    /// A service whose calls are paths.
+    /// A call that is named by its path.
     pub fn rest(
         service: &'static str,
         method: Method,
@@ -90,13 +88,13 @@ impl AwsCall {
         AwsCall { service, method, path: path.into(), target: None, body }
     }
 
-    /// A service whose calls are names in a header.
+    /// A call that is named by a header.
     pub fn named(service: &'static str, target: &'static str, body: Value) -> Self {
         AwsCall { service, method: Method::POST, path: "/".into(), target: Some(target), body }
     }
 }
 
-/// An answer as something that is there, is not there, or nobody knows.
+/// Turns an answer into found, missing or unknown.
 pub(crate) fn found(answer: Result<Value, NoAnswer>) -> Found<Value> {
     match answer {
         Ok(answer) => Found::There(answer),
@@ -105,10 +103,10 @@ pub(crate) fn found(answer: Result<Value, NoAnswer>) -> Found<Value> {
     }
 }
 
-/// Sends it; an answer without words is `null`.
+/// Sends it; an empty answer is `null`.
 ///
 /// # Errors
-/// When the service refuses, or nobody answers.
+/// If the service refuses or does not answer.
 pub(crate) async fn send(
     session: &AwsSession,
     region: &Region,
@@ -125,7 +123,7 @@ pub(crate) async fn send(
     once(session, region, call, ANSWER_MAX).await
 }
 
-/// Sends it one time, and waits so long for the connection and for the answer.
+/// Sends it once, with this timeout for the connection and for the answer.
 ///
 /// # Errors
 /// The service refuses, or does not answer in time.
@@ -196,7 +194,7 @@ pub(crate) async fn once(
     if (200..300).contains(&status) { Ok(said) } else { Err(refusal(status, named, &said)) }
 }
 
-/// Each of the three services has its own way of saying no.
+/// Each of the three services formats a refusal in its own way.
 fn refusal(status: u16, named: Option<String>, said: &Value) -> NoAnswer {
     let text =
         |names: [&str; 2]| names.iter().find_map(|name| said[*name].as_str()).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The bucket of the job root: its settings, what is in it, and its end.
+//! The bucket of the job root: its settings, its contents, and its removal.
 
 use std::collections::BTreeSet;
 use std::error::Error as StdError;
@@ -25,22 +25,23 @@ use crate::account::setup::{
 use crate::adapters::aws::service_error::{found, is_gone, said};
 use crate::instance::OWNER_TAG;
 
-/// Unfinished uploads go after so long: longer than any upload takes, short enough that nobody pays
-/// for them. AWS's own example says seven days.
+/// Unfinished uploads are deleted after this: longer than any upload takes, and short enough to
+/// cost little. AWS's own example says seven days.
 const BROKEN_UPLOADS_DAYS: i32 = 7;
 
-/// Overwritten and deleted objects are kept so long. A mistake is noticed within a month; each
-/// month more is paid for.
+/// Old versions of objects are kept for this long. A user notices a mistake within a month; each
+/// further month costs storage.
 const OLD_VERSIONS_DAYS: i32 = 30;
 
-/// The key of SSE-KMS that AWS manages; the console writes it as the end of an ARN.
+/// The SSE-KMS key that AWS manages; the console writes it as the end of an ARN.
 const AWS_KEY: &str = "alias/aws/s3";
 
-/// Where a region is not named: the oldest one, which takes no location.
+/// The region of an answer that names none: the oldest one, which takes no location.
 const FIRST_REGION: &str = "us-east-1";
 
 pub(crate) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<BucketFound> {
-    // Of this account: a stranger may have taken the name, and must not get our jobs.
+    // It must belong to this account: a stranger may own a bucket of this name, and must not
+    // receive our jobs.
     let head = s3.head_bucket().bucket(bucket).expected_bucket_owner(account).send();
     let (head, versioning, access, encryption, lifecycle, tags) = tokio::join!(
         head,
@@ -56,7 +57,7 @@ pub(crate) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<Buck
             (response.status().as_u16(), response.headers().get("x-amz-bucket-region"))
         }) {
             Some((404, _)) => return Found::Nothing,
-            // Another region's, and it says which.
+            // The bucket is in another region, which the answer names.
             Some((301 | 400, Some(region))) => {
                 return Found::There(BucketFound {
                     region: region.to_owned(),
@@ -110,8 +111,8 @@ pub(crate) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<Buck
     settings().map_or_else(Found::Unknown, Found::There)
 }
 
-/// The key that new objects are encrypted with, where it is a customer's: without one, or with the
-/// alias of AWS's own, S3 takes a key whose policy lets everybody of the account use it through S3.
+/// The key that encrypts new objects, if it is the customer's own. Otherwise S3 uses AWS's key,
+/// whose policy allows every user of the account.
 fn own_key(encryption: &ServerSideEncryptionConfiguration) -> Option<String> {
     let keys = encryption
         .rules()
@@ -120,7 +121,7 @@ fn own_key(encryption: &ServerSideEncryptionConfiguration) -> Option<String> {
     keys.filter(|key| !key.is_empty() && !key.ends_with(AWS_KEY)).map(str::to_owned).next()
 }
 
-/// `None`: it has no such setting.
+/// `None`: the bucket has no such setting.
 fn known<T, E>(answer: Result<T, SdkError<E, HttpResponse>>) -> Result<Option<T>, String>
 where
     E: ProvideErrorMetadata + StdError + 'static,
@@ -209,13 +210,13 @@ async fn create(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
     }
 }
 
-/// The call replaces all tags: those of somebody's own are read first, and stay.
+/// The call replaces all tags, so other tags are read first and kept.
 async fn tag(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
     let (bucket, act) = (names.bucket.as_str(), "tag the bucket");
     let there = known(s3.get_bucket_tagging().bucket(bucket).send().await)
         .map_err(|why| SetupError::new(act, why))?;
     let mut tags = there.map(|there| there.tag_set).unwrap_or_default();
-    // It had no owner when it was looked at, or was not there.
+    // Another owner has tagged it since the first look.
     if tags.iter().any(|tag| tag.key() == OWNER_TAG && tag.value() != names.owner) {
         return Err(SetupError::overtaken(act));
     }
@@ -231,7 +232,7 @@ async fn tag(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
     done(s3.put_bucket_tagging().bucket(bucket).tagging(tagging).send().await, act)
 }
 
-/// The call replaces all rules: those of somebody's own are read first, and stay.
+/// The call replaces all rules, so other rules are read first and kept.
 async fn tidy(s3: &Client, bucket: &str) -> Result<(), SetupError> {
     let act = "give the bucket a lifecycle";
     let there = known(s3.get_bucket_lifecycle_configuration().bucket(bucket).send().await)
@@ -248,9 +249,8 @@ async fn tidy(s3: &Client, bucket: &str) -> Result<(), SetupError> {
     done(call.set_transition_default_minimum_object_size(least).send().await, act)
 }
 
-/// S3 takes no rules with a prefix of their own, as they were once written, beside such with a
-/// filter.
-#[expect(deprecated, reason = "somebody may have such a rule")]
+/// S3 refuses rules with a prefix of the old form beside rules with a filter.
+#[expect(deprecated, reason = "the bucket of a user may have such a rule")]
 fn filtered(mut rule: LifecycleRule) -> LifecycleRule {
     if rule.filter.is_none() {
         rule.filter =
@@ -259,8 +259,8 @@ fn filtered(mut rule: LifecycleRule) -> LifecycleRule {
     rule
 }
 
-/// Our three rules, and after them what is there under other names. A mark of a deleted object
-/// stands for ever once the versions below it are gone, and S3 walks over it at each listing.
+/// Our three rules, then the other ones. A delete marker stays for ever after its last version is
+/// gone, and S3 reads it at each listing; one rule removes those.
 fn lifecycle(theirs: Vec<LifecycleRule>) -> BucketLifecycleConfiguration {
     let everything = || LifecycleRuleFilter::builder().prefix("").build();
     let rule = |id: &str| {
@@ -291,7 +291,7 @@ where
     answer.map(|_| ()).map_err(|error| SetupError::new(act, said(&error)))
 }
 
-/// How many jobs, and how much in all versions; and what in the bucket is not of the job root.
+/// The number of jobs, the size of all versions, and the objects outside of the job root.
 pub(crate) async fn contents(s3: &Client, names: &SetupNames) -> Result<InUse, SetupError> {
     let (bucket, prefix, sweeper) = (names.bucket.as_str(), names.prefix.as_str(), sweepers(names));
     let refused = |why| SetupError::new(format!("see what is in the bucket {bucket}"), why);
@@ -328,14 +328,14 @@ pub(crate) async fn contents(s3: &Client, names: &SetupNames) -> Result<InUse, S
 
 type Marker = (Option<String>, Option<String>);
 
-/// One version of an object, or the mark that it was deleted.
+/// One version of an object, or a delete marker.
 struct Version {
     id: ObjectIdentifier,
     bytes: u64,
     is_current: bool,
 }
 
-/// A page of objects in all their versions; and where the next one begins.
+/// A page of object versions, and where the next page begins.
 async fn versions(
     s3: &Client,
     bucket: &str,
@@ -373,19 +373,19 @@ async fn versions(
     Ok((all, next))
 }
 
-/// Where the sweeper of this owner keeps its records.
+/// The prefix of this owner's sweeper records.
 fn sweepers(names: &SetupNames) -> String {
     format!("{}sweeper/{}/", names.prefix, names.sweeper())
 }
 
-/// Deletes the records of the sweeper of this owner.
+/// Deletes the records of this owner's sweeper.
 pub(crate) async fn forget_sweeper(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
     forget(s3, names, &sweepers(names), |_| true).await
 }
 
-/// Deletes every version of every object below a prefix whose key, from there on, is asked for;
-/// nothing else. A page is at most a thousand, which is also the most that one call deletes. What
-/// came meanwhile keeps the bucket.
+/// Deletes all versions of the objects below `prefix` whose remaining key `is_meant` accepts. A
+/// page has at most a thousand, the most that one call deletes. Objects that are written meanwhile
+/// keep the bucket.
 async fn forget(
     s3: &Client,
     names: &SetupNames,
@@ -411,8 +411,8 @@ async fn forget(
     }
 }
 
-/// At most a thousand; an error is one of the first that could not be deleted, or whoever asks
-/// again would go round for ever.
+/// Deletes at most a thousand. It returns one of the first errors: otherwise the caller would
+/// repeat the call for ever.
 async fn delete(s3: &Client, bucket: &str, ids: Vec<ObjectIdentifier>) -> Result<(), String> {
     let delete =
         Delete::builder().set_objects(Some(ids)).quiet(true).build().expect("objects are given");
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(deprecated, reason = "somebody may have such a rule")]
+    #[expect(deprecated, reason = "the bucket of a user may have such a rule")]
     fn a_rule_that_was_written_with_a_prefix_of_its_own_stands_beside_ours() {
         let old = LifecycleRule::builder()
             .id("archive")

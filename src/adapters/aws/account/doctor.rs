@@ -1,6 +1,6 @@
-//! What AWS answers to somebody who only looks: each question of `lamp doctor` is a method.
+//! The questions of `lamp doctor` to AWS, one method for each; they change nothing.
 //!
-//! Not here: whether the answer is well (`policy::account::doctor`).
+//! Not here: whether an answer is good (`policy::account::doctor`).
 
 use std::sync::{Arc, OnceLock};
 
@@ -30,20 +30,20 @@ use crate::adapters::aws::session::AwsSession;
 use crate::market::{Arch, QuotaKind, Region, gpu_quotas};
 use crate::ports::{CloudError, NoCredentials, chain};
 
-/// A quota of GPU machines, and its vCPUs.
+/// A quota of GPU machines, in vCPUs.
 pub type QuotaFound = (&'static QuotaKind, Result<f64, String>);
 
-/// Who we are to AWS.
+/// The identity that AWS sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     Known {
         account: String,
         arn: String,
     },
-    /// Nothing on this workstation names credentials that can be used; nothing was sent.
+    /// This workstation has no usable credentials; nothing was sent.
     NoCredentials(NoCredentials),
     Refused(String),
-    /// Nobody answered; why.
+    /// AWS did not answer, for this reason.
     Silent(String),
 }
 
@@ -60,8 +60,8 @@ impl AwsDoctor {
         &self.session
     }
 
-    /// Who we are; and how far the clock of this workstation is ahead of AWS's, in seconds, which
-    /// the same answer tells also when it is a refusal.
+    /// The identity, and by how many seconds this workstation's clock is ahead of AWS's. Even a
+    /// refusal tells the time.
     pub async fn who(&self) -> (Who, Result<i64, String>) {
         let untold = || Err("AWS was not asked".to_owned());
         let Some(credentials) = self.session.base().await.credentials_provider() else {
@@ -91,12 +91,12 @@ impl AwsDoctor {
         (who, ahead.secs().ok_or_else(|| "no answer had a date".to_owned()))
     }
 
-    /// When our credentials end; `None`: there are none.
+    /// When the credentials expire; `None`: there are none.
     pub async fn ends(&self) -> Option<Ends> {
         self.session.identity().await?.ends().await.ok()
     }
 
-    /// Where we are at home, and whether anything says so.
+    /// The home region, and whether a setting names it.
     pub async fn home(&self) -> (String, bool) {
         let (region, known) = self.session.home().await;
         (region.to_string(), known)
@@ -117,7 +117,7 @@ impl AwsDoctor {
             .await
     }
 
-    /// What a launch would find for the words of `machine.image`.
+    /// The image that a launch would find for the words of `machine.image`.
     pub async fn image(&self, words: &str, region: &str, arch: Arch) -> ImageFound {
         match ec2_image::find(&self.session, words, &Region::new(region), arch).await {
             Ok(Image { id, name, arch, .. }) => ImageFound::There { id, name, arch },
@@ -128,7 +128,7 @@ impl AwsDoctor {
         }
     }
 
-    /// Whether the price list knows any machine of a region: no one type is sold in all of them.
+    /// Whether the price list knows any machine of a region: no type is sold in all of them.
     pub async fn prices(&self, region: &str) -> Found<()> {
         let any = [
             ("regionCode", region),
@@ -143,7 +143,7 @@ impl AwsDoctor {
         }
     }
 
-    /// Whether AWS's price list knows what a disk costs in a region.
+    /// Whether AWS's price list has the price of a disk in a region.
     pub async fn prices_disks(&self, region: &str) -> Result<bool, String> {
         self.is_listed(&[
             ("regionCode", region),
@@ -177,7 +177,7 @@ impl AwsDoctor {
         bucket::look(&self.session.s3(&home).await, bucket, account).await
     }
 
-    /// Begins an upload and gives it up: that asks for the right to write, and leaves nothing.
+    /// Begins an upload and aborts it: that tests the right to write and leaves nothing.
     pub async fn writes(&self, bucket: &str, prefix: &str, region: &str) -> Result<(), String> {
         let s3 = self.session.s3(&Region::new(region)).await;
         let key = format!("{prefix}doctor");
@@ -199,7 +199,7 @@ impl AwsDoctor {
             .map_err(|error| said(&error))
     }
 
-    /// Its calls go to one region, whichever the machines are in.
+    /// IAM calls go to one region, wherever the machines are.
     async fn iam(&self) -> aws_sdk_iam::Client {
         self.session.iam(&self.session.home().await.0).await
     }
@@ -217,8 +217,8 @@ impl AwsDoctor {
         roles::linked(&self.iam().await, roles::ALARM_ROLE).await
     }
 
-    /// The sweeper of this name, and what calls it: both stand in the first region, where the
-    /// bucket is.
+    /// The sweeper of this name, and its schedule: both are in the first region, where the bucket
+    /// is.
     pub async fn sweeper(&self, name: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
         let regions = self.session.regions(&[]).await;
         installed(&self.session, &regions[0], name).await
@@ -229,7 +229,7 @@ impl AwsDoctor {
     }
 }
 
-/// Reads the date of the first answer: later ones come after the SDK has corrected its own clock.
+/// Reads the date of the first answer; after it, the SDK corrects its own clock.
 #[derive(Clone, Debug, Default)]
 struct Ahead(Arc<OnceLock<i64>>);
 
@@ -259,14 +259,14 @@ impl Intercept for Ahead {
             .get("date")
             .and_then(|date| rfc2822::parse(&date.replace("GMT", "+0000")).ok());
         if let Some(date) = date {
-            // The first one counts.
+            // Only the first date counts.
             let _kept = self.0.set(now.as_second() - date.timestamp().as_second());
         }
         Ok(())
     }
 }
 
-/// Where nothing was ever asked for, AWS's own default holds.
+/// An account that never asked for a quota has AWS's default.
 async fn quota(client: &aws_sdk_servicequotas::Client, code: &str) -> Result<f64, String> {
     let applied = client.get_service_quota().service_code("ec2").quota_code(code).send().await;
     let vcpus = match found(applied) {

@@ -1,7 +1,7 @@
-//! The subnets that the configuration names, and the way that each has out of its network.
+//! The subnets that the configuration names, and how each reaches the internet.
 //!
-//! Two calls a region, at the same time. Changes nothing. Not here: what a way out is worth
-//! (`policy::account::subnet_egress`).
+//! It sends two calls to a region at the same time, and changes nothing. Not here: what each route
+//! is good for (`policy::account::subnet_egress`).
 
 use aws_sdk_ec2::types::{Route, RouteState, RouteTable};
 
@@ -12,11 +12,11 @@ use crate::adapters::aws::service_error::found;
 use crate::market::Region;
 use crate::ports::chain;
 
-/// Where everything goes that no other route takes.
+/// The destination that no more specific route takes.
 const ANYWHERE: &str = "0.0.0.0/0";
 
 impl AwsDoctor {
-    /// Those of the configuration that are in the region.
+    /// The configured subnets that are in the region.
     pub async fn subnets(&self, region: &str) -> Found<Vec<SubnetFound>> {
         let region = Region::new(region);
         let ec2 = self.session().ec2(&region).await;
@@ -39,7 +39,7 @@ fn seen(place: &Place, tables: &[RouteTable]) -> SubnetFound {
     SubnetFound { id: place.id.clone(), gives_address: place.gives_address, way_out }
 }
 
-/// The one that the subnet is associated with, else the main one of its network.
+/// The route table of the subnet, else the main one of its network.
 fn table_of<'a>(place: &Place, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
     let own = tables.iter().find(|table| {
         table.associations().iter().any(|with| with.subnet_id() == Some(place.id.as_str()))

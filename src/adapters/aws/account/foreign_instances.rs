@@ -1,8 +1,8 @@
-//! Machines of the account that nobody of ours launched: those with GPUs, forgotten or of a stolen
-//! key; and those of any type that carry an owner tag of ours and are no launch of ours, which no
-//! other look shows.
+//! Machines of the account that `lamp` did not launch. They have GPUs (forgotten, or launched with
+//! a stolen key), or they carry our owner tag without the rest of our tags. Other lists leave these
+//! out.
 //!
-//! Not here: how much they are used (`ec2::utilization`), and an end of one.
+//! Not here: how much they are used (`ec2::utilization`), and how to end one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::instance::{OWNER_TAG, Tags};
 use crate::market::{Catalog, Market, Region, UsdPerHour};
 use crate::ports::CloudError;
 
-/// The families with an accelerator, as their names begin (G, P, Trainium, Inferentia, DL and VT).
+/// The families with an accelerator (G, P, Trainium, Inferentia, DL and VT).
 const FAMILIES: [&str; 10] =
     ["g*", "p2*", "p3*", "p4*", "p5*", "p6*", "trn*", "inf*", "dl*", "vt*"];
 
@@ -84,20 +84,20 @@ fn with_gpus() -> Filter {
         .build()
 }
 
-/// Whoever's owner it names.
+/// Machines with an owner tag, whatever owner it names.
 fn tagged() -> Filter {
     Filter::builder().name("tag-key").values(OWNER_TAG).build()
 }
 
-/// Why a machine with an owner tag of ours is no launch of ours. Anybody's whole tags are a launch:
-/// another owner of the same account has a `lamp` of their own that watches it.
+/// Why a machine with our owner tag is not a launch of `lamp`. Complete tags are a launch, also for
+/// another owner: that owner's `lamp` watches the machine.
 fn odd(tags: &BTreeMap<String, String>) -> Option<String> {
     let owner = tags.get(OWNER_TAG)?;
     let why = Tags::from_map(tags).err()?;
     Some(format!("it carries `{OWNER_TAG}` = `{owner}`, and is no launch of `lamp`: {why}"))
 }
 
-/// `None`: somebody's `lamp` launched it.
+/// `None`: a `lamp` launched it.
 fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
     let tags = tag_map(instance);
     let odd = odd(&tags);
@@ -115,7 +115,7 @@ fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
         name: name.map(str::to_owned),
         market: if spot { Market::Spot } else { Market::OnDemand },
         launched,
-        // The catalogue's, where the price list does not answer.
+        // The price of the shipped catalogue, if the price list does not answer.
         usd_per_hour: Catalog::shipped().on_demand(&kind, region),
         instance_type: kind,
         cpu_percent: None,
@@ -124,7 +124,7 @@ fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
     })
 }
 
-/// The on-demand prices by type; of a region without such machines nothing is asked.
+/// The on-demand prices by type. A region without such machines is not asked.
 async fn prices(
     session: &AwsSession,
     region: &Region,

@@ -1,11 +1,10 @@
-//! What AWS Lambda says to a program that is a function: the runtime API, on this very machine.
+//! The runtime API of AWS Lambda, which a function calls on its own machine.
 //!
-//! ```text
-//!   GET  invocation/next  ──> an id, and until when     waits for as long as there is nothing to do, frozen
-//!   POST invocation/ID/response | invocation/ID/error
-//!   POST init/error                                     the function cannot work at all
-//! ```
-//! Sixty lines, and no crate: what is there for it brings a web framework for three plain calls.
+//! `GET invocation/next` waits, frozen, until there is work. Its answer has an id and a deadline.
+//! The function then posts to `invocation/ID/response` or `invocation/ID/error`. `POST init/error`
+//! says that the function cannot work at all.
+//!
+//! The crate for it brings a web framework for three plain calls, so these sixty lines replace it.
 //! Not here: what the function does.
 
 use std::fmt::Display;
@@ -19,10 +18,10 @@ use crate::adapters::host::system_clock::SystemClock;
 use crate::adapters::store::s3::install_crypto;
 use crate::ports::Clock as _;
 
-/// The one version that there is.
+/// The only version of the API.
 const VERSION: &str = "2018-06-01";
 
-/// An answer is taken by a process on the same machine. Longer, and it is sick.
+/// The timeout of a post, which a process on the same machine takes. A longer wait would not help.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -39,12 +38,12 @@ pub enum RuntimeError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
     pub id: String,
-    /// The function is ended then, whatever it does.
+    /// Lambda ends the function at this time.
     pub deadline: Timestamp,
 }
 
 impl Invocation {
-    /// What is left of its time.
+    /// The time that is left.
     pub fn left(&self) -> Duration {
         Duration::try_from(self.deadline.duration_since(SystemClock.now())).unwrap_or_default()
     }
@@ -56,13 +55,13 @@ pub struct LambdaRuntime {
 }
 
 impl LambdaRuntime {
-    /// `api`: host and port, as `AWS_LAMBDA_RUNTIME_API` has them.
+    /// `api`: host and port, in the format of `AWS_LAMBDA_RUNTIME_API`.
     ///
     /// # Errors
     /// When no HTTP client can be made.
     pub fn new(api: &str) -> Result<Self, RuntimeError> {
         install_crypto();
-        // A connection that was kept over a frozen hour is as good as none.
+        // A connection that was frozen for an hour is useless.
         let client = Client::builder()
             .no_proxy()
             .pool_max_idle_per_host(0)
@@ -71,10 +70,10 @@ impl LambdaRuntime {
         Ok(LambdaRuntime { client, base: format!("http://{api}/{VERSION}/runtime") })
     }
 
-    /// Waits for the next call, however long that takes.
+    /// Waits for the next call, without a timeout.
     ///
     /// # Errors
-    /// When there will be none: this process is to end, and Lambda starts another one.
+    /// If no more calls will come: this process must end, and Lambda starts another one.
     pub async fn next(&self) -> Result<Invocation, RuntimeError> {
         let response = sent(self.client.get(format!("{}/invocation/next", self.base))).await?;
         let header =
@@ -92,7 +91,7 @@ impl LambdaRuntime {
     }
 
     /// # Errors
-    /// When it is not taken.
+    /// If Lambda does not take it.
     pub async fn answer(
         &self,
         call: &Invocation,
@@ -101,10 +100,10 @@ impl LambdaRuntime {
         self.post(&format!("invocation/{}/response", call.id), answer).await
     }
 
-    /// The call has failed; Lambda counts it, and may try it again.
+    /// Reports that the call has failed; Lambda counts it, and may try it again.
     ///
     /// # Errors
-    /// When it is not taken.
+    /// If Lambda does not take it.
     pub async fn fail(
         &self,
         call: &Invocation,
@@ -114,10 +113,10 @@ impl LambdaRuntime {
         self.post(&format!("invocation/{}/error", call.id), &failure(kind, why)).await
     }
 
-    /// No call can be served.
+    /// Reports that the function cannot serve any call.
     ///
     /// # Errors
-    /// When it is not taken.
+    /// If Lambda does not take it.
     pub async fn cannot_begin(&self, kind: &str, why: impl Display) -> Result<(), RuntimeError> {
         self.post("init/error", &failure(kind, why)).await
     }

@@ -1,26 +1,25 @@
-//! An archive with one program in it, as AWS Lambda takes it: a zip file, stored.
+//! A zip archive with one stored program, as AWS Lambda takes it.
 //!
-//! A header, the bytes, the same header once more as a directory, and where that is: thirty lines,
-//! the same bytes for the same program, so that its sum tells whether it was sent already. Not
-//! compressed: the one crate for it would be paid for by all, and a stripped program shrinks by
-//! half at best. Not here: what the program is for.
+//! It has a header, the bytes, the header again as a directory, and the directory's place. The same
+//! program gives the same bytes, so a hash tells whether it was sent already. It is not compressed:
+//! a stripped program shrinks by half at best, and the crate would cost every build. Not here: what
+//! the program does.
 
-/// By this name AWS Lambda starts it.
+/// AWS Lambda starts the file of this name.
 const NAME: &[u8] = b"bootstrap";
 
-/// A regular file that everybody may read and run, as Unix has it in the upper half of the
-/// attributes.
+/// A regular file that all users may read and run, in Unix's upper half of the attributes.
 const MODE: u32 = 0o100_755 << 16;
 
-/// "Made by" Unix, without which the mode is not looked at; and needs version 2.0 to be read.
+/// "Made by" Unix, since readers ignore the mode otherwise. Version 2.0 can read it.
 const MADE_BY: u16 = 3 << 8 | 20;
 const READ_BY: u16 = 20;
 
-/// The first of January 1980, where a zip file's time begins: the archive says nothing of when it
-/// was made.
+/// The first of January 1980, the earliest date of a zip file, so that the archive does not depend
+/// on the time.
 const DATE: u16 = 0x21;
 
-/// `None`: longer than a plain zip file may be, 4 GiB.
+/// `None`: larger than 4 GiB, the limit of a plain zip file.
 pub fn with_program(program: &[u8]) -> Option<Vec<u8>> {
     let size = u32::try_from(program.len()).ok()?;
     let mut zip = Vec::with_capacity(program.len() + 256);
@@ -33,7 +32,7 @@ pub fn with_program(program: &[u8]) -> Option<Vec<u8>> {
     zip.extend(b"PK\x01\x02");
     zip.extend(MADE_BY.to_le_bytes());
     zip.extend(&about);
-    // No comment, the first disk, no text; and the file begins where the archive does.
+    // The comment is empty, the disk is the first, and the file begins where the archive does.
     zip.extend([0; 6]);
     zip.extend(MODE.to_le_bytes());
     zip.extend(0u32.to_le_bytes());
@@ -47,8 +46,7 @@ pub fn with_program(program: &[u8]) -> Option<Vec<u8>> {
     Some(zip)
 }
 
-/// What both headers say of the file: stored, its date, its sum, its size twice, the length of its
-/// name, nothing more.
+/// The fields that both headers share: stored, date, checksum, both sizes, length of the name.
 fn about(sum: u32, size: u32) -> Vec<u8> {
     let mut about = Vec::with_capacity(26);
     about.extend(READ_BY.to_le_bytes());
@@ -104,7 +102,7 @@ mod tests {
         );
     }
 
-    /// Whoever reads zip files for a living.
+    /// Python's own reader accepts the archive.
     #[test]
     fn python_unpacks_it() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,8 @@
-//! A look at what a launch needs of an account, beside the questions of the plan: nothing is asked
-//! in turn.
+//! The resources of an account that a launch needs, read while the plan is being made.
 //!
-//! ```text
-//!   while the plan is made ── bucket, instance profile, role
-//!   where something lacks  ── the networks too, so that all of it is told together
-//! ```
-//! Not here: what is lacking (`policy::account::setup_plan`).
+//! It asks for the bucket, the instance profile and the role. If one is missing, it asks for the
+//! networks too, so that the user sees everything at once. Not here: what is missing
+//! (`policy::account::setup_plan`).
 
 use std::sync::Arc;
 
@@ -17,8 +14,8 @@ use crate::account::setup::BOX_POLICY;
 use crate::adapters::aws::service_error::said;
 use crate::adapters::aws::session::AwsSession;
 
-/// Whether the bucket of the job root is there, the instance profile of the machines, and the role
-/// of the same name.
+/// Whether these exist: the bucket of the job root, the instance profile of the machines, and the
+/// role of the same name.
 pub async fn look(
     session: &AwsSession,
     bucket: Option<&str>,
@@ -29,7 +26,7 @@ pub async fn look(
         let Some(bucket) = bucket else { return Found::Nothing };
         match session.s3(&home).await.head_bucket().bucket(bucket).send().await {
             Ok(_) => Found::There(()),
-            // Only this says that there is none: in another region, or another's, it is there.
+            // Only this error means that there is none: a bucket of another region or owner exists.
             Err(error)
                 if error
                     .raw_response()
@@ -44,7 +41,7 @@ pub async fn look(
     tokio::join!(bucket, roles::profile(&iam, profile), roles::role_with(&iam, profile, BOX_POLICY))
 }
 
-/// The networks of each region that machines stand in, and the security group in them.
+/// The networks of each region that machines use, and the security group in them.
 pub async fn networks(
     session: &Arc<AwsSession>,
     name: &str,

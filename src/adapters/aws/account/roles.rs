@@ -1,5 +1,5 @@
-//! The role of the machines, its instance profile, and the service-linked roles that EC2 and
-//! CloudWatch act by.
+//! The role of the machines, its instance profile, and the service-linked roles of EC2 and
+//! CloudWatch.
 
 use std::error::Error as StdError;
 
@@ -41,7 +41,7 @@ pub(crate) async fn role(iam: &Client, name: &str) -> Found<RoleFound> {
     }
 }
 
-/// A role with a policy of this name within it.
+/// A role, with its inline policy of this name.
 pub(crate) async fn role_with(iam: &Client, name: &str, policy_name: &str) -> Found<RoleFound> {
     let (role, policy) =
         tokio::join!(iam.get_role().role_name(name).send(), policy(iam, name, policy_name));
@@ -56,7 +56,7 @@ pub(crate) async fn role_with(iam: &Client, name: &str, policy_name: &str) -> Fo
     }
 }
 
-/// A role of ours that a service takes.
+/// Creates a role that a service may assume.
 pub(crate) async fn create(
     iam: &Client,
     of: &str,
@@ -78,14 +78,14 @@ pub(crate) async fn create(
     done(call.send().await, &format!("create the role {name}"))
 }
 
-/// Its one policy, which has its name.
+/// Writes its only policy, which has the role's name.
 pub(crate) async fn write(iam: &Client, name: &str, policy: &Value) -> Result<(), SetupError> {
     let call =
         iam.put_role_policy().role_name(name).policy_name(name).policy_document(policy.to_string());
     done(call.send().await, &format!("write the policy of the role {name}"))
 }
 
-/// With its one policy.
+/// Deletes a role with its only policy.
 pub(crate) async fn delete(iam: &Client, name: &str) -> Result<(), SetupError> {
     ended(
         iam.delete_role_policy().role_name(name).policy_name(name).send().await,
@@ -94,7 +94,7 @@ pub(crate) async fn delete(iam: &Client, name: &str) -> Result<(), SetupError> {
     ended(iam.delete_role().role_name(name).send().await, &format!("delete the role {name}"))
 }
 
-/// A policy within a role; an error: why nobody could see.
+/// An inline policy of a role, or why it cannot be read.
 async fn policy(iam: &Client, role: &str, name: &str) -> Result<Option<Value>, String> {
     match found(iam.get_role_policy().role_name(role).policy_name(name).send().await) {
         Found::There(answer) => {
@@ -121,7 +121,7 @@ pub(crate) async fn profile(iam: &Client, name: &str) -> Found<ProfileFound> {
     }
 }
 
-/// Whether a service-linked role is there.
+/// Whether a service-linked role exists.
 pub(crate) async fn linked(iam: &Client, name: &str) -> Found<()> {
     match found(iam.get_role().role_name(name).send().await) {
         Found::There(_) => Found::There(()),
@@ -154,8 +154,8 @@ pub(crate) async fn act(
                 .description(about)
                 .tags(tag());
             match call.send().await {
-                // Whoever makes it writes its policy. Both would, and the last job root would be
-                // the one that machines reach.
+                // Another run has just made the role, and writes its policy. If both wrote,
+                // machines would reach only the last job root.
                 Err(error) if is_there(&error) => Err(SetupError::overtaken("create the role")),
                 answer => done(answer, "create the role"),
             }
@@ -189,7 +189,7 @@ pub(crate) async fn act(
             let call =
                 iam.add_role_to_instance_profile().instance_profile_name(role).role_name(role);
             match call.send().await {
-                // It takes one role, and calls a second time of the same one too many.
+                // It holds one role, and refuses even the same one a second time.
                 Err(error) if error.code() == Some("LimitExceeded") && holds(iam, role).await => {
                     Ok(())
                 }
@@ -222,7 +222,7 @@ pub(crate) async fn act(
     }
 }
 
-/// Whether the instance profile of this name holds the role of this name.
+/// Whether this instance profile holds this role.
 async fn holds(iam: &Client, role: &str) -> bool {
     profile(iam, role)
         .await
@@ -233,7 +233,7 @@ async fn holds(iam: &Client, role: &str) -> bool {
 async fn link(iam: &Client, service: &str) -> Result<(), SetupError> {
     let answer = iam.create_service_linked_role().aws_service_name(service).send().await;
     match answer {
-        // AWS says `InvalidInput` when somebody was faster.
+        // AWS answers `InvalidInput` if another run was faster.
         Err(error) if error.message().is_some_and(|message| message.contains("has been taken")) => {
             Ok(())
         }
@@ -270,7 +270,7 @@ fn owner(tags: &[Tag]) -> Option<String> {
     tags.iter().find(|tag| tag.key() == OWNER_TAG).map(|tag| tag.value().to_owned())
 }
 
-/// IAM hands its documents out with `%`.
+/// IAM returns its documents percent-encoded.
 fn percent_decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let hex = |at: usize| {

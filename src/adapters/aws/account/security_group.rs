@@ -1,5 +1,4 @@
-//! The security group of the machines, the networks that it stands in, and the machines that still
-//! run.
+//! The security group of the machines, its networks, and the machines that still run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,13 +22,12 @@ pub(crate) async fn regions(session: &Arc<AwsSession>, names: &SetupNames) -> Ve
     join_all(names.regions.iter().map(|region| look(session, &names.group, region))).await.concat()
 }
 
-/// One for each network of the region that machines stand in; one without a network where there is
-/// none.
+/// One entry for each network of the region that machines use. Without such a network, one entry
+/// without a network.
 pub(crate) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) -> Vec<RegionFound> {
     let region = Region::new(region);
     let ec2 = session.ec2(&region).await;
-    // All of the name, whatever network they stand in: the filter by network would need the answer
-    // to the first question.
+    // All groups of the name in any network: the networks are not known yet.
     let by = if name.starts_with("sg-") { "group-id" } else { "group-name" };
     let groups = ec2.describe_security_groups().filters(filter(by, [name.to_owned()])).send();
     let (vpcs, groups) = tokio::join!(vpcs(session, &region), groups);
@@ -71,7 +69,7 @@ pub(crate) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) ->
             .find(|group| group.vpc_id() == Some(vpc))
             .map_or(Found::Nothing, |group| Found::There(group_found(group)))
     };
-    // An id is one group's, of one network.
+    // An id is one group of one network.
     let stands_in = |vpc: &String| {
         groups
             .iter()
@@ -85,7 +83,7 @@ pub(crate) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) ->
     vpcs.iter().map(seen).collect()
 }
 
-/// Those of the user's subnets, else the default one.
+/// The networks of the user's subnets, else the default one.
 async fn vpcs(session: &AwsSession, region: &Region) -> Result<BTreeSet<String>, String> {
     if !session.settings.subnets.is_empty() {
         let places = subnets::find(session, region).await.map_err(|error| chain(&error))?;
@@ -157,19 +155,19 @@ pub(crate) async fn delete(
 
 /// Machines with our owner tag that are not terminated.
 pub(crate) struct Machines {
-    /// Those of our launches.
+    /// Launches of `lamp`.
     pub alive: Vec<String>,
-    /// The others, each with why it is none.
+    /// The others, each with the reason why it is no launch.
     pub odd: Vec<String>,
-    /// Regions that do not answer, each with why: one that nobody may use has no machine, and is no
-    /// reason to stop.
+    /// Regions that do not answer, each with the reason. A region that is off in the account has no
+    /// machine, so this is no reason to stop.
     pub unasked: Vec<String>,
 }
 
-/// In all regions: one in which nothing is bought any more may have a machine of before.
+/// The machines of all regions: one where nothing is bought any more may still have a machine.
 ///
 /// # Errors
-/// A region that we buy in does not answer.
+/// If a region that we buy in does not answer.
 pub(crate) async fn machines(
     session: &Arc<AwsSession>,
     names: &SetupNames,

@@ -1,13 +1,9 @@
-//! What stands in an account for us, looked at and changed: one room for each service.
+//! Looks at the resources of an account that Lamplighter uses, and changes them.
 //!
-//! ```text
-//!   look()  ── aws_setup_bucket   S3
-//!   act()   ── aws_setup_roles    IAM: role, instance profile, service-linked roles
-//!           ── aws_setup_group    EC2: security group, default VPC, what still runs
-//!           ── aws_setup_sweeper  the sweeper in the cloud: IAM, Lambda, EventBridge Scheduler, CloudWatch Logs
-//! ```
-//! Everything that can be asked at once is. Not here: which step is right
-//! (`policy::account::setup_plan`).
+//! `look()` and `act()` call one file for each service: `bucket` for S3; `roles` for IAM roles and
+//! the instance profile; `security_group` for networks and running machines; `sweeper` for the
+//! sweeper in the cloud. Independent questions are asked at the same time. Not here: which step is
+//! next (`policy::account::setup_plan`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -24,17 +20,17 @@ use crate::adapters::aws::session::AwsSession;
 use crate::job::SecretSource;
 use crate::market::Region;
 
-/// Why something could not be looked at, made or taken away.
+/// Why a resource could not be read, created or removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {act}: {why}")]
 pub struct SetupError {
     pub act: String,
     pub why: String,
-    /// What to type, where that is known here.
+    /// The command to type, if it is known here.
     pub fix: Option<String>,
-    /// It was made by somebody else since it was looked at: what was planned is of before that.
+    /// Another run has created it since the look, so the plan is outdated.
     pub overtaken: bool,
-    /// Nobody was asked: what the user has said is not enough to ask by.
+    /// AWS was not asked: the user's settings do not say enough.
     pub unsaid: bool,
 }
 
@@ -48,36 +44,36 @@ impl SetupError {
     }
 }
 
-/// What the user asks for; the rest is found or has a name of ours.
+/// The wishes of the user; the rest is looked up or has a default name.
 #[derive(Clone, Debug, Default)]
 pub struct SetupWish {
     pub owner: String,
-    /// Bucket and prefix; without them, the bucket of our name.
+    /// Bucket and prefix; without a bucket, the default name is used.
     pub bucket: Option<String>,
     pub prefix: String,
     pub regions: Vec<String>,
-    /// Shells on the machines, through Session Manager.
+    /// Shells on the machines through Session Manager.
     pub session_manager: bool,
     /// The secrets that machines may read.
     pub secrets: Vec<SecretSource>,
-    /// The program of the sweeper in the cloud, instead of this one.
+    /// The program of the sweeper in the cloud; `None`: this program.
     pub sweeper_binary: Option<PathBuf>,
 }
 
 pub struct AwsSetup {
     session: Arc<AwsSession>,
     sweeper_binary: Option<PathBuf>,
-    /// Read and packed when it is asked for: most setups need none.
+    /// Read and packed on first use: most setups do not need it.
     program: OnceLock<Result<SweeperProgram, String>>,
     pub account: String,
     pub names: SetupNames,
 }
 
 impl AwsSetup {
-    /// Asks who we are, and says what things will be called.
+    /// Asks for the account, and computes the names of all resources.
     ///
     /// # Errors
-    /// No credentials, or nobody answers; or nothing says which region.
+    /// If credentials or a region are missing, or AWS does not answer.
     pub async fn new(session: Arc<AwsSession>, wish: SetupWish) -> Result<Self, SetupError> {
         let (home, known) = session.home().await;
         if !known && wish.regions.is_empty() {
@@ -133,17 +129,17 @@ impl AwsSetup {
         SetupFound { bucket, role, profile, regions, spot_role, alarm_role }
     }
 
-    /// What stands of the sweeper of this owner.
+    /// The existing sweeper of this owner.
     pub async fn look_at_sweeper(&self) -> SweeperFound {
         self.sweeper().look().await
     }
 
-    /// What it should be, with the program that is at hand.
+    /// The sweeper as it should be, with the program that was found.
     pub fn wanted_sweeper(&self) -> Sweeper {
         self.sweeper().wanted(self.program())
     }
 
-    /// The program that the sweeper is made of, for people; `None`: there is none.
+    /// The sweeper's program and its size, for people; `None`: there is none.
     pub fn sweeper_program(&self) -> Option<(PathBuf, usize)> {
         self.program().as_ref().ok().map(|program| (program.path.clone(), program.archive.len()))
     }
@@ -156,10 +152,10 @@ impl AwsSetup {
         self.program.get_or_init(|| sweeper_program::find(self.sweeper_binary.as_deref()))
     }
 
-    /// What must be known before anything is taken away.
+    /// The losses of a removal: jobs in the bucket and running machines.
     ///
     /// # Errors
-    /// When it cannot be known.
+    /// If AWS does not answer.
     pub async fn in_use(&self, found: &SetupFound) -> Result<InUse, SetupError> {
         let s3 = self.session.s3(&self.home()).await;
         let contents = async {
@@ -177,14 +173,14 @@ impl AwsSetup {
     /// Our machines that are not terminated.
     ///
     /// # Errors
-    /// When it cannot be known.
+    /// If AWS does not answer.
     pub async fn machines(&self) -> Result<Vec<String>, SetupError> {
         Ok(group::machines(&self.session, &self.names).await?.alive)
     }
 
     /// # Errors
-    /// When AWS refuses. A thing that is there already, or is gone already, is as good; but not a
-    /// role that somebody else has just made, which is bound to one job root, and may be for
+    /// If AWS refuses. A resource that exists already, or is gone already, counts as done. But a
+    /// role that another run has just made is an error: it belongs to one job root, perhaps
     /// another.
     pub async fn act(&self, step: &SetupStep) -> Result<(), SetupError> {
         match step {

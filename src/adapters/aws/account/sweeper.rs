@@ -1,8 +1,8 @@
-//! The sweeper in an account: its two roles, its log, its function, its schedule, looked at, made
-//! and taken away.
+//! The sweeper in an account: looks at its two roles, log, function and schedule, and creates and
+//! removes them.
 //!
-//! IAM goes by its SDK, the other three services by signed calls of our own (`aws::signed_rest`).
-//! Not here: which step is right (`policy::account::sweeper_plan`).
+//! IAM is called through its SDK, the other three services through `aws::signed_rest`. Not here:
+//! which step is next (`policy::account::sweeper_plan`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,12 +28,12 @@ use crate::instance::OWNER_TAG;
 use crate::market::{Arch, Region};
 use crate::ports::Clock as _;
 
-/// A role that was just made is believed by Lambda and by the scheduler after some seconds, and a
-/// function that just got its program takes no settings meanwhile.
+/// Lambda and the scheduler accept a new role after some seconds. A function with a new program
+/// refuses new settings meanwhile.
 const SETTLES_WITHIN: Duration = Duration::from_secs(90);
 const ASK_AGAIN: Duration = Duration::from_secs(3);
 
-/// Whose sweeper, and where.
+/// The sweeper of one owner in one account.
 pub(crate) struct Place<'a> {
     pub session: &'a Arc<AwsSession>,
     pub account: &'a str,
@@ -53,7 +53,7 @@ impl Place<'_> {
         send(self.session, &self.home(), call).await
     }
 
-    /// What it should be, with this program; or why there is none.
+    /// The sweeper as it should be with this program, or the reason why it cannot be.
     pub fn wanted(&self, program: &Result<SweeperProgram, String>) -> Sweeper {
         let name = self.names.sweeper();
         let role = |name: &str| self.arn("iam", "", &format!("role/{name}"));
@@ -242,8 +242,7 @@ impl Place<'_> {
 
     async fn put_schedule(&self, method: Method, wanted: &Sweeper) -> Result<(), SetupError> {
         let ScheduleFound { each, function, role, .. } = &wanted.schedule;
-        // The next visit finds what this one would have found: a call that is late is worth
-        // nothing.
+        // A late call is useless, because the next visit finds the same things.
         let retry = json!({ "MaximumEventAgeInSeconds": 240, "MaximumRetryAttempts": 2 });
         let body = json!({
             "ScheduleExpression": each, "FlexibleTimeWindow": { "Mode": "OFF" }, "State": "ENABLED",
@@ -257,8 +256,8 @@ impl Place<'_> {
         .await
     }
 
-    /// Asks until a new role is believed, or the change before has come through. That it is there
-    /// already is as good.
+    /// Repeats the call until the new role is accepted, or the previous change is complete. A
+    /// resource that exists already counts as done.
     async fn settled(&self, act: &str, call: &AwsCall) -> Result<(), SetupError> {
         let until = SystemClock.mono() + SETTLES_WITHIN;
         loop {
@@ -267,7 +266,7 @@ impl Place<'_> {
                 Err(error) if is_settling(&error) && SystemClock.mono() < until => {
                     SystemClock.sleep(ASK_AGAIN).await
                 }
-                // Lambda's word, and the scheduler's.
+                // The codes of Lambda and of the scheduler.
                 Err(error)
                     if ["ResourceConflictException", "ConflictException"]
                         .iter()
@@ -296,10 +295,10 @@ impl Place<'_> {
     }
 }
 
-/// The one version of the calls on functions that there is.
+/// The only version of Lambda's API.
 const FUNCTIONS: &str = "/2015-03-31/functions";
 
-/// What passes by itself within a minute.
+/// An error that ends by itself within a minute.
 fn is_settling(error: &NoAnswer) -> bool {
     let role = (error.is("InvalidParameterValueException") || error.is("ValidationException"))
         && error.speaks_of("assume");
@@ -316,7 +315,7 @@ fn settings(wanted: &FunctionSettings) -> Value {
     })
 }
 
-/// The function and the schedule of this name, at home.
+/// The function and the schedule of this name in the home region.
 pub(crate) async fn installed(
     session: &Arc<AwsSession>,
     home: &Region,

@@ -19,10 +19,10 @@ use crate::adapters::workstation::{elf_requirements, process_env};
 use crate::market::Arch;
 use crate::ports::Glibc;
 
-/// What Lambda takes of an archive within a call.
+/// The largest archive that Lambda takes inside a call.
 const ARCHIVE_BYTES_MAX: usize = 50 << 20;
 
-/// Packed as Lambda wants it.
+/// A program, packed as Lambda wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweeperProgram {
     pub path: PathBuf,
@@ -31,16 +31,16 @@ pub struct SweeperProgram {
 }
 
 impl SweeperProgram {
-    /// Base64, as Lambda says it of what it has.
+    /// In base64, as Lambda shows the hash of its program.
     pub fn sha256(&self) -> String {
         aws_smithy_types::base64::encode(Sha256::digest(&self.archive))
     }
 }
 
-/// `named`: the file that the user names; nothing else is looked at then.
+/// `named`: the only file to use, if the user names one.
 ///
 /// # Errors
-/// In words: what is missing, and what to do.
+/// A text for people: what is missing, and what to do.
 pub fn find(named: Option<&Path>) -> Result<SweeperProgram, String> {
     if let Some(named) = named {
         return packed(named);

@@ -1,15 +1,12 @@
-//! Switch C: one CloudWatch alarm for each machine, which ends it with nobody's help.
+//! One CloudWatch alarm for each machine, which terminates it even if nothing else runs.
 //!
-//! ```text
-//!   guard ── has a whole minute a heartbeat? ── yes ──> PutMetricAlarm with EC2's own action
-//!   alarmed ── is it in ALARM, and since when?       (who settles the attempt asks whether the machine ended by it)
-//!   unguard ── does it ring? ── no ──> as release, of a machine that goes on
-//!   release ── the alarms of the machine's name ──> DeleteAlarms
-//! ```
-//! An alarm fires when its state changes, and only then. One that finds no period with data rings
-//! at once, so that it is armed once a minute that is over has some. A machine gets no alarm before
-//! its heartbeats arrive: the alarm would end it for a silence that is not its own. Not here: the
-//! rule itself (`job::AlarmRule`).
+//! `guard` arms it with EC2's own action once a whole minute has a heartbeat. `alarmed` tells since
+//! when it is in ALARM, so that a receipt can name it as the cause. `unguard` deletes it unless it
+//! is in ALARM. `release` deletes the alarms of a machine by name.
+//!
+//! An alarm acts only when its state changes. One that finds no data at all rings at once, so it is
+//! armed when a complete minute has some. Before the first heartbeat arrives there is no alarm: it
+//! would end a healthy machine. Not here: the rule itself (`job::AlarmRule`).
 
 use aws_sdk_cloudwatch::operation::delete_alarms::DeleteAlarmsError;
 use aws_sdk_cloudwatch::operation::list_tags_for_resource::ListTagsForResourceError;
@@ -25,35 +22,35 @@ use crate::job::{AlarmRule, Plan, Shutdown};
 use crate::market::{Market, Region};
 use crate::ports::{Clock, CloudError};
 
-/// Where agents publish, and what they call their heartbeat.
+/// The namespace and the name of the agents' heartbeats.
 const NAMESPACE: &str = "Lamplighter";
 const HEARTBEAT: &str = "Heartbeat";
 
-/// Before the name of every alarm of ours.
+/// The start of all our alarms' names.
 pub const PREFIX: &str = "lamplighter-";
 
-/// A first heartbeat is visible within two minutes; one of so long ago tells that the machine could
-/// publish.
+/// A first heartbeat is visible within two minutes. One from this long ago still proves that the
+/// machine can publish.
 const ARRIVED_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 
-/// By so much it must be younger than the silence at which the alarm rings, or that rings while the
-/// next is on its way.
+/// A heartbeat must be younger than the alarm's silence by this much; otherwise the alarm rings
+/// while the next one is on its way.
 const NEXT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 
-/// EC2 measures CPU once in so many seconds.
+/// The period of EC2's CPU metric, in seconds.
 const CPU_PERIOD_SECS: u32 = 300;
 
-/// The most that CloudWatch gives at once.
+/// The largest page of CloudWatch.
 const PAGE: i32 = 100;
 
-/// An alarm of ours.
+/// An alarm of Lamplighter.
 pub struct Alarm {
     pub name: String,
     arn: String,
 }
 
 /// # Errors
-/// When CloudWatch does not answer, or no heartbeat has arrived yet.
+/// If CloudWatch does not answer, or the first heartbeat is still missing.
 pub async fn guard(
     session: &AwsSession,
     plan: &Plan,
@@ -65,8 +62,7 @@ pub async fn guard(
         return Ok(());
     };
     let act = format!("arm the alarm of {machine}");
-    // What was measured of a kept machine before it was started again says nothing of this life of
-    // it.
+    // Heartbeats from before a kept machine was started again do not count.
     let begun = plan.starts.as_ref().map(|_| plan.created);
     let silence = rule
         .silence(plan.lease)
@@ -120,8 +116,8 @@ pub async fn guard(
     put.send().await.map(drop).map_err(|error| meaning(&act, error))
 }
 
-/// Since when an alarm of the machine rings. It also begins to when a machine that ended otherwise
-/// is silent for long enough.
+/// Since when an alarm of the machine is in ALARM. A machine that ended in another way also gets
+/// there after a while, since it is silent.
 ///
 /// # Errors
 /// When CloudWatch does not answer.
@@ -144,8 +140,8 @@ pub async fn alarmed(
     Ok(since.min())
 }
 
-/// Takes the alarm of a machine off that goes on. One that rings has done what it does, and stays:
-/// it tells who ended the machine.
+/// Deletes the alarm of a machine that continues. An alarm in ALARM stays, as evidence of what
+/// ended the machine.
 ///
 /// # Errors
 /// When CloudWatch does not answer.
@@ -178,7 +174,7 @@ pub async fn delete(
     let delete =
         session.cloudwatch(region).await.delete_alarms().set_alarm_names(Some(names.to_vec()));
     match delete.send().await {
-        // The one that was meant is gone. Of several, CloudWatch then deletes none.
+        // The one alarm is gone. With several names, CloudWatch would delete none of them.
         Err(error)
             if names.len() == 1
                 && error
@@ -191,7 +187,7 @@ pub async fn delete(
     }
 }
 
-/// All alarms whose names begin so, every page.
+/// All alarms with this prefix, from every page.
 ///
 /// # Errors
 /// When CloudWatch does not answer.
@@ -225,7 +221,7 @@ pub async fn alarms(
     Ok(alarms)
 }
 
-/// Whether an alarm carries this owner's tag; `None`: it is gone.
+/// Whether an alarm carries this owner's tag; `None`: it no longer exists.
 ///
 /// # Errors
 /// When CloudWatch does not answer.
@@ -258,14 +254,14 @@ pub async fn is_of(
 }
 
 impl Alarm {
-    /// The machine that it ends, as its name has it.
+    /// The machine that it ends, from its name.
     pub fn machine(&self) -> Option<String> {
         let id = self.name.strip_prefix(PREFIX)?.strip_prefix("i-")?.split('-').next()?;
         Some(format!("i-{id}"))
     }
 }
 
-/// The machine first: who knows nothing but its id finds the alarm.
+/// The machine comes first, so that its id alone finds the alarm.
 pub fn prefix_of(machine: &str) -> String {
     format!("{PREFIX}{machine}-")
 }
@@ -274,21 +270,21 @@ fn dimension(machine: &MachineRef) -> Dimension {
     Dimension::builder().name("InstanceId").value(&machine.id).build()
 }
 
-/// The period of the heartbeat's alarm, seconds.
+/// The period of the heartbeat's alarm, in seconds.
 const BEAT_PERIOD_SECS: i64 = 60;
 
-/// Whether a minute that is over has a heartbeat. Only heartbeats since `begun`, and of the last
-/// `within`, count.
+/// Whether a complete minute has a heartbeat. Only heartbeats since `begun` and of the last
+/// `within` count.
 async fn has_arrived(
     session: &AwsSession,
     machine: &MachineRef,
     (begun, within): (Option<Timestamp>, SignedDuration),
 ) -> Result<bool, CloudError> {
     let now = SystemClock.now();
-    // A minute that had begun before it is not its own.
+    // A minute that began before it belongs to the earlier run.
     let begun = begun.map(|begun| begun + SignedDuration::from_secs(BEAT_PERIOD_SECS - 1));
     let since = begun.map_or(now - within, |begun| begun.max(now - within));
-    // Whole minutes, as the alarm counts them.
+    // In whole minutes, as the alarm counts.
     let at = |time: Timestamp| {
         DateTime::from_secs(time.as_second().div_euclid(BEAT_PERIOD_SECS) * BEAT_PERIOD_SECS)
     };
@@ -303,7 +299,7 @@ async fn has_arrived(
         .period(60)
         .statistics(Statistic::SampleCount)
         .start_time(at(since));
-    // CloudWatch dates them, and its clock may be a little ahead of ours.
+    // CloudWatch dates them, and its clock may be slightly ahead of ours.
     let told = ask.end_time(at(now + SignedDuration::from_mins(2))).send().await;
     let told =
         told.map_err(|error| meaning(&format!("look for the heartbeat of {machine}"), error))?;
@@ -311,22 +307,22 @@ async fn has_arrived(
     Ok(told.datapoints().iter().any(|point| point.timestamp().is_some_and(is_over)))
 }
 
-/// What an alarm looks at, and when it rings.
+/// The metric of an alarm, and its limit.
 struct Watched {
     namespace: &'static str,
     metric: &'static str,
     statistic: Statistic,
     comparison: ComparisonOperator,
     threshold: f64,
-    /// What silence means.
+    /// How the alarm treats missing data.
     missing: &'static str,
     /// In seconds.
     period: i32,
     periods: i32,
 }
 
-/// `None`: nothing is to be watched. A plan of today says its minutes, and one that does not got
-/// them from its lease.
+/// `None`: there is nothing to watch. The plan has the minutes; an older plan has them from its
+/// lease.
 fn watched(rule: AlarmRule) -> Option<Watched> {
     let count = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
     Some(match rule {
@@ -337,7 +333,7 @@ fn watched(rule: AlarmRule) -> Option<Watched> {
             statistic: Statistic::SampleCount,
             comparison: ComparisonOperator::LessThanThreshold,
             threshold: 1.0,
-            // Silence is the alarm.
+            // Missing data is the reason for this alarm.
             missing: "breaching",
             period: 60,
             periods: count(minutes),
@@ -348,9 +344,8 @@ fn watched(rule: AlarmRule) -> Option<Watched> {
             statistic: Statistic::Average,
             comparison: ComparisonOperator::LessThanOrEqualToThreshold,
             threshold: f64::from(hundredths) / 100.0,
-            // EC2 measures late, and not at all at first: unknown is not idle. And an alarm that
-            // has ended its machine, of which nothing is measured any more, goes on saying so until
-            // the attempt is settled.
+            // EC2 measures late, and a machine without data yet may be busy. After the
+            // machine has ended, the alarm also stays in ALARM until the attempt is settled.
             missing: "ignore",
             period: count(CPU_PERIOD_SECS),
             periods: count(minutes * 60 / CPU_PERIOD_SECS),
@@ -358,8 +353,8 @@ fn watched(rule: AlarmRule) -> Option<Watched> {
     })
 }
 
-/// EC2's own actions. Where the job may keep its disk, a stop: a machine that has stopped already
-/// would lose it.
+/// EC2's own actions. If the job may keep its disk, the action is a stop: a termination would
+/// delete the disk of a machine that has already stopped.
 fn action(plan: &Plan, region: &Region) -> String {
     let keeps = plan.launch.as_ref().is_some_and(|launch| launch.shutdown == Shutdown::Stop)
         && plan.offer.market == Market::OnDemand;

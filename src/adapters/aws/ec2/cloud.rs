@@ -1,17 +1,9 @@
-//! EC2 as a seller of machines: the port, call by call.
+//! `ports::Cloud` on EC2: each method calls one file.
 //!
-//! ```text
-//!   supply   ── ec2_supply        types, zones, prices, quotas
-//!   prepare  ── ec2_prepare       image, network, role, disk
-//!   launch   ── ec2_launch        one RunInstances with everything in it
-//!   describe ── ec2_describe      all pages, by owner tag
-//!   guard    ── cloudwatch_alarm  the switch that CloudWatch holds
-//!   residue  ── ec2_residue       what machines left behind
-//!   clear    ── ec2_clear         removes one piece of it
-//!   the rest ── ec2_end           terminate, stop, start, tags
-//!   errors   ── ec2_errors        one table
-//! ```
-//! Not here: a decision, or an error code outside of the table.
+//! `supply` is in `offers`; `prepare` in `launch_request`; `launch` in `launch`; `describe` in
+//! `describe`; `guard` in `alarm`; `residue` in `residue`; `clear` in `residue_delete`. The rest is
+//! in `terminate`: terminate, stop, start, tags. `errors` has one table of error codes. Not here: a
+//! decision, or an error code outside of that table.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,7 +32,7 @@ impl AwsCloud {
         AwsCloud { session }
     }
 
-    /// Whose a plan is, its machine must be at any later look.
+    /// Later calls change the machine only if it still has the owner of its plan.
     fn remember_owner(&self, machine: MachineRef, plan: &Plan) {
         if let Some(owner) = plan.tags.get(OWNER_TAG) {
             self.session.memory.owners.put(machine, owner.clone());
@@ -112,7 +104,7 @@ impl Cloud for AwsCloud {
     }
 
     async fn start(&self, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
-        // Nobody may have looked for it here: whose its plan is, it must be.
+        // This process may not have seen the machine before, so the plan gives its owner.
         self.remember_owner(machine.clone(), plan);
         terminate::start(&self.session, machine, plan).await
     }

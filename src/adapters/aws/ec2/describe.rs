@@ -1,10 +1,8 @@
-//! Our machines in a region: all pages, by owner tag; or those of one launch, by its token.
+//! Our machines in a region: all pages, by owner tag; or the machines of one launch, by its token.
 //!
-//! ```text
-//!   DescribeInstances by tag ── every page ──> views, those of others left out
-//!                                               └─ spot machines that the cloud took ──> what their requests say of it
-//! ```
-//! Not here: a guess. An answer that is not whole is an error, and an error means unknown.
+//! DescribeInstances by tag becomes views, without the machines of other owners. For spot machines
+//! that EC2 took, their spot requests tell why. Not here: a guess. An incomplete answer is an
+//! error, and an error means unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,22 +19,22 @@ use crate::job::Plan;
 use crate::market::{Cloud, Market, Region};
 use crate::ports::CloudError;
 
-/// The most that EC2 gives at once.
+/// The largest page of EC2.
 const PAGE: i32 = 1000;
 
 /// The most values that EC2 takes in one filter.
 pub const VALUES_MAX: usize = 200;
 
-/// A reason of EC2 that says only that spot took the machine; its request says more.
+/// An EC2 reason that says only that spot took the machine; its request says more.
 const TAKEN: &str = "Server.Spot";
 
-/// What a request says once its machine has ended, and then for ever.
+/// The final prefix of a request's status after its machine has ended.
 const ENDED: &str = "instance-terminated";
 
-/// Every machine of this owner.
+/// All machines of this owner.
 ///
 /// # Errors
-/// When EC2 does not answer: then nothing is known.
+/// If EC2 does not answer: the state is unknown then.
 pub async fn describe(
     session: &AwsSession,
     owner: &str,
@@ -50,15 +48,15 @@ pub async fn describe(
     Ok(views)
 }
 
-/// The machines of one launch, whatever tags they carry: with those of their plan.
+/// The machines of one launch, with the tags of their plan, whatever tags they carry.
 ///
 /// # Errors
-/// When EC2 does not answer: then nothing is known.
+/// If EC2 does not answer: the state is unknown then.
 pub async fn by_token(session: &AwsSession, plan: &Plan) -> Result<Vec<InstanceView>, CloudError> {
     let region = &plan.offer.region;
     let instances =
         all(session, region, [filter("client-token", [plan.client_token.clone()])]).await?;
-    // Without them its machine would look as if it were not there.
+    // Without these tags its machine would seem to be missing.
     let tags = Tags::from_map(&plan.tags)
         .map_err(|error| Trouble::ambiguous("read the tags of the plan", &error.to_string()))?;
     let launched =
@@ -68,12 +66,11 @@ pub async fn by_token(session: &AwsSession, plan: &Plan) -> Result<Vec<InstanceV
     Ok(views)
 }
 
-/// Machines whose *system* status check fails: of the host, and not of what runs on it. The check
-/// of the instance itself says less than a heartbeat: it fails too where a machine that works has
-/// no network.
+/// Machines with a failing *system* status check, which tests the host. The instance check is less
+/// useful than a heartbeat: it also fails for a working machine without a network.
 ///
 /// # Errors
-/// When EC2 does not answer: then nothing is known.
+/// If EC2 does not answer: the state is unknown then.
 pub async fn failing_hosts(
     session: &AwsSession,
     region: &Region,
@@ -100,8 +97,8 @@ pub async fn failing_hosts(
     Ok(failing)
 }
 
-/// What carries this owner's tag. In a filter of EC2 `*` and `?` stand for other letters: an owner
-/// with such a letter would be shown what others own.
+/// The filter for this owner's tag. In EC2's filters `*` and `?` are wildcards, so an owner with
+/// such a letter would see the machines of others.
 pub fn owned(owner: &str) -> Filter {
     let literal = owner.replace('\\', r"\\").replace('*', r"\*").replace('?', r"\?");
     filter(&format!("tag:{OWNER_TAG}"), [literal])
@@ -111,7 +108,7 @@ pub fn filter(name: &str, values: impl IntoIterator<Item = String>) -> Filter {
     Filter::builder().name(name).set_values(Some(values.into_iter().collect())).build()
 }
 
-/// Every page, or an error: half an answer would make machines disappear.
+/// All pages, or an error: with half an answer, machines would seem to be missing.
 ///
 /// # Errors
 /// As `ec2::errors` reads them.
@@ -138,7 +135,7 @@ pub async fn all(
     Ok(instances)
 }
 
-/// One machine, by its id; `None`: EC2 does not show it.
+/// One machine by its id; `None`: EC2 does not show it.
 ///
 /// # Errors
 /// As `ec2::errors` reads them.
@@ -147,11 +144,11 @@ pub async fn one(
     region: &Region,
     id: &str,
 ) -> Result<Option<Instance>, CloudError> {
-    // By a filter, which finds nothing where an id would be an error.
+    // A filter, because an unknown id would be an error.
     Ok(all(session, region, [filter("instance-id", [id.to_owned()])]).await?.into_iter().next())
 }
 
-/// A machine whose tags are wholly ours; others are never touched.
+/// A machine with all of our tags; others are never touched.
 fn ours(
     session: &AwsSession,
     region: &Region,
@@ -164,7 +161,7 @@ fn ours(
         Err(error) => {
             let machine =
                 MachineRef { cloud: Cloud::Aws, region: region.clone(), id: id.to_owned() };
-            // No switch outside of it sees it from now on: somebody should hear of that.
+            // Only a person can deal with this machine now, so it is reported once.
             if session.memory.odd.get(&machine, Duration::MAX).is_none() {
                 let list = if state(instance).is_some_and(|state| state.bills()) {
                     "; `lamp sweep --foreign` lists it"
@@ -222,7 +219,7 @@ pub fn state(instance: &Instance) -> Option<InstanceState> {
     })
 }
 
-/// When its state changed last, where EC2 says so: `User initiated (2026-11-21 00:00:00 GMT)`.
+/// When its state last changed, from `User initiated (2026-11-21 00:00:00 GMT)`.
 pub fn transition(instance: &Instance) -> Option<Timestamp> {
     moment(instance.state_transition_reason()?)
 }
@@ -234,8 +231,8 @@ fn moment(reason: &str) -> Option<Timestamp> {
     time.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp())
 }
 
-/// Whether price or capacity took a spot machine stands in its request. It is asked once; without
-/// an answer, EC2's own reason stays.
+/// A spot machine's request tells whether price or capacity took it. It is asked once; if it does
+/// not answer, EC2's own reason stays.
 async fn tell_spot_ends(
     session: &AwsSession,
     region: &Region,

@@ -1,11 +1,10 @@
-//! The key that encrypts the disks of a region: AWS's own, or one of the customer's, which a launch
-//! may not be able to use.
+//! The key that encrypts the disks of a region: AWS's own, or the customer's, which a launch may
+//! not be able to use.
 //!
-//! ```text
-//!   AWS's own key ─────────────────> nothing to say
-//!   a key of the customer's ─┬─ disabled or to be deleted ──> refused: every machine would die as it starts
-//!                            └─ spot's role is not allowed ──> a note with the line that allows it
-//! ```
+//! AWS's own key needs no check. A customer's key that is disabled or will be deleted is refused:
+//! every machine would end as it starts. If spot's role may not use the key, a note has the line
+//! that allows it.
+//!
 //! Source: "Amazon EBS encryption requirements" and "Spot Instances: AWSServiceRoleForEC2Spot and
 //! customer managed keys" of the EC2 user guide. A user without the right to look launches
 //! unchecked. This module never launches.
@@ -27,20 +26,20 @@ use crate::ports::{CloudError, chain};
 /// The answer of `GetEbsDefaultKmsKeyId` for AWS's own key.
 const AWS_OWN: &str = "alias/aws/ebs";
 
-/// The role by which EC2 starts spot machines.
+/// EC2 starts spot machines with this role.
 const SPOT_ROLE: &str = "AWSServiceRoleForEC2Spot";
 
-/// A launch is not held up for long by a question that only makes a refusal plainer.
+/// The timeout: this question only makes a refusal clearer, so a launch does not wait long for it.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// A default key of the customer's own.
+/// The customer's own default key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskKey {
     pub id: String,
     /// `Enabled`, `Disabled`, ... (AWS KMS developer guide, "Key states of AWS KMS keys"); `None`:
-    /// not known.
+    /// unknown.
     state: Option<String>,
-    /// Whether the role of spot machines may use it; `None`: not known.
+    /// Whether the role of spot machines may use it; `None`: unknown.
     serves_spot: Option<bool>,
 }
 
@@ -48,7 +47,7 @@ impl DiskKey {
     /// Whether any machine can start with it.
     ///
     /// # Errors
-    /// None can.
+    /// If no machine can.
     pub fn check(&self, region: &Region) -> Result<(), CloudError> {
         let Some(state) = self.state.as_deref() else { return Ok(()) };
         let id = &self.id;
@@ -67,7 +66,7 @@ impl DiskKey {
                 "its key store must be connected again (`aws kms connect-custom-key-store`)"
                     .to_owned()
             }
-            // `Enabled`, `Updating`, and what KMS may call a usable key one day.
+            // `Enabled`, `Updating`, and future states of a usable key.
             _ => return Ok(()),
         };
         let what = format!(
@@ -77,7 +76,7 @@ impl DiskKey {
         Err(CloudError::Invalid { what })
     }
 
-    /// The note for a buyer of spot machines.
+    /// The note for spot machines.
     pub fn spot_note(&self, region: &Region) -> Option<String> {
         let id = &self.id;
         let part = |n: usize, default| id.split(':').nth(n).unwrap_or(default);
@@ -93,9 +92,8 @@ impl DiskKey {
     }
 }
 
-/// The default key of a region, where it is the customer's own; `None`: it is AWS's, or EC2 does
-/// not say. Each question is asked once and for ten seconds: a launch does not wait for long where
-/// KMS is out of reach.
+/// The default key of a region, if it is the customer's own. `None`: it is AWS's, or EC2 does not
+/// say. Each question has ten seconds, because KMS may be out of reach.
 pub async fn find(session: &AwsSession, region: &Region) -> Option<DiskKey> {
     if let Some(known) = session.memory.disk_keys.get(region, TRUSTED) {
         return known;
@@ -125,7 +123,7 @@ pub async fn find(session: &AwsSession, region: &Region) -> Option<DiskKey> {
         Some(id) => described(session, region, id.to_owned()).await,
         None => None,
     };
-    // A person mends a key and then tries again: ask anew.
+    // A person repairs a key and tries again, so a bad key is not remembered.
     if key.as_ref().is_none_or(|key| key.check(region).is_ok() && key.serves_spot != Some(false)) {
         session.memory.disk_keys.put(region.clone(), key.clone());
         cache.put("disk-key", &key);
@@ -158,8 +156,8 @@ fn key_of(
         return None;
     }
     let state = about.and_then(|about| about["KeyState"].as_str().map(str::to_owned));
-    // The name ends there: the role of spot fleets begins with it. A policy is a text in the
-    // answer, with its quotes escaped.
+    // The quote ends the name, since the name of spot fleets' role begins with it. A policy is a
+    // text in the answer, so its quotes are escaped.
     let names = |answer: &Value| {
         [format!("{SPOT_ROLE}\""), format!("{SPOT_ROLE}\\\"")]
             .iter()
@@ -169,7 +167,7 @@ fn key_of(
         (Ok(grants), _) if names(&grants) => Some(true),
         (_, Ok(policy)) if names(&policy) => Some(true),
         (_, Ok(policy)) if lets_anybody(&policy) => None,
-        // A page of a hundred may not be all.
+        // The page of a hundred may be incomplete.
         (Ok(grants), Ok(_)) if grants["Truncated"] != true => Some(false),
         _ => None,
     };
@@ -177,7 +175,7 @@ fn key_of(
 }
 
 /// Whether a statement of the policy names every principal, as AWS writes it for its own key. Its
-/// conditions may let spot's role in.
+/// conditions may include spot's role.
 fn lets_anybody(answer: &Value) -> bool {
     let policy: Option<Value> =
         answer["Policy"].as_str().and_then(|policy| serde_json::from_str(policy).ok());

@@ -1,11 +1,9 @@
-//! EC2's error codes and what each class of them means for a launch or an end: one table.
+//! One table of EC2's error codes, and what each means for a launch or an end.
 //!
-//! ```text
-//!   SdkError ── trouble ──> Trouble { class, words } ── adopt, wait, clear, retry (ec2_launch, ec2_end) ──> CloudError
-//! ```
-//! A code that nobody knows never launches anything: the launch is refused for good, and the words
-//! name the code. An error without a code is no answer at all, so nothing is known. Not here: a
-//! call.
+//! An `SdkError` becomes a `Trouble` with a class and words. By its class, `launch` and `terminate`
+//! adopt, wait, repeat or give up with a `CloudError`. An unknown code refuses the launch for good,
+//! and the text names the code. An error without a code is no answer, so the state is unknown. Not
+//! here: a call.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -20,48 +18,48 @@ use crate::adapters::host::system_clock::SystemClock;
 use crate::job::Refusal;
 use crate::ports::{Clock, CloudError};
 
-/// What is to be done about an error.
+/// How to react to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Not to be had there: the next placement.
+    /// This offer is not available: try the next one.
     Refused(Refusal),
-    /// No free address: another subnet of the zone may have one (`ec2::subnets`).
+    /// The subnet has no free address: another one of the zone may (`ec2::subnets`).
     SubnetFull,
-    /// The same call again, later.
+    /// Repeat the call later.
     Throttled,
-    /// It may have happened: the same call again, and look by its token.
+    /// It may have happened: repeat the call, and look for a machine by its token.
     Ambiguous,
-    /// Our token was used for another request, which is our bug: adopt the machine that it made.
+    /// Our token was used for another request, which is a bug of ours: adopt its machine.
     Mismatch,
-    /// The token's machine has ended: so has the attempt.
+    /// The machine of the token has ended, and so has the attempt.
     Spent,
-    /// The signature was not taken: the clock is looked at first.
+    /// The signature was refused: check the clock first.
     Unproven,
-    /// The session is over, or the clock says so.
+    /// The session has expired, or the clock makes it seem so.
     Expired,
     Denied,
-    /// Nobody has made the role that lets spot machines be bought.
+    /// The account lacks the service-linked role for spot machines.
     NoSpotRole,
-    /// The account itself is not ready.
+    /// The account is not ready.
     Account,
-    /// A new instance profile is not known everywhere yet.
+    /// EC2 does not know a new instance profile yet.
     ProfileUnknown,
     /// The request can never work.
     Invalid,
-    /// Not shown, which is not the same as gone.
+    /// EC2 does not show it; it may exist.
     NotFound,
-    /// Somebody has protected the machine against this.
+    /// A user has protected the machine against this.
     Protected,
-    /// This machine cannot be stopped, only ended.
+    /// This machine can only be terminated.
     CannotStop,
     /// Its state has changed meanwhile: look again.
     StateChanged,
-    /// It would have worked.
+    /// The dry run would have worked.
     WouldWork,
     Unknown,
 }
 
-/// The table. A star at the end stands for any rest; a whole code goes before one with a star.
+/// A final star stands for any rest; a whole code has precedence.
 const TABLE: &[(&[&str], Class)] = &[
     (
         &[
@@ -116,7 +114,7 @@ const TABLE: &[(&[&str], Class)] = &[
     (&["IdempotentParameterMismatch"], Class::Mismatch),
     (&["IdempotentInstanceTerminated"], Class::Spent),
     (&["AuthFailure", "SignatureDoesNotMatch", "InvalidSignatureException"], Class::Unproven),
-    // EC2 says of a session that is over that the request is.
+    // EC2 answers with `RequestExpired` if the session has expired.
     (&["ExpiredToken", "ExpiredTokenException", "RequestExpired"], Class::Expired),
     (
         &[
@@ -130,8 +128,8 @@ const TABLE: &[(&[&str], Class)] = &[
         Class::Denied,
     ),
     (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], Class::NoSpotRole),
-    // A first launch in a region is looked at for minutes, four hours at most; another region may
-    // serve meanwhile.
+    // AWS checks a first launch in a region for minutes, at most for four hours. Another region may
+    // work meanwhile.
     (&["PendingVerification"], Class::Refused(Refusal::Verification)),
     (&["Blocked", "OptInRequired"], Class::Account),
     (
@@ -155,28 +153,28 @@ const TABLE: &[(&[&str], Class)] = &[
     (&["DryRunOperation"], Class::WouldWork),
 ];
 
-/// What makes a new instance profile different from a wrong one: IAM tells EC2 of it within
-/// seconds.
+/// These words tell a new instance profile from a wrong one: IAM tells EC2 about it within seconds.
 const PROFILE_WORDS: &str = "invalid iam instance profile";
 
-/// Beyond this, AWS takes no signature. A little less is told too: the next call may be beyond.
+/// AWS refuses a signature if the clock is wrong by five minutes. Four are reported too: the next
+/// call may fail.
 const SKEW: SignedDuration = SignedDuration::from_mins(4);
 
-/// An error of a call, understood.
+/// An error of a call, with its class.
 #[derive(Debug)]
 pub struct Trouble {
     /// "launch a machine".
     pub act: String,
     pub class: Class,
-    /// `Code: what it says`; of no answer, what went wrong.
+    /// `Code: message`; without an answer, what went wrong.
     text: String,
-    /// How far this computer's clock is ahead of AWS's, where that is the likely cause.
+    /// How far this computer's clock is ahead of AWS's, if that is the likely cause.
     ahead: Option<SignedDuration>,
     cause: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Trouble {
-    /// Of a call that did `act`.
+    /// The error of a call that did `act`.
     pub fn of<E>(act: &str, error: SdkError<E, HttpResponse>) -> Self
     where
         E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
@@ -187,7 +185,7 @@ impl Trouble {
         let Some(code) = error.code() else {
             let (class, cause): (Class, Box<dyn StdError + Send + Sync>) = match lacking(&error) {
                 Some(nobody) if may_come(&nobody) => (Class::Ambiguous, Box::new(nobody)),
-                // Nothing was sent without credentials: that is definite.
+                // Without credentials nothing was sent, so the result is certain.
                 Some(nobody) => (Class::Denied, Box::new(nobody)),
                 None => (Class::Ambiguous, Box::new(error)),
             };
@@ -222,12 +220,12 @@ impl Trouble {
         self.class == class
     }
 
-    /// An error that is not a code's: of our own reading of an answer.
+    /// An error without a code: we could not read the answer.
     pub fn ambiguous(act: &str, why: &str) -> CloudError {
         CloudError::Ambiguous { act: act.to_owned(), cause: why.into() }
     }
 
-    /// What is wrong and what to do about it.
+    /// The error in words, and what to do about it.
     pub(crate) fn words(&self) -> String {
         let text = &self.text;
         match (self.class, self.ahead) {
@@ -239,7 +237,7 @@ impl Trouble {
                 )
             }
             (Class::Expired, None) => format!("the AWS session is over ({text})"),
-            // As it follows on "the role for spot machines is missing for".
+            // It follows "the role for spot machines is missing for".
             (Class::NoSpotRole, _) => format!(
                 "this account, which has bought none yet: \
                  `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`, once, makes `AWSServiceRoleForEC2Spot` ({text})"
@@ -247,7 +245,7 @@ impl Trouble {
             (Class::Account, _) => {
                 format!("AWS holds this account back; its console says what it wants ({text})")
             }
-            // RunInstances has the same code for what an image or a type cannot.
+            // RunInstances has the same code for an image or type that cannot stop.
             (Class::CannotStop, _) if self.act.starts_with("launch") => {
                 format!("EC2 does not do this for such a machine ({text})")
             }
@@ -274,15 +272,14 @@ impl From<Trouble> for CloudError {
             Class::NoSpotRole => CloudError::NoCapacity { what: words, refusal: Refusal::SpotRole },
             Class::Spent => CloudError::NoCapacity { what: words, refusal: Refusal::Spent },
             Class::Throttled => CloudError::Throttled,
-            // Whether it happened, was not seen yet or changes just now: nothing is known before
-            // another look.
+            // It is uncertain whether it happened: look again first.
             Class::Mismatch => {
                 CloudError::Mismatch { machine: None, what: format!("cannot {act}: {words}") }
             }
             Class::Ambiguous | Class::NotFound | Class::StateChanged | Class::ProfileUnknown => {
                 CloudError::Ambiguous { act, cause }
             }
-            // A person mends both, and then the same call is taken: nothing was refused for good.
+            // The user can repair both, and then the same call works: the refusal is not final.
             Class::Unproven | Class::Expired if trouble.ahead.is_some() => {
                 CloudError::Denied { act, cause: Box::new(wrong_clock(words)) }
             }
@@ -330,7 +327,7 @@ fn class(code: &str, message: &str, status: Option<u16>) -> Class {
             Class::ProfileUnknown
         }
         Some(class) => class,
-        // It did not refuse the request, it failed at it.
+        // EC2 failed; it did not refuse the request.
         None if status.is_some_and(|status| status >= 500) => Class::Ambiguous,
         None => Class::Unknown,
     }
@@ -356,7 +353,7 @@ mod tests {
         }
     }
 
-    /// What the controller does: it sees these alone.
+    /// The reaction of the controller, which sees only these.
     fn reaction(code: &str, message: &str, status: Option<u16>) -> String {
         match CloudError::from(trouble(code, message, status)) {
             CloudError::NoCapacity { refusal, .. } => format!("next: {refusal}"),

@@ -1,12 +1,9 @@
-//! The machine image of a launch: from the words of the job file to an id, its disk and its
+//! The machine image of a launch: from the words of the job file to an id, a disk size and an
 //! architecture.
 //!
-//! ```text
-//!   dlami, ssm:... ── GetParameter ──> an id ──┐
-//!   ami-... ───────────────────────────────────┼─ DescribeImages ──> Image, remembered for minutes
-//!   name:...;owner=... ────────────────────────┘  (the newest)
-//! ```
-//! Not here: the words themselves (`job::ImageChoice`).
+//! `dlami` and `ssm:...` become an id by GetParameter. `name:...;owner=...` takes the newest image.
+//! DescribeImages then reads the image, and the session remembers it for minutes. Not here: the
+//! words themselves (`job::ImageChoice`).
 
 use aws_sdk_ec2::error::ProvideErrorMetadata;
 use aws_sdk_ec2::types::{ArchitectureValues, DeviceType, Image as Described};
@@ -19,26 +16,26 @@ use crate::job::{ImageChoice, Refusal};
 use crate::market::{Arch, Offer, Region};
 use crate::ports::CloudError;
 
-/// What a launch needs to know of an image.
+/// The facts about an image that a launch needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     pub id: String,
     pub name: String,
     pub root_device: String,
-    /// Its own disk: a smaller one would not hold it.
+    /// The size of its own disk, the smallest that holds it.
     pub disk_gib_min: u32,
     pub arch: Arch,
 }
 
-/// What AWS calls images with NVIDIA's open kernel modules, which drive no GPU from before Turing
-/// (NVIDIA's README of them).
+/// How AWS names images with NVIDIA's open kernel modules. They drive no GPU older than Turing
+/// (NVIDIA's README).
 const OPEN_DRIVER: [&str; 2] = ["oss nvidia driver", "oss-nvidia-driver"];
 const BEFORE_THE_OPEN_DRIVER: [&str; 4] = ["V100", "P100", "M60", "K80"];
 
 impl Image {
     /// # Errors
-    /// When the offer's machine speaks another language, or its GPUs need another driver; one of
-    /// the right kind may be on offer too.
+    /// If the image has another architecture, or a driver that does not suit the GPUs. Another
+    /// offer may fit.
     pub fn fits(&self, offer: &Offer) -> Result<(), CloudError> {
         let name = self.name.to_ascii_lowercase();
         let what = match offer
@@ -64,11 +61,10 @@ impl Image {
     }
 }
 
-/// The image for machines of this kind in a region, where the words leave the choice; else the one
-/// that they name.
+/// The image that the words name; `dlami` means the one for this architecture in the region.
 ///
 /// # Errors
-/// When AWS does not answer, or there is no such image.
+/// If AWS does not answer, or the image is missing.
 pub async fn find(
     session: &AwsSession,
     words: &str,
@@ -87,7 +83,7 @@ pub async fn find(
     Ok(found)
 }
 
-/// What [`find`] has found of late.
+/// The recent answer of [`find`].
 pub fn remembered(session: &AwsSession, words: &str, region: &Region, arch: Arch) -> Option<Image> {
     session.memory.images.get(&(region.clone(), words.parse().ok()?, arch), TRUSTED)
 }
@@ -176,7 +172,7 @@ async fn newest(
     let mut found: Option<Described> = None;
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| meaning(&format!("look for images in {region}"), error))?;
-        // Dates of one form, in UTC: as texts they are in order.
+        // All dates have the same form in UTC, so their texts are in order.
         found = found
             .into_iter()
             .chain(page.images.unwrap_or_default())
@@ -233,14 +229,13 @@ fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudErro
     })
 }
 
-/// What EC2 says of an image whose hours cost what the price list says of plain Linux, and what
-/// such a machine's hours are billed as.
+/// EC2's words for an image that costs as much as the price list says for plain Linux, and for the
+/// billing of its hours.
 const PLAIN: &str = "Linux/UNIX";
 const PLAIN_OPERATION: &str = "RunInstances";
 
-/// What an image costs beside its machine is in no price that we know: Windows, Red Hat, SUSE,
-/// Ubuntu Pro, or a product of the marketplace, free ones too. Gives how it is billed, if it is. An
-/// emulator may say nothing of it.
+/// How the image is billed, if it costs extra: Windows, Red Hat, SUSE, Ubuntu Pro, or a marketplace
+/// product, even a free one. Our price list has no price for it. An emulator may not tell.
 fn own_price(described: &Described) -> Option<String> {
     let platform =
         described.platform_details().or(described.platform().map(|platform| platform.as_str()));
@@ -257,8 +252,7 @@ fn own_price(described: &Described) -> Option<String> {
     (!told.is_empty()).then(|| told.join(", "))
 }
 
-/// The devices beside the root that would be disks of EBS. What a machine has in itself
-/// (`ephemeral0`) costs nothing more.
+/// The EBS disks beside the root. A local disk (`ephemeral0`) costs nothing extra.
 fn further_disks<'a>(described: &'a Described, root: &str) -> Vec<&'a str> {
     let others = described
         .block_device_mappings()

@@ -1,4 +1,4 @@
-//! Which types EC2 has in a region, and in which zones each is sold.
+//! The instance types of a region, and the zones that sell them.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::adapters::aws::session::AwsSession;
 use crate::market::{Arch, MachineType, Region, Zone};
 use crate::ports::CloudError;
 
-/// A new type appears a few times a year; a day late is soon enough.
+/// A new type appears a few times a year, so a day's delay is fine.
 const TYPES_HOLD: Duration = Duration::from_secs(24 * 3600);
 
-/// Every type with a GPU begins with one of these letters (accelerators of other kinds do not).
+/// The families with a GPU begin with these letters; other accelerators have other letters.
 const GPU_FAMILIES: [&str; 2] = ["g*", "p*"];
 
-/// EC2 takes this many values in one filter.
+/// The most values that EC2 takes in one filter.
 const VALUES_MAX: usize = 200;
 
 /// A type in a zone.
@@ -29,11 +29,11 @@ pub struct Sold {
     pub zone: Zone,
 }
 
-/// The types of these names, or all with a GPU where none is named. A name that EC2 does not know
-/// is not in the answer.
+/// The types of these names; without names, all types with a GPU. A name that EC2 does not know is
+/// missing in the answer.
 ///
 /// # Errors
-/// When EC2 does not answer.
+/// If EC2 does not answer.
 pub async fn types(
     session: &AwsSession,
     cache: &Ec2Cache,
@@ -67,7 +67,7 @@ fn machine_type(info: &InstanceTypeInfo) -> Option<MachineType> {
     let arch = match (speaks(ArchitectureType::X8664), speaks(ArchitectureType::Arm64)) {
         (true, _) => Arch::X86_64,
         (false, true) => Arch::Arm64,
-        // A Mac, or something newer than this program.
+        // A Mac, or a kind that is newer than this program.
         (false, false) => return None,
     };
     let sold = |class: &UsageClassType| info.supported_usage_classes().contains(class);
@@ -90,7 +90,7 @@ fn machine_type(info: &InstanceTypeInfo) -> Option<MachineType> {
     })
 }
 
-/// Where these types are sold.
+/// The zones that sell these types.
 ///
 /// # Errors
 /// When EC2 does not answer.
@@ -131,9 +131,9 @@ pub async fn zones(
     Ok(all)
 }
 
-/// `us-west-2b` of `us-west-2`. A Local Zone (`us-west-2-lax-1a`) and a Wavelength Zone of an
-/// account that has let itself in there have on-demand prices of their own, and the region's list
-/// has others: they are not offered.
+/// Whether a zone such as `us-west-2b` is an ordinary one of `us-west-2`. Local Zones
+/// (`us-west-2-lax-1a`) and Wavelength Zones are not offered: they have other on-demand prices than
+/// the region's list.
 fn is_of_the_region(zone: &Zone, region: &Region) -> bool {
     matches!(zone.as_str().strip_prefix(region.as_str()).map(str::as_bytes), Some([b'a'..=b'z']))
 }

@@ -1,13 +1,11 @@
-//! One RunInstances with everything in it, from the plan alone.
+//! One RunInstances call, made from the plan alone.
 //!
-//! ```text
-//!   plan ──> request ──> RunInstances ─┬─ an id
-//!                                      ├─ no answer, or the token was used ──> the machine of the token, if it is shown
-//!                                      └─ a refusal, by the table of ec2_errors
-//! ```
-//! The same plan gives the same request, byte for byte: nothing of it comes from a clock, a setting
-//! or a draw. That is why the SDK retries nothing here: the controller repeats the call, and can
-//! see what happened meanwhile. What must never live here: a choice.
+//! The answer is an id or a refusal (`ec2::errors`). Without an answer, or if the token was used
+//! before, the machine of the token is looked up.
+//!
+//! The same plan gives the same request, byte for byte: it uses no clock, setting or random number.
+//! The SDK retries nothing here: the controller repeats the call, and can look at the result
+//! meanwhile. Not here: a choice.
 
 use std::time::Duration;
 
@@ -31,8 +29,8 @@ use crate::job::{LaunchRequest, Plan, Shutdown};
 use crate::market::{Market, UsdPerHour};
 use crate::ports::{Clock, CloudError};
 
-/// IAM tells EC2 of a new instance profile within seconds. Shorter, and the first launch after
-/// `lamp init aws` fails; longer, and a misspelled name is told late.
+/// IAM tells EC2 about a new instance profile within seconds. If this is shorter, the first launch
+/// after `lamp init aws` fails. If it is longer, a misspelled name is reported late.
 const PROFILE_KNOWN_WITHIN: Duration = Duration::from_secs(120);
 
 const ACT: &str = "launch a machine";
@@ -46,8 +44,8 @@ pub async fn launch(session: &AwsSession, plan: &Plan) -> Result<String, CloudEr
         Err(trouble) => trouble,
     };
     match trouble.class {
-        // Carried out or not, the token says; a machine that is not shown yet is found by the same
-        // call again.
+        // The token tells whether it was carried out. If EC2 does not show the machine yet, the
+        // same call finds it later.
         Class::Ambiguous | Class::Mismatch | Class::Spent => adopt(session, plan, trouble).await,
         Class::SubnetFull => Err(CloudError::NoCapacity {
             refusal: subnets::full(session, plan).await,
@@ -69,23 +67,23 @@ pub async fn launch(session: &AwsSession, plan: &Plan) -> Result<String, CloudEr
     }
 }
 
-/// Whether this launch would be allowed. Launches nothing.
+/// Asks whether this launch would be allowed, and launches nothing.
 ///
 /// # Errors
-/// Why not; as `ec2::errors` reads them.
+/// The reason why not, as `ec2::errors` reads it.
 pub async fn permitted(session: &AwsSession, plan: &Plan) -> Result<(), CloudError> {
     let client = session.ec2(&plan.offer.region).await;
-    // A token of its own: a dry run must not be taken for the launch.
+    // Without the token: EC2 must not take a dry run for the launch.
     let rehearsal = request(&client, plan)?.dry_run(true).set_client_token(None);
     match send(rehearsal).await {
         Err(trouble) if trouble.is(Class::WouldWork) => Ok(()),
-        // Nobody chooses another place here: it is a right that is missing.
+        // A missing permission does not become a search for another offer.
         Err(trouble) if trouble.is(Class::NoSpotRole) => Err(CloudError::Denied {
             act: ACT.to_owned(),
             cause: CloudError::from(trouble).to_string().into(),
         }),
         Err(trouble) => Err(trouble.into()),
-        // EC2 never answers a dry run with a machine; what does is not EC2.
+        // EC2 never answers a dry run with success, but an emulator may.
         Ok(_) => Ok(()),
     }
 }
@@ -100,7 +98,7 @@ fn first_id(made: &RunInstancesOutput) -> Result<String, CloudError> {
     id.map(str::to_owned).ok_or_else(|| Trouble::ambiguous(ACT, "the answer names no machine"))
 }
 
-/// The machine that the token has made, if EC2 shows it; else the trouble.
+/// The machine of the token if EC2 shows it; otherwise the error.
 async fn adopt(session: &AwsSession, plan: &Plan, trouble: Trouble) -> Result<String, CloudError> {
     let found = describe::by_token(session, plan).await;
     match found.as_deref().map(<[_]>::first) {
@@ -109,15 +107,15 @@ async fn adopt(session: &AwsSession, plan: &Plan, trouble: Trouble) -> Result<St
             what: format!("{trouble}"),
         }),
         Ok(Some(machine)) => Ok(machine.id.clone()),
-        // Not shown yet, or nobody knows: a machine may be there all the same.
+        // A machine may exist that EC2 does not show yet.
         Ok(None) | Err(_) => Err(trouble.into()),
     }
 }
 
-/// A burstable machine earns its processor time. `unlimited`, which is what T3, T3a and T4g are
-/// launched as when nobody says otherwise, bills what it uses beyond that: $0.05 for each hour of a
-/// vCPU, many times the price of a small one, and in no plan (EC2 user guide, "Unlimited mode for
-/// burstable performance instances"). As `standard` it is slower, and costs what was said.
+/// The CPU credits of a burstable machine. By default T3, T3a and T4g run as `unlimited`, which
+/// bills more use at $0.05 per vCPU hour: many times the price of a small machine, and in no plan
+/// (EC2 user guide, "Unlimited mode for burstable performance instances"). A `standard` machine is
+/// slower and costs the planned price.
 fn credits(instance_type: &str) -> Option<CreditSpecificationRequest> {
     let family = instance_type.split('.').next().unwrap_or_default();
     ["t2", "t3", "t3a", "t4g"]
@@ -125,19 +123,19 @@ fn credits(instance_type: &str) -> Option<CreditSpecificationRequest> {
         .then(|| CreditSpecificationRequest::builder().cpu_credits("standard").build())
 }
 
-/// An open reservation of the account takes in each machine on demand that fits, unless the launch
-/// says otherwise. The account pays for it to have room for other work (EC2 user guide, "Capacity
-/// Reservations"). Spot machines never stand in one.
+/// An open reservation takes in each matching on-demand machine, unless the launch refuses it. The
+/// account pays for it to have room for other work (EC2 user guide, "Capacity Reservations"). Spot
+/// machines never use one.
 fn reservation(spot: bool) -> Option<CapacityReservationSpecification> {
     let none = CapacityReservationSpecification::builder()
         .capacity_reservation_preference(CapacityReservationPreference::None);
     (!spot).then(|| none.build())
 }
 
-/// The whole request.
+/// The complete request.
 ///
 /// # Errors
-/// When the plan was made for another cloud.
+/// If the plan was made for another cloud.
 fn request(
     client: &aws_sdk_ec2::Client,
     plan: &Plan,
@@ -168,14 +166,14 @@ fn request(
         .metadata_options(metadata())
         .set_capacity_reservation_specification(reservation(spot))
         .set_credit_specification(credits(plan.offer.instance_type.as_str()))
-        // One-time spot can only be terminated.
+        // A one-time spot machine can only be terminated.
         .instance_initiated_shutdown_behavior(if spot || launch.shutdown == Shutdown::Terminate {
             ShutdownBehavior::Terminate
         } else {
             ShutdownBehavior::Stop
         })
         .set_tag_specifications(Some(tags(plan)));
-    // A subnet has its zone. Naming the zone too would make the token hold in that zone only.
+    // A subnet implies its zone. With the zone too, the token would count in that zone only.
     request = match &launch.subnet {
         Some(subnet) => request.subnet_id(subnet),
         None => request
@@ -199,8 +197,8 @@ fn root(launch: &LaunchRequest) -> BlockDeviceMapping {
     BlockDeviceMapping::builder().device_name(&launch.root_device).ebs(disk).build()
 }
 
-/// Version 2 only, for the machine itself only (one hop: not for its containers), with the tags
-/// that tell the agent who it is.
+/// Version 2 only, for the machine itself only (one hop excludes its containers), with the tags
+/// that the agent reads.
 fn metadata() -> InstanceMetadataOptionsRequest {
     InstanceMetadataOptionsRequest::builder()
         .http_endpoint(InstanceMetadataEndpointState::Enabled)
@@ -222,14 +220,14 @@ fn spot_options(bid: Option<UsdPerHour>) -> InstanceMarketOptionsRequest {
         .build()
 }
 
-/// As AWS writes prices; exact, because money is whole micro-dollars.
+/// In AWS's format; exact, because money is whole micro-dollars.
 fn dollars(price: UsdPerHour) -> String {
     let micros = price.per_hour().micros().max(0);
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// The same tags on all that the call makes: a volume or an interface that is left behind can be
-/// told from others'.
+/// The same tags for everything that the call creates, so that a volume or interface left behind is
+/// recognised.
 fn tags(plan: &Plan) -> Vec<TagSpecification> {
     let tag = |key: &str, value: &str| Tag::builder().key(key).value(value).build();
     let name = tag("Name", &format!("lamp {} {}", plan.job, plan.attempt.number()));

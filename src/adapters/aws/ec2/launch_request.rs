@@ -1,14 +1,8 @@
-//! What a launch needs beside the offer: image, network, role, disk, and what the machine does when
-//! it powers off.
+//! Prepares a launch: image, network, role, disk, and what the machine does when it powers off.
 //!
-//! ```text
-//!   ec2_image ─────┐
-//!   ec2_subnets ───┼─ all at once, remembered for minutes ──> LaunchRequest
-//!   security group ┤
-//!   key pair ──────┘
-//! ```
-//! Changes nothing. What is wrong here is wrong in words before any machine is bought. Not here: a
-//! price, a choice between offers.
+//! It reads `image`, `subnets`, the security group and the key pair at the same time, remembers
+//! them for minutes, and makes a `LaunchRequest`. It changes nothing. A wrong setting is reported
+//! here, before a machine is bought. Not here: a price, a choice between offers.
 
 use std::time::Duration;
 
@@ -27,16 +21,16 @@ use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Refusal, Shutdown, Spec}
 use crate::market::{Arch, Market, Offer, Region};
 use crate::ports::CloudError;
 
-/// How long an answer about images and networks is trusted: a relaunch after an interruption asks
-/// nothing twice. Longer, and what a person mends on the console is seen late.
+/// How long answers about images and networks are valid, so that a relaunch after an interruption
+/// asks nothing twice. If this is longer, the program sees a repair on the console late.
 pub const TRUSTED: Duration = Duration::from_secs(10 * 60);
 
-/// What `lamp init aws` makes.
+/// The instance profile that `lamp init aws` creates.
 const PROFILE: &str = "lamplighter-box";
 const GROUP: &str = "lamplighter";
 
 /// # Errors
-/// When EC2 does not answer; when something is missing or does not fit, in words.
+/// If EC2 does not answer, or a resource is missing or unsuitable.
 pub async fn prepare(
     session: &AwsSession,
     spec: &Spec,
@@ -51,7 +45,7 @@ pub async fn prepare(
     image.fits(offer)?;
     let key_name = key?;
     let subnet = subnets::choose(session, &subnets?, offer)?;
-    // What a person makes meanwhile is seen by the next look.
+    // The user may create the group meanwhile, so the next look asks again.
     let group = group_of(session, &groups?, &subnet)
         .inspect_err(|_| session.memory.groups.forget(&offer.region))?;
     if spec.machine.disk_gib < image.disk_gib_min {
@@ -79,8 +73,8 @@ pub async fn prepare(
     })
 }
 
-/// Why this offer can never be launched, by the image and the subnets that are remembered: its zone
-/// has none of them, or the image is for other machines. Asks nobody.
+/// Why this offer can never be launched, from what is remembered: no subnet in its zone, or an
+/// image for other machines. It sends no request.
 pub fn known_unfit(session: &AwsSession, machine: &MachineSpec, offer: &Offer) -> Option<String> {
     let image = ec2_image::remembered(session, &machine.image, &offer.region, offer.arch);
     let by_image = image.and_then(|image| image.fits(offer).err());
@@ -94,9 +88,9 @@ pub fn known_unfit(session: &AwsSession, machine: &MachineSpec, offer: &Offer) -
     }
 }
 
-/// Asks for what most launches need while the offers are still being asked for, so that [`prepare`]
-/// finds it remembered. What fails here fails there too, and is told there. Nobody knows the
-/// offer's processor yet: most are of one kind.
+/// Asks for the launch's resources while offers are still being asked for, so that [`prepare`]
+/// finds them remembered. `prepare` meets and reports the same errors. The architecture is not
+/// known yet; most machines are x86-64.
 pub async fn ahead(session: &AwsSession, machine: &MachineSpec) {
     let regions = session.regions(&machine.regions).await;
     join_all(regions.iter().map(|region| ask(session, machine, region, Arch::X86_64))).await;
@@ -111,7 +105,7 @@ struct Asked {
     disk_key: Option<DiskKey>,
 }
 
-/// All at once; each is remembered by whoever asks for it.
+/// Asks for all of them at the same time; each function remembers its answer.
 async fn ask(session: &AwsSession, machine: &MachineSpec, region: &Region, arch: Arch) -> Asked {
     let (image, subnets, groups, key, disk_key) = tokio::join!(
         ec2_image::find(session, &machine.image, region, arch),
@@ -123,8 +117,8 @@ async fn ask(session: &AwsSession, machine: &MachineSpec, region: &Region, arch:
     Asked { image, subnets, groups, key, disk_key }
 }
 
-/// Whether the machine may keep its disk when it powers itself off: the controller ends what should
-/// not.
+/// Whether the machine may keep its disk when it powers itself off. The controller terminates the
+/// others.
 fn shutdown(spec: &Spec, offer: &Offer) -> Shutdown {
     if spec.on.may_stop() && offer.market == Market::OnDemand {
         Shutdown::Stop
@@ -133,7 +127,7 @@ fn shutdown(spec: &Spec, offer: &Offer) -> Shutdown {
     }
 }
 
-/// A machine that publishes nothing would be ended for its silence.
+/// A machine gets an alarm only if it publishes metrics; otherwise the alarm would terminate it.
 fn alarm(spec: &Spec) -> Option<AlarmRule> {
     match spec.watch.alarm {
         AlarmRule::Off => None,
@@ -142,7 +136,7 @@ fn alarm(spec: &Spec) -> Option<AlarmRule> {
     }
 }
 
-/// A security group, and whether anybody may come in by it.
+/// A security group, and whether it has inbound rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     pub id: String,
@@ -158,7 +152,7 @@ fn is_id(group: &str) -> bool {
     group.starts_with("sg-")
 }
 
-/// Those of the name, one in each network, or the one of the id.
+/// The groups of the name, one in each network, or the one of the id.
 async fn groups(session: &AwsSession, region: &Region) -> Result<Vec<Group>, CloudError> {
     if let Some(known) = session.memory.groups.get(region, TRUSTED) {
         return Ok(known);
@@ -169,7 +163,7 @@ async fn groups(session: &AwsSession, region: &Region) -> Result<Vec<Group>, Clo
     let told =
         told.map_err(|error| meaning(&format!("look at the security groups in {region}"), error))?;
     let groups: Vec<Group> = told.security_groups().iter().filter_map(group).collect();
-    // What is missing or open is mended by a person, who then tries again.
+    // A person repairs a missing or open group and tries again, so these are not remembered.
     if groups.iter().any(|group| !group.lets_in) {
         session.memory.groups.put(region.clone(), groups.clone());
     }
@@ -184,7 +178,7 @@ fn group(group: &SecurityGroup) -> Option<Group> {
 fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<String, CloudError> {
     let name = group_name(session);
     let wrong = |what: String| Err(CloudError::Invalid { what });
-    // It makes none of the user's own names.
+    // `lamp init aws` does not create groups with the user's own names.
     let (anew, there) = match name {
         GROUP => {
             ("`lamp init aws` makes one without any open port", "`lamp init aws` makes one there")
@@ -213,8 +207,8 @@ fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<St
     }
 }
 
-/// The user's key pair, if one is named: EC2 keeps them by region, and a launch with one that is
-/// not there is refused. Whoever may not look launches, and EC2 says it then.
+/// The user's key pair, if one is named. EC2 keeps key pairs by region, and refuses a launch if the
+/// pair is missing. Without the right to look, the launch is tried and EC2 decides.
 async fn key_pair(session: &AwsSession, region: &Region) -> Result<Option<String>, CloudError> {
     let Some(name) = session.settings.key_name.clone() else { return Ok(None) };
     if session.memory.key_pairs.get(region, TRUSTED).is_some() {
@@ -233,7 +227,7 @@ async fn key_pair(session: &AwsSession, region: &Region) -> Result<Option<String
             Err(CloudError::Denied { .. }) => return Ok(Some(name)),
             Err(error) => return Err(error),
         };
-    // A filter takes `*` and `?` for more than they are.
+    // A filter would treat `*` and `?` as wildcards.
     if !told.key_pairs().iter().any(|pair| pair.key_name() == Some(name.as_str())) {
         let cure = format!(
             "`aws ec2 import-key-pair --region {region} --key-name {name} --public-key-material fileb://FILE` brings it there"

@@ -1,4 +1,4 @@
-//! EC2 as a seller of instances: one question or one deed in a file.
+//! EC2: one question or one action in each file.
 
 pub(crate) mod alarm;
 pub mod cloud;

@@ -1,13 +1,11 @@
-//! What EC2 sells now that satisfies a requirement, in every region that may be used.
+//! The machines that EC2 sells now and that satisfy a requirement, in all allowed regions.
 //!
-//! ```text
-//!   each region at once:   types ──> zones, on-demand prices, spot prices, quotas   (at once)
-//!                          what runs now ─────────────────────────────────────────> offers
-//! ```
-//! Two round trips where nothing is remembered, one where it is, and one more where a quota that is
-//! remembered leaves no room. A part that fails becomes a note or a refusal in words, and never a
-//! price that nobody named: what has no known price is not offered. Not here: which offer is
-//! better.
+//! All regions are asked at the same time. In each, the types come first; then zones, on-demand
+//! prices, spot prices and quotas at once. Without cached answers that takes two round trips, else
+//! one. A remembered quota without room is asked once more.
+//!
+//! A part that fails becomes a note or a refusal in words. An offer without a known price is left
+//! out. Not here: which offer is better.
 
 use std::collections::BTreeSet;
 
@@ -32,12 +30,12 @@ use crate::market::{
 };
 use crate::ports::{CloudError, chain};
 
-/// Where a job asks for no GPU and names no type: machines of two vCPUs and 8 GiB that are sold in
-/// every region.
+/// The types for a job without a GPU or a named type: two vCPUs and 8 GiB, sold in every
+/// region.
 const DEFAULT_TYPES: [&str; 5] = ["m5.large", "m6i.large", "m6a.large", "m7i.large", "m7a.large"];
 
 /// # Errors
-/// When no region answers.
+/// If no region answers.
 pub async fn supply(session: &AwsSession, machine: &MachineSpec) -> Result<Supply, CloudError> {
     let (supply, keys) = tokio::join!(
         survey(session, machine, machine.max_price.looks_back()),
@@ -58,7 +56,7 @@ pub async fn supply(session: &AwsSession, machine: &MachineSpec) -> Result<Suppl
     Ok(supply)
 }
 
-/// The customer's own keys of disks, in the regions where spot machines may be bought.
+/// The customer's own disk keys in the regions where spot machines may be bought.
 async fn disk_keys(session: &AwsSession, machine: &MachineSpec) -> Vec<(Region, DiskKey)> {
     if !markets(machine.market).contains(&Market::Spot) {
         return Vec::new();
@@ -68,10 +66,10 @@ async fn disk_keys(session: &AwsSession, machine: &MachineSpec) -> Vec<(Region, 
     regions.into_iter().zip(keys).filter_map(|(region, key)| Some((region, key?))).collect()
 }
 
-/// The same, with the spot prices of so long a time.
+/// The same with the spot prices of the past time `back`.
 ///
 /// # Errors
-/// When no region answers.
+/// If no region answers.
 pub async fn survey(
     session: &AwsSession,
     machine: &MachineSpec,
@@ -106,10 +104,10 @@ pub async fn survey(
     }
 }
 
-/// All that is known of a region.
+/// The answers about a region.
 struct Facts {
     region: Region,
-    /// Those that fit.
+    /// The types that fit.
     types: Vec<MachineType>,
     zones: Vec<Sold>,
     listed: Listed,
@@ -135,7 +133,7 @@ async fn of_region(
     assemble(facts, machine, &markets, &mut supply);
     quotas::ask_again(session, &cache, region, &kept, &mut supply).await;
     if back.is_none() {
-        // The newest point alone says nothing of how often a bid was exceeded.
+        // The newest point alone does not tell how often the price exceeded a bid.
         supply.histories.clear();
     }
     Ok(supply)
@@ -203,7 +201,7 @@ fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// The only types that are asked for; empty: all with a GPU.
+/// The only types to ask for; empty: all with a GPU.
 fn named(machine: &MachineSpec) -> Vec<String> {
     match (machine.instance_types.is_empty(), machine.gpus.count) {
         (false, _) => machine.instance_types.clone(),
@@ -212,7 +210,7 @@ fn named(machine: &MachineSpec) -> Vec<String> {
     }
 }
 
-/// Those that satisfy the requirement; of those that nearly do it is said why not.
+/// The types that satisfy the requirement. For types that nearly do, it adds the reason.
 fn fitting(
     types: Vec<MachineType>,
     machine: &MachineSpec,
@@ -257,7 +255,7 @@ fn fitting(
     fitting
 }
 
-/// A type that nobody knows is a slip of the finger; one that is known is sold elsewhere.
+/// A hint for a misspelled type; a known type is only sold elsewhere.
 fn meant_type(name: &str) -> String {
     let known =
         || Catalog::shipped().types().iter().map(|kind| kind.name.as_str()).chain(DEFAULT_TYPES);
@@ -265,7 +263,7 @@ fn meant_type(name: &str) -> String {
     meant.map(|meant| format!(" ({meant})")).unwrap_or_default()
 }
 
-/// What is in use is taken off; where it is not known, no quota is.
+/// Subtracts the vCPUs in use. If they are unknown, all quotas are treated as unknown.
 fn count(known: &mut Vec<Quota>, used: Result<Used, CloudError>, notes: &mut Vec<String>) {
     match used {
         Ok(used) => quotas::count(known, &used),
@@ -276,7 +274,7 @@ fn count(known: &mut Vec<Quota>, used: Result<Used, CloudError>, notes: &mut Vec
     }
 }
 
-/// From facts to offers.
+/// Makes offers from the facts.
 fn assemble(facts: Facts, machine: &MachineSpec, markets: &[Market], supply: &mut Supply) {
     let Facts { region, types, zones, listed, spot, quotas } = facts;
     supply.quotas = quotas.quotas;
@@ -290,8 +288,8 @@ fn assemble(facts: Facts, machine: &MachineSpec, markets: &[Market], supply: &mu
     }
     let Some(extras) = extras(&region, machine.disk_gib, &listed, supply) else { return };
     for kind in &types {
-        // The shipped price stands in for a list that cannot be read, never for one that has no
-        // such price.
+        // The shipped price replaces an unreadable list. If the list answers without this price,
+        // the type has no price.
         let shipped =
             || listed.trouble.as_ref().and_then(|_| catalog.on_demand(&kind.name, &region));
         let full = listed.by_type.get(&kind.name).copied().or_else(shipped);
@@ -359,7 +357,8 @@ fn offer(
     }
 }
 
-/// An hour of the disk and of the public address; `None`: not known, and then nothing is offered.
+/// The hourly price of the disk and the public address; `None`: unknown, and then nothing is
+/// offered.
 fn extras(
     region: &Region,
     disk_gib: u32,
@@ -370,7 +369,7 @@ fn extras(
     let shipped = catalog.disk_gib_month(region);
     let address = catalog.public_ipv4_hour(region)?;
     let Some(disk) = listed.disk.or(shipped.map(|dated| dated.value)) else {
-        // Of a list that cannot be read it is said above why.
+        // For an unreadable list, a note above has the cause.
         let list = if listed.trouble.is_some() {
             "AWS's price list cannot be read"
         } else {

@@ -1,7 +1,7 @@
-//! What machines and disks cost on demand, by the Price List API.
+//! On-demand prices of machines and disks, from the Price List API.
 //!
-//! One question for each type: the list of a whole region has a hundred times as many rows as
-//! anybody needs. A type with no price in it has none, and is remembered so.
+//! Each type is asked for alone: the list of a whole region has a hundred times as many rows. A
+//! type without a price is remembered as such.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::adapters::aws::session::AwsSession;
 use crate::market::{Region, Usd, UsdPerHour};
 use crate::ports::CloudError;
 
-/// On-demand prices have changed a few times in ten years, and only downwards but for twice.
+/// On-demand prices change rarely, and have risen only twice in ten years.
 const PRICES_HOLD: Duration = Duration::from_secs(24 * 3600);
 
-/// The Price List answers ten calls a second; more at once are told to come again.
+/// The Price List answers ten calls a second and throttles the rest.
 const AT_ONCE: usize = 8;
 
-/// The prices that are known; and the trouble, where there was one: then some may be missing.
+/// The known prices, and an error if some may be missing.
 #[derive(Debug, Default)]
 pub struct Listed {
     pub by_type: BTreeMap<String, UsdPerHour>,
-    /// A month of a GiB of gp3.
+    /// A GiB of gp3 for a month.
     pub disk: Option<Usd>,
     pub trouble: Option<CloudError>,
 }
 
-/// What is asked for: a type, or the disk.
+/// The question for the disk, beside the names of types.
 const DISK: &str = "gp3";
 
 pub async fn on_demand(
@@ -68,8 +68,8 @@ pub async fn on_demand(
                 let is_final =
                     matches!(error, CloudError::Denied { .. } | CloudError::Ambiguous { .. });
                 listed.trouble = Some(error);
-                // Who may not read one price may read none; who does not answer is not waited for a
-                // hundred times.
+                // Without permission for one price there is none for any. If the service does not
+                // answer, a hundred more calls only cost time.
                 if is_final {
                     break;
                 }
@@ -90,7 +90,7 @@ impl Listed {
     }
 }
 
-/// What is asked for, and its price in the list; `None`: it has none.
+/// The question and its price in the list; `None`: it has none.
 async fn price(
     client: aws_sdk_pricing::Client,
     region: Region,
@@ -124,11 +124,11 @@ async fn ask(
     let asked = client.get_products().service_code("AmazonEC2").set_filters(Some(filters));
     let products: Result<Vec<String>, _> = asked.into_paginator().items().send().collect().await;
     let products = products.map_err(|error| meaning("read AWS's price list", error))?;
-    // Where it lists two, the dearer is the one that cannot surprise.
+    // If the list has two, the dearer one is the safe one.
     Ok(products.iter().filter_map(|product| price_of(product)).max())
 }
 
-/// The price of a product of the list: a JSON document in a JSON string.
+/// The price of a product in the list: a JSON document in a JSON string.
 fn price_of(product: &str) -> Option<Usd> {
     let document: Value = serde_json::from_str(product).ok()?;
     let terms = document["terms"]["OnDemand"].as_object()?.values();

@@ -1,4 +1,4 @@
-//! How many vCPUs of each family the account may run, and how many it runs now.
+//! The vCPU quotas of the account by family, and the vCPUs in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,25 +15,24 @@ use crate::adapters::aws::session::AwsSession;
 use crate::market::{Market, Offer, QUOTA_KINDS, Quota, QuotaKind, Region, Supply, is_of_any};
 use crate::ports::{CloudError, chain};
 
-/// A person raises a quota, and waits for it: one that leaves no room is asked once more whatever
-/// is kept ([`ask_again`]). One that leaves room is lowered by nobody but AWS.
+/// A person raises a quota and waits for it, so a quota without room is asked once more
+/// ([`ask_again`]). Only AWS lowers one.
 const QUOTAS_HOLD: Duration = Duration::from_secs(3600);
 
 /// Service Quotas answers a few calls a second.
 const AT_ONCE: usize = 4;
 
-/// A plan that is shown and the plan that is then made may be seconds apart; a minute could hide a
-/// machine that somebody has launched since.
+/// A plan may be shown and then made within seconds. A minute could hide a machine that was
+/// launched meanwhile.
 const USED_HOLDS: Duration = Duration::from_secs(20);
 
-/// vCPUs in use, of each type and market.
+/// The vCPUs in use, by type and market.
 pub type Used = Vec<(String, Market, u32)>;
 
-/// What runs now, by the instances' own words; and what open spot requests wait for, which EC2
-/// counts as if it ran.
+/// The vCPUs of running machines and of open spot requests, which EC2 counts too.
 ///
 /// # Errors
-/// When EC2 does not answer.
+/// If EC2 does not answer.
 pub async fn used(
     session: &AwsSession,
     cache: &Ec2Cache,
@@ -62,8 +61,8 @@ async fn running(session: &AwsSession, region: &Region) -> Result<Vec<Reservatio
     pages.map_err(|error| meaning(&format!("count what runs in {region}"), error))
 }
 
-/// Lamplighter leaves none; a fleet, or a persistent request of somebody's, does. An active one has
-/// its machine, and is not asked for: there may be ten thousand.
+/// Open spot requests. Lamplighter leaves none, but fleets and persistent requests do. Active ones
+/// have their machine and are left out: there may be ten thousand.
 async fn waiting(
     session: &AwsSession,
     region: &Region,
@@ -94,8 +93,8 @@ fn vcpus(instance: &Instance) -> Option<((String, Market), u32)> {
     Some(((kind, market), vcpus))
 }
 
-/// The vCPUs that a size says, where the instance does not: `large` is two, `xlarge` four,
-/// `12xlarge` twelve times four.
+/// The vCPUs of a size, if the instance does not tell: `large` is two, `xlarge` four, `12xlarge`
+/// twelve times four.
 fn of_size(kind: &str) -> Option<u32> {
     match kind.split_once('.')?.1 {
         "nano" | "micro" | "small" | "medium" | "large" => Some(2),
@@ -104,13 +103,13 @@ fn of_size(kind: &str) -> Option<u32> {
     }
 }
 
-/// The quotas that types fall under on some markets, with nothing used of them.
+/// The quotas of some types and markets, before the use is subtracted.
 #[derive(Default)]
 pub struct Known {
     pub quotas: Vec<Quota>,
-    /// The codes of those that were not asked for now.
+    /// The codes of quotas that came from the cache.
     pub kept: BTreeSet<String>,
-    /// Where one could not be read.
+    /// An error if one could not be read.
     pub trouble: Option<CloudError>,
 }
 
@@ -149,8 +148,8 @@ fn key(code: &str) -> String {
     format!("quota-{code}")
 }
 
-/// Of the quotas that were kept, those that leave room for no offer that they cover: somebody may
-/// have raised one since.
+/// Asks again for cached quotas that leave no room for any offer: the user may have raised one
+/// since.
 pub async fn ask_again(
     session: &AwsSession,
     cache: &Ec2Cache,
@@ -182,7 +181,7 @@ fn refuses_all(quota: &Quota, offers: &[Offer]) -> bool {
     covered.peek().is_some() && covered.all(|offer| offer.vcpus > quota.vcpus_left())
 }
 
-/// With whether it was kept.
+/// Also returns whether it came from the cache.
 async fn quota(
     client: &aws_sdk_servicequotas::Client,
     cache: &Ec2Cache,
@@ -212,7 +211,7 @@ async fn quota(
     Ok(vcpus_max.map(|vcpus_max| (quota(vcpus_max), is_kept)))
 }
 
-/// The value of a quota of this account, else AWS's default; `None`: there is no such quota here.
+/// The account's value of a quota, else AWS's default; `None`: this region has no such quota.
 async fn value(
     client: &aws_sdk_servicequotas::Client,
     code: &str,
@@ -239,7 +238,7 @@ async fn value(
     }
 }
 
-/// What is used of each quota.
+/// Enters the use of each quota.
 pub fn count(quotas: &mut [Quota], used: &Used) {
     for quota in quotas {
         let ours = used.iter().filter(|(kind, market, _)| {

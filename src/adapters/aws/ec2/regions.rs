@@ -1,4 +1,4 @@
-//! The regions that an account has switched on.
+//! The regions that are on in an account.
 
 use super::errors::meaning;
 use crate::adapters::aws::session::AwsSession;
@@ -6,7 +6,7 @@ use crate::market::{Region, did_you_mean};
 use crate::ports::CloudError;
 
 /// # Errors
-/// When EC2 does not answer.
+/// If EC2 does not answer.
 pub async fn regions(session: &AwsSession) -> Result<Vec<Region>, CloudError> {
     let (home, _) = session.home().await;
     let described = session
@@ -24,8 +24,8 @@ pub async fn regions(session: &AwsSession) -> Result<Vec<Region>, CloudError> {
         .collect())
 }
 
-/// Why nothing can be bought in a region, where that is the region itself: it is off in this
-/// account, or there is none of its name. `None`: it is on, or EC2 does not say.
+/// Why nothing can be bought in a region: it is off in this account, or does not exist. `None`: it
+/// is on, or EC2 does not say.
 pub async fn why_off(session: &AwsSession, region: &Region) -> Option<String> {
     let told = session
         .ec2(&always_on(region))
@@ -54,7 +54,7 @@ pub async fn why_off(session: &AwsSession, region: &Region) -> Option<String> {
     }
 }
 
-/// A region of the same partition that no account can switch off.
+/// A region of the same partition that is always on.
 fn always_on(region: &Region) -> Region {
     Region::new(match region.as_str() {
         name if name.starts_with("cn-") => "cn-north-1",

@@ -1,15 +1,12 @@
-//! What an owner's machines, or those of one job, left behind in a region: disks, addresses,
-//! interfaces, spot requests, alarms.
+//! Resources that machines left behind in a region: disks, addresses, interfaces, spot requests,
+//! alarms.
 //!
-//! ```text
-//!   machines ──> volumes ┐
-//!                ...     ├─ all at once ──> less what a living machine uses ──> alarms: less those of others, by their tags
-//!                alarms  ┘                                                      └──> with what it costs a month
-//! ```
-//! Of a job at its end all is asked for by its tag, and alarms by the names of its machines: a
-//! hundred jobs that end beside ten thousand machines cost a few calls each. What a living machine
-//! uses, whoever's it is, is no residue. Removing one reads its owner tag again
-//! (`ec2::residue_delete`). Not here: whether to remove it.
+//! All kinds are asked for at the same time, for an owner or for one job. Resources that a machine
+//! still uses are left out, and so are alarms of other owners. Each gets its price per month.
+//!
+//! For one job, EC2 filters by the job's tag, and alarms are found by machine names. A hundred jobs
+//! that end beside ten thousand machines cost a few calls each. The removal reads the owner tag
+//! again (`ec2::residue_delete`). Not here: whether to remove it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,30 +31,29 @@ pub const INTERFACE: &str = "network interface";
 pub const SPOT_REQUEST: &str = "spot request";
 pub const ALARM: &str = "alarm";
 
-/// As AWS's price list counts them: a twelfth of a year.
+/// Hours of a month in AWS's price list: a twelfth of a year.
 const HOURS_A_MONTH: i64 = 730;
 
-/// A standard alarm, in every commercial region (CloudWatch's price list, January 2026).
+/// A standard alarm in every commercial region (CloudWatch's price list, January 2026).
 const ALARM_A_MONTH: Usd = Usd::from_micros(100_000);
 
-/// Calls to CloudWatch under way. It takes a few a second of each kind: more only wait for each
-/// other.
+/// Concurrent calls to CloudWatch, which takes a few a second of each kind.
 const AT_ONCE: usize = 4;
 
-/// Whose residue is asked for.
+/// The owner, and perhaps the job, whose residue is asked for.
 struct Asked<'a> {
     session: &'a AwsSession,
     owner: &'a str,
     region: &'a Region,
-    /// Of one job alone, with the machines that it had here.
+    /// One job alone, with its machines in this region.
     job: Option<(&'a JobId, &'a BTreeSet<String>)>,
 }
 
-/// The machines that have not ended, by their ids: how they are, and whose.
+/// The machines that have not ended, by id: state and job.
 type Living = BTreeMap<String, (InstanceState, Option<JobId>)>;
 
 /// # Errors
-/// When EC2 or CloudWatch does not answer: half a list would say that nothing is left.
+/// If EC2 or CloudWatch does not answer: half a list would say that nothing is left.
 pub async fn residue(
     session: &AwsSession,
     owner: &str,
@@ -66,10 +62,10 @@ pub async fn residue(
     found(&Asked { session, owner, region, job: None }).await
 }
 
-/// What one job left, whose machines here these were.
+/// The residue of one job that had these machines here.
 ///
 /// # Errors
-/// As of all of it.
+/// If EC2 or CloudWatch does not answer.
 pub async fn residue_of(
     session: &AwsSession,
     owner: &str,
@@ -89,7 +85,7 @@ async fn found(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
         spot_requests(asked, &living),
         alarms(asked, &living)
     )?;
-    // Of a machine that was shown only since, or that another owner has.
+    // These machines appeared after the first look, or belong to another owner.
     let named = requests
         .iter()
         .filter_map(|(_, machine)| machine.clone())
@@ -105,7 +101,7 @@ async fn found(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
 }
 
 impl Asked<'_> {
-    /// What carries the owner's tag; of a job, its tag too.
+    /// Filters by the owner's tag, and by the job's tag for one job.
     fn filters(&self) -> Vec<Filter> {
         let job =
             self.job.map(|(job, _)| filter(&format!("tag:{TAG_PREFIX}job"), [job.to_string()]));
@@ -125,7 +121,7 @@ async fn living(asked: &Asked<'_>) -> Result<Living, CloudError> {
     Ok(all.iter().filter_map(of).collect())
 }
 
-/// Those of these machines that have not ended, whoever's they are.
+/// The machines among these that have not ended, of any owner.
 async fn alive(
     asked: &Asked<'_>,
     machines: BTreeSet<String>,
@@ -146,7 +142,8 @@ async fn alive(
 
 async fn volumes(asked: &Asked<'_>, living: &Living) -> Result<Vec<Residue>, CloudError> {
     let mut found = volumes_of(asked, asked.filters(), living).await?;
-    // A kept machine that `lamp start` gave to this job has a disk with the tags of the one before.
+    // `lamp start` may give a kept machine to another job; its disk keeps the tags of the first
+    // one.
     let kept: Vec<String> = living
         .iter()
         .filter(|(_, (state, _))| *state == InstanceState::Stopped)
@@ -190,8 +187,8 @@ fn of_volume(region: &Region, volume: &Volume, living: &Living) -> Option<Residu
             (VolumeState::Available, _) => {
                 ("in use by nothing".to_owned(), false, job_of(volume.tags()))
             }
-            // Kept on purpose, and billed all the same. Its own tags are of the launch:
-            // `lamp start` gives the machine to another job.
+            // Kept on purpose, but billed. The disk has the tags of the launch; `lamp start` may
+            // have given the machine to another job.
             (VolumeState::InUse, Some((user, (InstanceState::Stopped, job)))) => {
                 (format!("kept by the stopped {user}"), true, job.clone())
             }
@@ -259,8 +256,8 @@ async fn interfaces(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
     Ok(found)
 }
 
-/// A request that lives without its machine holds quota, and may launch another one. Each with the
-/// machine that it names.
+/// Requests that are still open without their machine: they hold quota, and may launch another one.
+/// Each comes with the machine that it names.
 async fn spot_requests(
     asked: &Asked<'_>,
     living: &Living,
@@ -304,8 +301,8 @@ fn of_request(region: &Region, request: &SpotInstanceRequest, living: &Living) -
     (is_open(request) && !used).then(|| Residue { job: job_of(request.tags()), ..found })
 }
 
-/// Of the machines of a job, by their names; else of the whole account, since CloudWatch finds
-/// nothing by a tag.
+/// The alarms of a job's machines by name; otherwise all of the account, since CloudWatch cannot
+/// filter by tag.
 async fn alarms(asked: &Asked<'_>, living: &Living) -> Result<Vec<Alarm>, CloudError> {
     let prefixes = match asked.job {
         Some((_, machines)) => machines.iter().map(|machine| alarm::prefix_of(machine)).collect(),
@@ -322,7 +319,7 @@ async fn alarms(asked: &Asked<'_>, living: &Living) -> Result<Vec<Alarm>, CloudE
         .collect())
 }
 
-/// Those of these alarms whose machines have ended that carry the owner's tag: a call for each.
+/// The alarms of ended machines that carry the owner's tag: one call for each.
 async fn of_owner(asked: &Asked<'_>, alarms: Vec<Alarm>) -> Result<Vec<Residue>, CloudError> {
     let reads = alarms.into_iter().map(|alarm| async move {
         let is_ours =
@@ -336,14 +333,14 @@ async fn of_owner(asked: &Asked<'_>, alarms: Vec<Alarm>) -> Result<Vec<Residue>,
     Ok(read.into_iter().flatten().collect())
 }
 
-/// The job in the tags of the launch that made it.
+/// The job in the tags of the launch.
 fn job_of(tags: &[Tag]) -> Option<JobId> {
     tags.iter()
         .find(|tag| tag.key().and_then(|key| key.strip_prefix(TAG_PREFIX)) == Some("job"))
         .and_then(|tag| tag.value()?.parse().ok())
 }
 
-/// It was found by the owner's tag.
+/// A piece of residue that carries the owner's tag.
 fn left(region: &Region, kind: &str, id: &str, detail: String, usd_per_month: Usd) -> Residue {
     let (region, kind, id) = (region.clone(), kind.to_owned(), id.to_owned());
     Residue {

@@ -1,13 +1,8 @@
-//! Removes one piece of residue, and looks at it once more right before: its owner's tag, and that
-//! nothing uses it.
+//! Removes one piece of residue, and checks right before that it has the owner's tag and is unused.
 //!
-//! ```text
-//!   found within the hour ──> its tag, anew ─┬─ another's ──> refused
-//!                                            ├─ in use ─────> refused: a disk by EC2 itself, a request by the machine that it has
-//!                                            ├─ gone ───────> done
-//!                                            └─ ours ───────> removed
-//! ```
-//! Not here: a removal of what no list has named as this owner's.
+//! It must be in a list of the last hour. Its tag is then read again. Another owner's is refused.
+//! One in use is refused too: EC2 protects a disk, and a request is checked by its machine. One
+//! that is gone counts as removed. Not here: a removal of anything that is missing in such a list.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -26,13 +21,13 @@ use crate::adapters::aws::session::AwsSession;
 use crate::instance::{InstanceState, OWNER_TAG};
 use crate::ports::CloudError;
 
-/// A list that somebody has looked at for so long is old: a new one is made first.
+/// A list that is older than this is outdated, and must be made again.
 const FOUND_WITHIN: Duration = Duration::from_secs(3600);
 
 type Refused<E> = SdkError<E, HttpResponse>;
 
 /// # Errors
-/// When it is not ours, is in use, or EC2 does not answer. What is gone already is no error.
+/// If it belongs to another owner or is in use, or EC2 does not answer. Success if it is gone.
 pub async fn clear(session: &AwsSession, residue: &Residue) -> Result<(), CloudError> {
     let act = format!("remove the {} {}", residue.kind, residue.id);
     let Some(owner) =
@@ -70,8 +65,8 @@ async fn alarm(
     }
 }
 
-/// EC2 cancels a request whatever it has launched, and shows a new machine minutes after the
-/// request that has it: what is not shown has not ended.
+/// EC2 cancels a request even if it has launched a machine, and shows the new machine minutes
+/// later. So a machine that is not shown yet counts as running.
 async fn request(
     session: &AwsSession,
     residue: &Residue,
@@ -111,7 +106,7 @@ async fn request(
     done(act, client.cancel_spot_instance_requests().spot_instance_request_ids(id).send().await)
 }
 
-/// What has its tags in EC2's own list of them.
+/// Removes a resource whose tags EC2 lists by its id.
 async fn tagged(
     session: &AwsSession,
     residue: &Residue,
@@ -127,12 +122,12 @@ async fn tagged(
         .await;
     let tags = tags.map_err(|error| meaning(act, error))?;
     if !tags.tags().iter().any(|tag| tag.value() == Some(owner)) {
-        // What is gone has no tags either.
+        // A resource that is gone has no tags either.
         let gone = tags.tags().is_empty() && is_gone(&client, residue, act).await?;
         return if gone { Ok(()) } else { Err(not_ours(act)) };
     }
     match residue.kind.as_str() {
-        // EC2 refuses a disk that is in use.
+        // EC2 refuses to delete a disk in use.
         VOLUME => done(act, client.delete_volume().volume_id(id).send().await),
         ADDRESS => done(act, client.release_address().allocation_id(id).send().await),
         INTERFACE => {
@@ -144,8 +139,7 @@ async fn tagged(
     }
 }
 
-/// What EC2 says of an id that it does not know, or no longer: each kind of thing has its own
-/// words. Each call here names one.
+/// EC2's codes for an unknown id; each kind of resource has its own. Each call here names one.
 const UNKNOWN: [&str; 4] = [
     "InvalidVolume.NotFound",
     "InvalidAllocationID.NotFound",
@@ -157,8 +151,8 @@ fn is_unknown(error: &impl ProvideErrorMetadata) -> bool {
     error.code().is_some_and(|code| UNKNOWN.contains(&code))
 }
 
-/// What is not there needs no removal: another sweep was quicker, or it is the second call of one
-/// whose answer was lost.
+/// A resource that is gone counts as removed: another sweep was faster, or the answer of our first
+/// call was lost.
 fn done<T, E>(act: &str, told: Result<T, Refused<E>>) -> Result<(), CloudError>
 where
     E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
@@ -166,7 +160,7 @@ where
     none(act, told, |_| 0).map(drop)
 }
 
-/// Whether nothing of the id is shown.
+/// Whether EC2 shows no resource of this id.
 fn none<T, E>(
     act: &str,
     told: Result<T, Refused<E>>,

@@ -1,4 +1,4 @@
-//! Spot prices: what holds now, or all changes since a moment.
+//! Spot prices: the current ones, or all changes since a given time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::ports::CloudError;
 /// EC2 changes a price a few times a day.
 const SPOT_HOLDS: Duration = Duration::from_secs(5 * 60);
 
-/// Our clock may be ahead of EC2's by so much: a question about its future has no answer.
+/// Our clock may be ahead of EC2's by this much, and a question about EC2's future has no answer.
 const CLOCKS_APART: Span = Span::from_secs(5 * 60);
 
 /// EC2 keeps no more.
@@ -28,14 +28,14 @@ const KEPT: Span = Span::from_secs(90 * 86_400);
 /// network.
 const PRODUCT: &str = "Linux/UNIX";
 
-/// Histories are pages after pages: so many of them at once.
+/// Histories have many pages; this many are read at a time.
 const AT_ONCE: usize = 8;
 
-/// A series for each type and zone; its last point holds now. `back`: with all changes of that
-/// time; else the newest alone.
+/// A series for each type and zone; its last point is the current price. `back`: also all changes
+/// of that time.
 ///
 /// # Errors
-/// When EC2 does not answer.
+/// If EC2 does not answer.
 pub async fn spot(
     session: &AwsSession,
     cache: &Ec2Cache,
@@ -45,7 +45,8 @@ pub async fn spot(
     now: Timestamp,
 ) -> Result<Vec<PriceHistory>, CloudError> {
     let from = back.unwrap_or(CLOCKS_APART).duration().min(KEPT.duration());
-    // One question for all of what holds now; a question each for what may be a thousand pages.
+    // One question for all current prices; one question per type for histories of up to a thousand
+    // pages.
     let questions: Vec<Vec<String>> = types
         .chunks(if back.is_some() { 1 } else { types.len().max(1) })
         .map(<[String]>::to_vec)
@@ -82,11 +83,11 @@ async fn kept_or_asked(
     Ok(found)
 }
 
-/// The series of one offer's pool, from the price that held at a moment on. Nothing of it is kept:
-/// it is asked for once.
+/// The price series of one offer's pool since a given time. It is not cached, because it is asked
+/// for once.
 ///
 /// # Errors
-/// When EC2 does not answer, or says nothing of this pool.
+/// If EC2 does not answer, or lacks prices of this pool.
 pub async fn of(
     session: &AwsSession,
     offer: &Offer,
@@ -130,7 +131,7 @@ async fn series(
     Ok(series.collect())
 }
 
-/// A row that says less than it should says nothing.
+/// A row with a missing field is ignored.
 fn point(row: &SpotPrice) -> Option<((String, String), PricePoint)> {
     let at = Timestamp::from_second(row.timestamp()?.secs()).ok()?;
     let price = UsdPerHour::new(row.spot_price()?.parse().ok()?);

@@ -1,13 +1,10 @@
-//! The subnet of a machine: the user's, or the default one of its zone; and which of them have no
-//! free address now.
+//! The subnet of a machine: the user's, or the default one of its zone; and which subnets have no
+//! free address.
 //!
-//! ```text
-//!   a launch without a free address ──> left out for three minutes, and all of the region are asked for anew
-//!                                         ├─ another of the zone has one ──> the next attempt stands in that
-//!                                         └─ none ─────────────────────────> the zone is refused, whatever the type
-//! ```
-//! Changes nothing. Not here: for how long an attempt keeps away from a zone
-//! (`policy::purchase::refusal_backoff`).
+//! After a launch without a free address, the subnet is left out for three minutes, and the
+//! region's subnets are read again. If another subnet of the zone has an address, the next attempt
+//! uses it. Otherwise the zone is refused for all types. It changes nothing. Not here: for how long
+//! an attempt avoids a zone (`policy::purchase::refusal_backoff`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,28 +20,28 @@ use crate::job::{Plan, Refusal};
 use crate::market::{Offer, Region};
 use crate::ports::CloudError;
 
-/// A subnet that machines may stand in.
+/// A subnet that machines may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub id: String,
     pub zone: String,
     pub network: String,
     pub free: i32,
-    /// Its machines get a public address without asking.
+    /// Its machines get a public address by default.
     pub gives_address: bool,
     /// Its network makes every machine a dedicated one, whatever a launch asks for.
     pub dedicated: bool,
 }
 
-/// How long a subnet that was full is left out: as long as the refusal of its zone speaks. Shorter,
-/// and a launch goes into it again before anybody has ended; longer, and a zone of one subnet is
-/// shut though its refusal is forgotten.
+/// How long a full subnet is left out: as long as the refusal of its zone lasts. If this is
+/// shorter, a launch uses it again before a machine has ended. If it is longer, a zone of one
+/// subnet stays unusable after its refusal has expired.
 const FULL_FOR: Duration = Duration::from_secs(3 * 60);
 
 /// The user's subnets, or the default ones of all zones: one call for a region.
 ///
 /// # Errors
-/// When EC2 does not answer.
+/// If EC2 does not answer.
 pub async fn find(session: &AwsSession, region: &Region) -> Result<Vec<Place>, CloudError> {
     if let Some(known) = session.memory.subnets.get(region, TRUSTED) {
         return Ok(known);
@@ -75,7 +72,7 @@ pub async fn find(session: &AwsSession, region: &Region) -> Result<Vec<Place>, C
     Ok(places)
 }
 
-/// The networks whose tenancy is not the ordinary one. Without the right to look, the set is empty.
+/// The networks with dedicated tenancy. Without the right to look, the set is empty.
 async fn dedicated(client: &Client) -> BTreeSet<String> {
     let mut pages = client.describe_vpcs().into_paginator().send();
     let mut found = BTreeSet::new();
@@ -100,11 +97,11 @@ fn place(subnet: &Subnet) -> Option<Place> {
     })
 }
 
-/// The one with the most free addresses in the offer's zone, of those that were not full a moment
-/// ago. None: another zone may have one.
+/// The subnet with the most free addresses in the offer's zone, without those that were full
+/// recently. If there is none, another zone may have one.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is none.
 pub fn choose(session: &AwsSession, places: &[Place], offer: &Offer) -> Result<Place, CloudError> {
     let here: Vec<&Place> =
         places.iter().filter(|place| place.zone == offer.zone.as_str()).collect();
@@ -143,15 +140,15 @@ fn none(session: &AwsSession, here: &[&Place], offer: &Offer) -> CloudError {
     CloudError::NoCapacity { what, refusal: Refusal::NotSold }
 }
 
-/// Takes note that the subnet of a launch had no free address, and says how far that speaks: of the
-/// subnet alone where another of its zone has one, and where none has, or EC2 does not say, of the
-/// zone.
+/// Remembers that the subnet of a launch had no free address. The refusal covers the subnet alone
+/// if another one of the zone has an address, and otherwise the whole zone, also if EC2 does not
+/// say.
 pub async fn full(session: &AwsSession, plan: &Plan) -> Refusal {
     let Some(subnet) = plan.launch.as_ref().and_then(|launch| launch.subnet.as_ref()) else {
         return Refusal::Addresses;
     };
     session.memory.full_subnets.put(subnet.clone(), ());
-    // How many are free was asked up to ten minutes ago.
+    // The number of free addresses may be ten minutes old.
     session.memory.subnets.forget(&plan.offer.region);
     let places = find(session, &plan.offer.region).await.unwrap_or_default();
     let is_open = |place: &Place| {

@@ -1,13 +1,12 @@
-//! Ends of machines, and what changes on those that live.
+//! Terminates, stops and starts machines, and changes their tags.
 //!
-//! ```text
-//!   terminate ── look at the machine and its spot request, both at once
-//!                  ├─ not ours by its tags ──> refused
-//!                  ├─ a request that would relaunch it ──> cancelled first; not allowed: ended all the same, and told
-//!                  └─ TerminateInstances ─┬─ protected ──> the protection is cleared, it is ours; again
-//!                                         └─ not found ──> gone only by the NotFound rule
-//! ```
-//! The caller repeats all of it until the machine is seen to have ended. Not here: whether to.
+//! `terminate` looks at the machine and its spot request at once. A machine that is not ours by its
+//! tags is refused. A request that would launch a new machine is cancelled first; without
+//! permission, the machine is terminated anyway and a warning says so. If the machine is protected
+//! against termination, the protection is removed. "Not found" means gone only after the rule of
+//! `GONE_AFTER`.
+//!
+//! The caller repeats this until the machine has ended. Not here: whether to end it.
 
 use std::time::Duration;
 
@@ -28,13 +27,11 @@ use crate::instance::{InstanceState, InstanceView, MachineRef, TAG_PREFIX, Tags,
 use crate::job::Plan;
 use crate::ports::{Clock, CloudError};
 
-/// A machine that has been going down for so long hangs in its own shutdown: AWS's own advice is to
-/// force it now.
+/// A machine that shuts down for this long hangs; AWS then advises to force it.
 const STUCK: Duration = Duration::from_secs(10 * 60);
 
-/// EC2 does not find a new machine for some minutes, and then all at once. Only who asks for this
-/// long without finding it may say that it is gone; shorter, and a launch that nobody sees yet
-/// bills on.
+/// EC2 may not show a new machine for some minutes. Only after this long without finding it is it
+/// gone. If this is shorter, a machine that EC2 does not show yet continues to cost money.
 const GONE_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// # Errors
@@ -42,8 +39,8 @@ const GONE_AFTER: Duration = Duration::from_secs(5 * 60);
 pub async fn terminate(session: &AwsSession, machine: &MachineRef) -> Result<(), CloudError> {
     let act = format!("terminate {machine}");
     let (seen, requests) = tokio::join!(look(session, machine), relaunching(session, machine));
-    // Nobody knows: the caller has read the owner's tag, and an end that waits for a sick API
-    // bills.
+    // EC2 does not answer. The caller has checked the owner's tag, and waiting for a broken API
+    // costs money.
     let seen = seen.unwrap_or_default();
     if let Some(instance) = &seen {
         if state(instance).is_some_and(InstanceState::is_terminated) {
@@ -53,8 +50,8 @@ pub async fn terminate(session: &AwsSession, machine: &MachineRef) -> Result<(),
     }
     let relaunches = match requests {
         Ok(requests) if !requests.is_empty() => match cancel(session, machine, requests).await {
-            // A person's own request, which we may not cancel: what bills is ended all the same,
-            // and they must hear of the rest.
+            // A request of the user that we may not cancel: the machine is terminated anyway, and
+            // the user must know.
             Err(error @ (CloudError::Denied { .. } | CloudError::Invalid { .. })) => {
                 Err(CloudError::Relaunches { machine: machine.id.clone(), cause: Box::new(error) })
             }
@@ -94,7 +91,7 @@ async fn finish(
     }
 }
 
-/// Keeps the disk; only what was bought on demand can be stopped.
+/// Stops it and keeps the disk; only on-demand machines can be stopped.
 ///
 /// # Errors
 /// As `ec2::errors` reads them.
@@ -129,7 +126,7 @@ pub async fn stop(session: &AwsSession, machine: &MachineRef) -> Result<(), Clou
     }
 }
 
-/// The tags of the new attempt first: a machine that runs with old ones would end by an old cap.
+/// Writes the tags of the new attempt first: a machine with old tags would end by the old cap.
 ///
 /// # Errors
 /// As `ec2::errors` reads them.
@@ -167,7 +164,7 @@ pub async fn start(
         .map_err(|error| meaning(&act, error))
 }
 
-/// Never lowers it: what the machine carries may be newer than what the caller has read.
+/// Never lowers it: the machine's tag may be newer than the caller's copy.
 ///
 /// # Errors
 /// As `ec2::errors` reads them.
@@ -181,7 +178,7 @@ pub async fn raise_kill_at(
         return Err(Trouble::ambiguous(&act, "EC2 does not show it now"));
     };
     let tags = must_be_ours(session, machine, &instance, &act)?;
-    // Without a cap nothing is to be raised.
+    // A machine without a cap needs no raise.
     if tags.kill_at.is_none_or(|set| set >= kill_at) {
         return Ok(());
     }
@@ -197,11 +194,11 @@ pub async fn raise_kill_at(
         .map_err(|error| meaning(&act, error))
 }
 
-/// The second look of the NotFound rule: by the token of the launch, all pages. EC2 takes the tags
-/// off a terminated machine some time before it forgets it; what it still says of its end is given.
+/// The second look of the rule: by the token of the launch, on all pages. EC2 removes the tags of a
+/// terminated machine before it forgets the machine; its end is returned.
 ///
 /// # Errors
-/// When the machine is there all the same, or EC2 does not say.
+/// If the machine still exists, or EC2 does not say.
 pub async fn confirm_missing(
     session: &AwsSession,
     plan: &Plan,
@@ -225,16 +222,15 @@ async fn look(session: &AwsSession, machine: &MachineRef) -> Result<Option<Insta
     describe::one(session, &machine.region, &machine.id).await
 }
 
-/// The last look before a change: what does not carry all our tags, and the owner for whom it was
-/// shown or launched, is nobody's to touch.
+/// The last check before a change: the machine must have all our tags, and the owner of its launch
+/// or of the last look.
 fn must_be_ours(
     session: &AwsSession,
     machine: &MachineRef,
     instance: &Instance,
     act: &str,
 ) -> Result<Tags, CloudError> {
-    // Whole tags alone say that it is somebody's launch, and not whose. The next look finds that
-    // out.
+    // Complete tags alone do not tell whose launch it is. The next look finds that out.
     let owner = session
         .memory
         .owners
@@ -261,7 +257,7 @@ async fn end(
     request.send().await.map(drop).map_err(|error| Trouble::of(act, error))
 }
 
-/// The call, and what it does to a shutdown that hangs.
+/// The call, and whether it forces a shutdown that hangs.
 fn termination(
     client: &Client,
     machine: &MachineRef,
@@ -309,8 +305,8 @@ async fn unprotect(
         .map_err(|error| meaning(&format!("clear the protection of {machine}"), error))
 }
 
-/// Spot requests that would launch a new machine in the place of this one. Ours never do; somebody
-/// may have changed that.
+/// Spot requests that would replace this machine with a new one. Ours never do, but a user may have
+/// changed that.
 async fn relaunching(
     session: &AwsSession,
     machine: &MachineRef,
@@ -330,7 +326,7 @@ async fn relaunching(
     Ok(would.filter_map(|request| request.spot_instance_request_id().map(str::to_owned)).collect())
 }
 
-/// Before the end: who ends the machine of a persistent request first gets another one.
+/// Before the termination, since a persistent request would launch another machine.
 async fn cancel(
     session: &AwsSession,
     machine: &MachineRef,
@@ -348,7 +344,7 @@ async fn cancel(
         .map_err(|error| meaning(&format!("cancel the persistent spot request of {machine}, which may launch another machine in its place"), error))
 }
 
-/// Not found is not gone: only who asks again and again, for long enough, may say so.
+/// The machine is gone once EC2 has said "not found" for the time of `GONE_AFTER`.
 fn not_found(
     memory: &Ec2Memory,
     machine: &MachineRef,

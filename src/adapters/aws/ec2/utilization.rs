@@ -1,14 +1,12 @@
-//! How much machines are used, as CloudWatch has it: the processor of each, which EC2 measures from
-//! outside, and the GPUs of those on which an agent publishes them.
+//! How much machines are used, from CloudWatch: CPU, which EC2 measures from outside, and GPUs, if
+//! an agent publishes them.
 //!
-//! ```text
-//!   ListMetrics: the GPUs of CloudWatch's own agent ──> their dimensions ─┐
-//!   the processor of each machine, and the GPUs of an agent of ours ──────┴─ GetMetricData ──> the means of a day
-//! ```
-//! An agent of ours names its machine alone. CloudWatch's names each GPU by dimensions of the
-//! machine and of its own configuration, and a metric is had only by all of them: so they are
-//! listed first. What nobody publishes is unknown, and no reason to say nothing. Not here: whether
-//! so little use is a waste.
+//! ListMetrics finds the GPU metrics of CloudWatch's own agent. GetMetricData then reads these, the
+//! CPU, and the GPU metrics of Lamplighter's agent as means of one day.
+//!
+//! Lamplighter's agent publishes under the machine's id alone. CloudWatch's agent adds dimensions
+//! for each GPU and from its configuration, and a query needs all of them, so they are listed
+//! first. A metric that is not published is unknown. Not here: whether so little use is a waste.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,11 +22,11 @@ use crate::adapters::host::system_clock::SystemClock;
 use crate::market::Region;
 use crate::ports::Clock;
 
-/// The means of the last day; `None`: nobody measured.
+/// The means of the last day; `None`: not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Use {
     pub cpu_percent: Option<f64>,
-    /// Of its busiest GPU: the others of a machine may stand idle beside a job of one.
+    /// The busiest GPU: the other ones may be idle beside a job that uses one.
     pub gpu_percent: Option<f64>,
 }
 
@@ -45,28 +43,27 @@ struct Asked<'a> {
     metric: Metric,
 }
 
-/// What is looked back on: a day has the night in it.
+/// The period to look at: a day includes the night.
 const LOOK_BACK: Duration = Duration::from_secs(24 * 3600);
 
-/// What one call of GetMetricData takes.
+/// The most queries of one GetMetricData call.
 const QUERIES_MAX: usize = 500;
 
-/// CloudWatch counts a period from its own round hour or day: hours begin with the last 24, a day
-/// would begin at midnight.
+/// CloudWatch aligns a period to its own round hour or day: hours cover the last 24, a day would
+/// begin at midnight.
 const HOUR_SECS: i32 = 3600;
 
-/// Where CloudWatch's own agent publishes, where its configuration says nothing else, and what it
-/// calls the use of a GPU.
+/// The default namespace of CloudWatch's agent, and its name for the use of a GPU.
 const AGENT: &str = "CWAgent";
 const AGENT_GPU: &str = "nvidia_smi_utilization_gpu";
 
 const INSTANCE: &str = "InstanceId";
 
-/// Pages of 500 metrics. Of those that were published within hours a region has one for each GPU;
-/// what an account has beyond five thousand GPUs that publish is not looked for.
+/// Pages of 500 metrics. A region has one recent metric for each GPU; only five thousand GPUs are
+/// looked at.
 const PAGES_MAX: usize = 10;
 
-/// Of machines of one region, by their ids.
+/// The use of machines in one region, by their ids.
 pub async fn of(session: &AwsSession, region: &Region, machines: &[&str]) -> BTreeMap<String, Use> {
     if machines.is_empty() {
         return BTreeMap::new();
@@ -96,7 +93,7 @@ pub async fn of(session: &AwsSession, region: &Region, machines: &[&str]) -> BTr
     found
 }
 
-/// The GPUs of these machines on which CloudWatch's own agent runs.
+/// The GPU metrics that CloudWatch's own agent publishes for these machines.
 async fn of_the_agent<'a>(
     session: &AwsSession,
     region: &Region,
@@ -104,7 +101,7 @@ async fn of_the_agent<'a>(
 ) -> Vec<Asked<'a>> {
     let list =
         session.cloudwatch(region).await.list_metrics().namespace(AGENT).metric_name(AGENT_GPU);
-    // Else the machines of two weeks are listed.
+    // Otherwise the list includes machines of the last two weeks.
     let mut pages = list.recently_active(RecentlyActive::Pt3H).into_paginator().send();
     let mut found = Vec::new();
     for _ in 0..PAGES_MAX {
@@ -129,7 +126,7 @@ async fn of_the_agent<'a>(
     found
 }
 
-/// By their place in the batch.
+/// By their index in the batch.
 async fn means(session: &AwsSession, region: &Region, batch: &[Asked<'_>]) -> Vec<(usize, f64)> {
     let now = SystemClock.now();
     let at = |time: Timestamp| DateTime::from_secs(time.as_second());
@@ -157,7 +154,7 @@ async fn means(session: &AwsSession, region: &Region, batch: &[Asked<'_>]) -> Ve
     numbered.collect()
 }
 
-/// One that names its machine alone.
+/// A metric with the machine's id as its only dimension.
 fn metric(namespace: &str, name: &str, machine: &str) -> Metric {
     let dimension = Dimension::builder().name(INSTANCE).value(machine).build();
     Metric::builder().namespace(namespace).metric_name(name).dimensions(dimension).build()
