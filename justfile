@@ -73,7 +73,7 @@ deny:
 book:
     mdbook build
 
-# What a release is made of, in target/release-<version>: archive, lists of what is in it, sums (docs/release.md).
+# What a release is made of, in target/release-<version>: archive, lists of what is in it, sums (CONTRIBUTING.md).
 release *args:
     .ci/release {{ args }}
 

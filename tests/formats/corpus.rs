@@ -37,7 +37,7 @@ fn the_kept_corpus_breaks_nothing() {
     }
 }
 
-/// What an hour of fuzzing each has left, less all that adds nothing (docs/release.md).
+/// The inputs that an hour of fuzzing each has kept (CONTRIBUTING.md).
 #[test]
 fn what_an_hour_of_fuzzing_has_left_breaks_nothing() {
     let packed =

@@ -16,10 +16,13 @@ fn quoted(text: &str) -> BTreeSet<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The first cells of all rows of all tables, without heads and rules.
-fn first_cells(page: &str) -> Vec<&str> {
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
-    rows.map(str::trim).filter(|cell| cell.starts_with('`')).collect()
+/// The names that a page explains: `- `name`: ...` and `- `name` (...): ...`.
+fn explained(page: &str) -> Vec<&str> {
+    let items = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("- `").and_then(|rest| rest.split_once('`')));
+    let items = items.filter(|(_, after)| after.starts_with(": ") || after.starts_with(" ("));
+    items.map(|(name, _)| name).collect()
 }
 
 #[test]
@@ -48,14 +51,8 @@ fn the_environment_page_lists_exactly_what_the_workload_gets() {
         name.chars()
             .all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_')
     };
-    let listed: Vec<&str> = first_cells(&page)
-        .into_iter()
-        .map(|cell| cell.trim_matches('`'))
-        .filter(variable)
-        .collect();
-    let signals = ["SIGTERM", "SIGKILL"];
     let listed: BTreeSet<String> =
-        listed.into_iter().filter(|name| !signals.contains(name)).map(str::to_owned).collect();
+        explained(&page).into_iter().filter(variable).map(str::to_owned).collect();
     assert_eq!(listed, set, "left: docs/environment.md, right: agent::environment");
 }
 
@@ -159,8 +156,7 @@ fn the_job_directory_page_lists_every_key() {
         format!("{}<due>.json", layout::schedule_runs("<set>", "<name>")),
     ];
     let page = text("docs/job-directory.md");
-    let listed: BTreeSet<String> =
-        first_cells(&page).into_iter().map(|cell| cell.trim_matches('`').to_owned()).collect();
+    let listed: BTreeSet<String> = explained(&page).into_iter().map(str::to_owned).collect();
     let as_listed = |key: &str| {
         let key = key.strip_prefix("jobs/j/").unwrap_or(key).replace("00000001", "0001");
         ["<n>", "<seq>", "<k>"].map(|name| {
@@ -274,17 +270,16 @@ fn every_test_that_a_promise_names_exists_and_runs() {
     assert!(gone.is_empty(), "the pages name what is no test that runs: {gone:#?}");
 }
 
-/// In the last cell of each row of the promises there is a test, or a file that is there.
+/// Each promise ends with a test, or with a file that is there.
 #[test]
 fn every_promise_names_what_holds_it() {
     let page = text("docs/promises.md");
     let (promises, _) =
         page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
-    let rows =
-        promises.lines().filter(|line| line.starts_with("| ") && !line.ends_with("| Held by |"));
+    let lines = promises.lines().filter_map(|line| line.strip_prefix("- "));
     let rows: Vec<(&str, &str)> =
-        rows.filter_map(|line| line.trim_end_matches(" |").rsplit_once(" | ")).collect();
-    assert!(rows.len() > 90, "the page was not understood: {} rows", rows.len());
+        lines.map(|line| line.rsplit_once(": ").unwrap_or((line, ""))).collect();
+    assert!(rows.len() > 100, "the page was not understood: {} promises", rows.len());
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let holds =
         |name: &String| name.contains(".rs::") || (name.contains('/') && root.join(name).is_file());
@@ -296,7 +291,7 @@ fn every_promise_names_what_holds_it() {
     assert!(bare.is_empty(), "nothing holds: {bare:#?}");
 }
 
-/// What is not in a row has no test beside it: it stands on another page.
+/// Text beside the promises has no test: it stands on another page.
 #[test]
 fn between_the_promises_stands_nothing_but_their_headings() {
     let page = text("docs/promises.md");
@@ -304,7 +299,7 @@ fn between_the_promises_stands_nothing_but_their_headings() {
         page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
     let mut words = promises
         .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('|') && !line.starts_with("## "));
+        .filter(|line| !line.is_empty() && !line.starts_with("- ") && !line.starts_with("## "));
     assert!(
         words.next().is_some_and(|line| line.starts_with("# "))
             && words.next().is_some_and(|line| line.starts_with("Each line names the test"))
