@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::init::{Found, Launcher};
+use super::project_detection::{DetectedProject, Launcher};
 use crate::config::JOB_FILE;
 use crate::job::{COMMAND_PLACEHOLDER, JobId};
 
@@ -14,7 +14,7 @@ fn list(texts: &[String]) -> String {
     format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
 }
 
-pub fn starter(found: &Found, folder: &Path) -> String {
+pub fn starter(found: &DetectedProject, folder: &Path) -> String {
     let name = folder
         .canonicalize()
         .ok()
@@ -55,7 +55,7 @@ pub fn starter(found: &Found, folder: &Path) -> String {
     text
 }
 
-fn what_runs(found: &Found) -> String {
+fn what_runs(found: &DetectedProject) -> String {
     let (words, is_python) = match (&found.script, &found.program) {
         (Some(script), _) => (script.clone(), script.ends_with(".py")),
         (None, Some(program)) => (program.clone(), true),
@@ -140,7 +140,7 @@ fn what_runs(found: &Found) -> String {
     text
 }
 
-fn how_it_saves(found: &Found) -> String {
+fn how_it_saves(found: &DetectedProject) -> String {
     let signal = match found.signal {
         Some(signal) => format!("signal = {}         # asks the script to save", quoted(signal)),
         None => "# signal = \"SIGUSR1\"       # asks the script to save, if it listens for one"
