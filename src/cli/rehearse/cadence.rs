@@ -1,7 +1,7 @@
 //! Whether a job's checkpoint interval can work, by the save that a rehearsal measured, and what
 //! would be better.
 
-use super::report::Check;
+use super::evidence::Check;
 use crate::job::CheckpointSpec;
 use crate::market::Span;
 use crate::policy::{CadenceFault, cadence_cost, check_cadence, daly_interval};

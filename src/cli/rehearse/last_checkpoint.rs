@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use super::report::{Check, Evidence, bad, good, secs};
+use super::evidence::{Check, Evidence, bad, good, secs};
 use crate::job::CheckpointSummary;
 use crate::jobdir::{Event, What};
 

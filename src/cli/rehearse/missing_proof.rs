@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::report::{Evidence, notice, secs};
+use super::evidence::{Evidence, notice, secs};
 use crate::instance::Notice;
 use crate::job::{CheckpointSpec, ExitStatus, NEVER_RESTS, signal_name};
 use crate::jobdir::{Event, What};

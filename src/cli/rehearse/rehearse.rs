@@ -13,21 +13,23 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
+use super::evidence::{Check, Evidence, notice};
 use super::missing_proof::{is_hopeless, never_rests};
 use super::python_environment;
-use super::report::{Check, Evidence, checks, notice, proved, saved};
+use super::rehearsed_job::RehearsedJob;
+use super::report::{checks, proved, saved};
 use super::resume_watch::FIRST_STEP_WITHIN;
 use crate::cli::run::workdir::Prepared;
 use crate::cli::run::{run, submission};
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream, Style};
+use crate::controller::Controller;
 use crate::job::{
-    AttemptNo, AttemptPhase, Discarded, EndedBecause, MarketChoice, RECORD_FORMAT, REHEARSAL,
-    Receipt, StoredKind, Wish,
+    AttemptNo, Discarded, EndedBecause, MarketChoice, RECORD_FORMAT, REHEARSAL, Receipt,
+    StoredKind, Wish,
 };
-use crate::jobdir::{JobDir, JobDirError, What};
+use crate::jobdir::{JobDirError, What};
 use crate::market::{Cloud, Span};
-use crate::wire::Workstation;
 
 /// Run a job here, interrupt it on purpose, and prove that it resumes
 ///
@@ -63,8 +65,6 @@ struct Report<'a> {
     receipt: Option<&'a Receipt>,
 }
 
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
 /// Without a save, the second attempt only shows whether there was an older checkpoint.
 const NOTHING_TO_PROVE_WITHIN: Duration = Duration::from_secs(20);
 
@@ -94,7 +94,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Ok(receipt) => receipt,
         Err(fault) => {
             // The controller ends a job that still runs, and its stored data stays.
-            if !args.to_end && stage.dir.receipt().await.is_ok_and(|receipt| receipt.is_some()) {
+            if !args.to_end && stage.job.dir.receipt().await.is_ok_and(|receipt| receipt.is_some())
+            {
                 stage.clear(true).await;
             }
             return Err(fault);
@@ -112,7 +113,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     Ok(report(
         context,
-        Some(stage.dir.job().as_str()),
+        Some(stage.job.dir.job().as_str()),
         &checks,
         receipt.as_ref().filter(|_| args.to_end),
     ))
@@ -134,13 +135,10 @@ fn use_what_is_here(context: &Context, prepared: &mut Prepared) -> bool {
     is_used
 }
 
-pub(crate) struct Stage<'a> {
+struct Stage<'a> {
     args: &'a Args,
-    pub context: &'a Context,
-    pub workstation: Workstation,
-    controller: crate::controller::Controller,
-    pub dir: JobDir,
-    pub log_pattern: bool,
+    controller: Controller,
+    job: RehearsedJob<'a>,
 }
 
 impl<'a> Stage<'a> {
@@ -155,13 +153,14 @@ impl<'a> Stage<'a> {
         let dir = submission::make(context, &controller, prepared).await?;
         context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));
         let log_pattern = prepared.loaded.spec.watch.log_pattern.is_some();
-        Ok(Stage { args, context, workstation, controller, dir, log_pattern })
+        let job = RehearsedJob { context, workstation, dir, log_pattern };
+        Ok(Stage { args, controller, job })
     }
 
     /// Drives the job and plays the interruption. Returns the receipt at the end of the job.
     async fn play(&self, evidence: &mut Evidence) -> Result<Option<Receipt>, Fault> {
-        let _driving = self.workstation.lock_driving(self.dir.job().as_str());
-        let drive = self.controller.drive(self.dir.job());
+        let _driving = self.job.workstation.lock_driving(self.job.dir.job().as_str());
+        let drive = self.controller.drive(self.job.dir.job());
         tokio::pin!(drive);
         let played = {
             let fate = self.fate(evidence);
@@ -174,7 +173,7 @@ impl<'a> Stage<'a> {
                 driven = &mut drive => {
                     driven.map_err(|error| drive::drive_fault(&error))?;
                     fate.await.map_err(|error| record_errors::record_fault(&error))?;
-                    return self.dir.receipt().await.map_err(|error| record_errors::record_fault(&error));
+                    return self.job.dir.receipt().await.map_err(|error| record_errors::record_fault(&error));
                 }
             }
         };
@@ -193,7 +192,7 @@ impl<'a> Stage<'a> {
         };
         if driven.is_err() {
             // This process stops waiting, but the machine must still end.
-            run::leave(self.context, &self.workstation, &self.dir)?;
+            run::leave(self.job.context, &self.job.workstation, &self.job.dir)?;
         }
         played?;
         driven.map(Some)
@@ -203,39 +202,43 @@ impl<'a> Stage<'a> {
     /// check failed.
     async fn clear(&self, proved: bool) {
         let goes = |kind: StoredKind| proved || kind != StoredKind::Logs;
-        let Ok(stored) = self.dir.stored().await else { return };
+        let Ok(stored) = self.job.dir.stored().await else { return };
         let stored: Vec<_> = stored.into_iter().filter(|(kind, _)| goes(*kind)).collect();
         let kinds = stored.iter().map(|(kind, _)| *kind).collect();
         let gone = Discarded {
             format: RECORD_FORMAT,
-            at: self.context.clock.now(),
-            by: self.workstation.name.clone(),
+            at: self.job.context.clock.now(),
+            by: self.job.workstation.name.clone(),
             kinds,
         };
         let cleared = async {
-            self.dir.try_to_delete().await?;
-            self.dir.mean_to_discard(gone).await?;
-            self.dir.delete_stored(&stored, &AtomicU64::new(0)).await
+            self.job.dir.try_to_delete().await?;
+            self.job.dir.mean_to_discard(gone).await?;
+            self.job.dir.delete_stored(&stored, &AtomicU64::new(0)).await
         };
         if let Err(error) = cleared.await {
-            self.context
+            self.job
+                .context
                 .printer
                 .warn(format!("what the rehearsal stored is not all removed: {error}"));
-            self.context.printer.hint(format!("`lamp discard {}` removes it", self.dir.job()));
+            self.job
+                .context
+                .printer
+                .hint(format!("`lamp discard {}` removes it", self.job.dir.job()));
         }
     }
 
     async fn fate(&self, evidence: &mut Evidence) -> Result<(), JobDirError> {
         let (first, second) = (AttemptNo::FIRST, AttemptNo::FIRST.next());
-        let say = |text: String| self.context.printer.note(text);
-        if !self.runs(first, Duration::MAX, async || Ok(())).await? {
-            evidence.first = self.dir.events(first).await?;
+        let say = |text: String| self.job.context.printer.note(text);
+        if !self.job.runs(first, Duration::MAX, async || Ok(())).await? {
+            evidence.first = self.job.dir.events(first).await?;
             evidence.ended_early = Some(self.why_ended().await?);
             return Ok(());
         }
         say(format!("running; interrupting in {}", self.args.interrupt_after));
         if self.ended_within(self.args.interrupt_after.duration()).await? {
-            evidence.first = self.dir.events(first).await?;
+            evidence.first = self.job.dir.events(first).await?;
             evidence.ended_early = Some(self.why_ended().await?);
             return Ok(());
         }
@@ -261,12 +264,13 @@ impl<'a> Stage<'a> {
         say("the machine is gone; waiting for the second attempt".into());
         let is_kept =
             evidence.first.iter().any(|event| matches!(event.what, What::Checkpoint { .. }));
-        self.goes_on(
-            second,
-            evidence,
-            if is_kept { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN },
-        )
-        .await
+        self.job
+            .goes_on(
+                second,
+                evidence,
+                if is_kept { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN },
+            )
+            .await
     }
 
     /// Waits until the notice ends, a checkpoint is complete, or none can become complete.
@@ -276,9 +280,10 @@ impl<'a> Stage<'a> {
         evidence: &mut Evidence,
     ) -> Result<(), JobDirError> {
         let saved = self.saved(attempt, evidence).await?;
-        let hopeless =
-            !saved && never_rests(&evidence.first) && self.dir.settled(attempt).await?.is_none();
-        self.context.printer.note(match (saved, hopeless) {
+        let hopeless = !saved
+            && never_rests(&evidence.first)
+            && self.job.dir.settled(attempt).await?.is_none();
+        self.job.context.printer.note(match (saved, hopeless) {
             (true, _) => "the checkpoint is complete; the power is cut",
             (false, true) => "no checkpoint will be complete; the power is cut",
             (false, false) => "no checkpoint was complete in time",
@@ -290,43 +295,15 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Waits until the workload of an attempt runs; false when the job ended before, or the time is
-    /// up.
-    pub(crate) async fn runs(
-        &self,
-        attempt: AttemptNo,
-        within: Duration,
-        mut meanwhile: impl AsyncFnMut() -> Result<(), JobDirError>,
-    ) -> Result<bool, JobDirError> {
-        let until = self.context.clock.mono().saturating_add(within);
-        loop {
-            meanwhile().await?;
-            let started = self
-                .dir
-                .events(attempt)
-                .await?
-                .iter()
-                .any(|event| matches!(event.what, What::WorkloadStarted { .. }));
-            let phase = self.dir.status(attempt).await?.map(|status| status.phase);
-            if started && phase == Some(AttemptPhase::Running) {
-                return Ok(true);
-            }
-            if self.over(attempt).await? || self.context.clock.mono() >= until {
-                return Ok(started && phase == Some(AttemptPhase::Running));
-            }
-            self.pause().await;
-        }
-    }
-
     async fn ended_within(&self, time: Duration) -> Result<bool, JobDirError> {
-        let until = self.context.clock.mono() + time;
-        while self.context.clock.mono() < until {
-            if self.over(AttemptNo::FIRST).await? {
+        let until = self.job.context.clock.mono() + time;
+        while self.job.context.clock.mono() < until {
+            if self.job.over(AttemptNo::FIRST).await? {
                 return Ok(true);
             }
-            self.pause().await;
+            self.job.pause().await;
         }
-        self.over(AttemptNo::FIRST).await
+        self.job.over(AttemptNo::FIRST).await
     }
 
     /// Waits for a complete checkpoint after the notice, or for the notice's time. Prints the
@@ -337,9 +314,9 @@ impl<'a> Stage<'a> {
         evidence: &mut Evidence,
     ) -> Result<bool, JobDirError> {
         let mut said = HashSet::new();
-        let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
-        while self.context.clock.mono() < until {
-            evidence.first = self.dir.events(attempt).await?;
+        let until = self.job.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
+        while self.job.context.clock.mono() < until {
+            evidence.first = self.job.dir.events(attempt).await?;
             self.last_step(attempt, evidence).await?;
             if notice(&evidence.first)
                 .is_some_and(|notice| saved(&evidence.first, &notice).is_some())
@@ -350,15 +327,15 @@ impl<'a> Stage<'a> {
                 if let What::Attention { text } = &event.what
                     && said.insert(text.clone())
                 {
-                    self.context.printer.note(text);
+                    self.job.context.printer.note(text);
                 }
             }
-            if self.dir.settled(attempt).await?.is_some()
-                || is_hopeless(&evidence.first, self.context.clock.now())
+            if self.job.dir.settled(attempt).await?.is_some()
+                || is_hopeless(&evidence.first, self.job.context.clock.now())
             {
                 return Ok(false);
             }
-            self.pause().await;
+            self.job.pause().await;
         }
         Ok(false)
     }
@@ -368,9 +345,9 @@ impl<'a> Stage<'a> {
         attempt: AttemptNo,
         evidence: &mut Evidence,
     ) -> Result<(), JobDirError> {
-        let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
-        while self.context.clock.mono() < until {
-            if let Some(settled) = self.dir.settled(attempt).await? {
+        let until = self.job.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
+        while self.job.context.clock.mono() < until {
+            if let Some(settled) = self.job.dir.settled(attempt).await? {
                 let step = settled
                     .outcome
                     .as_ref()
@@ -381,19 +358,10 @@ impl<'a> Stage<'a> {
                 break;
             }
             self.last_step(attempt, evidence).await?;
-            self.pause().await;
+            self.job.pause().await;
         }
-        evidence.first = self.dir.events(attempt).await?;
+        evidence.first = self.job.dir.events(attempt).await?;
         Ok(())
-    }
-
-    /// The first and the last step of an attempt, from the workload's own file: the heartbeat is
-    /// too old.
-    pub(crate) async fn steps(
-        &self,
-        attempt: AttemptNo,
-    ) -> Result<Option<(f64, f64)>, JobDirError> {
-        Ok(self.dir.lease(attempt).await?.and_then(|lease| self.workstation.steps(&lease.instance)))
     }
 
     async fn last_step(
@@ -402,31 +370,25 @@ impl<'a> Stage<'a> {
         evidence: &mut Evidence,
     ) -> Result<(), JobDirError> {
         evidence.last_step =
-            self.steps(attempt).await?.map(|(_, last)| last).or(evidence.last_step);
+            self.job.steps(attempt).await?.map(|(_, last)| last).or(evidence.last_step);
         Ok(())
     }
 
-    pub(crate) async fn over(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
-        Ok(self.dir.receipt().await?.is_some()
-            || self.dir.settled(attempt).await?.is_some()
-            || self.dir.outcome(attempt).await?.is_some())
-    }
-
     async fn why_ended(&self) -> Result<String, JobDirError> {
-        let outcome = self.dir.outcome(AttemptNo::FIRST).await?;
+        let outcome = self.job.dir.outcome(AttemptNo::FIRST).await?;
         let said =
             outcome.and_then(|outcome| outcome.reasons.last().map(|reason| reason.text.clone()));
         let settled =
-            self.dir.settled(AttemptNo::FIRST).await?.and_then(|settled| settled.cloud_reason);
+            self.job.dir.settled(AttemptNo::FIRST).await?.and_then(|settled| settled.cloud_reason);
         Ok(said.or(settled).unwrap_or_else(|| "no reason was left".into()))
     }
 
     async fn wish(&self, wish: Wish) -> Result<(), JobDirError> {
-        self.dir.insist_on(wish, &self.workstation.name, &*self.context.clock).await.map(drop)
-    }
-
-    pub(crate) async fn pause(&self) {
-        self.context.clock.sleep(LOOK_EVERY).await;
+        self.job
+            .dir
+            .insist_on(wish, &self.job.workstation.name, &*self.job.context.clock)
+            .await
+            .map(drop)
     }
 }
 

@@ -8,41 +8,16 @@
 //! here: running anything.
 
 use super::cadence::cadence;
+use super::evidence::{Check, Evidence, bad, good, notice, secs};
 use super::last_checkpoint::{kept, kept_before, was_kept};
 use super::missing_proof::why_not_saved;
-use super::second_attempt::{Again, went_on};
+use super::second_attempt::went_on;
 use jiff::Timestamp;
-use serde::Serialize;
 
-use crate::instance::{Notice, NoticeKind};
-use crate::job::{CheckpointSpec, CheckpointSummary, EndedBecause, Settled};
+use crate::instance::Notice;
+use crate::job::{CheckpointSummary, EndedBecause};
 use crate::jobdir::{Event, What};
 use crate::market::Span;
-
-#[derive(Clone, Debug, Default)]
-pub struct Evidence {
-    pub checkpoint: Option<CheckpointSpec>,
-    /// How much notice was given.
-    pub notice: Span,
-    pub first: Vec<Event>,
-    pub second: Vec<Event>,
-    pub first_settled: Option<Settled>,
-    pub last_step: Option<f64>,
-    pub again: Again,
-    pub ended_early: Option<String>,
-}
-
-/// One line of the checklist. The field names are an interface.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Check {
-    /// `checkpoint_spec`, `interrupted`, `asked`, `saved`, `cadence`, `resumed`, `went_on`.
-    pub name: &'static str,
-    pub passed: bool,
-    pub text: String,
-    /// How long it took, if that was measured.
-    pub seconds: Option<f64>,
-    pub hint: Option<String>,
-}
 
 /// All lines, in the order of the events. After a failure, lines that cannot be judged are left
 /// out.
@@ -91,28 +66,6 @@ pub fn proved(checks: &[Check]) -> bool {
         && checks.iter().all(|check| check.passed)
 }
 
-pub(crate) fn good(name: &'static str, text: String) -> Check {
-    Check { name, passed: true, text, seconds: None, hint: None }
-}
-
-pub(crate) fn bad(name: &'static str, text: impl Into<String>, hint: impl Into<String>) -> Check {
-    Check { name, passed: false, text: text.into(), seconds: None, hint: Some(hint.into()) }
-}
-
-impl Evidence {
-    /// The power is cut without a notice.
-    fn is_cut(&self) -> bool {
-        self.notice == Span::ZERO
-    }
-}
-
-impl Check {
-    fn took(mut self, seconds: f64) -> Self {
-        self.seconds = Some(seconds);
-        self
-    }
-}
-
 fn has_checkpoint(evidence: &Evidence) -> Check {
     match &evidence.checkpoint {
         Some(spec) => {
@@ -124,19 +77,6 @@ fn has_checkpoint(evidence: &Evidence) -> Check {
             "add [checkpoint] with path = the folder that the script saves to (it finds it in LAMP_CHECKPOINT_DIR), and signal = \"SIGUSR1\"",
         ),
     }
-}
-
-pub fn notice(events: &[Event]) -> Option<(Timestamp, Notice)> {
-    events.iter().find_map(|event| match &event.what {
-        What::Notice { notice } if notice.kind == NoticeKind::Interruption => {
-            Some((event.at, notice.clone()))
-        }
-        _ => None,
-    })
-}
-
-pub(crate) fn secs(from: Timestamp, to: Timestamp) -> f64 {
-    to.duration_since(from).as_secs_f64()
 }
 
 fn served(evidence: &Evidence, notice: &Notice) -> Timestamp {
@@ -330,8 +270,10 @@ fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::rehearse::evidence::Again;
     use crate::cli::rehearse::missing_proof::{is_hopeless, never_rests};
-    use crate::job::{AttemptNo, CheckpointNo, ExitStatus, NEVER_RESTS};
+    use crate::instance::NoticeKind;
+    use crate::job::{AttemptNo, CheckpointNo, CheckpointSpec, ExitStatus, NEVER_RESTS};
 
     fn at(secs: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + secs).unwrap()

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::rehearse::Stage;
-use super::report::Evidence;
+use super::evidence::Evidence;
+use super::rehearsed_job::RehearsedJob;
 use super::second_attempt::PAST_ITS_START_SECS;
 use crate::job::{AttemptNo, AttemptPhase, CheckpointNo, ExitStatus, Manifest, checkpoint_step};
 use crate::jobdir::{Event, JobDirError, What};
@@ -22,7 +22,7 @@ const TOLD_WITHIN_SECS: f64 = 120.0;
 /// The checkpoint files as the script found them, by path; comparing shows whether one was read.
 type Found = BTreeMap<String, FileRead>;
 
-impl Stage<'_> {
+impl RehearsedJob<'_> {
     /// Waits until the second attempt has shown where it resumed, has ended, or has run long
     /// without a sign.
     pub(crate) async fn goes_on(

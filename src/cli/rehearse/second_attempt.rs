@@ -8,33 +8,8 @@
 //!
 //! Pure. Each check says what it proves and what it does not prove.
 
-use super::report::{Check, Evidence, bad, good};
-use crate::job::CheckpointNo;
+use super::evidence::{Again, Check, Evidence, bad, good};
 use crate::jobdir::What;
-
-#[derive(Clone, Debug, Default)]
-pub struct Again {
-    pub step: Option<f64>,
-    /// The step is from LAMP_PROGRESS or `watch.log_pattern`. A progress bar may count from 0 in
-    /// each epoch.
-    pub is_told: bool,
-    /// The step is from LAMP_PROGRESS. A log line may count this attempt alone.
-    pub is_reported: bool,
-    /// The step in the file names of its starting checkpoint.
-    pub from: Option<f64>,
-    /// Its first own save, and the step in the names of its new files.
-    pub saved: Option<(CheckpointNo, Option<f64>)>,
-    /// A name in its first own save that continues or restarts a row of its checkpoint: both names,
-    /// and whether it continues.
-    pub row: Option<(String, String, bool)>,
-    /// How many files of the checkpoint it read, and their number. `None`: the file system does not
-    /// tell.
-    pub read: Option<(usize, usize)>,
-    /// How its script ended: normally or not, and in words.
-    pub ended: Option<(bool, String)>,
-    /// Seconds that its script was seen to run.
-    pub ran_secs: f64,
-}
 
 pub const TELL_STEPS: &str = "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
 
@@ -178,7 +153,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::job::{AttemptNo, CheckpointSummary};
+    use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary};
     use crate::jobdir::Event;
 
     fn evidence(told: Option<f64>, again: Again) -> Evidence {

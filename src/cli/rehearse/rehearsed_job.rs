@@ -1,0 +1,67 @@
+//! The job of a rehearsal, as its records show it.
+
+use std::time::Duration;
+
+use crate::cli::Context;
+use crate::job::{AttemptNo, AttemptPhase};
+use crate::jobdir::{JobDir, JobDirError, What};
+use crate::wire::Workstation;
+
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+pub(crate) struct RehearsedJob<'a> {
+    pub context: &'a Context,
+    pub workstation: Workstation,
+    pub dir: JobDir,
+    /// The job has `watch.log_pattern`.
+    pub log_pattern: bool,
+}
+
+impl RehearsedJob<'_> {
+    /// Waits until the workload of an attempt runs; false when the job ended before, or the time is
+    /// up.
+    pub(crate) async fn runs(
+        &self,
+        attempt: AttemptNo,
+        within: Duration,
+        mut meanwhile: impl AsyncFnMut() -> Result<(), JobDirError>,
+    ) -> Result<bool, JobDirError> {
+        let until = self.context.clock.mono().saturating_add(within);
+        loop {
+            meanwhile().await?;
+            let started = self
+                .dir
+                .events(attempt)
+                .await?
+                .iter()
+                .any(|event| matches!(event.what, What::WorkloadStarted { .. }));
+            let phase = self.dir.status(attempt).await?.map(|status| status.phase);
+            if started && phase == Some(AttemptPhase::Running) {
+                return Ok(true);
+            }
+            if self.over(attempt).await? || self.context.clock.mono() >= until {
+                return Ok(started && phase == Some(AttemptPhase::Running));
+            }
+            self.pause().await;
+        }
+    }
+
+    /// The first and the last step of an attempt, from the workload's own file: the heartbeat is
+    /// too old.
+    pub(crate) async fn steps(
+        &self,
+        attempt: AttemptNo,
+    ) -> Result<Option<(f64, f64)>, JobDirError> {
+        Ok(self.dir.lease(attempt).await?.and_then(|lease| self.workstation.steps(&lease.instance)))
+    }
+
+    pub(crate) async fn over(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
+        Ok(self.dir.receipt().await?.is_some()
+            || self.dir.settled(attempt).await?.is_some()
+            || self.dir.outcome(attempt).await?.is_some())
+    }
+
+    pub(crate) async fn pause(&self) {
+        self.context.clock.sleep(LOOK_EVERY).await;
+    }
+}
