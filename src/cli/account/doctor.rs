@@ -9,13 +9,12 @@
 //! (`policy::account::doctor`).
 
 use std::cell::Cell;
-use std::future::Future;
-use std::pin::Pin;
 
 use clap::Args as ClapArgs;
 use futures::future::join_all;
 use serde_json::json;
 
+use super::doctor_aws::{self, Asked, NOT_KNOWN};
 use crate::cli::output::printer::{Stream, Style};
 use crate::cli::output::progress::with_progress;
 use crate::cli::shell::job_root;
@@ -38,12 +37,6 @@ pub struct Args {
     pub proof: super::prove_shutdown::ProofArgs,
 }
 
-/// Shown for AWS checks that are skipped because AWS does not accept the credentials.
-pub const NOT_KNOWN: &str = "not asked: AWS does not know us";
-
-/// A running check. The results are printed in the order of the list.
-pub type Asked<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
-
 /// # Errors
 /// Fails when the path of the state folder is unknown.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
@@ -59,7 +52,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Box::pin(async { vec![gpu(gpus().await)] }),
     ];
     let first_of_aws = asked.len();
-    asked.extend(super::doctor_aws::checks(context, &workstation, &agent));
+    asked.extend(doctor_aws::checks(context, &workstation, &agent));
     let all = asked.len();
     let answered = Cell::new(0);
     let counted = asked.into_iter().map(|check| async {

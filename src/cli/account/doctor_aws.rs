@@ -1,5 +1,15 @@
 //! The AWS checks of `lamp doctor`: the identity first, then all others in parallel.
 
+use std::pin::Pin;
+
+use crate::policy::account::doctor::Check;
+
+/// Shown for AWS checks that are skipped because AWS does not accept the credentials.
+pub const NOT_KNOWN: &str = "not asked: AWS does not know us";
+
+/// A running check. The results are printed in the order of the list.
+pub type Asked<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
+
 #[cfg(feature = "aws")]
 mod asked {
     use std::rc::Rc;
@@ -9,9 +19,9 @@ mod asked {
 
     use crate::account::lookup::{Found, SubnetFound};
     use crate::account::setup::{GROUP, SetupNames, box_role};
+    use super::{Asked, NOT_KNOWN};
     use crate::app::text::local_time;
     use crate::cli::Context;
-    use crate::cli::account::doctor::{Asked, NOT_KNOWN};
     use crate::cli::account::setup_steps::bucket_of;
     use crate::cli::plan::region_arg;
     use crate::config::{AwsFile, MachineFile};
@@ -419,8 +429,8 @@ pub fn checks<'a>(
     _context: &crate::cli::Context,
     _workstation: &crate::wire::Workstation,
     _agent: &'a dyn Fn() -> Result<String, String>,
-) -> Vec<super::doctor::Asked<'a>> {
-    use crate::policy::account::doctor::{Check, Level};
+) -> Vec<Asked<'a>> {
+    use crate::policy::account::doctor::Level;
     vec![Box::pin(async {
         vec![Check::new("aws", Level::Skipped, "this `lamp` was built without it")]
     })]

@@ -3,6 +3,8 @@
 
 pub(crate) mod doctor;
 pub(crate) mod doctor_aws;
+pub(crate) mod found_machine;
+pub(crate) mod found_table;
 pub(crate) mod iam;
 #[cfg(feature = "aws")]
 pub(crate) mod init_aws;

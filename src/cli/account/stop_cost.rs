@@ -15,8 +15,7 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::sweep::is_orphan;
-use super::unknown_job_machines;
+use super::found_machine::{is_orphan, so_far};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Found, Judged};
 use crate::instance::InstanceView;
@@ -103,7 +102,5 @@ async fn newest(store: &Store, job: &JobId) -> Option<Newest> {
 
 fn cost(view: &InstanceView, now: Timestamp) -> String {
     let at_most = if view.market == Market::Spot { "less than " } else { "" };
-    unknown_job_machines::so_far(view, now)
-        .map(|usd| format!("{at_most}{usd} so far; "))
-        .unwrap_or_default()
+    so_far(view, now).map(|usd| format!("{at_most}{usd} so far; ")).unwrap_or_default()
 }

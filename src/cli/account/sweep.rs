@@ -8,9 +8,11 @@ use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt};
 use serde_json::json;
 
+use super::found_machine::{is_orphan, is_shown};
+use super::found_table;
 use super::stop_cost::AtStake;
 use super::sweep_report::Swept;
-use super::unknown_job_machines::{self, is_stray};
+use super::unknown_job_machines::{self, Named};
 use crate::account::{ForeignMachine, Residue};
 use crate::app::text::counted;
 use crate::cli::output::unreachable;
@@ -20,8 +22,7 @@ use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::config::AwsFile;
 use crate::controller::{Controller, Everywhere, Found, Judged};
 use crate::jobdir::{self, JobDir};
-use crate::market::{Cloud, Market, Usd};
-use crate::policy::lifecycle::orphan::OrphanVerdict;
+use crate::market::{Cloud, Market};
 use crate::wire::Store;
 
 /// End machines of ours without a living job, in all regions
@@ -67,7 +68,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut found = controller.look_for_orphans(&places).await;
     if !args.machine.is_empty() {
         found.unknown.extend(unknown);
-        return unknown_job_machines::end_named(args, context, &store, &controller, found).await;
+        let named = Named { machines: &args.machine, dry_run: args.dry_run, yes: args.yes };
+        return unknown_job_machines::end_named(&named, context, &store, &controller, found).await;
     }
     if unsigned.contains(&Cloud::Aws) && never_at_aws(context, &store).await {
         found.unasked =
@@ -130,10 +132,6 @@ fn will_do(orphans: usize, removed: usize) -> String {
     format!("this {}", ends.into_iter().chain(removes).collect::<Vec<_>>().join(" and "))
 }
 
-pub fn is_orphan(judged: &Judged) -> bool {
-    matches!(judged.verdict, OrphanVerdict::Orphan { .. })
-}
-
 /// With unknown places the sweep is incomplete.
 fn code(found: &Found) -> ExitCode {
     if found.unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
@@ -147,85 +145,8 @@ fn show(context: &Context, found: &Found, at_stake: &AtStake) {
             "no machine of yours was seen"
         });
     }
-    show_found(context, found, at_stake);
+    found_table::show(context, found, at_stake);
     unknown_job_machines::hint(context, found);
-}
-
-/// A machine with an unknown job is always shown, because its disk bills.
-pub fn is_shown(judged: &Judged) -> bool {
-    judged.view.state.bills() || is_stray(judged)
-}
-
-/// Prints only what was found. Programs get one document, with what was done (`Swept::tell`).
-pub fn show_found(context: &Context, found: &Found, at_stake: &AtStake) {
-    if context.is_machine_output() {
-        return;
-    }
-    let now = context.clock.now();
-    let rows: Vec<Vec<String>> = found
-        .machines
-        .iter()
-        .filter(|judged| is_shown(judged) && !is_stray(judged))
-        .map(row)
-        .collect();
-    if !rows.is_empty() {
-        context.printer.line(own_table(context.printer.columns(Stream::Out), &rows));
-    }
-    for line in found
-        .machines
-        .iter()
-        .filter(|judged| is_shown(judged) && is_orphan(judged))
-        .filter_map(|judged| at_stake.line(judged, now))
-    {
-        context.printer.line(line);
-    }
-    unknown_job_machines::show(context, found);
-    for left in &found.residue {
-        let whose = if left.ours { "" } else { " (not ours)" };
-        context.printer.line(format!(
-            "left over in {}: {} {}, {}, {} a month{whose}",
-            left.region, left.kind, left.id, left.detail, left.usd_per_month
-        ));
-    }
-    unreachable::sentences(&found.unknown).iter().for_each(|unknown| context.printer.warn(unknown));
-    for (place, why) in &found.unasked {
-        context.printer.note(format!(
-            "{place} was not looked at, and no job of this job root was ever for it: {why}"
-        ));
-    }
-    let ours: Usd = found
-        .residue
-        .iter()
-        .filter(|left| left.is_removable())
-        .map(|left| left.usd_per_month)
-        .sum();
-    if found.residue.iter().any(Residue::is_removable) {
-        context
-            .printer
-            .hint(format!("`lamp sweep --residue` removes what is ours: {ours} a month"));
-    }
-}
-
-fn row(judged: &Judged) -> Vec<String> {
-    let (verdict, why) = words(&judged.verdict);
-    let view = &judged.view;
-    vec![
-        view.id.clone(),
-        view.instance_type.clone(),
-        view.region.to_string(),
-        view.tags.job.to_string(),
-        view.tags.attempt.number().to_string(),
-        verdict.into(),
-        why.into(),
-    ]
-}
-
-pub fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
-    match verdict {
-        OrphanVerdict::Keep { why } | OrphanVerdict::Unknown { why } => ("keep", why),
-        OrphanVerdict::Stray { why } => ("stray", why),
-        OrphanVerdict::Orphan { why } => ("orphan", why),
-    }
 }
 
 /// The name is cut first: users look a machine up by its id.
@@ -238,12 +159,6 @@ fn foreign_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
         &[4, 5, 6, 7, 8],
         Give { cut: &[1], go: &[1, 5, 4] },
     )
-}
-
-/// The reason is cut first; `-o json` has it whole.
-fn own_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
-    let headings = ["machine", "type", "region", "job", "attempt", "verdict", "why"];
-    render_table_within(width, &headings, rows, &[], Give { cut: &[6], go: &[4, 1] })
 }
 
 /// Forgotten machines, and those launched with a stolen key.
@@ -328,7 +243,7 @@ mod tests {
     use crate::cli::output::wrap::columns;
 
     #[test]
-    fn a_terminal_of_80_columns_holds_what_is_swept_and_no_id_is_cut() {
+    fn a_terminal_of_80_columns_holds_foreign_machines_and_no_id_is_cut() {
         let row =
             |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<String>>();
         let foreign = [
@@ -355,19 +270,9 @@ mod tests {
                 "?",
             ]),
         ];
-        let own = [row(&[
-            "i-0123456789abcdef0",
-            "g5.xlarge",
-            "us-east-1",
-            "llama-fine-tune-7f3k2q",
-            "1",
-            "orphan",
-            "no heartbeat for 36 min, and its lease is 30m",
-        ])];
-        for text in [foreign_table(Some(80), &foreign), own_table(Some(80), &own)] {
-            assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
-            assert!(text.contains("i-0123456789abcdef0"), "{text}");
-        }
+        let text = foreign_table(Some(80), &foreign);
+        assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
+        assert!(text.contains("i-0123456789abcdef0"), "{text}");
         assert!(
             foreign_table(None, &foreign).contains("long name a notebook"),
             "what is piped is whole"

@@ -9,9 +9,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::found_machine::{figures, is_shown, is_stray, words};
 use super::stop_cost::AtStake;
-use super::sweep::{is_shown, words};
-use super::unknown_job_machines::{self, is_stray};
 use crate::account::Residue;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, EndAsked, Found, Judged, SECOND_LOOK};
@@ -153,7 +152,7 @@ impl Swept {
                 "instance": view.id, "instance_type": view.instance_type, "region": view.region, "market": view.market, "state": view.state,
                 "job": view.tags.job, "attempt": view.tags.attempt, "launched": view.launched, "verdict": verdict, "why": why,
             });
-            for (field, value) in unknown_job_machines::figures(view, now) {
+            for (field, value) in figures(view, now) {
                 machine[field] = value;
             }
             machine["checkpoint"] = at_stake.figure(judged);

@@ -9,60 +9,16 @@
 //!
 //! Not here: whether a job is known (`policy::lifecycle::orphan`).
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
+use super::found_machine::{is_orphan, is_stray};
+use super::found_table;
 use super::stop_cost::AtStake;
-use super::sweep::{self, is_orphan};
 use super::sweep_report::Swept;
-use crate::app::text::counted;
 use crate::cli::shell::confirm::confirm;
-use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
+use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, Found, Judged};
-use crate::instance::{InstanceState, InstanceView};
-use crate::market::{Catalog, Cloud, Market, Span, Usd, UsdPerHour, elapsed};
+use crate::instance::InstanceState;
 use crate::policy::lifecycle::orphan::OrphanVerdict;
 use crate::wire::Store;
-
-pub fn is_stray(judged: &Judged) -> bool {
-    matches!(judged.verdict, OrphanVerdict::Stray { .. })
-}
-
-/// On demand, by the shipped catalogue: a spot machine costs less. `None`: it bills nothing, or its
-/// price is unknown.
-fn hour(view: &InstanceView) -> Option<UsdPerHour> {
-    match view.cloud {
-        _ if !view.state.bills() => None,
-        Cloud::Local => Some(UsdPerHour::new(Usd::ZERO)),
-        Cloud::Aws => Catalog::shipped().on_demand(&view.instance_type, &view.region),
-    }
-}
-
-/// The bill so far, at the on-demand price; `None` when that is unknown.
-pub fn so_far(view: &InstanceView, now: Timestamp) -> Option<Usd> {
-    hour(view).map(|hour| hour.cost_of(elapsed(view.launched, now)))
-}
-
-pub fn figures(view: &InstanceView, now: Timestamp) -> [(&'static str, Value); 3] {
-    [
-        ("kill_at", json!(view.tags.kill_at)),
-        ("usd_per_hour", json!(hour(view))),
-        ("usd_so_far", json!(so_far(view, now))),
-    ]
-}
-
-/// Shows the machines with an unknown job, and what helps the user to recognise them.
-pub fn show(context: &Context, found: &Found) {
-    let strays: Vec<&Judged> = found.machines.iter().filter(|judged| is_stray(judged)).collect();
-    if strays.is_empty() {
-        return;
-    }
-    let now = context.clock.now();
-    let many = counted(strays.len() as u64, "machine");
-    context.printer.line(format!("nobody here knows the job of {many} of yours, and no sweep ends what another job root may know:"));
-    let rows: Vec<Vec<String>> = strays.iter().map(|stray| row(&stray.view, now)).collect();
-    context.printer.line(table(context.printer.columns(Stream::Out), &rows));
-}
 
 /// A machine id as EC2 or this workstation gives it.
 ///
@@ -95,34 +51,11 @@ pub fn hint(context: &Context, found: &Found) {
     ));
 }
 
-fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
-    let headings = ["machine", "type", "region", "job", "age", "ends within", "$/h", "so far"];
-    render_table_within(width, &headings, rows, &[4, 5, 6, 7], Give { cut: &[3], go: &[1, 2] })
-}
-
-fn row(view: &InstanceView, now: Timestamp) -> Vec<String> {
-    let age = elapsed(view.launched, now);
-    let span = |time: std::time::Duration| Span::from_secs(time.as_secs()).to_string();
-    let ends = match (view.state.bills(), view.tags.kill_at) {
-        (false, _) => view.state.to_string(),
-        (true, Some(kill_at)) => span(elapsed(now, kill_at)),
-        (true, None) => "no cap".to_owned(),
-    };
-    let at_most = if view.market == Market::Spot { "<" } else { "" };
-    let usd = |usd: Option<Usd>| {
-        usd.map_or_else(|| "?".to_owned(), |usd| format!("{at_most}{:.2}", usd.dollars()))
-    };
-    let hour = hour(view);
-    vec![
-        view.id.clone(),
-        view.instance_type.clone(),
-        view.region.to_string(),
-        view.tags.job.to_string(),
-        span(age),
-        ends,
-        usd(hour.map(UsdPerHour::per_hour)),
-        usd(hour.map(|hour| hour.cost_of(age))),
-    ]
+/// `lamp sweep --machine ID`.
+pub struct Named<'a> {
+    pub machines: &'a [String],
+    pub dry_run: bool,
+    pub yes: bool,
 }
 
 /// Ends the named machines, or none when one of them may be needed.
@@ -130,15 +63,15 @@ fn row(view: &InstanceView, now: Timestamp) -> Vec<String> {
 /// # Errors
 /// Fails when one is missing, its job is known or unreadable, or the user declines.
 pub async fn end_named(
-    args: &sweep::Args,
+    named: &Named<'_>,
     context: &Context,
     store: &Store,
     controller: &Controller,
     mut found: Found,
 ) -> Result<ExitCode, Fault> {
-    let is_named = |judged: &Judged| args.machine.contains(&judged.view.id);
+    let is_named = |judged: &Judged| named.machines.contains(&judged.view.id);
     if let Some(missing) =
-        args.machine.iter().find(|id| !found.machines.iter().any(|judged| judged.view.id == **id))
+        named.machines.iter().find(|id| !found.machines.iter().any(|judged| judged.view.id == **id))
     {
         return Err(not_seen(context, missing, &found));
     }
@@ -148,14 +81,14 @@ pub async fn end_named(
         return Err(fault);
     }
     let (at_stake, mut swept) = (AtStake::of(context, store, &found).await, Swept::default());
-    sweep::show_found(context, &found, &at_stake);
-    let code = end_those(args, context, controller, &found, &mut swept).await;
+    found_table::show(context, &found, &at_stake);
+    let code = end_those(named, context, controller, &found, &mut swept).await;
     swept.tell(context, &found, &at_stake);
     code
 }
 
 async fn end_those(
-    args: &sweep::Args,
+    named: &Named<'_>,
     context: &Context,
     controller: &Controller,
     found: &Found,
@@ -169,7 +102,7 @@ async fn end_those(
     let strays = found.machines.iter().filter(|judged| is_stray(judged));
     let ends: Vec<&Judged> =
         strays.chain(found.machines.iter().filter(|judged| is_orphan(judged))).collect();
-    if args.dry_run {
+    if named.dry_run {
         let would = if ends.is_empty() {
             String::new()
         } else {
@@ -177,10 +110,10 @@ async fn end_those(
         };
         context.printer.note(format!("nothing was done{would}"));
     }
-    if args.dry_run || ends.is_empty() {
+    if named.dry_run || ends.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    confirm(context, &will_do(&ends), args.yes, "nothing was ended: what is listed bills on")?;
+    confirm(context, &will_do(&ends), named.yes, "nothing was ended: what is listed bills on")?;
     swept.end(context, controller, &ends).await;
     Ok(if swept.is_whole() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE })
 }
@@ -249,33 +182,4 @@ fn not_seen(context: &Context, id: &str, found: &Found) -> Fault {
     fault
         .meaning("nothing was ended")
         .hint("`lamp sweep --dry-run` lists those of yours, `lamp sweep --foreign` those of nobody")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::output::wrap::columns;
-
-    #[test]
-    fn a_terminal_of_80_columns_holds_what_nobody_knows_and_no_id_is_cut() {
-        let cells = [
-            "i-0123456789abcdef0",
-            "g4dn.12xlarge",
-            "ap-southeast-2",
-            "llama-fine-tune-7f3k2q",
-            "3h 20m",
-            "12d 3h",
-            "<12.24",
-            "<12345.67",
-        ];
-        let rows = [cells.map(str::to_owned).to_vec()];
-        let text = table(Some(80), &rows);
-        assert!(
-            text.lines().all(|line| columns(line) <= 80)
-                && text.contains(cells[0])
-                && text.contains(cells[5]),
-            "{text}"
-        );
-        assert!(table(None, &rows).contains(cells[3]), "what is piped is whole");
-    }
 }
