@@ -13,6 +13,7 @@
 
 use crate::app::drive;
 use crate::app::record_errors;
+use crate::cli::plan::first_plan;
 use std::pin::{Pin, pin};
 
 use futures::future::{FutureExt as _, join_all};
@@ -23,8 +24,8 @@ use super::{proof_gate, prove_sweeper};
 use crate::app::text::counted;
 use crate::cli::output::printer::{Stream, Style};
 use crate::cli::output::progress::with_progress;
-use crate::cli::plan::plan;
-use crate::cli::run::{account_ready, run};
+use crate::cli::plan::account_ready;
+use crate::cli::run::run;
 use crate::cli::shell::{confirm, ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::SpanWord;
@@ -153,7 +154,7 @@ impl Desk<'_> {
                 account_ready::planned(self.context, &self.controller, &spec).await;
             account_ready::refuse(&lacks, &spec)?;
             let planned = planned?;
-            if let Some(reason) = plan::held_back(&self.controller, &planned).await? {
+            if let Some(reason) = first_plan::held_back(&self.controller, &planned).await? {
                 return Err(Fault::new(
                     ExitCode::REFUSED,
                     format!("the proof would wait for {reason}"),

@@ -21,8 +21,9 @@ use serde_json::json;
 
 use super::caps_cost::{self, Capped};
 use super::cost::Costs;
-use super::execute::{self, Scheduled};
+use super::execute;
 use super::job_files::files_of;
+use super::ready_file::{self, ReadyFile, Scheduled};
 use super::shortfall::Short;
 use crate::app::text::counted;
 use crate::cli::account::proof_gate;
@@ -32,7 +33,7 @@ use crate::cli::run::workdir::Prepared;
 use crate::cli::shell::confirm;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, render_table};
-use crate::job::{Applied, JobId, Receipt, Schedule};
+use crate::job::{JobId, Receipt, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
 use crate::policy::schedule::apply_diff::{
     Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of,
@@ -76,12 +77,6 @@ pub struct Args {
     /// The name of the set that the files belong to [default: the directory's name]
     #[arg(long, value_name = "NAME")]
     pub set: Option<String>,
-}
-
-pub struct Ready {
-    pub prepared: Prepared,
-    pub applied: Applied,
-    pub scheduled: Option<Scheduled>,
 }
 
 const READS_IN_FLIGHT: usize = 16;
@@ -132,7 +127,7 @@ async fn apply(
     };
     let mut ready = Vec::new();
     for file in &prepare_all(&files, context)? {
-        ready.push(execute::ready(context, &store, &set, file).await?);
+        ready.push(ready_file::read(context, &store, &set, file).await?);
     }
     let (jobs, short) = jobs_of(&store, &set, context)
         .await
@@ -197,7 +192,7 @@ async fn apply(
     Ok(made.iter().find_map(|made| made.refused.as_ref()).map_or(ExitCode::SUCCESS, run::exit_code))
 }
 
-fn fact(ready: &Ready) -> FileFact {
+fn fact(ready: &ReadyFile) -> FileFact {
     FileFact {
         file: ready.applied.file.clone(),
         sha256: ready.applied.sha256.clone(),
@@ -424,7 +419,7 @@ async fn refuse_unproven(
     context: &Context,
     store: &Store,
     planned: &[Change],
-    ready: &[Ready],
+    ready: &[ReadyFile],
 ) -> Result<(), Fault> {
     let is_made = |file: &str| planned.iter().any(|change| change.file == file && change.makes());
     let machines = ready

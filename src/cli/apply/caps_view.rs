@@ -6,18 +6,8 @@ use serde::Serialize;
 
 use crate::cli::shell::job_root;
 use crate::cli::{Context, Fault};
-use crate::config::CapsReader;
-use crate::controller::CapsInForce;
 use crate::market::{Usd, UsdPerHour};
 use crate::wire::Store;
-
-/// The caps as the configuration has them now, read again at each launch.
-pub fn in_force(context: &Context) -> CapsInForce {
-    let reader = CapsReader::new(context.environment.clone(), &context.user);
-    CapsInForce::read_by(context.user.caps, move || {
-        reader.read().map_err(|error| error.in_a_line())
-    })
-}
 
 /// The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Copy, Debug, Serialize)]

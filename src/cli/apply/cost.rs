@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
-use super::apply::Ready;
-use crate::cli::run::{account_ready, submission};
+use super::ready_file::ReadyFile;
+use crate::cli::plan::account_ready;
+use crate::cli::run::submission;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, Planned, Unready};
 use crate::job::Plan;
@@ -36,9 +37,9 @@ impl Costs {
         context: &Context,
         controller: &Controller,
         planned: &[Change],
-        ready: &[Ready],
+        ready: &[ReadyFile],
     ) -> Costs {
-        let is_made = |one: &&Ready| {
+        let is_made = |one: &&ReadyFile| {
             planned.iter().any(|change| change.file == one.applied.file && change.makes())
         };
         let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {

@@ -6,5 +6,6 @@ pub(crate) mod caps_view;
 pub(crate) mod cost;
 pub(crate) mod execute;
 pub(crate) mod job_files;
+pub(crate) mod ready_file;
 pub(crate) mod schedules;
 pub(crate) mod shortfall;

@@ -6,7 +6,7 @@ use crate::app::find_job;
 use crate::app::record_errors;
 use clap::Args as ClapArgs;
 
-use super::log_tail::{LogTail, lines_in};
+use super::log_tail::{LogTail, as_object, lines_in, print_piece};
 use crate::app::view::discarded;
 use crate::app::view::standalone_run::AloneRun;
 use crate::cli::run::attach::{Attached, look_every};
@@ -59,7 +59,7 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Some(lines) => {
             let attempts = dir.attempts().await.map_err(fault)?;
             let (last, tail) = last_of(&dir, &attempts, lines).await.map_err(fault)?;
-            last.iter().for_each(|(attempt, bytes)| piece(context, *attempt, bytes));
+            last.iter().for_each(|(attempt, bytes)| print_piece(context, *attempt, bytes));
             tail
         }
         None => None,
@@ -111,7 +111,7 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut is_empty = last.as_ref().is_none_or(Vec::is_empty) && args.tail != Some(0);
-    last.iter().flatten().for_each(|(attempt, bytes)| piece(context, *attempt, bytes));
+    last.iter().flatten().for_each(|(attempt, bytes)| print_piece(context, *attempt, bytes));
     for attempt in chosen.into_iter().filter(|_| last.is_none()) {
         is_empty &= !print(context, &dir, attempt).await.map_err(fault)?;
     }
@@ -163,7 +163,7 @@ async fn follow_alone(
             if bytes.is_empty() {
                 break;
             }
-            piece(context, AttemptNo::FIRST, &bytes);
+            print_piece(context, AttemptNo::FIRST, &bytes);
         }
         if over {
             return Ok(ExitCode::SUCCESS);
@@ -180,20 +180,6 @@ async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<bo
             return Ok(some);
         }
         some = true;
-        piece(context, attempt, &bytes);
-    }
-}
-
-fn as_object(attempt: AttemptNo, bytes: &[u8]) -> serde_json::Value {
-    serde_json::json!({ "attempt": attempt.number(), "log": String::from_utf8_lossy(bytes) })
-}
-
-/// Prints a piece of the log as it arrives. Programs get one object a line whatever `-o` says,
-/// since there is no end yet.
-pub fn piece(context: &Context, attempt: AttemptNo, bytes: &[u8]) {
-    if context.is_machine_output() {
-        context.printer.line(as_object(attempt, bytes));
-    } else {
-        context.printer.bytes(bytes);
+        print_piece(context, attempt, &bytes);
     }
 }

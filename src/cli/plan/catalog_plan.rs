@@ -8,16 +8,16 @@
 //! it. Not here: a price (`market::Catalog`), and which offer is better
 //! (`policy::purchase::placement`).
 
+use super::first_plan;
 use crate::app::text::local_time;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::limit_check::OutOfReach;
-use super::plan;
 use super::text;
 use crate::cli::output::table::{Give, render_within};
-use crate::cli::run::account_ready;
+use crate::cli::plan::account_ready;
 use crate::cli::run::workdir::Prepared;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Stream};
@@ -200,7 +200,7 @@ fn columns(offer: &Offer, ranked: &Ranked) -> Vec<String> {
 fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String]) -> Fault {
     let is_over_budget = matches!(none, ActError::NoOffer(none) if none.over_budget.is_some());
     if is_over_budget && spec.spec.machine.market == MarketChoice::OnDemand {
-        return plan::fault(none).meaning(format!(
+        return first_plan::fault(none).meaning(format!(
             "nothing was started, and nothing bills; that is by the catalogue's prices of {}: {}",
             Catalog::shipped().prices_as_of(),
             fault.sentence()

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use super::live_line;
 use crate::app::view::job_summary::Summary;
-use crate::cli::control::log_tail::LogTail;
-use crate::cli::control::logs;
+use crate::cli::control::log_tail::{LogTail, print_piece};
 use crate::cli::output::printer::CLEAR;
 use crate::cli::shell::ctrl_c::Left;
 use crate::cli::shell::job_root;
@@ -253,7 +252,7 @@ impl<'a> Attached<'a> {
             if !bytes.is_empty() {
                 let attempt = tail.attempt;
                 self.clear();
-                logs::piece(self.context, attempt, &bytes);
+                print_piece(self.context, attempt, &bytes);
                 self.mid_line = bytes.last() != Some(&b'\n');
             } else if let Some(next) = next {
                 self.next_attempt(next);

@@ -1,6 +1,5 @@
 //! `lamp run`, `start` and `attach`: from a job file to a running job.
 
-pub(crate) mod account_ready;
 pub(crate) mod attach;
 pub(crate) mod duplicate_name;
 pub(crate) mod job_draft;

@@ -2,6 +2,8 @@
 
 use crate::app::drive;
 use crate::app::record_errors;
+use crate::cli::plan::account_ready;
+use crate::cli::plan::first_plan;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -12,7 +14,7 @@ use super::attach::Attached;
 use super::job_draft::Draft;
 use super::run_from::From;
 use super::workdir::Prepared;
-use super::{account_ready, duplicate_name, nested_run, submission};
+use super::{duplicate_name, nested_run, submission};
 use crate::cli::account::proof_gate;
 use crate::cli::control::outputs;
 use crate::cli::output::progress::with_progress;
@@ -156,7 +158,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         proofs?.refuse(context, &regions, Some(&planned.plan))?;
     }
     refuse_forbidden(&controller, &planned)?;
-    if let Some(reason) = plan::held_back(&controller, &planned).await? {
+    if let Some(reason) = first_plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
     duplicate_name::ask(context, &others)?;

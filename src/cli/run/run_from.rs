@@ -4,10 +4,10 @@
 
 use crate::app::drive;
 use crate::app::find_job;
+use crate::cli::plan::first_plan;
 use std::path::PathBuf;
 
 use crate::app::view::discarded;
-use crate::cli::plan::plan;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Kept;
@@ -28,8 +28,10 @@ impl From {
         let store = job_root::open_existing(context).await?;
         let dir = find_job::find(&store, Some(job)).await?;
         let controller = drive::controller(&job_root::workstation(context)?, &store)?;
-        let Some(kept) =
-            controller.kept(&dir).await.map_err(|error| plan::fault(&error).meaning(NOTHING))?
+        let Some(kept) = controller
+            .kept(&dir)
+            .await
+            .map_err(|error| first_plan::fault(&error).meaning(NOTHING))?
         else {
             return Err(Fault::new(
                 ExitCode::REFUSED,

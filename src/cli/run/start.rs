@@ -10,6 +10,8 @@
 use crate::app::drive;
 use crate::app::find_job;
 use crate::app::record_errors;
+use crate::cli::plan::account_ready;
+use crate::cli::plan::first_plan;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,12 +20,12 @@ use serde_json::json;
 
 use super::start_code::{self, CodeArgs};
 use super::workdir::Prepared;
-use super::{account_ready, nested_run, run, submission};
+use super::{nested_run, run, submission};
 use crate::app::view::discarded;
 use crate::cli::account::proof_gate;
 use crate::cli::apply::caps_view;
 use crate::cli::output::progress::with_progress;
-use crate::cli::plan::{plan, text};
+use crate::cli::plan::text;
 use crate::cli::shell::ctrl_c::{Left, gone_before};
 use crate::cli::shell::deadline_arg::Until;
 use crate::cli::shell::job_root;
@@ -95,10 +97,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     let controller = drive::controller(&workstation, &store)?;
     settle_what_was_stopped(context, &controller, &dir).await?;
-    let kept = controller
-        .kept(&dir)
-        .await
-        .map_err(|error| plan::fault(&error).meaning("nothing was started, and nothing bills"))?;
+    let kept = controller.kept(&dir).await.map_err(|error| {
+        first_plan::fault(&error).meaning("nothing was started, and nothing bills")
+    })?;
     let Some(kept) = kept else { return Err(not_ended(&dir).await) };
     let from =
         kept.continues.checkpoint.as_ref().map(|from| JobDir::new(store.clone(), from.job.clone()));
@@ -135,7 +136,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     drive::refuse_wrong_clock(clock)?;
     account_ready::warn_unready(context, &planned.unready);
     text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
-    if let Some(reason) = plan::held_back(&controller, &planned).await? {
+    if let Some(reason) = first_plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
     if args.detach && proof_gate::is_asked(spec.spec.machine.cloud, args.unproven) {
@@ -430,7 +431,7 @@ async fn show(
     refused: Option<Fault>,
 ) -> Result<ExitCode, Fault> {
     let caps = caps_view::shown(context, store).await?;
-    let waits_for = plan::held_back(controller, found).await?;
+    let waits_for = first_plan::held_back(controller, found).await?;
     let planned = &found.plan;
     // As the start itself would end.
     let code = refused.as_ref().map_or(ExitCode::SUCCESS, |refused| refused.code);

@@ -1,11 +1,11 @@
 //! `lamp completions`: shell completion of commands, flags and jobs.
 
 use crate::app::record_errors;
-use clap::{Args as ClapArgs, CommandFactory};
+use clap::{Args as ClapArgs, Command};
 use clap_complete::Shell;
 
 use super::job_root;
-use crate::cli::{Cli, Context, ExitCode, Fault};
+use crate::cli::{Context, ExitCode, Fault};
 use crate::jobdir;
 
 /// Print the completion script of a shell
@@ -48,9 +48,11 @@ _lamp_jobs() {
 complete -F _lamp_jobs -o bashdefault -o default lamp
 "#;
 
+/// `commands`: the whole command line.
+///
 /// # Errors
 /// With `--jobs`, fails when the job root is unreachable.
-pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+pub async fn run(args: &Args, mut commands: Command, context: &Context) -> Result<ExitCode, Fault> {
     let Some(shell) = args.shell else {
         let store = job_root::open_existing(context).await?;
         let jobs = jobdir::jobs(store.as_ref())
@@ -60,7 +62,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return Ok(ExitCode::SUCCESS);
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "lamp", &mut script);
+    clap_complete::generate(shell, &mut commands, "lamp", &mut script);
     let script = with_jobs(shell, &String::from_utf8_lossy(&script));
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({ "shell": shell.to_string(), "script": script }));

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::cli::apply::caps_view;
 use crate::cli::{Context, ExitCode, Fault};
-use crate::config::AwsFile;
+use crate::config::{AwsFile, CapsReader};
+use crate::controller::CapsInForce;
 use crate::wire::{self, AwsSettings, Store, Workstation};
 
 /// Opens the job root of this call, and creates it if it is missing.
@@ -58,7 +58,7 @@ pub fn workstation_of(context: &Context) -> Result<&Workstation, Fault> {
         &context.user.notify.command,
         aws_settings(context),
     );
-    workstation.caps = Arc::new(caps_view::in_force(context));
+    workstation.caps = Arc::new(caps_in_force(context));
     workstation.agent_binary = context.environment.agent_binary.clone();
     Ok(context.workstation.get_or_init(|| workstation))
 }
@@ -76,4 +76,12 @@ fn aws_settings(context: &Context) -> AwsSettings {
         key_name: said.key_name,
         cache: context.environment.cache_dir(),
     }
+}
+
+/// The caps as the configuration has them now, read again at each launch.
+fn caps_in_force(context: &Context) -> CapsInForce {
+    let reader = CapsReader::new(context.environment.clone(), &context.user);
+    CapsInForce::read_by(context.user.caps, move || {
+        reader.read().map_err(|error| error.in_a_line())
+    })
 }

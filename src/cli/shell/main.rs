@@ -220,7 +220,7 @@ fn unless_unwritten(code: ExitCode, printer: &Printer) -> ExitCode {
 fn as_a_function(api: &str, environment: &Environment) -> ExitCode {
     let printer = Printer::new(Format::Text, false, ColorChoice::Never, true);
     logging::print(1, false, None);
-    crate::cli::account::lambda_entry::run(api, environment).unwrap_or_else(|fault| {
+    block_on(crate::cli::account::lambda_entry::run(api, environment)).unwrap_or_else(|fault| {
         printer.fault(&fault);
         fault.code
     })
@@ -287,7 +287,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Agent => Err(Fault::new(ExitCode::USAGE, "`agent` takes none of our flags")
             .hint("write `lamp agent ...`, with its own flags after it")),
         Verb::Check(args) => check::run(args, context),
-        Verb::Completions(args) => block_on(completions::run(args, context)),
+        Verb::Completions(args) => block_on(completions::run(args, Cli::command(), context)),
         Verb::Replay(args) => replay_idle::run(args, context),
         Verb::Simulate(args) => block_on(crate::cli::simulate::simulate::run(args, context)),
         Verb::Schema(args) => schema::run(args, context),
@@ -304,9 +304,7 @@ fn end_job(args: &stop::Args, wish: Wish, context: &Context) -> Result<ExitCode,
     }
 }
 
-pub(crate) fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(
-    verb: F,
-) -> Result<ExitCode, Fault> {
+fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> Result<ExitCode, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime
         .map_err(|error| {

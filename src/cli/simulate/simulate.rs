@@ -9,6 +9,7 @@
 //! Starts nothing. Not here: a rule, or how it is shown (`simulate::text`).
 
 use crate::app::drive;
+use crate::cli::plan::first_plan;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +22,9 @@ use super::text::Row;
 use super::world;
 use super::world::Worlds;
 use crate::app::text::counted;
+use crate::cli::plan::checkpoint_cadence;
 use crate::cli::plan::forecast::{self, TICK};
 use crate::cli::plan::limit_check::OutOfReach;
-use crate::cli::plan::{checkpoint_cadence, plan};
 use crate::cli::run::workdir::Prepared;
 use crate::cli::run::{run, submission};
 use crate::cli::shell::job_root;
@@ -407,7 +408,8 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<Known, Fault> 
     run::refuse_cloud(spec.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
-    let outlook = plan::first(context, &controller, spec).await?.outlook.ok_or_else(unknown)?;
+    let outlook =
+        first_plan::first(context, &controller, spec).await?.outlook.ok_or_else(unknown)?;
     let Outlook { spot, spot_most, on_demand, extras, speed, pool, .. } = outlook;
     Ok(Known { spot, spot_most: Some(spot_most), on_demand, extras: Some(extras), speed, pool })
 }

@@ -25,7 +25,7 @@ pub async fn planned(
     if spec.spec.machine.cloud == crate::market::Cloud::Aws {
         return asked::planned(context, controller, spec).await;
     }
-    (crate::cli::plan::plan::first(context, controller, spec).await, Vec::new())
+    (crate::cli::plan::first_plan::first(context, controller, spec).await, Vec::new())
 }
 
 fn sentence(lacks: &[Lack]) -> String {
@@ -107,7 +107,7 @@ mod asked {
     use super::{Context, Controller, Fault, Lack, Planned, ResolvedSpec};
     use crate::account::setup::{GROUP, SetupNames, box_role};
     use crate::cli::account::setup_steps::bucket_of;
-    use crate::cli::plan::plan;
+    use crate::cli::plan::first_plan;
     use crate::cli::shell::job_root;
     use crate::policy::account::setup_plan::{ReadyFound, lacking};
 
@@ -117,14 +117,14 @@ mod asked {
         spec: &ResolvedSpec,
     ) -> (Result<Planned, Fault>, Vec<Lack>) {
         let Ok(workstation) = job_root::workstation(context) else {
-            return (plan::first(context, controller, spec).await, Vec::new());
+            return (first_plan::first(context, controller, spec).await, Vec::new());
         };
         let root = bucket_of(&context.job_root);
         let said = &context.user.aws;
         let profile = box_role(said.instance_profile.as_deref());
         let bucket = root.as_ref().map(|(bucket, _)| bucket.as_str());
         let (planned, (bucket, profile_found, role)) = tokio::join!(
-            plan::first(context, controller, spec),
+            first_plan::first(context, controller, spec),
             workstation.aws_ready(bucket, profile)
         );
         let (name, prefix) = root.clone().unwrap_or_default();
