@@ -17,9 +17,9 @@ mod asked {
     use jiff::SignedDuration;
     use tokio::sync::OnceCell;
 
+    use super::{Asked, NOT_KNOWN};
     use crate::account::lookup::{Found, SubnetFound};
     use crate::account::setup::{GROUP, SetupNames, box_role};
-    use super::{Asked, NOT_KNOWN};
     use crate::app::text::local_time;
     use crate::cli::Context;
     use crate::cli::account::setup_steps::bucket_of;
