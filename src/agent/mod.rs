@@ -13,20 +13,25 @@
 
 mod act;
 pub mod activity_board;
+mod agent;
 pub mod checkpoint;
 mod decide;
-mod fetch_wait;
+mod guarded_wait;
+mod limits;
 pub mod log;
+mod notice_tracker;
+mod observe;
 pub mod report;
 mod run_loop;
 pub mod shutdown;
-mod spot_notice;
 pub mod startup;
 mod timers;
 mod wake;
 mod watch_workload;
+mod workload_start;
+mod workload_stop;
 
-pub use run_loop::{Agent, Finish, World};
+pub use agent::{Agent, Finish, World};
 pub use startup::attempt::{
     AGENT_STATE_FILE, AgentState, Attempt, Ending, Folders, Mode, start_dir,
 };

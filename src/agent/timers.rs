@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use crate::market::Span;
 
+/// The time between two samples. NVML buffers some seconds. Faster costs more; slower delays every
+/// verdict.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+
 /// The time until the monotonic clock reaches the next multiple of `every`: one wake-up serves all
 /// tasks.
 pub(crate) fn to_next(now: Duration, every: Duration) -> Duration {

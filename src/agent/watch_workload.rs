@@ -11,7 +11,7 @@ use crate::job::{GpuSelection, Spec};
 use crate::market::{GpuRequirement, Span};
 use crate::policy::{
     HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing,
-    WatchAction, WatchVerdict,
+    WatchAction, WatchVerdict, standing,
 };
 
 /// The verdict's text before the workload is known.
@@ -36,7 +36,7 @@ pub struct Watching {
     pub busy_since: Option<Duration>,
     pub idle: WatchVerdict,
     pub stall: WatchVerdict,
-    pub drawers: TimeAccounting,
+    pub time: TimeAccounting,
     /// The useful time since the last sign of progress.
     unproven: Duration,
 }
@@ -62,7 +62,7 @@ impl Watching {
     pub fn new(
         spec: &Spec,
         own_machine: bool,
-        drawers: TimeAccounting,
+        time: TimeAccounting,
         learned: &LearnedCadence,
         baseline: Marks,
     ) -> Self {
@@ -81,7 +81,7 @@ impl Watching {
             busy_since: None,
             idle: starting(),
             stall: starting(),
-            drawers,
+            time,
             unproven: Duration::ZERO,
         }
     }
@@ -116,12 +116,17 @@ impl Watching {
         self.hardware_rule.fault()
     }
 
+    /// The state of the work; stalled overrides idle.
+    pub fn standing(&self) -> Standing {
+        standing(&self.stall, &self.idle)
+    }
+
     /// Whether the workload was seen working.
     pub fn has_worked(&self) -> bool {
         self.idle_rule.has_begun()
     }
 
-    pub fn rhythm(&self) -> LearnedCadence {
+    pub fn cadence(&self) -> LearnedCadence {
         LearnedCadence { idle: self.idle_rule.rhythm(), stall: self.stall_rule.rhythm() }
     }
 
@@ -204,26 +209,26 @@ impl Watching {
     }
 
     fn account(&mut self, rates: &Rates) {
-        let time = Duration::from_secs_f64(rates.interval_secs.max(0.0));
+        let interval = Duration::from_secs_f64(rates.interval_secs.max(0.0));
         let quiet = self.is_quiet();
         if self.stall.numbers.get("silent_secs").is_none_or(|secs| *secs == 0.0) {
             self.unproven = Duration::ZERO;
         }
-        let drawer = match self.idle.standing {
-            Standing::Unknown => &mut self.drawers.unknown,
-            Standing::Idle => &mut self.drawers.idle,
-            _ if quiet => &mut self.drawers.idle,
+        let kind = match self.idle.standing {
+            Standing::Unknown => &mut self.time.unknown,
+            Standing::Idle => &mut self.time.idle,
+            _ if quiet => &mut self.time.idle,
             _ => {
-                self.unproven += time;
-                &mut self.drawers.useful
+                self.unproven += interval;
+                &mut self.time.useful
             }
         };
-        *drawer += time;
+        *kind += interval;
         // A hang is only known at its end. Until then it looked like work.
         if matches!(self.stall.action, WatchAction::Restart | WatchAction::Stop) {
-            let stood = std::mem::take(&mut self.unproven).min(self.drawers.useful);
-            self.drawers.useful -= stood;
-            self.drawers.idle += stood;
+            let stood = std::mem::take(&mut self.unproven).min(self.time.useful);
+            self.time.useful -= stood;
+            self.time.idle += stood;
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::agent::report::notice_watch::{NoticeFacts, NoticeWatch};
+use lamplighter::agent::report::notice_watch::{NoticeAnswers, NoticeWatch};
 use lamplighter::instance::{Notice, NoticeKind, Tags};
 use lamplighter::job::AttemptNo;
 use lamplighter::market::Span;
@@ -81,8 +81,8 @@ async fn facts(
     clock: &VirtualClock,
     watch: &NoticeWatch,
     what: &str,
-    wanted: impl Fn(&NoticeFacts) -> bool,
-) -> NoticeFacts {
+    wanted: impl Fn(&NoticeAnswers) -> bool,
+) -> NoticeAnswers {
     let facts = watch.subscribe();
     until(clock, what, secs(31), || wanted(&facts.borrow())).await;
     facts.borrow().clone()

@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use super::metrics::Metrics;
-use crate::agent::run_loop::Agent;
+use super::journal::Journal;
 use crate::instance::{Reading, Sample};
 use crate::jobdir::What;
 
@@ -49,33 +48,56 @@ pub(crate) enum Topic {
 
 /// A sentence for people, in the status until it is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Attention {
-    pub topic: Topic,
-    pub text: String,
+struct Attention {
+    topic: Topic,
+    text: String,
 }
 
-impl Agent {
+/// The sentences for people that hold now. The journal has each of them.
+pub(crate) struct AttentionList {
+    journal: Journal,
+    items: Vec<Attention>,
+}
+
+impl AttentionList {
+    pub(crate) fn new(journal: Journal) -> Self {
+        AttentionList { journal, items: Vec::new() }
+    }
+
     /// Says a sentence once, in the journal and in the status.
     pub(crate) fn attend(&mut self, topic: Topic, text: String) {
-        if !self.attention.iter().any(|said| said.text == text) {
+        if !self.items.iter().any(|said| said.text == text) {
             self.journal.record(What::Attention { text: text.clone() });
-            self.attention.push(Attention { topic, text });
+            self.show(topic, text);
         }
     }
 
+    /// Says a sentence in the status only.
+    pub(crate) fn show(&mut self, topic: Topic, text: String) {
+        self.items.push(Attention { topic, text });
+    }
+
     pub(crate) fn has_said(&self, topic: &Topic) -> bool {
-        self.attention.iter().any(|said| said.topic == *topic)
+        self.items.iter().any(|said| said.topic == *topic)
     }
 
     pub(crate) fn take_back(&mut self, topic: &Topic) {
-        self.attention.retain(|said| said.topic != *topic);
+        self.items.retain(|said| said.topic != *topic);
     }
 
-    /// `since`: when the metadata service stopped answering, by the monotonic clock.
-    pub(crate) fn tell_of_silence(&mut self, since: Option<Duration>) {
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(crate) fn texts(&self) -> impl Iterator<Item = String> + '_ {
+        self.items.iter().map(|said| said.text.clone())
+    }
+
+    /// `since`: when the metadata service stopped answering. `now`: both by the monotonic clock.
+    pub(crate) fn tell_of_silence(&mut self, since: Option<Duration>, now: Duration) {
         match since {
             None => self.take_back(&Topic::Metadata),
-            Some(since) if self.out.clock.mono().saturating_sub(since) >= DEAF_AFTER => {
+            Some(since) if now.saturating_sub(since) >= DEAF_AFTER => {
                 self.attend(Topic::Metadata, DEAF.to_owned())
             }
             Some(_) => {}
@@ -96,21 +118,16 @@ impl Agent {
 
     /// The controller then removes the alarm that would take missing measurements for a dead
     /// machine.
-    pub(crate) fn tell_of_measurements(&mut self) {
-        match self.is_unmeasured() {
+    pub(crate) fn tell_of_measurements(&mut self, are_lost: bool) {
+        match are_lost {
             true => self.attend(Topic::Metrics, UNMEASURED.to_owned()),
             false => self.take_back(&Topic::Metrics),
         }
     }
 
-    pub(crate) fn is_unmeasured(&self) -> bool {
-        self.metrics.as_ref().is_some_and(Metrics::is_unheard)
-    }
-
     /// `None`: the download progresses or is complete.
     pub(crate) fn tell_of_fetching(&mut self, told: Option<String>) {
-        self.attention
-            .retain(|said| said.topic != Topic::Fetch || told.as_ref() == Some(&said.text));
+        self.items.retain(|said| said.topic != Topic::Fetch || told.as_ref() == Some(&said.text));
         if let Some(text) = told {
             self.attend(Topic::Fetch, text);
         }

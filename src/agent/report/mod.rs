@@ -6,6 +6,7 @@ pub mod heartbeat;
 pub mod journal;
 pub mod metrics;
 pub mod notice_watch;
+pub(crate) mod reporter;
 pub(crate) mod request_watch;
 pub mod retry_sender;
 pub mod samples;

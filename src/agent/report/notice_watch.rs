@@ -24,7 +24,7 @@ const TAGS_EVERY: Duration = Duration::from_secs(30);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct NoticeFacts {
+pub struct NoticeAnswers {
     pub notices: Vec<Notice>,
     /// When that answer came, by the monotonic clock. `None`: never yet.
     pub answered: Option<Duration>,
@@ -38,14 +38,14 @@ pub struct NoticeFacts {
 
 /// Polls once a second until it is dropped.
 pub struct NoticeWatch {
-    facts: watch::Receiver<NoticeFacts>,
+    facts: watch::Receiver<NoticeAnswers>,
     _task: Task,
     _tags: Task,
 }
 
 impl NoticeWatch {
     pub fn start(metadata: Arc<dyn Metadata>, clock: Arc<dyn Clock>) -> Self {
-        let (sender, facts) = watch::channel(NoticeFacts::default());
+        let (sender, facts) = watch::channel(NoticeAnswers::default());
         let sender = Arc::new(sender);
         let _tags =
             Task::spawn(watch_tags(Arc::clone(&sender), Arc::clone(&metadata), Arc::clone(&clock)));
@@ -67,14 +67,14 @@ impl NoticeWatch {
 
     /// `changed` resolves when the notices change, or when answers begin to fail. The facts are the
     /// newest.
-    pub fn subscribe(&self) -> watch::Receiver<NoticeFacts> {
+    pub fn subscribe(&self) -> watch::Receiver<NoticeAnswers> {
         self.facts.clone()
     }
 }
 
 /// Reads the hard cap in parallel, so that a hung read does not delay a notice.
 async fn watch_tags(
-    sender: Arc<watch::Sender<NoticeFacts>>,
+    sender: Arc<watch::Sender<NoticeAnswers>>,
     metadata: Arc<dyn Metadata>,
     clock: Arc<dyn Clock>,
 ) {
@@ -92,7 +92,7 @@ async fn watch_tags(
 
 /// Wakes the receivers only for changes, so that the loop can sleep.
 fn take(
-    sender: &watch::Sender<NoticeFacts>,
+    sender: &watch::Sender<NoticeAnswers>,
     answer: Option<Result<Vec<Notice>, String>>,
     asked: Duration,
     now: Duration,
@@ -106,7 +106,7 @@ fn take(
                 );
             }
             let news = facts.notices != notices || facts.failures > 0;
-            *facts = NoticeFacts {
+            *facts = NoticeAnswers {
                 notices,
                 answered: Some(now),
                 failures: 0,

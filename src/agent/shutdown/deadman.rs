@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::agent::run_loop::Agent;
 use crate::ports::{Clock, Files};
 
 /// How far ahead the deadline is without a hard end. Shorter ends useful work if a disk accepts no
@@ -152,13 +151,4 @@ fn is_due(told: &Told, now: &Told) -> bool {
         |before: Timestamp, after: Timestamp| (after.duration_since(before) - lasted).abs() > STEP;
     let is_moved = stepped(told.wall, now.wall) || stepped(told.steady, now.steady);
     is_moved || told.hard_end != now.hard_end || (now.hard_end.is_none() && passed >= RENEW)
-}
-
-impl Agent {
-    /// Keeps the switch at this machine's hard end.
-    pub(crate) fn renew_deadline(&self) {
-        let Some(deadman) = self.deadman.as_ref().filter(|_| !self.is_quiet()) else { return };
-        deadman.say_alive();
-        deadman.renew(self.kill_at(), self.steady_now());
-    }
 }

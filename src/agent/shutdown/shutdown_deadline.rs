@@ -8,21 +8,29 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::drain::FLUSH_MIN;
-use crate::agent::run_loop::Agent;
-use crate::instance::Notice;
+use crate::agent::agent::Agent;
 use crate::job::EndedBecause;
 use crate::market::elapsed;
-use crate::policy::{Afterwards, End, over_by};
+use crate::policy::{Afterwards, End};
 
-pub(crate) struct Ahead {
+/// The least time for each sender at the end of a notice, even if saving used all of it.
+pub(crate) const FLUSH_MIN: Duration = Duration::from_secs(2);
+
+/// The reason for a loss when time ran out.
+pub(crate) const TIME_WAS_UP: &str = "the time of the machine was up";
+
+pub(crate) struct ShutdownDeadline {
     end: End,
     began: Timestamp,
     /// The time that later steps need before the hard end.
     reserve: Duration,
 }
 
-impl Ahead {
+impl ShutdownDeadline {
+    pub(crate) fn new(agent: &Agent, end: &End, reserve: Duration) -> Self {
+        ShutdownDeadline { end: *end, began: agent.steady_now(), reserve }
+    }
+
     /// The deadline that later news cannot move: from a limit, or from the interruption itself.
     pub(crate) fn fixed(&self) -> Option<Timestamp> {
         let is_limit = matches!(
@@ -38,71 +46,57 @@ impl Ahead {
     pub(crate) fn is_left_to_cloud(&self) -> bool {
         matches!(self.end.then, Afterwards::LeaveToCloud { .. })
     }
-}
-
-impl Agent {
-    pub(crate) fn ahead(&self, end: &End, reserve: Duration) -> Ahead {
-        Ahead { end: *end, began: self.steady_now(), reserve }
-    }
-
-    /// The deadline from the cloud's notice, as it is now.
-    pub(crate) fn taken_by(&self, now: Timestamp) -> Option<Timestamp> {
-        let notice = self.warned.notice.as_ref()?;
-        let notice = Notice { at: self.warned.at.unwrap_or(notice.at), ..notice.clone() };
-        over_by(&notice, self.warned.first_seen.unwrap_or(now), now)
-    }
 
     /// The deadline for all saves and uploads of an end, as known now.
-    fn over_by(&mut self, ahead: &Ahead) -> Option<Timestamp> {
-        if ahead.is_left_to_cloud() {
-            return ahead.fixed();
+    fn over_by(&self, agent: &mut Agent) -> Option<Timestamp> {
+        if self.is_left_to_cloud() {
+            return self.fixed();
         }
-        let now = self.steady_now();
-        self.look_for_notice(now);
-        let is_heard =
-            self.news.notices.as_ref().is_some_and(|channel| channel.borrow().answered.is_some());
+        let now = agent.steady_now();
+        agent.look_for_notice(now);
         // An agent that restarted in this end may not have read the notice yet.
-        let taken = if is_heard { self.taken_by(now) } else { ahead.end.by };
-        let hard = self.kill_at().map(|at| {
-            let reserve = ahead.reserve.min(elapsed(ahead.began, at) / 2);
+        let taken =
+            if agent.notices.is_heard() { agent.notices.deadline(now) } else { self.end.by };
+        let hard = agent.kill_at().map(|at| {
+            let reserve = self.reserve.min(elapsed(self.began, at) / 2);
             at.saturating_sub(reserve).unwrap_or(at)
         });
-        [ahead.fixed(), taken, hard].into_iter().flatten().min()
+        [self.fixed(), taken, hard].into_iter().flatten().min()
     }
 
     /// The time left, at most until `until` on the monotonic clock.
-    pub(crate) fn left(&mut self, ahead: &Ahead, until: Duration) -> Duration {
-        let by = self.over_by(ahead);
-        self.within(by, until.saturating_sub(self.out.clock.mono()))
+    pub(crate) fn left(&self, agent: &mut Agent, until: Duration) -> Duration {
+        let by = self.over_by(agent);
+        agent.time_until(by, until.saturating_sub(agent.out.clock.mono()))
     }
 
     /// Whether the time is up. A step with its own deadline gets a little more, to answer with the
     /// reason.
-    pub(crate) fn is_over(&mut self, ahead: &Ahead, began: Duration, until: Duration) -> bool {
-        let now = self.steady_now();
-        let by = self.over_by(ahead).is_some_and(|by| elapsed(by, now) >= FLUSH_MIN);
-        let mono = self.out.clock.mono();
+    pub(crate) fn is_over(&self, agent: &mut Agent, began: Duration, until: Duration) -> bool {
+        let now = agent.steady_now();
+        let by = self.over_by(agent).is_some_and(|by| elapsed(by, now) >= FLUSH_MIN);
+        let mono = agent.out.clock.mono();
         (by || mono.saturating_sub(until) >= FLUSH_MIN) && mono.saturating_sub(began) >= FLUSH_MIN
     }
 
     /// Awaits a slow step and keeps the watchdog fed. `None`: time is up.
     pub(crate) async fn in_time<T>(
-        &mut self,
-        ahead: &Ahead,
+        &self,
+        agent: &mut Agent,
         until: Duration,
         work: impl Future<Output = T>,
     ) -> Option<T> {
-        let began = self.out.clock.mono();
+        let began = agent.out.clock.mono();
         let mut work = Box::pin(work);
         loop {
             tokio::select! {
                 biased;
                 done = &mut work => return Some(done),
-                () = self.out.clock.sleep(Duration::from_secs(1)) => {}
+                () = agent.out.clock.sleep(Duration::from_secs(1)) => {}
             }
-            self.world.service.alive();
-            self.report();
-            if self.is_over(ahead, began, until) {
+            agent.world.service.alive();
+            agent.report();
+            if self.is_over(agent, began, until) {
                 return None;
             }
         }

@@ -70,10 +70,11 @@ pub struct AgentState {
     pub setup_since: Option<Timestamp>,
     pub retries_used: u32,
     pub stall_restarts: u32,
-    pub drawers: TimeAccounting,
-    /// The learned rhythm of the workload.
-    #[serde(default)]
-    pub rhythm: LearnedCadence,
+    #[serde(rename = "drawers")]
+    pub time: TimeAccounting,
+    /// What the watching policies have learned of the workload.
+    #[serde(rename = "rhythm", default)]
+    pub cadence: LearnedCadence,
     pub started: Timestamp,
     pub resumed_from: Option<CheckpointSummary>,
     /// Files in the checkpoint folder before a restore: they came with the code. `None`: unknown,
@@ -301,8 +302,8 @@ impl AgentState {
             setup_since: None,
             retries_used: 0,
             stall_restarts: 0,
-            drawers: TimeAccounting::default(),
-            rhythm: LearnedCadence::default(),
+            time: TimeAccounting::default(),
+            cadence: LearnedCadence::default(),
             started,
             resumed_from: None,
             shipped: None,
@@ -324,6 +325,11 @@ impl AgentState {
             hardware: None,
             held: None,
         }
+    }
+
+    /// The useful time of this attempt that its newest checkpoint holds.
+    pub fn saved_work(&self) -> Span {
+        self.saved.map_or(Span::ZERO, |(_, saved)| saved)
     }
 
     /// How often the command was started, without `setup`.

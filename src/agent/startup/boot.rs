@@ -327,6 +327,13 @@ pub(crate) fn kept_work(state: &Path) -> PathBuf {
     state.with_file_name("kept-work")
 }
 
+/// Whether the work folder is from the job that this one continues, on its kept disk.
+pub(crate) fn is_work_kept(out: &Outbox, attempt: &Attempt) -> bool {
+    let Some(continues) = &attempt.resolved.continues else { return false };
+    let noted = out.files.read(&kept_work(&out.state)).ok().flatten();
+    noted.is_some_and(|job| job == continues.job.as_str().as_bytes())
+}
+
 /// This boot led to work: the count of failed boots starts again.
 fn lease_is_held(outbox: &Outbox) {
     if let Err(error) = outbox.files.remove(&outbox.state.join(BOOTS)) {

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use crate::agent::run_loop::Agent;
+use super::attempt::AgentState;
 
 /// A run of this length is not short: a verdict of idle or stalled takes longer, but its clock
 /// counts.
@@ -29,7 +29,7 @@ const SEVERAL: u32 = 10;
 const MANY: u32 = 20;
 
 /// How old a run must be before it reports, after this many short runs in a row.
-pub(crate) fn quiet_for(lives: u32) -> Duration {
+fn quiet_for(lives: u32) -> Duration {
     match lives {
         0..SEVERAL => Duration::ZERO,
         SEVERAL..MANY => Duration::from_secs(60),
@@ -37,48 +37,40 @@ pub(crate) fn quiet_for(lives: u32) -> Duration {
     }
 }
 
-impl Agent {
-    /// Kept before anything else, so that every kind of crash counts.
-    pub(crate) fn count_short_life(&mut self) {
-        let lives = self.memory.short_lives;
+/// How long this run stays silent, after short runs before it.
+pub(crate) struct CrashLoop {
+    /// When this agent started, by the monotonic clock.
+    began: Duration,
+    quiet_for: Duration,
+}
+
+impl CrashLoop {
+    /// `short_lives`: how many agents in a row had a short run before this one.
+    pub(crate) fn new(began: Duration, short_lives: u32) -> Self {
+        CrashLoop { began, quiet_for: quiet_for(short_lives) }
+    }
+
+    pub(crate) fn is_quiet(&self, now: Duration) -> bool {
+        now.saturating_sub(self.began) < self.quiet_for
+    }
+
+    /// Whether this run is no longer short.
+    pub(crate) fn is_over(&self, now: Duration) -> bool {
+        now.saturating_sub(self.began) >= GROWN
+    }
+}
+
+impl AgentState {
+    /// Counts this run. To be kept before anything else, so that every kind of crash counts.
+    pub(crate) fn count_run(&mut self) {
+        let lives = self.short_lives;
         if lives >= SEVERAL {
             let seconds = quiet_for(lives).as_secs();
             tracing::error!(
                 "{lives} agents in a row died young: this one says nothing for {seconds} s, so that others may end the machine"
             );
         }
-        self.memory.short_lives = lives.saturating_add(1);
-        self.keep();
-    }
-
-    /// This run is no longer short.
-    pub(crate) fn look_at_age(&mut self) {
-        if self.memory.short_lives > 0 && self.out.clock.mono().saturating_sub(self.began) >= GROWN
-        {
-            self.memory.short_lives = 0;
-            self.keep();
-        }
-    }
-
-    /// Whether this agent must stay silent: it is too young after too many short runs.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.out.clock.mono().saturating_sub(self.began) < self.quiet_for
-    }
-
-    /// Hands the heartbeat the present status.
-    pub(crate) fn beat(&self) {
-        if !self.is_quiet() {
-            self.heartbeat.update(self.status());
-        }
-    }
-
-    /// The last heartbeat before power-off, also from a silent agent: it tells until when the
-    /// machine bills. Limited to as many agents as may end an attempt (`startup::last_starts`).
-    /// After that, an agent that crashes in the power-off stays silent.
-    pub(crate) fn last_beat(&self) {
-        if !self.is_quiet() || self.is_last_way().is_none() {
-            self.heartbeat.update(self.status());
-        }
+        self.short_lives = lives.saturating_add(1);
     }
 }
 

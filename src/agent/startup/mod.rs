@@ -7,6 +7,8 @@ pub(crate) mod crash_loop;
 pub mod environment;
 pub mod fetch_status;
 pub(crate) mod last_starts;
+pub(crate) mod older_checkpoint;
 pub mod preflight;
 pub(crate) mod prepare;
+pub(crate) mod resume_progress;
 pub mod standalone;

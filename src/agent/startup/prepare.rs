@@ -10,36 +10,28 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use super::attempt::{AGENT_STATE_FILE, Attempt, Ending, Mode};
-use super::boot::kept_work;
-use super::fetch_status::{Fetching, ROOM_WITHIN};
+use super::attempt::{Attempt, Ending, Mode};
+use super::boot::is_work_kept;
+use super::fetch_status::Fetching;
 use super::preflight::preflight;
-use crate::agent::act::in_no_time;
-use crate::agent::checkpoint::failed_resume::shipped;
+use crate::agent::agent::Agent;
 use crate::agent::checkpoint::handle::Checkpoints;
 use crate::agent::checkpoint::restore::{RestoreError, restore};
 use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::{Outbox, TRY_SECS_MAX, chain};
-use crate::agent::run_loop::Agent;
 use crate::agent::wake::Wake;
+use crate::agent::workload_stop::in_no_time;
 use crate::instance::Sample;
 use crate::job::{AttemptPhase, CodeArchive, EndedBecause, Manifest, Reason, Severity, setup_argv};
 use crate::jobdir::{What, layout};
 use crate::policy::{Decision, End, Stage, Standing, Step, afterwards};
-use crate::ports::{Ended, Scope, WorkloadError};
+use crate::ports::{Ended, Scope};
 
 /// How long the driver may take to answer for the first time.
 const FIRST_SAMPLE_MAX: Duration = Duration::from_secs(15);
 
-/// The wait between two tries to find out whether a workload runs. More often fills the log of a
-/// machine with a hung disk; less often leaves a workload unwatched.
-const ATTACH_AGAIN: Duration = Duration::from_secs(2);
-
 /// How long an ending attempt looks for its workload, for its last save. Longer only bills.
 const ENDING_UNSEEN_MAX: Duration = Duration::from_secs(30);
-
-/// The beginning of these messages.
-const NO_ROOM: &str = "a start cannot be written down on this machine";
 
 /// The beginning of these messages.
 const UNSEEN: &str = "nobody can tell whether";
@@ -59,23 +51,34 @@ enum PrepareError {
     Restore(#[source] RestoreError),
 }
 
+/// The wait between two tries to find out whether a workload runs. More often fills the log of a
+/// machine with a hung disk; less often leaves a workload unwatched.
+const ATTACH_AGAIN: Duration = Duration::from_secs(2);
+
+/// Most files of the code in the checkpoint folder. With more, the memory file would be large, so
+/// rollback is off.
+const SHIPPED_MAX: usize = 1000;
+
 impl Agent {
     /// Re-attaches, or prepares and starts. Returns a decision if the attempt ends before it began.
     pub(crate) async fn begin(&mut self) -> Option<Decision> {
-        self.count_short_life();
-        self.count_life();
+        self.state.count_run();
+        self.keep();
+        if self.state.count_ending_run() {
+            self.keep();
+        }
         // The next steps may take minutes, and the boot deadline counts: the lease is held, so
         // renew it.
-        self.renew_deadline();
+        self.reporter.renew_deadline(&self.status_facts());
         let attached = match self.attach().await {
             Ok(attached) => attached,
             Err(decision) => return Some(decision),
         };
         let (version, instance) =
             (env!("CARGO_PKG_VERSION").to_owned(), self.attempt.instance.clone());
-        self.journal.record(What::Agent { version, instance, reattached: attached });
+        self.reporter.journal.record(What::Agent { version, instance, reattached: attached });
         self.world.service.ready();
-        match self.memory.ending.clone() {
+        match self.state.ending.clone() {
             Some(Ending::End { end, reason }) => {
                 self.know_checkpoints();
                 // The earlier agent may have ended the workload already: then no last save can be
@@ -83,17 +86,17 @@ impl Agent {
                 let over =
                     self.workload.clone().and_then(|workload| workload.ended().now_or_never());
                 match over {
-                    Some(ended) if self.is_last_way().is_some() => self.ended = Some(ended),
+                    Some(ended) if self.state.last_way().is_some() => self.ended = Some(ended),
                     Some(ended) => self.observe(Wake::Ended(ended)).await,
                     None => {
-                        self.ended = self.memory.exit.map(|exit| Ended {
+                        self.ended = self.state.exit.map(|exit| Ended {
                             exit,
                             orphans: 0,
                             ..Default::default()
                         })
                     }
                 }
-                self.reasons.push(reason.clone());
+                self.reporter.reasons.push(reason.clone());
                 return Some(Decision {
                     step: Step::End(end),
                     standing: Standing::Starting,
@@ -110,25 +113,25 @@ impl Agent {
         // An earlier agent may have ended the work without being able to record it.
         let has_ended =
             self.workload.clone().is_some_and(|workload| workload.ended().now_or_never().is_some());
-        if self.memory.start > 0
+        if self.state.start > 0
             && (!attached || has_ended)
             && let Some(over) = self.over_already().await
         {
             return Some(over);
         }
-        if !attached && self.memory.start > 0 {
+        if !attached && self.state.start > 0 {
             let text = format!(
                 "{} is gone with an earlier life of the machine: the work is started again",
-                self.memory.start_name()
+                self.state.start_name()
             );
-            self.journal.record(What::Verdict {
+            self.reporter.journal.record(What::Verdict {
                 reason: Reason::new(self.out.clock.now(), "agent", "restarted", text),
             });
         }
         if attached {
             self.watching.reattached();
             self.open_checkpoints();
-            self.enter(if self.memory.stage == Stage::Setup {
+            self.enter(if self.state.stage == Stage::Setup {
                 AttemptPhase::Setup
             } else {
                 AttemptPhase::Running
@@ -140,12 +143,12 @@ impl Agent {
 
     /// The remaining steps before the command, and the command.
     pub(crate) async fn proceed(&mut self) -> Option<Decision> {
-        if !self.memory.prepared {
+        if !self.state.prepared {
             self.enter(AttemptPhase::Preparing);
             if let Some(decision) = self.prepare().await {
                 return Some(decision);
             }
-            self.memory.prepared = true;
+            self.state.prepared = true;
             self.keep();
         }
         if let Err(decision) = self.bring_back().await {
@@ -155,11 +158,19 @@ impl Agent {
             self.open_checkpoints();
         }
         match self.attempt.resolved.spec.setup.clone() {
-            Some(script) if self.memory.stage == Stage::Setup => {
+            Some(script) if self.state.stage == Stage::Setup => {
                 self.enter(AttemptPhase::Setup);
                 self.start(setup_argv(&script)).await
             }
             _ => self.start_main().await,
+        }
+    }
+
+    /// For the outcome of an agent that saves nothing more: the known checkpoints, without a look
+    /// at their folder.
+    pub(crate) fn know_checkpoints(&mut self) {
+        if self.state.last_way().is_none() || Checkpoints::are_known(&self.out) {
+            self.open_checkpoints();
         }
     }
 
@@ -176,8 +187,8 @@ impl Agent {
             outcome.because.word()
         );
         let reason = Reason::new(self.out.clock.now(), "agent", outcome.because.word(), text);
-        self.journal.record(What::Verdict { reason: reason.clone() });
-        self.reasons.clone_from(&outcome.reasons);
+        self.reporter.journal.record(What::Verdict { reason: reason.clone() });
+        self.reporter.reasons.clone_from(&outcome.reasons);
         let end = End {
             because: outcome.because,
             save: false,
@@ -191,10 +202,10 @@ impl Agent {
     /// a second workload beside a running first would spoil both. Returns the decision that ends
     /// the attempt meanwhile.
     async fn attach(&mut self) -> Result<bool, Decision> {
-        if self.memory.start == 0 {
+        if self.state.start == 0 {
             return Ok(false);
         }
-        let dir = self.attempt.start_dir(self.memory.start);
+        let dir = self.attempt.start_dir(self.state.start);
         let until = self.out.clock.mono() + ENDING_UNSEEN_MAX;
         loop {
             let found = self
@@ -202,14 +213,14 @@ impl Agent {
                 .await;
             let error = match found.unwrap_or_else(|| Err(in_no_time("find", ENDING_UNSEEN_MAX))) {
                 Ok(Some(workload)) => {
-                    self.take_back(&Topic::UnseenWorkload);
-                    self.board.restarted(self.memory.started);
-                    self.logs.follow_as(self.memory.start, &dir, &self.memory.start_name());
+                    self.reporter.attention.take_back(&Topic::UnseenWorkload);
+                    self.board.restarted(self.state.started);
+                    self.reporter.logs.follow_as(self.state.start, &dir, &self.state.start_name());
                     self.workload = Some(workload.into());
                     return Ok(true);
                 }
                 Ok(None) => {
-                    self.take_back(&Topic::UnseenWorkload);
+                    self.reporter.attention.take_back(&Topic::UnseenWorkload);
                     return Ok(false);
                 }
                 Err(error) if error.is_final() => {
@@ -225,15 +236,15 @@ impl Agent {
                 "cannot find the workload of the agent before this one: {}",
                 chain(&error)
             );
-            self.attend(
+            self.reporter.attention.attend(
                 Topic::UnseenWorkload,
                 format!(
                     "{UNSEEN} {} still runs, so none is started: {}",
-                    self.memory.start_name(),
+                    self.state.start_name(),
                     chain(&error)
                 ),
             );
-            if matches!(self.memory.ending, Some(Ending::End { .. })) {
+            if matches!(self.state.ending, Some(Ending::End { .. })) {
                 // The next step is power-off, which ends every process.
                 if self.out.clock.mono() >= until {
                     return Ok(false);
@@ -245,85 +256,18 @@ impl Agent {
         }
     }
 
-    /// Records the start first: a restarted agent would repeat an unrecorded one. Waits for disk
-    /// space.
-    pub(crate) async fn keep_start(&mut self) -> Result<(), Decision> {
-        let until = self.out.clock.mono() + ROOM_WITHIN;
-        while let Err(cause) = self.out.try_keep(AGENT_STATE_FILE, &self.memory) {
-            if self.out.clock.mono() >= until {
-                return Err(self.cannot_start(&WorkloadError::Failed {
-                    act: "write down the start of",
-                    cause,
-                }));
-            }
-            self.attend(
-                Topic::UnwrittenStart,
-                format!("{NO_ROOM}, so the work is not started: {cause}"),
-            );
-            if let Some(decision) = self.guard_for(ATTACH_AGAIN).await {
-                return Err(decision);
-            }
-        }
-        self.take_back(&Topic::UnwrittenStart);
-        Ok(())
-    }
-
-    /// Like [`Agent::guard`], for at most this long.
-    pub(crate) async fn guard_for(&mut self, time: Duration) -> Option<Decision> {
-        let clock = Arc::clone(&self.out.clock);
-        tokio::select! {
-            biased;
-            decision = self.guard() => Some(decision),
-            () = clock.sleep(time) => None,
-        }
-    }
-
-    pub(crate) fn open_checkpoints(&mut self) {
-        let attempt = &self.attempt;
-        let Some(spec) =
-            attempt.resolved.spec.checkpoint.as_ref().filter(|_| attempt.mode == Mode::Launched)
-        else {
-            return;
-        };
-        let folder = attempt.checkpoint_dir();
-        // An ended workload may have left half a save, also if an earlier agent ended it.
-        let over = self
-            .workload
-            .as_ref()
-            .and_then(|workload| workload.ended().now_or_never())
-            .map(|ended| ended.exit);
-        let gone = self.memory.start > 0 && (self.workload.is_none() || over.is_some());
-        let exit = over.or(self.ended.map(|ended| ended.exit)).or(self.memory.exit);
-        // On a kept disk, the end of the previous job's workload is unknown.
-        let of_another = self.memory.start == 0 && is_work_kept(&self.out, attempt);
-        let unseen_end = of_another || gone && !exit.is_some_and(|exit| exit.is_in_order());
-        let checkpoints = Checkpoints::start(
-            self.out.clone(),
-            self.journal.clone(),
-            self.board.clone(),
-            spec,
-            folder,
-            unseen_end,
-        );
-        if self.workload.is_some() && !gone {
-            checkpoints.workload_started(self.workload.clone());
-        }
-        self.checkpoints = Some(checkpoints);
-        self.hold_back();
-    }
-
     async fn prepare(&mut self) -> Option<Decision> {
         if self.attempt.mode == Mode::Launched {
             let (resumed, shipped) = match self.fetched().await {
                 Ok(fetched) => fetched,
                 Err(decision) => return Some(decision),
             };
-            self.memory.shipped = shipped;
+            self.state.shipped = shipped;
             if let Some(longest) = resumed.as_ref().and_then(|manifest| manifest.silent_secs) {
                 self.watching.goes_on(longest);
-                self.memory.rhythm = self.watching.rhythm();
+                self.state.cadence = self.watching.cadence();
             }
-            self.memory.resumed_from = resumed.map(|manifest| manifest.summary());
+            self.state.resumed_from = resumed.map(|manifest| manifest.summary());
         }
         self.look_at_machine().await
     }
@@ -331,8 +275,12 @@ impl Agent {
     /// Code and checkpoint, or the decision that ends the attempt meanwhile.
     async fn fetched(&mut self) -> Result<(Option<Manifest>, Option<Vec<String>>), Decision> {
         let fetching = Fetching::new(Arc::clone(&self.out.clock));
-        let work =
-            fetch(self.out.clone(), self.attempt.clone(), self.journal.clone(), fetching.clone());
+        let work = fetch(
+            self.out.clone(),
+            self.attempt.clone(),
+            self.reporter.journal.clone(),
+            fetching.clone(),
+        );
         match self.patient_fetch(&fetching, work).await? {
             Ok(fetched) => fetched.map_err(|error| self.unprepared(chain(&error))),
             Err(text) => Err(self.unprepared(text)),
@@ -360,14 +308,14 @@ impl Agent {
         let Some(sample) = self.first_sample(&scope).await else {
             let text = "the sensors do not answer: this machine was not looked at before the start"
                 .to_owned();
-            self.attend(Topic::Other, text);
+            self.reporter.attention.attend(Topic::Other, text);
             return None;
         };
         let mono = self.out.clock.mono();
         let findings = preflight(&self.attempt.resolved.spec, &sample);
         self.watching.take(Some(sample), self.board.marks(), mono, 0);
         for finding in findings.iter().filter(|finding| finding.severity == Severity::Warning) {
-            self.attend(Topic::Other, finding.to_string());
+            self.reporter.attention.attend(Topic::Other, finding.to_string());
         }
         let errors: Vec<String> = findings
             .iter()
@@ -378,23 +326,6 @@ impl Agent {
             None
         } else {
             Some(self.unprepared(errors.join("; ")))
-        }
-    }
-
-    /// Watches for urgent events during the preparation. Resolves with the decision that ends the
-    /// attempt.
-    async fn guard(&mut self) -> Decision {
-        loop {
-            let wake = self.news.wait(&*self.out.clock, Duration::from_secs(1), None).await;
-            if wake == Wake::Tick {
-                self.world.service.alive();
-            }
-            self.look_at_clock();
-            let decision = self.decide();
-            if matches!(decision.step, Step::End(_)) {
-                return decision;
-            }
-            self.report();
         }
     }
 
@@ -480,13 +411,6 @@ async fn lay_over(
     out.files.remove_aside(&fresh).await
 }
 
-/// Whether the work folder is from the job that this one continues, on its kept disk.
-fn is_work_kept(out: &Outbox, attempt: &Attempt) -> bool {
-    let Some(continues) = &attempt.resolved.continues else { return false };
-    let noted = out.files.read(&kept_work(&out.state)).ok().flatten();
-    noted.is_some_and(|job| job == continues.job.as_str().as_bytes())
-}
-
 async fn download(
     out: &Outbox,
     key: &str,
@@ -505,4 +429,18 @@ async fn download(
         }
         out.clock.sleep(RETRY).await;
     }
+}
+
+/// The files that came with the code, before any restore. On a kept disk all files are the job's.
+async fn shipped(out: &Outbox, attempt: &Attempt, is_kept: bool) -> Option<Vec<String>> {
+    if is_kept {
+        return Some(Vec::new());
+    }
+    let tree = out
+        .files
+        .walk_aside(&attempt.checkpoint_dir(), SHIPPED_MAX)
+        .await
+        .ok()
+        .filter(|tree| !tree.truncated)?;
+    Some(tree.files.into_iter().map(|file| file.path).collect())
 }

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::attempt::{Attempt, Folders, Mode};
 use super::cli::{Alone, Then};
+use crate::agent::agent::Finish;
 use crate::agent::report::retry_sender::Outbox;
-use crate::agent::run_loop::Finish;
 use crate::instance::{Reading, Sample};
 use crate::job::{
     ALONE_WRITER, AttemptNo, Command, EndedBecause, GpuSelection, IdleSpec, JobId, LimitsSpec,
