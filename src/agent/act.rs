@@ -4,7 +4,7 @@ use super::agent::Agent;
 use super::checkpoint::save_request::{NO_HANDLER, Saved};
 use super::report::stack_dumps;
 use super::startup::attempt::Ending;
-use super::startup::older_checkpoint::WayBack;
+use super::startup::older_checkpoint::RollbackResult;
 use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::chain;
 use crate::job::{AttemptPhase, Reason};
@@ -31,8 +31,8 @@ impl Agent {
                 Step::Notify => self.reporter.tell(&decision.reason),
                 Step::Stacks => self.record_stacks(&decision.reason).await,
                 Step::GoBack { before } => match Box::pin(self.go_back(before)).await {
-                    WayBack::Taken(decision) => return decision,
-                    WayBack::None => {
+                    RollbackResult::Done(decision) => return decision,
+                    RollbackResult::NoneOlder => {
                         decision = self.decide();
                         continue;
                     }

@@ -1,7 +1,7 @@
 //! Brings an older checkpoint back after a start that failed because of its checkpoint.
 //!
-//! The intent is kept on disk first, so that an agent after a crash carries it out. Not here: whether
-//! to go back (`policy::lifecycle::checkpoint_rollback`).
+//! The agent keeps the intent on disk first. After a crash, the next agent carries it out. Not here:
+//! whether to go back (`policy::lifecycle::checkpoint_rollback`).
 
 use std::time::Duration;
 
@@ -21,23 +21,23 @@ use crate::policy::Decision;
 /// checkpoint.
 const SAVED_WITHIN: Duration = Duration::from_secs(30 * 60);
 
-/// What is done after a start that failed because of its checkpoint.
-pub(crate) enum WayBack {
+/// The result of a rollback.
+pub(crate) enum RollbackResult {
     /// An older checkpoint is back and the command runs again. With a decision, the attempt ends.
-    Taken(Option<Decision>),
+    Done(Option<Decision>),
     /// There is no older checkpoint: the failure is judged as any other.
-    None,
+    NoneOlder,
 }
 
 impl Agent {
     /// Restores the checkpoint before and restarts the command, or does the usual if there is none.
-    pub(crate) async fn go_back(&mut self, before: CheckpointNo) -> WayBack {
+    pub(crate) async fn go_back(&mut self, before: CheckpointNo) -> RollbackResult {
         let exit = self.ended;
         self.state.ending = Some(Ending::Restart);
         self.state.back_before = Some(before);
         self.keep();
         if let Err(decision) = self.keep_what_is_whole().await {
-            return WayBack::Taken(Some(decision));
+            return RollbackResult::Done(Some(decision));
         }
         self.stop_workload(Duration::ZERO, None).await;
         let is_back = match self.bring_back().await {
@@ -46,14 +46,14 @@ impl Agent {
                 // For the outcome. The folder's present content is not a checkpoint.
                 self.open_checkpoints();
                 self.checkpoints.iter().for_each(|checkpoints| checkpoints.hold(true));
-                return WayBack::Taken(Some(decision));
+                return RollbackResult::Done(Some(decision));
             }
         };
         if self.checkpoints.is_none() {
             self.open_checkpoints();
         }
         if is_back {
-            return WayBack::Taken(self.start_main().await);
+            return RollbackResult::Done(self.start_main().await);
         }
         // As if it had never been tried: a retry, or the end.
         self.state.ending = None;
@@ -62,7 +62,7 @@ impl Agent {
             checkpoints.workload_ended(ended.exit);
         }
         self.keep();
-        WayBack::None
+        RollbackResult::NoneOlder
     }
 
     /// Saves the complete files that the start found beyond its checkpoint, so that the rollback
