@@ -1,18 +1,19 @@
 //! A folder as a store of objects: `file:///...`.
 //!
-//! ```text
-//!   put     temporary file ── rename ────> key          readers see the old or the new
-//!   create  temporary file ── hard link ─> key          the link fails when something is there: one winner
-//! ```
-//! Not `object_store::local`: that one makes files with the umask's permissions, hides keys that
-//! end in `#<digits>`, and wraps the kernel's error so deep that "disk full" must be guessed. What
-//! is written once (plans, leases, manifests, the journal, the log) is synced to the disk before
-//! the call returns, and so are the files of a checkpoint, because a manifest that survives a power
-//! cut must not name files that did not. What is overwritten (the heartbeat) is not synced: the
-//! next one comes, and a torn one is read as none.
+//! `put` writes a temporary file and renames it to the key, so that readers see the old or the new
+//! content. `create` hard-links the temporary file to the key; the link fails if the key exists, so
+//! one writer wins.
 //!
-//! Small reads are done where they stand, since a read of the page cache is shorter than the way to
-//! another thread; everything that writes or walks goes to a blocking thread.
+//! It does not use `object_store::local`. That one makes files with the umask's permissions, hides
+//! keys that end in `#<digits>`, and hides the kernel's error so that "disk full" must be guessed.
+//!
+//! Objects that are written once (plans, leases, manifests, the journal, the log) are synced to the
+//! disk before the call returns. Files of a checkpoint are synced too: a manifest that survives a
+//! power cut must not name files that are lost. Overwritten objects (the heartbeat) are not synced,
+//! since the next one comes soon and a torn one is ignored.
+//!
+//! Small reads run in place, because a read from the page cache is faster than a change of thread.
+//! Writes and listings go to a blocking thread.
 
 #![expect(
     clippy::disallowed_methods,
@@ -34,7 +35,7 @@ use jiff::Timestamp;
 use crate::adapters::workstation::hashed_file::{Unreadable, copy, open_source};
 use crate::ports::{Created, OBJECT_BYTES_MAX, ObjectMeta, Store, StoreError};
 
-/// Our unfinished writes begin with this; no key does.
+/// The prefix of our unfinished writes; no key has it.
 const TEMPORARY: &str = ".lamp-tmp-";
 
 pub struct FileStore {
@@ -43,18 +44,18 @@ pub struct FileStore {
 
 impl FileStore {
     /// # Errors
-    /// When the folder neither exists nor can be created.
+    /// If the folder neither exists nor can be created.
     pub fn open(root: &Path) -> io::Result<Self> {
         create_folders(root)?;
         Ok(FileStore::at(root))
     }
 
-    /// A folder that need not be there: then nothing is in it, and the first write makes it.
+    /// A folder that may be missing: it is then empty, and the first write makes it.
     pub fn at(root: &Path) -> Self {
         FileStore { root: root.to_owned() }
     }
 
-    /// A key never leads out of the root; the empty prefix is the root itself.
+    /// A key never leads out of the root; the empty prefix is the root.
     fn path(&self, key: &str) -> io::Result<PathBuf> {
         let plain =
             |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains('\0');
@@ -122,7 +123,7 @@ impl Store for FileStore {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
         self.blocking("create", key, move |path| {
-            // The cheap look first: most losers of a race come late.
+            // The cheap check first: most losers of a race come late.
             if fs::symlink_metadata(path).is_ok() {
                 return Ok(Created::Exists);
             }
@@ -187,8 +188,8 @@ impl Store for FileStore {
         come: &Arc<AtomicU64>,
     ) -> Result<Option<(u64, String)>, StoreError> {
         let (target, come) = (path.to_owned(), Arc::clone(come));
-        // Gone with this call: a copy that nobody waits for any more ends by itself, and takes its
-        // unfinished file along.
+        // Dropped when this call ends: an abandoned copy then stops and removes its unfinished
+        // file.
         let caller = Arc::new(());
         let waiting = Arc::downgrade(&caller);
         self.blocking("download", key, move |path| {
@@ -221,8 +222,8 @@ impl Store for FileStore {
     }
 }
 
-/// Opens a regular file under its own name. A pipe waits for its writer, a device has no end, and a
-/// link leads elsewhere.
+/// Opens a regular file by its own name. A pipe would wait for its writer, a device has no end, and
+/// a link leads elsewhere.
 fn open_object(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file =
@@ -243,7 +244,7 @@ fn open_object(path: &Path) -> io::Result<File> {
     }
 }
 
-/// One byte more than that says that there is more.
+/// One byte more than the limit shows that the file is larger.
 fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_object(path)?;
     let bytes = file.metadata()?.len().min(bytes_max);
@@ -252,7 +253,7 @@ fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// A file beside its place, removed again unless it was renamed to it.
+/// A file beside its final path; removed unless it was renamed to it.
 pub(crate) struct Staged {
     path: PathBuf,
     published: Cell<bool>,
@@ -265,7 +266,7 @@ impl Staged {
         let folder = target
             .parent()
             .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no folder above it"))?;
-        // The process number and a count: no two writers that live at once share a name.
+        // The process id and a counter: two running writers never share a name.
         let name =
             format!("{TEMPORARY}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = folder.join(name);
@@ -297,13 +298,13 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if !self.published.get() {
-            // What fails leaves a file that no listing shows.
+            // If this fails, the file remains, but no listing shows it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Creates what is missing, private, and syncs each entry's folder.
+/// Creates missing folders, private, and syncs the folder of each entry.
 fn create_folders(folder: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|path| !path.is_dir()).collect();
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -320,8 +321,8 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 fn walk(folder: &Path, prefix: &str, found: &mut Vec<ObjectMeta>) -> io::Result<()> {
     for name in absent_is_none(names(folder))?.unwrap_or_default() {
         let path = folder.join(&name);
-        // Something that was removed in between is simply not there. A link is no folder of ours,
-        // wherever it leads.
+        // A file that was removed meanwhile is missing. A link is not one of our folders, wherever
+        // it leads.
         let Some(there) = absent_is_none(fs::symlink_metadata(&path))? else { continue };
         let key = format!("{prefix}{name}");
         if there.is_dir() {
@@ -333,7 +334,7 @@ fn walk(folder: &Path, prefix: &str, found: &mut Vec<ObjectMeta>) -> io::Result<
     Ok(())
 }
 
-/// Names that are not UTF-8 cannot be keys and are not ours.
+/// A name that is not UTF-8 cannot be a key.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,9 +1,7 @@
-//! A store that counts what it moves over the network: the agent's own traffic is not the
-//! workload's.
+//! A store that counts its network traffic, which is the agent's and not the workload's.
 //!
-//! A folder moves nothing over the network and is not counted. Bodies are counted, not headers;
-//! what a retry sends again is sent by the library below and not seen here. Not here: anything but
-//! counting.
+//! Only S3 is counted, since a folder uses no network. It counts bodies without headers. The
+//! library below repeats requests, and this count misses those. Not here: anything but counting.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +12,7 @@ use bytes::Bytes;
 
 use crate::ports::{Arrival, Created, Lives, ObjectMeta, SignedUrl, Store, StoreError};
 
-/// Passes everything on.
+/// Passes every call on.
 pub struct CountedStore {
     store: Arc<dyn Store>,
     bytes: Arc<AtomicU64>,

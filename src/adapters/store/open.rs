@@ -1,10 +1,8 @@
-//! Where job roots live: `file:///path` (a folder) or `s3://bucket/prefix`.
+//! Opens a job root: `file:///path` (a folder, `store::folder`) or `s3://bucket/prefix` (S3 or a
+//! compatible store, `store::s3`).
 //!
-//! ```text
-//!   open(url) ──> FileStore    a folder, private to its owner (object_file.rs)
-//!            └──> S3Store      S3 and what speaks like it   (object_s3.rs)
-//! ```
-//! Not here: which keys there are (`jobdir::layout`), when to try again (the loops).
+//! A folder is private to its owner. Not here: which keys there are (`jobdir::layout`), when to try
+//! again (the loops).
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -40,39 +38,38 @@ pub enum OpenError {
     },
 }
 
-/// Opens a job root; a folder that is not there is created, readable by its owner only. A bare
-/// absolute path is a folder. Nothing is asked of S3 yet.
+/// Opens a job root. A missing folder is created, readable by its owner only. A bare absolute path
+/// is a folder. S3 is not called yet.
 ///
 /// # Errors
-/// When the URL is of neither kind, the folder cannot be created, or the settings for S3 are not
-/// complete.
+/// If the URL has another scheme, the folder cannot be created, or settings for S3 are missing.
 pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     open_with(url, &[])
 }
 
-/// Like [`open`], with settings for S3 that win over the environment, by their names there in lower
-/// case (`aws_endpoint_url`).
+/// Like [`open`], with settings for S3 that override the environment. Their names are the variables
+/// in lower case (`aws_endpoint_url`).
 ///
 /// # Errors
-/// As [`open`], and when a setting has a name that nobody knows.
+/// As [`open`], and for a setting with an unknown name.
 pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Store>, OpenError> {
     open_as(url, settings, Who::default(), made)
 }
 
-/// Who we are to S3, and where the bucket is: what the ordinary chain of the workstation says.
+/// Credentials and address of a bucket, from the credential chain of the workstation.
 pub struct S3Access {
-    /// `None`: the environment may say.
+    /// `None`: the environment may name it.
     pub region: Option<String>,
     pub endpoint: Option<String>,
     pub credentials: Option<AwsCredentialProvider>,
-    /// When they end, for what is signed with them.
+    /// When the credentials expire, for links that are signed with them.
     pub ending: Option<Arc<dyn Ending>>,
-    /// Where it is remembered how far large files are, so that who packs the same once more sends
-    /// what has not arrived. `None`: nowhere.
+    /// The folder that records the progress of large uploads, so that a later call with the same
+    /// content sends only the rest. `None`: progress is not recorded.
     pub uploads: Option<PathBuf>,
 }
 
-/// Like [`open`], as somebody. `existing`: a folder that is not there is not made.
+/// Like [`open`], with these credentials. `existing`: a missing folder is not created.
 ///
 /// # Errors
 /// As [`open`].
@@ -106,9 +103,9 @@ fn there(path: &Path) -> Result<FileStore, OpenError> {
     }
 }
 
-/// Like [`open`], with the credentials that the store signs with, if it does: one client holds them
-/// for everything that this machine may call. `uploads`: where it is remembered how far large files
-/// are, over a crash.
+/// Like [`open`], and returns the credentials of the S3 client, if there is one: all calls of this
+/// machine share them. `uploads`: the folder that records the progress of large uploads, so that
+/// they survive a crash.
 ///
 /// # Errors
 /// As [`open_with`].
@@ -126,10 +123,10 @@ pub fn open_with_credentials(
     Ok((Arc::new(store), Some(credentials)))
 }
 
-/// Like [`open`], for whoever wants what is there: a folder that is not there is not made.
+/// Like [`open`] for a reader: a missing folder is not created.
 ///
 /// # Errors
-/// As [`open`], but for the folder.
+/// As [`open`], without the one for a folder.
 pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     open_as(url, &[], Who::default(), there)
 }
@@ -152,7 +149,7 @@ fn open_as(
     Ok(Arc::new(bucket(url, settings, who)?))
 }
 
-/// Nobody in particular: the environment says.
+/// The credentials and options of a store; by default the environment has them.
 #[derive(Default)]
 struct Who {
     credentials: Option<AwsCredentialProvider>,
@@ -164,8 +161,8 @@ fn bucket(url: &str, settings: &[(&str, &str)], who: Who) -> Result<S3Store, Ope
     let syntax = || OpenError::Syntax { url: shown(url) };
     let rest = url.strip_prefix("s3://").ok_or_else(syntax)?;
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    // No bucket has such a name. What stands before an `@` is a key or a password, which would be
-    // kept with every job.
+    // A bucket's name has none of these. The text before an `@` may be a key or a password, which
+    // would be stored with every job.
     if name.is_empty() || name.contains(['@', ':']) || url.contains('?') {
         return Err(syntax());
     }
@@ -182,8 +179,8 @@ fn bucket(url: &str, settings: &[(&str, &str)], who: Who) -> Result<S3Store, Ope
     Ok(who.ending.into_iter().fold(store, S3Store::ending))
 }
 
-/// Without what may be a password: whatever stands before the last `@`, and after a `?`, where
-/// presigned URLs have their signature.
+/// Hides a possible password: the text before the last `@`, and after a `?`, where presigned URLs
+/// have their signature.
 fn shown(url: &str) -> String {
     let (scheme, rest) =
         url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));

@@ -1,10 +1,10 @@
-//! S3, and what speaks like it, as a store of objects: `s3://bucket/prefix`.
+//! S3, and compatible stores, as a store of objects: `s3://bucket/prefix`.
 //!
-//! Settings come from the environment as the AWS tools read it (`AWS_REGION`, `AWS_ENDPOINT_URL`,
+//! It reads the environment as AWS's tools do (`AWS_REGION`, `AWS_ENDPOINT_URL`,
 //! `AWS_ACCESS_KEY_ID`, ... or the machine's role). Create-if-absent is `If-None-Match: *`. Large
-//! files go up and come down in parts, a few at a time, so that memory is bounded and no single
-//! request is long. Profiles and single sign-on come in as credentials (`aws::bucket_credentials`),
-//! because they need more than the agent carries.
+//! files move in parts, a few at a time, so that memory is bounded and each request is short.
+//! Profiles and single sign-on arrive as credentials (`aws::bucket_credentials`), because their
+//! code is too large for the agent.
 
 use std::io;
 use std::path::Path;
@@ -32,32 +32,32 @@ use crate::ports::{
     StoreError, chain,
 };
 
-/// What S3 copies in one call.
+/// The most that S3 copies in one call.
 const COPY_BYTES_MAX: u64 = 5 << 30;
 
-/// The longest name that S3 gives an object.
+/// The longest key of S3.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// How long one call may go on trying inside the client. The loops above try again anyway and must
-/// hear of trouble soon: longer, and a heartbeat waits behind a dead line; shorter, and one slow
-/// answer looks like an outage.
+/// How long one call may repeat inside the client. The loops above repeat anyway and must learn of
+/// a failure soon. If this is longer, a heartbeat waits behind a dead line. If it is shorter, one
+/// slow answer looks like an outage.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// When what signs ends. What it has signed for others ends with it, whatever the signature says.
+/// The end of the credentials. A link that they signed expires with them, even if it says a later
+/// time.
 #[async_trait]
 pub trait Ending: Send + Sync {
-    /// When the credentials end that sign now, after asking for new ones where these do not last so
-    /// long; `None`: never.
+    /// When the credentials expire. If they last for less than `needed`, new ones are fetched
+    /// first. `None`: they never expire.
     async fn lasting(&self, needed: Duration) -> Result<Option<Timestamp>, Error>;
 }
 
 pub struct S3Store {
     s3: AmazonS3,
-    /// For the bodies of files. Their SHA-256 is taken on the way for whoever keeps it, and signing
-    /// each part would take it once more: half of all that an upload computes. TLS protects them on
-    /// the way, or the machine that they do not leave.
+    /// The client for bodies of files. Signing each part would compute SHA-256 a second time, half
+    /// of the CPU time of an upload. TLS protects the bodies, or they stay on this machine.
     files: AmazonS3,
-    /// For a client of another endpoint.
+    /// Builds a client of another endpoint.
     builder: AmazonS3Builder,
     uploads: Uploads,
     ending: Option<Arc<dyn Ending>>,
@@ -66,19 +66,19 @@ pub struct S3Store {
     prefix: String,
 }
 
-/// The one provider of cryptography for every client of this process. Installed before the first
-/// client is made, because reqwest is built without one.
+/// Installs the only cryptography provider of this process, before the first client is made:
+/// reqwest is built without one.
 pub fn install_crypto() {
     static ONCE: Once = Once::new();
-    // An error says that somebody installed one before: then there is one.
+    // An error means that a provider is installed already.
     ONCE.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
 }
 
 impl S3Store {
-    /// `settings` and `credentials` win over the environment.
+    /// `settings` and `credentials` override the environment.
     ///
     /// # Errors
-    /// When the settings in the environment are not complete or contradict each other.
+    /// If settings in the environment are missing or contradict each other.
     pub fn open(
         bucket: &str,
         prefix: &str,
@@ -93,24 +93,23 @@ impl S3Store {
         let builder = credentials.into_iter().fold(builder, AmazonS3Builder::with_credentials);
         let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
         let plain_http = endpoint.starts_with("http://");
-        // A part must get through a line of 1 Mbit/s; the default of 30 s would not let it.
+        // A part must get through a line of 1 Mbit/s; the default of 30 s is too short for that.
         let options = crate::adapters::aws::ca_bundle::options()
             .with_timeout(Duration::from_secs(120))
             .with_connect_timeout(Duration::from_secs(10));
         let retry =
             RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
-        // A forbidden delete is a 403 of its own, and not a line in the answer to a bulk delete
-        // that came through.
+        // With single deletes, a forbidden one returns a 403. In a bulk delete it would be a line
+        // in a successful answer.
         let builder = builder
             .with_client_options(options.with_allow_http(plain_http))
             .with_retry(retry)
             .with_disable_bulk_delete(true);
         let s3 = builder.clone().build()?;
-        // One client's credentials are those of all: each asks the metadata service for its own
-        // otherwise, and the first upload of a file may be the save before the end, while that
-        // service does not answer.
+        // All clients share these credentials. Otherwise each would ask the metadata service; the
+        // first upload may be the last save, when that service does not answer.
         let builder = builder.with_credentials(Arc::clone(s3.credentials()));
-        // On a line that anybody may write to, the signature is all that holds a body together.
+        // On plain HTTP, only the signature protects a body against changes.
         let files =
             builder.clone().with_unsigned_payload(!plain_http || is_here(&endpoint)).build()?;
         Ok(S3Store {
@@ -124,13 +123,13 @@ impl S3Store {
         })
     }
 
-    /// How far large files are is remembered, over the end of this process.
+    /// Records the progress of large uploads, so that they survive the end of this process.
     pub(crate) fn remembering(mut self, uploads: Uploads) -> Self {
         self.uploads = uploads;
         self
     }
 
-    /// What it signs for others is to last.
+    /// Tells the store when its credentials expire.
     #[must_use]
     pub fn ending(mut self, ending: Arc<dyn Ending>) -> Self {
         self.ending = Some(ending);
@@ -153,7 +152,7 @@ impl S3Store {
         Ok(key)
     }
 
-    /// The key as we know it, from the one in the bucket.
+    /// Our key for a key in the bucket.
     fn own(&self, key: &Key) -> Option<String> {
         let text = key.as_ref();
         if self.prefix.is_empty() {
@@ -168,7 +167,7 @@ impl S3Store {
         Some(ObjectMeta { key: self.own(&found.location)?, bytes: found.size, modified })
     }
 
-    /// Gives its size, and its hash if that is asked for.
+    /// Returns the size, and the hash if it is asked for.
     async fn upload(
         &self,
         key: &str,
@@ -196,7 +195,7 @@ impl Store for S3Store {
         format!("s3://{}/{}", self.bucket, self.prefix).trim_end_matches('/').to_owned()
     }
 
-    // The client speaks to one region, and S3 answers nobody who speaks to another.
+    // The client calls one region, and S3 refuses calls to another one.
     fn region(&self) -> Option<String> {
         self.builder.get_config_value(&AmazonS3ConfigKey::Region)
     }
@@ -208,7 +207,7 @@ impl Store for S3Store {
     async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
         let read = async {
             let found = self.s3.get(&self.key(key)?).await?;
-            // Its length comes before its body.
+            // The length arrives before the body.
             if found.meta.size > bytes_max { Ok(None) } else { found.bytes().await.map(Some) }
         };
         match absent_is_none(read.await).map_err(|error| failed("read", key, error))? {
@@ -337,7 +336,7 @@ impl Store for S3Store {
         }
         let valid = Duration::from_secs(left.min(lives.most).as_secs());
         let sign = async {
-            // The host is part of what is signed.
+            // The host is part of the signature.
             let elsewhere = endpoint
                 .map(|endpoint| self.builder.clone().with_endpoint(endpoint).build())
                 .transpose()?;
@@ -375,7 +374,7 @@ impl Store for S3Store {
     }
 }
 
-/// Whether a server of plain HTTP is on this very machine.
+/// Whether a plain HTTP server is on this machine.
 fn is_here(endpoint: &str) -> bool {
     let host = endpoint.trim_start_matches("http://").split('/').next().unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
@@ -394,8 +393,8 @@ fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// S3 takes no request that is dated a quarter of an hour off, and forbids it as what is not
-/// allowed (RequestTimeTooSkewed, 403). No permission is missing: a clock is set right by and by.
+/// S3 refuses a request whose time is 15 minutes off, with a 403 as for a missing permission
+/// (RequestTimeTooSkewed). The permission is there, and the clock will be set.
 const TOO_SKEWED: &str = "RequestTimeTooSkewed";
 
 fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
@@ -411,7 +410,7 @@ fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
         _ if io.is_some_and(Unreadable::is) => StoreError::Unfit { act, key, cause: error.into() },
         Some(io::ErrorKind::InvalidFilename) => StoreError::Unfit { act, key, cause: error.into() },
         Some(io::ErrorKind::StorageFull) => StoreError::Full { act, key, cause: error.into() },
-        // A file or a folder here, and nothing that the store could mend.
+        // A local file or folder, which the store cannot repair.
         Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
             StoreError::Denied { act, key, cause: error.into() }
         }
@@ -432,8 +431,7 @@ mod tests {
         }
     }
 
-    /// What is signed lives no longer than who signed it, and is not signed at all where that is
-    /// too short.
+    /// A link expires with the credentials that signed it. If that is too soon, signing fails.
     #[tokio::test]
     async fn a_signed_url_ends_with_the_credentials() {
         let settings = [
@@ -463,7 +461,8 @@ mod tests {
         );
     }
 
-    /// What is asked of a bucket that forbids all with this code, and the request.
+    /// Calls a bucket that refuses every request with this code, and returns the result and the
+    /// request.
     async fn forbidden<T>(code: &'static str, ask: impl AsyncFnOnce(S3Store) -> T) -> (T, String) {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", server.local_addr().unwrap());

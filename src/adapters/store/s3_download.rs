@@ -1,13 +1,10 @@
-//! A file of a bucket, brought home in pieces: a few of them ahead, each a request with its own
-//! time and its own tries.
+//! Downloads a file from a bucket in pieces, a few at a time, each with its own request and
+//! retries.
 //!
-//! ```text
-//!   how large ──> pieces of 8 MiB, four at once, all of one version ──> beside the file ──> its name
-//!                   └─ nobody answers ──> that piece again, for two minutes
-//! ```
-//! So a large file is never too much for one request, and a line that breaks for a minute costs
-//! that minute and not what has come. What must never live here: what to do when it fails all the
-//! same (who asked tries again, or says so).
+//! It asks for the size, then reads pieces of 8 MiB, four at once, all of one version, into a file
+//! beside the target, and renames it. If the store does not answer, the piece is asked for again
+//! for two minutes. So no request is large, and a line that fails for a minute keeps the earlier
+//! pieces. Not here: the reaction to a failure; the caller repeats or reports it.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -26,20 +23,20 @@ use super::s3_upload_source::{PART_BYTES_MIN, generic};
 use crate::adapters::host::system_clock::SystemClock;
 use crate::ports::{Clock as _, chain};
 
-/// How long a piece is asked for again, beside the tries of the client itself. Shorter, and a line
-/// that breaks costs all that has come of a large file; longer, and who waits for it at a terminal
-/// is told too late.
+/// How long a piece is asked for again, in addition to the client's own retries. If this is
+/// shorter, a broken line loses the earlier pieces of a large file. If it is longer, a user at a
+/// terminal is told too late.
 const ASKED_FOR: Duration = Duration::from_secs(120);
 
-/// Between two rounds of those tries. Oftener asks a store that is down for nothing; less often,
-/// and a line that is there again waits.
+/// The pause between two rounds of retries. If it is shorter, a store that is down gets useless
+/// requests. If it is longer, a repaired line stays unused.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Its size and its SHA-256; `None`: it is not there. `come` counts what has come, as it comes.
+/// Returns size and SHA-256; `None`: the object does not exist. `come` counts the bytes as they
+/// arrive.
 ///
 /// # Errors
-/// When a piece does not come, or is of another version, or the disk refuses it: then nothing is at
-/// `path` that was not there before.
+/// If a piece is missing or of another version, or the disk refuses it. `path` is unchanged then.
 pub(crate) async fn download(
     s3: &impl ObjectStore,
     key: &Key,
@@ -76,9 +73,9 @@ pub(crate) async fn download(
     Ok(Some((total, hex::encode(hash.finalize()))))
 }
 
-/// A list that is forbidden has no variant of its own in `object_store` (its `RequestError` is
-/// private): its status is in the text alone. What forbids the credentials of a machine has the
-/// same text, but for the list, and may pass.
+/// Whether a list request is forbidden. `object_store` has no variant for it, and its
+/// `RequestError` is private, so only the text shows the status. Refused credentials of a machine
+/// have the same text for other requests, and may recover.
 pub(crate) fn is_refused(error: &Error) -> bool {
     let forbids = |text: String| {
         text.contains("performing list request")
@@ -93,8 +90,8 @@ pub(crate) fn is_refused(error: &Error) -> bool {
     }
 }
 
-/// The answer to a HEAD has no body, and so says nothing of why it is refused: a first byte that is
-/// asked for does.
+/// The answer to a HEAD lacks a body with the reason for a refusal. A request for the first byte
+/// has one.
 pub(crate) async fn head(s3: &impl ObjectStore, key: &Key) -> Result<ObjectMeta, Error> {
     match s3.head(key).await {
         Err(refused) if is_refused(&refused) => {
@@ -104,7 +101,7 @@ pub(crate) async fn head(s3: &impl ObjectStore, key: &Key) -> Result<ObjectMeta,
     }
 }
 
-/// What is refused, gone or of another version is so at once; of silence alone nobody knows.
+/// A refused, missing or changed object fails at once; only missing answers are tried again.
 async fn piece(s3: &impl ObjectStore, key: &Key, options: GetOptions) -> Result<Bytes, Error> {
     let until = SystemClock.mono() + ASKED_FOR;
     loop {

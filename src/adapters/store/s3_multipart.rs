@@ -1,15 +1,16 @@
-//! A large file on its way up to S3, in parts, a few at a time. Where there is a folder for it,
-//! each part that arrived is written down, so that whoever comes after a crash or a dead line goes
-//! on from there.
+//! Uploads a large file to S3 in parts, a few at a time. Each arrived part is recorded, so that a
+//! later run continues after a crash or a dead line.
 //!
-//! ```text
-//!   <folder>/<hash of the key>.jsonl    which key, which upload, which file it was; then a line for each part that arrived
-//! ```
-//! Where the hash of the file is wanted, it is read whole all the same, and a part is left out only
-//! if the file up to the part's end has the hash that it had then. Where it is not, the file's
-//! stamp says that it is the same file. What can never be finished is taken back: of files that
-//! stay where they are, what has changed or is gone; of those that are packed anew for each try,
-//! what is for the same place by another name, and what is too old. Not here: when to try again.
+//! `<folder>/<hash of the key>.jsonl` is the record. Its first line has the key, the upload and the
+//! file; each further line has an arrived part.
+//!
+//! If the caller wants the hash, the file is read whole anyway. A part is then skipped only if the
+//! hash of the file up to its end equals the recorded one. Otherwise the file's stamp shows that it
+//! is the same file.
+//!
+//! Uploads that cannot be finished are aborted. For files that stay in place, these are changed or
+//! missing files. For files that are packed anew for each try, they are other files for the same
+//! folder and old ones. Not here: when to try again.
 
 #![expect(
     clippy::disallowed_methods,
@@ -36,14 +37,13 @@ use sha2::{Digest, Sha256};
 use super::s3_upload_source::{Buffers, Source, generic, part_bytes};
 use crate::ports::{self, Arrival};
 
-/// Parts under way at once where no room bounds them: downloads and copies. Four hold 32 MiB of
-/// memory.
+/// Concurrent parts of downloads and copies, which have no `Buffers`. Four hold 32 MiB of memory.
 pub(crate) const PARTS_IN_FLIGHT: usize = 4;
 
-/// S3's word, with a 400, for a part that it has not as we remember it.
+/// S3's code, with status 400, for a part that it does not have as we recorded it.
 const NO_SUCH_PART: &str = "InvalidPart";
 
-/// What makes a file the same file with the same content.
+/// The identity of a file with its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     path: PathBuf,
@@ -53,7 +53,7 @@ struct Stamp {
     modified_nanos: i64,
 }
 
-/// The first line of what is remembered.
+/// The first line of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
     key: String,
@@ -67,39 +67,39 @@ struct Head {
 struct Arrived {
     number: usize,
     tag: String,
-    /// Of the file up to the end of this part; `None`: nobody asked.
+    /// The hash of the file up to the end of this part; `None`: it was not asked for.
     sha256: Option<String>,
 }
 
-/// What is remembered of a file that is packed anew for each try goes after so long, which is when
-/// the bucket's own rule ends it.
+/// The record of a packed file is dropped after this time, when the bucket's own rule ends the
+/// upload.
 const PACKED_KEPT: Duration = Duration::from_secs(7 * 86_400);
 
-/// The large files that this process sends, and where it is remembered how far they are.
+/// The large uploads of this process, and the folder of their records.
 #[derive(Default)]
 pub(crate) struct Uploads {
     folder: Option<PathBuf>,
-    /// No file is there any more at the next try, which packs the same content into another one.
-    /// (An agent that is sent stays where it is; its name in the store says what is in it too.)
+    /// The file is gone at the next try, which packs the same content into another one. (The file
+    /// of an agent stays in place, but its key in the store names its content too.)
     packed_anew: bool,
     busy: Mutex<BTreeSet<PathBuf>>,
     pub buffers: Buffers,
 }
 
-/// One of them.
+/// One upload.
 struct Upload<'a> {
     uploads: &'a Uploads,
     id: MultipartId,
     arrived: BTreeMap<usize, Arrived>,
-    /// `None`: nothing is remembered of it.
+    /// `None`: it has no record.
     record: Option<PathBuf>,
-    /// Of the record: another process that sends the same file knows nothing of this one.
+    /// The lock of the record, which other processes that send the same file respect.
     lock: Option<File>,
 }
 
 impl Drop for Upload<'_> {
     fn drop(&mut self) {
-        // First: a thread of this process would find the record free, and locked.
+        // The lock goes first: a thread that sees the record as free must not find it locked.
         drop(self.lock.take());
         if let Some(record) = &self.record {
             self.uploads.busy().remove(record);
@@ -112,7 +112,7 @@ impl Uploads {
         Uploads { folder: Some(folder), ..Uploads::default() }
     }
 
-    /// The same, of files that are packed anew for each try, and named by what is in them.
+    /// Records the progress of files that are packed anew for each try, and named by their content.
     pub fn of_packed_files(folder: PathBuf) -> Self {
         Uploads { packed_anew: true, ..Uploads::remembered_in(folder) }
     }
@@ -121,8 +121,8 @@ impl Uploads {
         self.busy.lock().expect("nobody panics while holding it: it is only looked at and changed")
     }
 
-    /// Sends a file of more than one part; `first` was read from it already, and `sent` counts what
-    /// is there of it. Gives its size, and its hash if it was asked for.
+    /// Sends a file of several parts; `first` was read already. `sent` counts the bytes in the
+    /// store. Returns the size, and the hash if it was asked for.
     pub async fn send<S: MultipartStore>(
         &self,
         s3: &S,
@@ -147,8 +147,8 @@ impl Uploads {
         }
     }
 
-    /// The upload of this file that was begun already, or a new one. `by_content`: another file
-    /// with the same content is the same.
+    /// The started upload of this file, or a new one. `by_content`: another file with the same
+    /// content is the same.
     async fn begin<S: MultipartStore>(
         &self,
         s3: &S,
@@ -162,7 +162,7 @@ impl Uploads {
         };
         let name = hex::encode(&Sha256::digest(key.as_ref())[..16]);
         let record = folder.join(name).with_extension("jsonl");
-        // Two at once for one key know nothing of each other: the second remembers nothing.
+        // Two uploads for one key are independent: the second one has no record.
         if !self.busy().insert(record.clone()) {
             return self.unremembered(s3, key).await;
         }
@@ -214,8 +214,8 @@ impl Uploads {
         })
     }
 
-    /// Ends uploads that nobody will finish. Parts that stay behind cost money until the bucket's
-    /// own rule removes them.
+    /// Aborts uploads that cannot be finished. Their parts cost money until the bucket's own rule
+    /// removes them.
     async fn take_back<S: MultipartStore>(&self, s3: &S, folder: &Path, key: &Key, file: &Stamp) {
         for record in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
         {
@@ -230,7 +230,7 @@ impl Uploads {
                 is_another(&head, file, is_ours)
             };
             if ends && let Ok(key) = Key::parse(&head.key) {
-                // If it is gone already, so much the better.
+                // An upload that is gone already is fine too.
                 let _gone = s3.abort_multipart(&key, &head.upload).await;
                 let _removed = fs::remove_file(&record);
             }
@@ -238,7 +238,7 @@ impl Uploads {
     }
 }
 
-/// Of a file that stays where it is: it has changed or is gone, or goes to another key by now.
+/// For a file that stays in place: it has changed, is missing, or now goes to another key.
 fn is_another(head: &Head, file: &Stamp, is_ours: bool) -> bool {
     if is_ours {
         return head.file.path == file.path && head.file != *file;
@@ -247,7 +247,7 @@ fn is_another(head: &Head, file: &Stamp, is_ours: bool) -> bool {
     head.file.path == file.path || there.ok().as_ref() != Some(&head.file)
 }
 
-/// Of one that is packed anew: something else goes to its place now, or it is too old.
+/// For a file that is packed anew: another one replaces it, or it is too old.
 fn is_past(record: &Path, head: &Head, key: &Key) -> bool {
     let folder = |key: &str| key.rsplit_once('/').map(|(folder, _)| folder.to_owned());
     let age = fs::metadata(record)
@@ -259,8 +259,8 @@ fn is_past(record: &Path, head: &Head, key: &Key) -> bool {
 }
 
 impl Upload<'_> {
-    /// Sends what has not arrived yet, in order, as many at once as there is room for. What is
-    /// hashed is what is sent.
+    /// Sends the missing parts in order, as many at once as there is room for. The hash covers the
+    /// sent bytes.
     async fn send_parts<S: MultipartStore>(
         &mut self,
         s3: &S,
@@ -294,7 +294,7 @@ impl Upload<'_> {
                 arrived.insert(known.number, PartId { content_id: known.tag.clone() });
                 there.is_there(source.part_bytes);
             }
-            // It goes on sending while the next part waits for room and is read.
+            // The upload continues while the next part waits for room and is read.
             let mut read = std::pin::pin!(source.next(buffers));
             (source, part) = loop {
                 tokio::select! {
@@ -317,7 +317,7 @@ impl Upload<'_> {
     ) -> Result<(), Error> {
         let sent = sent?;
         if let Some(record) = &self.record {
-            // What is not remembered is sent again, and no more.
+            // If the record is not written, the part is only sent again.
             let _kept = line(&sent).and_then(|line| {
                 OpenOptions::new().append(true).open(record)?.write_all(line.as_bytes())
             });
@@ -326,16 +326,16 @@ impl Upload<'_> {
         Ok(())
     }
 
-    /// It is remembered for the next try, or taken back.
+    /// Keeps the record for the next try, or aborts the upload.
     async fn failed<S: MultipartStore>(&self, s3: &S, key: &Key, error: Error) -> Error {
         self.uploads.buffers.failed();
         if self.record.is_none() {
             let _gone = s3.abort_multipart(key, &self.id).await;
         } else if matches!(error, Error::NotFound { .. }) {
-            // The store knows nothing of it any more.
+            // The store does not know the upload any more.
             self.forget();
         } else if ports::chain(&error).contains(NO_SUCH_PART) {
-            // Each further try would meet the same.
+            // Each further try would fail in the same way.
             let _gone = s3.abort_multipart(key, &self.id).await;
             self.forget();
         }
@@ -349,13 +349,13 @@ impl Upload<'_> {
     }
 }
 
-/// So often, and so long apart, a record that is locked is asked for once more.
+/// How often, and at which interval, a locked record is tried again.
 const LOCK_TRIES: u32 = 10;
 const LOCK_EVERY: Duration = Duration::from_millis(10);
 
-/// As [`locked`]. A process that is being started has all that we have open until its own program
-/// begins, also a lock that we have just let go; to take that for somebody else's upload would send
-/// a large file from its beginning.
+/// Like [`locked`], with retries. A child process holds our open files until its own program
+/// begins, and so also a lock that we have just released. If that were taken for another upload,
+/// the file would be sent from its beginning.
 fn locked_soon(record: &Path) -> io::Result<Option<File>> {
     for _ in 1..LOCK_TRIES {
         if let Some(lock) = locked(record)? {
@@ -366,7 +366,7 @@ fn locked_soon(record: &Path) -> io::Result<Option<File>> {
     locked(record)
 }
 
-/// The record, for as long as nobody else has it; `None`: somebody has.
+/// The record, locked; `None`: another process has locked it.
 fn locked(record: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().create(true).append(true).open(record)?;
     match file.try_lock() {
@@ -376,7 +376,7 @@ fn locked(record: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// What is remembered; a line that was cut by a crash is not.
+/// Reads a record, without a line that a crash cut off.
 fn recall(record: &Path) -> Option<(Head, BTreeMap<usize, Arrived>)> {
     let text = fs::read_to_string(record).ok()?;
     let mut lines = text.lines();
@@ -401,7 +401,7 @@ fn stamp(path: &Path, file: &File) -> io::Result<Stamp> {
     })
 }
 
-/// Through this process, in bounded memory: S3 copies no more than 5 GiB in one call.
+/// Copies through this process in bounded memory: S3 copies at most 5 GiB in one call.
 pub(crate) async fn copy_in_parts<S: ObjectStore + MultipartStore>(
     s3: &S,
     from: &Key,

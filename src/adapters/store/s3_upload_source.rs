@@ -1,12 +1,10 @@
-//! A file as it is read for its way up to S3, part by part, into buffers that all uploads of a
-//! store share.
+//! Reads a file part by part for an upload to S3, into buffers that all uploads of a store share.
 //!
-//! ```text
-//!   Source::next ── waits for room ──> a buffer ── read, hashed if asked ──> Bytes ──> on their way ──> the buffer is free again
-//! ```
-//! The room bounds the memory of all files together, however many they are, and with it the parts
-//! that are under way at once: few until one of them arrived soon, more on a line that carries
-//! them. Not here: what is sent, and where to.
+//! `Source::next` waits for room, takes a buffer, reads a part, and hashes it if asked. The part is
+//! sent as `Bytes`; after that, the buffer is free again.
+//!
+//! The room limits the memory of all uploads together, and so the concurrent parts: few at first,
+//! more once parts arrive quickly. Not here: what is sent, and where to.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -22,27 +20,27 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::adapters::workstation::hashed_file::open_source;
 
-/// The least size of a part on the way up, and its size on the way down. S3 refuses less than 5
-/// MiB; larger parts need more memory and lose more to a broken line.
+/// The smallest part of an upload, and the size of a download's pieces. S3 refuses less than 5 MiB;
+/// larger parts need more memory and lose more on a broken line.
 pub(crate) const PART_BYTES_MIN: u64 = 8 * 1024 * 1024;
 
-/// S3 allows 10,000 parts; a file that would need more gets larger ones.
+/// S3 allows 10,000 parts; a larger file gets larger parts.
 const PARTS_MAX: u64 = 9_000;
 
-/// What room is counted in: small enough that a thousand small files share it well.
+/// The unit of the room, small enough for a thousand small files to share it.
 const UNIT_BYTES: u64 = 256 * 1024;
 const PART_UNITS: usize = (PART_BYTES_MIN / UNIT_BYTES) as usize;
 
-/// Room for parts at first. On a line of 2 Mbit/s they take 100 s, less than the two minutes that
-/// one request may take.
+/// Room for parts at first. On a line of 2 Mbit/s they take 100 s, less than the two minutes of a
+/// request.
 const PARTS_FIRST: usize = 3;
 
-/// Room for parts on a fast line: one is read, and eight are under way, which fill 10 Gbit/s within
-/// a region. It is 72 MiB.
+/// Room for parts on a fast line: one is read, and eight are sent, which fills 10 Gbit/s within a
+/// region. It is 72 MiB.
 const PARTS_MOST: usize = 9;
 
-/// A part that arrives within this time came over 13 Mbit/s at least, beside others: nine at once
-/// still make it in 45 s.
+/// A part that arrives within this time had at least 13 Mbit/s beside the others, so nine at once
+/// take at most 45 s.
 const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) fn part_bytes(size: u64) -> u64 {
@@ -52,13 +50,13 @@ pub(crate) fn part_bytes(size: u64) -> u64 {
 /// The memory of all uploads of one store.
 pub(crate) struct Buffers {
     room: Arc<Semaphore>,
-    /// Of the room, free or not.
+    /// The total room, free or used.
     units: AtomicUsize,
     shelf: Arc<Shelf>,
 }
 
-/// What has been used and can be used again: fresh memory costs a page fault every 4 KiB, as much
-/// as reading the file.
+/// Used buffers for later use: fresh memory costs a page fault every 4 KiB, as much time as reading
+/// the file.
 #[derive(Default)]
 struct Shelf {
     free: Mutex<Vec<Vec<u8>>>,
@@ -77,9 +75,9 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// One that holds so much, once there is room for it.
+    /// A buffer of this size, once there is room for it.
     async fn take(&self, bytes: u64) -> Buffer {
-        // What is larger than all the room at first takes all of that, so that it never waits for
+        // A part that is larger than the first room takes all of that; otherwise it would wait for
         // ever.
         let units = usize::try_from(bytes.div_ceil(UNIT_BYTES))
             .unwrap_or(usize::MAX)
@@ -95,7 +93,7 @@ impl Buffers {
         }
     }
 
-    /// A part of this size arrived in this time.
+    /// Notes that a part of this size arrived in this time.
     pub fn arrived(&self, bytes: usize, within: Duration) {
         let grow = |units| (units < PARTS_MOST * PART_UNITS).then_some(units + PART_UNITS);
         let full = bytes as u64 >= PART_BYTES_MIN;
@@ -107,7 +105,7 @@ impl Buffers {
         }
     }
 
-    /// One did not arrive: the line may not be what it was.
+    /// Notes that a part failed: the line may have become slower.
     pub fn failed(&self) {
         let more = self.units.load(Ordering::Relaxed).saturating_sub(PARTS_FIRST * PART_UNITS);
         self.units.fetch_sub(self.room.forget_permits(more), Ordering::Relaxed);
@@ -122,7 +120,7 @@ impl Shelf {
     fn take(&self, bytes: usize) -> Vec<u8> {
         let mut free = self.free();
         self.lent.fetch_add(1, Ordering::Relaxed);
-        // One that is much too large would hold memory that nobody counts.
+        // A much larger buffer would hold memory that `units` does not count.
         let fits = |buffer: &Vec<u8>| (bytes..=bytes * 2).contains(&buffer.len());
         let found = free.iter().position(fits).map(|at| free.swap_remove(at));
         found.unwrap_or_else(|| {
@@ -134,14 +132,14 @@ impl Shelf {
     fn give_back(&self, buffer: Vec<u8>) {
         let mut free = self.free();
         free.push(buffer);
-        // Nothing is held while nothing is sent.
+        // While no part is sent, the memory is freed.
         if self.lent.fetch_sub(1, Ordering::Relaxed) == 1 {
             *free = Vec::new();
         }
     }
 }
 
-/// One of them, lent.
+/// A buffer on loan.
 struct Buffer {
     bytes: Vec<u8>,
     filled: usize,
@@ -162,7 +160,7 @@ impl Drop for Buffer {
 }
 
 impl Buffer {
-    /// Until so much is in it, or the file ends.
+    /// Fills it with `bytes` bytes, or up to the end of the file.
     fn fill(&mut self, file: &mut File, bytes: usize) -> io::Result<()> {
         while self.filled < bytes {
             match file.read(&mut self.bytes[self.filled..bytes]) {
@@ -176,18 +174,18 @@ impl Buffer {
     }
 }
 
-/// A file on its way up, and the hash of what was read of it. What it grows by while it is read is
-/// left out.
+/// A file during its upload, and the hash of the part that was read. Bytes that are appended
+/// meanwhile are ignored.
 pub(crate) struct Source {
     file: File,
-    /// When it was opened.
+    /// The size when the file was opened.
     size: u64,
-    /// `None`: nobody asks.
+    /// `None`: the hash is not wanted.
     hash: Option<Sha256>,
     pub part_bytes: u64,
-    /// The part that [`Source::next`] gives next.
+    /// The number of the part that [`Source::next`] returns next.
     pub number: usize,
-    /// Of the file, up to there.
+    /// The bytes of the file before it.
     pub bytes: u64,
 }
 
@@ -209,8 +207,8 @@ impl Source {
         &self.file
     }
 
-    /// The next part; shorter only at the end of the file. Read and hashed on another thread,
-    /// beside what is being sent.
+    /// The next part; shorter only at the end of the file. It is read and hashed on another thread,
+    /// while others are sent.
     pub async fn next(mut self, buffers: &Buffers) -> Result<(Self, Bytes), Error> {
         let room = self.part_bytes.min(self.size.saturating_sub(self.bytes));
         let mut buffer = buffers.take(room).await;
@@ -229,12 +227,12 @@ impl Source {
             .map_err(generic)
     }
 
-    /// Whether all of it was read.
+    /// Whether the whole file was read.
     pub fn at_end(&self) -> bool {
         self.bytes >= self.size
     }
 
-    /// Leaves the next part out, unless it is the last or its hash is wanted.
+    /// Skips the next part, unless it is the last or its hash is wanted.
     pub fn leave_out(&mut self) -> io::Result<bool> {
         let leaves = self.hash.is_none() && self.bytes + self.part_bytes < self.size;
         if leaves {
@@ -244,7 +242,7 @@ impl Source {
         Ok(leaves)
     }
 
-    /// The hash of what was read.
+    /// The hash of the bytes read so far.
     pub fn so_far(&self) -> Option<String> {
         self.hash.as_ref().map(|hash| hex::encode(hash.clone().finalize()))
     }
@@ -316,7 +314,7 @@ mod tests {
         let small = buffers.take(1000).await;
         assert_eq!(small.bytes.len(), 1000, "a small file holds no large buffer");
         drop((first, small));
-        assert!(buffers.shelf.free().is_empty(), "nothing is held while nothing is sent");
+        assert!(buffers.shelf.free().is_empty(), "the memory is freed while no part is sent");
     }
 
     #[tokio::test]

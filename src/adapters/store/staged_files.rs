@@ -1,12 +1,9 @@
-//! Holds the files of a checkpoint as they are while they are uploaded, so that rotation and the
-//! next save do not tear them.
+//! Keeps the files of a checkpoint unchanged during their upload, so that rotation and the next
+//! save do not damage them.
 //!
-//! ```text
-//!   small, or a log           copied
-//!   a file system that can    cloned (shares its blocks until one side is written)
-//!   else                      hard-linked: a removal and a renaming do not touch it, a writing in place does, and is seen
-//! ```
-//! Not here: which files belong to a checkpoint.
+//! A small file or a log is copied. Other files are cloned if the file system can do that.
+//! Otherwise they are hard-linked: deletes and renames do not affect a link, and a write in place
+//! is detected. Not here: which files belong to a checkpoint.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads and writes files")]
 
@@ -18,18 +15,17 @@ use std::path::{Path, PathBuf};
 use crate::adapters::workstation::hashed_file::{Unreadable, open_source};
 use crate::ports::{StageFile, StagedFile};
 
-/// A file of this size is copied in milliseconds. Larger ones would take the disk from the
-/// training.
+/// A file of this size is copied in milliseconds. Larger copies would slow down the training's
+/// disk.
 const COPIED_MAX: u64 = 4 * 1024 * 1024;
 
-/// What is copied for one checkpoint: more would take seconds, in which the next save may begin.
+/// The most that is copied for one checkpoint: more takes seconds, and the next save may begin.
 const COPIED_SUM_MAX: u64 = 64 * 1024 * 1024;
 
-/// Holds each file under a name of its own in the first of the folders that is on the same file
-/// system.
+/// Keeps each file under its own name in the first folder on the same file system.
 ///
 /// # Errors
-/// Where none of the folders can be used. Whatever was made is removed by the caller.
+/// If none of the folders can be used. The caller removes the files that were made.
 pub(crate) fn stage(files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
     let mut last = io::Error::other("no folder to hold files in");
     for folder in folders {
@@ -45,7 +41,7 @@ pub(crate) fn stage(files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<
 fn stage_in(files: &[StageFile], folder: &Path) -> io::Result<Vec<StagedFile>> {
     let mut copied = 0;
     let mut hold = |(index, file): (usize, &StageFile)| {
-        // The upload tells of a file that we may not read. The others are held all the same.
+        // The upload reports an unreadable file. The other files are kept anyway.
         if open_source(&file.path).is_err_and(|error| Unreadable::is(&error)) {
             return Ok(StagedFile { path: file.path.clone(), is_copy: false });
         }

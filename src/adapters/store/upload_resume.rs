@@ -1,14 +1,13 @@
-//! The ids of jobs whose code is on its way up, and that do not exist yet. Code lies under its job:
-//! what has arrived of it is of use to that id alone, so whoever is cut off leaves it to the next
-//! that sends for a job of the same name.
+//! The ids of jobs whose code is being uploaded, before the job exists. Code is stored under the
+//! job's id, so a later run for the same job name takes over the id of an interrupted one.
 //!
-//! ```text
-//!   <state>/unsent/<hash of the job root>/<name>-<hash>     the id, and the hash of the code; locked while somebody sends, and gone once all is sent
-//! ```
-//! The second hash is of the workdir, since two projects may call their jobs alike, and of the
-//! machine: a state folder that two machines share, or that was copied, has locks that may not
-//! reach from one to the other. Not here: how far the code is (`store::s3_multipart`), and whether
-//! the job exists by now (whoever takes the id asks).
+//! `<state>/unsent/<hash of the job root>/<name>-<hash>` has the id and the hash of the code. It is
+//! locked during the upload, and removed after it.
+//!
+//! The second hash covers the workdir, since two projects may use one job name. It also covers the
+//! machine, because locks may not reach across machines that share or copied a state folder. Not
+//! here: the progress of the upload (`store::s3_multipart`), and whether the job exists already
+//! (the caller checks).
 
 #![expect(clippy::disallowed_methods, reason = "keeps its files in the state folder")]
 
@@ -20,7 +19,7 @@ use std::path::{Path, PathBuf};
 use crate::adapters::workstation::{driver_process, process_env};
 use crate::job::JobId;
 
-/// The id for a job of one name, nobody else's for as long as this lives.
+/// The id for a job of one name, locked against other processes until it is dropped.
 #[derive(Debug)]
 pub struct Unsent {
     left: Option<(JobId, String)>,
@@ -29,11 +28,10 @@ pub struct Unsent {
 }
 
 impl Unsent {
-    /// For a job of this workdir that is called as this one; `None`: another process sends for such
-    /// a one just now.
+    /// The id for a job of this name and workdir; `None`: another process is uploading for it now.
     ///
     /// # Errors
-    /// When the state folder cannot be read or written.
+    /// If the state folder cannot be read or written.
     pub fn take(
         state: &Path,
         job_root: &str,
@@ -42,7 +40,7 @@ impl Unsent {
     ) -> io::Result<Option<Unsent>> {
         let folder =
             state.join("unsent").join(driver_process::hash(job_root.trim_end_matches('/')));
-        // An id of which the bucket has given up by now what had arrived is of no use to anybody.
+        // The bucket has deleted the parts of old uploads, so their ids are useless.
         driver_process::forget_old(&folder);
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let path = folder.join(format!(
@@ -50,7 +48,8 @@ impl Unsent {
             job.name(),
             driver_process::hash(&format!("{machine}\n{}", workdir.display()))
         ));
-        // Between the opening and the lock somebody may have sent all of it, or thought it old.
+        // Before the lock, another process may have finished the upload, or removed the file as
+        // old.
         for _ in 0..3 {
             let Some(mut file) = process_env::lock(&path)? else { return Ok(None) };
             if file.metadata()?.nlink() == 0 {
@@ -69,29 +68,30 @@ impl Unsent {
         Ok(None)
     }
 
-    /// The one that was left here, with some of its code perhaps, and the SHA-256 of that code.
+    /// The id of an interrupted upload, and the SHA-256 of its code.
     pub fn left(&self) -> Option<(&JobId, &str)> {
         self.left.as_ref().map(|(job, code)| (job, code.as_str()))
     }
 
-    /// Leaves this id, whose code has this SHA-256, to whoever comes next, until [`Self::sent`].
+    /// Keeps this id, with the SHA-256 of its code, for the next run, until [`Self::sent`].
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn leave(&mut self, job: &JobId, code: &str) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.rewind()?;
         write!(self.file, "{job} {code}")
     }
 
-    /// All of the code is there. From here on the job may exist, and nobody may take its id.
+    /// All of the code has arrived. From now on the job may exist, so its id must not be used
+    /// again.
     ///
     /// # Errors
-    /// When it cannot be written: then the next of this name finds an id that is taken perhaps.
+    /// If it cannot be written: the next run of this name may then find a used id.
     pub fn sent(self) -> io::Result<()> {
-        // First: whoever cannot remove it leaves nothing in it.
+        // First: if the removal fails, the file is empty.
         self.file.set_len(0)?;
-        // One that was thought old while it was held may have been made anew by somebody else.
+        // If it was removed as old, another process may have made a new one.
         if self.file.metadata()?.nlink() > 0 { fs::remove_file(&self.path) } else { Ok(()) }
     }
 }

@@ -1,14 +1,13 @@
-//! Containers that a workload has started, which outlive its processes: their parent is a daemon.
+//! Stops containers that a workload has started. They outlive its processes, because a daemon is
+//! their parent.
 //!
-//! ```text
-//!   before the tree is killed   clients in it: `docker run ...` ──> what they were called with, and how they reach their engine
-//!   after it                    what runs ── of a client (name, id file, image and words)
-//!                                          ── with a folder of the job in it ─────────────> stopped
-//!                                          ── begun since the work, on a machine of its own
-//! ```
-//! The client's own program is asked, so that contexts, rootless engines and podman are as the
-//! workload had them. What is certain and what is not: docs/decisions.md, 35. Not here: when a
-//! workload ends.
+//! Before the tree is killed, it is searched for clients (`docker run ...`): their words, and how
+//! they reach their engine. After that, running containers are stopped if a client started them (by
+//! name, id file, or image and words), or they mount a folder of the job. On a machine of its own,
+//! so are containers that began after the workload.
+//!
+//! The client's own program is called, so that contexts, rootless engines and podman work as in the
+//! workload. For what is certain, see docs/decisions.md, 35. Not here: when a workload ends.
 
 #![expect(
     clippy::disallowed_methods,
@@ -34,54 +33,54 @@ use crate::adapters::host::system_clock;
 /// Programs that are clients of an engine.
 const CLIENTS: [&str; 3] = ["docker", "podman", "nerdctl"];
 
-/// The verbs that start a container, or begin something in one.
+/// The verbs that start a container, or run something in one.
 const VERBS: [&str; 6] = ["run", "start", "create", "exec", "compose", "container"];
 
-/// What compose writes on its containers: where it was called.
+/// The label of compose with the folder of its call.
 const COMPOSE_FOLDER: &str = "com.docker.compose.project.working_dir";
 
-/// Where Docker's engine is reached. Without it nobody is asked who has no client in the tree.
+/// The socket of Docker's engine. Without it, only engines of clients in the tree are asked.
 const SOCKET: &str = "/run/docker.sock";
 
-/// How long the engine may take over a question, and over ending what is ours. A container gets
+/// How long the engine may take for an answer, and for stopping our containers. A container gets
 /// [`STOP_SECS`] of that.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// Between SIGTERM and SIGKILL. The work had its own grace before; a container that is detached
-/// hears of its end here first.
+/// The time between SIGTERM and SIGKILL. The workload had its own grace period before; a detached
+/// container hears of the end only now.
 const STOP_SECS: &str = "5";
 
-/// By how much the engine's clock and the kernel's ticks may differ: both are of this machine.
+/// How far the engine's clock and the kernel's ticks may differ: both belong to this machine.
 const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(2);
 
-/// Its answer to what runs is read up to here: some hundred containers.
+/// The limit of its answer: some hundred containers.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// A client as it was found.
+/// A client in the process tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// What runs it again: the program, or an interpreter and its script.
+    /// The command that runs it again: the program, or an interpreter and its script.
     program: Vec<OsString>,
-    /// Its words from `run` on.
+    /// Its arguments from `run` on.
     words: Vec<String>,
-    /// How it finds its engine.
+    /// The variables that select its engine.
     env: BTreeMap<OsString, OsString>,
     cwd: PathBuf,
     began: Timestamp,
 }
 
-/// Whose containers are looked for.
+/// The workload whose containers are stopped.
 #[derive(Clone, Debug, Default)]
 pub struct Owner {
-    /// Folders that no other job has.
+    /// Folders that no other job uses.
     pub folders: Vec<PathBuf>,
-    /// Since when everything that begins on this machine is the job's; `None`: the machine is not
-    /// its own.
+    /// Since when all new containers of this machine belong to the job; `None`: the machine has
+    /// other users.
     pub all_since: Option<Timestamp>,
 }
 
-/// What an engine says of a container.
+/// An engine's description of a container.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 struct Found {
@@ -121,7 +120,7 @@ fn client(pid: u32) -> Option<Client> {
     })?;
     let said: Vec<String> =
         words[at + 1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    // What stands before it says which engine is meant: `--context gpu`, `--root /data`.
+    // The words before it select an engine: `--context gpu`, `--root /data`.
     let verb = said.iter().position(|word| VERBS.contains(&word.as_str()))?;
     let is_way = |name: &OsString| {
         let name = name.to_string_lossy();
@@ -159,10 +158,10 @@ fn split(bytes: &[u8]) -> Vec<OsString> {
     bytes.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
-/// Stops what runs of them.
+/// Stops the running containers of the clients and the owner.
 ///
 /// # Errors
-/// Something may still run, and what the engine said.
+/// A container may still run; the error has the engine's message.
 pub async fn end(clients: Vec<Client>, owner: Owner) -> io::Result<()> {
     if clients.is_empty() && !Path::new(SOCKET).exists() {
         return Ok(());
@@ -176,14 +175,14 @@ pub async fn end(clients: Vec<Client>, owner: Owner) -> io::Result<()> {
     if failed.is_empty() { Ok(()) } else { Err(io::Error::other(failed.join("; "))) }
 }
 
-/// The same for one who waits; gives the names of what was stopped, and what could not be done.
+/// The same, blocking; returns the names of the stopped containers, and the failures.
 pub fn stop(clients: &[Client], owner: &Owner) -> (Vec<String>, Vec<String>) {
     let (mut stopped, mut failed) = (Vec::new(), Vec::new());
     for (engine, own) in engines(clients) {
         let running = match engine.running() {
             Ok(running) => running,
             Err(why) => {
-                // A workload without a client in its tree most likely uses no containers.
+                // Without a client in its tree, a workload most likely uses no containers.
                 failed.extend((!own.is_empty()).then_some(why));
                 continue;
             }
@@ -204,7 +203,7 @@ pub fn stop(clients: &[Client], owner: &Owner) -> (Vec<String>, Vec<String>) {
     (stopped, failed)
 }
 
-/// The engines that were used, each once, with the clients of each; and Docker's own where it runs.
+/// The engines in use, each with its clients; and Docker's own engine if it runs.
 fn engines(clients: &[Client]) -> Vec<(Engine, Vec<&Client>)> {
     let mut engines: Vec<(Engine, Vec<&Client>)> = Vec::new();
     for client in clients {
@@ -253,7 +252,7 @@ impl Client {
             return fs::read_to_string(self.cwd.join(file))
                 .is_ok_and(|id| !id.trim().is_empty() && found.id.starts_with(id.trim()));
         }
-        // `start NAME`, `exec NAME`: said as it is called.
+        // `start NAME`, `exec NAME`: the name is among the words.
         if self
             .words
             .iter()
@@ -285,7 +284,7 @@ impl Client {
     }
 }
 
-/// The way to an engine.
+/// How to reach an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Engine {
     program: Vec<OsString>,
@@ -305,7 +304,7 @@ impl Engine {
             .map_err(|error| format!("the container engine's answer is not understood: {error}"))
     }
 
-    /// What the client prints, when it ends well within this time.
+    /// The client's output, if it succeeds within this time.
     fn ask<'a>(
         &self,
         words: impl IntoIterator<Item = &'a str>,
@@ -345,7 +344,7 @@ impl Engine {
 
 fn read(output: impl io::Read) -> Vec<u8> {
     let mut said = Vec::new();
-    // What is cut off is no JSON, and is told so.
+    // Output that is cut off is invalid JSON, which the parser reports.
     let _ = io::Read::read_to_end(&mut output.take(ANSWER_BYTES_MAX as u64), &mut said);
     said
 }

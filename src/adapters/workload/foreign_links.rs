@@ -1,19 +1,18 @@
-//! Links that another user made to what is not theirs: an agent that may read everything follows
-//! none of them.
+//! Refuses links that another user made to files of others: an agent with root's rights must not
+//! follow them.
 //!
-//! A workload that runs as a user of its own may turn its folder into a link at any moment. Reading
-//! is done elsewhere.
+//! A workload with its own user may turn its folder into a link at any time. Not here: reading.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Refuses a path with a link of another user, unless it is root's link or leads to a file of the
-/// same user.
+/// Refuses a path with a link of another user, unless it is root's link or leads to a file of that
+/// user.
 ///
 /// # Errors
-/// There is one.
+/// If there is such a link.
 pub(crate) fn refuse_foreign_links(path: &Path) -> io::Result<()> {
     let us = rustix::process::geteuid().as_raw();
     let is_foreign = |part: &&Path| {

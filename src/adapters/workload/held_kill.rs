@@ -1,6 +1,6 @@
-//! The end of a workload by force: SIGKILL to all of it, round by round, until nothing is left.
+//! Ends a workload by force: SIGKILL to all of it, round by round, until nothing is left.
 //!
-//! Not here: when a workload is killed, and what it was told before.
+//! Not here: when a workload is killed, and the signals before that.
 
 #![expect(clippy::disallowed_methods, reason = "waits, within bounds, for processes that die")]
 
@@ -15,19 +15,19 @@ use crate::adapters::host::process_tree::{self, ProcessRef};
 use crate::adapters::workstation::private_files;
 use crate::ports::WorkloadError;
 
-/// Between two rounds of killing.
+/// The time between two rounds of SIGKILL.
 const KILL_ROUND: Duration = Duration::from_millis(20);
 
 impl HeldWorkload {
-    /// One round of SIGKILL; gives how many were still alive.
+    /// One round of SIGKILL; returns how many processes were alive.
     pub(crate) fn kill_round(&self) -> usize {
         if !self.this_boot {
             return 0;
         }
         if let Some(group) = &self.started.cgroup {
-            // Kernels before 5.14 cannot, a unit that is gone has no group, and our own sandbox may
-            // forbid it: the rest of the round does it as well, and the holder, which has no
-            // sandbox, does it too.
+            // Kernels before 5.14 cannot do this, a stopped unit has no group, and our sandbox may
+            // forbid it. The rest of the round then kills each process, and so does the holder,
+            // which has no sandbox.
             let _ = cgroup::kill(group);
         }
         let found = self.left();
@@ -39,7 +39,7 @@ impl HeldWorkload {
         found.len()
     }
 
-    /// All of the workload that is alive, wherever it stands.
+    /// All living processes of the workload.
     pub(crate) fn left(&self) -> Vec<ProcessRef> {
         if !self.this_boot {
             return Vec::new();
@@ -58,15 +58,15 @@ impl HeldWorkload {
         found
     }
 
-    /// Tells the holder that the SIGKILL is ours, so that it is not taken for the kernel's.
+    /// Tells the holder that this SIGKILL is ours and not the kernel's.
     pub(crate) fn mark_killed(&self) {
         if let Err(error) = private_files::create(&self.dir.join(records::KILLED)) {
             tracing::debug!(%error, "could not note that the workload is killed by us");
         }
     }
 
-    /// The holder can kill what we may not touch, and the whole group at once. Any signal makes it
-    /// look for the wish.
+    /// The holder can kill processes that we may not, and the whole group at once. Any signal makes
+    /// it look for this file.
     pub(crate) fn ask_holder_to_kill(&self) {
         let wish =
             private_files::create(&self.dir.join(records::KILL_TREE)).and_then(|_| {

@@ -1,10 +1,9 @@
-//! A workload's signals: who is asked to save, who is told to end, and in which order a tree ends.
+//! Sends a workload its signals, in order: a request to save, or the end of its processes.
 //!
-//! ```text
-//!   tell ── shells above them stand still ── the signal to those that handle it ── all of them gone, or their launcher has ended
-//!        └─ nobody handles it: the whole group                                  └─ SIGTERM to the shells and to the rest ── SIGKILL
-//! ```
-//! Not here: which processes these are (`workload::signal_targets`), how long the agent waits.
+//! `tell` stops the shells above the receivers with SIGSTOP, and sends the signal to the processes
+//! that handle it. Once these have ended, or their launcher has, the shells and the rest get
+//! SIGTERM, then SIGKILL. If no process handles the signal, the whole group gets it. Not here:
+//! which processes these are (`workload::signal_targets`), how long the agent waits.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,22 +22,21 @@ use super::signal_request::{Listeners, listeners, send, still_copies, writes_bel
 use crate::adapters::host::process_tree::{ProcessRef, descendants, stat};
 use crate::ports::{self, WorkloadError};
 
-/// Between two looks at those that were told to end.
+/// The time between two looks at processes that were told to end.
 const LOOK: Duration = Duration::from_millis(20);
-/// A launcher ends by itself when what it started has ended: `torchrun` and `npm` need less than a
-/// second. Longer delays the end of one that does not; shorter turns its own exit code into a
-/// signal.
+/// A launcher ends soon after its children: `torchrun` and `npm` need less than a second. If this
+/// is longer, a launcher that stays delays the end. If it is shorter, a launcher loses its own exit
+/// code to a signal.
 const LAUNCHER_ENDS_WITHIN: Duration = Duration::from_secs(2);
-/// How long those that are asked have for the first byte of their save, before the forks of theirs
-/// are asked too. Shorter asks the data loaders of a trainer that is within a long step; longer
-/// lets ranks wait for each other.
+/// How long asked processes have for the first byte of a save, before their forks are asked too. If
+/// this is shorter, data loaders of a trainer in a long step get the signal. If it is longer, ranks
+/// wait for each other.
 const SAVE_BEGINS_WITHIN: Duration = Duration::from_secs(3);
-/// Between two looks at a save that is to begin.
+/// The time between two looks for the beginning of a save.
 const SAVE_LOOK: Duration = Duration::from_millis(200);
-/// A folder of more files than this is not looked through for a save: then its forks are not asked.
+/// A folder with more files is not searched for a save; its forks are then not asked.
 const FILES_MAX: usize = 5000;
-/// What is left of a tree that was told to end has so long between SIGTERM and SIGKILL, once its
-/// main process is gone.
+/// The time between SIGTERM and SIGKILL for the rest of a tree, after its main process has ended.
 const REST_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 impl HeldWorkload {
@@ -66,8 +64,7 @@ impl HeldWorkload {
         count(&asked)
     }
 
-    /// See [`ports::Workload::tell`]. One that was told already is not told again: it may be within
-    /// its save.
+    /// See [`ports::Workload::tell`]. A process is told only once: it may be within its save.
     pub(crate) fn tell_listeners(&self, signal: ports::Signal) -> Result<u32, WorkloadError> {
         let found = self.listeners(number(signal));
         let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -94,7 +91,7 @@ impl HeldWorkload {
         send(&rest, Signal::CONT);
     }
 
-    /// What was told to end, and has, leaves its children a moment.
+    /// After the told processes have ended, their children get a moment before SIGKILL.
     pub(crate) async fn end_rest(&self) {
         if self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_empty() {
             return;
@@ -108,7 +105,7 @@ impl HeldWorkload {
         }
     }
 
-    /// SIGTERM to those of the tree that have left the group of the main process.
+    /// Signals the processes that have left the group of the main process.
     pub(crate) fn signal_outside(&self, signal: Signal) {
         let main = self.started.workload.pid;
         let is_outside =
@@ -123,13 +120,13 @@ fn count(processes: &[ProcessRef]) -> u32 {
     u32::try_from(processes.len()).unwrap_or(u32::MAX)
 }
 
-/// When those that were told are gone: the shells end before they go on with their scripts, a
-/// launcher that stays is told too.
+/// After the told processes have ended, ends the shells before their scripts continue, and a
+/// launcher that stays.
 async fn end_launchers(told: Vec<ProcessRef>, shells: Vec<ProcessRef>, main: ProcessRef) {
     while main.alive() && told.iter().any(|process| process.alive()) {
         sleep(LOOK).await;
     }
-    // Those that wait get both at once: a shell that is stopped does nothing between them.
+    // Waiting shells get both signals: a stopped shell cannot act between them.
     send(&shells, Signal::TERM);
     send(&shells, Signal::CONT);
     let end = Instant::now() + LAUNCHER_ENDS_WITHIN;
@@ -142,7 +139,7 @@ async fn end_launchers(told: Vec<ProcessRef>, shells: Vec<ProcessRef>, main: Pro
     }
 }
 
-/// A save that all ranks make together does not begin while some of them have not heard of it.
+/// Asks the forks later: a joint save of all ranks cannot begin before every rank has the signal.
 async fn ask_copies_later(
     asked: Vec<ProcessRef>,
     copies: Vec<ProcessRef>,
@@ -163,7 +160,8 @@ async fn ask_copies_later(
     tracing::info!(late, "no save has begun: the forks of those that were asked are asked too");
 }
 
-/// Whether anything in a folder was written since; a folder that is too large to tell has.
+/// Whether a file in a folder was written since then; `true` for a folder that is too large to
+/// search.
 fn has_changed(folder: &Path, since: SystemTime) -> bool {
     let (mut folders, mut seen) = (vec![folder.to_owned()], 0);
     while let Some(folder) = folders.pop() {

@@ -1,9 +1,8 @@
-//! The agent's side of a holder: one started workload, found again by its state folder.
+//! The agent's side of a holder: one started workload, found by its state folder.
 //!
-//! Everything is read from the folder, so a workload that this agent started and one that it found
-//! after its own restart are the same. Waiting costs nothing: the holder keeps a pipe with a name
-//! open until the end is on record, and the kernel tells us when it closes, also when the holder
-//! was killed.
+//! It reads everything from the folder, so a restarted agent finds a workload again. Waiting costs
+//! nothing: the holder keeps a named pipe open until the end is recorded. The kernel reports when
+//! the pipe closes, even if the holder was killed.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -28,19 +27,19 @@ use crate::adapters::workstation::private_files;
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Launch, Scope, Signal, Workload, WorkloadError};
 
-/// How long after the death of the main process its holder may take to write that down. It drains a
-/// pipe and writes one record; only a holder that hangs on a dead disk needs longer, and then the
-/// machine must not wait for it.
+/// How long a holder may take to record the end of its main process. It empties a pipe and writes
+/// one record. Only a dead disk takes longer, and then the machine must not wait.
 const RECORD_WAIT: Duration = Duration::from_secs(30);
-/// Killing gives up after this: what is still there is stuck in the kernel, and only the power-off
-/// ends it. Longer delays that power-off; shorter gives up on a machine that is merely swapping.
+/// The timeout of killing: a process that remains is stuck in the kernel, and only the power-off
+/// ends it. If this is longer, it delays that power-off. If it is shorter, it fails on a machine
+/// that swaps.
 pub(crate) const KILL_WAIT: Duration = Duration::from_secs(10);
-/// How long a holder with nothing left to hold may take to be gone before its tree is searched for
-/// all the same. It takes a millisecond; the search reads the environment of every process of the
-/// machine, which delays the power-off by more.
+/// How long a holder without processes may take to end, before the tree is searched anyway. It
+/// needs a millisecond. The search reads the environment of every process, which delays the
+/// power-off more.
 const HOLDER_GONE_WAIT: Duration = Duration::from_millis(50);
 
-/// Where a workload saves, among the variables of its launch.
+/// Variables of a launch that name the places of saves.
 const SAVES: [&str; 2] = ["LAMP_CHECKPOINT_DIR", "LAMP_PROGRESS"];
 
 /// A workload behind its holder.
@@ -50,31 +49,31 @@ pub struct HeldWorkload {
     workdir: PathBuf,
     is_alone: bool,
     pub(crate) started: Started,
-    /// The numbers of processes in the record belong to this boot.
+    /// The process ids in the record belong to this boot.
     pub(crate) this_boot: bool,
-    /// The checkpoint folder first, and the progress file: whoever has them open for writing is the
-    /// trainer.
+    /// The checkpoint folder, then the progress file: a process that has one open for writing is
+    /// the trainer.
     pub(crate) saves: Vec<PathBuf>,
-    /// Those that were told to end and may be within their last save.
+    /// Processes that were told to end, and may be in their last save.
     pub(crate) told: Mutex<Vec<ProcessRef>>,
-    /// The reading end of `running`; `None` when the pipe itself is gone.
+    /// The reading end of `running`; `None` if the pipe does not exist.
     running: Option<AsyncFd<OwnedFd>>,
-    /// The main process, opened when it is first waited for: the agent waits anew each second.
+    /// The main process, opened at the first wait: the agent waits anew each second.
     main: OnceLock<io::Result<Option<AsyncFd<OwnedFd>>>>,
-    /// When the main process was first seen dead, and after an end without a record how many it
-    /// left and until when they are killed: those who wait for the end ask anew each second, and
-    /// the limits hold over all of their questions.
+    /// When the main process was first seen dead. After an end without a record, also how many
+    /// processes it left and their deadline. The agent waits anew each second, and these limits
+    /// apply to all waits together.
     died: OnceLock<Instant>,
     unrecorded: OnceLock<(usize, Instant)>,
     record_wait: Duration,
-    /// The counters when they were last read whole.
+    /// The counters at their last complete reading.
     printed: Mutex<(u64, u64)>,
-    /// Where they are; the holder writes them in place.
+    /// The file of the counters, which the holder overwrites in place.
     counters: OnceLock<File>,
 }
 
 impl HeldWorkload {
-    /// The workload of a state folder; `None` when its holder has recorded no start (yet).
+    /// The workload of a state folder; `None` if its holder has recorded no start (yet).
     pub fn open(dir: &Path) -> Result<Option<Self>, WorkloadError> {
         let failed = |cause| WorkloadError::Failed { act: "find", cause };
         let Some(launch) = records::read::<Launch>(dir, records::LAUNCH).map_err(failed)? else {
@@ -108,8 +107,8 @@ impl HeldWorkload {
             printed: Mutex::new((0, 0)),
             counters: OnceLock::new(),
         };
-        // Inside a container two views of one boot may have two ids; a pipe that is held, or the
-        // mark, settles it.
+        // In a container, two views of one boot may have two ids. A held pipe or the mark then
+        // decides.
         workload.this_boot = workload.started.boot_id == records::boot_id()
             || workload.held()
             || workload.main_has_the_mark();
@@ -132,10 +131,10 @@ impl HeldWorkload {
         }
     }
 
-    /// Whether the holder still has to write down the end: it keeps the pipe open.
+    /// Whether the holder has not recorded the end yet: it keeps the pipe open.
     fn held(&self) -> bool {
         let Some(running) = &self.running else { return false };
-        // What comes through is the word "started", for an agent that is gone.
+        // The bytes are the word "started", for an earlier agent.
         loop {
             match rustix::io::read(running.get_ref(), &mut [0; 16]) {
                 Ok(0) => return false,
@@ -145,7 +144,7 @@ impl HeldWorkload {
         }
     }
 
-    /// Until the holder closes the pipe.
+    /// Waits until the holder closes the pipe.
     async fn released(&self) {
         let Some(running) = &self.running else { return };
         while self.held() {
@@ -156,7 +155,7 @@ impl HeldWorkload {
         }
     }
 
-    /// Until a process is dead; never when that cannot be told.
+    /// Waits until a process is dead; waits for ever if it cannot be watched.
     async fn dead(&self, process: &io::Result<Option<AsyncFd<OwnedFd>>>) {
         match process {
             Ok(Some(process)) => drop(process.readable().await),
@@ -182,8 +181,8 @@ impl HeldWorkload {
         self.dead(&opened(self.started.holder)).await;
     }
 
-    /// How the containers of this workload are known. The folder of a run in the foreground is its
-    /// user's, and so is the machine.
+    /// How the containers of this workload are recognised. For a run in the foreground, the folder
+    /// and the machine belong to the user.
     fn containers_of(&self) -> containers::Owner {
         let is_alone = self.is_alone;
         let since = private_files::modified(&self.dir.join(records::LAUNCH))
@@ -195,8 +194,7 @@ impl HeldWorkload {
     }
 
     async fn kill_processes(&self) -> Result<(), WorkloadError> {
-        // The usual end: nothing outlived the main process, and the holder, which stays as long as
-        // anything does, is gone.
+        // The usual end: only the main process existed, and the holder has ended too.
         let nothing_outlived = self.recorded().is_some_and(|ended| ended.orphans == 0);
         if nothing_outlived && timeout(HOLDER_GONE_WAIT, self.holder_dead()).await.is_ok() {
             return Ok(());
@@ -205,7 +203,7 @@ impl HeldWorkload {
         self.mark_killed();
         self.ask_holder_to_kill();
         self.kill_until_nothing_is_left(Instant::now() + KILL_WAIT).await?;
-        // Its record of the end and the rest of the log, which are read next, are a moment away.
+        // Its record of the end and the rest of the log are read next, so wait for them.
         if timeout(RECORD_WAIT, self.holder_dead()).await.is_err() {
             tracing::warn!(dir = %self.dir.display(), "the holder does not end although nothing is left to hold");
         }
@@ -245,7 +243,7 @@ impl Workload for HeldWorkload {
         if let Err(error) = self.kill_until_nothing_is_left(until).await {
             tracing::error!(%error, "the rest of the workload stays");
         }
-        // A unit that does not end in its time is killed as a whole.
+        // A unit that does not end in time is killed as a whole.
         let told = std::fs::exists(self.dir.join(records::TOLD)).unwrap_or(false);
         Ended {
             exit: ExitStatus::default(),
@@ -256,9 +254,8 @@ impl Workload for HeldWorkload {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), WorkloadError> {
-        // The group has the number of the main process. While that one is there, if only as a
-        // zombie, the number is its own; once its holder has waited for it the number may be
-        // anybody's.
+        // The group has the id of the main process. While that process exists, even as a zombie,
+        // the id is its own. Once the holder has waited for it, another process may get the id.
         let main = self.started.workload;
         let Some(group) = i32::try_from(main.pid).ok().and_then(Pid::from_raw) else {
             return Ok(());
@@ -272,7 +269,7 @@ impl Workload for HeldWorkload {
         let sent = rustix::process::kill_process_group(group, number(signal));
         if signal == Signal::Term {
             self.signal_outside(number(signal));
-            // One that stands still hears it only when it goes on.
+            // A stopped process receives the signal only when it continues.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::CONT);
         }
         match sent {
@@ -294,7 +291,7 @@ impl Workload for HeldWorkload {
     }
 
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
-        // The words of a client say what it has started. They are gone with the client.
+        // A client's words tell which containers it started; they end with the client.
         let below = if self.this_boot {
             process_tree::descendants(if self.started.holder.exists() {
                 self.started.holder

@@ -1,8 +1,8 @@
-//! What the commands of a job of this workstation inherit: kept when the job is submitted, the same
-//! in every attempt.
+//! The environment of a local job's commands: saved when the job is submitted, and the same in
+//! every attempt.
 //!
-//! A local machine is started by whoever drives the job then: an attached `lamp run`, a daemon with
-//! the environment of its service. What must never live here: what is kept of an environment
+//! An attached `lamp run` or a daemon with its service's environment may start a local machine; the
+//! job must not depend on that. Not here: which variables are saved
 //! (`workload::saved_environment`).
 
 #![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock and a disk")]
@@ -19,8 +19,8 @@ use crate::instance::Tags;
 use crate::job::{JobId, SecretSource};
 
 impl LocalCloud {
-    /// Keeps what the commands of a job inherit, and its secrets. Without it they find what their
-    /// agent has.
+    /// Saves the environment and the secrets for the commands of a job. Without it, the commands
+    /// inherit the agent's environment.
     pub(crate) fn keep_environment(&self, job: &JobId, secrets: &BTreeMap<String, SecretSource>) {
         let file = environment_of(&self.machines, job);
         let mut found: Vec<Variable> = Vec::new();
@@ -40,7 +40,7 @@ impl LocalCloud {
         }
     }
 
-    /// Environments may hold secrets: they go with the receipt of their job.
+    /// Environments may hold secrets, so they are deleted with the receipt of their job.
     pub(crate) fn forget_environment(&self, job: &JobId) {
         let file = environment_of(&self.machines, job);
         if let Err(error) = fs::remove_file(&file)
@@ -53,7 +53,7 @@ impl LocalCloud {
         }
     }
 
-    /// Those whose receipt somebody else has written.
+    /// Deletes environments of jobs whose receipt another program has written.
     pub(crate) fn forget_environments(&self) -> io::Result<()> {
         let mut needed = Vec::new();
         for name in self.instances()? {

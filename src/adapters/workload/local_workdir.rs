@@ -1,19 +1,19 @@
-//! Where the work of a local job stands: one path for all of its attempts.
+//! The folder for the work of a local job: one path for all of its attempts.
 //!
-//! Trainers keep whole paths in their state, such as that of the best checkpoint. On machines of a
-//! cloud they are the same in each attempt; here each attempt is a machine with a folder of its
-//! own.
+//! Trainers keep absolute paths in their state, such as the path of the best checkpoint. On cloud
+//! machines these are the same in each attempt. On this workstation each attempt has its own
+//! machine folder.
 //!
 //! ```text
 //!   <state>/local/work/
-//!     <name>          the work; <name> is that of the job's first machine here
+//!     <name>          the work; <name> is the id of the job's first machine on this workstation
 //!     <name>.owner    the machine whose work it is
 //!     <job>.at        the name, for a job that goes on from another on its kept machine
 //!   <state>/local/<instance>/work ──link──> ../work/<name>
 //! ```
-//! A machine takes the folder when the one before it has ended for good. While another machine
-//! lives, or is stopped and keeps its work, it has a folder of its own, as before. Not here:
-//! clearing the folder for an attempt (`agent::startup::prepare`).
+//! A machine takes over the folder after the machine before it has ended for good. While another
+//! machine runs, or is stopped with its work, the machine has a separate folder. Not here: clearing
+//! the folder for an attempt (`agent::startup::prepare`).
 
 #![expect(
     clippy::disallowed_methods,
@@ -35,10 +35,10 @@ use crate::instance::Tags;
 const WORK: &str = "work";
 const LOCK: &str = ".lock";
 
-/// The folder for the work of this machine. May be repeated: a machine keeps what it has.
+/// The folder for the work of this machine. A repeated call returns the same folder.
 ///
 /// # Errors
-/// As the file system says.
+/// If the file system refuses.
 pub fn claim(folder: &LocalFolder, record: &InstanceRecord) -> io::Result<PathBuf> {
     let own = folder.path(WORK);
     let (Some(machines), Ok(tags)) = (folder.dir().parent(), Tags::from_map(&record.tags)) else {
@@ -48,14 +48,14 @@ pub fn claim(folder: &LocalFolder, record: &InstanceRecord) -> io::Result<PathBu
     let job = tags.job.as_str();
     match fs::read_link(&own) {
         Ok(work) => {
-            // The job may be another one than when the link was made: this machine was stopped, and
-            // started for its continuation.
+            // The job may have changed since the link was made: the machine was stopped and
+            // continued for another job.
             if let Some(name) = work.file_name().filter(|name| *name != job) {
                 private_files::write(&shelf.path(&format!("{job}.at")), name.as_encoded_bytes())?;
             }
             return Ok(work);
         }
-        // A machine that an older program began.
+        // A machine that an older version started.
         Err(error) if error.kind() != ErrorKind::NotFound => return Ok(own),
         Err(_) => {}
     }
@@ -69,10 +69,10 @@ pub fn claim(folder: &LocalFolder, record: &InstanceRecord) -> io::Result<PathBu
     Ok(work)
 }
 
-/// Removes the work of a machine that needs it no more, unless another machine has taken its place
-/// there.
+/// Removes the work of an ended machine, unless another machine has taken over the folder.
 ///
 /// # Errors
+/// If the file system refuses.
 /// As the file system says.
 pub fn give_up(folder: &LocalFolder) -> io::Result<()> {
     let (Ok(work), Some(machines), Some(instance)) =
@@ -93,7 +93,7 @@ pub fn give_up(folder: &LocalFolder) -> io::Result<()> {
     }
 }
 
-/// The folder of all works, held by one process at a time.
+/// The folder of all works, locked by one process at a time.
 struct Shelf {
     dir: PathBuf,
     _lock: fs::File,
@@ -123,7 +123,8 @@ impl Shelf {
             .filter(|text| !text.is_empty() && !text.contains('/'))
     }
 
-    /// Whether no other machine has its work there, alive or stopped. One that cannot be read may.
+    /// Whether no other machine, running or stopped, has its work there. An unreadable record may
+    /// be one.
     fn is_free(&self, machines: &Path, name: &str, instance: &str) -> bool {
         let Some(owner) = self.read(&format!("{name}.owner")).filter(|owner| owner != instance)
         else {

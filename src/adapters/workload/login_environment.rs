@@ -1,10 +1,9 @@
-//! What a person finds who logs in on this machine: the environment of a login shell, for the
-//! command of a job.
+//! The environment of a login shell on this machine, for the command of a job.
 //!
-//! Images for deep learning put CUDA's paths and PyTorch into profiles, which a service does not
-//! read. The shell is asked once a boot, as the user of the agent, within a time limit; what it
-//! says is kept in a file of the state folder. PyTorch on AWS's images stands in an environment of
-//! Python that people switch on by hand, so it is switched on here. Not here: what a job adds.
+//! Deep learning images set CUDA's paths and PyTorch in profiles, which a service does not read.
+//! The agent runs the shell once per boot, as its own user, with a timeout, and saves the result in
+//! a file of the state folder. PyTorch on AWS's images is in a Python environment that users
+//! activate by hand, so the shell activates it too. Not here: variables that a job adds.
 
 #![expect(clippy::disallowed_methods, reason = "reads files of the system, and bounds a call")]
 
@@ -19,28 +18,28 @@ use tokio::time::timeout;
 
 use super::saved_environment::{self, Variable};
 
-/// A profile may ask a directory service or a slow disk; longer delays each boot of a machine whose
-/// profile hangs.
+/// The timeout. A profile may ask a directory service or a slow disk. If this is longer, a profile
+/// that hangs delays each boot.
 const WITHIN: Duration = Duration::from_secs(20);
 
 /// The name of the file in the state folder.
 pub const FILE: &str = "environment";
 
-/// Of all logins, `NAME=value` a line (pam_env(8)).
+/// Variables of all logins, one `NAME=value` per line (pam_env(8)).
 const OF_THE_SYSTEM: &str = "/etc/environment";
 
-/// AWS's images with PyTorch have it there, and their greeting tells people to type this line.
+/// AWS's PyTorch images have it in this place, and their greeting asks users to type this line.
 const SWITCH_ON: &str =
     "if [ -r /opt/pytorch/bin/activate ]; then . /opt/pytorch/bin/activate; fi; env -0 > \"$1\"";
 
-/// Of the shell that was asked, not of the next one; and our own answer.
+/// Variables of this shell alone, which the next shell sets itself.
 const OF_THE_SHELL: [&str; 5] = ["_", "SHLVL", "PWD", "OLDPWD", "PS1"];
 
-/// Keeps the environment of a login shell in a file. Without the file the command finds what the
-/// agent has.
+/// Saves the environment of a login shell in a file. Without the file, the command inherits the
+/// agent's environment.
 pub async fn keep(state: &Path) {
     let file = state.join(FILE);
-    // The file may be of an earlier boot.
+    // The file may be from an earlier boot.
     let _ = fs::remove_file(&file);
     match ask(state, OF_THE_SYSTEM.as_ref(), SWITCH_ON).await.and_then(|variables| {
         saved_environment::write(&file, variables).map_err(|error| error.to_string())
@@ -95,7 +94,7 @@ async fn ask(state: &Path, system: &Path, script: &str) -> Result<Vec<Variable>,
     }
 }
 
-/// Lines that are no `NAME=value` mean nothing there either.
+/// Other lines than `NAME=value` are ignored, as at a login.
 fn read_system(file: &Path) -> Vec<Variable> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let variable = |line: &str| {

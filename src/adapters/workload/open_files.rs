@@ -1,7 +1,6 @@
-//! Which files of a folder a workload holds open for writing: the kernel knows, in `/proc/PID/fd`
-//! and `/proc/PID/fdinfo`.
+//! The files that a workload has open for writing, read from `/proc/PID/fd` and `/proc/PID/fdinfo`.
 //!
-//! Not here: what an open file means for a checkpoint.
+//! Not here: the meaning of an open file for a checkpoint.
 
 #![expect(clippy::disallowed_methods, reason = "reads /proc, which is what this adapter is for")]
 
@@ -12,16 +11,16 @@ use std::path::Path;
 use super::containers;
 use crate::adapters::host::process_tree::{self, ProcessRef};
 
-/// The lowest two bits of the flags: how a file was opened (`open(2)`).
+/// The lowest two bits of the flags: the access mode (`open(2)`).
 const ACCESS: u32 = 0o3;
 
-/// Descriptors that are looked at in one call. A tree of loaders with a socket each has thousands;
-/// beyond this nobody can tell in time.
+/// The limit of descriptors in one call. A tree of data loaders has thousands of sockets; more than
+/// this takes too long.
 const FILES_MAX: usize = 100_000;
 
 /// The files below `folder` that the descendants of `holder` have open, relative to it. `None`:
-/// they cannot be read, there are too many, or a container may write there. A container's processes
-/// are no descendants, or see the folder under another path.
+/// they cannot be read, there are too many, or a container may write there. The processes of a
+/// container are not descendants, or see the folder under another path.
 pub(crate) fn below(holder: ProcessRef, folder: &Path) -> Option<BTreeSet<String>> {
     let folder = fs::canonicalize(folder).ok()?;
     let (mut open, mut seen) = (BTreeSet::new(), 0);
@@ -34,7 +33,7 @@ pub(crate) fn below(holder: ProcessRef, folder: &Path) -> Option<BTreeSet<String
             return None;
         }
         let found = open_of(process.pid, &folder, &mut open, &mut seen);
-        // A process that has ended meanwhile holds nothing.
+        // A process that has ended meanwhile has no open files.
         if found.is_none() && process.alive() {
             return None;
         }

@@ -1,8 +1,7 @@
-//! Workloads without a service manager: the holder is a process that this program starts and
-//! forgets.
+//! Workloads without a service manager: this program starts the holder as a process.
 //!
-//! It leaves our session and process group at once, so neither the end of the agent nor a Ctrl-C at
-//! its terminal reaches it. Not here: anything that the holder needs us for later.
+//! The holder leaves our session and process group at once, so it survives the end of the agent,
+//! and a Ctrl-C at the terminal. After the start, it does not need the agent.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,21 +14,20 @@ use super::systemd_unit::UnitWorkloads;
 use crate::adapters::workstation::private_files;
 use crate::ports::{Launch, Workload, WorkloadError, Workloads};
 
-/// What the holder says when it cannot do its work, in the state folder.
+/// The file in the state folder with the holder's error messages.
 const COMPLAINTS: &str = "holder.err";
 
-/// Where the workload lives.
+/// How the workload is separated from the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// A unit of its own where systemd runs the machine and we may ask it, else a process group of
-    /// its own.
+    /// A systemd unit, if systemd runs the machine and we may use it; otherwise a process group.
     Own,
-    /// Always a process group: it echoes to our terminal, or it must die with a machine that is
-    /// itself a process.
+    /// Always a process group: the output is copied to our terminal, or the workload must end with
+    /// a machine that is itself a process.
     ProcessGroup,
 }
 
-/// Chooses how workloads are started on this machine.
+/// Chooses how this machine starts workloads.
 pub fn workloads(program: HolderProgram, home: Home) -> Box<dyn Workloads> {
     let systemd = sd_notify::booted().unwrap_or(false) && rustix::process::geteuid().is_root();
     if home == Home::Own && systemd && program.machine_pid.is_none() {
@@ -39,7 +37,7 @@ pub fn workloads(program: HolderProgram, home: Home) -> Box<dyn Workloads> {
     }
 }
 
-/// Workloads behind holders that are our children, for as long as we live.
+/// Workloads behind holders that are children of this process.
 #[derive(Clone, Debug)]
 pub struct ChildWorkloads {
     program: HolderProgram,
@@ -81,7 +79,7 @@ impl Workloads for ChildWorkloads {
             .command(launch)
             .spawn()
             .map_err(|cause| WorkloadError::Failed { act: "start the holder of", cause })?;
-        // Dropping the child later leaves it alone; the runtime waits for it in the background.
+        // Dropping the child does not kill it; the runtime waits for it in the background.
         let gone = async {
             let status = holder
                 .wait()
@@ -97,7 +95,7 @@ impl Workloads for ChildWorkloads {
     }
 }
 
-/// The same with a state folder that means the same to a process in another directory.
+/// The same with an absolute state folder, for a process in another directory.
 pub(crate) fn absolute(launch: &Launch) -> Result<Launch, WorkloadError> {
     let dir = std::path::absolute(&launch.dir)
         .map_err(|cause| WorkloadError::Failed { act: "find the state folder of", cause })?;

@@ -1,14 +1,12 @@
-//! An environment in a file: what a command of a job finds, the same in every attempt, whoever
-//! drives the job.
+//! An environment in a file, which the command of a job inherits in every attempt.
 //!
-//! ```text
-//!   lamp run (a job of this workstation) ── keep ──> <state>/local/environments/<job>   0600, once
-//!   agent of a deep learning image ── login shell ──> <state>/environment              0600, each boot
-//!                                                          └── read by the holder, for the command alone
-//! ```
-//! A file as `/proc/PID/environ` is: `NAME=value`, each with a zero byte behind it. It may hold the
-//! user's secrets, so it stays on this machine and belongs to its user alone; nothing of it goes
-//! into a record of the job. Not here: what a job adds.
+//! For a local job, `lamp run` saves it once in `<state>/local/environments/<job>`. On a deep
+//! learning image, the agent saves the one of a login shell in `<state>/environment` at each boot.
+//! Both have the mode 0600. The holder reads the file for the command alone.
+//!
+//! The format follows `/proc/PID/environ`: `NAME=value` with a zero byte behind each. It may
+//! hold the user's secrets, so it stays on this machine, belongs to its user alone, and is never
+//! part of a job's records. Not here: variables that a job adds.
 
 #![expect(
     clippy::disallowed_methods,
@@ -27,8 +25,8 @@ use crate::job::{SECRET_BYTES_MAX, SecretSource, is_launchers};
 /// A name and its value.
 pub type Variable = (OsString, OsString);
 
-/// What a service manager told a process about that process: a workload that believed it would
-/// speak in its name.
+/// Variables that a service manager sets for one process: a workload could speak for the agent with
+/// them.
 const MANAGERS_OWN: [&str; 9] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -41,7 +39,7 @@ const MANAGERS_OWN: [&str; 9] = [
     "SYSTEMD_EXEC_PID",
 ];
 
-/// What a shell says of itself, and what marks a process as one of a workload or a machine of ours.
+/// Variables that a shell sets for itself, or that mark a process of a workload or a local machine.
 const OF_ONE_PROCESS: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "LAMP_WORKLOAD", "LAMP_INSTANCE"];
 
 /// Whether a command inherits a variable of this name.
@@ -49,15 +47,15 @@ pub fn is_inherited(name: &OsStr) -> bool {
     name.to_str().is_none_or(|name| !MANAGERS_OWN.contains(&name) && !is_launchers(name))
 }
 
-/// The environment of this process, as far as a command inherits it.
+/// The part of this process's environment that a command inherits.
 pub fn inherited() -> Vec<Variable> {
     std::env::vars_os().filter(|(name, _)| is_inherited(name)).collect()
 }
 
-/// Keeps the environment of this process with these secrets, unless one is kept there already.
+/// Saves the environment of this process with these secrets, unless the file exists.
 ///
 /// # Errors
-/// As the file system says.
+/// If the file system refuses.
 pub fn keep(file: &Path, secrets: &[Variable]) -> io::Result<()> {
     if fs::exists(file)? {
         return Ok(());
@@ -70,11 +68,11 @@ pub fn keep(file: &Path, secrets: &[Variable]) -> io::Result<()> {
     write(file, variables.chain(secrets.iter().cloned()))
 }
 
-/// The value of a secret of a local job; `None`: the command inherits it, or it is not on this
-/// workstation.
+/// The value of a secret of a local job. `None`: the command inherits it, or this workstation does
+/// not have it.
 ///
 /// # Errors
-/// As the file system says.
+/// If the file system refuses.
 pub fn secret(name: &str, source: &SecretSource) -> io::Result<Option<OsString>> {
     match source {
         SecretSource::Env(Some(other)) if other != name => Ok(std::env::var_os(other)),
@@ -100,10 +98,10 @@ pub fn secret(name: &str, source: &SecretSource) -> io::Result<Option<OsString>>
     }
 }
 
-/// Writes an environment; readers see the old or the new, whole.
+/// Writes an environment; a reader sees the complete old or new one.
 ///
 /// # Errors
-/// As the file system says.
+/// If the file system refuses.
 pub fn write(file: &Path, variables: impl IntoIterator<Item = Variable>) -> io::Result<()> {
     let folder = file.parent().ok_or(ErrorKind::InvalidInput)?;
     private_files::folder(folder)?;
@@ -125,16 +123,16 @@ pub fn write(file: &Path, variables: impl IntoIterator<Item = Variable>) -> io::
     fs::rename(&staged, file)
 }
 
-/// The kept environment, as far as a command inherits it.
+/// The part of the saved environment that a command inherits.
 ///
 /// # Errors
-/// As the file system says.
+/// If the file system refuses.
 pub fn read(file: &Path) -> io::Result<Vec<Variable>> {
     let found = parse(&fs::read(file)?);
     Ok(found.into_iter().filter(|(name, _)| is_inherited(name)).collect())
 }
 
-/// The form of `/proc/PID/environ`, and of `env -0`.
+/// Parses the format of `/proc/PID/environ` and of `env -0`.
 pub fn parse(bytes: &[u8]) -> Vec<Variable> {
     let entries = bytes.split(|byte| *byte == 0);
     let variable = |entry: &[u8]| {

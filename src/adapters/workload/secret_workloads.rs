@@ -1,12 +1,9 @@
-//! Workloads that find the secrets of their job: read from AWS before a start, by the machine's own
-//! role.
+//! Workloads with secrets: each start reads them from AWS first, with the machine's own role.
 //!
-//! ```text
-//!   start ── read each (once a process) ── the file that the holder reads ── holder ── the file without them again
-//! ```
-//! They go to the command's environment and nowhere else: the file belongs to root alone, and holds
-//! them for the moment of a start. What must never live here: which secrets there are
-//! (`job::SecretSource`).
+//! A start reads each secret (once per process), writes them into the file that the holder reads,
+//! starts the holder, and writes the file again without them. They go only to the command's
+//! environment: the file belongs to root, and holds them during a start only. Not here: which
+//! secrets there are (`job::SecretSource`).
 
 #![expect(clippy::disallowed_methods, reason = "waits between two questions, and bounds them")]
 
@@ -25,20 +22,19 @@ use crate::adapters::aws::secrets::{AwsSecrets, SecretError};
 use crate::job::SecretSource;
 use crate::ports::{Launch, Workload, WorkloadError, Workloads, chain};
 
-/// For so long a service that does not answer is asked again. The agent gives a start two minutes;
-/// the holder needs some of them.
+/// How long a service that does not answer is asked again. The agent allows two minutes for a
+/// start, and the holder needs some of them.
 const ASKED_FOR: Duration = Duration::from_secs(75);
 
-/// Between two questions.
+/// The pause between two calls.
 const AGAIN: Duration = Duration::from_secs(5);
 
 pub struct SecretWorkloads {
     inner: Arc<dyn Workloads>,
     wanted: BTreeMap<String, SecretSource>,
-    /// `None`: this machine has no credentials of AWS.
+    /// `None`: this machine has no AWS credentials.
     secrets: Option<AwsSecrets>,
-    /// The file of the environment that the holder gives its command
-    /// (`workload::saved_environment`).
+    /// The file with the environment for the holder's command (`workload::saved_environment`).
     environment: PathBuf,
     read: Mutex<Option<Vec<Variable>>>,
 }
@@ -109,7 +105,7 @@ impl Workloads for SecretWorkloads {
         saved_environment::write(&self.environment, base.iter().cloned().chain(secrets))
             .map_err(failed)?;
         let started = self.inner.start(launch).await;
-        // The holder has read it, or never will.
+        // The holder has read it, or will not read it any more.
         if let Err(error) = saved_environment::write(&self.environment, base) {
             tracing::warn!(
                 "the secrets stay in {} until this machine ends: {error}",

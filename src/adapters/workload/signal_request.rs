@@ -1,8 +1,8 @@
-//! Asking a workload for something by signal, without ending what does not know the signal.
+//! Sends a request to a workload by signal, without ending processes that do not handle the signal.
 //!
-//! SIGUSR1 ends a process that has no handler for it: the shell around the script, the `tee` behind
-//! it, a script that is still importing. So only processes that hear the signal get it; which of
-//! them, `workload::signal_targets` says. Not here: that rule, and SIGKILL.
+//! SIGUSR1 ends a process without a handler for it: the shell around a script, a `tee`, a script
+//! that is still importing. So only processes with a handler get it; `workload::signal_targets`
+//! selects among them. Not here: that rule, and SIGKILL.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads /proc/PID/status")]
 
@@ -14,18 +14,18 @@ use rustix::process::Signal;
 use super::signal_targets::{Process, Purpose, Whom, whom};
 use crate::adapters::host::process_tree::{ProcessRef, descendants, stat};
 
-/// The name that torch gives to a process that loads data.
+/// The name that torch gives to a data loader process.
 const DATA_WORKER: &str = "pt_data_worker";
-/// Signals that such a process catches, also where torch is too old to name it; and one that it
-/// does not catch, as a trainer does that writes its stacks on a fault.
+/// Signals that a data loader catches, even if torch is too old to name it. It does not catch
+/// SIGABRT, unlike a trainer that prints its stacks on a fault.
 const OF_DATA_WORKERS: [Signal; 4] = [Signal::BUS, Signal::FPE, Signal::SEGV, Signal::TERM];
 const OF_NO_DATA_WORKER: Signal = Signal::ABORT;
-/// Of 64 signals, Go leaves out five or six.
+/// Go catches all but five or six of the 64 signals.
 const CATCHES_ALL: u32 = 50;
-/// A process that has more descriptors open than this is not looked through for a checkpoint.
+/// A process with more open descriptors is not searched for a checkpoint.
 const DESCRIPTORS_MAX: usize = 4096;
 
-/// The processes that a signal is for, each known by its start.
+/// The processes that get a signal, each with its start time.
 #[derive(Clone, Debug, Default)]
 pub struct Listeners {
     pub asked: Vec<ProcessRef>,
@@ -33,8 +33,8 @@ pub struct Listeners {
     pub shells: Vec<ProcessRef>,
 }
 
-/// Looks through all that is below `holder`, or `main` and all below it where the holder is gone.
-/// `saves`: the checkpoint folder and the progress file.
+/// Searches the tree below `holder`, or `main` and below if the holder has ended. `saves`: the
+/// checkpoint folder and the progress file.
 pub fn listeners(
     holder: ProcessRef,
     main: ProcessRef,
@@ -47,7 +47,7 @@ pub fn listeners(
     }
     let mut found: Vec<Process> =
         tree.iter().filter_map(|process| read(process.pid, signal)).collect();
-    // Worth a look only where the rule has to choose.
+    // Open files matter only if the rule must choose between several processes.
     if found.iter().filter(|process| process.catches).count() > 1 {
         for process in found.iter_mut().filter(|process| process.catches) {
             process.writes = writes_below(process.pid, saves);
@@ -65,8 +65,8 @@ pub fn listeners(
     Listeners { asked: known(asked), copies: known(copies), shells: known(shells) }
 }
 
-/// Sends a signal to each of them; gives those that were there to get it. Between the look and the
-/// signal a process may have ended; its start tells.
+/// Sends a signal to each process, and returns those that received it. A process id may belong to
+/// another process by then; its start time shows that.
 pub fn send(processes: &[ProcessRef], signal: Signal) -> Vec<ProcessRef> {
     processes
         .iter()
@@ -75,8 +75,8 @@ pub fn send(processes: &[ProcessRef], signal: Signal) -> Vec<ProcessRef> {
         .collect()
 }
 
-/// Those that are forks with a handler still: one that has executed a program since has lost the
-/// handlers of its parent.
+/// The forks that still have a handler: a process loses its parent's handlers when it executes a
+/// program.
 pub fn still_copies(processes: &[ProcessRef], signal: Signal) -> Vec<ProcessRef> {
     let is_copy = |process: &ProcessRef| {
         process.exists()
@@ -99,7 +99,7 @@ pub fn writes_below(pid: u32, paths: &[PathBuf]) -> bool {
     })
 }
 
-/// By its flags, octal, whose last two bits are 1 or 2 for writing (proc(5)).
+/// The last two bits of its octal flags are 1 or 2 for writing (proc(5)).
 fn is_for_writing(pid: u32, descriptor: &str) -> bool {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
     let flags = text
@@ -131,7 +131,7 @@ fn read(pid: u32, signal: Signal) -> Option<Process> {
     })
 }
 
-/// A program that was replaced while it runs has a mark behind its path.
+/// The path of a replaced program has a mark at its end.
 fn shown(exe: &Path) -> String {
     let text = exe.to_string_lossy();
     text.strip_suffix(" (deleted)").unwrap_or(&text).to_owned()

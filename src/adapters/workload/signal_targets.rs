@@ -1,70 +1,69 @@
-//! Which processes of a workload are asked to save, or told to end first: one rule for all trees.
+//! Selects the processes of a workload that are asked to save, or told to end first: one rule for
+//! all trees.
 //!
-//! ```text
-//!   hears the signal ─> no data loader of torch, no fork of one that hears ─> no runtime that hears everything by itself
-//!                    ─> no launcher of one that is left ─> asked
-//! ```
-//! Pure: the processes are read in `ask`. What was seen of real launchers is in
-//! docs/decisions.md, 32.
+//! A process must handle the signal. Left out are torch's data loaders, forks of a selected
+//! process, runtimes that catch signals on their own, and launchers of a selected process.
+//!
+//! This is pure: `signal_request` reads the processes. docs/decisions.md, 32, describes tests with
+//! real launchers.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-/// One process, as far as the rule needs it.
+/// The facts about one process that the rule needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Process {
     pub pid: u32,
     pub parent: u32,
-    /// It was forked and has executed nothing since: its handlers may be its parent's.
+    /// It was forked and has not executed a program since, so its handlers may be its parent's.
     pub is_forked: bool,
     /// It has a handler for the signal.
     pub catches: bool,
-    /// Its runtime catches nearly every signal, whether the program wants it or not: Go.
+    /// Its runtime (Go) catches nearly every signal, even if the program does not want it.
     pub catches_all: bool,
-    /// A process that loads data for a trainer of torch: torch gives it handlers that end it.
+    /// A data loader of torch, with handlers that end it.
     pub is_data_worker: bool,
     /// The path of its program.
     pub exe: String,
     pub argv: Vec<String>,
-    /// It has a file of the checkpoint folder, or the progress file, open for writing.
+    /// It has the progress file, or a file of the checkpoint folder, open for writing.
     pub writes: bool,
 }
 
-/// What the signal is for.
+/// The purpose of the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To save and go on: SIGUSR1, SIGUSR2. One that hears it is not ended by it.
+    /// To save and continue: SIGUSR1, SIGUSR2. A process with a handler survives it.
     Save,
-    /// To end, and perhaps to save before: SIGTERM, SIGHUP.
+    /// To end, perhaps with a save: SIGTERM, SIGHUP.
     End,
-    /// The same with SIGINT, which every Python hears.
+    /// The same with SIGINT, which every Python process handles.
     Interrupt,
 }
 
-/// Numbers of processes.
+/// Process ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whom {
     pub asked: Vec<u32>,
-    /// Forks of those that are asked. They may load data, with a handler that is not theirs; or be
-    /// ranks, without which a save that all make together waits for ever. They are asked when the
-    /// others have not begun to save.
+    /// Forks of asked processes. They may be data loaders with an inherited handler, or ranks,
+    /// without which a joint save waits for ever. They are asked if the others have not begun to
+    /// save.
     pub copies: Vec<u32>,
-    /// Shells above those that are told to end: what a script has after them must not begin.
+    /// Shells above processes that are told to end: the rest of their scripts must not run.
     pub shells: Vec<u32>,
 }
 
-/// By the names of their programs. A shell that traps a signal passes it on, or does something of
-/// its own afterwards.
+/// By program name. A shell that traps a signal passes it on, or does something else afterwards.
 const SHELLS: [&str; 10] =
     ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "rbash"];
-/// They catch SIGUSR1 or SIGUSR2 for themselves: a debugger, the collector of garbage.
+/// Runtimes that catch SIGUSR1 or SIGUSR2 for a debugger or a garbage collector.
 const RUNTIMES: [&str; 5] = ["node", "nodejs", "deno", "bun", "java"];
 /// Programs that run a script.
 const INTERPRETERS: [&str; 9] =
     ["python", "pypy", "perl", "ruby", "node", "julia", "Rscript", "R", "bash"];
 /// Options of Python that take the next word.
 const TAKE_A_WORD: [&str; 2] = ["-X", "-W"];
-/// How Python starts a process of its own for a function of the same program.
+/// How Python starts a child process for a function of the same program.
 const OWN_CHILDREN: [&str; 3] = ["from multiprocessing", "--multiprocessing-fork", "popen_loky"];
 
 impl Process {
@@ -80,12 +79,12 @@ impl Process {
         SHELLS.contains(&self.program())
     }
 
-    /// Its runtime may hear the signal, and not the program.
+    /// Its runtime may handle the signal instead of the program.
     fn hears_by_itself(&self) -> bool {
         self.catches_all || RUNTIMES.contains(&self.program())
     }
 
-    /// What it runs: the script, the module, or the program itself.
+    /// The script or module that it runs, or the program itself.
     fn script(&self) -> &str {
         let program = self.program();
         let is_interpreter =
@@ -106,7 +105,7 @@ impl Process {
         self.argv.iter().skip(1).any(|word| base(word) == wanted)
     }
 
-    /// Of one program with another process above it: another rank, another worker.
+    /// Whether it runs the same program as the process above it, such as another rank or worker.
     fn is_peer_of(&self, above: &Process) -> bool {
         let is_own_child =
             || self.argv.iter().any(|word| OWN_CHILDREN.iter().any(|mark| word.contains(mark)));
@@ -142,8 +141,8 @@ pub fn whom(processes: &[Process], purpose: Purpose) -> Whom {
     };
     let kept: Vec<&Process> =
         heard.iter().copied().filter(|process| !is_launcher(process)).collect();
-    // A helper of a trainer (a board, a sender of logs, a pool) ends with the trainer and not
-    // before it.
+    // A child of a trainer (TensorBoard, a log sender, a pool) ends with the trainer, not before
+    // it.
     let is_helper = |process: &Process| {
         kept.iter().any(|high| {
             is_below(process, high)
@@ -170,8 +169,8 @@ pub fn whom(processes: &[Process], purpose: Purpose) -> Whom {
     Whom { copies: copies.collect(), shells: shells.map(|process| process.pid).collect(), asked }
 }
 
-/// The processes above, the nearest first. A listing that was made while processes came and went
-/// holds no circle for ever.
+/// The processes above it, the nearest first. A listing made while processes came and went may have
+/// a circle; this does not loop for ever.
 fn ancestors<'a>(
     by_pid: &'a HashMap<u32, &'a Process>,
     from: u32,

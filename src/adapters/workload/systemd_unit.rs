@@ -1,9 +1,8 @@
-//! Workloads in systemd units of their own: one control group holds all of a workload, wherever it
-//! forks to, and the kernel counts and kills for us.
+//! Workloads in systemd units: one control group holds all processes of a workload, and the kernel
+//! counts and kills them.
 //!
-//! The holder is the unit's main process. The settings are those of
-//! `systemd/lamp-workload.service`, which is compiled in, so that the documented unit and the real
-//! one are the same.
+//! The holder is the unit's main process. The settings come from `systemd/lamp-workload.service`,
+//! which is compiled in, so the documented unit is the real one.
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -19,7 +18,7 @@ use super::holder::start::{HolderProgram, attach, await_first_word, prepare};
 use super::process::absolute;
 use crate::ports::{Launch, Workload, WorkloadError, Workloads};
 
-/// The unit, as documented.
+/// The documented unit.
 const UNIT: &str = include_str!("../../../systemd/lamp-workload.service");
 
 /// Workloads in transient units.
@@ -29,7 +28,7 @@ pub struct UnitWorkloads {
 }
 
 impl UnitWorkloads {
-    /// For a machine that systemd runs, as root.
+    /// For root on a machine that runs systemd.
     pub fn new(program: HolderProgram) -> Self {
         UnitWorkloads { program }
     }
@@ -47,8 +46,8 @@ impl UnitWorkloads {
     }
 }
 
-/// The settings, but for the description (systemd-run makes its own, with the start's number in it)
-/// and the command.
+/// The settings without the command and the description (systemd-run makes its own, with the
+/// start's number in it).
 fn properties(unit: &str) -> impl Iterator<Item = &str> {
     let settings =
         unit.lines().map(str::trim).filter(|line| line.contains('=') && !line.starts_with('#'));

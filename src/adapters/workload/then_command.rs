@@ -1,6 +1,7 @@
-//! `--then CMD` and `--then exit`: what an agent that runs alone does instead of powering off.
+//! `--then CMD` and `--then exit`: the last action of an agent that runs alone, instead of a
+//! power-off.
 //!
-//! Not here: anything that powers a machine off by itself.
+//! Not here: a power-off.
 
 use std::process::Stdio;
 
@@ -9,14 +10,14 @@ use tokio::process::Command;
 
 use crate::ports::{Power, PowerError, PowerOff};
 
-/// Programs whose first word says nothing: what they run counts too.
+/// Programs that run another program, which is checked too.
 const RUNNERS: [&str; 5] = ["sudo", "doas", "exec", "nohup", "command"];
 
-/// Whether a program is there. With a path, some shells are content with any file.
+/// Whether a program exists. For a path, some shells accept any file.
 const FIND: &str =
     r#"case "$1" in */*) test -x "$1" && ! test -d "$1" ;; *) command -v -- "$1" ;; esac"#;
 
-/// Why a command cannot work, as far as can be told without running it.
+/// Why a command cannot work, as far as this is known without running it.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotWork {
     #[error("there is no program `{0}` that could be executed")]
@@ -27,10 +28,10 @@ pub enum CannotWork {
     Empty,
 }
 
-/// Asks the shell itself, which knows its own words and the user's PATH.
+/// Asks the shell, which knows its own words and the user's PATH.
 ///
 /// # Errors
-/// When the command is empty, is not a command, or begins with a program that is not there.
+/// If the command is empty, has a syntax error, or begins with a missing program.
 pub fn check(command: &str) -> Result<(), CannotWork> {
     if command.trim().is_empty() {
         return Err(CannotWork::Empty);
@@ -38,7 +39,7 @@ pub fn check(command: &str) -> Result<(), CannotWork> {
     let shell = |words: &[&str]| {
         std::process::Command::new("/bin/sh").args(words).stdin(Stdio::null()).output()
     };
-    // Without a shell nothing can be told; the run itself will say so.
+    // Without a shell there is no answer; the run itself will fail then.
     if let Ok(parsed) = shell(&["-n", "-c", command])
         && !parsed.status.success()
     {
@@ -53,8 +54,8 @@ pub fn check(command: &str) -> Result<(), CannotWork> {
     Ok(())
 }
 
-/// The first program of a command, and what it runs where it only runs another. Words that the
-/// shell makes into something else (quotes, variables, redirections, lists) say nothing.
+/// The first program of a command, and the program that it runs if it is a runner. Words that the
+/// shell expands (quotes, variables, redirections, lists) are not checked.
 fn programs(command: &str) -> Vec<&str> {
     let assigns = |word: &str| {
         word.split_once('=').is_some_and(|(name, _)| {
@@ -63,7 +64,7 @@ fn programs(command: &str) -> Vec<&str> {
     };
     let mut found = Vec::new();
     for word in command.split_whitespace().skip_while(|word| assigns(word)) {
-        // `;` ends the first command, and the word before it is its own.
+        // `;` ends the first command; the word before it belongs to it.
         let bare = word.trim_end_matches(';');
         if bare.is_empty()
             || bare.starts_with('-')
@@ -79,7 +80,7 @@ fn programs(command: &str) -> Vec<&str> {
     found
 }
 
-/// `--then CMD`: a command of the user's, by the shell, with the reason in `LAMP_REASON`.
+/// `--then CMD`: runs the user's command in a shell, with the reason in `LAMP_REASON`.
 #[derive(Clone, Debug)]
 pub struct ThenCommand(pub String);
 
@@ -109,7 +110,7 @@ impl Power for ThenCommand {
     }
 }
 
-/// `--then exit`: the machine stays as it is.
+/// `--then exit`: the machine stays on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThenExit;
 
@@ -139,7 +140,7 @@ mod tests {
             "echo \"$LAMP_REASON\" > f",
             "/bin/sh -c x",
         ] {
-            // Whoever tests without sudo has no program of that name.
+            // A machine without sudo cannot check these commands.
             if !good.starts_with("sudo") || check("sudo").is_ok() {
                 assert!(check(good).is_ok(), "{good}: {:?}", check(good));
             }

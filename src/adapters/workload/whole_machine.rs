@@ -1,5 +1,5 @@
-//! A machine that somebody started by hand, as a workload: nothing to start, nothing to end,
-//! everything to watch.
+//! A whole machine as a workload, for a machine that a user started by hand: the agent only watches
+//! it.
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -37,12 +37,12 @@ impl Workload for Everything {
 
     async fn ended(&self) -> Ended {
         let mut ended = self.ended.subscribe();
-        // The sender is `self`: it cannot be gone while we wait.
+        // The sender is `self`, so it exists while this waits.
         let _closed = ended.wait_for(|ended| *ended).await;
         Ended { exit: ExitStatus::default(), orphans: 0, ..Default::default() }
     }
 
-    /// Other people's processes are not ours to signal; the watching ends.
+    /// The processes belong to other users, so no signal is sent; only the watching ends.
     fn signal(&self, _signal: Signal) -> Result<(), WorkloadError> {
         self.ended.send_replace(true);
         Ok(())

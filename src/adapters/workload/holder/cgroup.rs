@@ -1,9 +1,8 @@
-//! The holder's place among the control groups, and what the kernel says there about memory.
+//! The holder's control groups, and what the kernel reports there about memory.
 //!
-//! Inside its own delegated unit the holder makes two groups, `holder` and `workload`, so that
-//! killing the workload's whole group leaves the one who writes down how it ended. Without such a
-//! unit there is no group, and out-of-memory kills are told by the counters of the surrounding
-//! group or of the machine.
+//! In its own delegated unit the holder makes two groups, `holder` and `workload`. Killing the
+//! workload's whole group then spares the holder, which records the end. Without such a unit there
+//! is no group, and out-of-memory kills are read from the surrounding group or the machine.
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes the cgroup file system")]
 
@@ -18,13 +17,13 @@ pub struct Groups {
     pub workload: PathBuf,
 }
 
-/// Where the second version of the cgroup tree is mounted: alone, or beside the first.
+/// The mount points of cgroup v2: alone, or beside v1.
 const ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// Each gives figures about the workload alone; a controller that the kernel lacks is skipped.
+/// Each has figures about the workload alone. A controller that the kernel lacks is skipped.
 const CONTROLLERS: [&str; 4] = ["memory", "cpu", "io", "pids"];
 
 impl Groups {
-    /// The groups of the unit `unit` when this process runs in it and may divide it.
+    /// The groups of `unit`, if this process runs in it and may divide it.
     pub fn of_unit(unit: &str) -> Option<Groups> {
         let own = own_group()?;
         if own.file_name()?.to_str()? != unit {
@@ -35,14 +34,14 @@ impl Groups {
         fs::create_dir_all(&groups.workload).ok()?;
         enter(&groups.holder).ok()?;
         for controller in CONTROLLERS {
-            // Fails where the kernel or the unit has no such controller; then its figures are
-            // unknown.
+            // It fails if the kernel or the unit lacks the controller; its figures are unknown
+            // then.
             let _ = fs::write(own.join("cgroup.subtree_control"), format!("+{controller}"));
         }
         Some(groups)
     }
 
-    /// Runs `start` inside the workload's group, so that what it starts is born there.
+    /// Runs `start` inside the workload's group, so that new processes begin there.
     pub fn inside<T>(&self, start: impl FnOnce() -> T) -> T {
         let entered = enter(&self.workload);
         let result = start();
@@ -58,8 +57,7 @@ pub fn unit_name(start: &str) -> String {
     format!("lamp-{start}.service")
 }
 
-/// Kills everything in a group at once, also what is being forked at this moment. Linux 5.14 and
-/// later.
+/// Kills all processes of a group at once, including new forks. Linux 5.14 and later.
 pub fn kill(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.kill"), "1")
 }
@@ -68,7 +66,7 @@ fn enter(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), "0")
 }
 
-/// The folder of this process's group in the second version of the tree.
+/// The folder of this process's cgroup v2.
 fn own_group() -> Option<PathBuf> {
     let table = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = table.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -79,13 +77,13 @@ fn own_group() -> Option<PathBuf> {
 /// Out-of-memory kills since the workload started.
 #[derive(Debug)]
 pub struct OomWatch {
-    /// The file with the counter, and whether it counts the workload and nothing else.
+    /// The file with the counter, and whether it counts only the workload.
     source: Option<(PathBuf, bool)>,
     before: u64,
 }
 
 impl OomWatch {
-    /// Remembers how many there were, by the most particular counter that exists.
+    /// Reads the most specific counter that exists.
     pub fn begin(groups: Option<&Groups>) -> Self {
         let own = groups.map(|groups| (groups.workload.join("memory.events"), true));
         let around = [
@@ -101,8 +99,8 @@ impl OomWatch {
         OomWatch { source, before }
     }
 
-    /// Whether the kernel killed the workload, or part of it, for want of memory. Where the counter
-    /// is shared with others only a SIGKILL that nobody on our side sent counts.
+    /// Whether the kernel killed a process of the workload for lack of memory. A shared counter
+    /// counts only with a SIGKILL that neither the agent nor the holder sent.
     pub fn killed(&self, died_of_sigkill: bool, sent_by_us: bool) -> bool {
         let Some((path, own)) = &self.source else { return false };
         oom_kills(path).is_some_and(|now| now > self.before)
@@ -114,7 +112,7 @@ fn oom_kills(path: &Path) -> Option<u64> {
     counter(&fs::read_to_string(path).ok()?, "oom_kill")
 }
 
-/// `memory.oom_control` of this process's group in the first version of the tree.
+/// `memory.oom_control` of this process's group in cgroup v1.
 fn first_version_group() -> Option<PathBuf> {
     let table = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = table.lines().find_map(|line| line.split_once(":memory:/").map(|(_, path)| path))?;

@@ -1,8 +1,7 @@
-//! A copy of the workload's output on the terminal or pipe of whoever runs the agent in the
-//! foreground.
+//! Copies the workload's output to the terminal or pipe of an agent in the foreground.
 //!
-//! Best effort: what the reader does not take within a bounded buffer is skipped and said so; the
-//! log has all of it. Not here: a write that could wait.
+//! A slow reader has a bounded buffer; text beyond it is skipped with a note, and the log has all
+//! of it. Not here: a write that could block.
 
 #![expect(clippy::disallowed_methods, reason = "opens its own view of standard output")]
 
@@ -15,29 +14,30 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Kept in memory for a reader that is slower than the workload for a moment. Smaller, and a
-/// `| less` loses lines; bigger only costs memory.
+/// The buffer for a slow reader. If it is smaller, `| less` loses lines. If it is larger, it only
+/// costs memory.
 const PENDING_BYTES_MAX: usize = 1 << 20;
-/// A pipe that is ready takes this much without waiting (`PIPE_BUF`).
+/// A ready pipe takes this much without blocking (`PIPE_BUF`).
 const SAFE_WRITE_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub struct Echo {
     out: File,
-    /// The descriptor never waits by itself; otherwise each write is small and asked for first.
+    /// The descriptor never blocks; otherwise each write is small and the descriptor is polled
+    /// first.
     nonblocking: bool,
     pending: VecDeque<u8>,
     skipped: bool,
 }
 
 impl Echo {
-    /// Onto this process's standard output; `None` when there is none.
+    /// Copies to this process's standard output; `None` if there is none.
     pub fn to_stdout() -> Option<Self> {
         let shared = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
         let kind = shared.metadata().ok()?.file_type();
-        // A second view, because the flag would otherwise also strike everybody who shares the
-        // terminal. A regular file is written through the shared view, whose position all writers
-        // share; it never makes anybody wait.
+        // A second open file, because the flag would otherwise apply to every user of the terminal.
+        // A regular file is written through the shared descriptor, which has the common position;
+        // it never blocks.
         let own = || {
             OpenOptions::new()
                 .write(true)
@@ -68,8 +68,8 @@ impl Echo {
         !self.pending.is_empty()
     }
 
-    /// Takes what fits into the buffer and writes what the reader takes now. False: the reader has
-    /// gone for good.
+    /// Buffers the bytes that fit, and writes as much as possible. `false`: the reader has gone for
+    /// good.
     pub fn offer(&mut self, bytes: &[u8]) -> bool {
         let room = PENDING_BYTES_MAX - self.pending.len().min(PENDING_BYTES_MAX);
         if self.skipped && room < PENDING_BYTES_MAX / 2 {
@@ -103,7 +103,7 @@ impl Echo {
         true
     }
 
-    /// Gives a reader who is only slow a moment to take the rest.
+    /// Gives a slow reader a moment to take the rest.
     pub fn finish(&mut self, patience: Duration) {
         let end = Instant::now() + patience;
         while self.flush() && self.wants_to_write() && Instant::now() < end {

@@ -1,13 +1,11 @@
-//! The workload's output on disk: numbered segments that the agent ships and removes.
+//! The workload's output on disk: numbered segments that the agent uploads and removes.
 //!
-//! ```text
-//!   bytes -> segment 00000001.log (4 MiB) -> 00000002.log -> ...     the shipper removes the oldest
-//!              |                                  ^
-//!              +-- no room, or the disk is full --+   counted and dropped; one line says how many when writing goes on
-//! ```
+//! Bytes go to the segment 00000001.log (4 MiB), then 00000002.log, and so on, while the agent
+//! removes the oldest. Without room in the log or on the disk, bytes are dropped and counted;
+//! later, one line says how many.
 //!
 //! A segment is complete once a later one exists, or the workload has ended. Not here: anything
-//! that waits; the workload stands at the other end of the pipe.
+//! that waits, because the workload would block on its pipe.
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,26 +20,24 @@ use std::time::{Duration, Instant};
 
 use crate::adapters::workstation::private_files;
 
-/// The size at which the next segment begins. Smaller, and a chatty job makes thousands of objects;
-/// bigger, and a line waits longer to be seen in the job directory and a full disk frees up in
-/// larger steps.
+/// The size of a segment. If it is smaller, a chatty job makes thousands of objects. If it is
+/// larger, a line appears later in the job directory, and a full disk gets room in larger steps.
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
-/// A log has at least this many segments, so that there is always a complete one to ship and
-/// remove.
+/// The least number of segments of a log, so that a complete one exists for upload and removal.
 const SEGMENTS_MIN: u64 = 4;
-/// The least that a log is given. Below it the line that tells of a gap would be most of the log.
+/// The smallest limit of a log. With less, the line about a gap would be most of the log.
 const TOTAL_BYTES_MIN: u64 = 64 << 10;
-/// Kept free of output for the lines that tell of a gap, so that the bound holds with them.
+/// Room for the lines about gaps, so that they fit in the limit.
 const MARK_BYTES_MAX: u64 = 128;
-/// The end of what was dropped is remembered: when the output ends in a gap, this much of it is
-/// written after all, beyond the bound if need be, because the end is where the error message is.
-/// Each holder may need this much memory.
+/// The end of dropped output is remembered. If the output ends in a gap, this much is written
+/// anyway, even beyond the limit, because error messages are at the end. Each holder may need this
+/// much memory.
 const TAIL_BYTES_MAX: usize = 64 << 10;
-/// How long to drop before looking for room again. Shorter costs a directory listing each time in
-/// the middle of a flood; longer drops output for which there would be room.
+/// How long output is dropped before the next check for room. If this is shorter, each check lists
+/// a directory during a flood. If it is longer, output is dropped while there is room.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// The segments of one start, and what did not fit.
+/// The segments of one start, and the bytes that did not fit.
 #[derive(Debug)]
 pub struct SegmentedLog {
     dir: PathBuf,
@@ -50,13 +46,12 @@ pub struct SegmentedLog {
     current: Option<File>,
     number: u64,
     current_bytes: u64,
-    /// On disk in the segments before the current one, or fewer: what was shipped since the last
-    /// look is still counted.
+    /// The size of the earlier segments at the last look; uploaded ones are still counted.
     earlier_bytes: u64,
-    /// Since when nothing is written for want of room.
+    /// Since when there is no room.
     blocked: Option<Instant>,
     ends_with_newline: bool,
-    /// Dropped since the last line that told of it.
+    /// Bytes dropped since the last line about them.
     gap_bytes: u64,
     /// The newest bytes of the gap.
     tail: VecDeque<u8>,
@@ -65,7 +60,7 @@ pub struct SegmentedLog {
 }
 
 impl SegmentedLog {
-    /// Continues after the segments that are there.
+    /// Continues after the existing segments.
     pub fn new(dir: &Path, total_bytes_max: u64) -> Self {
         let _ = private_files::folder(dir);
         let total = total_bytes_max.max(TOTAL_BYTES_MIN);
@@ -88,17 +83,17 @@ impl SegmentedLog {
         log
     }
 
-    /// Bytes that came, and those of them that were dropped.
+    /// All bytes, and the dropped ones among them.
     pub fn printed(&self) -> (u64, u64) {
         (self.printed_bytes, self.dropped_bytes)
     }
 
-    /// Counts what was printed, whether it is kept as it is or not.
+    /// Counts printed bytes, even if they are written in another form.
     pub fn count(&mut self, bytes: usize) {
         self.printed_bytes += bytes as u64;
     }
 
-    /// Keeps what there is room for and counts the rest. Never fails.
+    /// Writes the bytes that fit, and counts the rest. Never fails.
     pub fn keep(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = self.room();
@@ -121,8 +116,8 @@ impl SegmentedLog {
         }
     }
 
-    /// Tells of a gap now, and writes what is known of its end, room or not by our own bound:
-    /// nothing more is to come.
+    /// Writes the line about a gap now, and the end of the gap, even beyond our own limit: the
+    /// output has ended.
     pub fn finish(&mut self) {
         if self.gap_bytes == 0 || !(self.current.is_some() || self.open_next()) {
             return;
@@ -173,8 +168,8 @@ impl SegmentedLog {
         room
     }
 
-    /// Looks whether there is room again: at least a whole segment by our own bound (else every few
-    /// shipped bytes would make a new gap), and a disk that takes the line that tells of the gap.
+    /// Checks whether there is room again. Our own limit must allow a whole segment, or every few
+    /// uploaded bytes would make a new gap. The disk must take the line about the gap.
     fn unblock(&mut self) -> bool {
         self.blocked = Some(Instant::now());
         self.look();
@@ -189,7 +184,7 @@ impl SegmentedLog {
         true
     }
 
-    /// Writes the one line about what was dropped; a line that fits only in part is taken back.
+    /// Writes the one line about dropped bytes; a line that fits only in part is removed again.
     fn tell_gap(&mut self) -> bool {
         if self.gap_bytes == 0 {
             return true;
@@ -218,7 +213,7 @@ impl SegmentedLog {
                 self.number += 1;
                 self.earlier_bytes += self.current_bytes;
                 self.current_bytes = 0;
-                // Shipping only ever makes room, so the sum is looked at when it seems to matter: a
+                // Uploads only make room, so the sum is checked only if it seems too large: a
                 // listing for every segment of a long spool would cost more than the segment.
                 if self.earlier_bytes + self.segment_bytes_max > self.total_bytes_max {
                     self.look();
@@ -226,14 +221,14 @@ impl SegmentedLog {
                 true
             }
             Err(error) => {
-                // Somebody else's file is left alone; the next number is tried the next time.
+                // A file of another program stays; the next call tries the next number.
                 self.number += u64::from(error.kind() == ErrorKind::AlreadyExists);
                 false
             }
         }
     }
 
-    /// Sums what is on disk before the current segment.
+    /// Sums the segments before the current one.
     fn look(&mut self) {
         let segments = segments(&self.dir);
         if self.current.is_none() {

@@ -11,9 +11,9 @@
 //!     └── exit.json, log/ ──────┘
 //! ```
 //!
-//! It ends when the whole tree is gone, or at once, with the tree, when the process that stands for
-//! its machine dies: that is how the local cloud cuts the power. Not here: anything that depends on
-//! the agent being alive, or that waits for anything but the workload.
+//! It ends when the whole tree has ended. If the process that represents its local machine dies, it
+//! kills the tree and ends at once: the local cloud simulates a power cut in this way. Not here:
+//! anything that needs a running agent, or waits for anything but the workload.
 
 #![expect(clippy::disallowed_methods, reason = "counts time, and looks at the state folder")]
 
@@ -41,38 +41,37 @@ use crate::adapters::workstation::private_files;
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Launch};
 
-/// One read from the pipe. Smaller costs system calls in a flood; bigger costs memory and, beyond
-/// the processor's cache, time. Measured: 64 KiB to 1 MiB are equal.
+/// The size of one read from the pipe. If it is smaller, a flood costs system calls. If it is
+/// larger than the processor's cache, it costs time. Measured: 64 KiB to 1 MiB are equal.
 const READ_BYTES: usize = 64 << 10;
-/// Read in a row before the loop looks at anything else: a flood must not hide the end of the
-/// machine for long. A terminal gives 4 KiB at a time.
+/// The most that is read before the loop checks other events: a flood must not hide the end of the
+/// machine. A terminal gives 4 KiB at a time.
 const BYTES_IN_A_ROW: usize = 64 * READ_BYTES;
-/// How old the counters in `printed` may be. They decide nothing by themselves; the agent looks
-/// about once a second.
+/// The greatest age of the counters in `printed`. The agent looks about once a second, and no
+/// decision depends on them alone.
 const COUNTERS_AGE_MAX: Duration = Duration::from_millis(250);
-/// How long the end of the workload waits for a slow reader of the echo. The power-off waits as
-/// long.
+/// How long the end of the workload waits for a slow reader of the echo. It delays the power-off
+/// too.
 const ECHO_PATIENCE: Duration = Duration::from_millis(200);
-/// How long processes that outlive a command which went well may take to end, before they count as
-/// left behind: those of its own shell, loggers and pools need some hundredths of a second. Longer
-/// holds the end of every job with a daemon up.
+/// How long processes may outlive a successful command before they count as left behind: shells,
+/// loggers and pools need some hundredths of a second. If this is longer, it delays the end of
+/// every job with a daemon.
 const ENDING_ORPHANS: Duration = Duration::from_millis(500);
-/// Between two looks at them.
+/// The time between two looks at them.
 const ORPHANS_LOOK: Duration = Duration::from_millis(20);
-/// A unit that is stopped has ended so long after it was told: `TimeoutStopSec` of its unit, and as
-/// long again for a busy machine. Longer, and a stray signal changes what a later end means.
+/// A stopped unit ends within this time: `TimeoutStopSec` of the unit, twice, for a busy machine.
+/// If this is longer, a stray signal changes the meaning of a later end.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
-/// Between two rounds of killing: what was killed needs a moment to be gone.
+/// The time between two rounds of SIGKILL.
 const KILL_ROUND: Duration = Duration::from_millis(20);
 
-/// The holder could not do its work. 64 and up is free for the program's own codes, see
-/// `sysexits.h`.
+/// The exit code of a failed holder. Codes from 64 on are for a program's own use (`sysexits.h`).
 const EXIT_CANNOT_HOLD: i32 = 70;
-/// The machine lost its power.
+/// The exit code of a power cut.
 const EXIT_POWER_CUT: i32 = 137;
 
-/// Runs the holder for the state folder `dir` and gives its exit code. With `machine_pid` it lives
-/// no longer than that process. `environment`: the file that holds what the command inherits.
+/// Runs the holder for the state folder `dir` and returns its exit code. With `machine_pid` it ends
+/// with that process. `environment`: the file with the environment of the command.
 pub fn main(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) -> i32 {
     match hold(dir, machine_pid, environment) {
         Ok(Over::TreeGone) => 0,
@@ -84,7 +83,7 @@ pub fn main(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) ->
     }
 }
 
-/// Why there is nothing left to hold.
+/// Why the holder has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     TreeGone,
@@ -92,9 +91,9 @@ enum Over {
 }
 
 fn hold(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) -> io::Result<Over> {
-    // So that nobody who ends the agent by name ends the workload with it.
+    // With another process name, ending the agent by name does not end the holder.
     let _ = rustix::thread::set_name(c"lamp-holder");
-    // Fails for a session leader, which is what is wanted.
+    // It fails for a session leader, which is fine.
     let _ = setsid();
     let lock = private_files::options()
         .create(true)
@@ -108,7 +107,7 @@ fn hold(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) -> io:
     };
     set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::install()?;
-    // A unit that is restarted runs the same holder again, and the work would be done twice.
+    // A restarted unit runs the same holder again; the command must not run twice.
     if [records::STARTED, records::EXIT]
         .iter()
         .any(|record| std::fs::exists(dir.join(record)).unwrap_or(true))
@@ -121,7 +120,7 @@ fn hold(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) -> io:
         .map_or(Ok(Over::TreeGone), Holder::run)
 }
 
-/// What the command inherits: what is kept for it, else what this process has.
+/// The environment of the command: the saved one, else the environment of this process.
 fn base(environment: Option<&Path>) -> Vec<Variable> {
     match environment.map(saved_environment::read) {
         Some(Ok(kept)) => kept,
@@ -136,7 +135,7 @@ fn base(environment: Option<&Path>) -> Vec<Variable> {
     }
 }
 
-/// A descriptor for the process that stands for the machine; `None` when it is gone already.
+/// A descriptor for the process that represents the machine; `None` if it has ended already.
 fn open_machine(pid: u32) -> io::Result<Option<OwnedFd>> {
     match ProcessRef::of(pid) {
         Some(process) if process.alive() => process.open(),
@@ -157,18 +156,18 @@ struct Holder {
     redraw: Option<Redraw>,
     echo: Option<Echo>,
     printed: Printed,
-    /// Since when the counters on disk are out of date.
+    /// Since when the counters on disk are outdated.
     counters_old_since: Option<Instant>,
     groups: Option<Groups>,
     oom: OomWatch,
     /// When a service manager last told the unit to end.
     told: Option<Instant>,
-    /// Both are given up when the main process has ended: then the agent reads the record.
+    /// Both are released after the main process has ended: the agent then reads the record.
     exit: Option<(Reserved, OwnedFd)>,
     buffer: Vec<u8>,
 }
 
-/// What the loop was woken for.
+/// The events that woke the loop.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wake {
     signal: bool,
@@ -177,7 +176,7 @@ struct Wake {
 }
 
 impl Holder {
-    /// Starts the workload. `None`: it could not be started, and that is on record.
+    /// Starts the workload. `None`: it could not be started, and the record says so.
     fn start(
         dir: &Path,
         launch: &Launch,
@@ -226,7 +225,7 @@ impl Holder {
             buffer: vec![0; READ_BYTES],
         };
         if let Err(error) = holder.record_start(started, pid) {
-            // A workload that no agent could find again must not run.
+            // An agent finds a workload only by its record, so this one must end.
             holder.kill_everything()?;
             return Err(error);
         }
@@ -240,7 +239,7 @@ impl Holder {
             format: FORMAT,
             boot_id: records::boot_id(),
             holder: self.this,
-            // Even a process that has ended by now keeps its number until it is waited for.
+            // An ended process keeps its id until it is waited for.
             workload: ProcessRef::of(pid).ok_or(ErrorKind::NotFound)?,
             cgroup: self.groups.as_ref().map(|groups| groups.workload.clone()),
         })
@@ -276,12 +275,12 @@ impl Holder {
                 }
             }
         }
-        // Nobody is left to write: what is in the pipe is the rest.
+        // All writers have ended, so the pipe holds the rest.
         self.settle_output(usize::MAX);
         Ok(Over::TreeGone)
     }
 
-    /// Sleeps until there is something to do. At rest nothing wakes it.
+    /// Sleeps until an event; there are no timers while it is idle.
     fn wait_for_something(&self) -> io::Result<Wake> {
         let mut descriptors = vec![PollFd::new(&self.signals, PollFlags::IN)];
         let mut place = |descriptor| {
@@ -312,14 +311,14 @@ impl Holder {
         Ok(Wake { signal: ready(Some(0)), output: ready(output), power_cut: ready(machine) })
     }
 
-    /// Takes what is in the pipe or the terminal, and not much more than so many bytes.
+    /// Reads the pipe or terminal until it is empty, or slightly more than this limit.
     fn pump(&mut self, bytes_max: usize) {
         let mut taken: usize = 0;
         while taken < bytes_max {
             let Some(output) = self.output.as_mut() else { return };
             match output.read(&mut self.buffer) {
                 Ok(0) => self.output = None,
-                // A terminal that no writer has open any more.
+                // No writer has the terminal open any more.
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) =>
                 {
@@ -347,7 +346,7 @@ impl Holder {
         }
     }
 
-    /// Waits for every process that has ended, the adopted ones too. True when there are none left.
+    /// Waits for all ended processes, including adopted ones. `true` when none are left.
     fn reap(&mut self) -> io::Result<bool> {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -361,10 +360,10 @@ impl Holder {
         }
     }
 
-    /// The main process has ended: its output first, then the record, then the pipe that the agent
-    /// waits on.
+    /// The main process has ended: handles its output, then the record, then the pipe that the
+    /// agent waits on.
     fn record_end(&mut self, status: WaitStatus) -> io::Result<()> {
-        // What it left in the pipe, and not what its orphans may go on writing for ever.
+        // Only the present content of the pipe: orphans may write for ever.
         self.settle_output(PIPE_BYTES + READ_BYTES);
         let signal = status.terminating_signal();
         let sent_by_us = std::fs::exists(self.dir.join(records::KILLED)).unwrap_or(false);
@@ -385,17 +384,17 @@ impl Holder {
         }
     }
 
-    /// The processes that outlive the main one. Those that are about to end, such as the `tee` of a
-    /// shell's own redirection, get a moment for it. All of them, and those of the command's own
-    /// session.
+    /// The processes that outlive the main one. A process that is about to end, such as the `tee`
+    /// of a shell's redirection, gets a moment. Returns how many there are, and how many are in the
+    /// command's own session.
     fn left_behind(&mut self, patience: Duration) -> (u32, u32) {
         let until = Instant::now() + patience;
         loop {
             let orphans: Vec<ProcessRef> =
                 descendants(self.this).into_iter().filter(|process| process.alive()).collect();
             if orphans.is_empty() || Instant::now() >= until {
-                // Asked of `/proc`: the session has no number where its leader is outside this PID
-                // namespace.
+                // Read from `/proc`, because the session id is zero if its leader is outside this
+                // PID namespace.
                 let session = |pid| stat(pid).map(|found| found.session);
                 let own = session(self.this.pid);
                 let is_in_it = |process: &&ProcessRef| session(process.pid) == own;
@@ -407,13 +406,13 @@ impl Holder {
         }
     }
 
-    /// Whether a service manager is ending the unit. One signal that somebody sent to the holder by
-    /// mistake, hours ago, says nothing of how the work ended.
+    /// Whether a service manager is ending the unit. A single stray signal, hours ago, does not
+    /// count.
     fn is_told(&mut self) -> bool {
         if Signals::take_told() {
             self.told = Some(Instant::now());
-            // A unit that does not end in its time is killed with its holder: the agent finds this
-            // and no record.
+            // A unit that does not end in time is killed with its holder: the agent then finds this
+            // file and no record.
             let _ = private_files::create(&self.dir.join(records::TOLD));
         }
         self.told.is_some_and(|since| since.elapsed() < TOLD_WITHIN)
@@ -438,10 +437,10 @@ impl Holder {
         self.counters_old_since = None;
     }
 
-    /// SIGKILL to everything that is in the tree now.
+    /// SIGKILL to all processes of the tree.
     fn kill_round(&self) {
         if let Some(groups) = &self.groups {
-            // Older kernels cannot; going through the tree does it as well.
+            // Older kernels cannot do this; the loop below kills each process too.
             let _ = cgroup::kill(&groups.workload);
         }
         for process in descendants(self.this) {
@@ -449,8 +448,7 @@ impl Holder {
         }
     }
 
-    /// SIGKILL to the whole tree until nothing of it is left. Nothing is recorded: a machine
-    /// without power writes nothing.
+    /// SIGKILL to the whole tree until nothing is left. There is no record, as after a power cut.
     fn kill_everything(&mut self) -> io::Result<()> {
         loop {
             self.kill_round();

@@ -1,13 +1,12 @@
-//! A pseudo-terminal for what the workload prints: a program that writes to a terminal shows each
-//! line when it prints it.
+//! A pseudo-terminal for the workload's output: a program that writes to a terminal shows each line
+//! when it prints it.
 //!
-//! ```text
-//!   workload: stdout, stderr = the terminal, write only        holder: reads its other end
-//!             stdin = /dev/null                                raw: without echo and ^D, "\n" stays "\n"
-//! ```
-//! It is no controlling terminal: it sends no signals, and `/dev/tty` cannot be opened. The
-//! workload's end is opened for writing alone, so that a program that waits for a key gets an
-//! error. The text itself must never be read here.
+//! The workload's stdout and stderr are the terminal, write-only, and its stdin is `/dev/null`. The
+//! holder reads the other end in raw mode: without echo and ^D, and `\n` stays `\n`.
+//!
+//! It is not a controlling terminal: it sends no signals, and `/dev/tty` cannot be opened. A
+//! program that waits for a key gets an error, since the terminal is write-only. Not here: the
+//! meaning of the text.
 
 #![expect(
     clippy::disallowed_methods,
@@ -25,12 +24,12 @@ use rustix::termios::{
 
 use crate::ports::Launch;
 
-/// As wide as logs are read, and high enough for a few bars. Programs draw their bars to fit;
-/// without a size some draw none.
+/// As wide as logs are read, and high enough for a few progress bars. Programs draw their bars to
+/// fit; without a size some draw none.
 const SIZE: Winsize = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
 
-/// For a reader who reads later: colours are off, and pagers do not wait for a key. With
-/// `TERM=dumb` rich shows no bar.
+/// For a log that is read later: colours are off, and pagers continue without a key. With
+/// `TERM=dumb`, rich shows no bar.
 const VARIABLES: [(&str, &str); 6] = [
     ("TERM", "xterm"),
     ("NO_COLOR", "1"),
@@ -43,17 +42,17 @@ const VARIABLES: [(&str, &str); 6] = [
 /// Both ends.
 pub struct Terminal {
     pub reader: File,
-    /// For the workload. The holder closes its copy, or it would never see that the workload has
-    /// closed its own.
+    /// The workload's end. The holder closes its copy; otherwise it would not see that the workload
+    /// has closed its own.
     pub writer: OwnedFd,
 }
 
 impl Terminal {
     /// # Errors
-    /// The system has no pseudo-terminal left.
+    /// If the system has no pseudo-terminal left.
     pub fn open() -> io::Result<Self> {
-        // Without NOCTTY it would become the holder's own, and a hang-up would reach the workload
-        // as a signal.
+        // Without NOCTTY it would become the holder's controlling terminal, and a hang-up would
+        // send a signal to the workload.
         let reader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         unlockpt(&reader)?;
         let write_only = OpenptFlags::from_bits_retain(rustix::fs::OFlags::WRONLY.bits());
@@ -68,7 +67,7 @@ impl Terminal {
     }
 }
 
-/// The size of the terminal that sees the copy, where there is one.
+/// The size of the terminal that shows the copy, if there is one.
 fn size() -> Winsize {
     tcgetwinsize(io::stdout())
         .ok()
@@ -76,8 +75,8 @@ fn size() -> Winsize {
         .unwrap_or(SIZE)
 }
 
-/// The variables of the terminal. Where the user's terminal shows the copy, its own `TERM` and
-/// colours stay. `[env]` goes before all of them.
+/// The variables of the terminal. If the user's terminal shows the copy, its `TERM` and colours
+/// stay. `[env]` overrides all of them.
 pub fn variables(launch: &Launch) -> Vec<(&'static str, &'static str)> {
     chosen(
         launch.echo && isatty(io::stdout()),

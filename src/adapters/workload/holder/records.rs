@@ -1,16 +1,15 @@
-//! The files through which a holder and an agent speak, in the state folder of one start of the
-//! workload.
+//! The files through which a holder and an agent communicate, in the state folder of one start.
 //!
-//! | File | Writer | What |
+//! | File | Writer | Content |
 //! |---|---|---|
-//! | `launch.json` | agent | what to start; gone once the agent has given up on a holder of which it heard nothing |
-//! | `boot` | agent | in which life of the machine |
-//! | `lock` | holder | held (flock) as long as it lives: one holder a folder |
-//! | `running` | both | a pipe with a name that the holder keeps open until the end is recorded |
-//! | `started.json` | holder | who is who |
+//! | `launch.json` | agent | the command; removed if the agent gives up on a silent holder |
+//! | `boot` | agent | the boot of the machine |
+//! | `lock` | holder | held (flock) as long as it runs: one holder for each folder |
+//! | `running` | both | a named pipe that the holder keeps open until the end is recorded |
+//! | `started.json` | holder | the processes |
 //! | `printed` | holder | bytes printed and dropped, overwritten in place |
-//! | `killed` | agent | exists once the agent sent SIGKILL: what dies after it was no victim of the kernel |
-//! | `kill` | agent | exists once the whole tree is to die |
+//! | `killed` | agent | exists after a SIGKILL of the agent: later deaths are not the kernel's |
+//! | `kill` | agent | exists if the whole tree must be killed |
 //! | `exit.json` | holder | how the main process ended |
 //! | `log/00000001.log`, ... | holder | the output |
 //!
@@ -41,25 +40,24 @@ pub const STARTED: &str = "started.json";
 pub const PRINTED: &str = "printed";
 pub const KILLED: &str = "killed";
 pub const KILL_TREE: &str = "kill";
-/// The unit was told to end.
+/// Exists if the unit was told to end.
 pub const TOLD: &str = "told";
 pub const EXIT: &str = "exit.json";
 pub const LOG: &str = "log";
 
-/// Room that is taken on disk for `exit.json` while there is some: a full disk must not lose the
-/// end of the job. The record needs a few hundred bytes; one block is what a file system gives
-/// anyway.
+/// Space that is reserved on disk for `exit.json`: a full disk must not lose the end of the job.
+/// The record needs a few hundred bytes; a file system allocates one block anyway.
 const RESERVED_BYTES: usize = 4096;
 
 /// `started.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     pub format: u32,
-    /// The boot that the processes belong to: after another one their numbers mean nothing.
+    /// The boot of the processes: after another boot their ids mean nothing.
     pub boot_id: String,
     pub holder: ProcessRef,
     pub workload: ProcessRef,
-    /// The cgroup (v2) that holds the workload and nothing else.
+    /// The cgroup (v2) with only the workload.
     pub cgroup: Option<PathBuf>,
 }
 
@@ -68,7 +66,8 @@ pub struct Started {
 pub struct Exit {
     pub format: u32,
     pub end: End,
-    /// The holder had been told to end before: a shutdown, and the end is not the workload's own.
+    /// The holder was told to end before: the machine shut down, and the workload did not end by
+    /// itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub told: bool,
 }
@@ -89,10 +88,10 @@ pub enum End {
     },
 }
 
-/// The one format there is. Readers accept it and newer ones, whose additions they ignore.
+/// The format. Readers accept newer ones, and ignore their additions.
 pub const FORMAT: u32 = 1;
 
-/// Reads a record; `None` when there is none. A record appears whole, so one that cannot be parsed
+/// Reads a record; `None` if there is none. Records are written whole, so one that cannot be parsed
 /// is an error.
 pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>> {
     match fs::read(dir.join(name)) {
@@ -102,14 +101,14 @@ pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>
     }
 }
 
-/// Writes a record so that it appears whole or not at all.
+/// Writes a record whole or not at all.
 pub fn write<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()> {
     let part = dir.join(format!("{name}.part"));
     private_files::write(&part, serde_json::to_vec(record)?)?;
     fs::rename(part, dir.join(name))
 }
 
-/// A record for later, whose room on disk is already taken.
+/// A record with reserved space on disk.
 #[derive(Debug)]
 pub struct Reserved {
     file: Option<File>,
@@ -139,7 +138,7 @@ impl Reserved {
     }
 }
 
-/// Why a holder never started its workload, when it says so.
+/// Why a holder did not start its workload, if it says so.
 pub fn refused(dir: &Path) -> Option<WorkloadError> {
     match read::<Exit>(dir, EXIT).ok()??.end {
         End::Ended(_) => None,
@@ -161,11 +160,11 @@ pub fn refused(dir: &Path) -> Option<WorkloadError> {
 #[derive(Debug)]
 pub struct Printed(Option<File>);
 
-/// Tells a torn or empty counter file from one that counts zero.
+/// Distinguishes a torn or empty counter file from one that counts zero.
 const CHECK: u64 = 0x6c61_6d70_6c6f_6731;
 
 impl Printed {
-    /// Never fails: a holder that cannot count aloud still holds.
+    /// Never fails: a holder works without counters too.
     pub fn create(dir: &Path) -> Self {
         let printed = Printed(
             private_files::options()
@@ -185,17 +184,17 @@ impl Printed {
         bytes[8..16].copy_from_slice(&dropped.to_le_bytes());
         bytes[16..].copy_from_slice(&(printed ^ dropped.rotate_left(1) ^ CHECK).to_le_bytes());
         if let Some(file) = &self.0 {
-            // The next update repairs a write that failed.
+            // The next update repairs a failed write.
             let _ = file.write_all_at(&bytes, 0);
         }
     }
 
-    /// Opens the counters in a state folder for reading; `None` when there are none yet.
+    /// Opens the counters in a state folder for reading; `None` if there are none yet.
     pub fn open(dir: &Path) -> Option<File> {
         File::open(dir.join(PRINTED)).ok()
     }
 
-    /// What an open file of counters says now; `None` when they are not whole.
+    /// The counters of an open file; `None` if they are incomplete.
     pub fn read(file: &File) -> Option<(u64, u64)> {
         let mut bytes = [0; 24];
         file.read_exact_at(&mut bytes, 0).ok()?;
@@ -205,14 +204,13 @@ impl Printed {
     }
 }
 
-/// Opens `running` as the one whose life it tells. Reading and writing at once, so that it neither
-/// waits for an agent nor fails without one.
+/// Opens `running` for the holder. It is opened for reading and writing, so that it needs no agent.
 pub fn open_running_as_holder(dir: &Path) -> io::Result<OwnedFd> {
     make_running(dir)?;
     Ok(File::options().read(true).write(true).open(dir.join(RUNNING))?.into())
 }
 
-/// Opens `running` as the one who waits. Does not wait for a holder.
+/// Opens `running` for the agent; it does not wait for a holder.
 pub fn open_running_as_agent(dir: &Path) -> io::Result<OwnedFd> {
     Ok(File::options()
         .read(true)
@@ -221,7 +219,7 @@ pub fn open_running_as_agent(dir: &Path) -> io::Result<OwnedFd> {
         .into())
 }
 
-/// Makes the pipe unless it is there.
+/// Makes the pipe if it is missing.
 pub fn make_running(dir: &Path) -> io::Result<()> {
     match mkfifoat(CWD, dir.join(RUNNING), Mode::RUSR | Mode::WUSR) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
@@ -229,8 +227,7 @@ pub fn make_running(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// The environment entry by which whatever belongs to a start is found again, even after it lost
-/// its parents.
+/// The environment variable that marks all processes of a start, even without their parents.
 pub fn mark(dir: &Path) -> (&'static str, String) {
     (
         "LAMP_WORKLOAD",
@@ -238,9 +235,9 @@ pub fn mark(dir: &Path) -> (&'static str, String) {
     )
 }
 
-/// Names this life of the machine, as this process sees it. The kernel's own name for it is not
-/// enough in a container, where a sandbox may see the one of the host; the start of the first
-/// process differs there.
+/// Identifies this boot of the machine, as this process sees it. The kernel's boot id is not enough
+/// in a container, where a sandbox may see the host's. The start of the first process differs
+/// there.
 pub fn boot() -> String {
     let first = fs::read_to_string("/proc/1/stat").unwrap_or_default();
     let ticks = first

@@ -1,32 +1,31 @@
-//! Lines that are drawn anew over themselves (`\r`, `\b`, a cursor that goes up): progress bars,
-//! spinners.
+//! Thins out lines that a program redraws (`\r`, `\b`, cursor up): progress bars, spinners.
 //!
-//! ```text
-//!   plain ──(\r over text, \b, cursor up)──> block: rows as a terminal would show them ──(\n on the last row)──> plain
-//!     └ each byte goes through at once          └ a changed row is written 1 s after its change, and once in 10 s then
-//! ```
-//! A bar is one line of the log: its states follow one another with `\r` between them. Lines that
-//! are not drawn over, and their colours, stay byte for byte. The numbers of a bar must never be
-//! read here.
+//! In the plain state each byte goes through at once. `\r` over text, `\b` or cursor up begins a
+//! block, which keeps rows as a terminal would show them. A changed row is written 1 s after its
+//! change, then once in 10 s. `\n` on the last row ends the block.
+//!
+//! A bar is one line of the log, with `\r` between its states. Other lines and their colours stay
+//! the same byte for byte. Not here: the numbers of a bar.
 
 use std::time::{Duration, Instant};
 
 use super::terminal_rows::{Block, SEQUENCE_BYTES_MAX, Sequence, encoded, sequence};
 
-/// From the first change to the first state in the log. Shorter, and a bar of two seconds has two
-/// states; longer, and a reader who follows the log waits for it.
+/// From the first change to the first state in the log. If this is shorter, a bar of two seconds
+/// has two states. If it is longer, a reader who follows the log waits.
 const FIRST: Duration = Duration::from_secs(1);
-/// Between two states. A bar of a day is then a megabyte; longer, and the bar seems to stand still.
+/// Between two states. A bar of one day is then a megabyte. If this is longer, the bar seems to
+/// stand still.
 const EVERY: Duration = Duration::from_secs(10);
-/// The end of what went through, for a cursor that goes up. Smaller, and three nested bars are not
-/// found again.
+/// How much earlier output is kept for cursor up. If this is smaller, three nested bars are not
+/// recognised.
 const TAIL_BYTES: usize = 4096;
 
-/// Thins the states of rows that are drawn anew.
+/// Thins out the states of redrawn rows.
 #[derive(Debug, Default)]
 pub struct Redraw {
-    /// The beginning of a sequence or of a character, or carriage returns: what they are is not
-    /// known yet.
+    /// The beginning of a sequence or character, or carriage returns whose meaning is not known
+    /// yet.
     pending: Vec<u8>,
     tail: Vec<u8>,
     block: Option<Block>,
@@ -35,12 +34,12 @@ pub struct Redraw {
 }
 
 impl Redraw {
-    /// When a changed row is to be written.
+    /// When a changed row must be written.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Takes what was printed, and gives `log` what is to be kept of it.
+    /// Takes printed bytes, and passes to `log` the ones to keep.
     pub fn take(&mut self, bytes: &[u8], now: Instant, log: &mut impl FnMut(&[u8])) {
         if self.pending.is_empty()
             && self.block.is_none()
@@ -66,7 +65,7 @@ impl Redraw {
         }
     }
 
-    /// Writes the changed rows, if it is time.
+    /// Writes the changed rows if they are due.
     pub fn write_due(&mut self, now: Instant, log: &mut impl FnMut(&[u8])) {
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
@@ -77,7 +76,7 @@ impl Redraw {
         }
     }
 
-    /// The output has ended, or its main process has: the changed rows are written.
+    /// Writes the changed rows, because the output or the main process has ended.
     pub fn finish(&mut self, log: &mut impl FnMut(&[u8])) {
         if let Some(mut block) = self.block.take() {
             block.write_changed(log);
@@ -100,7 +99,7 @@ impl Redraw {
         self.tail.extend_from_slice(newest);
     }
 
-    /// Bytes that go through, up to what draws over them. `None`: what comes is not known yet.
+    /// The number of plain bytes before a redraw. `None`: more bytes are needed to tell.
     fn pass(&mut self, bytes: &[u8], log: &mut impl FnMut(&[u8])) -> Option<usize> {
         let plain = bytes.iter().position(|byte| is_special(*byte)).unwrap_or(bytes.len());
         if plain > 0 {

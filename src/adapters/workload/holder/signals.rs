@@ -1,8 +1,8 @@
-//! Signals to the holder itself: they wake its loop and do nothing else.
+//! Signals to the holder: they only wake its loop.
 //!
-//! A holder must outlive SIGTERM, which systemd sends to the whole unit and people send by name,
-//! because it is the one who writes down how the workload ends. Handlers, not "ignore": an ignored
-//! signal would stay ignored in the workload.
+//! A holder must survive SIGTERM, because it records how the workload ends. Systemd sends SIGTERM
+//! to the whole unit, and users send it by name. It uses handlers, because the workload would
+//! inherit an ignored signal.
 
 #![expect(
     unsafe_code,
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Where the handler writes; -1 before there is anything.
+/// The descriptor of the handler; -1 before there is one.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
-/// Whether a SIGTERM came: systemd sends it to the whole unit when the machine is shut down.
+/// Whether a SIGTERM came: systemd sends it to the whole unit at shutdown.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn wake(signal: libc::c_int) {
@@ -25,8 +25,8 @@ extern "C" fn wake(signal: libc::c_int) {
         TOLD.store(true, Ordering::Relaxed);
     }
     let one = 1_u64.to_ne_bytes();
-    // SAFETY: `write` may be called in a signal handler, and the buffer lives until it returns. The
-    // value of `errno` that the interrupted code may be about to read is put back.
+    // SAFETY: a signal handler may call `write`, and the buffer is valid until it returns. The
+    // value of `errno` is restored for the interrupted code.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -35,12 +35,12 @@ extern "C" fn wake(signal: libc::c_int) {
     }
 }
 
-/// A descriptor that becomes readable when a signal came. Kept open for the rest of the process.
+/// A descriptor that becomes readable after a signal. It stays open until the process ends.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Takes over the end of children and everything that people and service managers send to end a
+    /// Handles the end of children, and all signals that users and service managers send to end a
     /// program.
     pub fn install() -> io::Result<Self> {
         let descriptor = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
@@ -54,7 +54,8 @@ impl Signals {
             libc::SIGUSR1,
             libc::SIGUSR2,
         ] {
-            // SAFETY: the handler has the right type and only does what is allowed in one.
+            // SAFETY: the handler has the right type and only calls functions that are allowed in
+            // one.
             let before = unsafe { libc::signal(signal, wake as *const () as libc::sighandler_t) };
             if before == libc::SIG_ERR {
                 return Err(io::Error::last_os_error());
@@ -63,15 +64,15 @@ impl Signals {
         Ok(Signals(descriptor))
     }
 
-    /// Whether somebody told this process, and so most likely the whole unit, to end since this was
-    /// asked last.
+    /// Whether this process, and so most likely the whole unit, was told to end since the last
+    /// call.
     pub fn take_told() -> bool {
         TOLD.swap(false, Ordering::Relaxed)
     }
 
-    /// Forgets the signals that came so far; call before looking at what they were about.
+    /// Clears the signals so far; call it before looking for their causes.
     pub fn clear(&self) {
-        // Nothing to read only means that nothing came.
+        // An error means that no signal came.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }

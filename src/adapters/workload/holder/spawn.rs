@@ -1,5 +1,4 @@
-//! How the holder brings the workload to life: its pipe, its environment, its group, its place in
-//! line for the out-of-memory killer.
+//! Starts the workload for the holder: its pipe, environment, group, and out-of-memory score.
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes /proc/self/oom_score_adj")]
 
@@ -18,24 +17,23 @@ use super::records::{End, mark};
 use crate::adapters::workload::saved_environment::Variable;
 use crate::ports::Launch;
 
-/// The pipe between the workload and its holder: what any user may ask for. Smaller (64 KiB is what
-/// one gets unasked), and a burst of output makes the workload wait for the holder's turn on the
-/// processor.
+/// The pipe between the workload and its holder, as large as any user may have. If it is smaller
+/// (64 KiB by default), a burst of output makes the workload wait for the holder.
 pub const PIPE_BYTES: usize = 1 << 20;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// A workload that was just born.
+/// A new workload.
 pub struct Spawned {
     pub pid: u32,
-    /// The reading end of what it prints.
+    /// The reading end of its output.
     pub output: File,
-    /// Why it has no terminal, where it was to have one.
+    /// Why it has no terminal, if it should have one.
     pub no_terminal: Option<io::Error>,
 }
 
-/// Starts the command in a process group of its own, with this environment and what the launch sets
-/// on top of it.
+/// Starts the command in its own process group, with this environment and the variables of the
+/// launch.
 pub fn spawn(
     dir: &Path,
     launch: &Launch,
@@ -46,7 +44,7 @@ pub fn spawn(
         let what = what.to_owned();
         move |error: io::Error| End::NotStarted { what, errno: error.raw_os_error().unwrap_or(0) }
     };
-    // The system's answer to a missing folder and to a missing program is the same.
+    // A missing folder and a missing program give the same error.
     let folder = fs::metadata(&launch.cwd).and_then(|found| {
         if found.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) }
     });
@@ -69,7 +67,7 @@ pub fn spawn(
 
     let mut command = Command::new(program);
     let (name, value) = mark(dir);
-    // A launcher that started the agent has not started the command. What the job's own `env` says
+    // Not the agent's own environment: it comes from the agent's launcher. The job's own `env`
     // comes after it.
     command.env_clear().envs(environment);
     if has_terminal {
@@ -89,13 +87,14 @@ pub fn spawn(
 
 fn pipe() -> io::Result<(File, OwnedFd)> {
     let (output, writer) = io::pipe()?;
-    // The smaller one works too.
+    // A smaller pipe works too.
     let _ = fcntl_setpipe_size(&output, PIPE_BYTES);
     rustix::io::ioctl_fionbio(&output, true)?;
     Ok((File::from(OwnedFd::from(output)), OwnedFd::from(writer)))
 }
 
-/// Tells a command that can never be executed from a machine that could not make a process now.
+/// Distinguishes a command that can never run from a machine that lacks resources for a process
+/// now.
 fn refusal(program: &str, error: &io::Error) -> End {
     let errno = error.raw_os_error().unwrap_or(0);
     let now = [
@@ -111,8 +110,8 @@ fn refusal(program: &str, error: &io::Error) -> End {
     }
 }
 
-/// The agent and the holder are the last that the kernel may kill for memory; the workload, which
-/// inherits the score at its birth, must not be.
+/// The kernel kills the agent and the holder last for lack of memory. The workload inherits the
+/// score at its start, so it must be the ordinary one.
 fn with_ordinary_oom_score<T>(start: impl FnOnce() -> T) -> T {
     let own = fs::read_to_string(OOM_SCORE)
         .ok()

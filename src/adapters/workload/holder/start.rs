@@ -1,9 +1,7 @@
-//! Starting a holder, whoever runs it: the state folder before, and the wait for its first word
-//! after.
+//! Starts a holder: prepares the state folder, and waits for the holder's first record.
 //!
-//! ```text
-//!   prepare: launch.json, running (reading end open) ── run the holder ── await_first_word: started.json or exit.json
-//! ```
+//! `prepare` writes `launch.json` and opens the reading end of `running`. The caller runs the
+//! holder. `await_first_word` then waits for `started.json` or `exit.json`.
 
 #![expect(clippy::disallowed_methods, reason = "waits, within bounds, for a process that starts")]
 
@@ -28,27 +26,26 @@ use crate::adapters::workload::held_workload::HeldWorkload;
 use crate::adapters::workstation::private_files;
 use crate::ports::{Launch, Workload, WorkloadError};
 
-/// A holder says its first word a few milliseconds after it was asked for; a machine that has just
-/// booted and is loading a driver may take seconds. Longer delays the report of a start that went
-/// wrong, which is rare.
+/// A holder writes its first record within milliseconds. A machine that has just booted and loads a
+/// driver may take seconds. If this is longer, a failed start is reported late.
 const FIRST_WORD_WAIT: Duration = Duration::from_secs(30);
-/// An agent that was killed between asking for a holder and hearing of it gives that holder so long
-/// to speak, and then sees to it that it never starts anything. Shorter gives up on holders that
-/// are merely slow; longer delays the second start.
+/// If an agent was killed after it asked for a holder, that holder has this long to write its first
+/// record. After that, the next agent prevents its start. If this is shorter, a slow holder is
+/// given up. If it is longer, the second start is late.
 const UNHEARD_WAIT: Duration = Duration::from_secs(2);
-/// Between two looks at the state folder, in that rare case.
+/// The time between two looks at the state folder in that case.
 const UNHEARD_LOOK: Duration = Duration::from_millis(50);
 
 /// How to run this program as a holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderProgram {
     pub exe: PathBuf,
-    /// Before the word `holder`: `agent` for the program `lamp`.
+    /// The words before `holder`: `agent` for the program `lamp`.
     pub leading: Vec<OsString>,
-    /// The process that stands for the machine, on the local cloud: the workload dies with it.
+    /// The process that represents a local machine: the workload ends with it.
     pub machine_pid: Option<u32>,
-    /// What the command inherits, in a file (`workload::saved_environment`); without one, what the
-    /// agent has.
+    /// The file with the command's environment (`workload::saved_environment`); `None`: the agent's
+    /// environment.
     pub environment: Option<PathBuf>,
 }
 
@@ -67,7 +64,7 @@ impl HolderProgram {
     }
 }
 
-/// Makes the state folder of a start, and gives the reading end of its pipe.
+/// Makes the state folder of a start, and returns the reading end of its pipe.
 pub fn prepare(launch: &Launch) -> Result<AsyncFd<OwnedFd>, WorkloadError> {
     let make = || {
         private_files::folder(&launch.dir.join(records::LOG))?;
@@ -87,8 +84,8 @@ pub fn prepare(launch: &Launch) -> Result<AsyncFd<OwnedFd>, WorkloadError> {
     make().map_err(|cause| WorkloadError::Failed { act: "prepare the state folder of", cause })
 }
 
-/// Waits until the holder says that it started the workload, or ends without. `gone` resolves when
-/// the holder is known to have ended early, with what it said.
+/// Waits until the holder has started the workload or has failed. `gone` resolves with the holder's
+/// message if it is known to have ended early.
 pub async fn await_first_word(
     launch: &Launch,
     running: AsyncFd<OwnedFd>,
@@ -107,9 +104,8 @@ pub async fn await_first_word(
         .unwrap_or_else(|| WorkloadError::Failed { act: "start", cause: io::Error::other(what) }))
 }
 
-/// Whether the machine was shut down under the workload, or lost its power: it is gone, and not by
-/// its own doing. One that had ended well before counts as ended; a failure is not believed,
-/// because a shutdown looks the same.
+/// Whether the workload ended because its machine shut down or lost power. A successful end before
+/// that counts as an end. A failure does not, because a shutdown looks the same.
 fn ended_with_the_machine(dir: &Path) -> bool {
     let another_boot =
         fs::read_to_string(dir.join(records::BOOT)).is_ok_and(|boot| boot != records::boot());
@@ -121,9 +117,8 @@ fn ended_with_the_machine(dir: &Path) -> bool {
     another_boot && !by_itself
 }
 
-/// The workload of a state folder, or the reason why it never started, which is the same after a
-/// restart of the agent. `None`: nothing was started, or what was started is gone with an earlier
-/// life of the machine.
+/// The workload of a state folder, or the reason why it never started, which a restarted agent
+/// finds again. `None`: nothing was started, or it ended with an earlier boot of the machine.
 pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
     let asked = fs::exists(dir.join(records::LAUNCH))
         .map_err(|cause| WorkloadError::Failed { act: "find", cause })?;
@@ -142,8 +137,8 @@ pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadErr
     }
 }
 
-/// Makes sure that a start of which nothing was heard never happens: a holder lives under the lock
-/// of its folder, and without a `launch.json` it starts nothing.
+/// Prevents a start that was never confirmed: a holder runs under the lock of its folder, and
+/// without a `launch.json` it starts nothing.
 fn give_up(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
     let failed = |cause| WorkloadError::Failed { act: "find", cause };
     let lock = private_files::options()
@@ -161,12 +156,12 @@ fn give_up(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
         }
         Err(errno) => return Err(failed(errno.into())),
     }
-    // Between the last look and the lock it may have said it after all.
+    // It may have started between the last look and the lock.
     if let Some(workload) = HeldWorkload::open(dir)? {
         return Ok(Some(Box::new(workload)));
     }
-    // A holder that was killed between making the process and saying so: nobody keeps what runs,
-    // and nobody counts it.
+    // A holder was killed before it recorded its process, so this process has no parent that
+    // watches it.
     let (name, value) = records::mark(dir);
     let strays: Vec<ProcessRef> =
         with_environment(name, &value).into_iter().filter(|process| process.alive()).collect();

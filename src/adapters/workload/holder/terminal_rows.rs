@@ -1,16 +1,16 @@
-//! Rows as a terminal would show them, for lines that are drawn anew: a cursor, its sequences, and
-//! what the log has of each row.
+//! The rows of a terminal for redrawn lines: a cursor, its sequences, and the text of each row in
+//! the log.
 //!
-//! The time at which a row is written is the business of [`super::redrawn_lines`].
+//! [`super::redrawn_lines`] decides when a row is written.
 
-/// A row with more characters is not a bar: it goes through.
+/// Only a shorter row may be a progress bar.
 const ROW_CELLS_MAX: usize = 4096;
 /// Rows that a cursor may go back to. A terminal has 40.
 const ROWS_MAX: usize = 40;
-/// A longer sequence is not one of a terminal.
+/// A longer sequence does not come from a terminal.
 pub const SEQUENCE_BYTES_MAX: usize = 256;
 
-/// One character, as it was encoded; zeros after it.
+/// One encoded character; zeros after it.
 type Cell = [u8; 4];
 const BLANK: Cell = [b' ', 0, 0, 0];
 
@@ -19,7 +19,7 @@ pub struct Block {
     rows: Vec<Row>,
     row: usize,
     column: usize,
-    /// The row that stands on the last line of the log, which has no end yet.
+    /// The row on the last line of the log, which has no line end yet.
     open: Option<usize>,
 }
 
@@ -36,12 +36,12 @@ pub enum Sequence {
     Control(u8, usize),
     /// It moves and erases no text.
     Other,
-    /// The rest is still to come.
+    /// The rest has not arrived yet.
     Cut,
 }
 
 impl Block {
-    /// With the lines that went through before it.
+    /// With the plain lines before it.
     pub fn of(tail: &[u8]) -> Self {
         let mut lines: Vec<&[u8]> = tail.rsplit(|byte| *byte == b'\n').take(ROWS_MAX).collect();
         lines.reverse();
@@ -58,7 +58,7 @@ impl Block {
         block
     }
 
-    /// A line that went through: its colours have no width.
+    /// A plain line: its colours have no width.
     fn write_over(&mut self, mut line: &[u8]) {
         while let Some(first) = line.first() {
             let length = match first {
@@ -127,7 +127,7 @@ impl Block {
                 let below = self.row + 1;
                 self.rows.iter_mut().skip(below).for_each(|row| row.cells.clear());
             }
-            // The screen is another from here on: what was on it is written, and left.
+            // A new screen begins: the old one is written and dropped.
             b'J' | b'H' | b'f' => {
                 self.write_changed(log);
                 if self.open.is_some() {
@@ -175,7 +175,7 @@ impl Block {
         self.open = None;
     }
 
-    /// Over its last state, where that stands on the last line.
+    /// Overwrites its last state, if that is on the last line.
     fn write(&mut self, index: usize, log: &mut impl FnMut(&[u8])) {
         let over = self.open == Some(index);
         let row = &mut self.rows[index];
@@ -195,7 +195,7 @@ impl Block {
         log(&line);
     }
 
-    /// As it stands, for a cursor that comes back.
+    /// The current row, for a cursor that comes back.
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
         for (index, row) in self.rows.iter().enumerate() {
@@ -216,7 +216,7 @@ fn append(text: &mut Vec<u8>, cells: &[Cell]) {
     cells.iter().for_each(|cell| text.extend(cell.iter().take_while(|byte| **byte != 0)));
 }
 
-/// How many bytes a character has that begins like this.
+/// How many bytes a character has that begins with this byte.
 pub fn encoded(first: u8) -> usize {
     match first {
         0xc2..=0xdf => 2,
@@ -226,7 +226,7 @@ pub fn encoded(first: u8) -> usize {
     }
 }
 
-/// The sequence that begins with an escape, and how many bytes it has.
+/// The sequence that begins with an escape, and its length in bytes.
 pub fn sequence(bytes: &[u8]) -> (Sequence, usize) {
     let cut = |length: usize| {
         if length > SEQUENCE_BYTES_MAX { (Sequence::Other, 1) } else { (Sequence::Cut, length) }
