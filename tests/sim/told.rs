@@ -59,8 +59,8 @@ pub fn cells(text: &str) -> Vec<Told> {
     .collect()
 }
 
-/// How a row of the matrix ends that has its times here.
-pub const MEASURED: &str = "measured |";
+/// How the bound of a row of the matrix ends that has its times here.
+pub const MEASURED: &str = "; measured): ";
 
 /// The rows of the matrix that are measured.
 pub fn measured_rows(told: &[Told]) -> BTreeSet<u32> {
