@@ -14,13 +14,18 @@ use crate::policy::lifecycle::continuation::is_kept_for;
 use crate::policy::lifecycle::reconcile::CloudAnswer;
 use crate::ports::{CloudError, chain, chain_with_cure};
 
+/// A cloud's answer is acted on for so long. A call takes a minute at most. After more time the
+/// workstation slept: the machine may have ended, and may run the next job by now (seed 12001547
+/// of 24 h).
+pub const ANSWER_HOLDS: Duration = Duration::from_secs(5 * 60);
+
 /// A cloud and a region: one call describes it.
-pub type Place = (Cloud, Region);
+pub type CloudRegion = (Cloud, Region);
 
 /// The answers of one tick. Cheap to clone: each job of a daemon gets one.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    places: Arc<BTreeMap<Place, Answer>>,
+    places: Arc<BTreeMap<CloudRegion, Answer>>,
     /// When they were asked for, by the steady clock.
     asked: Option<Duration>,
 }
@@ -37,8 +42,8 @@ enum Answer {
 /// A cloud's answer for a place.
 pub type Described = Result<Vec<InstanceView>, CloudError>;
 
-impl FromIterator<(Place, Described)> for Answers {
-    fn from_iter<I: IntoIterator<Item = (Place, Described)>>(answers: I) -> Self {
+impl FromIterator<(CloudRegion, Described)> for Answers {
+    fn from_iter<I: IntoIterator<Item = (CloudRegion, Described)>>(answers: I) -> Self {
         Answers {
             places: Arc::new(
                 answers.into_iter().map(|(place, answer)| (place, answer.into())).collect(),

@@ -16,21 +16,16 @@ use std::time::Duration;
 use futures::stream::{self, FuturesUnordered, StreamExt};
 use tracing::{debug, warn};
 
+use super::act_result::{DriveError, Ticked};
 use super::cloud_answers::Answers;
-use super::drive::{Controller, DriveError, Ticked};
+use super::controller::Controller;
 use super::job_memory::JobMemory;
 use super::observe::recall;
-use crate::instance::InstanceView;
-use crate::job::{JobId, LeavingFate, Receipt};
+use super::root_memory::{RootMemory, UNASKED, version};
+use crate::job::{JobId, Receipt};
 use crate::jobdir::{self, JobDir, JobNews};
 use crate::policy::lifecycle::reconcile::{Act, CloudAnswer, Facts, is_elsewhere, reconcile};
-use crate::ports::StoreError;
-use crate::ports::chain;
-
-/// Resting jobs that are read in each tick, in turn, in case news are lost. Up to this many open
-/// jobs, each is read at every tick; of ten thousand, each every three hours. More costs money:
-/// seven reads each.
-const UNASKED: usize = 16;
+use crate::ports::{Clock, StoreError, chain};
 
 /// Between two listings of all job names. It finds jobs without news: an older `lamp` wrote them,
 /// or their submission was cut off. More often costs ten calls each time for ten thousand finished
@@ -45,85 +40,11 @@ const FIRST_LOOKS_IN_FLIGHT: usize = 16;
 /// calls for alarms. A few jobs run one after the other.
 const TICKS_IN_FLIGHT: usize = 32;
 
-/// A daemon's memory of its job root.
-#[derive(Default)]
-pub(crate) struct Root {
-    memories: BTreeMap<JobId, Box<JobMemory>>,
-    /// Finished jobs are read once. The value: whether there is a receipt. Other jobs are left
-    /// alone.
-    finished: BTreeMap<JobId, bool>,
-    /// The receipts of jobs that kept something: another process may end it.
-    pub kept: BTreeMap<JobId, Box<Receipt>>,
-    /// Jobs found only by the listing of names.
-    unannounced: BTreeSet<JobId>,
-    named_at: Option<Duration>,
-    /// The last resting job that was read in turn.
-    turn: Option<JobId>,
-    /// Deleting news is not allowed here; logged once.
-    keeps_news: bool,
-}
-
 /// Counts of unfinished jobs.
 #[derive(Default)]
-pub(crate) struct Left {
+pub(crate) struct OpenJobs {
     pub ours: usize,
     pub elsewhere: usize,
-}
-
-impl Root {
-    /// Whether the last look at any job met trouble.
-    pub fn has_trouble(&self) -> bool {
-        self.memories.values().any(|memory| memory.trouble.is_some())
-    }
-
-    /// Whether this daemon judges the machine at every tick, as that attempt is open and driven
-    /// here.
-    pub fn drives(&self, view: &InstanceView) -> bool {
-        let attempt = self
-            .memories
-            .get(&view.tags.job)
-            .and_then(|memory| memory.attempts.get(&view.tags.attempt));
-        let under_way = attempt
-            .filter(|attempt| attempt.settled.is_none())
-            .and_then(|attempt| attempt.plan.as_ref());
-        under_way.is_some_and(|plan| view.client_token.as_ref() == Some(&plan.client_token))
-    }
-
-    /// Notes a job that is over.
-    fn finish(&mut self, job: JobId, receipt: Box<Receipt>) {
-        if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
-            self.kept.insert(job.clone(), receipt);
-        }
-        self.finished.insert(job, true);
-    }
-
-    /// The resting jobs to read in this tick.
-    fn unasked(
-        &mut self,
-        open: &BTreeSet<JobId>,
-        news: &BTreeMap<JobId, JobNews>,
-    ) -> BTreeSet<JobId> {
-        let rests = |job: &&JobId| {
-            self.memories
-                .get(*job)
-                .is_some_and(|memory| memory.read_at_news == Some(version(news, job)))
-        };
-        let resting: Vec<&JobId> = open.iter().filter(rests).collect();
-        let after =
-            resting.partition_point(|job| self.turn.as_ref().is_some_and(|turn| *job <= turn));
-        let chosen: Vec<JobId> = resting[after..]
-            .iter()
-            .chain(&resting[..after])
-            .take(UNASKED)
-            .map(|job| (*job).clone())
-            .collect();
-        self.turn = chosen.last().cloned().or(self.turn.take());
-        chosen.into_iter().collect()
-    }
-}
-
-fn version(news: &BTreeMap<JobId, JobNews>, job: &JobId) -> u64 {
-    news.get(job).map_or(0, |news| news.version)
 }
 
 impl Controller {
@@ -131,21 +52,21 @@ impl Controller {
     pub(crate) async fn round(
         &self,
         only: &[JobId],
-        root: &mut Root,
+        root: &mut RootMemory,
         alive: &mut impl FnMut(),
-    ) -> Result<Left, StoreError> {
+    ) -> Result<OpenJobs, StoreError> {
         let by_news = only.is_empty() && jobdir::has_news(self.store.as_ref());
         let news = if by_news { jobdir::news(self.store.as_ref()).await? } else { BTreeMap::new() };
         let open = self.open_jobs(only, root, &news, alive).await?;
         root.memories.retain(|job, _| open.contains(job));
-        let mut left = Left::default();
+        let mut left = OpenJobs::default();
         if open.is_empty() {
             return Ok(left);
         }
         let unasked = if by_news { root.unasked(&open, &news) } else { BTreeSet::new() };
         let places = root.memories.values().flat_map(|memory| memory.places()).collect();
         let answers = self.describe(places).await;
-        self.look_at_hosts(root.memories.values_mut().map(AsMut::as_mut)).await;
+        self.settler.look_at_hosts(root.memories.values_mut().map(AsMut::as_mut)).await;
         let at_once = if by_news && open.len() > UNASKED { TICKS_IN_FLIGHT } else { 1 };
         let (mut open, mut ticks) = (open.into_iter(), FuturesUnordered::new());
         loop {
@@ -174,19 +95,6 @@ impl Controller {
         Ok(left)
     }
 
-    pub(crate) fn note_trouble(&self, is_there: bool) {
-        let mut troubled =
-            self.troubled.lock().expect("nobody panics while holding it: it is only set");
-        *troubled = is_there.then(|| troubled.unwrap_or_else(|| self.clock.mono()));
-    }
-
-    /// How long no round of [`Controller::drive_all`] has succeeded: the job root failed or denied.
-    pub fn troubled_for(&self) -> Duration {
-        let troubled =
-            self.troubled.lock().expect("nobody panics while holding it: it is only set");
-        troubled.map_or(Duration::ZERO, |since| self.clock.mono().saturating_sub(since))
-    }
-
     /// Reads and drives one job.
     async fn turn(
         &self,
@@ -204,7 +112,7 @@ impl Controller {
     async fn open_jobs(
         &self,
         only: &[JobId],
-        root: &mut Root,
+        root: &mut RootMemory,
         news: &BTreeMap<JobId, JobNews>,
         alive: &mut impl FnMut(),
     ) -> Result<BTreeSet<JobId>, StoreError> {
@@ -235,7 +143,7 @@ impl Controller {
     }
 
     /// Finds finished jobs among those never looked at, many at once.
-    async fn pass_over_finished(&self, root: &mut Root, alive: &mut impl FnMut()) {
+    async fn pass_over_finished(&self, root: &mut RootMemory, alive: &mut impl FnMut()) {
         let unseen: Vec<JobDir> = root
             .unannounced
             .iter()
@@ -254,7 +162,7 @@ impl Controller {
     }
 
     /// Deletes the news of finished jobs, late ones too.
-    async fn clear_finished(&self, root: &mut Root, news: &BTreeMap<JobId, JobNews>) {
+    async fn clear_finished(&self, root: &mut RootMemory, news: &BTreeMap<JobId, JobNews>) {
         let over = news
             .keys()
             .filter(|job| root.finished.get(job) == Some(&true))
@@ -281,15 +189,15 @@ impl Controller {
         news: Option<&JobNews>,
         answers: &Answers,
     ) -> Option<Ticked> {
-        if self.market_is_due(memory) {
+        if self.launcher.market_is_due(memory) {
             return None;
         }
         let observed = recall(memory, news, answers, self.clock.mono());
         let elsewhere = is_elsewhere(
             memory.spec.as_ref()?,
             &observed.attempts,
-            &self.owner,
-            self.here.as_str(),
+            &self.clouds.owner,
+            self.clouds.here.as_str(),
         );
         let answer = answers.of_job(
             observed.attempts.iter().map(|attempt| (&*attempt.plan, attempt.settled.is_some())),
@@ -311,13 +219,13 @@ impl Controller {
             requests: &observed.requests,
             cloud: &answer,
             newest_checkpoint: None,
-            owner: &self.owner,
-            here: self.here.as_str(),
+            owner: &self.clouds.owner,
+            here: self.clouds.here.as_str(),
             now: self.clock.now(),
         };
         let idle = |act: &Act| {
             matches!(act, Act::Wait { .. })
-                || (matches!(act, Act::CreatePlan { .. }) && self.is_held_back(memory))
+                || (matches!(act, Act::CreatePlan { .. }) && memory.is_held_back(self.clock.mono()))
         };
         reconcile(&facts)
             .iter()
@@ -336,8 +244,8 @@ fn count(
     mut memory: Box<JobMemory>,
     ticked: Result<Ticked, DriveError>,
     version: u64,
-    root: &mut Root,
-    left: &mut Left,
+    root: &mut RootMemory,
+    left: &mut OpenJobs,
 ) {
     match ticked {
         Ok(Ticked::Active) => {

@@ -6,13 +6,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt_memory::AttemptMemory;
-use super::cloud_answers::Place;
+use super::cloud_answers::{ANSWER_HOLDS, CloudRegion};
 use super::launch::market_memory::MarketMemory;
-use super::launch::spending_cap::HeldBack;
-use super::notify::alert::Alert;
-use super::notify::throttle::Pace;
-use super::settle::leftovers::Leavings;
-use crate::job::{AttemptNo, EndedBecause, Request, ResolvedSpec, Wish};
+use super::retry_delay::Throttle;
+use crate::job::{AttemptNo, EndedBecause, Leaving, Receipt, Request, ResolvedSpec, Wish};
+use crate::market::Region;
+
+/// The trouble that was recorded last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Alert {
+    /// Another process may have written the record; it was not read yet.
+    #[default]
+    Unread,
+    None,
+    Standing(String),
+}
+
+/// A launch that waits.
+#[derive(Clone, Debug)]
+pub struct HeldBack {
+    /// On the steady clock.
+    pub until: Duration,
+    /// The recorded reason.
+    pub why: String,
+}
+
+/// An ended job's leftovers in the cloud, as the receipt lists them.
+#[derive(Clone, Debug, Default)]
+pub struct Leavings {
+    pub left: Vec<Leaving>,
+    /// Regions that did not answer.
+    pub unasked: Vec<Region>,
+}
+
+impl Leavings {
+    pub fn on(&self, receipt: &Receipt) -> Receipt {
+        Receipt { left: self.left.clone(), left_unasked: self.unasked.clone(), ..receipt.clone() }
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct JobMemory {
@@ -44,7 +75,7 @@ pub struct JobMemory {
     /// The market's memory, for `market = "auto"`.
     pub market: Option<Box<MarketMemory>>,
     /// Calls that were throttled.
-    pub pace: Option<Pace>,
+    pub throttle: Option<Throttle>,
     /// The version of its news at the last full read, if the job then only waited.
     pub read_at_news: Option<u64>,
     /// When this tick's look began, by the steady clock.
@@ -55,7 +86,7 @@ pub struct JobMemory {
 
 impl JobMemory {
     /// The places of its machines, settled ones too: a launch may still come through.
-    pub fn places(&self) -> BTreeSet<Place> {
+    pub fn places(&self) -> BTreeSet<CloudRegion> {
         let plans = self.attempts.values().filter_map(|attempt| attempt.plan.as_ref());
         // There are few places even for hundreds of attempts.
         let places: BTreeSet<_> =
@@ -85,6 +116,16 @@ impl JobMemory {
         self.attempts
             .values()
             .any(|attempt| attempt.settled.is_none() && attempt.watched.launched.is_some())
+    }
+
+    /// Whether a launch that was held back need not be tried yet; `now` is on the steady clock.
+    pub fn is_held_back(&self, now: Duration) -> bool {
+        self.held_back.as_ref().is_some_and(|held| now < held.until)
+    }
+
+    /// Whether the clouds' answers of this tick are too old to end a machine.
+    pub fn answers_are_old(&self, now: Duration) -> bool {
+        self.described.is_some_and(|at| now.saturating_sub(at) > ANSWER_HOLDS)
     }
 
     pub fn market(&mut self) -> &mut MarketMemory {

@@ -9,10 +9,13 @@ use futures::future::try_join_all;
 use super::attempt_memory::AttemptMemory;
 use super::cloud_answers::Answers;
 use super::job_memory::JobMemory;
-use crate::job::{AttemptNo, CheckpointNo, Request};
+use crate::job::{AttemptNo, CheckpointNo, Plan, Request};
 use crate::jobdir::{JobDir, JobDirError, JobNews, What, layout, unless_damaged};
 use crate::policy::lifecycle::reconcile::{AttemptFacts, Journal};
 use crate::ports::chain;
+
+/// After this many looks without a spec the job is gone. One look may be an old answer.
+const GONE_LOOKS: u32 = 3;
 
 /// The facts from the store, without the cloud.
 pub struct Observed {
@@ -100,6 +103,36 @@ pub fn recall(
         requests: memory.requests.values().cloned().collect(),
         newest_checkpoint: None,
     }
+}
+
+/// The plan of a job's last attempt.
+///
+/// # Errors
+/// When the store does not answer.
+pub async fn last_plan(dir: &JobDir) -> Result<Option<Plan>, JobDirError> {
+    let Some(last) = dir.attempts().await?.last().copied() else { return Ok(None) };
+    dir.plan(last).await
+}
+
+/// Whether the job still has its spec. A user may have deleted an ended job while this process
+/// slept or the store was down. Then nothing is bought or recorded for it.
+///
+/// # Errors
+/// When the store does not answer.
+pub async fn is_still_there(dir: &JobDir, memory: &mut JobMemory) -> Result<bool, JobDirError> {
+    if dir.spec().await?.is_some() {
+        memory.looks_without = 0;
+        return Ok(true);
+    }
+    memory.looks_without += 1;
+    if memory.looks_without == 1 {
+        tracing::warn!(job = %dir.job(), "its records are gone: nothing is launched or written for it");
+    }
+    if memory.looks_without >= GONE_LOOKS {
+        // The next look finds no job.
+        memory.spec = None;
+    }
+    Ok(false)
 }
 
 /// How long this controller has known that it is settled.

@@ -3,9 +3,34 @@
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use tracing::debug;
 
 /// The longest wait. A cloud that recovers is asked within a minute; less prolongs the throttling.
 const MAX: Duration = Duration::from_secs(60);
+
+/// The acts of one kind that were throttled in a row. Each kind has its own delay, so a delayed
+/// launch does not delay the end of a machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Throttle {
+    pub kind: &'static str,
+    failures: u32,
+    /// On the steady clock.
+    until: Duration,
+}
+
+impl Throttle {
+    /// After one more throttled act of this kind; `before`: the same kind's.
+    pub fn after(kind: &'static str, before: Option<Throttle>, who: &str, now: Duration) -> Self {
+        let failures = before.map_or(0, |before| before.failures);
+        let pause = backoff(who, failures);
+        debug!(who, kind, "throttled; again in {pause:?}");
+        Throttle { kind, failures: failures.saturating_add(1), until: now + pause }
+    }
+
+    pub fn delays(self, now: Duration) -> bool {
+        now < self.until
+    }
+}
 
 /// Backoff from one second to a minute, doubling. A hash of `who` spreads it over the upper half of
 /// each step: a thousand controllers must not return in one second, and tests stay repeatable.

@@ -29,7 +29,7 @@ use crate::ports::Clock as _;
 
 /// Credentials are renewed this long before they expire, so that an upload of many parts, or a
 /// round over many jobs, uses one key. Two minutes are for those. Five are for a workstation clock
-/// that is late (`controller::launch::clock_check`): by that clock an expired key seems valid. If
+/// that is late (`controller::clocks`): by that clock an expired key seems valid. If
 /// this is shorter, a key can expire while a request is on its way. If it is longer, sessions of 15
 /// minutes are renewed all the time.
 const RENEWED_BEFORE: Duration = Duration::from_secs(7 * 60);

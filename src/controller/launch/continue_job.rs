@@ -13,17 +13,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::submit::SubmitError;
-use crate::controller::act::ActError;
-use crate::controller::drive::Controller;
+use super::launcher::JobLauncher;
+use super::submit::{SubmitError, upload_code};
+use crate::controller::act_result::ActError;
+use crate::controller::observe::last_plan;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{Continues, Inherited, JobId, KeptMachine, Plan, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Usd;
 use crate::policy::Wishes;
-use crate::policy::lifecycle::continuation::{can_start, is_kept_for};
-use crate::policy::lifecycle::reconcile::{CloudAnswer, belongs_elsewhere};
-use crate::ports::{CloudError, Store};
+use crate::policy::lifecycle::continuation::can_start;
+use crate::ports::{Clock, Store};
 
 /// What a job goes on from that is started again.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub fn continuation_of(job: &JobId, name: &str) -> JobId {
     JobId::from_name(name, letters)
 }
 
-impl Controller {
+impl JobLauncher {
     /// What is kept of a job; `None`: it has not ended, or is no job.
     ///
     /// # Errors
@@ -67,9 +67,13 @@ impl Controller {
             None => spec.inherited().cloned(),
         };
         let (mut machine, mut stopping, mut elsewhere) = (None, None, None);
-        if let Some(plan) = self.last_plan(dir).await? {
-            elsewhere = belongs_elsewhere(&plan, &self.owner, self.here.as_str());
-            let view = if elsewhere.is_none() { self.machine_of(&plan).await? } else { None };
+        if let Some(plan) = last_plan(dir).await? {
+            elsewhere = self.clouds.belongs_elsewhere(&plan);
+            let view = if elsewhere.is_none() {
+                self.clouds.machine_of(&plan, self.clock.mono()).await?
+            } else {
+                None
+            };
             stopping = view
                 .as_ref()
                 .filter(|view| view.state == InstanceState::Stopping)
@@ -98,40 +102,9 @@ impl Controller {
     /// # Errors
     /// When the store does not answer. A cloud that does not has not said so.
     pub async fn is_stopped(&self, dir: &JobDir) -> Result<bool, JobDirError> {
-        let Some(plan) = self.last_plan(dir).await? else { return Ok(false) };
-        let view = self.machine_of(&plan).await.ok().flatten();
+        let Some(plan) = last_plan(dir).await? else { return Ok(false) };
+        let view = self.clouds.machine_of(&plan, self.clock.mono()).await.ok().flatten();
         Ok(view.is_some_and(|view| view.state == InstanceState::Stopped))
-    }
-
-    pub(crate) async fn last_plan(&self, dir: &JobDir) -> Result<Option<Plan>, JobDirError> {
-        let Some(last) = dir.attempts().await?.last().copied() else { return Ok(None) };
-        dir.plan(last).await
-    }
-
-    /// The machine of a plan, while it still is that attempt's, or the kept one that it was to
-    /// start.
-    pub(crate) async fn machine_of(&self, plan: &Plan) -> Result<Option<InstanceView>, ActError> {
-        let place = (plan.offer.cloud, plan.offer.region.clone());
-        let answers = self.describe([place].into()).await;
-        let views = match answers.of_job(std::iter::once((plan, false))) {
-            CloudAnswer::Known(views) => views,
-            CloudAnswer::Unknown(why) => {
-                return Err(CloudError::Ambiguous {
-                    act: "look for the machine that was kept".into(),
-                    cause: why.into(),
-                }
-                .into());
-            }
-        };
-        // One that a plan was to start is the same machine, whoever's number it still carries.
-        let same = |view: &InstanceView| match &plan.starts {
-            Some(_) => is_kept_for(plan, view),
-            None => {
-                view.client_token.as_deref() == Some(&plan.client_token)
-                    && view.tags.attempt == plan.attempt
-            }
-        };
-        Ok(views.into_iter().find(same))
     }
 
     /// Brings the code of a job to the one that goes on from it, by way of a file of this
@@ -150,7 +123,7 @@ impl Controller {
         if store.get_file(&layout::code(from.job(), &code.sha256), scratch).await?.is_none() {
             return Err(SubmitError::NoCode(from.job().clone()));
         }
-        crate::controller::upload_code(store, &*self.clock, next, &scratch.into()).await
+        upload_code(store, &self.clock, next, &scratch.into()).await
     }
 }
 

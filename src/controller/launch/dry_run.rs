@@ -9,19 +9,19 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 
+use super::launcher::JobLauncher;
 use super::plan::Planned;
-use crate::controller::act::ActError;
-use crate::controller::drive::Controller;
+use crate::controller::act_result::ActError;
 use crate::job::{Plan, Spec};
 use crate::market::{Market, Offer};
 
-impl Controller {
+impl JobLauncher {
     /// Whether the cloud would let us launch a plan. Launches nothing.
     ///
     /// # Errors
     /// When it would not, or does not answer.
     pub async fn permitted(&self, plan: &Plan) -> Result<(), ActError> {
-        Ok(self.cloud(plan.offer.cloud)?.permitted(plan).await?)
+        Ok(self.clouds.get(plan.offer.cloud)?.permitted(plan).await?)
     }
 
     /// The same of the planned machine, and of the first of its fallbacks in each other region and
@@ -46,7 +46,7 @@ impl Controller {
         plan: &Plan,
         offer: &Offer,
     ) -> Result<(), ActError> {
-        let launch = self.cloud(offer.cloud)?.prepare(spec, offer).await?;
+        let launch = self.clouds.get(offer.cloud)?.prepare(spec, offer).await?;
         // What it would be bid decides about no right.
         let bid = (offer.market == Market::Spot).then_some(offer.price);
         self.permitted(&Plan { offer: offer.clone(), bid, launch, ..plan.clone() }).await

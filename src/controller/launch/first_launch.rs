@@ -1,47 +1,58 @@
-//! The first launch of a job, by the process that makes it: there is nothing to look at yet.
+//! The first launch of a job, by the process that makes the job, without a look at it.
 //!
 //! ```text
 //!   code, agent  (at once)  ──>  plan  ──>  spec.json, plan.json  (at once)  ──>  launch
 //! ```
-//! A look at a new job finds no receipt, no attempt, no wish and no checkpoint, and each of those
-//! answers takes a tenth of a second from a bucket. Whatever goes wrong after the spec is there is
-//! found by the next look, like everything else; a plan without a spec is no job, and is never
-//! launched.
+//! A look at a new job would find no receipt, attempt, request or checkpoint. From a bucket each of
+//! these answers takes a tenth of a second. After the spec is written, the next look finds every
+//! failure. A plan without a spec is no job, and is never launched.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::market_memory::{NotNow, WAIT_LOOK};
+use super::launcher::JobLauncher;
 use super::plan::Planned;
+use super::spending_cap::{self, MayLaunch};
 use super::submit::SubmitError;
-use crate::controller::act::ActError;
-use crate::controller::drive::Controller;
+use super::waiting::WAIT_LOOK;
+use crate::controller::act_result::{ActError, NotNow};
 use crate::controller::job_memory::JobMemory;
-use crate::job::{AttemptNo, JobId, Plan, ResolvedSpec};
+use crate::job::{AttemptNo, Plan, Reason, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::elapsed;
-use crate::ports::Created;
+use crate::ports::{Clock, Created};
 
-/// A plan that is older is made again: its prices may have moved, and the machine's last moment is
-/// counted from it. A large workdir takes minutes to upload.
+/// An older plan is made again: its prices may have moved, and the machine's hard end is counted from
+/// it. A large workdir takes minutes to upload.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// Nobody finds, ends and settles a job within so long of its making. Longer, and it may have its
-/// receipt before its launch; shorter, and each launch over a slow line waits for one more answer.
+/// No user and no controller finds, ends and settles a new job within so long. After a longer limit
+/// the job may have its receipt before its launch. With a shorter one, a launch over a slow line
+/// waits for one more answer.
 const UNSEEN: Duration = Duration::from_secs(5);
 
-impl Controller {
-    /// Brings the agent to the job root, if the machines of this plan need it there. The launch
-    /// does it too; this is only for doing it beside something else.
-    pub async fn ship_ahead(&self, plan: &Plan) {
-        let (Some(_), Some(shipper), None) = (&plan.launch, &self.shipper, &plan.starts) else {
-            return;
-        };
-        if let Err(error) = shipper.bring(&*self.store, plan.offer.arch).await {
-            tracing::debug!("the agent is not in the job root yet: {error}");
-        }
-    }
+/// The result of a first launch.
+pub(crate) struct FirstLaunch {
+    pub memory: JobMemory,
+    pub result: Result<(), ActError>,
+    /// The launch was tried; otherwise the job waits.
+    pub was_planned: bool,
+    /// Why the plan has its market.
+    pub decided: Option<Reason>,
+}
 
+/// Whether a first plan may be launched.
+enum FirstTurn {
+    Now(MayLaunch),
+    /// After an error, or in another process's turn. A drive tries again.
+    Later(Result<(), ActError>),
+    /// It waits for a price.
+    Market(NotNow),
+    /// It waits for a cap over all jobs.
+    Cap(Reason),
+}
+
+impl JobLauncher {
     async fn refresh(&self, spec: &ResolvedSpec, plan: &mut Plan) -> Result<(), ActError> {
         if elapsed(plan.created, self.clock.now()) > FRESH {
             let planned = self.first_plan(spec).await?;
@@ -53,72 +64,47 @@ impl Controller {
         self.write_user_data(spec, plan).await
     }
 
-    /// Makes the job, whose code is there already, and launches its first attempt by the plan that
-    /// [`Controller::first_plan`] made of this spec a moment ago. Gives what a drive of the job
-    /// then need not read again, and whether the launch was asked for; if not, a drive tries again.
+    /// Makes the job, whose code is in the job root already, and launches its first attempt. `planned`
+    /// is a moment old. Whether or not the launch succeeds, a drive continues from the memory.
     ///
     /// # Errors
-    /// [`SubmitError::Unsure`] when nobody has answered whether a job was made; with any other none
-    /// was, by this.
-    pub async fn begin(
+    /// [`SubmitError::Unsure`] when the job may have been made; with any other error it was not.
+    pub(crate) async fn begin(
         &self,
         dir: &JobDir,
         spec: &ResolvedSpec,
         planned: Planned,
-    ) -> Result<(JobMemory, Result<(), ActError>), SubmitError> {
+    ) -> Result<FirstLaunch, SubmitError> {
         let mut memory = JobMemory { spec: Some(Arc::new(spec.clone())), ..JobMemory::default() };
         let Planned { mut plan, decided, waits, .. } = planned;
-        // A lid may be closed at each step from here to the launch.
+        // The laptop may sleep at each step from here to the launch.
         memory.looked = Some(self.clock.mono());
-        let refreshed = match waits {
-            Some(waits) => Err(ActError::NotNow(waits)),
-            // Neither waits for the other: each answer of a bucket takes its time.
-            None => match tokio::join!(self.check_clock(), self.refresh(spec, &mut plan)) {
-                (Ok(()), refreshed) => refreshed,
-                (wrong, _) => wrong,
-            },
-        };
-        match refreshed {
-            Ok(()) => {}
-            // It exists, and a drive looks again and again whether its moment has come.
-            Err(ActError::NotNow(NotNow { reason, until })) => {
+        let turn = match self.first_turn(spec, &mut plan, waits).await {
+            FirstTurn::Now(turn) => turn,
+            FirstTurn::Later(result) => {
+                self.make(dir, spec).await?;
+                return Ok(FirstLaunch { memory, result, was_planned: false, decided });
+            }
+            FirstTurn::Market(NotNow { reason, until }) => {
                 self.make(dir, spec).await?;
                 self.log_market(dir, memory.market(), &reason).await;
                 self.wait_for(dir, &mut memory, reason, until, WAIT_LOOK).await;
-                return Ok((memory, Ok(())));
+                return Ok(FirstLaunch { memory, result: Ok(()), was_planned: false, decided });
             }
-            Err(error) => {
+            FirstTurn::Cap(reason) => {
                 self.make(dir, spec).await?;
-                return Ok((memory, Err(error)));
+                self.wait_for(dir, &mut memory, reason, None, spending_cap::LOOK).await;
+                return Ok(FirstLaunch { memory, result: Ok(()), was_planned: false, decided });
             }
-        }
-        // What a cap over all jobs holds back, or may, is made all the same, and a drive launches
-        // it.
-        let Some(turn) = self.turn_to_launch(&plan).await else {
-            self.make(dir, spec).await?;
-            return Ok((memory, Ok(())));
         };
-        match self.cap_of(&turn.caps, &plan).await {
-            Ok(None) => {}
-            Ok(Some(reason)) => {
-                self.make(dir, spec).await?;
-                self.wait_for(dir, &mut memory, reason, None, super::spending_cap::LOOK).await;
-                return Ok((memory, Ok(())));
-            }
-            Err(error) => {
-                self.make(dir, spec).await?;
-                return Ok((memory, Err(error.into())));
-            }
-        }
         let making = self.clock.mono();
         let (made, planned) = tokio::join!(self.make(dir, spec), dir.create_plan(&plan));
         drop(turn);
         made?;
-        let begun = match planned {
+        let result = match planned {
             Ok(Created::New) => {
                 memory.attempts.entry(AttemptNo::FIRST).or_default().planned(plan, making);
-                // Somebody may have ended it since it was there, where the plan took its time; a
-                // drive finds that.
+                // After a slow write the user may have ended the job; a drive finds that.
                 let is_long = self.clock.mono().saturating_sub(making) > UNSEEN;
                 match if is_long { dir.receipt().await } else { Ok(None) } {
                     Ok(None) => self.launch(&spec.job, &mut memory, AttemptNo::FIRST).await,
@@ -126,29 +112,53 @@ impl Controller {
                     Err(error) => Err(error.into()),
                 }
             }
-            // Somebody else drives it already.
+            // Another controller drives the job already.
             Ok(Created::Exists) => Ok(()),
             Err(error) => Err(error.into()),
         };
-        // First: that nobody else has launched the plan is sure for less than a minute, and a
-        // bucket may take its time.
-        if memory.attempts.values().any(|attempt| attempt.watched.refused.is_some()) {
-            self.next_after_refusal(&spec.job, &mut memory).await;
-        }
-        if let Some(reason) = &decided {
-            self.log_market(dir, memory.market(), reason).await;
-        }
-        self.ledger.tell_jobs_over().await;
-        Ok((memory, begun))
+        Ok(FirstLaunch { memory, result, was_planned: true, decided })
     }
 
-    /// A refusal is settled by the one who made the plan: nobody else can know that nothing was
-    /// launched by it before, and a driver that comes after this process would wait five minutes to
-    /// be sure. What goes wrong here a drive finds too.
-    async fn next_after_refusal(&self, job: &JobId, memory: &mut JobMemory) {
-        let answers = self.describe(memory.places()).await;
-        if let Err(error) = self.tick(job, memory, answers).await {
-            tracing::debug!(%job, "{error}");
+    /// Whether the plan may be launched now. An old plan is made again.
+    async fn first_turn(
+        &self,
+        spec: &ResolvedSpec,
+        plan: &mut Plan,
+        waits: Option<NotNow>,
+    ) -> FirstTurn {
+        let refreshed = match waits {
+            Some(waits) => Err(ActError::NotNow(waits)),
+            // Both at once: each answer of a bucket takes its time.
+            None => match tokio::join!(self.clock.check(), self.refresh(spec, plan)) {
+                (Ok(()), refreshed) => refreshed,
+                (wrong, _) => wrong,
+            },
+        };
+        match refreshed {
+            Ok(()) => {}
+            Err(ActError::NotNow(waits)) => return FirstTurn::Market(waits),
+            Err(error) => return FirstTurn::Later(Err(error)),
         }
+        let Some(turn) = self.caps.turn_to_launch(plan).await else {
+            return FirstTurn::Later(Ok(()));
+        };
+        match self.caps.cap_of(&turn.caps, plan).await {
+            Ok(None) => FirstTurn::Now(turn),
+            Ok(Some(reason)) => FirstTurn::Cap(reason),
+            Err(error) => FirstTurn::Later(Err(error.into())),
+        }
+    }
+
+    /// Records the choice of the market, and the jobs that no longer count for the caps.
+    pub(crate) async fn record_first(
+        &self,
+        dir: &JobDir,
+        memory: &mut JobMemory,
+        decided: Option<&Reason>,
+    ) {
+        if let Some(reason) = decided {
+            self.log_market(dir, memory.market(), reason).await;
+        }
+        self.caps.tell_jobs_over().await;
     }
 }

@@ -15,31 +15,12 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
-use serde::Serialize;
 
-use crate::controller::act::ActError;
+use crate::controller::act_result::{ActError, Unready};
 use crate::job::{LaunchRequest, RejectedOffer, Spec};
 use crate::market::{Arch, Offer, Region, Supply};
 use crate::policy::purchase::placement::{Ask, NoOffer, Placement, place};
 use crate::ports::{Cloud, CloudError, NoCredentials, chain};
-
-/// A region in which nothing can be launched before somebody mends it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unready {
-    pub region: Region,
-    pub because: String,
-}
-
-impl Unready {
-    /// All of them in a sentence, after what else stands in the way.
-    pub(crate) fn sentence(none: Option<&NoOffer>, unready: &[Unready]) -> String {
-        let none = none.map(ToString::to_string);
-        let passed_over = unready
-            .iter()
-            .map(|unready| format!("{} is not ready: {}", unready.region, unready.because));
-        none.into_iter().chain(passed_over).collect::<Vec<_>>().join("; ")
-    }
-}
 
 /// The offer to launch, with what its launch needs.
 pub(crate) struct Launchable {

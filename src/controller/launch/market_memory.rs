@@ -1,36 +1,24 @@
-//! `market = "auto"` in the controller: which market the next machine is of, and when one is left
-//! for another.
+//! What a controller remembers of the spot pools for one job, and which market its next machine
+//! takes with `market = "auto"`.
 //!
 //! ```text
-//!   between attempts: supply, pools ──> policy::market::auto_market ──> take spot | take on-demand | wait (the next look is in a minute)
-//!   during one:       heartbeat, pools ──> policy::market::auto_market ──> stay | a request to move, which its agent obeys
+//!   supply, pools ──> policy::market::auto_market ──> take spot | take on-demand | wait a minute
 //! ```
-//! Moving is an intent before an act: the request stands in the job directory, the agent saves and
-//! ends, the attempt is settled, and the next one is planned as any other. What was learned of the
-//! pools is kept in the job root, and serves jobs of every kind on the spot market. Not here: the
-//! rule (`policy::market::auto_market`).
+//! `market_watch` looks at a running machine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
-use jiff::Timestamp;
-use tracing::{debug, info};
+use tracing::debug;
 
-use super::launchable::{Search, launchable};
-use crate::controller::drive::Controller;
-use crate::controller::job_memory::JobMemory;
-use crate::controller::observe::Observed;
-use crate::instance::InstanceState;
+use crate::controller::clocks::Clocks;
 use crate::job::{
-    AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Reason, ResolvedSpec, Spec, Wish,
+    AttemptRecord, MarketChoice, MarketLog, RECORD_FORMAT, Reason, ResolvedSpec, Spec,
 };
 use crate::jobdir::{self, JobDir, JobDirError, layout};
 use crate::market::{Cloud, Market, Offer, Span, Supply, UsdPerHour};
-use crate::policy::Wishes;
-use crate::policy::lifecycle::reconcile::{AttemptFacts, CloudAnswer, history};
-use crate::policy::lifecycle::relaunch;
 use crate::policy::market::auto_market::{self, AutoFacts, AutoStep, AutoVerdict, SpotPool};
 use crate::policy::market::deadline_choice::{MarketWatch, Others};
 use crate::policy::market::pool_history::Pool;
@@ -39,11 +27,7 @@ use crate::policy::market::zones::{self, Zone};
 use crate::policy::purchase::fallback_limit::Bound;
 use crate::policy::purchase::placement::{self, Ask, Overheads};
 use crate::policy::purchase::refusal_backoff;
-use crate::ports::{StoreError, chain};
-
-/// Between two looks while no machine runs for want of a cheap one: a refusal is forgotten after
-/// three minutes.
-pub const WAIT_LOOK: Duration = Duration::from_secs(60);
+use crate::ports::{Clock, Store, StoreError, chain};
 
 /// Pools that are read at once.
 const READS_IN_FLIGHT: usize = 16;
@@ -63,10 +47,10 @@ pub struct MarketMemory {
     pools: BTreeMap<(String, String), Pool>,
     /// What the others were worth at the last look at all of them: while a spot machine runs,
     /// nobody asks what they cost.
-    others: Others,
+    pub(super) others: Others,
     read: Option<Duration>,
-    /// The next look at a machine that runs, on the steady clock.
-    next: Duration,
+    /// The next look at a running machine, on the steady clock.
+    pub(super) next: Duration,
     log: Option<MarketLog>,
 }
 
@@ -84,15 +68,6 @@ pub struct Outlook {
     /// What an hour of the spot machine may come to: with its bid.
     pub spot_most: UsdPerHour,
     pub speed: f64,
-}
-
-/// No machine is asked for now.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NotNow {
-    /// What is waited for, as it follows on "waits for".
-    pub reason: Reason,
-    /// By when one on demand is taken; `None`: nothing presses.
-    pub until: Option<Timestamp>,
 }
 
 /// What the market of the next machine is decided from.
@@ -114,7 +89,7 @@ pub(crate) fn of_market(supply: &Supply, market: Market, history: &[AttemptRecor
 }
 
 impl MarketMemory {
-    fn pool(&self, offer: &Offer) -> Pool {
+    pub(super) fn pool(&self, offer: &Offer) -> Pool {
         self.pools
             .get(&key(offer))
             .cloned()
@@ -122,7 +97,7 @@ impl MarketMemory {
     }
 
     /// What starts add to an hour of work in each pool that is known.
-    pub(crate) fn overheads(&self, facts: &AutoFacts<'_>) -> Overheads {
+    pub(super) fn overheads(&self, facts: &AutoFacts<'_>) -> Overheads {
         let standing = auto_market::standing(facts);
         let of = |pool: &Pool| standing.start / zones::life_hours(&pool.spells, standing.work_left);
         self.pools.iter().map(|(key, pool)| (key.clone(), of(pool))).collect()
@@ -206,7 +181,7 @@ impl MarketMemory {
     }
 
     /// A pool, with what the other pools on offer are worth beside it.
-    fn beside<'a>(
+    pub(super) fn beside<'a>(
         &mut self,
         ask: &Ask<'_>,
         facts: &AutoFacts<'_>,
@@ -246,7 +221,7 @@ impl MarketMemory {
         }
     }
 
-    fn judge(&mut self, facts: &AutoFacts<'_>) -> AutoVerdict {
+    pub(super) fn judge(&mut self, facts: &AutoFacts<'_>) -> AutoVerdict {
         let pool = facts.spot.map(|spot| (spot.pool.zone.clone(), spot.pool.instance_type.clone()));
         if self.watched != pool {
             (self.watch, self.watched) = (MarketWatch::default(), pool);
@@ -255,12 +230,17 @@ impl MarketMemory {
     }
 }
 
-impl Controller {
+/// What a controller learns of the spot pools. It is kept in the job root, for jobs of every kind.
+impl MarketMemory {
     /// What starts add to an hour of work in each pool that is on offer.
-    pub(crate) async fn overheads(
-        &self,
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(crate) async fn learned_overheads(
+        &mut self,
+        store: &dyn Store,
+        clock: &Clocks,
         spec: &Spec,
-        memory: &mut MarketMemory,
         supply: &Supply,
         history: &[AttemptRecord],
         more_time: Span,
@@ -272,9 +252,9 @@ impl Controller {
         {
             return Ok(Overheads::new());
         }
-        self.learn_pools(memory, history).await?;
-        let now = self.clock.now();
-        Ok(memory.overheads(&AutoFacts {
+        self.learn_pools(store, clock.mono(), history).await?;
+        let now = clock.now();
+        Ok(self.overheads(&AutoFacts {
             spec,
             history,
             running: None,
@@ -286,40 +266,50 @@ impl Controller {
         }))
     }
 
-    /// Reads what is known of the pools, unless that was a moment ago. A launch asks the cloud
-    /// meanwhile.
-    pub(crate) async fn read_pools(&self, memory: &mut MarketMemory) -> Result<(), JobDirError> {
-        let now = self.clock.mono();
-        if memory.read.is_some_and(|read| now < read + POOLS_FRESH) {
+    /// Reads the records of the pools, unless that was a moment ago. A launch asks the cloud at the
+    /// same time.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(crate) async fn read_pools(
+        &mut self,
+        store: &dyn Store,
+        now: Duration,
+    ) -> Result<(), JobDirError> {
+        if self.read.is_some_and(|read| now < read + POOLS_FRESH) {
             return Ok(());
         }
-        let found = self.store.list(layout::POOLS).await?;
+        let found = store.list(layout::POOLS).await?;
         let keys =
             found.into_iter().map(|meta| meta.key).filter(|key| layout::pool_of(key).is_some());
         let mut read = stream::iter(keys)
-            .map(|key| async move { (self.store.get(&key).await, key) })
+            .map(|key| async move { (store.get(&key).await, key) })
             .buffered(READS_IN_FLIGHT);
         while let Some((bytes, key)) = read.next().await {
-            // Statistics that cannot be read are as good as none.
+            // Unreadable statistics count as none.
             let bytes = match bytes {
                 Err(StoreError::Unfit { .. }) => None,
                 bytes => bytes?,
             };
             if let Some(pool) = bytes.and_then(|bytes| jobdir::decode::<Pool>(&key, &bytes).ok()) {
-                memory.pools.insert((pool.zone.clone(), pool.instance_type.clone()), pool);
+                self.pools.insert((pool.zone.clone(), pool.instance_type.clone()), pool);
             }
         }
-        memory.read = Some(now);
+        self.read = Some(now);
         Ok(())
     }
 
-    /// Reads what is known of the pools, and learns from the attempts of the job.
+    /// Reads the records of the pools, and learns from the attempts of the job.
+    ///
+    /// # Errors
+    /// When the store does not answer.
     pub(crate) async fn learn_pools(
-        &self,
-        memory: &mut MarketMemory,
+        &mut self,
+        store: &dyn Store,
+        now: Duration,
         history: &[AttemptRecord],
     ) -> Result<(), JobDirError> {
-        self.read_pools(memory).await?;
+        self.read_pools(store, now).await?;
         let tried = history
             .iter()
             .map(|record| &record.plan.offer)
@@ -327,10 +317,9 @@ impl Controller {
         for offer in
             tried.map(|offer| (key(offer), offer)).collect::<BTreeMap<_, _>>().into_values()
         {
-            let mut pool = memory.pool(offer);
+            let mut pool = self.pool(offer);
             if pool.learn(history) {
-                let stored = self
-                    .store
+                let stored = store
                     .put(
                         &layout::pool(&pool.zone, &pool.instance_type),
                         Bytes::from(jobdir::encode(&pool)),
@@ -343,211 +332,45 @@ impl Controller {
                         chain(&error)
                     );
                 }
-                memory.pools.insert(key(offer), pool);
+                self.pools.insert(key(offer), pool);
             }
         }
         Ok(())
     }
 
-    /// What the last attempt taught. Nothing depends on it.
-    pub(crate) async fn learn_from_end(&self, memory: &mut JobMemory, observed: &Observed) {
-        let history = history(&observed.attempts);
-        if history.iter().all(|record| record.plan.offer.cloud == Cloud::Local) {
-            return;
+    /// Whether a look at a running machine is due; then notes when the next one is.
+    pub(crate) fn takes_its_look(&mut self, now: Duration) -> bool {
+        let is_due = now >= self.next;
+        if is_due {
+            self.next = now + auto_market::LOOK_EVERY;
         }
-        if let Err(error) = self.learn_pools(memory.market(), &history).await {
-            debug!("what the job taught of its pools is not kept: {}", chain(&error));
-        }
+        is_due
     }
 
-    /// Looks whether a machine that runs is still the right one, when it is time to.
-    pub(crate) async fn look_at_market(
-        &self,
-        dir: &JobDir,
-        spec: &ResolvedSpec,
-        memory: &mut JobMemory,
-        observed: &Observed,
-        answer: &CloudAnswer,
-    ) -> Result<(), JobDirError> {
-        let Some(open) = movable(spec, observed, answer) else { return Ok(()) };
-        if self.clock.mono() < memory.market().next {
-            return Ok(());
+    /// Adds a decision to the log that says something new; gives the log.
+    pub(crate) async fn log(&mut self, dir: &JobDir, reason: &Reason, by: &str) -> &MarketLog {
+        if self.log.is_none() {
+            self.log = dir.market().await.ok().flatten();
         }
-        memory.market().next = self.clock.mono() + auto_market::LOOK_EVERY;
-        let verdict = match open.plan.offer.market {
-            Market::Spot => self.look_from_spot(spec, memory.market(), observed, open).await?,
-            Market::OnDemand => {
-                match self.look_from_on_demand(spec, memory.market(), observed, open).await? {
-                    Some(verdict) => verdict,
-                    None => return Ok(()),
-                }
-            }
-        };
-        self.log_market(dir, memory.market(), &verdict.reason).await;
-        if let AutoStep::Move(to) = verdict.step {
-            let attempt = open.plan.attempt;
-            info!(job = %dir.job(), attempt = attempt.number(), "{}", verdict.reason.text);
-            dir.add_request(Wish::Move { attempt, to }, &self.name, self.clock.now()).await?;
-        }
-        Ok(())
-    }
-
-    /// A spot machine that runs says itself that there is capacity, and its plan what both markets
-    /// cost.
-    async fn look_from_spot(
-        &self,
-        spec: &ResolvedSpec,
-        memory: &mut MarketMemory,
-        observed: &Observed,
-        open: &AttemptFacts,
-    ) -> Result<AutoVerdict, JobDirError> {
-        let (offer, history, now) =
-            (&open.plan.offer, history(&observed.attempts), self.clock.now());
-        self.learn_pools(memory, &history).await?;
-        let mut pool = memory.pool(offer);
-        pool.ran(open.plan.created, now);
-        let full = offer.on_demand.map(|full| offer.hourly_at(full));
-        Ok(memory.judge(&AutoFacts {
-            spec: &spec.spec,
-            history: &history,
-            running: Some((&open.plan, open.status.as_ref())),
-            more_time: Wishes::of(&observed.requests).more_time,
-            spot: Some(SpotPool {
-                pool: &pool,
-                hourly: offer.hourly(),
-                there: true,
-                others: memory.others,
-                elsewhere: 0.0,
-            }),
-            on_demand: full,
-            speed: remaining_work::speeds(&spec.spec, &history).of(offer),
-            now,
-        }))
-    }
-
-    /// Where on-demand runs, the spot market is asked for its prices; a cloud that does not answer
-    /// is asked again later.
-    async fn look_from_on_demand(
-        &self,
-        spec: &ResolvedSpec,
-        memory: &mut MarketMemory,
-        observed: &Observed,
-        open: &AttemptFacts,
-    ) -> Result<Option<AutoVerdict>, JobDirError> {
-        let (history, wishes) = (history(&observed.attempts), Wishes::of(&observed.requests));
-        let Ok(cloud) = self.cloud(spec.spec.machine.cloud) else { return Ok(None) };
-        let mut supply = match cloud.supply(&spec.spec.machine).await {
-            Ok(supply) => of_market(&supply, Market::Spot, &history),
-            Err(error) => {
-                debug!(job = %spec.job, "the spot market is not known: {}", chain(&error));
-                return Ok(None);
-            }
-        };
-        let now = self.clock.now();
-        self.learn_pools(memory, &history).await?;
-        let speeds = remaining_work::speeds(&spec.spec, &history);
-        let mut facts = AutoFacts {
-            spec: &spec.spec,
-            history: &history,
-            running: Some((&open.plan, open.status.as_ref())),
-            more_time: wishes.more_time,
-            spot: None,
-            on_demand: Some(open.plan.offer.hourly()),
-            speed: speeds.of(&open.plan.offer),
-            now,
-        };
-        let (overheads, budget_left) =
-            (memory.overheads(&facts), relaunch::budget_left(&spec.spec, &history, &wishes));
-        let (more_time, overheads, widened) = (wishes.more_time, &overheads, wishes.fallback_cost);
-        let (spec, history, prefers, nothing) = (&spec.spec, &history, None, &Supply::default());
-        let ask = Ask {
-            spec,
-            supply: nothing,
-            history,
-            budget_left,
-            more_time,
-            overheads,
-            prefers,
-            widened,
-            now,
-        };
-        // As a launch chooses: a job that is moved to a pool where nothing can be launched comes
-        // back, and is moved again.
-        let placed = launchable(&**cloud, &ask, &mut supply, &mut Search::default())
-            .await
-            .ok()
-            .map(|found| found.placed);
-        let ask = Ask { supply: &supply, ..ask };
-        let pool = placed.as_ref().map(|placed| memory.pool(&placed.offer));
-        let (here, there) =
-            (facts.speed, placed.as_ref().map_or(facts.speed, |placed| speeds.of(&placed.offer)));
-        facts.speed = here.min(there);
-        facts.on_demand = Some(open.plan.offer.hourly().times(facts.speed / here));
-        facts.spot = placed
-            .as_ref()
-            .zip(pool.as_ref())
-            .map(|(placed, pool)| memory.beside(&ask, &facts, &placed.offer, pool, true));
-        Ok(Some(memory.judge(&facts)))
-    }
-
-    /// Keeps a decision that says something new. Nothing depends on it.
-    pub(crate) async fn log_market(
-        &self,
-        dir: &JobDir,
-        memory: &mut MarketMemory,
-        reason: &Reason,
-    ) {
-        if memory.log.is_none() {
-            memory.log = dir.market().await.ok().flatten();
-        }
-        let none = || MarketLog {
+        let log = self.log.get_or_insert_with(|| MarketLog {
             format: RECORD_FORMAT,
             at: reason.at,
-            by: self.name.clone(),
+            by: by.to_owned(),
             decisions: Vec::new(),
-        };
-        let log = memory.log.get_or_insert_with(none);
-        (log.at, log.by) = (reason.at, self.name.clone());
+        });
+        (log.at, log.by) = (reason.at, by.to_owned());
         match log.decisions.last_mut() {
-            // The same again, with the numbers of today.
+            // The same decision again, with new numbers.
             Some(last) if last.verdict == reason.verdict => *last = reason.clone(),
             _ => log.decisions.push(reason.clone()),
         }
         let old = log.decisions.len().saturating_sub(DECISIONS_KEPT);
         log.decisions.drain(..old);
-        if let Err(error) = dir.put_market(log).await {
-            debug!(job = %dir.job(), "the decision is not kept: {}", chain(&error));
-        }
-    }
-
-    /// Whether a look is due at the market of a job that rests.
-    pub(crate) fn market_is_due(&self, memory: &JobMemory) -> bool {
-        let asks = memory.spec.as_deref().is_some_and(asks);
-        asks && memory.market.as_ref().is_none_or(|market| self.clock.mono() >= market.next)
+        log
     }
 }
 
 /// Whether a job leaves its market to the controller. A workstation has one.
 pub(crate) fn asks(spec: &ResolvedSpec) -> bool {
     spec.spec.machine.market == MarketChoice::Auto && spec.spec.machine.cloud != Cloud::Local
-}
-
-/// The attempt that may be asked to make room: it runs, its agent has spoken, and nobody has asked
-/// for anything else.
-fn movable<'a>(
-    spec: &ResolvedSpec,
-    observed: &'a Observed,
-    answer: &CloudAnswer,
-) -> Option<&'a AttemptFacts> {
-    let CloudAnswer::Known(views) = answer else { return None };
-    let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none())?;
-    let Plan { attempt, client_token, .. } = &*open.plan;
-    let runs = views.iter().any(|view| {
-        view.client_token.as_ref() == Some(client_token) && view.state == InstanceState::Running
-    });
-    let wishes = Wishes::of(&observed.requests);
-    let asked = wishes.end.is_some() || wishes.moves.is_some_and(|wish| wish.attempt == *attempt);
-    let speaks = open.status.is_some() && open.outcome.is_none();
-    // A kept machine is one of its own.
-    (asks(spec) && runs && speaks && !asked && open.plan.starts.is_none()).then_some(open)
 }

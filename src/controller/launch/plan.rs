@@ -12,14 +12,13 @@ use sha2::{Digest, Sha256};
 use tracing::warn;
 
 use super::continue_job::goes_on_from;
-use super::launchable::{Launchable, Search, Unready, launchable};
-use super::market_memory::{Choosing, MarketMemory, NotNow, Outlook, asks};
+use super::launchable::{Launchable, Search, launchable};
+use super::launcher::JobLauncher;
+use super::market_memory::{Choosing, MarketMemory, Outlook, asks};
 use super::user_data;
-use crate::controller::act::ActError;
-use crate::controller::drive::Controller;
+use crate::controller::act_result::{ActError, NotNow, Unready};
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
-use crate::controller::settle::spot_bill::PRICES_WITHIN;
 use crate::instance::Tags;
 use crate::job::{
     AttemptNo, CheckpointNo, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, ResolvedSpec,
@@ -36,7 +35,7 @@ use crate::policy::purchase::bid::back;
 use crate::policy::purchase::job_cost_bound::JobMost;
 use crate::policy::purchase::placement::{self, Ask};
 use crate::policy::purchase::ranking::Ranked;
-use crate::ports::Cloud as CloudPort;
+use crate::ports::{Clock, Cloud as CloudPort};
 
 /// A plan, and what was known when it was made.
 #[derive(Clone, Debug)]
@@ -70,7 +69,7 @@ struct Sought<'a> {
     shown: bool,
 }
 
-impl Controller {
+impl JobLauncher {
     /// The plan that the first attempt of a job would have now, for looking at.
     ///
     /// # Errors
@@ -95,8 +94,7 @@ impl Controller {
     /// When the cloud does not answer, or has no prices that move.
     pub async fn past_prices(&self, plan: &Plan, time: Span) -> Result<PriceHistory, String> {
         let from = back(self.clock.now(), time);
-        let asked = async { self.cloud(plan.offer.cloud)?.spot_prices(&plan.offer, from).await };
-        self.within(PRICES_WITHIN, asked).await
+        self.clouds.spot_prices(&plan.offer, from, &self.clock).await
     }
 
     pub(crate) async fn plan(
@@ -140,15 +138,17 @@ impl Controller {
         market: &mut MarketMemory,
         Sought { attempt, resume_from, reason, shown }: Sought<'_>,
     ) -> Result<Planned, ActError> {
-        let cloud = self.cloud(spec.spec.machine.cloud)?;
+        let cloud = self.clouds.get(spec.spec.machine.cloud)?;
         let mut supply = if spec.spec.machine.cloud == Cloud::Local
             || spec.spec.machine.market == MarketChoice::OnDemand
         {
             cloud.supply(&spec.spec.machine).await?
         } else {
             // What is asked in parallel costs a launch no time.
-            let (supply, pools) =
-                tokio::join!(cloud.supply(&spec.spec.machine), self.read_pools(market));
+            let (supply, pools) = tokio::join!(
+                cloud.supply(&spec.spec.machine),
+                market.read_pools(&*self.store, self.clock.mono())
+            );
             pools?;
             supply?
         };
@@ -159,8 +159,16 @@ impl Controller {
         }
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
-        let overheads =
-            self.overheads(&spec.spec, market, &supply, &history, wishes.more_time).await?;
+        let overheads = market
+            .learned_overheads(
+                &*self.store,
+                &self.clock,
+                &spec.spec,
+                &supply,
+                &history,
+                wishes.more_time,
+            )
+            .await?;
         let (more_time, widened, nothing) =
             (wishes.more_time, wishes.fallback_cost, Supply::default());
         let overheads = &overheads;
@@ -195,7 +203,7 @@ impl Controller {
         let limit = limits.boot_of(&placed.offer.instance_type);
         let boot = spec.trial.map_or(limit, |trial| shutdown_proof::boot_tag(&trial, limit));
         let tags = Tags {
-            owner: self.owner.clone(),
+            owner: self.clouds.owner.to_string(),
             job: spec.job.clone(),
             attempt,
             lease: limits.lease,
@@ -285,7 +293,7 @@ impl Controller {
     fn client_token(&self, spec: &ResolvedSpec, attempt: AttemptNo) -> String {
         let text = format!(
             "{}\n{}\n{}\n{}\n{attempt}",
-            self.owner,
+            self.clouds.owner,
             self.store.url(),
             spec.job,
             spec.created

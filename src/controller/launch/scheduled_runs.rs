@@ -21,8 +21,9 @@ use tracing::{info, warn};
 use super::launchable::{Search, launchable};
 use super::market_memory::{MarketMemory, of_market};
 use super::submit::applied_id;
-use crate::controller::act::ActError;
-use crate::controller::drive::Controller;
+use crate::controller::act_result::ActError;
+use crate::controller::clocks::Clocks;
+use crate::controller::clouds::Clouds;
 use crate::job::{
     Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, ScheduleRun, Spec, Waiting,
 };
@@ -32,7 +33,7 @@ use crate::policy::purchase::placement::Ask;
 use crate::policy::schedule::calendar::{
     Calendar, DueVerdict, MISSED_AFTER, ScheduleFacts, Spot, judge,
 };
-use crate::ports::chain;
+use crate::ports::{Clock, Store, chain};
 
 /// Between two listings of the schedules of a bucket, which takes money for each. A new schedule,
 /// and a change of an old one, is seen so late; a due time is not.
@@ -90,9 +91,24 @@ struct Decided {
     newest_job: Option<JobId>,
 }
 
-impl Controller {
+/// Runs the schedules of one job root.
+pub struct ScheduleRunner {
+    store: Arc<dyn Store>,
+    clouds: Clouds,
+    clock: Clocks,
+    /// For people: the author of a decision.
+    name: String,
+}
+
+impl ScheduleRunner {
+    pub fn new(store: &Arc<dyn Store>, clouds: &Clouds, clock: &Clocks, name: &str) -> Self {
+        let (store, clouds, clock, name) =
+            (Arc::clone(store), clouds.clone(), clock.clone(), name.to_owned());
+        ScheduleRunner { store, clouds, clock, name }
+    }
+
     /// One look at every schedule; what goes wrong with one is said once, and hinders no other.
-    pub async fn run_schedules(&self, memory: &mut ScheduleMemory) {
+    pub async fn run(&self, memory: &mut ScheduleMemory) {
         if let Err(error) = self.list_schedules(memory).await {
             let text = chain(&error);
             if memory.trouble.replace(text.clone()) != Some(text.clone()) {
@@ -125,7 +141,7 @@ impl Controller {
 
     async fn list_schedules(&self, memory: &mut ScheduleMemory) -> Result<(), JobDirError> {
         let now = self.clock.mono();
-        let every = if self.is_home() { LIST_HOME } else { LIST_AWAY };
+        let every = if self.store.is_folder() { LIST_HOME } else { LIST_AWAY };
         if memory.listed.is_some_and(|listed| now < listed + every) {
             return Ok(());
         }
@@ -154,8 +170,8 @@ impl Controller {
 
     /// Takes note of a record; `None`: it is not ours to run.
     fn know(&self, dir: ScheduleDir, record: Schedule, old: Option<Known>) -> Option<Known> {
-        let ours = record.applied.owner == self.owner
-            && record.here.as_ref().is_none_or(|here| here == self.here.as_str());
+        let ours = *record.applied.owner == *self.clouds.owner
+            && record.here.as_ref().is_none_or(|here| here == self.clouds.here.as_str());
         if !ours || record.removed.is_some() {
             return None;
         }
@@ -287,9 +303,11 @@ impl Controller {
     /// As the launch chooses: the cheapest pool may be one that this job is refused, by its bid, a
     /// quota or for want of a network, and the run would begin in a dearer one.
     async fn spot_offer(&self, spec: &Spec, market: &mut MarketMemory) -> Result<Offer, ActError> {
-        let cloud = self.cloud(spec.machine.cloud)?;
+        let cloud = self.clouds.get(spec.machine.cloud)?;
         let mut supply = of_market(&cloud.supply(&spec.machine).await?, Market::Spot, &[]);
-        let overheads = &self.overheads(spec, market, &supply, &[], Span::ZERO).await?;
+        let overheads = &market
+            .learned_overheads(&*self.store, &self.clock, spec, &supply, &[], Span::ZERO)
+            .await?;
         let (budget_left, more_time, nothing, now) =
             (spec.limits.budget, Span::ZERO, &Supply::default(), self.clock.now());
         let ask = Ask {
@@ -316,7 +334,7 @@ impl Controller {
         run: bool,
         running: Option<JobId>,
     ) -> Result<(), ActError> {
-        if let Err(error) = self.must_know_the_time().await {
+        if let Err(error) = self.clock.must_be_right().await {
             known.not_before = self.clock.mono() + WAIT_LOOK;
             return Err(error);
         }
@@ -389,7 +407,7 @@ impl Controller {
         }
         // Others go by it: by a clock that is half a day behind, what nobody saw in the morning
         // would be seen in the evening.
-        said.dated = self.must_know_the_time().await.is_ok();
+        said.dated = self.clock.must_be_right().await.is_ok();
         if known.said.as_ref() == Some(&said) {
             return Ok(());
         }

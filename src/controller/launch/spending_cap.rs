@@ -12,17 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use jiff::Timestamp;
-use tracing::{debug, info, warn};
+use tracing::debug;
 
+use super::cost_ledger::Ledger;
 use super::current_caps::CapsInForce;
-use crate::controller::drive::Controller;
-use crate::controller::job_memory::JobMemory;
-use crate::job::{Plan, RECORD_FORMAT, Reason, Waiting};
-use crate::jobdir::{JobDir, JobDirError};
+use crate::controller::clocks::Clocks;
+use crate::job::{Plan, Reason};
+use crate::jobdir::JobDirError;
 use crate::market::UsdPerHour;
 use crate::policy::purchase::spending_cap::{self, Caps, Spending};
-use crate::ports::{Turn, Turns, chain};
+use crate::ports::{Clock, Store, Turn, Turns, chain};
 
 /// Between two looks at whether a cap still holds. Machines end in minutes; shorter reads every job
 /// of the root for nothing.
@@ -32,13 +31,16 @@ pub(crate) const LOOK: Duration = Duration::from_secs(15);
 /// answer; then the cap is looked at again at the next tick.
 const TURN_MAX: Duration = Duration::from_secs(30);
 
-/// Who may launch just now: one of the jobs that this controller drives, and one of the processes
-/// of this workstation.
-#[derive(Default)]
-pub struct Launching {
-    pub here: tokio::sync::Mutex<()>,
-    /// Of each job root that a cap counts, in the same order for all who take them.
+/// The caps over all jobs of the owner, and the costs of those jobs.
+pub struct CapCheck {
+    caps: Arc<CapsInForce>,
+    ledger: Arc<Ledger>,
+    /// The ledgers of this process's other job roots: one user's caps count them all.
+    beside: Vec<Arc<Ledger>>,
+    /// For each job root that a cap counts, the turns of this workstation's processes. All take
+    /// them in the same order.
     turns: Vec<Arc<dyn Turns>>,
+    clock: Clocks,
 }
 
 /// What a launch goes by: the caps of its moment; and its turn, until it is dropped.
@@ -49,45 +51,31 @@ pub(crate) struct MayLaunch {
     turns: Vec<Turn>,
 }
 
-/// A launch that a cap holds back.
-#[derive(Clone, Debug)]
-pub struct HeldBack {
-    /// On the steady clock.
-    pub until: Duration,
-    pub said: String,
-}
-
-impl Controller {
-    /// Checks these before each launch.
-    #[must_use]
-    pub fn capped(self, caps: Caps) -> Self {
-        self.capped_by(Arc::new(CapsInForce::fixed(caps)))
+impl CapCheck {
+    pub fn new(store: &Arc<dyn Store>, owner: &str, clock: Clocks) -> Self {
+        let ledger = Arc::new(Ledger::new(Arc::clone(store), owner));
+        let (caps, beside, turns) = (Arc::default(), Vec::new(), Vec::new());
+        CapCheck { caps, ledger, beside, turns, clock }
     }
 
-    /// Checks those that are in force by then.
-    #[must_use]
-    pub fn capped_by(mut self, caps: Arc<CapsInForce>) -> Self {
+    /// Checks the caps that are in force at each launch.
+    pub fn set(&mut self, caps: Arc<CapsInForce>) {
         self.caps = caps;
-        self
     }
 
     /// Takes turns with these before a launch that a cap may hold back.
-    #[must_use]
-    pub fn taking_turns(mut self, turns: Arc<dyn Turns>) -> Self {
-        self.launching.turns = vec![turns];
-        self
+    pub fn take_turns(&mut self, turns: Arc<dyn Turns>) {
+        self.turns = vec![turns];
     }
 
-    /// Has each of these, one for each job root that a process drives, count what all of them
-    /// spend.
-    pub fn count_together(controllers: &mut [&mut Controller]) {
-        let ledgers: Vec<_> = controllers.iter().map(|one| Arc::clone(&one.ledger)).collect();
-        let turns: Vec<_> =
-            controllers.iter().flat_map(|one| one.launching.turns.clone()).collect();
-        for (at, one) in controllers.iter_mut().enumerate() {
+    /// Lets each of these, one for each job root of a process, count the costs of all of them.
+    pub fn count_together(checks: &mut [&mut CapCheck]) {
+        let ledgers: Vec<_> = checks.iter().map(|one| Arc::clone(&one.ledger)).collect();
+        let turns: Vec<_> = checks.iter().flat_map(|one| one.turns.clone()).collect();
+        for (at, one) in checks.iter_mut().enumerate() {
             let others = ledgers.iter().enumerate().filter(|(other, _)| *other != at);
             one.beside = others.map(|(_, ledger)| Arc::clone(ledger)).collect();
-            one.launching.turns.clone_from(&turns);
+            one.turns.clone_from(&turns);
         }
     }
 
@@ -98,8 +86,8 @@ impl Controller {
             return Some(MayLaunch::default());
         }
         let (mut caps, mut turns) = (self.caps.anew(), Vec::new());
-        if !caps.are_none() && !self.launching.turns.is_empty() {
-            for each in &self.launching.turns {
+        if !caps.are_none() && !self.turns.is_empty() {
+            for each in &self.turns {
                 turns.push(each.take(TURN_MAX).await?);
             }
             // It may have waited, and somebody may have written another meanwhile.
@@ -189,7 +177,7 @@ impl Controller {
 
     /// Why this plan could not even be launched if nothing else ran and nothing had been spent;
     /// `None`: it could.
-    pub fn cap_forbids(&self, plan: &Plan) -> Option<Reason> {
+    pub fn forbids(&self, plan: &Plan) -> Option<Reason> {
         spending_cap::never(
             &self.caps.last(),
             plan.offer.hourly_at_most(plan.bid),
@@ -197,55 +185,14 @@ impl Controller {
         )
     }
 
-    /// Whether a launch that a cap held back need not be tried yet.
-    pub(crate) fn is_held_back(&self, memory: &JobMemory) -> bool {
-        memory.held_back.as_ref().is_some_and(|held| self.clock.mono() < held.until)
-    }
-
-    /// Whether one of these caps holds this plan back; then it is recorded why.
-    pub(crate) async fn hold_back(
-        &self,
-        dir: &JobDir,
-        memory: &mut JobMemory,
-        plan: &Plan,
-        caps: &Caps,
-    ) -> Result<bool, JobDirError> {
-        let reason = self.cap_of(caps, plan).await?;
+    /// Tells the next process which jobs no longer count.
+    pub(super) async fn tell_jobs_over(&self) {
         self.ledger.tell_jobs_over().await;
-        let held = reason.is_some();
-        match reason {
-            Some(reason) => self.wait_for(dir, memory, reason, None, LOOK).await,
-            None => memory.held_back = None,
-        }
-        Ok(held)
     }
 
-    /// Records why a job waits, once for each sentence.
-    pub(crate) async fn wait_for(
-        &self,
-        dir: &JobDir,
-        memory: &mut JobMemory,
-        reason: Reason,
-        until: Option<Timestamp>,
-        look: Duration,
-    ) {
-        let said = memory.held_back.take().map(|held| held.said);
-        if said.as_ref() != Some(&reason.text) {
-            info!(job = %dir.job(), "not launched: {}", reason.text);
-            let waiting = Waiting {
-                format: RECORD_FORMAT,
-                at: reason.at,
-                by: self.name.clone(),
-                why: reason.text.clone(),
-                until,
-                due: None,
-                seen: None,
-            };
-            if let Err(error) = dir.put_waiting(&waiting).await {
-                warn!(job = %dir.job(), "cannot record why it waits: {}", chain(&error));
-            }
-        }
-        memory.held_back = Some(HeldBack { until: self.clock.mono() + look, said: reason.text });
+    /// Counts a plan before it is written.
+    pub(super) fn planned(&self, plan: &Plan) {
+        self.ledger.planned(plan);
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::controller::drive::Controller;
+use super::launcher::JobLauncher;
 use crate::job::{Applied, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, insist, is_silence, layout};
 use crate::ports::{Arrival, Clock, Created, Store, StoreError, chain};
@@ -164,7 +164,7 @@ pub async fn upload_code(
     }
 }
 
-impl Controller {
+impl JobLauncher {
     /// As [`submit`], for somebody who waits: what nobody has answered is asked again.
     ///
     /// # Errors
@@ -190,7 +190,7 @@ impl Controller {
         spec: &ResolvedSpec,
         archive: &Archive,
     ) -> Result<(), SubmitError> {
-        upload_code(&self.store, &*self.clock, spec, archive).await
+        upload_code(&self.store, &self.clock, spec, archive).await
     }
 
     /// The second half: now the job exists.
@@ -199,10 +199,10 @@ impl Controller {
     /// As [`Self::submit`].
     pub async fn make(&self, dir: &JobDir, spec: &ResolvedSpec) -> Result<(), SubmitError> {
         // Before the job exists: a daemon may launch it at once.
-        if let Some(cloud) = self.clouds.get(&spec.spec.machine.cloud) {
+        if let Ok(cloud) = self.clouds.get(spec.spec.machine.cloud) {
             cloud.submitted(spec);
         }
-        made(spec, insist(&*self.clock, || dir.create_spec(spec)).await)
+        made(spec, insist(&self.clock, || dir.create_spec(spec)).await)
     }
 }
 

@@ -9,27 +9,17 @@
 
 use tracing::{info, warn};
 
-use crate::controller::act::ActError;
-use crate::controller::drive::{Controller, Ticked};
-use crate::controller::job_memory::JobMemory;
+use super::notifier::JobNotifier;
+use crate::controller::act_result::{ActError, Ticked};
+use crate::controller::job_memory::{Alert, JobMemory};
 use crate::controller::observe::Observed;
 use crate::job::{Attention, Plan, RECORD_FORMAT, Refusal, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::policy::lifecycle::reconcile::{Act, history};
 use crate::policy::lifecycle::relaunch;
-use crate::ports::{CloudError, chain, chain_with_cure};
+use crate::ports::{Clock, CloudError, chain, chain_with_cure};
 
-/// What is known of the trouble that was recorded last.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Alert {
-    /// By another process, perhaps: the record was not read yet.
-    #[default]
-    Unread,
-    None,
-    Standing(String),
-}
-
-impl Controller {
+impl JobNotifier {
     /// The trouble that an act met; `None`: it passes by itself.
     pub(crate) fn trouble(act: &Act, error: &ActError) -> Option<String> {
         if matches!(
@@ -236,7 +226,8 @@ impl Controller {
 
     /// The quota that a plan falls under, as the cloud names it.
     async fn quota(&self, spec: &ResolvedSpec, plan: &Plan) -> Option<String> {
-        let supply = self.cloud(plan.offer.cloud).ok()?.supply(&spec.spec.machine).await.ok()?;
+        let supply =
+            self.clouds.get(plan.offer.cloud).ok()?.supply(&spec.spec.machine).await.ok()?;
         let quota = supply.quotas.into_iter().find(|quota| quota.covers(&plan.offer))?;
         Some(format!(
             "`{}` ({}) in {}, which is {} vCPUs",

@@ -1,5 +1,4 @@
 //! Notifications to the user: what is worth one, and how often.
 
 pub(crate) mod alert;
-pub(crate) mod notify;
-pub(crate) mod throttle;
+pub(crate) mod notifier;

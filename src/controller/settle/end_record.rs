@@ -10,30 +10,27 @@
 
 use std::time::Duration;
 
-use crate::controller::act::{ActError, Done};
-use crate::controller::drive::Controller;
+use super::settler::Settler;
+use crate::controller::act_result::{ActEffect, ActError};
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
-use crate::instance::{InstanceState, MachineRef};
+use crate::instance::{InstanceState, InstanceView, MachineRef};
 use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
+use crate::policy::lifecycle::continuation::is_kept_for;
 use crate::policy::lifecycle::reconcile::{
-    AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere, patience,
+    AlarmSeen, AttemptFacts, CloudAnswer, Ended, Unshown, patience,
 };
 use crate::policy::may_be_by_an_alarm;
-use crate::ports::{CloudError, PowerOff, chain};
+use crate::ports::{Clock, CloudError, PowerOff, chain};
 
-/// What a cloud has shown is acted on for so long. A call takes a minute at most, so longer is a
-/// workstation that slept in between: what it saw run may have ended, and been started again for
-/// the next job (seed 12001547 of 24 h).
-pub(crate) const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
+/// A machine is settled after it was missing for a minute. No earlier look needs its end.
+const MISSED: Duration = Duration::from_secs(60);
 
-impl Controller {
-    /// Whether the machines by which a tick decides were shown too long ago to end one of them.
-    pub(crate) fn is_long_ago(&self, memory: &JobMemory) -> bool {
-        memory.described.is_some_and(|at| self.clock.mono().saturating_sub(at) > SHOWN_HOLDS)
-    }
+/// A store that does not tell the time gets so long. Then this workstation's clock must do.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
+impl Settler {
     /// Records that we end the machine of an attempt, and why; once, however often the cloud is
     /// asked.
     pub(crate) async fn intend_to_end(
@@ -98,26 +95,28 @@ impl Controller {
     /// Ends a machine, or stops one whose disk is to stay: unless it has spoken since the look that
     /// this rests on, or that look is long ago. Whoever slept since has seen a machine that may be
     /// another attempt's by now; asked here, and after the records.
-    pub(crate) async fn put_out(
+    pub(crate) async fn power_off(
         &self,
         dir: &JobDir,
         memory: &mut JobMemory,
         observed: &Observed,
         (machine, how): (&MachineRef, PowerOff),
         (ends, why): (Option<AttemptNo>, &str),
-    ) -> Result<Done, ActError> {
-        if self.has_spoken(dir, observed, ends).await? || self.is_long_ago(memory) {
-            return Ok(Done::Changed);
+    ) -> Result<ActEffect, ActError> {
+        if self.has_spoken(dir, observed, ends).await? || memory.answers_are_old(self.clock.mono())
+        {
+            return Ok(ActEffect::Changed);
         }
         let doing = if how == PowerOff::Stop { "stopping" } else { "terminating" };
         tracing::warn!(job = %dir.job(), %machine, "{doing}: {why}");
         if let Some(attempt) = ends {
             self.intend_to_end(dir, memory, observed, attempt, why).await?;
         }
-        if self.has_spoken(dir, observed, ends).await? || self.is_long_ago(memory) {
-            return Ok(Done::Changed);
+        if self.has_spoken(dir, observed, ends).await? || memory.answers_are_old(self.clock.mono())
+        {
+            return Ok(ActEffect::Changed);
         }
-        let cloud = self.cloud(machine.cloud)?;
+        let cloud = self.clouds.get(machine.cloud)?;
         let stopped = match how {
             PowerOff::Stop => cloud.stop(machine).await,
             PowerOff::Terminate => cloud.terminate(machine).await,
@@ -125,11 +124,11 @@ impl Controller {
         match (stopped, ends) {
             (Err(CloudError::Unstoppable { what }), Some(attempt)) => {
                 match Self::cannot_stop(dir, memory, (machine, attempt), &what) {
-                    None => Ok(Done::Changed),
+                    None => Ok(ActEffect::Changed),
                     Some(text) => Err(ActError::Unstoppable(text)),
                 }
             }
-            (stopped, _) => Ok(stopped.map(|()| Done::Waiting)?),
+            (stopped, _) => Ok(stopped.map(|()| ActEffect::Waiting)?),
         }
     }
 
@@ -169,14 +168,62 @@ impl Controller {
         let plan = &observed.attempts.iter().find(|attempt| attempt.settled.is_none())?.plan;
         let shown =
             views.iter().any(|view| view.client_token.as_deref() == Some(&plan.client_token));
-        if shown || belongs_elsewhere(plan, &self.owner, self.here.as_str()).is_some() {
+        if shown || self.clouds.belongs_elsewhere(plan).is_some() {
             return None;
         }
-        let found = self.cloud(plan.offer.cloud).ok()?.confirm_missing(plan).await;
+        let found = self.clouds.get(plan.offer.cloud).ok()?.confirm_missing(plan).await;
         found.map_or_else(
             |error| Some(CloudAnswer::Unknown(chain(&error))),
             |ended| Some(CloudAnswer::Known(views.iter().cloned().chain([ended?]).collect())),
         )
+    }
+
+    /// Dates what is known of a machine that the cloud does not show any more, or shows dark and
+    /// does not say since when, as EC2 does of one that powered itself off. `Some`: the store does
+    /// not say, and may yet.
+    pub(crate) async fn date_unshown(
+        &self,
+        dir: &JobDir,
+        observed: &mut Observed,
+        answer: &CloudAnswer,
+    ) -> Option<CloudAnswer> {
+        let CloudAnswer::Known(views) = answer else { return None };
+        let open = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none())?;
+        let is_its = |view: &&InstanceView| {
+            view.client_token.as_deref() == Some(&open.plan.client_token)
+                || is_kept_for(&open.plan, view)
+        };
+        let (due, since) = match views.iter().find(is_its) {
+            None => (open.watched.missing_for >= MISSED, open.watched.missing_for),
+            // Not of one that stands as it was kept: it is asked for at each look until it starts.
+            Some(view)
+                if open
+                    .plan
+                    .starts
+                    .as_ref()
+                    .is_some_and(|starts| starts.launched == view.launched) =>
+            {
+                return None;
+            }
+            Some(view) => (
+                view.state.is_out() && view.ended.is_none(),
+                open.watched.dark_for.unwrap_or_default(),
+            ),
+        };
+        if self.store.is_folder() || !due {
+            return None;
+        }
+        let [plan, outcome, ending] = [layout::plan, layout::outcome, layout::ending]
+            .map(|path| path(dir.job(), open.plan.attempt));
+        match tokio::join!(self.clock.store_now(), self.store.head(&plan), self.store.head(&outcome), self.store.head(&ending)) {
+            (Some(now), Ok(plan), Ok(outcome), Ok(ending)) => {
+                let [planned, outcome, ending] = [plan, outcome, ending].map(|found| found.map(|meta| meta.modified));
+                open.watched.unshown = Some(Unshown { now, planned, outcome, ending });
+            }
+            _ if since > PATIENCE => {}
+            _ => return Some(CloudAnswer::Unknown("the cloud does not say when the machine ended, and the job root not what time it is".into())),
+        }
+        None
     }
 
     /// Looks for what tells who ended the machine of the open attempt, and since when it had stood,
@@ -193,10 +240,9 @@ impl Controller {
             return Ok(());
         };
         let token = Some(open.plan.client_token.as_str());
-        let Some(view) = views
-            .iter()
-            .find(|view| view.client_token.as_deref() == token && view.tags.owner == self.owner)
-        else {
+        let Some(view) = views.iter().find(|view| {
+            view.client_token.as_deref() == token && *view.tags.owner == *self.clouds.owner
+        }) else {
             return Ok(());
         };
         if !matches!(view.state, InstanceState::Terminated | InstanceState::Stopped)
@@ -222,7 +268,7 @@ impl Controller {
         if attempt.plan.launch.as_ref().is_none_or(|launch| launch.alarm.is_none()) {
             return Ok(AlarmSeen::Quiet);
         }
-        match self.cloud(machine.cloud)?.alarmed(machine).await {
+        match self.clouds.get(machine.cloud)?.alarmed(machine).await {
             Ok(rang) => Ok(rang.map_or(AlarmSeen::Quiet, AlarmSeen::RangAt)),
             Err(error @ (CloudError::Throttled | CloudError::Ambiguous { .. })) => Err(error),
             Err(error) => {

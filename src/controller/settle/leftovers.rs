@@ -15,19 +15,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::join_all;
 use tracing::warn;
 
+use super::settler::Settler;
 use crate::account::Residue;
-use crate::controller::cloud_answers::Place;
-use crate::controller::drive::Controller;
+use crate::controller::cloud_answers::CloudRegion;
+use crate::controller::job_memory::Leavings;
 use crate::controller::observe::Observed;
-use crate::job::{JobId, Leaving, LeavingFate, Receipt};
-use crate::market::{Region, Usd};
+use crate::job::{JobId, Leaving, LeavingFate};
+use crate::market::Usd;
 use crate::ports::chain;
 
-impl Controller {
+impl Settler {
     /// One question to each region where a machine of the job was, or a kept one was to be started:
     /// it carries the job's name by then.
     pub(crate) async fn leave_nothing(&self, job: &JobId, observed: &Observed) -> Leavings {
-        let mut places = BTreeMap::<Place, BTreeSet<String>>::new();
+        let mut places = BTreeMap::<CloudRegion, BTreeSet<String>>::new();
         for facts in &observed.attempts {
             let machine = facts.settled.as_ref().and_then(|settled| settled.instance.clone());
             if machine.is_some() || facts.plan.starts.is_some() {
@@ -44,14 +45,14 @@ impl Controller {
     pub(crate) async fn take_from(
         &self,
         job: &JobId,
-        places: BTreeMap<Place, BTreeSet<String>>,
+        places: BTreeMap<CloudRegion, BTreeSet<String>>,
     ) -> Leavings {
         let mut leavings = Leavings::default();
         let asked = places.into_iter().filter_map(|((cloud, region), machines)| {
-            Some((region, machines, self.cloud(cloud).ok()?))
+            Some((region, machines, self.clouds.get(cloud).ok()?))
         });
         let answers = asked.map(|(region, machines, cloud)| async move {
-            let answer = cloud.residue_of(&self.owner, &region, job, &machines).await;
+            let answer = cloud.residue_of(&self.clouds.owner, &region, job, &machines).await;
             (answer, region, machines)
         });
         for (answer, region, machines) in join_all(answers).await {
@@ -82,7 +83,7 @@ impl Controller {
             warn!(%job, "it leaves {what}");
             return if left.kept { LeavingFate::Kept } else { LeavingFate::Left };
         }
-        match self.clear(left).await {
+        match self.clouds.clear(left).await {
             Ok(()) => {
                 warn!(%job, "it left {what}, which is removed");
                 LeavingFate::Removed
@@ -92,19 +93,6 @@ impl Controller {
                 LeavingFate::Left
             }
         }
-    }
-}
-
-/// What a receipt says of it.
-#[derive(Clone, Debug, Default)]
-pub struct Leavings {
-    pub(crate) left: Vec<Leaving>,
-    pub(crate) unasked: Vec<Region>,
-}
-
-impl Leavings {
-    pub(crate) fn on(&self, receipt: &Receipt) -> Receipt {
-        Receipt { left: self.left.clone(), left_unasked: self.unasked.clone(), ..receipt.clone() }
     }
 }
 

@@ -10,18 +10,19 @@
 //! another job meanwhile is not this job's any more, and lives. Not here: whether somebody wants it
 //! gone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::leftovers::Leavings;
-use crate::controller::act::ActError;
-use crate::controller::drive::Controller;
+use super::settler::Settler;
+use crate::controller::act_result::ActError;
+use crate::controller::job_memory::Leavings;
+use crate::controller::observe::last_plan;
 use crate::instance::{InstanceState, InstanceView, MachineRef};
-use crate::job::{GivenUp, Leaving, LeavingFate, RECORD_FORMAT, Receipt};
+use crate::job::{GivenUp, JobId, Leaving, LeavingFate, RECORD_FORMAT, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Region, elapsed};
-use crate::policy::lifecycle::reconcile::belongs_elsewhere;
-use crate::ports::{CloudError, chain};
+use crate::ports::{Clock, CloudError, chain};
 
 /// Between two looks at a machine that is to end. A stopped one has nothing to shut down and is
 /// mostly gone at the first.
@@ -46,16 +47,16 @@ pub struct GaveUp {
     pub left_unasked: Vec<Region>,
 }
 
-impl Controller {
+impl Settler {
     /// Why what an ended job kept cannot be looked at from here; `None`: it can.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn kept_elsewhere(&self, dir: &JobDir) -> Result<Option<String>, JobDirError> {
-        let plan = self.last_plan(dir).await?;
+        let plan = last_plan(dir).await?;
         Ok(plan.map_or_else(
             || Some("no plan of a machine is among its records".to_owned()),
-            |plan| belongs_elsewhere(&plan, &self.owner, self.here.as_str()),
+            |plan| self.clouds.belongs_elsewhere(&plan),
         ))
     }
 
@@ -78,11 +79,11 @@ impl Controller {
         for attempt in dir.attempts().await?.into_iter().rev() {
             let Some(plan) = dir.plan(attempt).await? else { continue };
             let is_its_own = |view: &InstanceView| {
-                view.tags.owner == self.owner
+                *view.tags.owner == *self.clouds.owner
                     && &view.tags.job == dir.job()
                     && view.tags.attempt == plan.attempt
             };
-            match self.machine_of(&plan).await?.filter(is_its_own) {
+            match self.clouds.machine_of(&plan, self.clock.mono()).await?.filter(is_its_own) {
                 Some(view) if view.state == InstanceState::Terminated => gone = gone.or(Some(view)),
                 Some(view) => return Ok(Some(view)),
                 None => {}
@@ -113,7 +114,7 @@ impl Controller {
             };
             if view.state != InstanceState::ShuttingDown {
                 tracing::warn!(job = %dir.job(), machine = %view.machine(), "terminating what the ended job kept: somebody gives it up");
-                match self.cloud(machine.cloud)?.terminate(machine).await {
+                match self.clouds.get(machine.cloud)?.terminate(machine).await {
                     // What may launch another is among what it left.
                     Err(error @ CloudError::Relaunches { .. }) => {
                         tracing::warn!(job = %dir.job(), "{}", chain(&error))
@@ -153,19 +154,23 @@ impl Controller {
         if kept.is_empty() || dir.given_up().await?.is_some() {
             return Ok(true);
         }
-        let Some(plan) = self.last_plan(dir).await? else { return Ok(false) };
+        let Some(plan) = last_plan(dir).await? else { return Ok(false) };
         let is_young = elapsed(receipt.ended, self.clock.now()) < SHOWN_SURELY;
-        if is_young || belongs_elsewhere(&plan, &self.owner, self.here.as_str()).is_some() {
+        if is_young || self.clouds.belongs_elsewhere(&plan).is_some() {
             return Ok(false);
         }
-        if self.machine_of(&plan).await?.is_some_and(|view| view.state != InstanceState::Terminated)
+        if self
+            .clouds
+            .machine_of(&plan, self.clock.mono())
+            .await?
+            .is_some_and(|view| view.state != InstanceState::Terminated)
         {
             return Ok(false);
         }
-        let cloud = self.cloud(plan.offer.cloud)?;
+        let cloud = self.clouds.get(plan.offer.cloud)?;
         cloud.confirm_missing(&plan).await?;
         if cloud
-            .residue(&self.owner, &plan.offer.region)
+            .residue(&self.clouds.owner, &plan.offer.region)
             .await?
             .iter()
             .any(|left| kept.contains(left.id.as_str()))
@@ -175,6 +180,32 @@ impl Controller {
         tracing::info!(job = %dir.job(), "what it kept is gone");
         self.record_given_up(dir, None).await?;
         Ok(true)
+    }
+
+    /// Of the jobs that kept something, those whose machine none of these is any more: somebody has
+    /// ended it elsewhere.
+    pub(crate) async fn miss_kept(
+        &self,
+        gone: &mut BTreeSet<JobId>,
+        kept: &BTreeMap<JobId, Box<Receipt>>,
+        views: &[InstanceView],
+    ) {
+        let stands = |job: &JobId| {
+            views.iter().any(|view| &view.tags.job == job && !view.state.is_terminated())
+        };
+        for (job, receipt) in kept.iter().filter(|(job, _)| !stands(job)) {
+            if gone.contains(job) {
+                continue;
+            }
+            let dir = JobDir::new(Arc::clone(&self.store), job.clone());
+            match self.see_gone(&dir, receipt).await {
+                Ok(true) => drop(gone.insert(job.clone())),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::debug!(%job, "whether what it kept is still there is not known: {}", chain(&error))
+                }
+            }
+        }
     }
 
     /// That nothing of an ended job stands in the cloud any more: whoever looks at it next need not

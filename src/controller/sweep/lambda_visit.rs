@@ -20,16 +20,16 @@ use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 
-use super::sweep::{By, EndAsked, Judged, READS_IN_FLIGHT, SECOND_LOOK, why};
+use super::sweeper::{By, EndAsked, Judged, OrphanSweeper, READS_IN_FLIGHT, SECOND_LOOK};
 use crate::account::sweeper_visit::{Ended, Place, Standing, Suspect, Suspects, Trouble, Visit};
-use crate::controller::drive::Controller;
+use crate::controller::clocks::no_answer;
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::RECORD_FORMAT;
 use crate::jobdir::SweeperDir;
 use crate::market::elapsed;
 use crate::policy::lifecycle::forgotten_disk::forgotten;
 use crate::policy::lifecycle::orphan::OrphanVerdict;
-use crate::ports::CloudError;
+use crate::ports::{Clock, CloudError, chain_with_cure};
 
 /// A region, or the records of all machines, get so long: every healthy one answers in a second,
 /// and a region that hangs must leave time for all that is not there.
@@ -51,11 +51,11 @@ const UNREAD_MAX: usize = 10;
 /// between. One that is older is of a sweeper that was switched off, and says nothing of now.
 const SUSPICION_HOLDS: Duration = Duration::from_secs(16 * 60);
 
-impl Controller {
+impl OrphanSweeper {
     /// One visit, which must be over within `room`; `sweeper` is the name under which it remembers.
     pub async fn visit(&self, sweeper: &str, version: &str, room: Duration) -> Visit {
         let until = self.clock.mono() + room;
-        let mut visit = Visit::new(self.clock.now(), version, &self.owner);
+        let mut visit = Visit::new(self.clock.now(), version, &self.clouds.owner);
         let dir = SweeperDir::new(Arc::clone(&self.store), sweeper);
         let (views, standing) = self.ours(&dir, &mut visit).await;
         let (past, rest): (Vec<Judged>, Vec<Judged>) =
@@ -69,7 +69,7 @@ impl Controller {
             if visit.sees_nobody() { self.judged_before(&dir).await } else { None }
                 .unwrap_or(visit.at),
         );
-        if let Err(why) = self.within(RECORD_MAX, dir.put_visit(&visit)).await {
+        if let Err(why) = self.clock.within(RECORD_MAX, dir.put_visit(&visit)).await {
             visit.unknown.push(Trouble { what: "the record of this visit".into(), why });
         }
         visit
@@ -86,17 +86,18 @@ impl Controller {
         let asked = visit
             .places
             .iter()
-            .filter_map(|place| Some((&place.region, self.cloud(place.cloud).ok()?)));
+            .filter_map(|place| Some((&place.region, self.clouds.get(place.cloud).ok()?)));
         let asked = asked.map(|(region, port)| async move {
-            (region, self.within(LOOK_MAX, port.describe(&self.owner, region)).await)
+            (region, self.clock.within(LOOK_MAX, port.describe(&self.clouds.owner, region)).await)
         });
         let mut views: Vec<InstanceView> = Vec::new();
         for (region, described) in join_all(asked).await {
             match described {
                 Ok(described) => {
                     visit.regions += 1;
-                    views
-                        .extend(described.into_iter().filter(|view| view.tags.owner == self.owner));
+                    views.extend(
+                        described.into_iter().filter(|view| *view.tags.owner == *self.clouds.owner),
+                    );
                 }
                 Err(why) => visit.unknown.push(Trouble { what: region.to_string(), why }),
             }
@@ -124,7 +125,7 @@ impl Controller {
     /// a program that did not say so. `None`: there was none, or nobody says; then it is counted
     /// from this one.
     async fn judged_before(&self, dir: &SweeperDir) -> Option<Timestamp> {
-        let before = self.within(RECORD_MAX, dir.visit_before()).await.ok()??;
+        let before = self.clock.within(RECORD_MAX, dir.visit_before()).await.ok()??;
         Some(before.judged_at.unwrap_or(before.at))
     }
 
@@ -133,6 +134,7 @@ impl Controller {
     /// a hard cap is held in all regions that answer.
     async fn places(&self, dir: &SweeperDir, visit: &mut Visit) -> Vec<Place> {
         let (found, unknown) = match self
+            .clock
             .within(LOOK_MAX, async { Ok::<_, CloudError>(self.everywhere().await) })
             .await
         {
@@ -145,7 +147,7 @@ impl Controller {
             return places.into_iter().collect();
         }
         let mut before = BTreeSet::new();
-        match self.within(RECORD_MAX, dir.visit_before()).await {
+        match self.clock.within(RECORD_MAX, dir.visit_before()).await {
             // The record of an older program names the regions of suspects alone.
             Ok(known) => known.into_iter().for_each(|known| {
                 before.extend(known.suspects.into_iter().map(|suspect| Place {
@@ -174,7 +176,7 @@ impl Controller {
     /// `None` also where nobody can say since when: the next visit asks again.
     async fn standing(&self, view: &InstanceView) -> Option<Standing> {
         let (now, heard) =
-            (self.clock.now(), self.within(RECORD_MAX, self.heard_last(view)).await.ok()?);
+            (self.clock.now(), self.clock.within(RECORD_MAX, self.heard_last(view)).await.ok()?);
         let stood = forgotten(view, heard, now)?;
         Some(Standing {
             machine: view.machine(),
@@ -198,7 +200,8 @@ impl Controller {
         let unseen =
             |visit: &mut Visit, why: String| visit.unknown.push(Trouble { what: root(), why });
         let now = match self
-            .within(RECORD_MAX, async { Ok::<_, CloudError>(self.store_now().await) })
+            .clock
+            .within(RECORD_MAX, async { Ok::<_, CloudError>(self.clock.store_now().await) })
             .await
         {
             Ok(Some(now)) => now,
@@ -232,7 +235,7 @@ impl Controller {
         let known = judged.iter().filter(|judged| !is_unknown(judged)).count();
         visit.judged = visit.judged.map(|past| past.saturating_add(count(known)));
         let orphans: Vec<Judged> = judged.into_iter().filter(is_orphan).collect();
-        let known = match self.within(RECORD_MAX, dir.suspects()).await {
+        let known = match self.clock.within(RECORD_MAX, dir.suspects()).await {
             Ok(known) => known.map(|known| known.suspects).unwrap_or_default(),
             Err(why) => {
                 unseen(visit, format!("who was suspected before is not known: {why}"));
@@ -246,7 +249,7 @@ impl Controller {
             orphans.into_iter().map(|orphan| suspected(orphan, &known, now)).collect();
         visit.suspects = all.iter().map(|(_, suspect)| suspect.clone()).collect();
         let suspects = Suspects { format: RECORD_FORMAT, suspects: visit.suspects.clone() };
-        if let Err(why) = self.within(RECORD_MAX, dir.put_suspects(&suspects)).await {
+        if let Err(why) = self.clock.within(RECORD_MAX, dir.put_suspects(&suspects)).await {
             unseen(visit, format!("whom this visit suspects could not be written: {why}"));
         }
         let (due, fresh): (Vec<_>, Vec<_>) =
@@ -264,7 +267,7 @@ impl Controller {
         // The next visit may suspect it anew, and then looks twice again.
         visit.suspects.retain(|suspect| !cleared.contains(&suspect.machine));
         let suspects = Suspects { format: RECORD_FORMAT, suspects: visit.suspects.clone() };
-        if let Err(why) = self.within(RECORD_MAX, dir.put_suspects(&suspects)).await {
+        if let Err(why) = self.clock.within(RECORD_MAX, dir.put_suspects(&suspects)).await {
             unseen(visit, format!("whom this visit cleared could not be written: {why}"));
         }
     }
@@ -287,7 +290,7 @@ impl Controller {
     /// the next visit. Gives those that are no orphans any more.
     async fn end_all(&self, orphans: Vec<Judged>, by: By, visit: &mut Visit) -> Vec<MachineRef> {
         let ends = orphans.into_iter().map(|orphan| async move {
-            let answer = self.bounded(LOOK_MAX, self.end_by(&orphan, by)).await;
+            let answer = self.clock.bounded(LOOK_MAX, self.end_by(&orphan, by)).await;
             (orphan, answer)
         });
         let ends: Vec<_> = stream::iter(ends).buffered(READS_IN_FLIGHT).collect().await;
@@ -308,7 +311,9 @@ impl Controller {
                     cleared.push(orphan.view.machine());
                     continue;
                 }
-                Some(Err(error)) => format!("may still run and bill: {}", why(&error)),
+                Some(Err(error)) => {
+                    format!("may still run and bill: {}", chain_with_cure(&error))
+                }
                 None => format!("may still run and bill: {}", no_answer(LOOK_MAX)),
             };
             visit.trouble.push(Trouble {
@@ -317,16 +322,6 @@ impl Controller {
             });
         }
         cleared
-    }
-
-    /// In words, an error with its causes; that nobody answered is one.
-    pub(crate) async fn within<T, E: std::error::Error + 'static>(
-        &self,
-        time: Duration,
-        work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, String> {
-        let done = self.bounded(time, work).await.ok_or_else(|| no_answer(time))?;
-        done.map_err(|error| why(&error))
     }
 }
 
@@ -345,11 +340,6 @@ fn tell_of_unread(judged: &[Judged], visit: &mut Visit) {
             why: "the same, or the like".into(),
         });
     }
-}
-
-/// In words.
-pub(crate) fn no_answer(within: Duration) -> String {
-    format!("nobody answered within {} s", within.as_secs())
 }
 
 fn count(all: usize) -> u32 {

@@ -16,17 +16,14 @@ use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use tracing::{debug, info, warn};
 
-use super::lambda_visit::no_answer;
-use super::sweep::{EndAsked, Judged, READS_IN_FLIGHT, SECOND_LOOK};
-use crate::controller::cloud_answers::Place;
-use crate::controller::daemon_round::Root;
-use crate::controller::drive::Controller;
-use crate::controller::settle::kept_disks::KeptTold;
+use super::sweeper::{EndAsked, Judged, OrphanSweeper, READS_IN_FLIGHT, SECOND_LOOK};
+use crate::controller::clocks::no_answer;
+use crate::controller::cloud_answers::CloudRegion;
+use crate::controller::root_memory::RootMemory;
 use crate::instance::InstanceView;
-use crate::job::JobId;
 use crate::market::{Cloud, Region};
 use crate::policy::lifecycle::orphan::{self, OrphanVerdict};
-use crate::ports::{CloudError, NoCredentials, chain};
+use crate::ports::{Clock, CloudError, NoCredentials, chain};
 
 /// Between two sweeps. The bound on what an orphan costs counts with it; more often is a call for
 /// each region that finds nothing.
@@ -59,17 +56,18 @@ pub(crate) struct SweepMemory {
     /// What each cloud said last of the regions it has: one region's word, and while that is down
     /// all of them are swept.
     regions: BTreeMap<Cloud, Vec<Region>>,
-    /// Forgotten disks that were told of.
-    kept: KeptTold,
-    /// Jobs of which nothing is kept any more, and that is on record.
-    gone: BTreeSet<JobId>,
     /// What was said of places that did not answer: once for each sentence.
     said: BTreeMap<String, String>,
 }
 
-impl Controller {
-    /// Sweeps, when it is time to.
-    pub(crate) async fn sweep_when_due(&self, memory: &mut SweepMemory, root: &Root) {
+impl OrphanSweeper {
+    /// Sweeps when it is time to. Gives the machines that do not bill; `None`: no look was due, or it
+    /// took too long.
+    pub(crate) async fn sweep_when_due(
+        &self,
+        memory: &mut SweepMemory,
+        root: &RootMemory,
+    ) -> Option<Vec<InstanceView>> {
         let now = self.clock.mono();
         if memory.second_look.is_some_and(|at| now >= at) {
             memory.second_look = None;
@@ -79,15 +77,17 @@ impl Controller {
                 .await;
         }
         if now < *memory.due.get_or_insert(now + FIRST) {
-            return;
+            return None;
         }
         memory.due = Some(now + EACH);
-        let Some((suspects, stopped)) = self.bounded(LOOK_MAX, self.suspects(memory, root)).await
+        let Some((suspects, stopped)) =
+            self.clock.bounded(LOOK_MAX, self.suspects(memory, root)).await
         else {
-            return warn!(
+            warn!(
                 "looking for machines that no job needs took more than {} s; again in 5 min",
                 LOOK_MAX.as_secs()
             );
+            return None;
         };
         if !suspects.is_empty() {
             memory.second_look = Some(self.clock.mono() + SECOND_LOOK);
@@ -98,21 +98,12 @@ impl Controller {
             }
         }
         memory.suspects = suspects;
-        if self.bounded(LOOK_MAX, self.tell_kept(&mut memory.kept, &stopped)).await.is_none() {
-            warn!("what forgotten disks cost was not told within {} s", LOOK_MAX.as_secs());
-        }
-        if self.bounded(LOOK_MAX, self.miss_kept(&mut memory.gone, root, &stopped)).await.is_none()
-        {
-            debug!(
-                "whether what ended jobs kept is still there was not found out within {} s",
-                LOOK_MAX.as_secs()
-            );
-        }
+        Some(stopped)
     }
 
     async fn end_suspect(&self, suspect: &Judged) {
         let machine = suspect.view.machine();
-        match self.bounded(LOOK_MAX, self.end_orphan(suspect)).await {
+        match self.clock.bounded(LOOK_MAX, self.end_orphan(suspect)).await {
             Some(Ok(Some(EndAsked::RunsOn(why)))) => warn!("{machine} in {} {why}", machine.region),
             Some(Ok(Some(EndAsked::Ends | EndAsked::Stops))) => {}
             Some(Ok(None)) => info!(%machine, "left alone: it is no orphan any more"),
@@ -125,24 +116,12 @@ impl Controller {
         }
     }
 
-    pub(crate) async fn bounded<T>(
-        &self,
-        most: Duration,
-        work: impl Future<Output = T>,
-    ) -> Option<T> {
-        tokio::select! {
-            biased;
-            done = work => Some(done),
-            () = self.clock.sleep(most) => None,
-        }
-    }
-
     /// One region that hangs must not hide the others.
     async fn in_time<T>(
         &self,
         work: impl Future<Output = Result<T, CloudError>>,
     ) -> Result<T, CloudError> {
-        self.bounded(REGION_MAX, work).await.unwrap_or_else(|| {
+        self.clock.bounded(REGION_MAX, work).await.unwrap_or_else(|| {
             Err(CloudError::Ambiguous {
                 act: "look for machines that no job needs".into(),
                 cause: no_answer(REGION_MAX).into(),
@@ -155,20 +134,21 @@ impl Controller {
     async fn suspects(
         &self,
         memory: &mut SweepMemory,
-        root: &Root,
+        root: &RootMemory,
     ) -> (Vec<Judged>, Vec<InstanceView>) {
         let places = self.places_to_sweep(memory).await;
-        let asked =
-            places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
+        let asked = places
+            .iter()
+            .filter_map(|(cloud, region)| Some((region, self.clouds.get(*cloud).ok()?)));
         let asked = asked.map(|(region, port)| async move {
-            (region, self.in_time(port.describe(&self.owner, region)).await)
+            (region, self.in_time(port.describe(&self.clouds.owner, region)).await)
         });
         let mut views: Vec<InstanceView> = Vec::new();
         for (region, described) in join_all(asked).await {
             match described {
-                Ok(described) => {
-                    views.extend(described.into_iter().filter(|view| view.tags.owner == self.owner))
-                }
+                Ok(described) => views.extend(
+                    described.into_iter().filter(|view| *view.tags.owner == *self.clouds.owner),
+                ),
                 Err(error) => say_once(memory, region.as_str(), "is not swept", &error),
             }
         }
@@ -177,7 +157,7 @@ impl Controller {
         if views.is_empty() {
             return (Vec::new(), others);
         }
-        let now = self.store_now().await;
+        let now = self.clock.store_now().await;
         views.retain(|view| {
             !root.drives(view) || now.is_some_and(|now| orphan::is_past_cap(view, now))
         });
@@ -195,11 +175,11 @@ impl Controller {
         )
     }
 
-    async fn places_to_sweep(&self, memory: &mut SweepMemory) -> BTreeSet<Place> {
+    async fn places_to_sweep(&self, memory: &mut SweepMemory) -> BTreeSet<CloudRegion> {
         let now = self.clock.mono();
         let due = self
             .clouds
-            .iter()
+            .all()
             .filter(|(which, _)| memory.unsigned.get(which).is_none_or(|until| now >= *until));
         let asked =
             join_all(due.map(|(which, cloud)| async move {

@@ -24,7 +24,7 @@ use crate::sim::world::world::{Ask, Deed, OWNER, World};
 pub const BOUND_MINUTES: u32 = 37;
 
 /// How far a hard cap may be beyond the run time: five minutes to save and power off, the clock
-/// error of the planner (`controller::launch::clock_check`), and a minute.
+/// error of the planner (`controller::clocks`), and a minute.
 const CAP_ROOM: Duration = Duration::from_secs(11 * 60);
 
 /// The sweep and two minutes.
@@ -65,7 +65,7 @@ fn useless_minutes(world: &World, hushed: bool) -> u32 {
         + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
 }
 
-/// How long a controller may act on an answer of the cloud (`controller::settle::end_record`).
+/// How long a controller may act on an answer of the cloud (`controller::cloud_answers`).
 const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
 
 /// A word in a foreign tag of our machine. It must never reach a record.

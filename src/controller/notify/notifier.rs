@@ -3,22 +3,24 @@
 //! Several controllers may drive a job; whoever creates the record that it was told tells it. Never
 //! in the way of driving: the telling goes on beside it, and its failure is logged.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::account::sweeper;
 use crate::account::sweeper_visit::Visit;
-use crate::controller::drive::Controller;
+use crate::controller::clocks::Clocks;
+use crate::controller::clouds::Clouds;
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
 use crate::job::{RECORD_FORMAT, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, SweeperDir, encode, layout};
 use crate::market::{Span, elapsed};
-use crate::ports::{Created, Notification};
+use crate::ports::{Clock, Created, Notification, Notifier, Store};
 
 /// It comes every five minutes: after a day it is broken, and AWS has no bad hour.
 const SWEEPER_GONE: Duration = Duration::from_secs(86_400);
@@ -41,7 +43,28 @@ pub struct SweeperSeen {
     told: bool,
 }
 
-impl Controller {
+/// Sends notifications to the user.
+pub struct JobNotifier {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clouds: Clouds,
+    pub(super) clock: Clocks,
+    /// For people: the author of a record.
+    pub(super) name: String,
+    /// `None`: only the log and the records say it.
+    pub port: Option<Arc<dyn Notifier>>,
+    sweeper: Mutex<SweeperSeen>,
+    /// Notifications in progress.
+    under_way: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl JobNotifier {
+    pub fn new(store: &Arc<dyn Store>, clouds: &Clouds, clock: &Clocks, name: &str) -> Self {
+        let (store, clouds, clock, name) =
+            (Arc::clone(store), clouds.clone(), clock.clone(), name.to_owned());
+        let (sweeper, under_way) = Default::default();
+        JobNotifier { store, clouds, clock, name, port: None, sweeper, under_way }
+    }
+
     /// A sweeper that came once and comes no more, or comes and can judge nobody: a machine that
     /// hangs while every workstation sleeps would be ended by its hard cap alone. Who never had one
     /// hears nothing. Once for all jobs of this process.
@@ -58,14 +81,14 @@ impl Controller {
         let rests = |seen: &SweeperSeen| {
             seen.looked.is_some_and(|looked| now.saturating_sub(looked) < SWEEPER_LOOK_EVERY)
         };
-        if self.notifier.is_none() || rests(&seen()) {
+        if self.port.is_none() || rests(&seen()) {
             return;
         }
         seen().looked = Some(now);
         // What was seen before stands where nobody answers, and it is looked for again in an hour.
-        let sweeper = SweeperDir::new(Arc::clone(&self.store), &sweeper::name(&self.owner));
+        let sweeper = SweeperDir::new(Arc::clone(&self.store), &sweeper::name(&self.clouds.owner));
         if let Ok(Some(came)) = sweeper.came().await
-            && let Some(now) = self.store_now().await
+            && let Some(now) = self.clock.store_now().await
         {
             let blind = sweeper.visit_before().await.ok().flatten().filter(Visit::sees_nobody);
             let judged =
@@ -144,7 +167,7 @@ impl Controller {
         text: &str,
         receipt: Option<&Receipt>,
     ) -> bool {
-        let Some(notifier) = self.notifier.clone() else { return true };
+        let Some(notifier) = self.port.clone() else { return true };
         let name = format!("{kind}-{}", hex::encode(&Sha256::digest(what.as_bytes())[..6]));
         if !memory.told.insert(name.clone()) {
             return true;
@@ -177,18 +200,20 @@ impl Controller {
                 warn!("{error}");
             }
         });
-        let mut under_way =
-            self.telling.lock().expect("nobody panics while holding the list: it is only changed");
+        let mut under_way = self
+            .under_way
+            .lock()
+            .expect("nobody panics while holding the list: it is only changed");
         under_way.retain(|telling| !telling.is_finished());
         under_way.push(telling);
         true
     }
 
     /// Before this controller ends: a command that it started is not cut off.
-    pub async fn finish_telling(&self) {
+    pub async fn finish(&self) {
         let under_way = std::mem::take(
             &mut *self
-                .telling
+                .under_way
                 .lock()
                 .expect("nobody panics while holding the list: it is only changed"),
         );

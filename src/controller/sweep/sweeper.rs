@@ -10,16 +10,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 
-use super::lambda_visit::no_answer;
 use crate::account::{ForeignMachine, Residue};
-use crate::controller::cloud_answers::Place;
-use crate::controller::drive::Controller;
-use crate::controller::settle::end_record::SHOWN_HOLDS;
+use crate::controller::clocks::{Clocks, no_answer};
+use crate::controller::cloud_answers::{ANSWER_HOLDS, CloudRegion};
+use crate::controller::clouds::Clouds;
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::{AttemptPhase, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
@@ -29,7 +27,7 @@ use crate::policy::lifecycle::forgotten_disk::{
 };
 use crate::policy::lifecycle::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::policy::lifecycle::reconcile::may_be_of;
-use crate::ports::{CloudError, NoCredentials, StoreError, chain, chain_with_cure};
+use crate::ports::{Clock, CloudError, NoCredentials, Store, chain, chain_with_cure};
 
 /// One machine of ours and what is to be done with it.
 #[derive(Clone, Debug)]
@@ -53,7 +51,7 @@ pub struct Found {
 /// Where machines of ours may be, as far as anybody has said.
 #[derive(Debug, Default)]
 pub struct Everywhere {
-    pub places: BTreeSet<Place>,
+    pub places: BTreeSet<CloudRegion>,
     /// Clouds that did not answer, and why.
     pub unknown: Vec<(String, String)>,
     /// Those of them to which nobody here has any credentials.
@@ -98,9 +96,24 @@ pub(crate) enum By {
     Tags,
 }
 
-impl Controller {
+/// Finds and ends the owner's machines that no job needs.
+pub struct OrphanSweeper {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clouds: Clouds,
+    pub(super) clock: Clocks,
+    /// For people: the author of a record.
+    pub(super) name: String,
+}
+
+impl OrphanSweeper {
+    pub fn new(store: &Arc<dyn Store>, clouds: &Clouds, clock: &Clocks, name: &str) -> Self {
+        let (store, clouds, clock, name) =
+            (Arc::clone(store), clouds.clone(), clock.clone(), name.to_owned());
+        OrphanSweeper { store, clouds, clock, name }
+    }
+
     /// Every place where a machine of ours may be: all regions of every cloud that can be asked.
-    pub async fn everywhere(&self) -> (BTreeSet<Place>, Vec<(String, String)>) {
+    pub async fn everywhere(&self) -> (BTreeSet<CloudRegion>, Vec<(String, String)>) {
         let Everywhere { places, unknown, .. } = self.ask_everywhere().await;
         (places, unknown)
     }
@@ -108,7 +121,7 @@ impl Controller {
     /// The same, with who could not be asked for want of any credentials.
     pub async fn ask_everywhere(&self) -> Everywhere {
         let asked = join_all(
-            self.clouds.iter().map(|(which, cloud)| async move { (*which, cloud.regions().await) }),
+            self.clouds.all().map(|(which, cloud)| async move { (*which, cloud.regions().await) }),
         )
         .await;
         let mut all = Everywhere::default();
@@ -116,7 +129,7 @@ impl Controller {
             match regions {
                 Ok(regions) => all.places.extend(regions.into_iter().map(|region| (which, region))),
                 Err(error) => {
-                    all.unknown.push((which.word().to_owned(), why(&error)));
+                    all.unknown.push((which.word().to_owned(), chain_with_cure(&error)));
                     all.unsigned.extend(
                         NoCredentials::among(&error)
                             .filter(|nobody| nobody.are_nowhere())
@@ -129,28 +142,30 @@ impl Controller {
     }
 
     /// Looks at all machines of ours in these places. Ends nothing.
-    pub async fn look_for_orphans(&self, places: &BTreeSet<Place>) -> Found {
+    pub async fn look_for_orphans(&self, places: &BTreeSet<CloudRegion>) -> Found {
         let mut found = Found::default();
-        let now = self.store_now().await;
+        let now = self.clock.store_now().await;
         let asked = places.iter().map(|(cloud, region)| async move {
-            let Ok(port) = self.cloud(*cloud) else {
+            let Ok(port) = self.clouds.get(*cloud) else {
                 return (region, Ok(Vec::new()), Ok(Vec::new()));
             };
-            let (views, residue) =
-                tokio::join!(port.describe(&self.owner, region), port.residue(&self.owner, region));
+            let (views, residue) = tokio::join!(
+                port.describe(&self.clouds.owner, region),
+                port.residue(&self.clouds.owner, region)
+            );
             (region, views, residue)
         });
         let mut views = Vec::new();
         for (region, described, residue) in join_all(asked).await {
             match described {
                 Ok(described) => views.extend(described),
-                Err(error) => found.unknown.push((region.to_string(), why(&error))),
+                Err(error) => found.unknown.push((region.to_string(), chain_with_cure(&error))),
             }
             match residue {
                 Ok(residue) => found.residue.extend(residue),
-                Err(error) => {
-                    found.unknown.push((format!("{region}, what is left over"), why(&error)))
-                }
+                Err(error) => found
+                    .unknown
+                    .push((format!("{region}, what is left over"), chain_with_cure(&error))),
             }
         }
         // A place that was asked twice has each machine once.
@@ -176,7 +191,7 @@ impl Controller {
         by: By,
     ) -> Result<Option<(Judged, EndAsked)>, CloudError> {
         let machine = before.view.machine();
-        let cloud = self.cloud(machine.cloud)?;
+        let cloud = self.clouds.get(machine.cloud)?;
         let looked = self.clock.mono();
         let Some(judged) = self.look_again(&machine, by).await? else { return Ok(None) };
         let OrphanVerdict::Orphan { why } = &judged.verdict else { return Ok(None) };
@@ -188,7 +203,7 @@ impl Controller {
             }
         };
         // Whoever slept since has seen a machine that may do another job's work by now.
-        if self.clock.mono().saturating_sub(looked) > SHOWN_HOLDS {
+        if self.clock.mono().saturating_sub(looked) > ANSWER_HOLDS {
             return Ok(None);
         }
         if keeps {
@@ -213,13 +228,13 @@ impl Controller {
     /// # Errors
     /// When the cloud does not answer; then nothing was ended, or it may have been.
     pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<EndAsked>, CloudError> {
-        let cloud = self.cloud(named.cloud)?;
+        let cloud = self.clouds.get(named.cloud)?;
         let looked = self.clock.mono();
         let judged = self.look_again(named, By::Everything).await?;
         if !judged.is_some_and(|judged| matches!(judged.verdict, OrphanVerdict::Stray { .. })) {
             return Ok(None);
         }
-        if self.clock.mono().saturating_sub(looked) > SHOWN_HOLDS {
+        if self.clock.mono().saturating_sub(looked) > ANSWER_HOLDS {
             return Ok(None);
         }
         tracing::warn!("terminating {named}: somebody has named it, and nobody here knows its job");
@@ -229,12 +244,13 @@ impl Controller {
 
     /// One machine of ours as it is now; `None`: it is not shown.
     async fn look_again(&self, machine: &MachineRef, by: By) -> Result<Option<Judged>, CloudError> {
-        let views = self.cloud(machine.cloud)?.describe(&self.owner, &machine.region).await?;
+        let views =
+            self.clouds.get(machine.cloud)?.describe(&self.clouds.owner, &machine.region).await?;
         let Some(view) = views.into_iter().find(|view| view.id == machine.id) else {
             return Ok(None);
         };
         Ok(Some(match by {
-            By::Everything => self.judge(view, self.store_now().await).await,
+            By::Everything => self.judge(view, self.clock.store_now().await).await,
             By::Tags => self.judge_by_tags(view),
         }))
     }
@@ -292,34 +308,22 @@ impl Controller {
         })
     }
 
-    /// Removes one piece of residue of ours.
-    ///
-    /// # Errors
-    /// When the cloud refuses, or it is not ours.
-    pub async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {
-        if !residue.ours {
-            return Err(CloudError::Invalid {
-                what: format!("{} {} is not ours", residue.kind, residue.id),
-            });
-        }
-        self.cloud(residue.cloud)?.clear(residue).await
-    }
-
     /// GPU machines of the account that nobody of ours launched; nothing is done to them.
     pub async fn foreign(
         &self,
-        places: &BTreeSet<Place>,
+        places: &BTreeSet<CloudRegion>,
     ) -> (Vec<ForeignMachine>, Vec<(String, String)>) {
-        let asked =
-            places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
+        let asked = places
+            .iter()
+            .filter_map(|(cloud, region)| Some((region, self.clouds.get(*cloud).ok()?)));
         let asked = asked.map(|(region, cloud)| async move {
-            (region, cloud.foreign(&self.owner, region).await)
+            (region, cloud.foreign(&self.clouds.owner, region).await)
         });
         let (mut machines, mut unknown) = (Vec::new(), Vec::new());
         for (region, answer) in join_all(asked).await {
             match answer {
                 Ok(found) => machines.extend(found),
-                Err(error) => unknown.push((Region::to_string(region), why(&error))),
+                Err(error) => unknown.push((Region::to_string(region), chain_with_cure(&error))),
             }
         }
         (machines, unknown)
@@ -327,7 +331,7 @@ impl Controller {
 
     /// One whose records hang is unknown, and hides no other.
     pub(crate) async fn judge_in_time(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
-        let judged = self.bounded(RECORDS_MAX, self.judge(view.clone(), now)).await;
+        let judged = self.clock.bounded(RECORDS_MAX, self.judge(view.clone(), now)).await;
         judged.unwrap_or_else(|| Judged {
             view,
             verdict: OrphanVerdict::Unknown { why: no_answer(RECORDS_MAX) },
@@ -339,8 +343,13 @@ impl Controller {
         if let (Records::Open, Heartbeat::At(heard)) = (&records, &heartbeat) {
             records = self.ended(&view, *heard).await;
         }
-        let verdict =
-            orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
+        let verdict = orphan::judge(&Facts {
+            view: &view,
+            owner: &self.clouds.owner,
+            records,
+            heartbeat,
+            now,
+        });
         Judged { view, verdict }
     }
 
@@ -349,8 +358,13 @@ impl Controller {
         let unread = || "only its tags were read".to_owned();
         let (records, heartbeat, now) =
             (Records::Unknown(unread()), Heartbeat::Unknown(unread()), Some(self.clock.now()));
-        let verdict =
-            orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
+        let verdict = orphan::judge(&Facts {
+            view: &view,
+            owner: &self.clouds.owner,
+            records,
+            heartbeat,
+            now,
+        });
         Judged { view, verdict }
     }
 
@@ -409,18 +423,6 @@ impl Controller {
             Err(error) => Heartbeat::Unknown(chain(&error)),
         }
     }
-
-    /// The time by the clock that dates heartbeats, whatever the workstation's own clock says.
-    pub(crate) async fn store_now(&self) -> Option<Timestamp> {
-        self.store_time().await.ok()?
-    }
-
-    /// # Errors
-    /// When the store does not answer.
-    pub(crate) async fn store_time(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.store.put(layout::CLOCK, Bytes::new()).await?;
-        Ok(self.store.head(layout::CLOCK).await?.map(|meta| meta.modified))
-    }
 }
 
 /// The record is there, and this program cannot read it: it is damaged, or a later version's.
@@ -434,9 +436,4 @@ fn unless_unreadable<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<T
         Err(error) if is_unreadable(&error) => Ok(None),
         other => other,
     }
-}
-
-/// For a line in a list: with what to type, since a list has no room for a hint.
-pub(crate) fn why(error: &dyn std::error::Error) -> String {
-    chain_with_cure(error)
 }

@@ -1,34 +1,67 @@
-//! One launch call, and what its answer means: a machine, another place, nothing ever, or that
-//! nobody knows.
+//! Launches what is planned.
 //!
 //! ```text
-//!   plan ──> launch, or start a kept machine ─┬─ an id ─────────────────> known
-//!                                             ├─ refused ───────────────> noted: the next tick chooses again, or tells
-//!                                             ├─ signed by nobody ──────> told, and the same call again
-//!                                             ├─ of another request ────> adopted, and told: a fault of ours
-//!                                             └─ no answer ─────────────> the same call again
+//!   plan ──> launch, or start a kept machine ─┬─ an id ──────────────> the machine is known
+//!                                             ├─ refused ────────────> noted; the next tick chooses again
+//!                                             ├─ no credentials ─────> the user is told; the same call again
+//!                                             ├─ of another request ─> adopted, and reported as a fault
+//!                                             └─ no answer ──────────> the same call again
 //! ```
-//! Records nothing: the plan is the record. Not here: which offer (`policy::purchase::placement`).
+//! `plan` makes a plan, `next_attempt` writes it, `submit` makes a job, `first_launch` does all of
+//! it in one process. A launch writes no record: the plan is the record.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use super::agent_shipping::ShipError;
-use crate::controller::act::ActError;
-use crate::controller::drive::Controller;
+use super::agent_shipping::{ShipError, Shipper};
+use super::spending_cap::CapCheck;
+use crate::controller::act_result::ActError;
+use crate::controller::attempt_memory::AttemptMemory;
+use crate::controller::clocks::Clocks;
+use crate::controller::clouds::Clouds;
 use crate::controller::job_memory::JobMemory;
+use crate::controller::settle::alarm_state::Guarding;
 use crate::instance::MachineRef;
 use crate::job::{AttemptNo, JobId, MarketChoice, Plan};
+use crate::policy::lifecycle::reconcile::GuardLeft;
 use crate::policy::purchase::refusal_backoff;
-use crate::ports::{CloudError, chain};
+use crate::ports::{Clock, CloudError, Store, chain, chain_with_cure};
 
-/// A decision to launch is older than this only where the workstation slept meanwhile, or where
-/// everybody took their time: then the job is looked at once more, for a wish that came since.
-/// Shorter, and an ordinary choice among offers is made twice.
+/// A decision to launch is older than this only after a sleep of the workstation, or after slow
+/// answers. Then the job is looked at again, for a later request. A shorter limit repeats ordinary
+/// choices among offers.
 const DECISION_HOLDS: Duration = Duration::from_secs(60);
 
-impl Controller {
+/// After this many tries, about five minutes, the user is told that the machine has no alarm.
+const GUARD_TRIES_TOLD: u32 = 7;
+
+/// Plans and launches for the jobs of one job root.
+pub struct JobLauncher {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clouds: Clouds,
+    pub(super) clock: Clocks,
+    /// For people: the author of a plan.
+    pub(super) name: String,
+    /// Brings the agent to a machine; `None`: the machine has it already.
+    pub shipper: Option<Shipper>,
+    /// The caps over all jobs.
+    pub caps: CapCheck,
+    /// Jobs plan and launch one at a time: a cap counts earlier launches, and a full zone is not
+    /// asked twice.
+    pub(super) one_at_a_time: tokio::sync::Mutex<()>,
+}
+
+impl JobLauncher {
+    pub fn new(store: &Arc<dyn Store>, clouds: &Clouds, clock: &Clocks, name: &str) -> Self {
+        let (store, clouds, clock, name) =
+            (Arc::clone(store), clouds.clone(), clock.clone(), name.to_owned());
+        let caps = CapCheck::new(&store, &clouds.owner, clock.clone());
+        let one_at_a_time = tokio::sync::Mutex::default();
+        JobLauncher { store, clouds, clock, name, shipper: None, caps, one_at_a_time }
+    }
+
     /// Whether the machine of a plan could fetch and run the agent that it would get, as far as its
     /// image and our credentials say. Sends nothing.
     ///
@@ -48,6 +81,17 @@ impl Controller {
                 }
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Brings the agent to the job root, if the machines of this plan need it there. The launch
+    /// does it too; this call does it earlier, beside another one.
+    pub async fn ship_ahead(&self, plan: &Plan) {
+        let (Some(_), Some(shipper), None) = (&plan.launch, &self.shipper, &plan.starts) else {
+            return;
+        };
+        if let Err(error) = shipper.bring(&*self.store, plan.offer.arch).await {
+            debug!("the agent is not in the job root yet: {error}");
         }
     }
 
@@ -71,7 +115,7 @@ impl Controller {
         let trouble_met = &mut memory.trouble_met;
         let memory = memory.attempts.entry(attempt).or_default();
         let Some(plan) = &memory.plan else { return Ok(()) };
-        let cloud = self.cloud(plan.offer.cloud)?;
+        let cloud = self.clouds.get(plan.offer.cloud)?;
         let (launched, done) = match &plan.starts {
             None => (cloud.launch(plan).await, "launched"),
             Some(starts) => {
@@ -131,6 +175,46 @@ impl Controller {
                 Err(error.into())
             }
             Err(error @ CloudError::Throttled) => Err(error.into()),
+        }
+    }
+
+    /// A failure does not stop the job: the agent, the machine's switch and the lease remain.
+    pub(crate) async fn guard(
+        &self,
+        job: &JobId,
+        memory: &mut AttemptMemory,
+        machine: &MachineRef,
+        armed: bool,
+    ) {
+        let Some(plan) = memory.plan.clone() else { return };
+        // A lost answer may have armed it. Arming twice does no harm.
+        memory.watched.guard = GuardLeft::Unknown;
+        let done = match self.clouds.get(machine.cloud) {
+            Ok(cloud) if armed => cloud.guard(&plan, machine).await,
+            Ok(cloud) => cloud.unguard(machine).await,
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok(()) => {
+                memory.guarding = Guarding::default();
+                memory.watched.guard = if armed { GuardLeft::Armed } else { GuardLeft::Off };
+                if !armed {
+                    info!(%job, %machine, "its measurements do not reach CloudWatch: no alarm waits for them until they do, but for one that rings");
+                }
+            }
+            Err(error) => {
+                if armed && matches!(error, CloudError::Denied { .. }) {
+                    memory.guarding.denied = Some(chain_with_cure(&error));
+                }
+                let tries = memory.guarding.failed(self.clock.mono());
+                let error = chain(&error);
+                // The first heartbeat takes its time.
+                if tries == GUARD_TRIES_TOLD {
+                    warn!(%job, %machine, "{error}")
+                } else {
+                    debug!(%job, %machine, tries, "{error}")
+                }
+            }
         }
     }
 }

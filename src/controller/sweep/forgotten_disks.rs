@@ -11,17 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tracing::{debug, warn};
+use tracing::warn;
 
-use crate::controller::daemon_round::Root;
-use crate::controller::drive::Controller;
+use super::sweeper::OrphanSweeper;
 use crate::controller::job_memory::JobMemory;
+use crate::controller::notify::notifier::JobNotifier;
 use crate::instance::{InstanceView, MachineRef};
-use crate::job::JobId;
 use crate::jobdir::{JobDir, layout};
 use crate::market::Usd;
 use crate::policy::lifecycle::forgotten_disk::{forgotten, is_undated};
-use crate::ports::{StoreError, chain};
+use crate::ports::{Clock, StoreError, chain};
 
 /// Between two words about the same disk: as long as it stood before the first.
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
@@ -29,14 +28,21 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 /// What this daemon has told: which machine, in which week of its standing.
 pub(crate) type KeptTold = BTreeSet<(MachineRef, u64)>;
 
-impl Controller {
+impl OrphanSweeper {
     /// Of these machines, those that stand still and seem to be forgotten.
-    pub(crate) async fn tell_kept(&self, told: &mut KeptTold, views: &[InstanceView]) {
+    pub(crate) async fn tell_kept(
+        &self,
+        notifier: &JobNotifier,
+        told: &mut KeptTold,
+        views: &[InstanceView],
+    ) {
         for view in views {
             let Ok(heard) = self.heard_last(view).await else { continue };
             let Some(stood) = forgotten(view, heard, self.clock.now()) else { continue };
             let week = stood.as_secs() / WEEK.as_secs();
-            if !told.contains(&(view.machine(), week)) && self.tell_of(view, stood, week).await {
+            if !told.contains(&(view.machine(), week))
+                && self.tell_of(notifier, view, stood, week).await
+            {
                 told.insert((view.machine(), week));
             }
         }
@@ -58,34 +64,14 @@ impl Controller {
         Ok(heard.map(|meta| meta.modified))
     }
 
-    /// Of the jobs that kept something, those whose machine none of these is any more: somebody has
-    /// ended it elsewhere.
-    pub(crate) async fn miss_kept(
-        &self,
-        gone: &mut BTreeSet<JobId>,
-        root: &Root,
-        views: &[InstanceView],
-    ) {
-        let stands = |job: &JobId| {
-            views.iter().any(|view| &view.tags.job == job && !view.state.is_terminated())
-        };
-        for (job, receipt) in root.kept.iter().filter(|(job, _)| !stands(job)) {
-            if gone.contains(job) {
-                continue;
-            }
-            let dir = JobDir::new(Arc::clone(&self.store), job.clone());
-            match self.see_gone(&dir, receipt).await {
-                Ok(true) => drop(gone.insert(job.clone())),
-                Ok(false) => {}
-                Err(error) => {
-                    debug!(%job, "whether what it kept is still there is not known: {}", chain(&error))
-                }
-            }
-        }
-    }
-
     /// Whether it was told, or somebody has told it before.
-    async fn tell_of(&self, view: &InstanceView, stood: Duration, week: u64) -> bool {
+    async fn tell_of(
+        &self,
+        notifier: &JobNotifier,
+        view: &InstanceView,
+        stood: Duration,
+        week: u64,
+    ) -> bool {
         let (job, machine) = (&view.tags.job, view.machine());
         let cost = self
             .disk_cost(view)
@@ -102,15 +88,16 @@ impl Controller {
         match dir.spec().await {
             Ok(Some(spec)) => {
                 let what = format!("kept {machine} week {week}");
-                self.tell_as(
-                    &dir,
-                    &spec,
-                    &mut JobMemory::default(),
-                    ("attention", &what),
-                    &text,
-                    None,
-                )
-                .await
+                notifier
+                    .tell_as(
+                        &dir,
+                        &spec,
+                        &mut JobMemory::default(),
+                        ("attention", &what),
+                        &text,
+                        None,
+                    )
+                    .await
             }
             Ok(None) => true,
             Err(error) => {
@@ -122,10 +109,10 @@ impl Controller {
 
     /// What the disks of a kept machine cost a month; `None`: the cloud does not say.
     async fn disk_cost(&self, view: &InstanceView) -> Option<Usd> {
-        let asked = self.cloud(view.cloud).ok()?;
+        let asked = self.clouds.get(view.cloud).ok()?;
         let residue = asked
             .residue_of(
-                &self.owner,
+                &self.clouds.owner,
                 &view.region,
                 &view.tags.job,
                 &BTreeSet::from([view.id.clone()]),
