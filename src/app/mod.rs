@@ -14,6 +14,7 @@ pub mod exit_code;
 pub mod extend;
 pub mod fault;
 pub mod find_job;
+pub mod log_tail;
 pub mod outputs;
 pub mod record_errors;
 pub mod release_kept;

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use regex::{Captures, Regex};
 
+use crate::market::UsdPerHour;
+
 /// The reason and the time, after "waits for".
 pub fn waits_text(why: &str, until: Option<Timestamp>) -> String {
     until
@@ -40,6 +42,12 @@ pub fn some_of(names: &[&str], named: usize) -> String {
         0 => names.join(", "),
         more => format!("{} and {more} more", names[..named].join(", ")),
     }
+}
+
+/// `1.5 times`: a price as a multiple of another.
+pub fn times(price: UsdPerHour, of: UsdPerHour) -> String {
+    let times = price.per_hour().dollars() / of.per_hour().dollars().max(1e-6);
+    format!("{} times", (times * 10.0).round() / 10.0)
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ pub(crate) mod simulate;
 pub(crate) mod status;
 
 pub use crate::app::find_job::each_under_way;
+pub use crate::app::log_tail::LogTail;
 pub use crate::app::{ExitCode, Fault};
-pub use control::log_tail::LogTail;
 pub use output::printer::{Printer, Stream, Style};
 pub use output::table::{Give, render as render_table, render_within as render_table_within};
 pub use run::attach::Attached;

@@ -1,6 +1,6 @@
 //! Where a job has moved, and why: shown when a new attempt begins, since it may cost more.
 
-use crate::cli::plan::text::times;
+use crate::app::text::times;
 use crate::policy::lifecycle::reconcile::{AttemptFacts, history};
 use crate::policy::lifecycle::relaunch;
 

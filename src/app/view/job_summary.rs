@@ -356,7 +356,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cli::run::live_line::money_text;
+    use crate::app::view::summary_text::money_text;
     use crate::job::EndedBecause;
     use crate::policy::lifecycle::reconcile::{Journal, Watched};
 

@@ -3,6 +3,7 @@
 pub mod attempt_records;
 pub mod attempt_text;
 pub mod cost_bound;
+pub mod costs;
 pub mod discarded;
 pub mod idle_cost;
 pub mod job_summary;
@@ -10,7 +11,10 @@ pub mod kept_machines;
 pub mod machine;
 pub mod missing_spec;
 pub mod next_end;
+pub mod plot_data;
 pub mod reason_text;
 pub mod receipt_text;
 pub mod silent_machine;
 pub mod standalone_run;
+pub mod summary_text;
+pub mod timeline;

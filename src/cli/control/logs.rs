@@ -6,9 +6,10 @@ use crate::app::find_job;
 use crate::app::record_errors;
 use clap::Args as ClapArgs;
 
-use super::log_tail::{LogTail, as_object, lines_in, print_piece};
+use crate::app::log_tail::{LogTail, lines_in};
 use crate::app::view::discarded;
 use crate::app::view::standalone_run::AloneRun;
+use crate::cli::output::log_piece::{as_object, print_piece};
 use crate::cli::run::attach::{Attached, look_every};
 use crate::cli::shell::job_root;
 use crate::cli::shell::slow_notice::{never_silent, of_root};

@@ -5,7 +5,6 @@ pub(crate) mod daemon;
 pub(crate) mod discard;
 pub(crate) mod discarded_warning;
 pub(crate) mod extend;
-pub(crate) mod log_tail;
 pub(crate) mod logs;
 pub(crate) mod outputs;
 pub(crate) mod ssh;

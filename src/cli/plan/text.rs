@@ -7,7 +7,7 @@ use super::bid_text;
 use crate::app::text::local_time;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, MarketChoice, Plan, RejectedOffer, Spec, image_contents};
-use crate::market::{Cloud, GpuRequirement, Market, Offer, Quota, Usd, UsdPerHour};
+use crate::market::{Cloud, GpuRequirement, Market, Offer, Quota, Usd};
 use crate::policy::purchase::job_cost_bound::{JobMost, MostBy};
 use crate::policy::purchase::ranking::Ranked;
 
@@ -279,11 +279,6 @@ fn launch_text(launch: &LaunchRequest) -> String {
 fn quota_text(quota: &Quota) -> String {
     let (left, max) = (quota.vcpus_left(), quota.vcpus_max);
     format!("quota \"{}\" in {}: {left} of {max} vCPUs are free", quota.name, quota.region)
-}
-
-pub fn times(price: UsdPerHour, of: UsdPerHour) -> String {
-    let times = price.per_hour().dollars() / of.per_hour().dollars().max(1e-6);
-    format!("{} times", (times * 10.0).round() / 10.0)
 }
 
 fn cut<T: Display>(lines: impl Iterator<Item = T>) -> Vec<String> {

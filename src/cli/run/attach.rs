@@ -10,9 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::time::Duration;
 
-use super::live_line;
+use crate::app::log_tail::LogTail;
 use crate::app::view::job_summary::Summary;
-use crate::cli::control::log_tail::{LogTail, print_piece};
+use crate::app::view::summary_text;
+use crate::cli::output::log_piece::print_piece;
 use crate::cli::output::printer::CLEAR;
 use crate::cli::shell::ctrl_c::Left;
 use crate::cli::shell::job_root;
@@ -308,12 +309,12 @@ impl<'a> Attached<'a> {
         let changed = self.told.as_ref() != Some(&stands);
         if self.terminal {
             self.make_room();
-            let line = live_line::line(summary, self.context.clock.now(), terminal_width() - 1);
+            let line = summary_text::line(summary, self.context.clock.now(), terminal_width() - 1);
             self.context.printer.raw_err(&format!("{CLEAR}{}", one_line(&line)));
             self.live_shown = true;
         } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
             self.make_room();
-            self.context.printer.note(live_line::line(
+            self.context.printer.note(summary_text::line(
                 summary,
                 self.context.clock.now(),
                 usize::MAX,

@@ -3,7 +3,6 @@
 pub(crate) mod attach;
 pub(crate) mod duplicate_name;
 pub(crate) mod job_draft;
-pub(crate) mod live_line;
 pub(crate) mod nested_run;
 pub(crate) mod run;
 pub(crate) mod run_from;

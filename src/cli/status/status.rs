@@ -16,9 +16,9 @@ use crate::app::text::counted;
 use crate::app::view::discarded::DiscardedShown;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::missing_spec::SpecGone;
+use crate::app::view::summary_text;
 use crate::app::view::{kept_machines, silent_machine};
 use crate::cli::apply::caps_view::{self, CapsShown};
-use crate::cli::run::live_line;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, Style, render_table_within};
 use crate::job::{JobId, JobState, Plan, REHEARSAL};
@@ -296,11 +296,11 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
         context.printer.paint(Stream::Out, style(summary), &state_text(summary)),
         or_dash(summary.attempt.map(|attempt| attempt.to_string())),
         or_dash(summary.machine.as_ref().map(|machine| machine.cell(narrow))),
-        or_dash(live_line::verdict_text(summary)),
+        or_dash(summary_text::verdict_text(summary)),
         or_dash(progress(summary)),
         match (summary.alone, summary.usd_unheard > Usd::ZERO || summary.state.is_final()) {
             (true, _) => "-".into(),
-            (false, true) => live_line::spent_text(summary),
+            (false, true) => summary_text::spent_text(summary),
             (false, false) => summary.usd.to_string(),
         },
         local_time(summary.started),
@@ -321,7 +321,7 @@ fn state_text(summary: &Summary) -> String {
 
 /// The progress. A silent machine's remaining time is unknown.
 fn progress(summary: &Summary) -> Option<String> {
-    let text = summary.progress.as_ref().and_then(live_line::progress_text)?;
+    let text = summary.progress.as_ref().and_then(summary_text::progress_text)?;
     let is_known = |part: &&str| summary.silence.is_none() || !part.ends_with(" left");
     Some(text.split(", ").filter(is_known).collect::<Vec<_>>().join(", "))
 }
@@ -401,7 +401,7 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     if let Some(plan) = summary.plan.as_ref().filter(|_| summary.is_unheard()) {
         line("its agent", unheard_until(plan, summary.end_asked.is_none()));
     }
-    let (verdict, because) = live_line::judged(summary);
+    let (verdict, because) = summary_text::judged(summary);
     if let Some(verdict) = verdict {
         line("verdict", verdict);
     }
@@ -428,10 +428,10 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     if let Some(progress) = progress(summary) {
         line("progress", progress);
     }
-    if let Some(usage) = live_line::usage_text(summary).filter(|_| summary.silence.is_none()) {
+    if let Some(usage) = summary_text::usage_text(summary).filter(|_| summary.silence.is_none()) {
         line("usage", usage);
     }
-    line("cost", live_line::money_text(summary));
+    line("cost", summary_text::money_text(summary));
     line("checkpoints", summary.checkpoints.to_string());
     if let Some(seconds) =
         summary.heartbeat_seconds.filter(|_| summary.silence.is_none() || summary.alone)

@@ -14,7 +14,6 @@ use std::io::{self, Read as _};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use crate::cli::Context;
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::wire::StoreError;
@@ -142,21 +141,6 @@ fn unpacked(piece: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     zstd::stream::Decoder::new(piece)?.take(UNPACKED_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// A piece for programs.
-pub fn as_object(attempt: AttemptNo, bytes: &[u8]) -> serde_json::Value {
-    serde_json::json!({ "attempt": attempt.number(), "log": String::from_utf8_lossy(bytes) })
-}
-
-/// Prints a piece of the log as it arrives. Programs get one object a line whatever `-o` says,
-/// since there is no end yet.
-pub fn print_piece(context: &Context, attempt: AttemptNo, bytes: &[u8]) {
-    if context.is_machine_output() {
-        context.printer.line(as_object(attempt, bytes));
-    } else {
-        context.printer.bytes(bytes);
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,187 @@
+//! The samples of an attempt as series for a plot: few points, and every extreme.
+
+use std::io::{self, Read as _};
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::instance::{Rates, Reading};
+use crate::job::AttemptNo;
+use crate::jobdir::{JobDir, JobDirError, layout};
+use crate::wire::StoreError;
+
+/// Reads in parallel: a day has about 300 batches.
+const READS_IN_FLIGHT: usize = 16;
+
+/// Far above any batch that an agent writes: a record of ours has at most a few megabytes.
+const BATCH_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// One series. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// The field of `instance::Rates`, for example `gpu_percent`.
+    pub name: &'static str,
+    pub unit: &'static str,
+    /// Seconds since the work began, ascending.
+    pub t_secs: Vec<f64>,
+    /// `null`: the value is missing, or could not be read.
+    pub values: Vec<Option<f64>>,
+}
+
+/// The samples of one attempt.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PlotData {
+    /// The wall clock at zero seconds, if a sample has it.
+    pub began: Option<Timestamp>,
+    /// Number of samples that were read.
+    pub samples: usize,
+    /// Series without a single known value are left out.
+    pub series: Vec<Series>,
+}
+
+type Field = (&'static str, &'static str, fn(&Rates) -> &Reading<f64>);
+
+const FIELDS: [Field; 8] = [
+    ("gpu_percent", "%", |rates| &rates.gpu_percent),
+    ("gpu_memory_percent", "%", |rates| &rates.gpu_memory_percent),
+    ("gpu_memory_used_mib", "MiB", |rates| &rates.gpu_memory_used_mib),
+    ("gpu_power_watts", "W", |rates| &rates.gpu_power_watts),
+    ("cpu_percent", "% of a core", |rates| &rates.cpu_percent),
+    ("machine_cpu_percent", "% of all cores", |rates| &rates.machine_cpu_percent),
+    ("disk_bytes_per_sec", "B/s", |rates| &rates.disk_bytes_per_sec),
+    ("net_bytes_per_sec", "B/s", |rates| &rates.net_bytes_per_sec),
+];
+
+impl PlotData {
+    /// Reads an attempt, and reduces each series to about `points` points.
+    ///
+    /// # Errors
+    /// Fails when the store does not answer.
+    pub async fn read(
+        dir: &JobDir,
+        attempt: AttemptNo,
+        points: usize,
+    ) -> Result<Self, JobDirError> {
+        Ok(PlotData::of(&samples(dir, attempt).await?, points))
+    }
+
+    pub fn of(samples: &[Rates], points: usize) -> Self {
+        let began = samples.iter().find_map(|rates| {
+            let since = std::time::Duration::try_from_secs_f64(rates.t_secs).ok()?;
+            rates.at?.checked_sub(since).ok()
+        });
+        let series = FIELDS.iter().filter_map(|(name, unit, field)| {
+            let all: Vec<(f64, Option<f64>)> =
+                samples.iter().map(|rates| (rates.t_secs, known(field(rates)))).collect();
+            all.iter().any(|(_, value)| value.is_some()).then(|| {
+                let (t_secs, values) = reduced(&all, points).into_iter().unzip();
+                Series { name, unit, t_secs, values }
+            })
+        });
+        PlotData { began, samples: samples.len(), series: series.collect() }
+    }
+}
+
+fn known(reading: &Reading<f64>) -> Option<f64> {
+    match reading {
+        Reading::Known(value) => Some(*value).filter(|value| value.is_finite()),
+        Reading::Absent | Reading::Unknown(_) => None,
+    }
+}
+
+/// The first, lowest, highest and last point of each of `points / 4` equal spans of samples (M4:
+/// Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014). A line
+/// through them looks the same at that width. A span without a known value keeps one gap.
+fn reduced(all: &[(f64, Option<f64>)], points: usize) -> Vec<(f64, Option<f64>)> {
+    if all.len() <= points.max(4) {
+        return all.to_vec();
+    }
+    let span = all.len().div_ceil((points / 4).max(1));
+    let mut kept = Vec::with_capacity(points + 4);
+    for chunk in all.chunks(span) {
+        let known =
+            || chunk.iter().enumerate().filter_map(|(at, (_, value))| Some((at, (*value)?)));
+        let lowest = known().min_by(|one, other| one.1.total_cmp(&other.1));
+        let highest = known().max_by(|one, other| one.1.total_cmp(&other.1));
+        let gap = chunk.iter().position(|(_, value)| value.is_none());
+        let mut places = vec![0, chunk.len() - 1];
+        places.extend(lowest.map(|(at, _)| at));
+        places.extend(highest.map(|(at, _)| at));
+        places.extend(gap);
+        places.sort_unstable();
+        places.dedup();
+        kept.extend(places.into_iter().map(|at| chunk[at]));
+    }
+    kept
+}
+
+/// The samples of an attempt, in order. A batch or a line that cannot be read is left out.
+///
+/// # Errors
+/// Fails when the store does not answer.
+pub async fn samples(dir: &JobDir, attempt: AttemptNo) -> Result<Vec<Rates>, JobDirError> {
+    let batches = dir.store().list(&layout::samples(dir.job(), attempt)).await?;
+    let read = |batch: crate::wire::ObjectMeta| async move {
+        match dir.store().get_at_most(&batch.key, BATCH_BYTES_MAX).await {
+            Err(StoreError::Unfit { .. }) => Ok(None),
+            read => read,
+        }
+    };
+    let read: Vec<_> =
+        stream::iter(batches).map(read).buffered(READS_IN_FLIGHT).try_collect().await?;
+    let mut samples = Vec::new();
+    for piece in read.into_iter().flatten() {
+        let Ok(text) = unpacked(&piece) else { continue };
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        samples.extend(lines.filter_map(|line| serde_json::from_slice::<Rates>(line).ok()));
+    }
+    Ok(samples)
+}
+
+fn unpacked(piece: &[u8]) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    zstd::stream::Decoder::new(piece)?.take(BATCH_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(values: impl IntoIterator<Item = Reading<f64>>) -> Vec<Rates> {
+        let rates = |(at, gpu_percent): (usize, Reading<f64>)| Rates {
+            t_secs: at as f64,
+            gpu_percent,
+            at: Some(Timestamp::from_second(1_700_000_000 + at as i64).expect("a moment")),
+            ..Rates::default()
+        };
+        values.into_iter().enumerate().map(rates).collect()
+    }
+
+    #[test]
+    fn week_of_samples_keeps_its_only_peak_and_its_only_gap() {
+        let samples = series((0..604_800).map(|at| match at {
+            300_001 => Reading::Known(99.0),
+            400_001 => Reading::unknown("the driver does not answer"),
+            _ => Reading::Known(50.0),
+        }));
+        let data = PlotData::of(&samples, 1_000);
+        let [gpu] = data.series.as_slice() else { panic!("{} series", data.series.len()) };
+        assert!(gpu.values.len() <= 1_300, "{} points", gpu.values.len());
+        let at = |wanted| gpu.values.iter().position(|value| *value == wanted);
+        assert_eq!(at(Some(99.0)).map(|at| gpu.t_secs[at]), Some(300_001.0));
+        assert_eq!(at(None).map(|at| gpu.t_secs[at]), Some(400_001.0));
+        assert!(gpu.t_secs.is_sorted(), "time never goes back");
+        assert_eq!(data.began.map(Timestamp::as_second), Some(1_700_000_000));
+    }
+
+    #[test]
+    fn few_samples_are_kept_as_they_are_and_absent_series_left_out() {
+        let samples = series([Reading::Known(1.0), Reading::Absent, Reading::Known(f64::NAN)]);
+        let data = PlotData::of(&samples, 1_000);
+        assert_eq!(data.series.len(), 1);
+        assert_eq!(data.series[0].values, [Some(1.0), None, None]);
+        assert_eq!(PlotData::of(&[], 10), PlotData::default());
+    }
+}
