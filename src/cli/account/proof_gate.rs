@@ -69,7 +69,7 @@ impl Proofs {
     }
 
     /// A good proof may cover only the deadline unit. The note says what was not tried.
-    fn tell_what_was_not_tried(&self, context: &Context, regions: &BTreeSet<String>) {
+    pub fn tell_what_was_not_tried(&self, context: &Context, regions: &BTreeSet<String>) {
         let less = regions.iter().find_map(|region| match self.standing(context, region) {
             Standing::Good(proof) => {
                 not_tried(proof, &context.user.owner).map(|less| (region, less))
@@ -83,23 +83,19 @@ impl Proofs {
         }
     }
 
-    /// # Errors
-    /// Fails when a region has no good proof. `plan` gives the cost at stake.
-    pub fn refuse(
+    /// The refusal when a region has no good proof. `plan` gives the cost at stake.
+    pub fn refusal(
         &self,
         context: &Context,
         regions: &BTreeSet<String>,
         plan: Option<&Plan>,
-    ) -> Result<(), Fault> {
+    ) -> Option<Fault> {
         let bad: Vec<(&String, Standing<'_>)> = regions
             .iter()
             .map(|region| (region, self.standing(context, region)))
             .filter(|(_, standing)| !standing.is_good())
             .collect();
-        let Some((first, _)) = bad.first() else {
-            self.tell_what_was_not_tried(context, regions);
-            return Ok(());
-        };
+        let (first, _) = bad.first()?;
         let words: Vec<String> =
             bad.iter().map(|(region, standing)| format!("{region} {}", standing.words())).collect();
         let what = format!(
@@ -128,7 +124,7 @@ impl Proofs {
         } else {
             format!(" there (and the same with {})", also.join(", "))
         };
-        Err(Fault::new(ExitCode::UNPROVEN, what)
+        Some(Fault::new(ExitCode::UNPROVEN, what)
             .meaning(meaning)
             .hint(format!("`lamp doctor --prove --region {first}` shows it{also}, for about a cent and ten minutes; `--unproven` goes on without")))
     }
@@ -168,10 +164,12 @@ pub async fn warn_beforehand(
 ) {
     let regions: BTreeSet<String> =
         workstation.aws_regions(&machine.regions).await.into_iter().collect();
-    if let Ok(Err(fault)) =
-        look(workstation, store).await.map(|proofs| proofs.refuse(context, &regions, None))
-    {
-        context.printer.warn(format!("`--detach` would be refused: {}", fault.sentence()));
+    let Ok(proofs) = look(workstation, store).await else { return };
+    match proofs.refusal(context, &regions, None) {
+        Some(fault) => {
+            context.printer.warn(format!("`--detach` would be refused: {}", fault.sentence()));
+        }
+        None => proofs.tell_what_was_not_tried(context, &regions),
     }
 }
 

@@ -14,6 +14,7 @@
 use crate::app::drive;
 use crate::app::record_errors;
 use crate::cli::plan::first_plan;
+use crate::cli::plan::preflight;
 use std::pin::{Pin, pin};
 
 use futures::future::{FutureExt as _, join_all};
@@ -25,7 +26,6 @@ use crate::app::text::counted;
 use crate::cli::output::printer::{Stream, Style};
 use crate::cli::output::progress::with_progress;
 use crate::cli::plan::account_ready;
-use crate::cli::run::run;
 use crate::cli::shell::{confirm, ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::SpanWord;
@@ -85,7 +85,7 @@ struct Desk<'a> {
 /// Fails when something is missing, the user declines, no machine is available, or Ctrl-C was
 /// pressed.
 pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault> {
-    run::refuse_cloud(Cloud::Aws)?;
+    preflight::refuse_cloud(Cloud::Aws)?;
     let workstation = job_root::workstation(context)?;
     let account = proof_gate::account(&workstation).await?;
     let home = workstation.aws_regions(&[]).await.into_iter().next().unwrap_or_default();

@@ -26,13 +26,17 @@ use super::job_files::files_of;
 use super::ready_file::{self, ReadyFile, Scheduled};
 use super::shortfall::Short;
 use crate::app::text::counted;
-use crate::cli::account::proof_gate;
+use crate::cli::account::proof_gate::{self, Proofs};
 use crate::cli::output::printer::shell_word;
+use crate::cli::plan::preflight::{
+    self, PreflightCheck, PreflightFacts, PreflightFinding, preflight,
+};
 use crate::cli::run::run;
 use crate::cli::run::workdir::Prepared;
 use crate::cli::shell::confirm;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, render_table};
+use crate::controller::Controller;
 use crate::job::{JobId, Receipt, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
 use crate::policy::schedule::apply_diff::{
@@ -165,25 +169,21 @@ async fn apply(
     }
     let costs = (costs, capped);
     if args.dry_run {
-        let refused =
-            [costs.0.refuse(), refuse_unproven(args, context, &store, &planned, &ready).await];
-        let refused: Vec<Fault> = refused.into_iter().filter_map(Result::err).collect();
-        for refused in refused.iter().filter(|_| !context.is_machine_output()) {
+        let findings = check(args, context, &controller, &store, &planned, &ready, &costs.0).await;
+        for finding in findings.iter().filter(|_| !context.is_machine_output()) {
+            let refused = &finding.fault;
             context.printer.warn(format!("it would be refused: {}", refused.sentence()));
             refused.hint.iter().for_each(|hint| context.printer.hint(hint));
         }
         tell(context, &set, &planned, &costs, &[], true);
-        return Ok(refused.first().map_or(ExitCode::SUCCESS, |refused| refused.code));
+        return Ok(findings.first().map_or(ExitCode::SUCCESS, |finding| finding.fault.code));
     }
     if planned.iter().all(Change::is_nothing) {
         tell(context, &set, &planned, &costs, &[], false);
         return Ok(ExitCode::SUCCESS);
     }
-    costs.0.refuse()?;
-    refuse_unproven(args, context, &store, &planned, &ready).await?;
-    if planned.iter().any(|change| change.makes() && change.kind == Applies::Job) {
-        drive::refuse_wrong_clock(controller.check_clock().await)?;
-    }
+    let findings = check(args, context, &controller, &store, &planned, &ready, &costs.0).await;
+    preflight::refuse(&findings)?;
     confirm(args, context, &planned)?;
     *means = AS_FAR;
     let made =
@@ -413,14 +413,49 @@ fn word(change: ChangeKind) -> &'static str {
     }
 }
 
+/// The checks before anything is made. The clock matters only to jobs that are made now.
+async fn check(
+    args: &Args,
+    context: &Context,
+    controller: &Controller,
+    store: &Store,
+    planned: &[Change],
+    ready: &[ReadyFile],
+    costs: &Costs,
+) -> Vec<PreflightFinding> {
+    let found = |check, fault| PreflightFinding { check, fault };
+    let mut findings: Vec<PreflightFinding> =
+        costs.refused().map(|fault| found(PreflightCheck::Account, fault)).into_iter().collect();
+    let makes_job =
+        planned.iter().any(|change| change.makes() && change.kind == Applies::Job) && !args.dry_run;
+    let clock = if makes_job { controller.check_clock().await.err() } else { None };
+    let (proofs, unknown) = match proofs(args, context, store, planned, ready).await {
+        Ok(proofs) => (proofs, None),
+        Err(fault) => (None, Some(found(PreflightCheck::Proof, fault))),
+    };
+    let facts = PreflightFacts {
+        clock,
+        proofs: proofs.as_ref().map(|(proofs, regions)| (proofs, regions)),
+        ..PreflightFacts::default()
+    };
+    findings.extend(preflight(context, controller, facts).await);
+    findings.extend(unknown);
+    if let (Some((proofs, regions)), None) =
+        (&proofs, preflight::finding(&findings, PreflightCheck::Proof))
+    {
+        proofs.tell_what_was_not_tried(context, regions);
+    }
+    findings
+}
+
 /// Jobs made here run while this workstation is off, so they need a proof.
-async fn refuse_unproven(
+async fn proofs(
     args: &Args,
     context: &Context,
     store: &Store,
     planned: &[Change],
     ready: &[ReadyFile],
-) -> Result<(), Fault> {
+) -> Result<Option<(Proofs, BTreeSet<String>)>, Fault> {
     let is_made = |file: &str| planned.iter().any(|change| change.file == file && change.makes());
     let machines = ready
         .iter()
@@ -429,14 +464,14 @@ async fn refuse_unproven(
     let machines: Vec<_> =
         machines.filter(|machine| proof_gate::is_asked(machine.cloud, args.unproven)).collect();
     if machines.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let workstation = job_root::workstation(context)?;
     let mut regions = BTreeSet::new();
     for machine in machines {
         regions.extend(workstation.aws_regions(&machine.regions).await);
     }
-    proof_gate::look(&workstation, store).await?.refuse(context, &regions, None)
+    Ok(Some((proof_gate::look(&workstation, store).await?, regions)))
 }
 
 fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fault> {

@@ -73,10 +73,9 @@ impl Costs {
         Costs { costs: all.into_iter().map(|(file, cost, _)| (file, cost)).collect(), refused }
     }
 
-    /// # Errors
-    /// Fails when the account lacks something that a job needs now, or AWS did not answer.
-    pub fn refuse(&self) -> Result<(), Fault> {
-        self.refused.clone().map_or(Ok(()), Err)
+    /// The refusal when the account lacks something that a job needs now, or AWS did not answer.
+    pub fn refused(&self) -> Option<Fault> {
+        self.refused.clone()
     }
 
     pub fn word(&self, file: &str) -> String {

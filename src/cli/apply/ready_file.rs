@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::app::record_errors;
-use crate::cli::run::run;
+use crate::cli::plan::preflight;
 use crate::cli::run::submission::{self, Pending};
 use crate::cli::run::workdir::Prepared;
 use crate::cli::shell::job_root;
@@ -68,7 +68,7 @@ pub async fn read(
 ) -> Result<ReadyFile, Fault> {
     let loaded = &prepared.loaded;
     let file = loaded.file.as_deref().unwrap_or(Path::new(""));
-    run::refuse_cloud(loaded.spec.machine.cloud)?;
+    preflight::refuse_cloud(loaded.spec.machine.cloud)?;
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let applied = Applied {
         set: set.to_owned(),

@@ -96,6 +96,24 @@ pub fn was_seen(context: &Context, lacks: &[Lack]) -> bool {
     lacks.len() > of_the_folder
 }
 
+/// The plan. If there is none, what the account lacks is told first, as far as AWS said so.
+///
+/// # Errors
+/// Fails when there is no plan.
+pub fn plan_or_refusal(
+    context: &Context,
+    planned: Result<Planned, Fault>,
+    lacks: &[Lack],
+    spec: &ResolvedSpec,
+) -> Result<Planned, Fault> {
+    planned.or_else(|fault| {
+        if was_seen(context, lacks) {
+            refuse(lacks, spec)?;
+        }
+        Err(fault)
+    })
+}
+
 /// # Errors
 /// Fails with everything that lacks if the plan needs it.
 pub fn refuse_planless(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {

@@ -12,6 +12,7 @@ pub(crate) mod limit_check;
 pub(crate) mod no_image_hints;
 pub(crate) mod no_offer_hints;
 pub(crate) mod plan;
+pub(crate) mod preflight;
 pub(crate) mod region_arg;
 pub(crate) mod saved_files;
 pub(crate) mod text;

@@ -10,10 +10,11 @@ use super::dry_run::{Permission, Permissions};
 use super::first_plan;
 use super::forecast::{self, Forecast};
 use super::limit_check::OutOfReach;
+use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
 use super::{bid_text, check, checkpoint_cadence, saved_files, text};
 use crate::cli::apply::caps_view;
+use crate::cli::run::submission;
 use crate::cli::run::workdir::Prepared;
-use crate::cli::run::{run, submission};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Planned;
@@ -40,7 +41,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 /// Fails when no offer fits, or the job root cannot be opened.
 pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fault> {
     let Prepared { loaded, survey } = prepared;
-    run::refuse_cloud(loaded.spec.machine.cloud)?;
+    preflight::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
     let spec = submission::spec(context, loaded);
@@ -61,7 +62,6 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
                 .inspect_err(|_| account_ready::warn(context, &lacks, None));
         }
     };
-    let clock = clock.err().map(|error| error.to_string());
     let Planned { plan, most_job, fallbacks, ranking, quotas, refused, unready, .. } = &planned;
     if spec
         .spec
@@ -78,19 +78,26 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         bid_text::Shown::asked(&controller, plan, context.clock.now())
     );
     let Permission { forbidden, unanswered, .. } = &permissions.planned;
-    let agent = controller
-        .agent_fits(plan)
-        .await
-        .err()
-        .map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
+    let facts = PreflightFacts {
+        account: Some((&spec, &lacks)),
+        clock: clock.err(),
+        saves: measured.clone(),
+        planned: Some(&planned),
+        proofs: None,
+    };
+    let findings = preflight(context, &controller, facts).await;
+    let agent = preflight::finding(&findings, PreflightCheck::Agent).map(Fault::sentence);
+    let clock =
+        preflight::finding(&findings, PreflightCheck::Clock).map(|fault| fault.what.clone());
+    let over_a_cap = preflight::finding(&findings, PreflightCheck::Cap);
     let held_back = first_plan::held_back(&controller, &planned).await?;
     let caps = caps_view::shown(context, &store).await?;
     let cadence = checkpoint_cadence::of(&store, measured.as_ref(), &planned).await;
     let next = prepared.next_run(context.clock.now());
-    let over_a_cap = controller.cap_forbids(plan);
     // As `lamp run`; but only this refuses a deadline that cannot be met.
     let late = out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
-    let code = if !lacks.is_empty() || clock.is_some() || late || over_a_cap.is_some() {
+    let is_refused = |finding: &PreflightFinding| finding.fault.code == ExitCode::REFUSED;
+    let code = if late || findings.iter().any(is_refused) {
         ExitCode::REFUSED
     } else if forbidden.is_some() || agent.is_some() {
         ExitCode::LAUNCH_FAILED
@@ -133,11 +140,8 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     context.printer.line(prepared.ships());
     context.printer.prose(2, saved_files::line(&loaded.spec));
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
-    if let Some(reason) = over_a_cap {
-        context.printer.warn(format!(
-            "`lamp run` would refuse it: it would wait for ever for {}",
-            reason.text
-        ));
+    if let Some(refused) = over_a_cap {
+        context.printer.warn(format!("`lamp run` would refuse it: {}", refused.what));
     } else if let Some(reason) = held_back {
         context.printer.prose(2, format!("it would wait for {reason}"));
     }

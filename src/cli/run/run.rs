@@ -19,16 +19,17 @@ use crate::cli::account::proof_gate;
 use crate::cli::control::outputs;
 use crate::cli::output::progress::with_progress;
 use crate::cli::plan::limit_check::OutOfReach;
+use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::{checkpoint_cadence, plan, saved_files, text};
 use crate::cli::shell::ctrl_c::{Left, gone_before};
 use crate::cli::shell::job_root;
 use crate::cli::status::receipt;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
-use crate::controller::{Controller, JobMemory, Planned, ShipError};
+use crate::controller::{Controller, JobMemory, Planned};
 use crate::job::{JobOutcome, Receipt};
 use crate::jobdir::{JobDir, proof_keys};
-use crate::market::{Cloud, Market};
-use crate::wire::{Store, Workstation, is_built_for};
+use crate::market::Cloud;
+use crate::wire::{Store, Workstation};
 
 /// Run a job: a file, or a command after `--`
 ///
@@ -103,7 +104,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         );
     }
     let workstation = job_root::workstation(context)?;
-    refuse_cloud(prepared.loaded.spec.machine.cloud)?;
+    preflight::refuse_cloud(prepared.loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     // Before the job exists: a job that cannot be driven from here must not be left behind.
     let controller = drive::controller(&workstation, &store)?;
@@ -133,31 +134,29 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         others
     );
     reached?;
-    if planned.is_ok() || account_ready::was_seen(context, &lacks) {
-        account_ready::refuse(&lacks, spec)?;
-    }
-    let planned = planned?;
-    drive::refuse_wrong_clock(clock)?;
-    if let Some(measured) =
-        measured.filter(|_| !args.late_save && planned.plan.offer.market == Market::Spot)
-    {
-        measured.refuse()?;
-    }
-    refuse_agent(&controller, &planned).await?;
-    let out_of_reach = OutOfReach::of(&planned, spec, context.clock.now());
-    out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
-    account_ready::warn_unready(context, &planned.unready);
-    text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
-    context.printer.note(saved_files::line(&spec.spec));
+    let planned = account_ready::plan_or_refusal(context, planned, &lacks, spec)?;
     let regions = if is_asked {
         proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan).await
     } else {
         BTreeSet::new()
     };
-    if let Some(proofs) = proofs {
-        proofs?.refuse(context, &regions, Some(&planned.plan))?;
-    }
-    refuse_forbidden(&controller, &planned)?;
+    let proofs = proofs.transpose()?;
+    let facts = PreflightFacts {
+        account: Some((spec, &lacks)),
+        clock: clock.err(),
+        saves: measured.filter(|_| !args.late_save),
+        planned: Some(&planned),
+        proofs: proofs.as_ref().map(|proofs| (proofs, &regions)),
+    };
+    let findings = preflight(context, &controller, facts).await;
+    preflight::refuse_before_the_plan(&findings)?;
+    let out_of_reach = OutOfReach::of(&planned, spec, context.clock.now());
+    out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+    account_ready::warn_unready(context, &planned.unready);
+    text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    context.printer.note(saved_files::line(&spec.spec));
+    preflight::refuse(&findings)?;
+    proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
     if let Some(reason) = first_plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
@@ -197,35 +196,6 @@ async fn reach_root(context: &Context, store: &Store, cloud: Cloud) -> Result<()
     }
     let root = (context.job_root.as_str(), context.job_root_origin);
     proof_keys(&**store).await.map(drop).map_err(|error| record_errors::unreached(root, &error))
-}
-
-/// Refuses a machine that gets no agent, or cannot run it.
-///
-/// # Errors
-/// Fails when no agent fits.
-pub async fn refuse_agent(controller: &Controller, planned: &Planned) -> Result<(), Fault> {
-    controller.agent_fits(&planned.plan).await.map_err(|error| {
-        let hint = match error {
-            ShipError::ShortLived { .. } => {
-                "sign in again, `aws sso login`, or for longer; a shorter `limits.boot` needs less"
-            }
-            _ => "`lamp doctor` says which agent would be shipped",
-        };
-        Fault::from_error(ExitCode::LAUNCH_FAILED, &error)
-            .meaning("nothing was started, and nothing bills")
-            .or_hint(hint)
-    })
-}
-
-/// Refuses a job that a cap would hold back for ever.
-///
-/// # Errors
-/// Fails when the cap is too low for any launch.
-pub fn refuse_forbidden(controller: &Controller, planned: &Planned) -> Result<(), Fault> {
-    let Some(reason) = controller.cap_forbids(&planned.plan) else { return Ok(()) };
-    Err(Fault::new(ExitCode::REFUSED, format!("it would wait for ever for {}", reason.text))
-        .meaning("nothing was started, and nothing bills")
-        .hint("a higher cap in [caps] of the configuration, a cheaper machine, or a lower `max_price` where the bid is what is dear"))
 }
 
 pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receipt> {
@@ -285,19 +255,6 @@ pub async fn launch(
         context.printer.warn(format!("not launched yet, trying again: {error}"));
     }
     Ok(Launched { dir, memory, has_left })
-}
-
-/// A program that was built without AWS refuses before it packs or uploads anything.
-pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
-    if is_built_for(cloud) {
-        return Ok(());
-    }
-    Err(Fault::new(
-        ExitCode::LAUNCH_FAILED,
-        format!("this `lamp` was built without cloud `{cloud}`"),
-    )
-    .meaning("nothing was started, and nothing bills")
-    .hint("build it with its default features, or --cloud local runs it on this workstation"))
 }
 
 /// Drives the job and shows it. `None`: the user detached, and another process drives it.

@@ -12,6 +12,8 @@ use crate::app::find_job;
 use crate::app::record_errors;
 use crate::cli::plan::account_ready;
 use crate::cli::plan::first_plan;
+use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,7 +39,6 @@ use crate::controller::{
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
 use crate::market::Usd;
-use crate::policy::account::setup_plan::Lack;
 use crate::wire::{Store, Workstation};
 
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its
@@ -115,7 +116,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         None => discarded::refuse_start(&dir, None, StoredKind::Code).await?,
     }
     start_code::take_command(&mut spec, &args.code.command);
-    run::refuse_cloud(spec.spec.machine.cloud)?;
+    preflight::refuse_cloud(spec.spec.machine.cloud)?;
     let ((planned, lacks), clock) =
         tokio::join!(account_ready::planned(context, &controller, &spec), controller.check_clock());
     // A kept machine has its network, permissions and agent. A new one is bought as by `lamp run`.
@@ -124,28 +125,38 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .map_or(spec.continues.as_ref().is_none_or(|from| from.machine.is_none()), |planned| {
             planned.plan.starts.is_none()
         });
-    if planned.is_err() && buys && account_ready::was_seen(context, &lacks) {
-        account_ready::refuse(&lacks, &spec)?;
-    }
-    let planned = planned?;
-    let refused = refuse(&controller, &spec, &planned, if buys { &lacks } else { &[] }).await;
+    let lacks = if buys { lacks } else { Vec::new() };
+    let planned = account_ready::plan_or_refusal(context, planned, &lacks, &spec)?;
+    let is_asked = args.detach && !args.dry_run;
+    let (proofs, regions) =
+        if is_asked && proof_gate::is_asked(spec.spec.machine.cloud, args.unproven) {
+            tokio::join!(
+                async { Some(proof_gate::look(&workstation, &store).await) },
+                proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan)
+            )
+        } else {
+            (None, BTreeSet::new())
+        };
+    let proofs = proofs.transpose()?;
+    let facts = PreflightFacts {
+        account: Some((&spec, &lacks)),
+        clock: clock.err(),
+        saves: None,
+        planned: Some(&planned),
+        proofs: proofs.as_ref().map(|proofs| (proofs, &regions)),
+    };
+    let findings = preflight(context, &controller, facts).await;
     if args.dry_run {
-        return show(context, &controller, &store, &spec, &planned, refused.err()).await;
+        let refused = preflight::refuse(&findings).err();
+        return show(context, &controller, &store, &spec, &planned, refused).await;
     }
-    refused?;
-    drive::refuse_wrong_clock(clock)?;
+    preflight::refuse_before_the_plan(&findings)?;
     account_ready::warn_unready(context, &planned.unready);
     text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    preflight::refuse(&findings)?;
+    proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
     if let Some(reason) = first_plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
-    }
-    if args.detach && proof_gate::is_asked(spec.spec.machine.cloud, args.unproven) {
-        let regions = proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan).await;
-        proof_gate::look(&workstation, &store).await?.refuse(
-            context,
-            &regions,
-            Some(&planned.plan),
-        )?;
     }
     if args.detach {
         nested_run::warn_detached(context, &workstation, spec.spec.machine.cloud);
@@ -204,17 +215,6 @@ async fn bring_code(
     )
     .await?;
     Ok(spec)
-}
-
-async fn refuse(
-    controller: &Controller,
-    spec: &ResolvedSpec,
-    planned: &Planned,
-    lacks: &[Lack],
-) -> Result<(), Fault> {
-    account_ready::refuse(lacks, spec)?;
-    run::refuse_agent(controller, planned).await?;
-    run::refuse_forbidden(controller, planned)
 }
 
 async fn stand_beside(

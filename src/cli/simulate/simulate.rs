@@ -10,6 +10,7 @@
 
 use crate::app::drive;
 use crate::cli::plan::first_plan;
+use crate::cli::plan::preflight;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ use crate::app::text::counted;
 use crate::cli::plan::checkpoint_cadence;
 use crate::cli::plan::forecast::{self, TICK};
 use crate::cli::plan::limit_check::OutOfReach;
+use crate::cli::run::submission;
 use crate::cli::run::workdir::Prepared;
-use crate::cli::run::{run, submission};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream};
 use crate::config::Hourly;
@@ -405,7 +406,7 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<Known, Fault> 
     if spec.spec.machine.cloud == Cloud::Local {
         return Err(unknown());
     }
-    run::refuse_cloud(spec.spec.machine.cloud)?;
+    preflight::refuse_cloud(spec.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
     let outlook =
