@@ -3,6 +3,8 @@
 
 use std::fmt::Display;
 
+use jiff::Timestamp;
+
 use super::bid_text;
 use crate::app::text::local_time;
 use crate::controller::Planned;
@@ -14,8 +16,35 @@ use crate::policy::purchase::ranking::Ranked;
 /// Lines of one kind; `-o json` has all.
 const LINES_MAX: usize = 6;
 
-/// Before a run: the machine, or the one that is bought if no cheaper one comes.
+/// Before a run, in at most three lines: the machine with its end, the whole job, and the reason.
+///
+/// `lamp run` says at most six lines before the output of the program. `lamp plan` shows the rest.
 pub fn before_a_run(planned: &Planned) -> Vec<String> {
+    let plan = &planned.plan;
+    let mut lines = costs(planned, ON_OFFER);
+    if let (Some(first), Some(at)) = (lines.first_mut(), end(planned)) {
+        first.push_str(&format!("; it ends at {} at the latest", local_time(at)));
+    }
+    if plan.offer.cloud == Cloud::Local {
+        // There is one workstation, so only doubts about it are worth a line.
+        lines.extend(plan.reasons.iter().skip(2).cloned());
+    } else {
+        let reasons: Vec<&str> = plan
+            .reasons
+            .iter()
+            .skip(1)
+            .take(if plan.bid.is_some() { 2 } else { 1 })
+            .map(String::as_str)
+            .collect();
+        if !reasons.is_empty() {
+            lines.push(format!("because it is {}", reasons.join("; ")));
+        }
+    }
+    lines
+}
+
+/// Before a job that goes on from a checkpoint: also every other reason, and where it begins.
+pub fn before_a_continuation(planned: &Planned) -> Vec<String> {
     [costs(planned, ON_OFFER), why(planned)].concat()
 }
 
@@ -61,14 +90,17 @@ fn is_to_be_spot(planned: &Planned) -> bool {
     planned.plan.offer.market == Market::Spot || planned.waits.is_some()
 }
 
+/// `None`: the machine waits, so its end is unknown until the launch.
+fn end(planned: &Planned) -> Option<Timestamp> {
+    planned.plan.kill_at.filter(|_| planned.waits.is_none())
+}
+
 fn why(planned: &Planned) -> Vec<String> {
     let plan = &planned.plan;
     // The first reason says why there is a plan, the second why this offer.
     let because =
         plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
-    // The end is unknown until the launch.
-    let end = plan.kill_at.filter(|_| planned.waits.is_none());
-    let end = end.map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at)));
+    let end = end(planned).map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at)));
     because.chain(plan.reasons.iter().skip(2).cloned()).chain(end).collect()
 }
 

@@ -37,6 +37,10 @@ const WORD_EVERY: Duration = Duration::from_secs(60);
 /// listing.
 const WISHES_EVERY_AWAY: Duration = Duration::from_secs(30);
 
+/// Without a terminal, a state before the work is reported after this time. At once, it would add
+/// two lines to each local job, before its output.
+const PASSING: Duration = Duration::from_secs(2);
+
 const TROUBLE_EVERY: Duration = Duration::from_secs(30);
 
 /// The notification command has 30 s itself. Less would cut it off; more only waits for an
@@ -63,6 +67,8 @@ pub struct Attached<'a> {
     moved_to: Option<u32>,
     told: Option<(JobState, Option<u32>, Option<String>)>,
     told_at: Duration,
+    /// The state at the last look, and since when it is so.
+    stands_since: Option<(JobState, Duration)>,
     trouble_at: Option<Duration>,
     attention: Vec<String>,
     /// The beginning of what it waits for; the numbers in the rest change with every look.
@@ -89,6 +95,7 @@ impl<'a> Attached<'a> {
             moved_to: None,
             told: None,
             told_at: Duration::ZERO,
+            stands_since: None,
             trouble_at: None,
             attention: Vec::new(),
             waits: None,
@@ -307,6 +314,14 @@ impl<'a> Attached<'a> {
                 .or_else(|| summary.held.as_ref().map(|held| held.until.to_string())),
         );
         let changed = self.told.as_ref() != Some(&stands);
+        let since = match self.stands_since {
+            Some((state, since)) if state == summary.state => since,
+            _ => now,
+        };
+        self.stands_since = Some((summary.state, since));
+        if !self.terminal && is_passing(summary.state) && now.saturating_sub(since) < PASSING {
+            return;
+        }
         if self.terminal {
             self.make_room();
             let line = summary_text::line(summary, self.context.clock.now(), terminal_width() - 1);
@@ -347,6 +362,11 @@ impl<'a> Attached<'a> {
             self.context.printer.warn(format!("{error}; the job goes on, trying again"));
         }
     }
+}
+
+/// A state before the work, which a workstation leaves within a second.
+fn is_passing(state: JobState) -> bool {
+    matches!(state, JobState::Submitted | JobState::Provisioning | JobState::Preparing)
 }
 
 fn is_one_file(one: impl AsFd, other: impl AsFd) -> bool {

@@ -153,7 +153,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let out_of_reach = OutOfReach::of(&planned, spec, context.clock.now());
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     account_ready::warn_unready(context, &planned.unready);
-    text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    let lines = match &from {
+        Some(_) => text::before_a_continuation(&planned),
+        None => text::before_a_run(&planned),
+    };
+    lines.into_iter().for_each(|line| context.printer.note(line));
     context.printer.note(saved_files::line(&spec.spec));
     preflight::refuse(&findings)?;
     proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));

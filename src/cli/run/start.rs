@@ -152,7 +152,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     preflight::refuse_before_the_plan(&findings)?;
     account_ready::warn_unready(context, &planned.unready);
-    text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    text::before_a_continuation(&planned).into_iter().for_each(|line| context.printer.note(line));
     preflight::refuse(&findings)?;
     proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
     if let Some(reason) = first_plan::held_back(&controller, &planned).await? {
@@ -450,7 +450,7 @@ async fn show(
         }));
         return Ok(code);
     }
-    text::before_a_run(found).into_iter().for_each(|line| context.printer.line(line));
+    text::before_a_continuation(found).into_iter().for_each(|line| context.printer.line(line));
     account_ready::warn_unready(context, &found.unready);
     caps.iter().for_each(|caps| context.printer.line(caps.text()));
     if let Some(reason) = waits_for.filter(|_| refused.is_none()) {
