@@ -5,17 +5,17 @@
 //!
 //! | Folder | Ports | What |
 //! |---|---|---|
-//! | `aws` | `Metadata`, `Meter` | sessions, credentials, instance metadata, metrics, and calls that have no SDK here |
+//! | `aws` | `Metadata`, `Meter` | sessions, credentials, metadata, metrics, signed calls |
 //! | `aws/ec2` | `Cloud` | EC2 as a seller of instances |
 //! | `aws/account` | | the setup and check of an account, and its sweeper |
-//! | `host` | `Sensors`, `People`, `Stacks`, `Power`, `Files`, `Clock`, `Service` | the machine under this process |
-//! | `local` | `Cloud`, `Metadata`, `Power` | the cloud `local`: instances that are folders and processes here |
+//! | `host` | `Sensors`, `People`, `Stacks`, `Power`, `Files`, `Clock`, `Service` | this machine |
+//! | `local` | `Cloud`, `Metadata`, `Power` | the cloud `local`: folders and processes here |
 //! | `recordings` | | prices, capacity and utilisation, read from files |
 //! | `store` | `Store` | job roots: a folder or an S3 bucket |
 //! | `workdir` | | the code archive: packed, searched for secrets, unpacked |
-//! | `workload` | `Workloads`, `Workload` | runs a job: a process, a systemd unit, a whole machine |
+//! | `workload` | `Workloads`, `Workload` | runs a process, a systemd unit, a whole machine |
 //! | `workload/holder` | | the process between agent and workload |
-//! | `workstation` | `Notifier`, `Turns`, `Agents`, `Cloud` | files, locks and processes of the user, and the shipped catalogue |
+//! | `workstation` | `Notifier`, `Turns`, `Agents`, `Cloud` | files of the user, the catalogue |
 
 pub mod aws;
 pub mod host;

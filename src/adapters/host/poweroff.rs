@@ -1,7 +1,7 @@
 //! Powers off a real machine.
 //!
 //! ```text
-//!   guard unit (survives the agent's own stop) ── repeats the forced steps on its own clock, and then asks the kernel
+//!   guard unit (survives the agent's own stop) ── repeats the forced steps, then asks the kernel
 //!   systemctl poweroff ── 60 s ── --force ── 30 s ── --force --force ── 10 s ── reboot(2)
 //! ```
 //! `--force` hands over to systemd-shutdown, which may wait minutes for processes and mounts.

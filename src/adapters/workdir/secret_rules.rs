@@ -1,9 +1,8 @@
 //! Shapes of secrets: the rules of the scan, and the words that mark a placeholder.
 //!
-//! ```text
-//!   bytes ── one of the literals? ── no ──> harmless
-//!            yes ──> each line by the rules ──> neither placeholder nor one repeated letter? ──> a secret
-//! ```
+//! A file without any of the literals is harmless. In a file with one, the rules are matched
+//! against each line. A match is a secret unless it is a placeholder or one repeated letter.
+//!
 //! A rule checks shape *and* length of a real secret. Not here: a file, or a finding.
 
 use std::sync::LazyLock;

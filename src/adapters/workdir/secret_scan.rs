@@ -1,9 +1,8 @@
 //! Searches the shipped files for secrets, which would end up in a bucket and on a rented machine.
 //!
-//! ```text
-//!   file ── a secret by its name? ── yes ──> one finding
-//!           no ──> one of the literals in it? ──> each line, a long one in windows ──> secret_rules ──> findings
-//! ```
+//! A file with the name of a secret gives one finding. Other files with one of the literals are
+//! matched line by line against `secret_rules`; a long line is matched in windows.
+//!
 //! A fast search for literals runs first. Only a file with one of them is matched line by line.
 //! Placeholders do not count: users disable a scanner with false alarms. Not here: the secret
 //! itself, its shape (`secret_rules`), or whether to ship.

@@ -1,11 +1,11 @@
 //! `ports::Agents`: finds the agent program for the machines on this workstation.
 //!
-//! ```text
-//!   the file that was named (LAMP_AGENT_BINARY)
-//!   -> lamp-agent-x86_64 or lamp-agent-arm64 beside this program, or in the build folder's `portable`, where
-//!      `just agent-portable` leaves them
-//!   -> lamp-agent beside this program, when it is for such machines
-//! ```
+//! The first that exists is used:
+//! 1. the file that the user names (`LAMP_AGENT_BINARY`)
+//! 2. `lamp-agent-x86_64` or `lamp-agent-arm64` beside this program, or in `portable` in the build
+//!    folder, where `just agent-portable` leaves them
+//! 3. `lamp-agent` beside this program, if its architecture fits
+//!
 //! Not here: the upload, and whether an image can run it (`controller::launch::agent_shipping`).
 
 #![expect(clippy::disallowed_methods, reason = "reads the program that it hands out")]

@@ -4,9 +4,9 @@
 //! measures several times a second, and the mean of all its samples is right.
 //!
 //! ```text
-//!   at each sample, unless the GPU is surely at work:   buffer -> mean since the last look  -.
-//!   at work, between two looks:                                              the same mean  -+-> percent
-//!   buffer missing, or without newer data:                            the driver's latest value -'
+//!   at each sample, unless the GPU surely works:  buffer -> mean since the last look  -.
+//!   while it works, between two looks:                                 the same mean  -+-> percent
+//!   buffer missing, or without newer data:                 the driver's latest value  -'
 //! ```
 //! Not here: calls.
 
