@@ -25,6 +25,7 @@ use crate::adapters::host::service_manager::Notify;
 use crate::adapters::host::stack_dump::ProcStacks;
 use crate::adapters::host::system_clock::SystemClock;
 use crate::adapters::host::terminals::Terminals;
+use crate::adapters::local::job_workdir;
 use crate::adapters::local::machine_folder::{InstanceRecord, LocalFolder};
 use crate::adapters::local::machine_process;
 use crate::adapters::local::metadata::LocalMetadata;
@@ -33,11 +34,11 @@ use crate::adapters::store::metered::counted;
 use crate::adapters::store::open;
 use crate::adapters::workload::holder::main;
 use crate::adapters::workload::holder::start::HolderProgram;
+use crate::adapters::workload::login_environment;
 use crate::adapters::workload::process::{self, Home};
 use crate::adapters::workload::secret_workloads::SecretWorkloads;
 use crate::adapters::workload::then_command::{self, ThenCommand, ThenExit};
 use crate::adapters::workload::whole_machine::WholeMachine;
-use crate::adapters::workload::{local_workdir, login_environment};
 use crate::adapters::workstation::{process_env, termination_signals};
 use crate::agent::report::retry_sender::Outbox;
 use crate::agent::shutdown::deadman::SwitchFiles;
@@ -173,7 +174,7 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         folder.machine().map_err(|error| format!("cannot read who the machine is: {error}"))?;
     let power: Arc<dyn Power> = Arc::new(LocalPower::new(LocalFolder::new(&dir)));
     let metadata: Arc<dyn Metadata> = Arc::new(LocalMetadata::new(LocalFolder::new(&dir)));
-    let work = local_workdir::claim(&folder, &record)
+    let work = job_workdir::claim(&folder, &record)
         .map_err(|error| format!("cannot make the work folder: {error}"))?;
     let folders = Folders { work, ..boot::folders(&dir, &process_env::cache_folder()) };
     let (store, own_network) =

@@ -21,7 +21,8 @@ pub use crate::adapters::recordings::capacity_trace::{CapacityTrace, TraceError,
 #[cfg(feature = "lamp")]
 pub use crate::adapters::recordings::price_history::{PriceCourseError, read_prices};
 #[cfg(feature = "lamp")]
-pub use crate::adapters::recordings::series::{SeriesError, read_series};
+pub use crate::adapters::recordings::series::read_series;
+pub use crate::adapters::recordings::series_error::SeriesError;
 #[cfg(feature = "lamp")]
 pub use crate::adapters::store::upload_resume::Unsent;
 #[cfg(feature = "lamp")]

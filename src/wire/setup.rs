@@ -16,7 +16,8 @@ use crate::adapters::aws::account::readiness;
 #[cfg(feature = "aws")]
 pub use crate::adapters::aws::account::doctor::{AwsDoctor, Ends, Who};
 #[cfg(feature = "aws")]
-pub use crate::adapters::aws::account::setup::{AwsSetup, SetupError, SetupWish};
+pub use crate::adapters::aws::account::setup::{AwsSetup, SetupWish};
+pub use crate::adapters::aws::account::setup_error::SetupError;
 pub use crate::adapters::workstation::doctor::{UserUnit, daemon_unit, gpus};
 pub use crate::adapters::workstation::user_file::{
     read as read_user_file, replace as replace_user_file,

@@ -1,15 +1,14 @@
 //! The answers of EC2 that one session remembers, so that it does not ask twice within minutes.
 //!
-//! They end with the program. Not here: the state of a running machine.
+//! They end with the program. The types of answers about images, subnets, groups and keys are here;
+//! the questions are in `aws::ec2`. Not here: the state of a running machine.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::ec2::disk_key::DiskKey;
-use super::ec2::image::Image;
-use super::ec2::launch_request::Group;
-use super::ec2::subnets::Place;
+use serde::{Deserialize, Serialize};
+
 use crate::adapters::host::system_clock::SystemClock;
 use crate::instance::MachineRef;
 use crate::job::ImageChoice;
@@ -71,6 +70,53 @@ impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
     }
 }
 
+/// How long answers about images and networks are valid, so that a relaunch after an interruption
+/// asks nothing twice. If this is longer, the program sees a repair on the console late.
+pub const TRUSTED: Duration = Duration::from_secs(10 * 60);
+
+/// The facts about an image that a launch needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchImage {
+    pub id: String,
+    pub name: String,
+    pub root_device: String,
+    /// The size of its own disk, the smallest that holds it.
+    pub disk_gib_min: u32,
+    pub arch: Arch,
+}
+
+/// A subnet that machines may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchSubnet {
+    pub id: String,
+    pub zone: String,
+    pub network: String,
+    pub free: i32,
+    /// Its machines get a public address by default.
+    pub gives_address: bool,
+    /// Its network makes every machine a dedicated one, whatever a launch asks for.
+    pub dedicated: bool,
+}
+
+/// A security group, and whether it has inbound rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchSecurityGroup {
+    pub id: String,
+    pub network: String,
+    pub lets_in: bool,
+}
+
+/// The customer's own default key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskKey {
+    pub id: String,
+    /// `Enabled`, `Disabled`, ... (AWS KMS developer guide, "Key states of AWS KMS keys"); `None`:
+    /// unknown.
+    pub state: Option<String>,
+    /// Whether the role of spot machines may use it; `None`: unknown.
+    pub serves_spot: Option<bool>,
+}
+
 /// All remembered answers.
 #[derive(Default)]
 pub struct Ec2Memory {
@@ -86,11 +132,11 @@ pub struct Ec2Memory {
     pub spot_ends: Remembered<String, String>,
     /// Resources that were left behind, and their owner. Only these may be removed.
     pub residue: Remembered<String, String>,
-    pub images: Remembered<(Region, ImageChoice, Arch), Image>,
-    pub subnets: Remembered<Region, Vec<Place>>,
+    pub images: Remembered<(Region, ImageChoice, Arch), LaunchImage>,
+    pub subnets: Remembered<Region, Vec<LaunchSubnet>>,
     /// Subnets that had no free address for a launch, by their id.
     pub full_subnets: Remembered<String, ()>,
-    pub groups: Remembered<Region, Vec<Group>>,
+    pub groups: Remembered<Region, Vec<LaunchSecurityGroup>>,
     /// The default key of disks, where it is the customer's own.
     pub disk_keys: Remembered<Region, Option<DiskKey>>,
     /// Regions that have the user's key pair.

@@ -1,8 +1,8 @@
 //! The time since a user last typed at a terminal of this machine.
 //!
-//! ```text
-//!   /run/systemd/sessions, utmp -> terminals of login sessions -> atime of /dev/pts/N -> time since the newest input
-//! ```
+//! The terminals of login sessions come from `/run/systemd/sessions` and utmp. The atime of each
+//! `/dev/pts/N` is the time of its newest input.
+//!
 //! Input moves a terminal's atime; output moves its mtime. So a program that prints all night is
 //! not a user. Only terminals of login sessions count: terminals of tmux, containers and `script`
 //! stay when the user leaves. Not here: how recent is recent enough.
@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use super::logins::{Login, logins};
@@ -106,13 +106,10 @@ impl Typing {
     }
 }
 
-/// Whether a process with this number exists under this root.
-pub(crate) fn alive(root: &Path, pid: u32) -> bool {
-    root.join("proc").join(pid.to_string()).exists()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// A root with one login, at a terminal with input this long ago.

@@ -17,7 +17,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::keyboard_activity::alive;
 use super::process_tree;
 use crate::instance::Reading;
 
@@ -168,6 +167,11 @@ fn terminal_name(number: i64) -> Option<String> {
         4 => Some(format!("ttyS{}", minor - 64)),
         _ => None,
     }
+}
+
+/// Whether a process with this number exists under this root.
+fn alive(root: &Path, pid: u32) -> bool {
+    root.join("proc").join(pid.to_string()).exists()
 }
 
 #[cfg(test)]

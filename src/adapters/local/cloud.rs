@@ -1,9 +1,9 @@
 //! The cloud `local`: machines of one price, each a folder and a process on this workstation.
 //!
-//! ```text
-//!   launch ── folder, instance.json (create-if-absent, so idempotent) ── agent machine <dir>, detached
-//!   describe ── every folder of this job root ── a machine whose process is gone is cleaned up and shown terminated
-//! ```
+//! `launch` makes the folder and `instance.json` (create-if-absent, so it can be repeated), and
+//! starts `agent machine <dir>` detached. `describe` reads every folder of this job root. A machine
+//! without a process is cleaned up and shown as terminated.
+//!
 //! It answers in the words of EC2, so that a rehearsal here matches a real run. Not here: a
 //! decision, or anything that touches processes of the user.
 
@@ -27,6 +27,7 @@ use jiff::Timestamp;
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
+use super::job_workdir;
 use super::machine_folder::{At, EndedRecord, InstanceRecord, LocalAws, LocalFolder, RELEASED};
 use super::machine_process::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
 use crate::account::Residue;
@@ -465,8 +466,13 @@ impl Cloud for LocalCloud {
         let folder = self.folder(&machine.id);
         // The folder of a stopped machine is its disk, so it stays.
         let gone = || Ok::<_, io::Error>(folder.ended()?.is_some_and(|ended| !ended.stopped));
-        let clear =
-            || if machine.id.starts_with(ID_PREFIX) && gone()? { folder.release() } else { Ok(()) };
+        let clear = || {
+            if machine.id.starts_with(ID_PREFIX) && gone()? {
+                job_workdir::release(&folder)
+            } else {
+                Ok(())
+            }
+        };
         clear().map_err(|cause| failed("clear a machine's folder", cause))
     }
 }

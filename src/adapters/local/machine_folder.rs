@@ -13,7 +13,7 @@
 //!     released.json   LocalCloud     the attempt is settled: the rest can be removed
 //!     start.lock      LocalCloud     held while a stopped machine is started again
 //!     machine.log  agent.log
-//!     work            the agent      a link to the work of its job: one path for all attempts (`workload::local_workdir`)
+//!     work            the agent      a link to its job's work, one path for all attempts
 //! ```
 //! Everything else belongs to the agent and is removed when the attempt is settled. A stopped
 //! machine keeps all of it, as its disk. When it starts again, the records of its last run are
@@ -38,7 +38,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::adapters::host::process_tree::ProcessRef;
 use crate::adapters::host::remove_tree::remove_tree;
-use crate::adapters::workload::local_workdir;
 use crate::instance::{Notice, Tags};
 use crate::job::{JobId, ProgressLine};
 use crate::market::UsdPerHour;
@@ -272,12 +271,6 @@ impl LocalFolder {
         Some((first, steps.next_back().unwrap_or(first)))
     }
 
-    /// Removes the agent's work and records that the attempt is settled.
-    pub fn release(&self) -> io::Result<()> {
-        self.clear()?;
-        self.create(RELEASED, &At { at: Timestamp::now() }).map(drop)
-    }
-
     /// Begins another run of a stopped machine; returns whether to start its process now. It can be
     /// repeated: `ended.json` is removed last, and until then the machine is stopped.
     pub fn begin_again(&self, record: &InstanceRecord) -> io::Result<bool> {
@@ -326,9 +319,8 @@ impl LocalFolder {
         )
     }
 
-    /// Removes the agent's work. Records and logs stay.
+    /// Removes the agent's files. Records and logs stay.
     pub fn clear(&self) -> io::Result<()> {
-        local_workdir::give_up(self)?;
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
             if KEPT.iter().any(|kept| entry.file_name() == *kept) {

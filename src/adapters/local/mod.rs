@@ -4,6 +4,7 @@
 pub mod cloud;
 #[cfg(feature = "lamp")]
 pub mod file_reads;
+pub mod job_workdir;
 pub mod machine_folder;
 pub mod machine_process;
 pub mod metadata;

@@ -4,3 +4,4 @@ pub mod capacity_trace;
 pub mod price_history;
 pub mod series;
 pub(crate) mod series_csv;
+pub mod series_error;

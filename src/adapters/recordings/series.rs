@@ -13,29 +13,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::series_csv;
+use super::series_error::{LineError, SeriesError};
 use crate::instance::Rates;
-
-/// Why a recording could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum SeriesError {
-    #[error("`{}` could not be read", path.display())]
-    File {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("`{}`, line {line}: {message}", path.display())]
-    Line { path: PathBuf, line: usize, message: String },
-    #[error("`{}` holds no samples", path.display())]
-    Empty { path: PathBuf },
-}
-
-/// The fault in a line. The caller adds the path.
-#[derive(Debug)]
-pub(crate) struct LineError {
-    pub(crate) line: usize,
-    pub(crate) message: String,
-}
 
 /// Far more than a day of samples at ten a second; a larger file is no recording of ours.
 const BYTES_MAX: u64 = 2 << 30;
@@ -127,10 +106,4 @@ fn text_of(path: &Path) -> Result<String, SeriesError> {
             + 1;
         LineError { line, message: "not text (UTF-8)".into() }.at(path)
     })
-}
-
-impl LineError {
-    fn at(self, path: &Path) -> SeriesError {
-        SeriesError::Line { path: path.to_owned(), line: self.line, message: self.message }
-    }
 }

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   t_seconds,gpu_index,gpu_util_pct,gpu_mem_used_mib,cpu_util_pct       a row per GPU and moment
-//!   t_seconds,proc_cpu_pct,disk_*_mb_cum,net_*_mb_cum,gpu_power_w_total  beside it, its own moments
+//!   t_seconds,proc_cpu_pct,disk_*_mb_cum,net_*_mb_cum,gpu_power_w_total  beside it, other moments
 //! ```
 //! `cpu_util_pct` is the whole machine. `proc_cpu_pct` is the main process as a share of **all**
 //! cores. The file lacks their number, so the value is a lower bound in percent of one core. Not
 //! here: files.
 
-use super::series::LineError;
+use super::series_error::LineError;
 use crate::instance::{Rates, Reading};
 
 /// How old a row of the second table may be: two of the slowest usual intervals (30 s), or three of

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use ignore::DirEntry;
 
-use super::pack::Survey;
 use crate::job::Finding;
 use crate::job::FindingCause::DoesNotShip;
 
@@ -57,15 +56,16 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Warns about files that a user would miss.
-    pub fn tell(self, survey: &mut Survey) {
+    /// Warnings about files in the workdir `root` that a user would miss.
+    pub fn warnings(self, root: &Path) -> Vec<Finding> {
+        let mut warnings = Vec::new();
         for path in self.special {
             let shown = path.display().to_string();
             let message = format!("`{shown}` does not ship: it is a socket, a pipe or a device");
-            survey.findings.push(Finding::warning("workdir", message).because(DoesNotShip(shown)));
+            warnings.push(Finding::warning("workdir", message).because(DoesNotShip(shown)));
         }
         for (path, reason) in self.pruned {
-            let shown = path.strip_prefix(&survey.root).unwrap_or(&path).display().to_string();
+            let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
             match reason {
                 Pruned::Git | Pruned::Cache => {}
                 Pruned::Environment => {
@@ -76,7 +76,7 @@ impl LeftOut {
                         ),
                     );
                     let finding = finding.hint("make it in `setup`, and add it to .lampignore");
-                    survey.findings.push(finding.because(DoesNotShip(shown)));
+                    warnings.push(finding.because(DoesNotShip(shown)));
                 }
                 Pruned::Own => {
                     if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -84,10 +84,11 @@ impl LeftOut {
                             "`{shown}` does not ship: a job starts from its own checkpoints, not from those of an earlier run"
                         );
                         let finding = Finding::warning("checkpoint.path", message);
-                        survey.findings.push(finding.because(DoesNotShip(shown)));
+                        warnings.push(finding.because(DoesNotShip(shown)));
                     }
                 }
             }
         }
+        warnings
     }
 }

@@ -1,9 +1,7 @@
 //! The workdir on the workstation: which files ship, and their archive.
 //!
-//! ```text
-//! survey: walk, honouring .gitignore and .lampignore ─ Survey (files in order, findings) ─ pack ─ the code archive
-//! ```
-//!
+//! `survey` walks the workdir by .gitignore and .lampignore, and returns a `Survey`: the files in
+//! order, and findings. `pack` makes the code archive from it.
 //! Two packs of one tree give the same bytes: entries are sorted and hold no user. Not here: the
 //! search for secrets (`secret_scan`), or unpacking (`unpack`, part of the agent).
 
@@ -127,7 +125,7 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
         return survey;
     }
     take_in_tracked(&mut survey, &mut left_out, &skip);
-    left_out.tell(&mut survey);
+    survey.findings.extend(left_out.warnings(root));
     not_brought_back(&mut survey);
     if survey.files == 0 {
         survey.findings.push(Finding::warning(

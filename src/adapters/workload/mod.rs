@@ -9,7 +9,6 @@ pub(crate) mod held_workload;
 pub mod holder;
 #[cfg(feature = "lamp")]
 pub(crate) mod local_environment;
-pub mod local_workdir;
 pub mod login_environment;
 pub(crate) mod open_files;
 pub mod process;

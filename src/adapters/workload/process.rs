@@ -9,7 +9,7 @@ use std::process::Stdio;
 use async_trait::async_trait;
 use tokio::process::Command;
 
-use super::holder::start::{HolderProgram, attach, await_first_word, prepare};
+use super::holder::start::{HolderProgram, absolute, attach, await_first_word, prepare};
 use super::systemd_unit::UnitWorkloads;
 use crate::adapters::workstation::private_files;
 use crate::ports::{Launch, Workload, WorkloadError, Workloads};
@@ -93,11 +93,4 @@ impl Workloads for ChildWorkloads {
     async fn attach(&self, dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
         attach(dir).await
     }
-}
-
-/// The same with an absolute state folder, for a process in another directory.
-pub(crate) fn absolute(launch: &Launch) -> Result<Launch, WorkloadError> {
-    let dir = std::path::absolute(&launch.dir)
-        .map_err(|cause| WorkloadError::Failed { act: "find the state folder of", cause })?;
-    Ok(Launch { dir, ..launch.clone() })
 }

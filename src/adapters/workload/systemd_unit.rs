@@ -14,8 +14,7 @@ use async_trait::async_trait;
 use tokio::process::Command;
 
 use super::holder::cgroup::unit_name;
-use super::holder::start::{HolderProgram, attach, await_first_word, prepare};
-use super::process::absolute;
+use super::holder::start::{HolderProgram, absolute, attach, await_first_word, prepare};
 use crate::ports::{Launch, Workload, WorkloadError, Workloads};
 
 /// The documented unit.

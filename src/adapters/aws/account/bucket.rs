@@ -16,7 +16,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
-use super::setup::SetupError;
+use super::setup_error::SetupError;
 use crate::account::lookup::{BucketFound, Found};
 use crate::account::setup::{
     InUse, PLACES, SetupNames, SetupStep, is_of_the_house, is_of_the_root, job_of, not_ours,

@@ -24,9 +24,9 @@ use crate::account::sweeper::{FunctionFound, ScheduleFound};
 pub use crate::adapters::aws::credential_cache::Ends;
 use crate::adapters::aws::credential_errors;
 use crate::adapters::aws::ec2::image as ec2_image;
-use crate::adapters::aws::ec2::image::Image;
 use crate::adapters::aws::service_error::{found, said};
 use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::session_cache::LaunchImage;
 use crate::market::{Arch, QuotaKind, Region, gpu_quotas};
 use crate::ports::{CloudError, NoCredentials, chain};
 
@@ -120,7 +120,7 @@ impl AwsDoctor {
     /// The image that a launch would find for the words of `machine.image`.
     pub async fn image(&self, words: &str, region: &str, arch: Arch) -> ImageFound {
         match ec2_image::find(&self.session, words, &Region::new(region), arch).await {
-            Ok(Image { id, name, arch, .. }) => ImageFound::There { id, name, arch },
+            Ok(LaunchImage { id, name, arch, .. }) => ImageFound::There { id, name, arch },
             Err(CloudError::Invalid { what } | CloudError::NoCapacity { what, .. }) => {
                 ImageFound::Refused(what)
             }

@@ -7,8 +7,9 @@ use aws_sdk_ec2::types::{Route, RouteState, RouteTable};
 
 use super::doctor::AwsDoctor;
 use crate::account::lookup::{Found, SubnetFound, WayOut};
-use crate::adapters::aws::ec2::subnets::{self, Place};
+use crate::adapters::aws::ec2::subnets;
 use crate::adapters::aws::service_error::found;
+use crate::adapters::aws::session_cache::LaunchSubnet;
 use crate::market::Region;
 use crate::ports::chain;
 
@@ -34,13 +35,13 @@ impl AwsDoctor {
     }
 }
 
-fn seen(place: &Place, tables: &[RouteTable]) -> SubnetFound {
+fn seen(place: &LaunchSubnet, tables: &[RouteTable]) -> SubnetFound {
     let way_out = table_of(place, tables).map_or(WayOut::Nothing, way_out);
     SubnetFound { id: place.id.clone(), gives_address: place.gives_address, way_out }
 }
 
 /// The route table of the subnet, else the main one of its network.
-fn table_of<'a>(place: &Place, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
+fn table_of<'a>(place: &LaunchSubnet, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
     let own = tables.iter().find(|table| {
         table.associations().iter().any(|with| with.subnet_id() == Some(place.id.as_str()))
     });

@@ -11,5 +11,6 @@ pub mod readiness;
 pub(crate) mod roles;
 pub(crate) mod security_group;
 pub mod setup;
+pub mod setup_error;
 pub(crate) mod sweeper;
 pub(crate) mod sweeper_program;

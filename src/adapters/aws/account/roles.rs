@@ -10,7 +10,7 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use serde_json::Value;
 
-use super::setup::SetupError;
+use super::setup_error::SetupError;
 use crate::account::lookup::{Found, ProfileFound, RoleFound};
 use crate::account::permissions::PolicyName;
 use crate::account::setup::{BOX_POLICY, BOX_SESSION_POLICY, SetupNames, SetupStep};

@@ -7,7 +7,7 @@ use aws_sdk_ec2::types::{InstanceStateName, ResourceType, SecurityGroup, Tag, Ta
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use futures::future::join_all;
 
-use super::setup::SetupError;
+use super::setup_error::SetupError;
 use crate::account::lookup::{Found, GroupFound, RegionFound};
 use crate::account::setup::SetupNames;
 use crate::adapters::aws::ec2::describe::{filter, tag_map};

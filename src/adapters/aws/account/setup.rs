@@ -8,7 +8,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use super::sweeper::Place;
+use super::setup_error::SetupError;
+use super::sweeper::CloudSweeper;
 use super::sweeper_program::{self, SweeperProgram};
 use super::{bucket, roles, security_group as group};
 use crate::account::lookup::SetupFound;
@@ -19,30 +20,6 @@ use crate::adapters::aws::service_error::said;
 use crate::adapters::aws::session::AwsSession;
 use crate::job::SecretSource;
 use crate::market::Region;
-
-/// Why a resource could not be read, created or removed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot {act}: {why}")]
-pub struct SetupError {
-    pub act: String,
-    pub why: String,
-    /// The command to type, if it is known here.
-    pub fix: Option<String>,
-    /// Another run has created it since the look, so the plan is outdated.
-    pub overtaken: bool,
-    /// AWS was not asked: the user's settings do not say enough.
-    pub unsaid: bool,
-}
-
-impl SetupError {
-    pub(crate) fn new(act: impl Into<String>, why: impl Into<String>) -> Self {
-        SetupError { act: act.into(), why: why.into(), fix: None, overtaken: false, unsaid: false }
-    }
-
-    pub(crate) fn overtaken(act: impl Into<String>) -> Self {
-        SetupError { overtaken: true, ..SetupError::new(act, "somebody else has just made it") }
-    }
-}
 
 /// The wishes of the user; the rest is looked up or has a default name.
 #[derive(Clone, Debug, Default)]
@@ -144,8 +121,8 @@ impl AwsSetup {
         self.program().as_ref().ok().map(|program| (program.path.clone(), program.archive.len()))
     }
 
-    fn sweeper(&self) -> Place<'_> {
-        Place { session: &self.session, account: &self.account, names: &self.names }
+    fn sweeper(&self) -> CloudSweeper<'_> {
+        CloudSweeper { session: &self.session, account: &self.account, names: &self.names }
     }
 
     fn program(&self) -> &Result<SweeperProgram, String> {

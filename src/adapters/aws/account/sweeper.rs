@@ -11,7 +11,7 @@ use aws_smithy_types::base64;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::setup::SetupError;
+use super::setup_error::SetupError;
 use super::sweeper_program::SweeperProgram;
 use super::{bucket, roles};
 use crate::account::lookup::Found;
@@ -34,13 +34,13 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(90);
 const ASK_AGAIN: Duration = Duration::from_secs(3);
 
 /// The sweeper of one owner in one account.
-pub(crate) struct Place<'a> {
+pub(crate) struct CloudSweeper<'a> {
     pub session: &'a Arc<AwsSession>,
     pub account: &'a str,
     pub names: &'a SetupNames,
 }
 
-impl Place<'_> {
+impl CloudSweeper<'_> {
     fn home(&self) -> Region {
         Region::new(self.names.home())
     }

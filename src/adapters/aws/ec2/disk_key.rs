@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::config::timeout::TimeoutConfig;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::launch_request::TRUSTED;
 use crate::adapters::aws::disk_cache::Ec2Cache;
 use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::session_cache::{DiskKey, TRUSTED};
 use crate::adapters::aws::signed_rest::{AwsCall, NoAnswer, once};
 use crate::market::Region;
 use crate::ports::{CloudError, chain};
@@ -31,17 +30,6 @@ const SPOT_ROLE: &str = "AWSServiceRoleForEC2Spot";
 
 /// The timeout: this question only makes a refusal clearer, so a launch does not wait long for it.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-
-/// The customer's own default key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskKey {
-    pub id: String,
-    /// `Enabled`, `Disabled`, ... (AWS KMS developer guide, "Key states of AWS KMS keys"); `None`:
-    /// unknown.
-    state: Option<String>,
-    /// Whether the role of spot machines may use it; `None`: unknown.
-    serves_spot: Option<bool>,
-}
 
 impl DiskKey {
     /// Whether any machine can start with it.

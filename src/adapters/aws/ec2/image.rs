@@ -10,29 +10,18 @@ use aws_sdk_ec2::types::{ArchitectureValues, DeviceType, Image as Described};
 
 use super::describe::filter;
 use super::errors::meaning;
-use super::launch_request::TRUSTED;
 use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::session_cache::{LaunchImage, TRUSTED};
 use crate::job::{ImageChoice, Refusal};
 use crate::market::{Arch, Offer, Region};
 use crate::ports::CloudError;
-
-/// The facts about an image that a launch needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    pub id: String,
-    pub name: String,
-    pub root_device: String,
-    /// The size of its own disk, the smallest that holds it.
-    pub disk_gib_min: u32,
-    pub arch: Arch,
-}
 
 /// How AWS names images with NVIDIA's open kernel modules. They drive no GPU older than Turing
 /// (NVIDIA's README).
 const OPEN_DRIVER: [&str; 2] = ["oss nvidia driver", "oss-nvidia-driver"];
 const BEFORE_THE_OPEN_DRIVER: [&str; 4] = ["V100", "P100", "M60", "K80"];
 
-impl Image {
+impl LaunchImage {
     /// # Errors
     /// If the image has another architecture, or a driver that does not suit the GPUs. Another
     /// offer may fit.
@@ -70,7 +59,7 @@ pub async fn find(
     words: &str,
     region: &Region,
     arch: Arch,
-) -> Result<Image, CloudError> {
+) -> Result<LaunchImage, CloudError> {
     let choice: ImageChoice = words.parse().map_err(|error: crate::job::ImageError| {
         CloudError::Invalid { what: format!("`machine.image`: {error}") }
     })?;
@@ -84,7 +73,12 @@ pub async fn find(
 }
 
 /// The recent answer of [`find`].
-pub fn remembered(session: &AwsSession, words: &str, region: &Region, arch: Arch) -> Option<Image> {
+pub fn remembered(
+    session: &AwsSession,
+    words: &str,
+    region: &Region,
+    arch: Arch,
+) -> Option<LaunchImage> {
     session.memory.images.get(&(region.clone(), words.parse().ok()?, arch), TRUSTED)
 }
 
@@ -93,7 +87,7 @@ async fn ask(
     choice: &ImageChoice,
     region: &Region,
     arch: Arch,
-) -> Result<Image, CloudError> {
+) -> Result<LaunchImage, CloudError> {
     let described = match choice {
         ImageChoice::DeepLearning(system) => {
             let path = format!(
@@ -184,7 +178,7 @@ async fn newest(
     })
 }
 
-fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudError> {
+fn image(described: &Described, choice: &ImageChoice) -> Result<LaunchImage, CloudError> {
     let wrong = |what: &str| CloudError::Invalid {
         what: format!("`machine.image`: the image `{choice}` {what}"),
     };
@@ -220,7 +214,7 @@ fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudErro
     let of_root =
         described.block_device_mappings().iter().filter(|one| one.device_name() == Some(root));
     let size = of_root.filter_map(|one| one.ebs()?.volume_size()).max().unwrap_or(0);
-    Ok(Image {
+    Ok(LaunchImage {
         id: id.to_owned(),
         name: described.name().unwrap_or(id).to_owned(),
         root_device: root.to_owned(),

@@ -4,26 +4,22 @@
 //! them for minutes, and makes a `LaunchRequest`. It changes nothing. A wrong setting is reported
 //! here, before a machine is bought. Not here: a price, a choice between offers.
 
-use std::time::Duration;
-
 use aws_sdk_ec2::types::SecurityGroup;
 use futures::future::join_all;
 
 use super::describe::filter;
-use super::disk_key::{self, DiskKey};
+use super::disk_key;
 use super::errors::meaning;
 use super::image as ec2_image;
-use super::image::Image;
-use super::subnets::{self, Place};
+use super::subnets;
 use crate::account::lookup::one_network;
 use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::session_cache::{
+    DiskKey, LaunchImage, LaunchSecurityGroup, LaunchSubnet, TRUSTED,
+};
 use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Refusal, Shutdown, Spec};
 use crate::market::{Arch, Market, Offer, Region};
 use crate::ports::CloudError;
-
-/// How long answers about images and networks are valid, so that a relaunch after an interruption
-/// asks nothing twice. If this is longer, the program sees a repair on the console late.
-pub const TRUSTED: Duration = Duration::from_secs(10 * 60);
 
 /// The instance profile that `lamp init aws` creates.
 const PROFILE: &str = "lamplighter-box";
@@ -98,9 +94,9 @@ pub async fn ahead(session: &AwsSession, machine: &MachineSpec) {
 
 /// The facts that a launch in a region needs.
 struct Asked {
-    image: Result<Image, CloudError>,
-    subnets: Result<Vec<Place>, CloudError>,
-    groups: Result<Vec<Group>, CloudError>,
+    image: Result<LaunchImage, CloudError>,
+    subnets: Result<Vec<LaunchSubnet>, CloudError>,
+    groups: Result<Vec<LaunchSecurityGroup>, CloudError>,
     key: Result<Option<String>, CloudError>,
     disk_key: Option<DiskKey>,
 }
@@ -136,14 +132,6 @@ fn alarm(spec: &Spec) -> Option<AlarmRule> {
     }
 }
 
-/// A security group, and whether it has inbound rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    pub id: String,
-    pub network: String,
-    pub lets_in: bool,
-}
-
 fn group_name(session: &AwsSession) -> &str {
     session.settings.security_group.as_deref().unwrap_or(GROUP)
 }
@@ -153,7 +141,10 @@ fn is_id(group: &str) -> bool {
 }
 
 /// The groups of the name, one in each network, or the one of the id.
-async fn groups(session: &AwsSession, region: &Region) -> Result<Vec<Group>, CloudError> {
+async fn groups(
+    session: &AwsSession,
+    region: &Region,
+) -> Result<Vec<LaunchSecurityGroup>, CloudError> {
     if let Some(known) = session.memory.groups.get(region, TRUSTED) {
         return Ok(known);
     }
@@ -162,7 +153,8 @@ async fn groups(session: &AwsSession, region: &Region) -> Result<Vec<Group>, Clo
     let told = session.ec2(region).await.describe_security_groups().filters(wanted).send().await;
     let told =
         told.map_err(|error| meaning(&format!("look at the security groups in {region}"), error))?;
-    let groups: Vec<Group> = told.security_groups().iter().filter_map(group).collect();
+    let groups: Vec<LaunchSecurityGroup> =
+        told.security_groups().iter().filter_map(group).collect();
     // A person repairs a missing or open group and tries again, so these are not remembered.
     if groups.iter().any(|group| !group.lets_in) {
         session.memory.groups.put(region.clone(), groups.clone());
@@ -170,12 +162,20 @@ async fn groups(session: &AwsSession, region: &Region) -> Result<Vec<Group>, Clo
     Ok(groups)
 }
 
-fn group(group: &SecurityGroup) -> Option<Group> {
+fn group(group: &SecurityGroup) -> Option<LaunchSecurityGroup> {
     let lets_in = !group.ip_permissions().is_empty();
-    Some(Group { id: group.group_id()?.to_owned(), network: group.vpc_id()?.to_owned(), lets_in })
+    Some(LaunchSecurityGroup {
+        id: group.group_id()?.to_owned(),
+        network: group.vpc_id()?.to_owned(),
+        lets_in,
+    })
 }
 
-fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<String, CloudError> {
+fn group_of(
+    session: &AwsSession,
+    groups: &[LaunchSecurityGroup],
+    subnet: &LaunchSubnet,
+) -> Result<String, CloudError> {
     let name = group_name(session);
     let wrong = |what: String| Err(CloudError::Invalid { what });
     // `lamp init aws` does not create groups with the user's own names.

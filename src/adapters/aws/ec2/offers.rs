@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use futures::future::join_all;
 use jiff::Timestamp;
 
-use super::disk_key::{self, DiskKey};
+use super::disk_key;
 use super::instance_types as types;
 use super::instance_types::Sold;
 use super::price_list;
@@ -23,6 +23,7 @@ use super::regions;
 use super::spot_prices;
 use crate::adapters::aws::disk_cache::Ec2Cache;
 use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::session_cache::DiskKey;
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
     Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply,

@@ -14,24 +14,11 @@ use aws_sdk_ec2::types::{Subnet, Tenancy};
 
 use super::describe::filter;
 use super::errors::meaning;
-use super::launch_request::TRUSTED;
 use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::session_cache::{LaunchSubnet, TRUSTED};
 use crate::job::{Plan, Refusal};
 use crate::market::{Offer, Region};
 use crate::ports::CloudError;
-
-/// A subnet that machines may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub id: String,
-    pub zone: String,
-    pub network: String,
-    pub free: i32,
-    /// Its machines get a public address by default.
-    pub gives_address: bool,
-    /// Its network makes every machine a dedicated one, whatever a launch asks for.
-    pub dedicated: bool,
-}
 
 /// How long a full subnet is left out: as long as the refusal of its zone lasts. If this is
 /// shorter, a launch uses it again before a machine has ended. If it is longer, a zone of one
@@ -42,7 +29,7 @@ const FULL_FOR: Duration = Duration::from_secs(3 * 60);
 ///
 /// # Errors
 /// If EC2 does not answer.
-pub async fn find(session: &AwsSession, region: &Region) -> Result<Vec<Place>, CloudError> {
+pub async fn find(session: &AwsSession, region: &Region) -> Result<Vec<LaunchSubnet>, CloudError> {
     if let Some(known) = session.memory.subnets.get(region, TRUSTED) {
         return Ok(known);
     }
@@ -85,9 +72,9 @@ async fn dedicated(client: &Client) -> BTreeSet<String> {
     found
 }
 
-fn place(subnet: &Subnet) -> Option<Place> {
+fn place(subnet: &Subnet) -> Option<LaunchSubnet> {
     let text = |text: Option<&str>| text.map(str::to_owned);
-    Some(Place {
+    Some(LaunchSubnet {
         id: text(subnet.subnet_id())?,
         zone: text(subnet.availability_zone())?,
         network: text(subnet.vpc_id())?,
@@ -102,8 +89,12 @@ fn place(subnet: &Subnet) -> Option<Place> {
 ///
 /// # Errors
 /// The reason why there is none.
-pub fn choose(session: &AwsSession, places: &[Place], offer: &Offer) -> Result<Place, CloudError> {
-    let here: Vec<&Place> =
+pub fn choose(
+    session: &AwsSession,
+    places: &[LaunchSubnet],
+    offer: &Offer,
+) -> Result<LaunchSubnet, CloudError> {
+    let here: Vec<&LaunchSubnet> =
         places.iter().filter(|place| place.zone == offer.zone.as_str()).collect();
     let open = here.iter().filter(|place| !place.dedicated && !was_full(session, place));
     open.max_by_key(|place| place.free)
@@ -111,7 +102,7 @@ pub fn choose(session: &AwsSession, places: &[Place], offer: &Offer) -> Result<P
         .ok_or_else(|| none(session, &here, offer))
 }
 
-fn none(session: &AwsSession, here: &[&Place], offer: &Offer) -> CloudError {
+fn none(session: &AwsSession, here: &[&LaunchSubnet], offer: &Offer) -> CloudError {
     let ordinary: Vec<&str> =
         here.iter().filter(|place| !place.dedicated).map(|place| place.id.as_str()).collect();
     if !ordinary.is_empty() {
@@ -151,13 +142,13 @@ pub async fn full(session: &AwsSession, plan: &Plan) -> Refusal {
     // The number of free addresses may be ten minutes old.
     session.memory.subnets.forget(&plan.offer.region);
     let places = find(session, &plan.offer.region).await.unwrap_or_default();
-    let is_open = |place: &Place| {
+    let is_open = |place: &LaunchSubnet| {
         place.zone == plan.offer.zone.as_str() && place.free > 0 && !was_full(session, place)
     };
     if places.iter().any(is_open) { Refusal::Subnet } else { Refusal::Addresses }
 }
 
-fn was_full(session: &AwsSession, place: &Place) -> bool {
+fn was_full(session: &AwsSession, place: &LaunchSubnet) -> bool {
     session.memory.full_subnets.get(&place.id, FULL_FOR).is_some()
 }
 
@@ -167,8 +158,8 @@ mod tests {
     use crate::adapters::aws::settings::AwsSettings;
     use crate::market::{Arch, Cloud, Market, UsdPerHour, Zone};
 
-    fn place(id: &str, dedicated: bool) -> Place {
-        Place {
+    fn place(id: &str, dedicated: bool) -> LaunchSubnet {
+        LaunchSubnet {
             id: id.into(),
             zone: "r1".into(),
             network: "vpc-1".into(),
@@ -196,7 +187,7 @@ mod tests {
             on_demand: None,
         };
         let session = AwsSession::new(AwsSettings::default());
-        let refusal = |places: &[Place]| match choose(&session, places, &offer) {
+        let refusal = |places: &[LaunchSubnet]| match choose(&session, places, &offer) {
             Err(CloudError::NoCapacity { refusal, .. }) => Some(refusal),
             _ => None,
         };

@@ -34,6 +34,14 @@ pub(crate) enum Halt {
     Driver(NvmlError),
 }
 
+/// Why a device is unreachable.
+#[derive(Clone, Debug)]
+pub(crate) struct UnreachableDevice {
+    pub why: String,
+    /// For good.
+    pub lost: bool,
+}
+
 /// State of one GPU between samples. It survives a lost driver.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {

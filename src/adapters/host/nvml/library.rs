@@ -3,7 +3,7 @@
 //! ```text
 //!   open -> Session (devices, events) -> one GpuSample a device
 //!     |        `-- driver gone, every device silent -- close, Unknown, open again a minute later
-//!     `-- library, driver and device missing: Absent, or Unknown once there was one, or while the kernel has one
+//!     `-- library, driver and device missing: Absent, or Unknown if there was one before
 //! ```
 //! A machine without the driver has no GPUs. On a machine with a broken driver they are unknown.
 //! Each problem is logged once. Not here: verdicts, and waiting.
@@ -14,7 +14,7 @@ use std::time::Duration;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, EventSet, Nvml};
 
-use super::gpu::{Halt, Memory, halt};
+use super::gpu::{Halt, Memory, UnreachableDevice, halt};
 use super::xid_events;
 use crate::adapters::host::process_scope::Tree;
 use crate::instance::{GpuSample, Reading};
@@ -160,18 +160,10 @@ impl Gpus {
 
 /// The opened library. Fields before `_owner` borrow from it and are dropped first.
 struct Session {
-    devices: Vec<Result<Device<'static>, Gone>>,
+    devices: Vec<Result<Device<'static>, UnreachableDevice>>,
     events: Option<EventSet<'static>>,
     cuda: Reading<Cuda>,
     _owner: Owner,
-}
-
-/// Why a device is unreachable.
-#[derive(Clone, Debug)]
-pub(crate) struct Gone {
-    why: String,
-    /// For good.
-    lost: bool,
 }
 
 /// Owns the library that a session borrows.
@@ -215,9 +207,9 @@ impl Session {
             let device = match nvml.device_by_index(index) {
                 Ok(device) => Ok(device),
                 Err(error) => match halt(error) {
-                    Ok(error) => Err(Gone { why: error.to_string(), lost: false }),
-                    Err(Halt::Gpu(why)) => Err(Gone { why, lost: false }),
-                    Err(Halt::Lost(why)) => Err(Gone { why, lost: true }),
+                    Ok(error) => Err(UnreachableDevice { why: error.to_string(), lost: false }),
+                    Err(Halt::Gpu(why)) => Err(UnreachableDevice { why, lost: false }),
+                    Err(Halt::Lost(why)) => Err(UnreachableDevice { why, lost: true }),
                     Err(Halt::Driver(error)) => return Err(unopened(&error)),
                 },
             };
@@ -228,7 +220,7 @@ impl Session {
         }
         // A GPU that the driver no longer counts stays known, as lost.
         devices.resize_with(known.len(), || {
-            Err(Gone { why: "GPU is no longer there".into(), lost: true })
+            Err(UnreachableDevice { why: "GPU is no longer there".into(), lost: true })
         });
         for (memory, device) in known.iter_mut().zip(&devices) {
             if let Ok(device) = device {
@@ -262,8 +254,8 @@ impl Session {
         for (memory, device) in known.iter_mut().zip(&self.devices) {
             let read = match device {
                 Ok(device) => memory.read(device, now, tree),
-                Err(Gone { why, lost: true }) => Err(Halt::Lost(why.clone())),
-                Err(Gone { why, lost: false }) => Err(Halt::Gpu(why.clone())),
+                Err(UnreachableDevice { why, lost: true }) => Err(Halt::Lost(why.clone())),
+                Err(UnreachableDevice { why, lost: false }) => Err(Halt::Gpu(why.clone())),
             };
             let mut sample = match read {
                 Ok(sample) => sample,

@@ -8,8 +8,7 @@ use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, EventSet, Nvml};
 
-use super::gpu::Memory;
-use super::library::Gone;
+use super::gpu::{Memory, UnreachableDevice};
 
 /// Newest events kept per GPU. A storm of events must not grow the samples.
 const XIDS_KEPT_MAX: usize = 16;
@@ -47,7 +46,7 @@ pub(crate) fn listen<'a>(
 /// unusable.
 pub(crate) fn collect(
     events: &EventSet,
-    devices: &[Result<Device, Gone>],
+    devices: &[Result<Device, UnreachableDevice>],
     known: &mut [Memory],
 ) -> Result<(), NvmlError> {
     for _ in 0..TAKEN_MAX {

@@ -64,6 +64,13 @@ impl HolderProgram {
     }
 }
 
+/// The launch with an absolute state folder, for a process in another directory.
+pub(crate) fn absolute(launch: &Launch) -> Result<Launch, WorkloadError> {
+    let dir = std::path::absolute(&launch.dir)
+        .map_err(|cause| WorkloadError::Failed { act: "find the state folder of", cause })?;
+    Ok(Launch { dir, ..launch.clone() })
+}
+
 /// Makes the state folder of a start, and returns the reading end of its pipe.
 pub fn prepare(launch: &Launch) -> Result<AsyncFd<OwnedFd>, WorkloadError> {
     let make = || {

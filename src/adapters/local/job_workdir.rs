@@ -25,10 +25,11 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 
+use super::machine_folder::{At, InstanceRecord, LocalFolder, RELEASED};
 use crate::adapters::host::remove_tree::remove_tree;
-use crate::adapters::local::machine_folder::{InstanceRecord, LocalFolder};
 use crate::adapters::workstation::private_files;
 use crate::instance::Tags;
 
@@ -69,12 +70,21 @@ pub fn claim(folder: &LocalFolder, record: &InstanceRecord) -> io::Result<PathBu
     Ok(work)
 }
 
+/// Removes the work and the agent's files of a machine, and records that its attempt is settled.
+///
+/// # Errors
+/// If the file system refuses.
+pub fn release(folder: &LocalFolder) -> io::Result<()> {
+    give_up(folder)?;
+    folder.clear()?;
+    folder.create(RELEASED, &At { at: Timestamp::now() }).map(drop)
+}
+
 /// Removes the work of an ended machine, unless another machine has taken over the folder.
 ///
 /// # Errors
 /// If the file system refuses.
-/// As the file system says.
-pub fn give_up(folder: &LocalFolder) -> io::Result<()> {
+fn give_up(folder: &LocalFolder) -> io::Result<()> {
     let (Ok(work), Some(machines), Some(instance)) =
         (fs::read_link(folder.path(WORK)), folder.dir().parent(), folder.dir().file_name())
     else {
@@ -139,10 +149,8 @@ impl Shelf {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use jiff::Timestamp;
-
+    use super::super::machine_folder::EndedRecord;
     use super::*;
-    use crate::adapters::local::machine_folder::EndedRecord;
 
     fn machine(machines: &Path, instance: &str, job: &str) -> (LocalFolder, InstanceRecord) {
         let folder = LocalFolder::new(machines.join(instance));
