@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use lamplighter::adapters::host::files::LocalFiles;
 use lamplighter::adapters::store::open;
 use lamplighter::agent::report::retry_sender::Outbox;
-use lamplighter::agent::shutdown::outputs::{Wanted, upload};
+use lamplighter::agent::shutdown::outputs::{WantedOutputs, upload};
 use lamplighter::job::AttemptNo;
 use lamplighter::jobdir::JobDir;
 use lamplighter::wire::clock;
@@ -293,7 +293,7 @@ pub fn one(words: &[String]) {
             files: Arc::new(LocalFiles),
             state,
         };
-        let wanted = Wanted { named: &["**".to_owned()], if_any: &[] };
+        let wanted = WantedOutputs { named: &["**".to_owned()], if_any: &[] };
         let time_is_up = outbox.clock.sleep(Duration::from_secs(600));
         let kept = upload(&outbox, Path::new(folder), wanted, time_is_up).await;
         assert!(kept.losses.is_empty(), "{:?}", kept.losses);

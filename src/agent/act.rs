@@ -3,7 +3,7 @@
 use super::agent::Agent;
 use super::checkpoint::save_request::{NO_HANDLER, Saved};
 use super::report::stack_dumps;
-use super::startup::attempt::Ending;
+use super::startup::attempt::PendingEnd;
 use super::startup::older_checkpoint::RollbackResult;
 use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::chain;
@@ -52,7 +52,7 @@ impl Agent {
         self.alive_while(stack_dumps::collect(
             &self.out,
             &self.reporter.journal,
-            &*self.world.stacks,
+            &*self.ports.stacks,
             &scope,
         ))
         .await;
@@ -136,7 +136,7 @@ impl Agent {
             _ => self.state.retries_used += 1,
         }
         // Before the first signal: a workload that answers it with exit code 0 has not succeeded.
-        self.state.ending = Some(Ending::Restart);
+        self.state.ending = Some(PendingEnd::Restart);
         self.keep();
         self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), None).await;
         // The delay may be long. A notice, a request or a limit interrupts it, and no restart

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::log::progress_steps::Stand;
+use super::log::progress_steps::PrintedProgress;
 use crate::instance::Marks;
 use crate::job::{Progress, ProgressLine};
 use crate::ports::Clock;
@@ -26,13 +26,13 @@ const INTERVALS_MAX: usize = 51;
 /// The workload's reports so far. Clones are cheap and share one board.
 #[derive(Clone, Default)]
 pub struct ActivityCounters {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<CountersInner>>,
     /// A checkpoint mark was seen: look at the folder before the workload starts the next one.
     marked: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct CountersInner {
     began: Option<jiff::Timestamp>,
     marks: Marks,
     progress: Progress,
@@ -62,14 +62,14 @@ struct Inner {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct ClockReading {
     pub mono: Duration,
     pub at: jiff::Timestamp,
 }
 
-impl Moment {
+impl ClockReading {
     pub(crate) fn now(clock: &dyn Clock) -> Self {
-        Moment { mono: clock.mono(), at: clock.now() }
+        ClockReading { mono: clock.mono(), at: clock.now() }
     }
 }
 
@@ -172,7 +172,7 @@ impl ActivityCounters {
     }
 
     /// `timed`: the step was seen as it happened, so it may count for the speed.
-    pub(crate) fn step(&self, step: f64, now: Moment, timed: bool) {
+    pub(crate) fn step(&self, step: f64, now: ClockReading, timed: bool) {
         self.inner().told(step, now, timed);
     }
 
@@ -188,7 +188,13 @@ impl ActivityCounters {
 
     /// Shows a progress bar or line. It never names a checkpoint. Without a total there is no time
     /// left.
-    pub(crate) fn shown(&self, stand: Stand, loss: Option<f64>, now: Moment, timed: bool) {
+    pub(crate) fn shown(
+        &self,
+        stand: PrintedProgress,
+        loss: Option<f64>,
+        now: ClockReading,
+        timed: bool,
+    ) {
         let mut inner = self.inner();
         if inner.tells {
             return;
@@ -204,7 +210,7 @@ impl ActivityCounters {
         }
     }
 
-    pub(crate) fn line(&self, line: ProgressLine, now: Moment, timed: bool) {
+    pub(crate) fn line(&self, line: ProgressLine, now: ClockReading, timed: bool) {
         let mut inner = self.inner();
         inner.marks.progress += 1;
         inner.has_written = true;
@@ -233,13 +239,13 @@ impl ActivityCounters {
         }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, CountersInner> {
         self.inner.lock().expect("nobody panics while holding the board: it only adds numbers")
     }
 }
 
-impl Inner {
-    fn told(&mut self, step: f64, now: Moment, timed: bool) {
+impl CountersInner {
+    fn told(&mut self, step: f64, now: ClockReading, timed: bool) {
         if !step.is_finite() {
             return;
         }
@@ -263,7 +269,7 @@ impl Inner {
         (self.stepped, self.progress.secs_per_step) = (None, None);
     }
 
-    fn step(&mut self, step: f64, now: Moment, timed: bool) {
+    fn step(&mut self, step: f64, now: ClockReading, timed: bool) {
         if self.progress.step != Some(step) {
             self.progress.at = Some(now.at);
         }
@@ -305,7 +311,7 @@ mod tests {
     #[test]
     fn what_an_earlier_start_has_told_is_not_the_step_of_this_one() {
         let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
-        board.step(17.0, Moment { mono: Duration::ZERO, at }, true);
+        board.step(17.0, ClockReading { mono: Duration::ZERO, at }, true);
         board.restarted(at);
         assert_eq!((board.told(), board.progress().step), (None, Some(17.0)));
     }
@@ -313,14 +319,19 @@ mod tests {
     #[test]
     fn the_jobs_own_steps_go_before_those_of_a_bar() {
         let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
-        let moment = |secs| Moment { mono: Duration::from_secs(secs), at };
-        board.shown(Stand { step: 400.0, total: Some(500.0) }, Some(1.0), moment(1), true);
+        let moment = |secs| ClockReading { mono: Duration::from_secs(secs), at };
+        board.shown(
+            PrintedProgress { step: 400.0, total: Some(500.0) },
+            Some(1.0),
+            moment(1),
+            true,
+        );
         assert_eq!(
             (board.progress().step, board.told(), board.told_ever()),
             (Some(400.0), None, None)
         );
         board.line(ProgressLine { step: Some(3.0), ..ProgressLine::default() }, moment(2), true);
-        board.shown(Stand { step: 410.0, total: Some(500.0) }, None, moment(3), true);
+        board.shown(PrintedProgress { step: 410.0, total: Some(500.0) }, None, moment(3), true);
         let progress = board.progress();
         assert_eq!(
             (progress.step, progress.total, progress.loss, board.told()),

@@ -14,7 +14,7 @@ use super::activity_board::ActivityCounters;
 use super::checkpoint::handle::Checkpoints;
 use super::checkpoint::save_request::Saving;
 use super::log::handle::LogShip;
-use super::log::output::Output;
+use super::log::output::OutputBytes;
 use super::log::progress_tail::ProgressTail;
 use super::log::shipping_state::{LogPace, LogSettings};
 use super::notice_tracker::NoticeTracker;
@@ -29,9 +29,9 @@ use super::report::samples::Samples;
 use super::shutdown::deadman::{Deadman, SwitchFiles};
 use super::startup::attempt::{AGENT_STATE_FILE, AgentState, Attempt, ClockAnchor, Mode};
 use super::startup::crash_loop::CrashLoop;
-use super::timers::Ran;
+use super::timers::RunTime;
 use super::wake::AgentEvents;
-use super::watch_workload::Watching;
+use super::watch_workload::WorkloadWatch;
 use crate::instance::Marks;
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, Reason};
 use crate::market::elapsed;
@@ -44,7 +44,7 @@ use crate::ports::{
 /// kept.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
-pub struct World {
+pub struct AgentPorts {
     pub sensors: Box<dyn SensorFeed>,
     pub workloads: Arc<dyn Workloads>,
     /// `None`: there are no notices (a stand-alone run).
@@ -79,7 +79,7 @@ pub struct Finish {
 
 pub struct Agent {
     pub(crate) attempt: Attempt,
-    pub(crate) world: World,
+    pub(crate) ports: AgentPorts,
     pub(crate) out: Outbox,
     /// What survives a crash of the agent.
     pub(crate) state: AgentState,
@@ -91,17 +91,17 @@ pub struct Agent {
     pub(crate) anchor: ClockAnchor,
     pub(crate) board: ActivityCounters,
     pub(crate) progress: ProgressTail,
-    pub(crate) watching: Watching,
+    pub(crate) watching: WorkloadWatch,
     pub(crate) workload: Option<Arc<dyn Workload>>,
     /// The end of the present process, until the agent has acted on it.
     pub(crate) ended: Option<Ended>,
-    pub(crate) ran: Ran,
+    pub(crate) ran: RunTime,
     pub(crate) checkpoints: Option<Checkpoints>,
     /// The result of the newest request for a checkpoint.
     pub(crate) saves: Saving,
     /// Printed and dropped bytes of the last process; and the total of all processes.
     pub(crate) printed: Option<(u64, u64)>,
-    pub(crate) output: Output,
+    pub(crate) output: OutputBytes,
     /// How near the next limit was at the last tick.
     pub(crate) limit_level: LimitLevel,
     pub(crate) next_sample: Duration,
@@ -109,7 +109,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn new(attempt: Attempt, world: World, out: Outbox, mut state: AgentState) -> Self {
+    pub fn new(attempt: Attempt, ports: AgentPorts, out: Outbox, mut state: AgentState) -> Self {
         let spec = &attempt.resolved.spec;
         let (journal, heartbeat, samples) = (
             Journal::start(out.clone()),
@@ -134,20 +134,20 @@ impl Agent {
             Some(attempt.done_file()),
         );
         let requests = RequestWatch::start(out.clone(), journal.clone());
-        let notices = NoticeTracker::start(world.metadata.clone(), &out.clock);
+        let notices = NoticeTracker::start(ports.metadata.clone(), &out.clock);
         let lease = attempt.resolved.spec.limits.lease.duration();
-        let deadman = world.switch_files.clone().map(|paths| {
+        let deadman = ports.switch_files.clone().map(|paths| {
             Deadman::new(paths, lease, Arc::clone(&out.files), Arc::clone(&out.clock))
         });
-        let meter = world.meter.clone().filter(|_| spec.watch.metrics);
+        let meter = ports.meter.clone().filter(|_| spec.watch.metrics);
         let metrics = meter
             .map(|meter| Metrics::start(meter, Arc::clone(&out.clock), attempt.instance.clone()));
         let events =
-            AgentEvents { requests: requests.wishes.clone(), signals: world.signals.clone() };
+            AgentEvents { requests: requests.wishes.clone(), signals: ports.signals.clone() };
         let anchor = ClockAnchor::kept_or_now(state.anchor.take(), attempt.launched, &*out.clock);
         state.anchor = Some(anchor.clone());
         let mut watching =
-            Watching::new(spec, world.own_machine, state.time, &state.cadence, board.marks());
+            WorkloadWatch::new(spec, ports.own_machine, state.time, &state.cadence, board.marks());
         watching.remember_fault(state.hardware.as_ref());
         board.has_been_silent(watching.longest_silence());
         let reporter = Reporter {
@@ -176,16 +176,16 @@ impl Agent {
             watching,
             workload: None,
             ended: None,
-            ran: Ran::default(),
+            ran: RunTime::default(),
             checkpoints: None,
             saves: Saving::default(),
             printed: None,
-            output: Output::default(),
+            output: OutputBytes::default(),
             limit_level: LimitLevel::Far,
             next_sample: Duration::ZERO,
             next_keep: Duration::ZERO,
             attempt,
-            world,
+            ports,
             out,
             state,
         }
@@ -267,7 +267,7 @@ impl Agent {
                 done = &mut work => return done,
                 () = self.out.clock.sleep(Duration::from_secs(1)) => {}
             }
-            self.world.service.alive();
+            self.ports.service.alive();
             self.report();
         }
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::agent::Agent;
 use super::notice_tracker::SaveFacts;
-use super::startup::attempt::Ending;
+use super::startup::attempt::PendingEnd;
 use crate::agent::report::attention::Topic;
 use crate::job::AttemptPhase;
 use crate::market::{Span, elapsed};
@@ -51,7 +51,7 @@ impl Agent {
             in_background: self.ended.map_or(0, |ended| ended.behind),
             ran_for: self.ran.lasted(self.ended.is_some(), self.out.clock.mono()),
             // On a workstation, and in a stand-alone run, the typing user waits for the job's end.
-            typed: self.watching.typed().filter(|_| self.world.own_machine && !self.alone()),
+            typed: self.watching.typed().filter(|_| self.ports.own_machine && !self.alone()),
         });
         let action = self.watch_action(&decision);
         self.reporter.note(&decision, action);
@@ -123,7 +123,7 @@ impl Agent {
 
     fn workload_fact(&self) -> WorkloadFact {
         match self.ended {
-            _ if matches!(self.state.ending, Some(Ending::Restart)) => WorkloadFact::Between,
+            _ if matches!(self.state.ending, Some(PendingEnd::Restart)) => WorkloadFact::Between,
             Some(ended) => WorkloadFact::Ended { exit: ended.exit, stage: self.state.stage },
             None => WorkloadFact::Running,
         }

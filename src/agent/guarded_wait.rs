@@ -9,7 +9,7 @@ use futures::FutureExt;
 
 use super::agent::Agent;
 use super::startup::fetch_status::Fetching;
-use super::wake::Wake;
+use super::wake::WakeReason;
 use crate::policy::{Decision, Step};
 
 /// The time between two looks. More often shows nothing sooner, since the heartbeat is slower; less
@@ -62,8 +62,8 @@ impl Agent {
                 .events
                 .wait(self.notices.changes(), &*self.out.clock, Duration::from_secs(1), None)
                 .await;
-            if wake == Wake::Tick {
-                self.world.service.alive();
+            if wake == WakeReason::Tick {
+                self.ports.service.alive();
             }
             self.look_at_clock();
             let decision = self.decide();

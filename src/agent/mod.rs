@@ -31,7 +31,7 @@ mod watch_workload;
 mod workload_start;
 mod workload_stop;
 
-pub use agent::{Agent, Finish, World};
+pub use agent::{Agent, AgentPorts, Finish};
 pub use startup::attempt::{
-    AGENT_STATE_FILE, AgentState, Attempt, Ending, Folders, Mode, start_dir,
+    AGENT_STATE_FILE, AgentState, Attempt, Folders, Mode, PendingEnd, start_dir,
 };

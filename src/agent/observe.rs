@@ -11,7 +11,7 @@ use super::agent::Agent;
 use super::checkpoint::handle::Checkpoints;
 use super::startup::attempt::{ASKED_FOR, BEHIND_MAX};
 use super::timers::TICK;
-use super::wake::Wake;
+use super::wake::WakeReason;
 use crate::agent::report::attention::Topic;
 use crate::instance::{Notice, Reading, Sample};
 use crate::jobdir::What;
@@ -24,8 +24,8 @@ const KEEP_EVERY: Duration = Duration::from_secs(30);
 
 impl Agent {
     /// Takes in new facts. Samples keep their own interval: events must not make them denser.
-    pub(crate) async fn observe(&mut self, wake: Wake) {
-        if let Wake::Ended(ended) = wake {
+    pub(crate) async fn observe(&mut self, wake: WakeReason) {
+        if let WakeReason::Ended(ended) = wake {
             self.ended = Some(ended);
             self.note_end(ended);
         }
@@ -36,8 +36,8 @@ impl Agent {
             let mut scope =
                 self.workload.as_ref().map(|workload| workload.scope()).unwrap_or_default();
             scope.workdir = self.attempt.folders.work.clone();
-            scope.own_network_bytes = self.world.own_network.load(Ordering::Relaxed);
-            let sample = self.world.sensors.sample(&scope).await;
+            scope.own_network_bytes = self.ports.own_network.load(Ordering::Relaxed);
+            let sample = self.ports.sensors.sample(&scope).await;
             self.look_for_xids(sample.as_ref());
             self.reporter.attention.tell_of_room(sample.as_ref());
             let marks = self.marks();
@@ -55,7 +55,7 @@ impl Agent {
         }
         self.look_at_work();
         self.keep_now_and_then();
-        self.world.service.alive();
+        self.ports.service.alive();
     }
 
     /// When the work began, and how much of it is saved: input for a plan of the rest of the job.
@@ -85,8 +85,8 @@ impl Agent {
 
     /// A workload has just failed on a GPU machine: the driver may know more now than at the last
     /// tick.
-    fn may_have_lost_a_gpu(&self, wake: Wake) -> bool {
-        matches!(wake, Wake::Ended(ended) if !ended.exit.success())
+    fn may_have_lost_a_gpu(&self, wake: WakeReason) -> bool {
+        matches!(wake, WakeReason::Ended(ended) if !ended.exit.success())
             && self.watching.gpu_count().is_some()
             && !self.alone()
     }

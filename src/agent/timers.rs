@@ -17,15 +17,15 @@ pub(crate) fn to_next(now: Duration, every: Duration) -> Duration {
 
 /// How long the command ran, if this agent saw its start and its end.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ran {
+pub(crate) struct RunTime {
     /// By the monotonic clock. `None`: an earlier agent started it, or `setup` runs.
     began: Option<Duration>,
     lasted: Option<Duration>,
 }
 
-impl Ran {
+impl RunTime {
     pub(crate) fn from(began: Option<Duration>) -> Self {
-        Ran { began, lasted: None }
+        RunTime { began, lasted: None }
     }
 
     /// How long it lasted. `None` while it runs, or if its start was not seen.

@@ -10,7 +10,7 @@ use super::timers::to_next;
 use crate::ports::{Clock, Ended, Workload};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Wake {
+pub(crate) enum WakeReason {
     Tick,
     Ended(Ended),
     /// A notice, a request or a signal arrived.
@@ -32,14 +32,14 @@ impl AgentEvents {
         clock: &dyn Clock,
         every: Duration,
         workload: Option<&dyn Workload>,
-    ) -> Wake {
+    ) -> WakeReason {
         tokio::select! {
             biased;
-            ended = ended(workload) => Wake::Ended(ended),
-            () = changed(notices) => Wake::News,
-            () = changed(Some(&mut self.requests)) => Wake::News,
-            () = changed(Some(&mut self.signals)) => Wake::News,
-            () = clock.sleep(to_next(clock.mono(), every)) => Wake::Tick,
+            ended = ended(workload) => WakeReason::Ended(ended),
+            () = changed(notices) => WakeReason::News,
+            () = changed(Some(&mut self.requests)) => WakeReason::News,
+            () = changed(Some(&mut self.signals)) => WakeReason::News,
+            () = clock.sleep(to_next(clock.mono(), every)) => WakeReason::Tick,
         }
     }
 }

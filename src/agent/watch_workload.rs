@@ -18,7 +18,7 @@ use crate::policy::{
 pub(crate) const JUST_STARTED: &str = "the workload has just started";
 
 /// Watches one workload, from its start or from the agent's restart.
-pub struct Watching {
+pub struct WorkloadWatch {
     selection: GpuSelection,
     gpus_asked: bool,
     /// `None`: other programs may run on this machine.
@@ -57,7 +57,7 @@ pub struct LearnedCadence {
     stall: StallRhythm,
 }
 
-impl Watching {
+impl WorkloadWatch {
     /// `own_machine`: it was launched for the job, and no other program uses it.
     pub fn new(
         spec: &Spec,
@@ -67,7 +67,7 @@ impl Watching {
         baseline: Marks,
     ) -> Self {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, JUST_STARTED);
-        Watching {
+        WorkloadWatch {
             selection: spec.watch.gpus.clone(),
             gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
             rest: own_machine.then(RestCpu::default),

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::agent::Agent;
 use super::startup::attempt::{AGENT_STATE_FILE, Mode};
-use super::startup::environment::{Place, environment, hostfile};
+use super::startup::environment::{WorkloadPaths, environment, hostfile};
 use super::startup::fetch_status::ROOM_WITHIN;
-use super::timers::Ran;
+use super::timers::RunTime;
 use super::watch_workload;
 use super::workload_stop::in_no_time;
 use crate::agent::report::attention::Topic;
@@ -58,7 +58,7 @@ impl Agent {
         (self.state.ending, self.state.exit) = (None, None);
         self.ended = None;
         self.output.begins();
-        self.ran = Ran::from((!is_setup).then(|| self.out.clock.mono()));
+        self.ran = RunTime::from((!is_setup).then(|| self.out.clock.mono()));
         // The process that was saving is gone.
         self.saves.forget();
         self.notices.forget_request();
@@ -77,7 +77,7 @@ impl Agent {
         let command = shown(&launch.argv);
         // The holder's first reply may take as long as the watchdog timeout.
         let started =
-            self.alive_while(self.out.within(START_MAX, self.world.workloads.start(&launch))).await;
+            self.alive_while(self.out.within(START_MAX, self.ports.workloads.start(&launch))).await;
         match started.unwrap_or_else(|| Err(in_no_time("start", START_MAX))) {
             Ok(workload) => {
                 let pid = workload.scope().root_pid.unwrap_or_default();
@@ -162,7 +162,7 @@ impl Agent {
             .as_ref()
             .and_then(|checkpoints| checkpoints.last())
             .or_else(|| self.state.resumed_from.clone());
-        let place = Place {
+        let place = WorkloadPaths {
             job: attempt.job(),
             name: &spec.name,
             attempt: attempt.no,

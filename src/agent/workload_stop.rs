@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::agent::Agent;
 use super::shutdown::shutdown_deadline::ShutdownDeadline;
-use super::wake::Wake;
+use super::wake::WakeReason;
 use crate::jobdir::What;
 use crate::ports::{Ended, Signal, Workload, WorkloadError};
 
@@ -49,7 +49,7 @@ impl Agent {
                 ended = self.wait_for_end(&*workload, tail, ahead).await;
             }
             if let Some(ended) = ended {
-                self.observe(Wake::Ended(ended)).await;
+                self.observe(WakeReason::Ended(ended)).await;
             }
         }
         let killed = self.alive_while(self.out.within(KILLED_WITHIN, workload.kill_tree())).await;
@@ -62,7 +62,7 @@ impl Agent {
             // A process that hangs in a driver or file system only ends with the machine.
             let ended =
                 self.wait_for_end(&*workload, UNKILLABLE_AFTER, None).await.unwrap_or_default();
-            self.observe(Wake::Ended(ended)).await;
+            self.observe(WakeReason::Ended(ended)).await;
         }
         self.printed = Some(workload.printed());
         self.reporter.logs.ended(self.state.start);
@@ -89,7 +89,7 @@ impl Agent {
                 ended = workload.ended() => return Some(ended),
                 () = self.out.clock.sleep(left.min(Duration::from_secs(1))) => {}
             }
-            self.world.service.alive();
+            self.ports.service.alive();
             self.report();
             if *self.events.signals.borrow() > 1 {
                 // After a second Ctrl-C the user does not want to wait.

@@ -45,7 +45,7 @@ use crate::agent::shutdown::deadman::SwitchFiles;
 use crate::agent::startup::boot::{self, BootPorts};
 use crate::agent::startup::cli::{self, Alone, BootSource, Call, Then};
 use crate::agent::startup::standalone;
-use crate::agent::{Agent, Folders, World};
+use crate::agent::{Agent, AgentPorts, Folders};
 use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
 use crate::ports::{Clock, Files, Metadata, Meter, Nobody, Power, SensorFeed, Store, Workloads};
@@ -349,7 +349,7 @@ async fn attempt(
         }
         None => workloads,
     };
-    let world = World {
+    let world = AgentPorts {
         sensors,
         workloads,
         metadata: Some(ports.metadata),
@@ -463,7 +463,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         &outbox.state,
         &process_env::cache_folder(),
     );
-    let world = World {
+    let world = AgentPorts {
         sensors: feed,
         workloads,
         metadata: None,

@@ -7,7 +7,7 @@ use lamplighter::adapters::workload::whole_machine::WholeMachine;
 use lamplighter::agent::report::retry_sender::Outbox;
 use lamplighter::agent::startup::cli::{Call, parse};
 use lamplighter::agent::startup::{boot, standalone};
-use lamplighter::agent::{Agent, Finish, World};
+use lamplighter::agent::{Agent, AgentPorts, Finish};
 use lamplighter::job::{AttemptNo, EndedBecause};
 use lamplighter::jobdir::JobDir;
 use lamplighter::ports::{Clock, Nobody};
@@ -39,7 +39,7 @@ async fn watch(rig: &Rig, played: &Played, words: &[&str]) -> Finish {
         &outbox.state,
         &rig.path("cache"),
     );
-    let world = World {
+    let world = AgentPorts {
         sensors: Box::new(played.clone()),
         workloads: Arc::new(WholeMachine),
         metadata: None,

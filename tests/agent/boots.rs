@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lamplighter::agent::startup::boot::{BootError, BootPorts, boot};
-use lamplighter::agent::{AGENT_STATE_FILE, AgentState, Attempt, Ending, Folders};
+use lamplighter::agent::{AGENT_STATE_FILE, AgentState, Attempt, Folders, PendingEnd};
 use lamplighter::instance::Notice;
 use lamplighter::job::{AttemptNo, ExitStatus, Lease, Receipt, ResolvedSpec, Settled};
 use lamplighter::jobdir::JobDirError;
@@ -260,7 +260,7 @@ fn a_machine_that_was_being_terminated_goes_on_with_that_although_nobody_says_wh
             let (before, asks) = (clock.mono(), secs(asks));
             tokio::select! {
                 biased;
-                memory = takes_up(&rig, "0001", true) => assert!(ends && matches!(memory.ending, Some(Ending::End { .. })), "{:?}", memory.ending),
+                memory = takes_up(&rig, "0001", true) => assert!(ends && matches!(memory.ending, Some(PendingEnd::End { .. })), "{:?}", memory.ending),
                 () = clock.sleep(asks + secs(1)) => assert!(!ends, "it waits for the metadata service"),
             }
             assert!(

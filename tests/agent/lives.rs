@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use lamplighter::agent::shutdown::deadman::SwitchFiles;
 use lamplighter::agent::startup::boot::{BootPorts, boot};
-use lamplighter::agent::{Agent, Folders, World};
+use lamplighter::agent::{Agent, AgentPorts, Folders};
 use lamplighter::job::{
     AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish,
 };
@@ -117,7 +117,7 @@ impl Stage {
             cache: self.rig.path("cache"),
         };
         let Ok((attempt, outbox, memory)) = boot(&ports, folders).await else { return };
-        let world = World {
+        let world = AgentPorts {
             sensors: Box::new(SensesThrough(Arc::clone(life), Box::new(calm.clone()))),
             workloads,
             metadata: Some(ports.metadata),

@@ -1,6 +1,6 @@
 //! What was named is kept, or its loss is said.
 
-use lamplighter::agent::shutdown::outputs::{Wanted, upload};
+use lamplighter::agent::shutdown::outputs::{WantedOutputs, upload};
 use lamplighter::ports::Clock;
 
 use super::support::faulty_store::Fault;
@@ -31,7 +31,7 @@ fn paths_folders_and_globs_are_kept_and_what_is_missing_is_said() {
         std::os::unix::fs::symlink("/etc", rig.path("work/out/etc")).unwrap();
         let globs = ["model.pt", "out", "runs/*/m.csv", "absent/*.x"].map(str::to_owned);
         rig.store.fault("model.pt", Fault::Down, 2);
-        let wanted = Wanted { named: &globs, if_any: &["lamp-output/**", "runs/2/m.csv"] };
+        let wanted = WantedOutputs { named: &globs, if_any: &["lamp-output/**", "runs/2/m.csv"] };
         let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(60))).await;
         let keys: Vec<String> = rig
             .store
@@ -64,7 +64,7 @@ fn a_pipe_a_socket_and_loops_hold_nothing_up_and_odd_names_are_kept() {
             std::os::unix::fs::symlink(target, at(link)).unwrap();
         }
         let begun = clock.mono();
-        let wanted = Wanted { named: &["out/**".to_owned()], if_any: &[] };
+        let wanted = WantedOutputs { named: &["out/**".to_owned()], if_any: &[] };
         let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(60))).await;
         assert_eq!((kept.files, (clock.mono() - begun).as_secs()), (3, 0), "{:?}", kept.losses);
         for name in ["pipe", "socket", "loop", "dangling"] {
@@ -90,7 +90,7 @@ fn brackets_and_braces_find_what_they_name_and_a_file_of_that_very_name() {
         let kept = upload(
             &rig.outbox(),
             &rig.path("work"),
-            Wanted { named: &globs, if_any: &[] },
+            WantedOutputs { named: &globs, if_any: &[] },
             clock.sleep(secs(60)),
         )
         .await;
@@ -112,7 +112,7 @@ fn output_that_cannot_be_sent_is_named_with_reason_and_holds_nothing_up() {
         ["out/a", "out/b"].iter().for_each(|name| write(&rig, name, "x"));
         rig.store.fault("out/a", Fault::Unfit, None);
         let begun = clock.mono();
-        let wanted = Wanted { named: &["out".to_owned()], if_any: &[] };
+        let wanted = WantedOutputs { named: &["out".to_owned()], if_any: &[] };
         let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(60))).await;
         assert_eq!((kept.files, (clock.mono() - begun).as_secs()), (1, 0));
         assert_eq!(kept.losses, ["output `out/a` was not kept: injected"]);
@@ -129,7 +129,7 @@ fn what_does_not_arrive_in_time_is_named() {
         rig.store.fault("b.pt", Fault::Hang, None);
         rig.store.fault("c.pt", Fault::Denied, None);
         let begun = clock.mono();
-        let wanted = Wanted { named: &["*.pt".to_owned()], if_any: &[] };
+        let wanted = WantedOutputs { named: &["*.pt".to_owned()], if_any: &[] };
         let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(30))).await;
         assert_eq!(clock.mono() - begun, secs(30));
         assert_eq!(kept.files, 1);

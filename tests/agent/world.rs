@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lamplighter::agent::report::retry_sender::Outbox;
 use lamplighter::agent::startup::boot;
-use lamplighter::agent::{Agent, Attempt, Finish, Folders, Mode, World};
+use lamplighter::agent::{Agent, AgentPorts, Attempt, Finish, Folders, Mode};
 use lamplighter::instance::{GpuSample, Marks, Notice, NoticeKind, Reading, Sample, Status};
 use lamplighter::job::{AttemptNo, ExitStatus, Outcome, ResolvedSpec};
 use lamplighter::jobdir::JobDir;
@@ -170,7 +170,7 @@ impl Played {
         };
         *self.said.lock().expect("nobody panics with it") = None;
         let this = || Arc::new(self.clone());
-        let world = World {
+        let world = AgentPorts {
             sensors: Box::new(self.clone()),
             workloads: this(),
             metadata: Some(this()),

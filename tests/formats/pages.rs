@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use lamplighter::agent::startup::environment::{Place, environment};
+use lamplighter::agent::startup::environment::{WorkloadPaths, environment};
 use lamplighter::job::{AttemptNo, CheckpointNo};
 use lamplighter::jobdir::layout;
 use serde_json::Value;
@@ -28,7 +28,7 @@ fn explained(page: &str) -> Vec<&str> {
 #[test]
 fn the_environment_page_lists_exactly_what_the_workload_gets() {
     let (job, path) = ("digits-222222".parse().unwrap(), Path::new("/w"));
-    let place = Place {
+    let place = WorkloadPaths {
         job: &job,
         name: "digits",
         attempt: AttemptNo::FIRST,

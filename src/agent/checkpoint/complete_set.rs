@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use super::folder_diff::{Picture, has_news, stamps};
+use super::folder_diff::{FolderListing, has_news, stamps};
 use super::rotation::Motion;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CompleteSet {
-    pub picture: Picture,
+    pub picture: FolderListing,
     /// The step that it probably holds.
     pub step: Option<f64>,
     /// The newest mark covers it.
@@ -21,7 +21,7 @@ pub(crate) struct CompleteSet {
 }
 
 impl CompleteSet {
-    pub(crate) fn new(picture: Picture, motion: Motion) -> Self {
+    pub(crate) fn new(picture: FolderListing, motion: Motion) -> Self {
         CompleteSet {
             picture,
             step: motion.step,
@@ -38,13 +38,13 @@ impl CompleteSet {
     }
 
     /// Whether it holds a file, even a log, that an earlier picture did not.
-    pub(crate) fn adds_to(&self, before: &Picture) -> bool {
+    pub(crate) fn adds_to(&self, before: &FolderListing) -> bool {
         let before = stamps(before);
         self.picture.iter().any(|file| before.get(file.path.as_str()) != Some(&file.stamp))
     }
 
     /// The same, without logs.
-    pub(crate) fn newer_than(&self, before: &Picture) -> bool {
+    pub(crate) fn newer_than(&self, before: &FolderListing) -> bool {
         has_news(&self.picture, before)
     }
 }

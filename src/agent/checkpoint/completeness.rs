@@ -16,14 +16,14 @@ use super::complete_set::CompleteSet;
 use super::declared::Declared;
 use super::file_names::{Partition, Places};
 use super::folder_diff::{
-    Picture, goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs,
+    FolderListing, goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs,
     stamps, without_logs,
 };
 use super::rotation::{Motion, QUIET, RESTLESS};
-use super::torn_writes::Doubt;
-use super::units::{Beside, End, Units};
-use super::workload_signals::Habit;
-use super::workload_signals::{Before, Signs};
+use super::torn_writes::TornFiles;
+use super::units::{LookContext, Units, WriterEnd};
+use super::workload_signals::MarkHabit;
+use super::workload_signals::{EarlierSigns, WorkloadSigns};
 use crate::job::ExitStatus;
 use crate::ports::{FileStamp, TreeFile};
 
@@ -32,8 +32,8 @@ const SIGNALLED: i32 = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct FolderWatch {
-    kept: Picture,
-    seen: Option<Picture>,
+    kept: FolderListing,
+    seen: Option<FolderListing>,
     looked: Option<Duration>,
     /// The files that were open for writing at that time.
     open: Option<BTreeSet<String>>,
@@ -41,7 +41,7 @@ pub(crate) struct FolderWatch {
     motion: Motion,
     units: Units,
     marks: u64,
-    habit: Habit,
+    habit: MarkHabit,
     /// A process of the workload ended unseen.
     unseen_end: bool,
     declared: Option<Declared>,
@@ -53,19 +53,19 @@ pub(crate) struct FolderWatch {
     prints_steps: bool,
     ended: Option<(ExitStatus, Duration)>,
     killed: Option<Duration>,
-    doubt: Option<Doubt>,
+    doubt: Option<TornFiles>,
 }
 
 impl FolderWatch {
     /// `kept`: the files that are already in the job directory.
-    pub(crate) fn new(kept: Picture, before: Before) -> Self {
-        let Before { marks, unseen_end } = before;
+    pub(crate) fn new(kept: FolderListing, before: EarlierSigns) -> Self {
+        let EarlierSigns { marks, unseen_end } = before;
         let units = Units::of_kept(&kept);
         FolderWatch {
             seen: Some(Arc::clone(&kept)),
             kept,
             units,
-            habit: Habit::of(marks),
+            habit: MarkHabit::of(marks),
             unseen_end,
             ..FolderWatch::default()
         }
@@ -73,25 +73,30 @@ impl FolderWatch {
 
     /// Takes over the doubt of an earlier agent. How much was written since then is unknown.
     pub(crate) fn doubting(self, files: Vec<(String, FileStamp, u64)>) -> Self {
-        FolderWatch { doubt: Doubt::again(files), ..self }
+        FolderWatch { doubt: TornFiles::again(files), ..self }
     }
 
     /// Files that may be incomplete, with the least that must be rewritten: for the next agent.
     pub(crate) fn doubted(&self) -> Vec<(String, FileStamp, u64)> {
-        self.doubt.as_ref().filter(|doubt| doubt.holds()).map(Doubt::files).unwrap_or_default()
+        self.doubt.as_ref().filter(|doubt| doubt.holds()).map(TornFiles::files).unwrap_or_default()
     }
 
     #[cfg(test)]
-    pub(crate) fn observe(&mut self, picture: Picture, now: Duration, signs: Signs) -> bool {
+    pub(crate) fn observe(
+        &mut self,
+        picture: FolderListing,
+        now: Duration,
+        signs: WorkloadSigns,
+    ) -> bool {
         self.observe_open(picture, now, signs, None)
     }
 
     /// The same, with the files that the workload has open for writing. `None`: unknown.
     pub(crate) fn observe_open(
         &mut self,
-        picture: Picture,
+        picture: FolderListing,
         now: Duration,
-        signs: Signs,
+        signs: WorkloadSigns,
         open: Option<&BTreeSet<String>>,
     ) -> bool {
         let before = self.seen.take().unwrap_or_default();
@@ -117,7 +122,7 @@ impl FolderWatch {
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
         let earlier = self.told.zip(step).map(|(before, now)| before.min(now));
         let beside =
-            Beside { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
+            LookContext { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
         self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
         self.open = open;
         if changed {
@@ -137,7 +142,7 @@ impl FolderWatch {
             self.motion.step = signs.marked_step.or(self.motion.step);
             // A killed process's half save is not covered by the next process's first mark, which
             // may only say where it resumes.
-            if !self.doubt.as_ref().is_some_and(Doubt::holds) {
+            if !self.doubt.as_ref().is_some_and(TornFiles::holds) {
                 let partition = Partition::new(
                     picture.iter().map(|file| file.path.as_str()),
                     &self.units.places,
@@ -163,21 +168,25 @@ impl FolderWatch {
         (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
         if let Some(at) = signs.killed.filter(|at| self.killed != Some(*at)) {
             self.killed = Some(at);
-            self.doubt =
-                Doubt::of(&picture, &self.kept, Some(at), self.trusted(at, false, (false, true)));
+            self.doubt = TornFiles::of(
+                &picture,
+                &self.kept,
+                Some(at),
+                self.trusted(at, false, (false, true)),
+            );
         } else if is_first && self.unseen_end && !one_replaced(&before, &picture) {
-            self.doubt = Doubt::of(&picture, &self.kept, None, None);
+            self.doubt = TornFiles::of(&picture, &self.kept, None, None);
         }
         changed
     }
 
     /// The manifest of this picture is written.
-    pub(crate) fn keep(&mut self, picture: Picture) {
+    pub(crate) fn keep(&mut self, picture: FolderListing) {
         self.kept = picture;
     }
 
     /// New files get the step of their part.
-    fn tell_steps(&mut self, before: &Picture, after: &Picture) {
+    fn tell_steps(&mut self, before: &FolderListing, after: &FolderListing) {
         let (was, is) = (stamps(before), stamps(after));
         self.steps.retain(|path, _| is.contains_key(path.as_str()));
         let partition =
@@ -190,7 +199,7 @@ impl FolderWatch {
     }
 
     /// The newest step among these files. A save that was deleted again does not count.
-    fn step_of(&self, picture: &Picture) -> Option<f64> {
+    fn step_of(&self, picture: &FolderListing) -> Option<f64> {
         picture.iter().filter_map(|file| *self.steps.get(&file.path)?).max_by(f64::total_cmp)
     }
 
@@ -290,7 +299,7 @@ impl FolderWatch {
     /// The parts that are complete: files, motion, what is left out, and whether that is all.
     fn by_units(
         &self,
-        seen: &Picture,
+        seen: &FolderListing,
         until: Duration,
         (with_logs, is_asked): (bool, bool),
     ) -> Option<(Vec<TreeFile>, Motion, Option<String>, bool)> {
@@ -300,21 +309,21 @@ impl FolderWatch {
             return None;
         }
         let end = match self.ended {
-            None => End::No,
-            Some((exit, _)) if exit.is_in_order() => End::InOrder,
-            Some(_) => End::Killed,
+            None => WriterEnd::No,
+            Some((exit, _)) if exit.is_in_order() => WriterEnd::InOrder,
+            Some(_) => WriterEnd::Killed,
         };
         let snapshot = self.units.snapshot(seen, until, with_logs, end)?;
         Some((snapshot.files, snapshot.motion, snapshot.left_out, snapshot.is_all))
     }
 
     /// Whether the folder has more files of a picture that is being uploaded: it was not complete.
-    pub(crate) fn has_grown(&self, picture: &Picture) -> bool {
+    pub(crate) fn has_grown(&self, picture: &FolderListing) -> bool {
         self.seen.as_ref().is_some_and(|seen| has_grown(picture, seen, &self.units.places))
     }
 
     /// Whether a file of the folder may be open for writing.
-    pub(crate) fn may_be_moving(&self, picture: &Picture, now: Duration) -> bool {
+    pub(crate) fn may_be_moving(&self, picture: &FolderListing, now: Duration) -> bool {
         self.seen.as_ref() != Some(picture) || !self.motion.rests_for(now, RESTLESS)
     }
 
@@ -334,11 +343,11 @@ impl FolderWatch {
             && self.ended.is_none()
             && self.motion.restless(now, RESTLESS * 2)
             && without_logs(seen).next().is_some()
-            && self.units.snapshot(seen, now, false, End::No).is_none()
+            && self.units.snapshot(seen, now, false, WriterEnd::No).is_none()
             && !self.units.has_numbered(seen)
     }
 
-    pub(crate) fn seen(&self) -> Option<&Picture> {
+    pub(crate) fn seen(&self) -> Option<&FolderListing> {
         self.seen.as_ref()
     }
 
@@ -361,7 +370,7 @@ mod tests {
     use crate::agent::checkpoint::folder_diff::picture;
     use crate::ports::Tree;
 
-    fn tree(files: &[(&str, i64)]) -> Picture {
+    fn tree(files: &[(&str, i64)]) -> FolderListing {
         let file = |(path, modified): &(&str, i64)| TreeFile {
             path: (*path).into(),
             stamp: FileStamp { bytes: 1, modified_nanos: *modified, inode: 7, mode: 0o644 },
@@ -369,7 +378,7 @@ mod tests {
         picture(Tree { files: files.iter().map(file).collect(), ..Tree::default() })
     }
 
-    fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
+    fn complete(watch: &FolderWatch, secs: u64) -> Option<FolderListing> {
         watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
     }
 
@@ -377,32 +386,34 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    fn ended(exit: ExitStatus, secs: u64) -> Signs {
+    fn ended(exit: ExitStatus, secs: u64) -> WorkloadSigns {
         let killed = (!exit.is_in_order()).then(|| at(secs));
-        Signs { ended: Some((exit, at(secs))), killed, ..Signs::default() }
+        WorkloadSigns { ended: Some((exit, at(secs))), killed, ..WorkloadSigns::default() }
     }
 
     #[test]
     fn two_quiet_seconds_make_it_complete_and_a_change_begins_anew() {
-        let mut watch =
-            FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
-        watch.observe(tree(&[]), at(9), Signs::default());
+        let mut watch = FolderWatch::new(
+            tree(&[]),
+            EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
+        );
+        watch.observe(tree(&[]), at(9), WorkloadSigns::default());
         assert!(watch.observe(
             tree(&[("a", 1)]),
             at(10),
-            Signs { step: Some(4.0), ..Signs::default() }
+            WorkloadSigns { step: Some(4.0), ..WorkloadSigns::default() }
         ));
         assert_eq!(complete(&watch, 11), None);
         assert!(watch.observe(
             tree(&[("a", 2)]),
             at(11),
-            Signs { step: Some(5.0), ..Signs::default() }
+            WorkloadSigns { step: Some(5.0), ..WorkloadSigns::default() }
         ));
         assert_eq!(complete(&watch, 12), None);
         assert!(!watch.observe(
             tree(&[("a", 2)]),
             at(13),
-            Signs { step: Some(9.0), any_step: Some(9.0), ..Signs::default() }
+            WorkloadSigns { step: Some(9.0), any_step: Some(9.0), ..WorkloadSigns::default() }
         ));
         assert_eq!(
             complete(&watch, 13),
@@ -412,7 +423,7 @@ mod tests {
         watch.observe(
             tree(&[("a", 2)]),
             at(14),
-            Signs { step: Some(9.0), any_step: Some(10.0), ..Signs::default() },
+            WorkloadSigns { step: Some(9.0), any_step: Some(10.0), ..WorkloadSigns::default() },
         );
         let ripe = watch.complete(at(14), true, false).expect("the training goes on");
         assert_eq!(
@@ -427,9 +438,9 @@ mod tests {
     #[test]
     fn each_of_a_series_is_a_save_of_its_own_however_close_they_follow() {
         for pointer in [false, true] {
-            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
             let mut files: Vec<(String, i64)> = Vec::new();
-            watch.observe(tree(&[]), at(0), Signs::default());
+            watch.observe(tree(&[]), at(0), WorkloadSigns::default());
             for (number, secs) in (1_i64..).zip((3..20).step_by(3)) {
                 for (piece, later) in [("model", 0), ("optimizer", 1)] {
                     files.push((format!("{piece}-{number}.pt"), number));
@@ -439,7 +450,7 @@ mod tests {
                     }
                     let now: Vec<(&str, i64)> =
                         files.iter().map(|(name, stamp)| (name.as_str(), *stamp)).collect();
-                    watch.observe(tree(&now), at(secs + later as u64), Signs::default());
+                    watch.observe(tree(&now), at(secs + later as u64), WorkloadSigns::default());
                 }
             }
             let ripe = watch.complete(at(30), true, false).expect("it rested at last");
@@ -449,14 +460,22 @@ mod tests {
 
     #[test]
     fn what_is_written_beside_a_long_save_under_another_number_belongs_to_it() {
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
-        watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(0), Signs::default());
-        watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(50), Signs::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
+        watch.observe(
+            tree(&[("meta-1.json", 1), ("model-100.pt", 1)]),
+            at(0),
+            WorkloadSigns::default(),
+        );
+        watch.observe(
+            tree(&[("meta-1.json", 1), ("model-100.pt", 1)]),
+            at(50),
+            WorkloadSigns::default(),
+        );
         for secs in 100..=160 {
             watch.observe(
                 tree(&[("meta-1.json", 1), ("model-100.pt", 1), ("model-200.pt", secs)]),
                 at(secs as u64),
-                Signs::default(),
+                WorkloadSigns::default(),
             );
         }
         let all = tree(&[
@@ -465,7 +484,7 @@ mod tests {
             ("model-100.pt", 1),
             ("model-200.pt", 160),
         ]);
-        watch.observe(all, at(161), Signs::default());
+        watch.observe(all, at(161), WorkloadSigns::default());
         assert_eq!(watch.complete(at(163), true, false).expect("it rests").save_time(None), at(60));
     }
 
@@ -473,14 +492,14 @@ mod tests {
     /// printed.
     #[test]
     fn one_file_that_is_written_anew_each_second_is_kept_by_the_step_that_it_holds() {
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         let none = BTreeSet::new();
         let look = |watch: &mut FolderWatch, secs: u64, prints_steps| {
-            let signs = Signs {
+            let signs = WorkloadSigns {
                 step: Some(secs as f64),
                 any_step: Some(secs as f64),
                 prints_steps,
-                ..Signs::default()
+                ..WorkloadSigns::default()
             };
             watch.observe_open(
                 tree(&[("model.joblib", secs as i64)]),
@@ -505,7 +524,7 @@ mod tests {
             (Some(44.0), Duration::ZERO),
             "the step at the look before its last writing"
         );
-        let mut may_mark = FolderWatch::new(tree(&[]), Before::default());
+        let mut may_mark = FolderWatch::new(tree(&[]), EarlierSigns::default());
         assert!(
             (1..=45).all(|secs| look(&mut may_mark, secs, false).is_none()),
             "its mark may come"
@@ -515,13 +534,13 @@ mod tests {
     /// 60,000 numbered files: comparing all pairs would take longer than the job.
     #[test]
     fn crowded_folder_is_judged_by_one_walk_over_it() {
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         let names: Vec<String> =
             (0..60_000).map(|number| format!("shard_{}/c{number}", number / 500)).collect();
         for (secs, part) in (1..).zip([20_000, 40_000, 60_000, 60_000]) {
             let files: Vec<(&str, i64)> =
                 names[..part].iter().map(|name| (name.as_str(), 1)).collect();
-            watch.observe(tree(&files), at(secs), Signs::default());
+            watch.observe(tree(&files), at(secs), WorkloadSigns::default());
         }
         let exit = ExitStatus { code: Some(0), ..ExitStatus::default() };
         let all: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
@@ -545,25 +564,28 @@ mod tests {
             watch.observe_open(
                 tree(&files),
                 at(secs),
-                Signs { step, any_step: step, life: 1, ..Signs::default() },
+                WorkloadSigns { step, any_step: step, life: 1, ..WorkloadSigns::default() },
                 Some(&BTreeSet::new()),
             );
             let ripe = watch.complete(at(secs), true, false)?;
             watch.keep(Arc::clone(&ripe.picture));
             Some(ripe.picture)
         };
-        let mut watch =
-            FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        let mut watch = FolderWatch::new(
+            tree(&[]),
+            EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
+        );
         (1..40).for_each(|secs| drop(look(&mut watch, secs, &mut there)));
         for (secs, step) in (1..).map(|save| save * 100).zip([760, 800, 840, 880]) {
             there.extend(pair(2, step));
-            let mut kept: Vec<Picture> = look(&mut watch, secs, &mut there).into_iter().collect();
+            let mut kept: Vec<FolderListing> =
+                look(&mut watch, secs, &mut there).into_iter().collect();
             let oldest = if step <= 800 { pair(1, step - 80) } else { pair(2, step - 80) };
             there.retain(|path| !oldest.contains(path));
             kept.extend(
                 (secs + 1..secs + 40).filter_map(|secs| look(&mut watch, secs, &mut there)),
             );
-            let has = |picture: &Picture| {
+            let has = |picture: &FolderListing| {
                 pair(2, step).iter().all(|path| picture.iter().any(|file| file.path == *path))
             };
             assert!(kept.iter().any(has), "step {step}: {kept:?}");
@@ -577,12 +599,12 @@ mod tests {
         for (end, trusted) in
             [(exit, true), (killed, false), (ExitStatus { oom: true, ..exit }, false)]
         {
-            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
             watch.observe(tree(&[("a", 1)]), at(10), ended(end, 11));
             assert_eq!(complete(&watch, 60).is_some(), trusted, "{end}");
         }
-        let mut settled = FolderWatch::new(tree(&[]), Before::default());
-        settled.observe(tree(&[("a", 1)]), at(10), Signs::default());
+        let mut settled = FolderWatch::new(tree(&[]), EarlierSigns::default());
+        settled.observe(tree(&[("a", 1)]), at(10), WorkloadSigns::default());
         settled.observe(tree(&[("a", 1)]), at(22), ended(killed, 21));
         assert!(complete(&settled, 22).is_some(), "it was quiet before it was killed");
     }
@@ -593,11 +615,11 @@ mod tests {
             path: "state".into(),
             stamp: FileStamp { bytes: 1, modified_nanos: modified, inode, mode: 0o644 },
         };
-        let play = |picture: &dyn Fn(u64) -> Picture| {
-            let mut watch = FolderWatch::new(tree(&[]), Before::default());
-            watch.observe(tree(&[]), at(0), Signs::default());
+        let play = |picture: &dyn Fn(u64) -> FolderListing| {
+            let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
+            watch.observe(tree(&[]), at(0), WorkloadSigns::default());
             for second in 1..=61 {
-                watch.observe(picture(second), at(second), Signs::default());
+                watch.observe(picture(second), at(second), WorkloadSigns::default());
             }
             (complete(&watch, 61), watch.never_rests(at(61)))
         };
@@ -606,7 +628,7 @@ mod tests {
         // Written in place: half of it may be the old content.
         let overwritten = |second: u64| Arc::new(vec![file(7, second as i64)]);
         assert_eq!(play(&overwritten), (None, true));
-        let mut killed = FolderWatch::new(renamed(1), Before::default());
+        let mut killed = FolderWatch::new(renamed(1), EarlierSigns::default());
         killed.observe(
             renamed(2),
             at(2),
@@ -620,9 +642,9 @@ mod tests {
             ])
         };
         assert_eq!(play(&two), (None, true), "of two, one may be the new and one the old");
-        let mut young = FolderWatch::new(tree(&[]), Before::default());
+        let mut young = FolderWatch::new(tree(&[]), EarlierSigns::default());
         for second in 1..=20 {
-            young.observe(renamed(second), at(second), Signs::default());
+            young.observe(renamed(second), at(second), WorkloadSigns::default());
         }
         assert_eq!(
             (complete(&young, 20), young.never_rests(at(20))),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::completeness::FolderWatch;
-use super::folder_diff::Picture;
-use super::workload_signals::{Before, Signs};
+use super::folder_diff::FolderListing;
+use super::workload_signals::{EarlierSigns, WorkloadSigns};
 use crate::ports::{FileStamp, TreeFile};
 
 /// The writes of a script, second by second.
@@ -61,7 +61,7 @@ impl Folder {
         self.files.insert(name, self.clock);
     }
 
-    fn picture(&self) -> Picture {
+    fn picture(&self) -> FolderListing {
         let file = |(path, modified): (&String, &i64)| TreeFile {
             path: path.clone(),
             stamp: FileStamp { bytes: 1, modified_nanos: *modified, inode: 7, mode: 0o644 },
@@ -135,7 +135,7 @@ fn number(path: &str) -> Option<u64> {
 }
 
 /// No kept part is incomplete.
-fn whole(kept: &Picture, folder: &Folder, habits: &Habits) -> Result<(), TestCaseError> {
+fn whole(kept: &FolderListing, folder: &Folder, habits: &Habits) -> Result<(), TestCaseError> {
     let held: BTreeMap<&str, i64> =
         kept.iter().map(|file| (file.path.as_str(), file.stamp.modified_nanos)).collect();
     for path in held.keys() {
@@ -174,11 +174,11 @@ proptest! {
 
     #[test]
     fn nothing_half_written_is_ever_kept_and_what_has_rested_is(habits in habits()) {
-        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(Picture::default(), Before::default()));
-        let mut kept = Picture::default();
+        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(FolderListing::default(), EarlierSigns::default()));
+        let mut kept = FolderListing::default();
         for now in 0..400u64 {
             folder.second(now, &habits);
-            watch.observe(folder.picture(), Duration::from_secs(now), Signs::default());
+            watch.observe(folder.picture(), Duration::from_secs(now), WorkloadSigns::default());
             if let Some(ripe) = watch.complete(Duration::from_secs(now), true, false) {
                 whole(&ripe.picture, &folder, &habits)?;
                 kept = Arc::clone(&ripe.picture);
@@ -199,14 +199,14 @@ proptest! {
 
     #[test]
     fn a_killing_keeps_nothing_half_written_either(habits in habits(), killed in 5u64..200) {
-        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(Picture::default(), Before::default()));
+        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(FolderListing::default(), EarlierSigns::default()));
         let dead = crate::job::ExitStatus { signal: Some(9), ..Default::default() };
         for now in 0..killed + 10 {
             if now <= killed {
                 folder.second(now, &habits);
             }
             let ended = (now > killed).then_some((dead, Duration::from_secs(killed + 1)));
-            watch.observe(folder.picture(), Duration::from_secs(now), Signs { ended, ..Signs::default() });
+            watch.observe(folder.picture(), Duration::from_secs(now), WorkloadSigns { ended, ..WorkloadSigns::default() });
             if let Some(ripe) = watch.complete(Duration::from_secs(now), true, false) {
                 whole(&ripe.picture, &folder, &habits)?;
             }
@@ -229,27 +229,29 @@ fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_agai
             file(format!("optim-{number}.pt"), number * 10 + 2),
         ]
     };
-    let saves = |numbers: &[i64]| -> Picture {
+    let saves = |numbers: &[i64]| -> FolderListing {
         let mut files: Vec<TreeFile> = numbers.iter().flat_map(save).collect();
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Arc::new(files)
     };
     let at = Duration::from_secs;
-    let told = |marks, by, step| Signs {
+    let told = |marks, by, step| WorkloadSigns {
         marks,
         has_marked: true,
         marked_by: Some(by),
         marked_step: Some(step),
         step: Some(step),
-        ..Signs::default()
+        ..WorkloadSigns::default()
     };
     for (kept, is_news) in [(saves(&[6, 7]), true), (saves(&[7, 8]), false)] {
-        let mut watch =
-            FolderWatch::new(saves(&[6, 7]), Before { marks: Some(true), ..Before::default() });
+        let mut watch = FolderWatch::new(
+            saves(&[6, 7]),
+            EarlierSigns { marks: Some(true), ..EarlierSigns::default() },
+        );
         watch.observe(
             saves(&[6, 7]),
             at(79),
-            Signs { marks: 0, marked_by: None, ..told(0, 0, 8.0) },
+            WorkloadSigns { marks: 0, marked_by: None, ..told(0, 0, 8.0) },
         );
         watch.observe(saves(&[7, 8]), at(83), told(1, 83, 8.0));
         watch.keep(kept);
@@ -257,7 +259,11 @@ fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_agai
             watch.complete(at(secs), true, false).map(|ripe| (ripe.picture, ripe.step))
         };
         let eight = is_news.then(|| (saves(&[8]), Some(8.0)));
-        watch.observe(saves(&[8, 9]), at(93), Signs { step: Some(9.0), ..told(1, 83, 8.0) });
+        watch.observe(
+            saves(&[8, 9]),
+            at(93),
+            WorkloadSigns { step: Some(9.0), ..told(1, 83, 8.0) },
+        );
         assert_eq!(ripe(&watch, 93), eight);
         watch.observe(saves(&[8, 9]), at(93), told(2, 91, 9.0));
         assert_eq!(ripe(&watch, 93), eight);
@@ -277,18 +283,19 @@ fn a_newest_save_that_is_taken_away_is_not_what_the_job_goes_on_from() {
             mode: 0o644,
         },
     };
-    let saves = |numbers: &[i64]| -> Picture { Arc::new(numbers.iter().map(file).collect()) };
+    let saves = |numbers: &[i64]| -> FolderListing { Arc::new(numbers.iter().map(file).collect()) };
     let at = Duration::from_secs;
-    let told = |marks, by, step| Signs {
+    let told = |marks, by, step| WorkloadSigns {
         marks,
         has_marked: true,
         marked_by: Some(by),
         marked_step: Some(step),
         step: Some(step),
-        ..Signs::default()
+        ..WorkloadSigns::default()
     };
-    let mut watch = FolderWatch::new(saves(&[]), Before { marks: Some(true), ..Before::default() });
-    watch.observe(saves(&[]), at(69), Signs { marked_by: None, ..told(0, 0, 7.0) });
+    let mut watch =
+        FolderWatch::new(saves(&[]), EarlierSigns { marks: Some(true), ..EarlierSigns::default() });
+    watch.observe(saves(&[]), at(69), WorkloadSigns { marked_by: None, ..told(0, 0, 7.0) });
     watch.observe(saves(&[7]), at(71), told(1, 71, 7.0));
     watch.keep(saves(&[7]));
     watch.observe(saves(&[7, 8]), at(81), told(2, 81, 8.0));
@@ -321,15 +328,15 @@ mod scripts {
         now: u64,
         /// Whether the kernel tells which files are open.
         is_open_known: bool,
-        signs: Signs,
+        signs: WorkloadSigns,
         clock: i64,
     }
 
     impl Script {
         fn new(is_open_known: bool) -> Self {
             let watch = FolderWatch::new(
-                Picture::default(),
-                Before { marks: Some(false), ..Before::default() },
+                FolderListing::default(),
+                EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
             );
             let mut script = Script {
                 files: BTreeMap::new(),
@@ -337,7 +344,7 @@ mod scripts {
                 watch,
                 now: 0,
                 is_open_known,
-                signs: Signs::default(),
+                signs: WorkloadSigns::default(),
                 clock: 0,
             };
             script.wait(1);
@@ -362,7 +369,7 @@ mod scripts {
             self.files.retain(|path, _| !path.starts_with(folder));
         }
 
-        fn picture(&self) -> Picture {
+        fn picture(&self) -> FolderListing {
             let file =
                 |(path, (modified_nanos, inode, bytes)): (&String, &(i64, u64, u64))| TreeFile {
                     path: path.clone(),
@@ -628,9 +635,10 @@ mod scripts {
         script.wait(1);
         let killed = ExitStatus { signal: Some(9), ..ExitStatus::default() };
         let at = Duration::from_secs(script.now);
-        script.signs = Signs { ended: Some((killed, at)), killed: Some(at), ..script.signs };
+        script.signs =
+            WorkloadSigns { ended: Some((killed, at)), killed: Some(at), ..script.signs };
         script.wait(1);
-        script.signs = Signs { ended: None, life: 1, ..script.signs };
+        script.signs = WorkloadSigns { ended: None, life: 1, ..script.signs };
         script.train(100);
         assert!(!has(&script.kept(), "checkpoint-50"));
         for step in [75, 100] {

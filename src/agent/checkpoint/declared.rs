@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::file_names::{Part, Partition, Places, top};
-use super::folder_diff::{Picture, one_replaced, remaining, stamps, without_logs};
+use super::file_names::{FolderPart, Partition, Places, top};
+use super::folder_diff::{FolderListing, one_replaced, remaining, stamps, without_logs};
 use super::rotation::{Motion, QUIET, RESTLESS};
 use crate::ports::{FileStamp, TreeFile};
 
@@ -25,7 +25,7 @@ const SKEW: Duration = Duration::from_millis(500);
 /// The files that the workload marked, and how they were written.
 #[derive(Debug)]
 pub(crate) struct Declared {
-    picture: Picture,
+    picture: FolderListing,
     pub motion: Motion,
     /// When the mark was seen.
     at: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Declared {
     /// follow.
     is_tied: bool,
     /// The picture without late files and their parts, and whether it contains the marked save.
-    sure: Picture,
+    sure: FolderListing,
     holds_marked: bool,
 }
 
@@ -47,8 +47,8 @@ impl Declared {
     /// made at the latest, nanoseconds since 1970 by the file system. `is_restless`: a file that is
     /// always being written.
     pub(crate) fn new(
-        picture: &Picture,
-        (kept, declared): (&Picture, Option<&Picture>),
+        picture: &FolderListing,
+        (kept, declared): (&FolderListing, Option<&FolderListing>),
         (marked_by, is_restless): (Option<i64>, impl Fn(&str) -> bool),
         (motion, now): (Motion, Duration),
         places: &Places,
@@ -56,8 +56,8 @@ impl Declared {
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), places);
         // Each common file is its own set.
         let set_of = |path: &'_ str| match partition.set_of(path) {
-            Part::Common => (Part::Common, path.to_owned()),
-            numbered @ Part::Numbered { .. } => (numbered, String::new()),
+            FolderPart::Common => (FolderPart::Common, path.to_owned()),
+            numbered @ FolderPart::Numbered { .. } => (numbered, String::new()),
         };
         let (was, known) = (stamps(kept), declared.map(stamps).unwrap_or_default());
         let is_new = |file: &&TreeFile| {
@@ -75,7 +75,7 @@ impl Declared {
             new.iter().filter(|file| is_before(file)).map(|file| set_of(&file.path)).collect();
         let belongs = |file: &TreeFile| {
             let set = set_of(&file.path);
-            !sooner.is_empty() && (set.0 == Part::Common || sooner.contains(&set))
+            !sooner.is_empty() && (set.0 == FolderPart::Common || sooner.contains(&set))
         };
         let is_late =
             |file: &TreeFile| !is_whole && (is_after(file) || !is_before(file) && !belongs(file));
@@ -84,11 +84,11 @@ impl Declared {
         let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
         // Files without a number belong together: if one was overwritten, the mark covers none.
         let is_over_written = late.iter().any(|file| {
-            set_of(&file.path).0 == Part::Common && was.contains_key(file.path.as_str())
+            set_of(&file.path).0 == FolderPart::Common && was.contains_key(file.path.as_str())
         });
         let is_sure = |file: &&TreeFile| {
             let set = set_of(&file.path);
-            let is_late = sets.contains(&set) || (is_over_written && set.0 == Part::Common);
+            let is_late = sets.contains(&set) || (is_over_written && set.0 == FolderPart::Common);
             !is_late
         };
         let sure = if late.is_empty() {
@@ -106,7 +106,7 @@ impl Declared {
         // A covered file that came in time shows that the clocks agree: late files belong to the
         // next save.
         let is_another = !marked.is_empty()
-            && sets.iter().any(|set| set.0 == Part::Common || !marked.contains(set));
+            && sets.iter().any(|set| set.0 == FolderPart::Common || !marked.contains(set));
         let rest = if late.iter().all(is_explained) && !is_another { QUIET } else { RESTLESS };
         let is_tied = !late.is_empty() && !is_another && !late.iter().any(|file| is_after(file));
         let holds_marked = late.is_empty() || !early.is_empty() && early.iter().all(is_sure);
@@ -128,12 +128,12 @@ impl Declared {
         self.holds_marked || !Arc::ptr_eq(self.believed(until, exited), &self.sure)
     }
 
-    pub(crate) fn into_believed(self) -> Picture {
+    pub(crate) fn into_believed(self) -> FolderListing {
         if self.after.is_empty() { self.picture } else { self.sure }
     }
 
     /// A late file that keeps changing was incomplete at the mark.
-    pub(crate) fn observe(&mut self, seen: &Picture) {
+    pub(crate) fn observe(&mut self, seen: &FolderListing) {
         let is = stamps(seen);
         if self.after.iter().any(|(path, stamp)| is.get(path.as_str()) != Some(stamp)) {
             self.picture = Arc::clone(&self.sure);
@@ -142,14 +142,14 @@ impl Declared {
     }
 
     /// `exited`: the workload exited by itself, with any code.
-    pub(crate) fn believed(&self, until: Duration, exited: bool) -> &Picture {
+    pub(crate) fn believed(&self, until: Duration, exited: bool) -> &FolderListing {
         let rests = until.saturating_sub(self.at) >= self.rest || exited && self.is_tied;
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }
     }
 
     pub(crate) fn still(
         &self,
-        seen: &Picture,
+        seen: &FolderListing,
         places: &Places,
         until: Duration,
     ) -> Option<Vec<TreeFile>> {
@@ -167,11 +167,11 @@ impl Declared {
 mod tests {
     use super::*;
     use crate::agent::checkpoint::completeness::FolderWatch;
-    use crate::agent::checkpoint::workload_signals::{Before, Signs};
+    use crate::agent::checkpoint::workload_signals::{EarlierSigns, WorkloadSigns};
     use crate::job::ExitStatus;
 
     /// Names, modification and inode.
-    fn tree(files: &[(&str, i64, u64)]) -> Picture {
+    fn tree(files: &[(&str, i64, u64)]) -> FolderListing {
         let stamp =
             |modified_nanos, inode| FileStamp { bytes: 1, modified_nanos, inode, mode: 0o644 };
         Arc::new(
@@ -189,12 +189,18 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
+    fn complete(watch: &FolderWatch, secs: u64) -> Option<FolderListing> {
         watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
     }
 
-    fn marked(marks: u64, by: i64) -> Signs {
-        Signs { marks, has_marked: true, marked_by: Some(by), step: Some(3.0), ..Signs::default() }
+    fn marked(marks: u64, by: i64) -> WorkloadSigns {
+        WorkloadSigns {
+            marks,
+            has_marked: true,
+            marked_by: Some(by),
+            step: Some(3.0),
+            ..WorkloadSigns::default()
+        }
     }
 
     const EIGHT: [(&str, i64, u64); 2] = [("model-8.pt", 80, 8), ("optim-8.pt", 82, 9)];
@@ -208,7 +214,7 @@ mod tests {
             ["step-8/model", "step-8/optim", "step-9/model"],
         ] {
             let eight = [(model, 80, 8), (optim, 82, 9)];
-            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
             watch.observe(tree(&eight), at(82), marked(0, 0));
             watch.observe(tree(&[eight[0], eight[1], (next, 84, 10)]), at(84), marked(1, 83));
             assert_eq!(complete(&watch, 84), Some(tree(&eight)));
@@ -223,7 +229,7 @@ mod tests {
     #[test]
     fn what_is_written_over_after_the_mark_is_complete_at_the_next() {
         let before = tree(&[("model.pt", 10, 1), ("optim.pt", 11, 2)]);
-        let mut watch = FolderWatch::new(Arc::clone(&before), Before::default());
+        let mut watch = FolderWatch::new(Arc::clone(&before), EarlierSigns::default());
         let torn = tree(&[("model.pt", 14, 1), ("optim.pt", 12, 2)]);
         watch.observe(Arc::clone(&torn), at(14), marked(1, 13));
         assert_eq!(complete(&watch, 14), None);
@@ -242,7 +248,7 @@ mod tests {
             ("model-9.pt", 83 * second + 3 * tenth, 10),
             ("optim-8.pt", 82 * second, 9),
         ];
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         for secs in [84, 90, 100] {
             watch.observe(tree(&files), at(secs), marked(1, 83 * second));
             assert_eq!(complete(&watch, secs), Some(tree(&[files[0], files[2]])), "{secs}");
@@ -255,7 +261,7 @@ mod tests {
     fn what_has_the_very_time_of_a_mark_is_covered_once_it_rests_or_where_more_of_its_save_came_before()
      {
         let (half, more) = (tree(&[("model-0.pt", 80, 8)]), tree(&[("model-0.pt", 95, 8)]));
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         watch.observe(Arc::clone(&half), at(80), marked(1, 80));
         assert_eq!(complete(&watch, 81), None, "it may have been begun after the mark");
         assert_eq!(
@@ -265,15 +271,15 @@ mod tests {
         );
         watch.observe(Arc::clone(&more), at(81), marked(1, 80));
         assert_eq!(complete(&watch, 100), None, "it was");
-        let mut whole = FolderWatch::new(tree(&[]), Before::default());
+        let mut whole = FolderWatch::new(tree(&[]), EarlierSigns::default());
         whole.observe(Arc::clone(&half), at(80), marked(1, 80));
         whole.observe(Arc::clone(&half), at(82), marked(1, 80));
         assert_eq!(complete(&whole, 82), Some(half));
-        let mut pair = FolderWatch::new(tree(&[]), Before::default());
+        let mut pair = FolderWatch::new(tree(&[]), EarlierSigns::default());
         pair.observe(tree(&EIGHT), at(82), marked(1, 82));
         assert_eq!(complete(&pair, 82), Some(tree(&EIGHT)), "its model came before");
         let next = tree(&[EIGHT[0], EIGHT[1], ("model-9.pt", 83, 10)]);
-        let mut begun = FolderWatch::new(tree(&[]), Before::default());
+        let mut begun = FolderWatch::new(tree(&[]), EarlierSigns::default());
         begun.observe(next, at(83), marked(1, 83));
         assert_eq!(complete(&begun, 100), Some(tree(&EIGHT)), "that is of another number");
     }
@@ -288,9 +294,9 @@ mod tests {
             (Some(137), None, false),
             (None, Some(9), false),
         ] {
-            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
             watch.observe(tree(&[("model.pt", 80, 1)]), at(80), marked(1, 80));
-            let ended = Signs {
+            let ended = WorkloadSigns {
                 ended: Some((ExitStatus { code, signal, oom: false }, at(81))),
                 ..marked(1, 80)
             };
@@ -304,7 +310,7 @@ mod tests {
     fn what_is_there_all_the_time_holds_up_no_mark_whatever_its_date() {
         let hour = 3_600_000_000_000;
         let arguments = ("args.json", 20 * hour, 1);
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         let save = |number: i64| tree(&[arguments, ("model.pt", number * 20, 2)]);
         watch.observe(save(4), at(80), marked(1, 80));
         assert_eq!(complete(&watch, 80), None, "it is new, and may be of another clock");
@@ -317,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_folder_with_another_clock_is_believed_once_it_rests() {
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         watch.observe(tree(&EIGHT), at(82), marked(1, 50));
         assert_eq!(complete(&watch, 82), None);
         watch.observe(tree(&EIGHT), at(84), marked(1, 50));
@@ -326,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_was_renamed_into_place_after_the_mark_is_whole() {
-        let mut watch = FolderWatch::new(tree(&[("model.pt", 10, 1)]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[("model.pt", 10, 1)]), EarlierSigns::default());
         watch.observe(tree(&[("model.pt", 14, 2)]), at(14), marked(1, 13));
         assert_eq!(complete(&watch, 14), Some(tree(&[("model.pt", 14, 2)])));
     }
@@ -334,7 +340,7 @@ mod tests {
     /// For example a database of metrics beside the saves.
     #[test]
     fn what_is_always_being_written_does_not_hold_up_the_marks() {
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         for secs in 0..40 {
             watch.observe(tree(&[("metrics.db", secs, 1)]), at(secs.unsigned_abs()), marked(0, 0));
         }
@@ -347,13 +353,14 @@ mod tests {
     fn a_pointer_that_is_written_after_the_mark_costs_no_checkpoint() {
         let (seven, eight) = (("step-7.ckpt", 70, 7), ("step-8.ckpt", 80, 8));
         let kept = tree(&[("latest", 71, 1), seven]);
-        let mut watch = FolderWatch::new(kept, Before::default());
+        let mut watch = FolderWatch::new(kept, EarlierSigns::default());
         watch.observe(tree(&[("latest", 71, 1), seven, eight]), at(80), marked(0, 0));
         let pointed = tree(&[("latest", 84, 1), seven, eight]);
         watch.observe(Arc::clone(&pointed), at(84), marked(1, 83));
         assert_eq!(complete(&watch, 84), Some(tree(&[seven, eight])));
         let killed = crate::job::ExitStatus { signal: Some(9), ..Default::default() };
-        let dead = Signs { ended: Some((killed, at(85))), killed: Some(at(85)), ..marked(1, 83) };
+        let dead =
+            WorkloadSigns { ended: Some((killed, at(85))), killed: Some(at(85)), ..marked(1, 83) };
         watch.observe(Arc::clone(&pointed), at(85), dead);
         watch.observe(pointed, at(90), dead);
         assert_eq!(complete(&watch, 90), Some(tree(&[seven, eight])));
@@ -363,7 +370,7 @@ mod tests {
     #[test]
     fn of_a_pair_that_is_renamed_file_by_file_no_half_is_covered() {
         let kept = tree(&[("model.pt", 10, 1), ("optim.pt", 11, 2)]);
-        let mut watch = FolderWatch::new(kept, Before::default());
+        let mut watch = FolderWatch::new(kept, EarlierSigns::default());
         watch.observe(tree(&[("model.pt", 20, 3), ("optim.pt", 21, 4)]), at(21), marked(0, 0));
         watch.observe(tree(&[("model.pt", 24, 5), ("optim.pt", 21, 4)]), at(24), marked(1, 22));
         assert_eq!(complete(&watch, 24), None);
@@ -373,9 +380,14 @@ mod tests {
     /// save.
     #[test]
     fn what_was_marked_keeps_its_step_where_a_later_save_was_taken_away_again() {
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
-        watch.observe(tree(&EIGHT), at(82), Signs { marked_step: Some(8.0), ..marked(1, 83) });
-        let told = |step| Signs { step: Some(step), marked_step: Some(8.0), ..marked(1, 83) };
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
+        watch.observe(
+            tree(&EIGHT),
+            at(82),
+            WorkloadSigns { marked_step: Some(8.0), ..marked(1, 83) },
+        );
+        let told =
+            |step| WorkloadSigns { step: Some(step), marked_step: Some(8.0), ..marked(1, 83) };
         watch.observe(tree(&[EIGHT[0], EIGHT[1], ("model-9.pt", 190, 10)]), at(190), told(9.0));
         watch.observe(tree(&EIGHT), at(200), told(9.0));
         let ripe = watch.complete(at(200), true, false).unwrap();
@@ -391,7 +403,7 @@ mod tests {
         let second = 1_000_000_000;
         let (model, next) = (("model-8.pt", 80 * second, 8), ("model-9.pt", 84 * second, 10));
         let optim = ("optim-8.pt", 82 * second, 9);
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         for secs in [84, 90, 100] {
             watch.observe(tree(&[model, optim, next]), at(secs), marked(1, 83 * second));
             assert_eq!(complete(&watch, secs), Some(tree(&[model, optim])), "{secs}");
@@ -400,9 +412,10 @@ mod tests {
 
     #[test]
     fn a_script_that_saves_again_without_a_mark_makes_none() {
-        let told = |step: u32| Signs { step: Some(f64::from(step)), ..Signs::default() };
+        let told =
+            |step: u32| WorkloadSigns { step: Some(f64::from(step)), ..WorkloadSigns::default() };
         for numbered in [false, true] {
-            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
             watch.observe(tree(&[]), at(0), told(0));
             let save = |number: i64| {
                 if numbered {
@@ -433,12 +446,12 @@ mod tests {
 
     #[test]
     fn what_is_written_before_the_first_step_is_no_save_without_a_mark() {
-        let told = |step| Signs { step: Some(step), ..Signs::default() };
+        let told = |step| WorkloadSigns { step: Some(step), ..WorkloadSigns::default() };
         let arguments = ("args.json", 1, 1);
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
-        watch.observe(tree(&[]), at(0), Signs::default());
-        watch.observe(tree(&[arguments]), at(1), Signs::default());
-        watch.observe(tree(&[arguments]), at(40), Signs::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
+        watch.observe(tree(&[]), at(0), WorkloadSigns::default());
+        watch.observe(tree(&[arguments]), at(1), WorkloadSigns::default());
+        watch.observe(tree(&[arguments]), at(40), WorkloadSigns::default());
         watch.keep(tree(&[arguments]));
         for secs in [41, 50, 51] {
             watch.observe(tree(&[arguments]), at(secs), told(1.0));
@@ -457,11 +470,12 @@ mod tests {
     /// yet.
     #[test]
     fn the_first_save_of_a_script_that_tells_its_steps_may_still_be_marked() {
-        let told = Signs { step: Some(3.0), ..Signs::default() };
+        let told = WorkloadSigns { step: Some(3.0), ..WorkloadSigns::default() };
         let (model, both) =
             (tree(&[("model.pt", 1, 1)]), tree(&[("model.pt", 1, 1), ("optimizer.pt", 1, 2)]));
         let first = |marks| {
-            let mut watch = FolderWatch::new(tree(&[]), Before { marks, ..Before::default() });
+            let mut watch =
+                FolderWatch::new(tree(&[]), EarlierSigns { marks, ..EarlierSigns::default() });
             watch.observe(tree(&[]), at(0), told);
             watch.observe(Arc::clone(&model), at(10), told);
             watch.observe(Arc::clone(&model), at(30), told);
@@ -487,23 +501,23 @@ mod tests {
 
     #[test]
     fn a_workload_that_marks_is_believed_and_its_silence_is_not() {
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         watch.observe(
             tree(&[("a", 1, 7)]),
             at(1),
-            Signs { marks: 1, marked_step: Some(3.0), ..Signs::default() },
+            WorkloadSigns { marks: 1, marked_step: Some(3.0), ..WorkloadSigns::default() },
         );
         let ripe = watch.complete(at(1), true, false).unwrap();
         assert_eq!((ripe.picture, ripe.step), (tree(&[("a", 1, 7)]), Some(3.0)));
         watch.observe(
             tree(&[("a", 1, 7), ("b", 2, 7)]),
             at(2),
-            Signs { marks: 1, ..Signs::default() },
+            WorkloadSigns { marks: 1, ..WorkloadSigns::default() },
         );
         watch.observe(
             tree(&[("a", 1, 7), ("b", 2, 7)]),
             at(60),
-            Signs { marks: 1, ..Signs::default() },
+            WorkloadSigns { marks: 1, ..WorkloadSigns::default() },
         );
         assert_eq!(
             complete(&watch, 60),
@@ -517,12 +531,12 @@ mod tests {
     #[test]
     fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
         for marked_step in [None, Some(60.0)] {
-            let mut watch = FolderWatch::new(tree(&[("a", 1, 7)]), Before::default());
-            let signs = Signs {
+            let mut watch = FolderWatch::new(tree(&[("a", 1, 7)]), EarlierSigns::default());
+            let signs = WorkloadSigns {
                 step: Some(64.0),
                 marked_step,
                 has_marked: marked_step.is_some(),
-                ..Signs::default()
+                ..WorkloadSigns::default()
             };
             assert!(watch.observe(tree(&[("a", 2, 7)]), at(10), signs));
             watch.observe(tree(&[("a", 2, 7)]), at(41), signs);

@@ -16,7 +16,7 @@ use crate::market::{Span, elapsed};
 
 /// The state at the beginning of a start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Begun {
+pub struct StartRecord {
     pub(crate) from: CheckpointSummary,
     /// The folder held nothing newer.
     pub(crate) exact: bool,
@@ -33,13 +33,13 @@ pub struct Begun {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct WentBack {
+pub struct RollbackRecord {
     pub from: CheckpointNo,
     pub to: CheckpointNo,
     pub lived: Span,
 }
 
-impl Begun {
+impl StartRecord {
     /// How long the start has run, or ran.
     pub(crate) fn lived(&self, now: Timestamp) -> Span {
         self.lived.unwrap_or_else(|| Span::from_duration(elapsed(self.at, now)))
@@ -68,7 +68,7 @@ impl Begun {
     }
 }
 
-impl WentBack {
+impl RollbackRecord {
     /// Reads well after "because".
     pub fn in_words(&self) -> String {
         let lived = Span::from_secs(self.lived.duration().as_secs().max(1));

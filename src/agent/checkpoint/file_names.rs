@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::job::{CheckpointLink, is_log_name, link_depth};
 use crate::ports::TreeFile;
 
-pub(crate) type Numbers = Vec<u64>;
+pub(crate) type NameNumbers = Vec<u64>;
 
 /// Numbers beside these words count pieces of one checkpoint, not checkpoints.
 const PIECES: [&str; 13] = [
@@ -36,11 +36,11 @@ const PIECES: [&str; 13] = [
 
 /// A part of the folder that is judged by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Part {
+pub(crate) enum FolderPart {
     /// Everything without a number of its own.
     Common,
     /// Everything with these numbers, directly below this folder (`""`: the top).
-    Numbered { parent: String, numbers: Numbers },
+    Numbered { parent: String, numbers: NameNumbers },
 }
 
 /// Facts learned by watching the folder.
@@ -59,19 +59,19 @@ pub(crate) struct Places {
 pub(crate) struct Partition<'a> {
     places: &'a Places,
     /// For each folder: the numbers of file kinds that occur with at least two numbers.
-    series: HashMap<String, HashSet<Numbers>>,
+    series: HashMap<String, HashSet<NameNumbers>>,
 }
 
 impl<'a> Partition<'a> {
     /// `paths`: the present and the previous files.
     pub(crate) fn new<'p>(paths: impl Iterator<Item = &'p str>, places: &'a Places) -> Self {
-        let mut members: HashMap<(&str, String), HashSet<Numbers>> = HashMap::new();
+        let mut members: HashMap<(&str, String), HashSet<NameNumbers>> = HashMap::new();
         for path in paths.filter(|path| !is_log(path)) {
             let (parent, name) = split(path);
             let Some((shape, numbers)) = numbered(name) else { continue };
             members.entry((parent, shape)).or_default().insert(numbers);
         }
-        let mut series: HashMap<String, HashSet<Numbers>> = HashMap::new();
+        let mut series: HashMap<String, HashSet<NameNumbers>> = HashMap::new();
         for ((parent, shape), numbers) in members {
             if numbers.len() > 1 && !places.files.contains(&join(parent, &shape)) {
                 series.entry(parent.to_owned()).or_default().extend(numbers);
@@ -80,18 +80,22 @@ impl<'a> Partition<'a> {
         Partition { places, series }
     }
 
-    pub(crate) fn part_of(&self, path: &str) -> Part {
+    pub(crate) fn part_of(&self, path: &str) -> FolderPart {
         self.part(path, |parent, _, numbers| {
             self.series.get(parent).is_some_and(|series| series.contains(numbers))
         })
     }
 
     /// The same, but a numbered file needs no sibling: for a marked save.
-    pub(crate) fn set_of(&self, path: &str) -> Part {
+    pub(crate) fn set_of(&self, path: &str) -> FolderPart {
         self.part(path, |parent, shape, _| !self.places.files.contains(&join(parent, shape)))
     }
 
-    fn part(&self, path: &str, is_numbered: impl Fn(&str, &str, &Numbers) -> bool) -> Part {
+    fn part(
+        &self,
+        path: &str,
+        is_numbered: impl Fn(&str, &str, &NameNumbers) -> bool,
+    ) -> FolderPart {
         let mut begin = 0;
         for (at, _) in path.match_indices('/') {
             let (folder, name) = (&path[..at], &path[begin..at]);
@@ -100,16 +104,16 @@ impl<'a> Partition<'a> {
                 && !self.places.folders.contains(folder)
                 && !self.places.kinds.contains(&join(parent, &shape))
             {
-                return Part::Numbered { parent: parent.to_owned(), numbers };
+                return FolderPart::Numbered { parent: parent.to_owned(), numbers };
             }
             begin = at + 1;
         }
         let (parent, name) = split(path);
         match numbered(name).filter(|_| !is_log(path)) {
             Some((shape, numbers)) if is_numbered(parent, &shape, &numbers) => {
-                Part::Numbered { parent: parent.to_owned(), numbers }
+                FolderPart::Numbered { parent: parent.to_owned(), numbers }
             }
-            _ => Part::Common,
+            _ => FolderPart::Common,
         }
     }
 }
@@ -148,7 +152,7 @@ pub(crate) fn is_log(path: &str) -> bool {
 }
 
 /// A name without its numbers, and the numbers.
-pub(crate) fn numbered(name: &str) -> Option<(String, Numbers)> {
+pub(crate) fn numbered(name: &str) -> Option<(String, NameNumbers)> {
     let (shape, numbers) = shaped(name);
     let lower = shape.to_ascii_lowercase();
     (!numbers.is_empty() && !PIECES.iter().any(|word| lower.contains(word)))
@@ -156,7 +160,7 @@ pub(crate) fn numbered(name: &str) -> Option<(String, Numbers)> {
 }
 
 /// The numbers in a path that may count checkpoints, each with its folder and its name with `#`.
-pub(crate) fn kinds(path: &str) -> Vec<(String, Numbers)> {
+pub(crate) fn kinds(path: &str) -> Vec<(String, NameNumbers)> {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     let kind = |end: usize| {
         let (parent, name) = split(&path[..end]);
@@ -170,9 +174,9 @@ pub(crate) fn shape_of(path: &str) -> String {
     if path.bytes().any(|byte| byte.is_ascii_digit()) { shaped(path).0 } else { path.to_owned() }
 }
 
-fn shaped(name: &str) -> (String, Numbers) {
+fn shaped(name: &str) -> (String, NameNumbers) {
     let (mut shape, mut numbers, mut rest) =
-        (String::with_capacity(name.len()), Numbers::new(), name);
+        (String::with_capacity(name.len()), NameNumbers::new(), name);
     while let Some(at) = rest.find(|letter: char| letter.is_ascii_digit()) {
         let digits = rest[at..].bytes().take_while(u8::is_ascii_digit).count();
         shape.push_str(&rest[..at]);
@@ -224,30 +228,30 @@ pub(crate) fn link_stays_below(link: &CheckpointLink) -> bool {
 
 /// The names of a checkpoint with `#` for numbers, the count of each, and the name written last.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Held {
+pub(crate) struct NameCounts {
     pub names: BTreeMap<String, u32>,
     pub last: Option<String>,
 }
 
-impl Held {
+impl NameCounts {
     /// Whether any name is in both: then they are of one kind.
-    pub(crate) fn shares(&self, other: &Held) -> bool {
+    pub(crate) fn shares(&self, other: &NameCounts) -> bool {
         self.names.keys().any(|name| other.names.contains_key(name))
     }
 
-    pub(crate) fn has_all_of(&self, other: &Held, but: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn has_all_of(&self, other: &NameCounts, but: impl Fn(&str) -> bool) -> bool {
         other.names.iter().all(|(name, number)| {
             self.names.get(name).is_some_and(|has| has >= number) || but(name)
         })
     }
 }
 
-pub(crate) fn held(files: &[&TreeFile]) -> Held {
+pub(crate) fn held(files: &[&TreeFile]) -> NameCounts {
     let mut names = BTreeMap::new();
     files.iter().for_each(|file| *names.entry(shape_of(&file.path)).or_default() += 1);
     let last =
         files.iter().max_by_key(|file| file.stamp.modified_nanos).map(|file| shape_of(&file.path));
-    Held { names, last }
+    NameCounts { names, last }
 }
 
 pub(crate) fn count<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, u32> {
@@ -260,13 +264,13 @@ pub(crate) fn count<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String
 mod tests {
     use super::*;
 
-    fn parts(paths: &[&str], places: &Places) -> Vec<Part> {
+    fn parts(paths: &[&str], places: &Places) -> Vec<FolderPart> {
         let partition = Partition::new(paths.iter().copied(), places);
         paths.iter().map(|path| partition.part_of(path)).collect()
     }
 
-    fn numbered_part(parent: &str, numbers: &[u64]) -> Part {
-        Part::Numbered { parent: parent.into(), numbers: numbers.to_vec() }
+    fn numbered_part(parent: &str, numbers: &[u64]) -> FolderPart {
+        FolderPart::Numbered { parent: parent.into(), numbers: numbers.to_vec() }
     }
 
     #[test]
@@ -280,7 +284,7 @@ mod tests {
         ] {
             let parts = parts(&series, &Places::default());
             assert!(
-                parts[0] != parts[1] && !parts.contains(&Part::Common),
+                parts[0] != parts[1] && !parts.contains(&FolderPart::Common),
                 "{series:?}: {parts:?}"
             );
         }
@@ -295,7 +299,7 @@ mod tests {
         ] {
             assert_eq!(
                 parts(&common, &Places::default()),
-                [Part::Common, Part::Common],
+                [FolderPart::Common, FolderPart::Common],
                 "{common:?}"
             );
         }
@@ -333,11 +337,11 @@ mod tests {
         let mut places = Places::default();
         places.add_folders_of(files[1], true);
         let inner = |numbers: &[u64]| numbered_part("version_0/checkpoints", numbers);
-        assert_eq!(parts(&files, &places), [inner(&[0, 20]), inner(&[1, 40]), Part::Common]);
+        assert_eq!(parts(&files, &places), [inner(&[0, 20]), inner(&[1, 40]), FolderPart::Common]);
         let next = ["version_1/checkpoints/epoch=0-step=20.ckpt", "version_1/hparams.yaml"];
         assert_eq!(
             parts(&next, &places),
-            [Part::Common, Part::Common],
+            [FolderPart::Common, FolderPart::Common],
             "the folder of the next start is a place too"
         );
     }

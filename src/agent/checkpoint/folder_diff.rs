@@ -6,30 +6,33 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::file_names::{
-    Numbers, Part, Partition, Places, is_log, is_unfinished, join, kinds, numbered, split,
+    FolderPart, NameNumbers, Partition, Places, is_log, is_unfinished, join, kinds, numbered, split,
 };
 use crate::ports::{FileStamp, Tree, TreeFile, TreeLink};
 
 /// The files of the folder at one moment.
-pub(crate) type Picture = Arc<Vec<TreeFile>>;
+pub(crate) type FolderListing = Arc<Vec<TreeFile>>;
 
 /// The parts of a picture that are unchanged. `None` if the common files have changed.
 pub(crate) fn remaining(
-    picture: &Picture,
-    seen: &Picture,
+    picture: &FolderListing,
+    seen: &FolderListing,
     places: &Places,
 ) -> Option<Vec<TreeFile>> {
     let partition =
         Partition::new(picture.iter().chain(seen.iter()).map(|file| file.path.as_str()), places);
-    let parts = |picture: &Picture| {
-        let mut parts: BTreeMap<Part, Vec<TreeFile>> = BTreeMap::new();
+    let parts = |picture: &FolderListing| {
+        let mut parts: BTreeMap<FolderPart, Vec<TreeFile>> = BTreeMap::new();
         for file in without_logs(picture) {
             parts.entry(partition.part_of(&file.path)).or_default().push(file.clone());
         }
         parts
     };
     let (was, is) = (parts(picture), parts(seen));
-    if was.get(&Part::Common).is_some_and(|common| is.get(&Part::Common) != Some(common)) {
+    if was
+        .get(&FolderPart::Common)
+        .is_some_and(|common| is.get(&FolderPart::Common) != Some(common))
+    {
         return None;
     }
     let mut files: Vec<TreeFile> = was
@@ -42,16 +45,16 @@ pub(crate) fn remaining(
 }
 
 /// Whether only logs of a picture have changed.
-pub(crate) fn stands(picture: &Picture, seen: &Picture, places: &Places) -> bool {
+pub(crate) fn stands(picture: &FolderListing, seen: &FolderListing, places: &Places) -> bool {
     remaining(picture, seen, places).is_some_and(|files| files.iter().eq(without_logs(picture)))
 }
 
 /// Whether a part of a picture has a new file by now: then it was not complete.
-pub(crate) fn has_grown(picture: &Picture, seen: &Picture, places: &Places) -> bool {
+pub(crate) fn has_grown(picture: &FolderListing, seen: &FolderListing, places: &Places) -> bool {
     let known: BTreeSet<&str> = picture.iter().map(|file| file.path.as_str()).collect();
     let partition =
         Partition::new(picture.iter().chain(seen.iter()).map(|file| file.path.as_str()), places);
-    let parts: BTreeSet<Part> =
+    let parts: BTreeSet<FolderPart> =
         without_logs(picture).map(|file| partition.part_of(&file.path)).collect();
     without_logs(seen).any(|file| {
         !known.contains(file.path.as_str()) && parts.contains(&partition.part_of(&file.path))
@@ -59,8 +62,8 @@ pub(crate) fn has_grown(picture: &Picture, seen: &Picture, places: &Places) -> b
 }
 
 /// The greatest numbers of each kind of file in a folder.
-pub(crate) fn latest(picture: &Picture) -> HashMap<String, Numbers> {
-    let mut latest: HashMap<String, Numbers> = HashMap::new();
+pub(crate) fn latest(picture: &FolderListing) -> HashMap<String, NameNumbers> {
+    let mut latest: HashMap<String, NameNumbers> = HashMap::new();
     for file in picture.iter() {
         let (folder, name) = split(&file.path);
         let Some((shape, numbers)) = numbered(name) else { continue };
@@ -71,14 +74,14 @@ pub(crate) fn latest(picture: &Picture) -> HashMap<String, Numbers> {
 }
 
 pub(crate) fn inside_parts(
-    picture: &Picture,
+    picture: &FolderListing,
     partition: &Partition<'_>,
-) -> HashMap<Part, HashMap<String, HashSet<Numbers>>> {
-    let mut inside: HashMap<Part, HashMap<String, HashSet<Numbers>>> = HashMap::new();
+) -> HashMap<FolderPart, HashMap<String, HashSet<NameNumbers>>> {
+    let mut inside: HashMap<FolderPart, HashMap<String, HashSet<NameNumbers>>> = HashMap::new();
     for file in picture.iter() {
         let part = partition.part_of(&file.path);
-        let Part::Numbered { parent, .. } = &part else { continue };
-        let kinds: Vec<(String, Numbers)> = kinds_inside(parent, &file.path).collect();
+        let FolderPart::Numbered { parent, .. } = &part else { continue };
+        let kinds: Vec<(String, NameNumbers)> = kinds_inside(parent, &file.path).collect();
         let known = inside.entry(part).or_default();
         for (kind, numbers) in kinds {
             known.entry(kind).or_default().insert(numbers);
@@ -91,7 +94,7 @@ pub(crate) fn inside_parts(
 pub(crate) fn kinds_inside<'a>(
     parent: &'a str,
     path: &str,
-) -> impl Iterator<Item = (String, Numbers)> + use<'a> {
+) -> impl Iterator<Item = (String, NameNumbers)> + use<'a> {
     kinds(path).into_iter().filter(|(kind, _)| {
         kind.len() > parent.len() && kind[parent.len()..].trim_start_matches('/').contains('/')
     })
@@ -99,46 +102,49 @@ pub(crate) fn kinds_inside<'a>(
 
 /// The files of each part, without logs.
 pub(crate) fn by_part<'a>(
-    picture: &'a Picture,
+    picture: &'a FolderListing,
     partition: &Partition<'_>,
-) -> BTreeMap<Part, Vec<&'a TreeFile>> {
-    let mut parts: BTreeMap<Part, Vec<&TreeFile>> = BTreeMap::new();
+) -> BTreeMap<FolderPart, Vec<&'a TreeFile>> {
+    let mut parts: BTreeMap<FolderPart, Vec<&TreeFile>> = BTreeMap::new();
     for file in picture.iter().filter(|file| !is_log(&file.path)) {
         parts.entry(partition.part_of(&file.path)).or_default().push(file);
     }
     parts
 }
 
-pub(crate) fn same_but_logs(one: &Picture, other: &Picture) -> bool {
+pub(crate) fn same_but_logs(one: &FolderListing, other: &FolderListing) -> bool {
     without_logs(one).eq(without_logs(other))
 }
 
 /// Whether a picture has files that an earlier one does not.
-pub(crate) fn has_news(picture: &Picture, before: &Picture) -> bool {
+pub(crate) fn has_news(picture: &FolderListing, before: &FolderListing) -> bool {
     let before = stamps(before);
     without_logs(picture).any(|file| !is_in(&before, file))
 }
 
 /// Whether nothing is new and the newest file was deleted: the job continues from the checkpoint
 /// before. (Scripts delete the oldest one at every save.)
-pub(crate) fn goes_back(picture: &Picture, before: &Picture) -> bool {
+pub(crate) fn goes_back(picture: &FolderListing, before: &FolderListing) -> bool {
     let newest = without_logs(before).max_by_key(|file| file.stamp.modified_nanos);
     newest.is_some_and(|newest| picture.iter().all(|file| file.path != newest.path))
         && !has_news(picture, before)
 }
 
 /// Whether a picture has every file of an earlier one that is still in the folder.
-pub(crate) fn holds_what_stands(picture: &Picture, (before, seen): (&Picture, &Picture)) -> bool {
+pub(crate) fn holds_what_stands(
+    picture: &FolderListing,
+    (before, seen): (&FolderListing, &FolderListing),
+) -> bool {
     let (picture, seen) = (stamps(picture), stamps(seen));
     without_logs(before).all(|file| !is_in(&seen, file) || is_in(&picture, file))
 }
 
-pub(crate) fn without_logs(picture: &Picture) -> impl Iterator<Item = &TreeFile> {
+pub(crate) fn without_logs(picture: &FolderListing) -> impl Iterator<Item = &TreeFile> {
     picture.iter().filter(|file| !is_log(&file.path))
 }
 
 /// To look up a file: a folder may hold ten thousand.
-pub(crate) fn stamps(picture: &Picture) -> HashMap<&str, FileStamp> {
+pub(crate) fn stamps(picture: &FolderListing) -> HashMap<&str, FileStamp> {
     picture.iter().map(|file| (file.path.as_str(), file.stamp)).collect()
 }
 
@@ -148,7 +154,7 @@ pub(crate) fn is_in(known: &HashMap<&str, FileStamp>, file: &TreeFile) -> bool {
 }
 
 /// A file is rewritten, or appears under another number: a save after another.
-pub(crate) fn saves_again(before: &Picture, after: &Picture) -> bool {
+pub(crate) fn saves_again(before: &FolderListing, after: &FolderListing) -> bool {
     let was = stamps(before);
     let known: BTreeSet<(String, Vec<u64>)> =
         without_logs(before).flat_map(|file| kinds(&file.path)).collect();
@@ -164,7 +170,7 @@ pub(crate) fn saves_again(before: &Picture, after: &Picture) -> bool {
 }
 
 /// The folder holds one file beside logs, and another has taken its place.
-pub(crate) fn one_replaced(before: &Picture, after: &Picture) -> bool {
+pub(crate) fn one_replaced(before: &FolderListing, after: &FolderListing) -> bool {
     replaced(&without_logs(before).collect::<Vec<_>>(), &without_logs(after).collect::<Vec<_>>())
 }
 
@@ -183,7 +189,7 @@ pub(crate) fn is_link(file: &TreeFile) -> bool {
 }
 
 /// The files and links of a checkpoint, without those whose names say unfinished.
-pub(crate) fn picture(tree: Tree) -> Picture {
+pub(crate) fn picture(tree: Tree) -> FolderListing {
     let link = |link: TreeLink| TreeFile {
         path: link.path,
         stamp: FileStamp { mode: link.stamp.mode | LINK, ..link.stamp },

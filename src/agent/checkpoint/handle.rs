@@ -19,13 +19,13 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::folder_diff::has_news;
 use super::persisted_state::{CheckpointState, STATE_FILE, not_kept, p95};
-use super::save_request::{Ask, Save, Saved};
-use super::upload::Folder;
+use super::save_request::{PendingSave, SaveRequest, Saved};
+use super::upload::CheckpointFolder;
 use super::worker::Worker;
-use super::worker_state::{Ends, WorkerState};
+use super::worker_state::{WorkerState, WorkloadEnds};
 use crate::agent::activity_board::ActivityCounters;
 use crate::agent::report::journal::Journal;
-use crate::agent::report::retry_sender::{Outbox, Pace, Task};
+use crate::agent::report::retry_sender::{Outbox, RetryDelay, Task};
 use crate::job::{CheckpointSpec, CheckpointSummary, ExitStatus};
 use crate::ports::Workload;
 
@@ -33,7 +33,7 @@ use crate::ports::Workload;
 #[derive(Clone)]
 pub struct Checkpoints {
     shared: Arc<WorkerState>,
-    commands: mpsc::UnboundedSender<Save>,
+    commands: mpsc::UnboundedSender<PendingSave>,
     _task: Arc<Task>,
 }
 
@@ -49,7 +49,7 @@ impl Checkpoints {
         path: PathBuf,
         unseen_end: bool,
     ) -> Self {
-        let folder = Folder::new(Arc::clone(&outbox.files), path);
+        let folder = CheckpointFolder::new(Arc::clone(&outbox.files), path);
         let kept = outbox.recall(STATE_FILE).unwrap_or_else(|| {
             let picture = folder.look_now().map(|look| look.picture).unwrap_or_default();
             let kept = CheckpointState::found(&picture);
@@ -64,7 +64,7 @@ impl Checkpoints {
             ends: Mutex::default(),
             writer: Mutex::default(),
             wake: Notify::new(),
-            pace: Arc::new(Pace::default()),
+            pace: Arc::new(RetryDelay::default()),
             hurry: AtomicBool::default(),
             uploading: Mutex::default(),
             bytes: AtomicU64::default(),
@@ -96,15 +96,19 @@ impl Checkpoints {
         let now = self.shared.outbox.clock.mono();
         let killed = (!exit.is_in_order()).then_some(now);
         let mut ends = self.shared.ends();
-        *ends = Ends { now: Some((exit, now)), killed: killed.or(ends.killed), life: ends.life };
+        *ends = WorkloadEnds {
+            now: Some((exit, now)),
+            killed: killed.or(ends.killed),
+            life: ends.life,
+        };
         drop(ends);
         self.shared.wake.notify_one();
     }
 
     /// Called just before the checkpoint signal. On a hung folder it may never return.
-    pub async fn ask(&self) -> Ask {
+    pub async fn ask(&self) -> SaveRequest {
         let picture = self.shared.folder.look().await.ok().map(|look| look.picture);
-        Ask {
+        SaveRequest {
             picture,
             marks: self.shared.board.saved().0,
             at: self.shared.outbox.clock.mono(),
@@ -113,8 +117,8 @@ impl Checkpoints {
     }
 
     /// The present content counts, unasked: for the end of a job, and without a checkpoint signal.
-    pub fn as_is(&self) -> Ask {
-        Ask { picture: None, marks: 0, at: self.shared.outbox.clock.mono(), as_is: true }
+    pub fn as_is(&self) -> SaveRequest {
+        SaveRequest { picture: None, marks: 0, at: self.shared.outbox.clock.mono(), as_is: true }
     }
 
     /// Stops looking and uploading: the folder's content is about to be replaced.
@@ -139,14 +143,18 @@ impl Checkpoints {
     }
 
     /// Waits until the change is complete, uploads it, writes the manifest. Takes at most `within`.
-    pub async fn save(&self, ask: Ask, asked_by: &str, within: Duration) -> Saved {
+    pub async fn save(&self, ask: SaveRequest, asked_by: &str, within: Duration) -> Saved {
         if ask.as_is && self.shared.held.load(Ordering::Relaxed) {
             return Saved::NoChange(self.last());
         }
         let clock = &self.shared.outbox.clock;
         let (reply, answer) = oneshot::channel();
-        let save =
-            Save { ask, asked_by: asked_by.to_owned(), deadline: clock.mono() + within, reply };
+        let save = PendingSave {
+            ask,
+            asked_by: asked_by.to_owned(),
+            deadline: clock.mono() + within,
+            reply,
+        };
         if self.commands.send(save).is_err() {
             return Saved::Failed("the checkpoint watch has ended".into());
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
-use super::folder_diff::{Picture, without_logs};
+use super::folder_diff::{FolderListing, without_logs};
 use crate::job::{CheckpointNo, CheckpointSummary};
 use crate::ports::{FileStamp, TreeFile};
 
@@ -31,7 +31,7 @@ pub(crate) struct CheckpointState {
     pub doubted: Vec<(String, FileStamp, u64)>,
     /// The files of the newest save that can never be sent.
     #[serde(default)]
-    pub left_out: LeftOut,
+    pub left_out: UnsendableFiles,
     /// Save, quiet time and upload together, in seconds.
     pub costs: Vec<f64>,
     /// Seconds of the uploads alone.
@@ -47,7 +47,7 @@ pub(crate) struct CheckpointState {
 
 impl CheckpointState {
     /// The files of the folder before the first start: they are no checkpoint.
-    pub(crate) fn found(picture: &Picture) -> Self {
+    pub(crate) fn found(picture: &FolderListing) -> Self {
         CheckpointState {
             files: picture.iter().map(|file| (file.path.clone(), file.stamp)).collect(),
             ..CheckpointState::default()
@@ -65,14 +65,14 @@ impl CheckpointState {
         self.secs_p95 = None;
     }
 
-    pub(crate) fn holds(&mut self, picture: &Picture) {
+    pub(crate) fn holds(&mut self, picture: &FolderListing) {
         self.written = self.written.saturating_add(self.beyond(picture));
         self.contents.retain(picture);
         self.files = picture.iter().map(|file| (file.path.clone(), file.stamp)).collect();
     }
 
     /// Bytes of files that the newest checkpoint lacks, logs excluded.
-    fn beyond(&self, picture: &Picture) -> u64 {
+    fn beyond(&self, picture: &FolderListing) -> u64 {
         let before: HashMap<&str, FileStamp> =
             self.files.iter().map(|(path, stamp)| (path.as_str(), *stamp)).collect();
         without_logs(picture)
@@ -82,11 +82,11 @@ impl CheckpointState {
     }
 
     /// Whether the new bytes are so many that this must be a save.
-    pub(crate) fn is_a_save(&self, picture: &Picture) -> bool {
+    pub(crate) fn is_a_save(&self, picture: &FolderListing) -> bool {
         self.last.as_ref().is_none_or(|last| is_a_save(self.beyond(picture), last.bytes))
     }
 
-    pub(crate) fn picture(&self) -> Picture {
+    pub(crate) fn picture(&self) -> FolderListing {
         Arc::new(
             self.files
                 .iter()
@@ -115,15 +115,19 @@ pub(crate) fn p95(costs: &[f64]) -> Option<f64> {
 
 /// Identifies a file with its content, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Identity {
+pub(crate) struct ContentIdentity {
     inode: u64,
     bytes: u64,
     modified_nanos: i64,
 }
 
-impl Identity {
+impl ContentIdentity {
     pub(crate) fn of(stamp: FileStamp) -> Self {
-        Identity { inode: stamp.inode, bytes: stamp.bytes, modified_nanos: stamp.modified_nanos }
+        ContentIdentity {
+            inode: stamp.inode,
+            bytes: stamp.bytes,
+            modified_nanos: stamp.modified_nanos,
+        }
     }
 }
 
@@ -137,7 +141,7 @@ pub(crate) struct Stored {
 }
 
 /// The files that no try can send, each with the reason.
-pub(crate) type LeftOut = BTreeMap<String, String>;
+pub(crate) type UnsendableFiles = BTreeMap<String, String>;
 
 pub(crate) fn not_kept(path: &str) -> String {
     format!("`{path}` of the checkpoints is not kept")
@@ -145,7 +149,7 @@ pub(crate) fn not_kept(path: &str) -> String {
 
 /// The content of this machine's files that is in the store.
 #[derive(Debug, Default)]
-pub(crate) struct Contents(Mutex<HashMap<Identity, Stored>>);
+pub(crate) struct Contents(Mutex<HashMap<ContentIdentity, Stored>>);
 
 impl Contents {
     pub(crate) fn add(&self, stamp: FileStamp, key: String, sha256: String) {
@@ -154,13 +158,13 @@ impl Contents {
 
     pub(crate) fn add_sized(&self, stamp: FileStamp, key: String, sha256: String, bytes: u64) {
         let bytes = Some(bytes).filter(|bytes| *bytes != stamp.bytes);
-        self.lock().insert(Identity::of(stamp), Stored { key, sha256, bytes });
+        self.lock().insert(ContentIdentity::of(stamp), Stored { key, sha256, bytes });
     }
 
     /// Forgets files that are no longer in the folder.
-    pub(crate) fn retain(&self, picture: &Picture) {
-        let there: HashSet<Identity> =
-            picture.iter().map(|file| Identity::of(file.stamp)).collect();
+    pub(crate) fn retain(&self, picture: &FolderListing) {
+        let there: HashSet<ContentIdentity> =
+            picture.iter().map(|file| ContentIdentity::of(file.stamp)).collect();
         self.lock().retain(|identity, _| there.contains(identity));
     }
 
@@ -173,10 +177,10 @@ impl Contents {
     }
 
     pub(crate) fn has(&self, stamp: FileStamp) -> bool {
-        self.lock().contains_key(&Identity::of(stamp))
+        self.lock().contains_key(&ContentIdentity::of(stamp))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Stored>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<ContentIdentity, Stored>> {
         self.0
             .lock()
             .expect("nobody panics while holding the contents: they are only inserted and read")
@@ -192,7 +196,7 @@ impl Serialize for Contents {
 
 impl<'de> Deserialize<'de> for Contents {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let entries = Vec::<(Identity, Stored)>::deserialize(deserializer)?;
+        let entries = Vec::<(ContentIdentity, Stored)>::deserialize(deserializer)?;
         Ok(Contents(Mutex::new(entries.into_iter().collect())))
     }
 }

@@ -20,7 +20,7 @@ use super::folder_diff::{is_link, picture};
 use super::persisted_state::{CheckpointState, STATE_FILE};
 use super::upload::FILES_MAX;
 use crate::agent::report::journal::Journal;
-use crate::agent::report::retry_sender::{Outbox, Pace, chain};
+use crate::agent::report::retry_sender::{Outbox, RetryDelay, chain};
 use crate::agent::startup::fetch_status::Fetching;
 use crate::job::{CheckpointFile, CheckpointNo, JobId, Manifest, StoredKind};
 use crate::jobdir::{JobDir, JobDirError, What, layout};
@@ -42,7 +42,7 @@ pub enum RestoreError {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Damaged {
+enum DamagedCheckpoint {
     #[error("it says `{0}`, which leads out of the checkpoint folder")]
     Path(String),
     #[error("`{0}` is listed twice")]
@@ -55,15 +55,15 @@ enum Damaged {
     Manifest(#[source] JobDirError),
 }
 
-enum Stop {
-    Damaged(Damaged),
+enum FetchStop {
+    Damaged(DamagedCheckpoint),
     Store(StoreError),
     Disk(io::Error),
 }
 
-impl From<Damaged> for Stop {
-    fn from(damaged: Damaged) -> Self {
-        Stop::Damaged(damaged)
+impl From<DamagedCheckpoint> for FetchStop {
+    fn from(damaged: DamagedCheckpoint) -> Self {
+        FetchStop::Damaged(damaged)
     }
 }
 
@@ -87,11 +87,13 @@ pub async fn restore(
     let theirs = theirs(outbox, inherited);
     let mut own = true;
     let try_both = async {
-        match (try_all(outbox, journal, (folder, Target::Any), &scratch, fetching).await?, &theirs)
-        {
+        match (
+            try_all(outbox, journal, (folder, RestoreTarget::Any), &scratch, fetching).await?,
+            &theirs,
+        ) {
             (None, Some(theirs)) => {
                 own = false;
-                let target = if is_kept { Target::OnKeptDisk } else { Target::Any };
+                let target = if is_kept { RestoreTarget::OnKeptDisk } else { RestoreTarget::Any };
                 let found = try_all(theirs, journal, (folder, target), &scratch, fetching).await?;
                 let is_gone = found.is_none()
                     && !is_kept
@@ -109,14 +111,14 @@ pub async fn restore(
         }
     };
     fetching.begin("the checkpoint of the job".into());
-    let found: Result<Option<Found>, RestoreError> = try_both.await;
+    let found: Result<Option<RestoredState>, RestoreError> = try_both.await;
     if let Err(error) = outbox.files.remove(&scratch) {
         tracing::warn!("cannot remove {}: {error}", scratch.display());
     }
     let manifest = match found? {
         None => return Ok(None),
-        Some(Found::Restored(manifest)) => manifest,
-        Some(Found::OlderThan { path, manifest }) => {
+        Some(RestoredState::Restored(manifest)) => manifest,
+        Some(RestoredState::OlderThan { path, manifest }) => {
             let text = format!(
                 "`{path}` on the kept disk is newer than checkpoint {}: the work goes on from what is there",
                 manifest.number
@@ -153,7 +155,7 @@ pub(crate) fn scratch(folder: &Path) -> PathBuf {
 }
 
 #[derive(Clone)]
-pub(crate) enum Target<'a> {
+pub(crate) enum RestoreTarget<'a> {
     /// The newest.
     Any,
     /// The newest. But if one of its files on the disk is newer, the folder stays as it is.
@@ -163,14 +165,14 @@ pub(crate) enum Target<'a> {
     Before { number: Option<CheckpointNo>, unlike: Option<Manifest>, shipped: &'a [String] },
 }
 
-impl Target<'_> {
+impl RestoreTarget<'_> {
     /// Whether this manifest is acceptable.
     pub(crate) fn takes(&self, manifest: &Manifest) -> bool {
-        !matches!(self, Target::Before { unlike: Some(unlike), .. } if is_same_but_logs(unlike, manifest))
+        !matches!(self, RestoreTarget::Before { unlike: Some(unlike), .. } if is_same_but_logs(unlike, manifest))
     }
 
     pub(crate) fn is_below(&self, number: CheckpointNo) -> bool {
-        !matches!(self, Target::Before { number: Some(before), .. } if number >= *before)
+        !matches!(self, RestoreTarget::Before { number: Some(before), .. } if number >= *before)
     }
 }
 
@@ -183,7 +185,7 @@ fn is_same_but_logs(one: &Manifest, other: &Manifest) -> bool {
 }
 
 /// The state that the workload starts from.
-pub(crate) enum Found {
+pub(crate) enum RestoredState {
     Restored(Manifest),
     /// This file on the disk is newer than the checkpoint. No file was changed.
     OlderThan {
@@ -195,18 +197,18 @@ pub(crate) enum Found {
 pub(crate) async fn try_all(
     outbox: &Outbox,
     journal: &Journal,
-    (folder, target): (&Path, Target<'_>),
+    (folder, target): (&Path, RestoreTarget<'_>),
     scratch: &Path,
     fetching: &Fetching,
-) -> Result<Option<Found>, RestoreError> {
-    let pace = Pace::default();
+) -> Result<Option<RestoredState>, RestoreError> {
+    let pace = RetryDelay::default();
     let mut failures = 0;
     let mut damaged: BTreeSet<CheckpointNo> = BTreeSet::new();
     loop {
         let problem = match newest(outbox, &damaged, &target).await {
             Ok(None) => return Ok(None),
             Ok(Some((number, Err(error)))) => {
-                pass_over(journal, number, &Damaged::Manifest(error));
+                pass_over(journal, number, &DamagedCheckpoint::Manifest(error));
                 damaged.insert(number);
                 continue;
             }
@@ -215,21 +217,21 @@ pub(crate) async fn try_all(
                 continue;
             }
             Ok(Some((_, Ok(manifest))))
-                if matches!(target, Target::OnKeptDisk)
+                if matches!(target, RestoreTarget::OnKeptDisk)
                     && let Some(path) = newer_on_disk(outbox, &manifest, folder) =>
             {
-                return Ok(Some(Found::OlderThan { path, manifest }));
+                return Ok(Some(RestoredState::OlderThan { path, manifest }));
             }
             Ok(Some((number, Ok(manifest)))) => {
                 match fetch(outbox, &manifest, (folder, &target), scratch, fetching).await {
-                    Ok(()) => return Ok(Some(Found::Restored(manifest))),
-                    Err(Stop::Damaged(why)) => {
+                    Ok(()) => return Ok(Some(RestoredState::Restored(manifest))),
+                    Err(FetchStop::Damaged(why)) => {
                         pass_over(journal, number, &why);
                         damaged.insert(number);
                         continue;
                     }
-                    Err(Stop::Disk(error)) => return Err(RestoreError::Disk(error)),
-                    Err(Stop::Store(error)) => JobDirError::Store(error),
+                    Err(FetchStop::Disk(error)) => return Err(RestoreError::Disk(error)),
+                    Err(FetchStop::Store(error)) => JobDirError::Store(error),
                 }
             }
             Err(error) => error,
@@ -245,7 +247,7 @@ pub(crate) async fn try_all(
     }
 }
 
-fn pass_over(journal: &Journal, number: CheckpointNo, why: &Damaged) {
+fn pass_over(journal: &Journal, number: CheckpointNo, why: &DamagedCheckpoint) {
     journal.record(What::Attention {
         text: format!("checkpoint {number} cannot be used and is passed over: {}", chain(why)),
     });
@@ -256,7 +258,7 @@ fn pass_over(journal: &Journal, number: CheckpointNo, why: &Damaged) {
 async fn newest(
     outbox: &Outbox,
     damaged: &BTreeSet<CheckpointNo>,
-    target: &Target<'_>,
+    target: &RestoreTarget<'_>,
 ) -> Result<Option<(CheckpointNo, Result<Manifest, JobDirError>)>, JobDirError> {
     let wanted = |number: &CheckpointNo| !damaged.contains(number) && target.is_below(*number);
     for number in outbox.dir.checkpoint_numbers().await?.into_iter().rev().filter(wanted) {
@@ -274,24 +276,24 @@ async fn newest(
 async fn fetch(
     outbox: &Outbox,
     manifest: &Manifest,
-    (folder, target): (&Path, &Target<'_>),
+    (folder, target): (&Path, &RestoreTarget<'_>),
     scratch: &Path,
     fetching: &Fetching,
-) -> Result<(), Stop> {
+) -> Result<(), FetchStop> {
     check(manifest)?;
     // The sizes come from a file and may be wrong, so the sum saturates.
     let bytes = manifest.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
     fetching.begin(format!("checkpoint {} ({:.1} MB)", manifest.number, bytes as f64 / 1e6));
     let come = fetching.counter();
-    outbox.files.remove(scratch).map_err(Stop::Disk)?;
-    outbox.files.create_folder(scratch).map_err(Stop::Disk)?;
+    outbox.files.remove(scratch).map_err(FetchStop::Disk)?;
+    outbox.files.create_folder(scratch).map_err(FetchStop::Disk)?;
     let download =
         |(index, file)| download(outbox, file, scratch.join(format!("{index}")), &come).boxed();
     let downloads: Vec<BoxFuture<'_, _>> =
         manifest.files.iter().enumerate().map(download).collect();
     futures::stream::iter(downloads).buffer_unordered(FILES_IN_FLIGHT).try_collect::<()>().await?;
-    if let Target::Before { shipped, .. } = target {
-        clear(outbox, folder, shipped).await.map_err(Stop::Disk)?;
+    if let RestoreTarget::Before { shipped, .. } = target {
+        clear(outbox, folder, shipped).await.map_err(FetchStop::Disk)?;
     }
     // Scripts find the newest file by modification time, or by its position in the folder.
     let mut files: Vec<(usize, &CheckpointFile)> = manifest.files.iter().enumerate().collect();
@@ -306,10 +308,10 @@ async fn fetch(
         outbox
             .files
             .place(&scratch.join(index.to_string()), &folder.join(&file.path), file.mode)
-            .map_err(Stop::Disk)?;
+            .map_err(FetchStop::Disk)?;
     }
     for link in &manifest.links {
-        outbox.files.link(&folder.join(&link.path), &link.target).map_err(Stop::Disk)?;
+        outbox.files.link(&folder.join(&link.path), &link.target).map_err(FetchStop::Disk)?;
     }
     Ok(())
 }
@@ -351,24 +353,24 @@ fn newer_on_disk(outbox: &Outbox, manifest: &Manifest, folder: &Path) -> Option<
 }
 
 /// Refuses a manifest with paths that lead out of the folder or the job.
-fn check(manifest: &Manifest) -> Result<(), Damaged> {
+fn check(manifest: &Manifest) -> Result<(), DamagedCheckpoint> {
     let mut paths = BTreeSet::new();
     for file in &manifest.files {
         for path in [&file.path, &file.key] {
             if !stays_below(path) {
-                return Err(Damaged::Path(path.clone()));
+                return Err(DamagedCheckpoint::Path(path.clone()));
             }
         }
         if !paths.insert(file.path.as_str()) {
-            return Err(Damaged::Twice(file.path.clone()));
+            return Err(DamagedCheckpoint::Twice(file.path.clone()));
         }
     }
     for link in &manifest.links {
         if !link_stays_below(link) {
-            return Err(Damaged::Path(link.path.clone()));
+            return Err(DamagedCheckpoint::Path(link.path.clone()));
         }
         if !paths.insert(link.path.as_str()) {
-            return Err(Damaged::Twice(link.path.clone()));
+            return Err(DamagedCheckpoint::Twice(link.path.clone()));
         }
     }
     // No file is written through a link.
@@ -379,7 +381,7 @@ fn check(manifest: &Manifest) -> Result<(), Damaged> {
             .any(|link| path.strip_prefix(&link.path).is_some_and(|rest| rest.starts_with('/')))
     };
     match paths.iter().find(|path| below(path)) {
-        Some(path) => Err(Damaged::Path((*path).to_owned())),
+        Some(path) => Err(DamagedCheckpoint::Path((*path).to_owned())),
         None => Ok(()),
     }
 }
@@ -389,13 +391,13 @@ async fn download(
     file: &CheckpointFile,
     to: PathBuf,
     come: &Arc<AtomicU64>,
-) -> Result<(), Stop> {
+) -> Result<(), FetchStop> {
     let key = format!("{}{}", layout::job(outbox.dir.job()), file.key);
     match outbox.dir.store().get_file_counted(&key, &to, come).await {
         Ok(Some((bytes, sha256))) if bytes == file.bytes && sha256 == file.sha256 => Ok(()),
-        Ok(Some(_)) => Err(Damaged::Content(file.path.clone()).into()),
-        Ok(None) => Err(Damaged::Missing(file.path.clone()).into()),
-        Err(error) => Err(Stop::Store(error)),
+        Ok(Some(_)) => Err(DamagedCheckpoint::Content(file.path.clone()).into()),
+        Ok(None) => Err(DamagedCheckpoint::Missing(file.path.clone()).into()),
+        Err(error) => Err(FetchStop::Store(error)),
     }
 }
 
@@ -470,15 +472,18 @@ mod tests {
         assert!(check(&manifest(&[("a", good), ("b/c.pt", good), ("layer\\0.pt", good)])).is_ok());
         for path in ["../a", "a/../../b", "/etc/passwd", "", ".", "a//b", "a\0b"] {
             assert!(
-                matches!(check(&manifest(&[(path, good)])), Err(Damaged::Path(_))),
+                matches!(check(&manifest(&[(path, good)])), Err(DamagedCheckpoint::Path(_))),
                 "path {path}"
             );
             assert!(
-                matches!(check(&manifest(&[("a", path)])), Err(Damaged::Path(_))),
+                matches!(check(&manifest(&[("a", path)])), Err(DamagedCheckpoint::Path(_))),
                 "key {path}"
             );
         }
-        assert!(matches!(check(&manifest(&[("a", good), ("a", good)])), Err(Damaged::Twice(_))));
+        assert!(matches!(
+            check(&manifest(&[("a", good), ("a", good)])),
+            Err(DamagedCheckpoint::Twice(_))
+        ));
     }
 
     #[test]

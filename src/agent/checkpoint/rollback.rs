@@ -8,9 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::persisted_state::{CheckpointState, STATE_FILE};
-use super::restore::{Found, RestoreError, Target, remember, scratch, theirs, try_all};
+use super::restore::{
+    RestoreError, RestoreTarget, RestoredState, remember, scratch, theirs, try_all,
+};
 use crate::agent::report::journal::Journal;
-use crate::agent::report::retry_sender::{Outbox, Pace};
+use crate::agent::report::retry_sender::{Outbox, RetryDelay};
 use crate::agent::startup::fetch_status::Fetching;
 use crate::job::{CheckpointNo, CheckpointSummary, JobId, Manifest};
 use crate::jobdir::JobDirError;
@@ -35,7 +37,7 @@ pub(crate) async fn restore_before(
     // The number of an inherited checkpoint counts in the other job.
     let its = own_manifest(outbox, begun, fetching).await;
     let is_own = its.is_some() || theirs.is_none();
-    let target = Target::Before {
+    let target = RestoreTarget::Before {
         number: Some(before),
         unlike: its.filter(|_| before == begun.number),
         shipped,
@@ -53,7 +55,7 @@ pub(crate) async fn restore_before(
         found = try_all(
             theirs,
             journal,
-            (folder, Target::Before { number, unlike: None, shipped }),
+            (folder, RestoreTarget::Before { number, unlike: None, shipped }),
             &scratch,
             fetching,
         )
@@ -62,7 +64,7 @@ pub(crate) async fn restore_before(
     if let Err(error) = outbox.files.remove(&scratch) {
         tracing::warn!("cannot remove {}: {error}", scratch.display());
     }
-    let Some(Found::Restored(manifest)) = found else { return Ok(None) };
+    let Some(RestoredState::Restored(manifest)) = found else { return Ok(None) };
     let known = outbox.recall::<CheckpointState>(STATE_FILE).unwrap_or_default();
     remember(
         outbox,
@@ -85,7 +87,7 @@ async fn own_manifest(
     begun: &CheckpointSummary,
     fetching: &Fetching,
 ) -> Option<Manifest> {
-    let pace = Pace::default();
+    let pace = RetryDelay::default();
     for failures in 1.. {
         match outbox.dir.manifest(begun.number).await {
             Ok(manifest) => return manifest.filter(|manifest| manifest.created == begun.created),

@@ -15,7 +15,7 @@ pub(crate) const QUIET: Duration = Duration::from_secs(2);
 pub(crate) const RESTLESS: Duration = Duration::from_secs(30);
 
 /// When something began, and the step reported by then.
-pub(crate) type Begun = (Duration, Option<f64>);
+pub(crate) type BegunAt = (Duration, Option<f64>);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Motion {
@@ -31,7 +31,7 @@ pub(crate) struct Motion {
 }
 
 impl Motion {
-    pub(crate) fn new((now, step): Begun) -> Self {
+    pub(crate) fn new((now, step): BegunAt) -> Self {
         Motion { changed: now, begun: now, rested: now, step, ever: true }
     }
 
@@ -39,9 +39,9 @@ impl Motion {
     /// of the present change, if known from elsewhere.
     pub(crate) fn moved(
         &mut self,
-        (now, step): Begun,
+        (now, step): BegunAt,
         looked: Duration,
-        not_before: Option<Begun>,
+        not_before: Option<BegunAt>,
     ) {
         if self.rests(looked) {
             (self.begun, self.rested, self.step) = (now, now, step);
@@ -76,11 +76,11 @@ mod tests {
 
     use super::*;
     use crate::agent::checkpoint::completeness::FolderWatch;
-    use crate::agent::checkpoint::folder_diff::Picture;
-    use crate::agent::checkpoint::workload_signals::{Before, Signs};
+    use crate::agent::checkpoint::folder_diff::FolderListing;
+    use crate::agent::checkpoint::workload_signals::{EarlierSigns, WorkloadSigns};
     use crate::ports::{FileStamp, TreeFile};
 
-    fn tree(files: &[&str]) -> Picture {
+    fn tree(files: &[&str]) -> FolderListing {
         let stamp = FileStamp { bytes: 1, modified_nanos: 1, inode: 7, mode: 0o644 };
         Arc::new(files.iter().map(|path| TreeFile { path: (*path).into(), stamp }).collect())
     }
@@ -92,9 +92,11 @@ mod tests {
     /// Seed 33001763 of 24 h: the agent hung, and the save of step 20 got a later step.
     #[test]
     fn a_save_that_nobody_saw_begin_is_not_called_by_a_later_step() {
-        let mut watch =
-            FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
-        let told = |step| Signs { step: Some(step), ..Signs::default() };
+        let mut watch = FolderWatch::new(
+            tree(&[]),
+            EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
+        );
+        let told = |step| WorkloadSigns { step: Some(step), ..WorkloadSigns::default() };
         watch.observe(tree(&[]), at(0), told(20.0));
         watch.observe(tree(&["model-20.pt"]), at(15), told(21.0));
         watch.observe(tree(&["model-20.pt"]), at(25), told(21.0));
@@ -105,9 +107,11 @@ mod tests {
     /// before.
     #[test]
     fn a_save_that_was_taken_away_again_leaves_no_step() {
-        let mut watch =
-            FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
-        let told = |step| Signs { step: Some(step), ..Signs::default() };
+        let mut watch = FolderWatch::new(
+            tree(&[]),
+            EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
+        );
+        let told = |step| WorkloadSigns { step: Some(step), ..WorkloadSigns::default() };
         watch.observe(tree(&[]), at(9), told(20.0));
         watch.observe(tree(&["model-21.pt"]), at(10), told(21.0));
         watch.observe(tree(&["model-21.pt"]), at(39), told(24.0));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use super::folder_diff::Picture;
+use super::folder_diff::FolderListing;
 use crate::job::CheckpointSummary;
 
 /// The reason of a failed save when no process of the workload handles the checkpoint signal.
@@ -17,8 +17,8 @@ pub(crate) const NO_HANDLER: &str =
 
 /// The folder's content just before the workload was asked to save.
 #[derive(Clone, Debug)]
-pub struct Ask {
-    pub(crate) picture: Option<Picture>,
+pub struct SaveRequest {
+    pub(crate) picture: Option<FolderListing>,
     pub(crate) marks: u64,
     pub(crate) at: Duration,
     /// The workload was not asked: the present content counts.
@@ -36,8 +36,8 @@ pub enum Saved {
     Failed(String),
 }
 
-pub(crate) struct Save {
-    pub ask: Ask,
+pub(crate) struct PendingSave {
+    pub ask: SaveRequest,
     pub asked_by: String,
     pub deadline: Duration,
     pub reply: oneshot::Sender<Saved>,

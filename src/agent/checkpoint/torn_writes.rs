@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use super::complete_set::CompleteSet;
 use super::file_names::Places;
-use super::folder_diff::{Picture, is_in, same_but_logs, stamps, stands, without_logs};
+use super::folder_diff::{FolderListing, is_in, same_but_logs, stamps, stands, without_logs};
 use crate::ports::FileStamp;
 
 #[derive(Debug)]
-pub(crate) struct Doubt {
+pub(crate) struct TornFiles {
     /// When the process ended. `None`: unseen.
     pub ended: Option<Duration>,
     /// Files that may be incomplete, with the least that the next save writes in their place.
@@ -26,15 +26,15 @@ pub(crate) struct Doubt {
     whole: Option<CompleteSet>,
 }
 
-impl Doubt {
+impl TornFiles {
     /// Doubts all files that are not kept, except those `whole` at the end. `None`: there is no
     /// such file.
     pub(crate) fn of(
-        seen: &Picture,
-        kept: &Picture,
+        seen: &FolderListing,
+        kept: &FolderListing,
         ended: Option<Duration>,
         whole: Option<CompleteSet>,
-    ) -> Option<Doubt> {
+    ) -> Option<TornFiles> {
         let (kept, trusted) =
             (stamps(kept), whole.as_ref().map(|whole| stamps(&whole.picture)).unwrap_or_default());
         let files: BTreeMap<String, (FileStamp, u64)> = without_logs(seen)
@@ -45,14 +45,14 @@ impl Doubt {
                 (file.path.clone(), (file.stamp, file.stamp.bytes.max(before)))
             })
             .collect();
-        (!files.is_empty()).then_some(Doubt { ended, files, written: 0, whole })
+        (!files.is_empty()).then_some(TornFiles { ended, files, written: 0, whole })
     }
 
     /// Restores the doubt of an earlier agent. `None`: it had none.
-    pub(crate) fn again(files: Vec<(String, FileStamp, u64)>) -> Option<Doubt> {
+    pub(crate) fn again(files: Vec<(String, FileStamp, u64)>) -> Option<TornFiles> {
         let files: BTreeMap<String, (FileStamp, u64)> =
             files.into_iter().map(|(path, stamp, bytes)| (path, (stamp, bytes))).collect();
-        (!files.is_empty()).then_some(Doubt { ended: None, files, written: 0, whole: None })
+        (!files.is_empty()).then_some(TornFiles { ended: None, files, written: 0, whole: None })
     }
 
     pub(crate) fn files(&self) -> Vec<(String, FileStamp, u64)> {
@@ -65,7 +65,7 @@ impl Doubt {
 
     /// A file that changes is trusted again: its writer runs. A file under a unique name never
     /// changes again, so it is doubted until as many bytes were written beside it.
-    pub(crate) fn observe(&mut self, before: &Picture, after: &Picture) {
+    pub(crate) fn observe(&mut self, before: &FolderListing, after: &FolderListing) {
         let (was, is) = (stamps(before), stamps(after));
         for file in without_logs(after) {
             let old = was.get(file.path.as_str());
@@ -92,8 +92,8 @@ impl Doubt {
     /// The complete files, although others are in doubt.
     pub(crate) fn whole(
         &self,
-        seen: &Picture,
-        kept: &Picture,
+        seen: &FolderListing,
+        kept: &FolderListing,
         places: &Places,
     ) -> Option<&CompleteSet> {
         self.whole.as_ref().filter(|whole| {
@@ -108,14 +108,14 @@ mod tests {
 
     use super::*;
     use crate::agent::checkpoint::completeness::FolderWatch;
-    use crate::agent::checkpoint::workload_signals::{Before, Signs};
+    use crate::agent::checkpoint::workload_signals::{EarlierSigns, WorkloadSigns};
     use crate::job::ExitStatus;
     use crate::ports::TreeFile;
 
     const KILLED: ExitStatus = ExitStatus { code: None, signal: Some(9), oom: false };
 
     /// Names, bytes and modification; written in place.
-    fn tree(files: &[(&str, u64, i64)]) -> Picture {
+    fn tree(files: &[(&str, u64, i64)]) -> FolderListing {
         let stamp =
             |bytes, modified_nanos| FileStamp { bytes, modified_nanos, inode: 7, mode: 0o644 };
         Arc::new(
@@ -133,26 +133,30 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
+    fn complete(watch: &FolderWatch, secs: u64) -> Option<FolderListing> {
         watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
     }
 
     /// The process is killed at 100 s, after three of eight bytes of a save, and is started again.
     fn killed_in_a_save(files: &[(&str, u64, i64)]) -> FolderWatch {
-        let mut watch = FolderWatch::new(tree(&[("model.pt", 8, 1)]), Before::default());
-        watch.observe(tree(&[("model.pt", 8, 1)]), at(1), Signs::default());
-        watch.observe(tree(files), at(100), Signs::default());
+        let mut watch = FolderWatch::new(tree(&[("model.pt", 8, 1)]), EarlierSigns::default());
+        watch.observe(tree(&[("model.pt", 8, 1)]), at(1), WorkloadSigns::default());
+        watch.observe(tree(files), at(100), WorkloadSigns::default());
         watch.observe(
             tree(files),
             at(101),
-            Signs { ended: Some((KILLED, at(101))), killed: Some(at(101)), ..Signs::default() },
+            WorkloadSigns {
+                ended: Some((KILLED, at(101))),
+                killed: Some(at(101)),
+                ..WorkloadSigns::default()
+            },
         );
         assert_eq!(complete(&watch, 101), None);
         watch.observe(tree(files), at(102), AFTER);
         watch
     }
 
-    const AFTER: Signs = Signs {
+    const AFTER: WorkloadSigns = WorkloadSigns {
         killed: Some(Duration::from_secs(101)),
         marks: 0,
         marked_step: None,
@@ -188,8 +192,8 @@ mod tests {
     #[test]
     fn a_killing_between_two_looks_is_not_missed() {
         let half = [("model.pt", 3, 100)];
-        let mut watch = FolderWatch::new(tree(&[("model.pt", 8, 1)]), Before::default());
-        watch.observe(tree(&half), at(100), Signs::default());
+        let mut watch = FolderWatch::new(tree(&[("model.pt", 8, 1)]), EarlierSigns::default());
+        watch.observe(tree(&half), at(100), WorkloadSigns::default());
         watch.observe(tree(&half), at(102), AFTER);
         watch.observe(tree(&half), at(200), AFTER);
         assert_eq!(complete(&watch, 200), None);
@@ -218,24 +222,24 @@ mod tests {
     fn a_mark_and_an_end_in_order_after_a_save_are_believed() {
         let half = [("model.pt", 3, 100)];
         let mut marked = killed_in_a_save(&half);
-        marked.observe(tree(&half), at(300), Signs { marks: 1, ..AFTER });
+        marked.observe(tree(&half), at(300), WorkloadSigns { marks: 1, ..AFTER });
         assert_eq!(
             complete(&marked, 300),
             None,
             "it says at its start what it goes on from, and has written nothing"
         );
         let whole = [("model.pt", 8, 400)];
-        marked.observe(tree(&whole), at(400), Signs { marks: 1, ..AFTER });
-        marked.observe(tree(&whole), at(401), Signs { marks: 2, ..AFTER });
+        marked.observe(tree(&whole), at(400), WorkloadSigns { marks: 1, ..AFTER });
+        marked.observe(tree(&whole), at(401), WorkloadSigns { marks: 2, ..AFTER });
         assert_eq!(complete(&marked, 401), Some(tree(&whole)), "the workload says so");
         let exit =
             |at_secs| Some((ExitStatus { code: Some(0), ..ExitStatus::default() }, at(at_secs)));
         let mut idle = killed_in_a_save(&half);
-        idle.observe(tree(&half), at(300), Signs { ended: exit(300), ..AFTER });
+        idle.observe(tree(&half), at(300), WorkloadSigns { ended: exit(300), ..AFTER });
         assert_eq!(complete(&idle, 300), None, "nothing was saved since");
         let mut saved = killed_in_a_save(&half);
         let other = [("final.pt", 1, 300), ("model.pt", 3, 100)];
-        saved.observe(tree(&other), at(300), Signs { ended: exit(300), ..AFTER });
+        saved.observe(tree(&other), at(300), WorkloadSigns { ended: exit(300), ..AFTER });
         assert_eq!(complete(&saved, 300), Some(tree(&other)));
     }
 
@@ -243,12 +247,16 @@ mod tests {
     fn of_a_series_the_whole_ones_are_kept_and_the_half_one_is_not() {
         let before = [("step-100.pt", 8, 50)];
         let half = [("step-100.pt", 8, 50), ("step-200.pt", 3, 100)];
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
-        watch.observe(tree(&[]), at(1), Signs::default());
-        watch.observe(tree(&before), at(50), Signs::default());
-        watch.observe(tree(&before), at(60), Signs::default());
-        watch.observe(tree(&half), at(100), Signs::default());
-        watch.observe(tree(&half), at(101), Signs { ended: Some((KILLED, at(101))), ..AFTER });
+        let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
+        watch.observe(tree(&[]), at(1), WorkloadSigns::default());
+        watch.observe(tree(&before), at(50), WorkloadSigns::default());
+        watch.observe(tree(&before), at(60), WorkloadSigns::default());
+        watch.observe(tree(&half), at(100), WorkloadSigns::default());
+        watch.observe(
+            tree(&half),
+            at(101),
+            WorkloadSigns { ended: Some((KILLED, at(101))), ..AFTER },
+        );
         assert_eq!(complete(&watch, 101), Some(tree(&before)));
         watch.observe(tree(&half), at(102), AFTER);
         watch.observe(tree(&half), at(900), AFTER);
@@ -264,25 +272,25 @@ mod tests {
             (tree(&[("step-1.pt", 8, 1)]), [("step-1.pt", 8, 1), ("step-2.pt", 3, 100)]);
         let mut before = killed_in_a_save(&half);
         before.keep(Arc::clone(&whole));
-        let mut watch = FolderWatch::new(whole, Before::default()).doubting(before.doubted());
+        let mut watch = FolderWatch::new(whole, EarlierSigns::default()).doubting(before.doubted());
         for secs in [10, 60, 600] {
-            watch.observe(tree(&half), at(secs), Signs::default());
+            watch.observe(tree(&half), at(secs), WorkloadSigns::default());
             assert_eq!(complete(&watch, secs), None, "{secs}");
         }
         let next = [half[0], half[1], ("step-3.pt", 12, 700)];
-        watch.observe(tree(&next), at(700), Signs::default());
+        watch.observe(tree(&next), at(700), WorkloadSigns::default());
         assert_eq!(watch.doubted(), []);
-        let again = FolderWatch::new(tree(&[]), Before::default()).doubting(watch.doubted());
+        let again = FolderWatch::new(tree(&[]), EarlierSigns::default()).doubting(watch.doubted());
         assert!(!again.is_in_doubt());
     }
 
     #[test]
     fn what_an_agent_finds_of_a_process_that_is_gone_may_be_half_unless_it_was_replaced_whole() {
         let kept = tree(&[("model.pt", 8, 1)]);
-        let unwatched = Before { unseen_end: true, ..Before::default() };
+        let unwatched = EarlierSigns { unseen_end: true, ..EarlierSigns::default() };
         let mut watch = FolderWatch::new(Arc::clone(&kept), unwatched);
         for secs in [10, 60, 600] {
-            watch.observe(tree(&[("model.pt", 3, 100)]), at(secs), Signs::default());
+            watch.observe(tree(&[("model.pt", 3, 100)]), at(secs), WorkloadSigns::default());
             assert_eq!(complete(&watch, secs), None);
         }
         let renamed = Arc::new(
@@ -294,31 +302,34 @@ mod tests {
                 .collect::<Vec<_>>(),
         );
         let mut watch = FolderWatch::new(Arc::clone(&kept), unwatched);
-        watch.observe(Arc::clone(&renamed), at(10), Signs::default());
-        watch.observe(Arc::clone(&renamed), at(13), Signs::default());
+        watch.observe(Arc::clone(&renamed), at(10), WorkloadSigns::default());
+        watch.observe(Arc::clone(&renamed), at(13), WorkloadSigns::default());
         assert_eq!(complete(&watch, 13), Some(renamed));
-        let mut watch = FolderWatch::new(kept, Before::default());
-        watch.observe(tree(&[("model.pt", 8, 100)]), at(10), Signs::default());
-        watch.observe(tree(&[("model.pt", 8, 100)]), at(21), Signs::default());
+        let mut watch = FolderWatch::new(kept, EarlierSigns::default());
+        watch.observe(tree(&[("model.pt", 8, 100)]), at(10), WorkloadSigns::default());
+        watch.observe(tree(&[("model.pt", 8, 100)]), at(21), WorkloadSigns::default());
         assert!(complete(&watch, 21).is_some(), "the process lives, and is seen to rest");
     }
 
     #[test]
     fn of_a_script_that_marks_an_agent_that_was_started_anew_believes_no_short_silence() {
         for (marks, has_marked) in [(Some(true), false), (None, true)] {
-            let mut watch = FolderWatch::new(tree(&[]), Before { marks, ..Before::default() });
-            let signs = Signs { has_marked, ..Signs::default() };
+            let mut watch =
+                FolderWatch::new(tree(&[]), EarlierSigns { marks, ..EarlierSigns::default() });
+            let signs = WorkloadSigns { has_marked, ..WorkloadSigns::default() };
             watch.observe(tree(&[("model.pt", 8, 100)]), at(100), signs);
             watch.observe(tree(&[("model.pt", 8, 100)]), at(110), signs);
             assert_eq!(complete(&watch, 110), None, "the optimizer is still to come");
             let both = [("model.pt", 8, 100), ("optimizer.pt", 8, 115)];
-            watch.observe(tree(&both), at(115), Signs { marks: 1, ..signs });
+            watch.observe(tree(&both), at(115), WorkloadSigns { marks: 1, ..signs });
             assert_eq!(complete(&watch, 115), Some(tree(&both)));
         }
-        let mut watch =
-            FolderWatch::new(tree(&[]), Before { marks: Some(true), ..Before::default() });
-        watch.observe(tree(&[("model.pt", 8, 100)]), at(100), Signs::default());
-        watch.observe(tree(&[("model.pt", 8, 100)]), at(131), Signs::default());
+        let mut watch = FolderWatch::new(
+            tree(&[]),
+            EarlierSigns { marks: Some(true), ..EarlierSigns::default() },
+        );
+        watch.observe(tree(&[("model.pt", 8, 100)]), at(100), WorkloadSigns::default());
+        watch.observe(tree(&[("model.pt", 8, 100)]), at(131), WorkloadSigns::default());
         assert!(complete(&watch, 131).is_some(), "its mark was made before");
     }
 }

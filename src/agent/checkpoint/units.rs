@@ -17,10 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use super::file_names::{
-    Held, Numbers, Part, Partition, Places, count, held, is_log, join, numbered, shape_of, split,
+    FolderPart, NameCounts, NameNumbers, Partition, Places, count, held, is_log, join, numbered,
+    shape_of, split,
 };
-use super::folder_diff::{Picture, by_part, inside_parts, kinds_inside, latest, replaced, stamps};
-use super::rotation::{Begun, Motion, QUIET, RESTLESS};
+use super::folder_diff::{
+    FolderListing, by_part, inside_parts, kinds_inside, latest, replaced, stamps,
+};
+use super::rotation::{BegunAt, Motion, QUIET, RESTLESS};
 use crate::ports::{FileStamp, TreeFile};
 
 /// The first checkpoint of its kind must rest this long, unless training goes on. Shorter keeps
@@ -40,7 +43,7 @@ const GONE_FOR: Duration = Duration::from_secs(30);
 const STEP_AFTER: Duration = Duration::from_millis(1500);
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Beside<'a> {
+pub(crate) struct LookContext<'a> {
     /// The files that the workload has open for writing. `None`: unknown.
     pub open: Option<&'a BTreeSet<String>>,
     /// The newest step from any source.
@@ -51,38 +54,38 @@ pub(crate) struct Beside<'a> {
 }
 
 /// By folder and by start of the workload.
-type Newest = HashMap<String, HashMap<u64, Duration>>;
+type NewestWrites = HashMap<String, HashMap<u64, Duration>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     pub places: Places,
-    parts: BTreeMap<Part, Unit>,
+    parts: BTreeMap<FolderPart, CheckpointUnit>,
     /// The names in complete numbered parts, by folder: newest last, one entry for each kind.
-    kinds: BTreeMap<String, Vec<Held>>,
+    kinds: BTreeMap<String, Vec<NameCounts>>,
     /// How each common file changes: whether it is always being written.
     files: HashMap<String, Motion>,
     /// Files that only grow or stay open, and the saves that began meanwhile.
-    growing: HashMap<String, Growing>,
+    growing: HashMap<String, GrowingFile>,
     /// When the newest save began: later writes do not belong to older saves.
-    pub newest_begun: Option<Begun>,
+    pub newest_begun: Option<BegunAt>,
     life: u64,
     is_open_known: bool,
 }
 
 #[derive(Debug, Default)]
-struct Unit {
+struct CheckpointUnit {
     motion: Motion,
     /// Its files now, without logs, and the newest of them.
-    held: Held,
+    held: NameCounts,
     newest: Option<String>,
     /// The files written since it was last complete.
     written: BTreeSet<String>,
     /// The newest number that appeared during its write. `is_apart`: it was still written during
     /// the next save.
-    ended_by: Option<(Part, Duration)>,
+    ended_by: Option<(FolderPart, Duration)>,
     is_apart: bool,
     /// The names that the previous save wrote, if the same names are written again.
-    expected: Option<Held>,
+    expected: Option<NameCounts>,
     there: bool,
     open: bool,
     /// It was complete before.
@@ -98,7 +101,7 @@ struct Unit {
 }
 
 #[derive(Debug, Default)]
-struct Growing {
+struct GrowingFile {
     /// The saves since it began to grow, each once, and how often one of these began again.
     begun: BTreeSet<String>,
     rounds: u32,
@@ -106,7 +109,7 @@ struct Growing {
 }
 
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct CompleteUnits {
     pub files: Vec<TreeFile>,
     /// How the newest of them was written.
     pub motion: Motion,
@@ -118,12 +121,12 @@ pub(crate) struct Snapshot {
 
 impl Units {
     /// Starts from the newest manifest, which is complete.
-    pub(crate) fn of_kept(kept: &Picture) -> Self {
+    pub(crate) fn of_kept(kept: &FolderListing) -> Self {
         let mut units = Units::default();
         let places = Places::default();
         let partition = Partition::new(kept.iter().map(|file| file.path.as_str()), &places);
         for (part, files) in by_part(kept, &partition) {
-            if let Part::Numbered { parent, .. } = part {
+            if let FolderPart::Numbered { parent, .. } = part {
                 units.learn(parent, held(&files));
             }
         }
@@ -133,11 +136,11 @@ impl Units {
     /// `looked`, `now`: the previous look, and this one. `kept`: the files already kept.
     pub(crate) fn observe(
         &mut self,
-        (before, after): (&Picture, &Picture),
-        kept: &Picture,
+        (before, after): (&FolderListing, &FolderListing),
+        kept: &FolderListing,
         (looked, now): (Duration, Duration),
         step: Option<f64>,
-        beside: Beside<'_>,
+        beside: LookContext<'_>,
     ) {
         // Usually nothing has changed, and a folder may hold 200,000 files.
         if before != after {
@@ -165,18 +168,18 @@ impl Units {
     /// Parts that are complete by now show which names the next must have.
     fn settle(&mut self, now: Duration) {
         let newest = self.newest();
-        let is_new = |(part, unit): &(&Part, &Unit)| {
-            matches!(part, Part::Numbered { .. })
+        let is_new = |(part, unit): &(&FolderPart, &CheckpointUnit)| {
+            matches!(part, FolderPart::Numbered { .. })
                 && !unit.was_whole
                 && self.is_whole(part, unit, now, &newest)
         };
-        let whole: Vec<Part> =
+        let whole: Vec<FolderPart> =
             self.parts.iter().filter(is_new).map(|(part, _)| part.clone()).collect();
         for part in whole {
             let unit = self.parts.get_mut(&part).expect("it was just found");
             unit.was_whole = true;
             let held = unit.held.clone();
-            if let Part::Numbered { parent, .. } = part {
+            if let FolderPart::Numbered { parent, .. } = part {
                 self.learn(parent, held);
             }
         }
@@ -186,7 +189,7 @@ impl Units {
     /// changes.
     fn find_places(
         &mut self,
-        (before, after): (&Picture, &Picture),
+        (before, after): (&FolderListing, &FolderListing),
         was: &HashMap<&str, FileStamp>,
         looked: Duration,
     ) {
@@ -207,7 +210,7 @@ impl Units {
             .filter(|file| !is_log(&file.path) && was.get(file.path.as_str()) != Some(&file.stamp))
         {
             let part = partition.part_of(&file.path);
-            let Part::Numbered { parent, .. } = &part else { continue };
+            let FolderPart::Numbered { parent, .. } = &part else { continue };
             let (folder, name) = split(&file.path);
             let is_rewritten = was.contains_key(file.path.as_str());
             if folder == parent {
@@ -224,7 +227,7 @@ impl Units {
             let was_whole = || {
                 self.parts.get(&part).is_none_or(|unit| self.is_whole(&part, unit, looked, &newest))
             };
-            let is_another = |(kind, numbers): (String, Numbers)| {
+            let is_another = |(kind, numbers): (String, NameNumbers)| {
                 inside
                     .get(&part)
                     .and_then(|kinds| kinds.get(&kind))
@@ -242,7 +245,7 @@ impl Units {
     }
 
     /// Whether no file of a part was being written at the previous look.
-    fn rested(&self, part: &Part, looked: Duration) -> bool {
+    fn rested(&self, part: &FolderPart, looked: Duration) -> bool {
         self.parts.get(part).is_none_or(|unit| {
             unit.motion.rests(looked)
                 || self.is_open_known && !unit.open && unit.motion.changed < looked
@@ -252,11 +255,12 @@ impl Units {
     /// A file that only grows, or stays open, over two saves is a log.
     fn grow(
         &mut self,
-        (before, after): (&Picture, &Picture),
+        (before, after): (&FolderListing, &FolderListing),
         (was, partition): (&HashMap<&str, FileStamp>, &Partition<'_>),
         open: Option<&BTreeSet<String>>,
     ) {
-        let old: HashSet<Part> = before.iter().map(|file| partition.part_of(&file.path)).collect();
+        let old: HashSet<FolderPart> =
+            before.iter().map(|file| partition.part_of(&file.path)).collect();
         // Signs that a save has begun: a name that is rewritten, or a new number.
         let mut begun: BTreeSet<String> = BTreeSet::new();
         for file in after.iter().filter(|file| !is_log(&file.path)) {
@@ -274,10 +278,10 @@ impl Units {
             }
             self.growing.remove(&file.path);
             match partition.part_of(&file.path) {
-                Part::Common if stamp.is_some() => {
+                FolderPart::Common if stamp.is_some() => {
                     begun.insert(file.path.clone());
                 }
-                part @ Part::Numbered { .. } if !old.contains(&part) => {
+                part @ FolderPart::Numbered { .. } if !old.contains(&part) => {
                     begun.insert(shape_of(&file.path));
                 }
                 _ => {}
@@ -300,7 +304,7 @@ impl Units {
 
     fn move_parts(
         &mut self,
-        (before, after): (&Picture, &Picture),
+        (before, after): (&FolderListing, &FolderListing),
         (was, kept, partition): (
             &HashMap<&str, FileStamp>,
             &HashMap<&str, FileStamp>,
@@ -308,11 +312,11 @@ impl Units {
         ),
         (looked, now): (Duration, Duration),
         step: Option<f64>,
-        beside: Beside<'_>,
+        beside: LookContext<'_>,
     ) {
         let (old, new) = (by_part(before, partition), by_part(after, partition));
         let newest = self.newest();
-        let whole: BTreeSet<Part> = self
+        let whole: BTreeSet<FolderPart> = self
             .parts
             .iter()
             .filter(|(part, unit)| self.is_whole(part, unit, looked, &newest))
@@ -325,7 +329,7 @@ impl Units {
         });
         self.divide(&old, partition, &whole);
         let begins = new.keys().any(|part| {
-            matches!(part, Part::Numbered { .. })
+            matches!(part, FolderPart::Numbered { .. })
                 && !old.contains_key(part)
                 && !self.parts.contains_key(part)
         });
@@ -333,7 +337,7 @@ impl Units {
             self.newest_begun =
                 self.begins_another(&new, &old).then_some((now, step)).or(self.newest_begun);
         }
-        let parts: BTreeSet<&Part> = old.keys().chain(new.keys()).collect();
+        let parts: BTreeSet<&FolderPart> = old.keys().chain(new.keys()).collect();
         for part in parts {
             let (is, was_there) = (new.get(part), old.get(part));
             if is == was_there {
@@ -352,16 +356,16 @@ impl Units {
             );
         }
         self.find_end(
-            new.keys().rfind(|part| **part != Part::Common && !old.contains_key(*part)),
-            whole.contains(&Part::Common),
+            new.keys().rfind(|part| **part != FolderPart::Common && !old.contains_key(*part)),
+            whole.contains(&FolderPart::Common),
             now,
         );
     }
 
     /// A number that appears while common files are written belongs to their save, unless they are
     /// independent.
-    fn find_end(&mut self, came: Option<&Part>, was_whole: bool, now: Duration) {
-        let Some(common) = self.parts.get(&Part::Common) else { return };
+    fn find_end(&mut self, came: Option<&FolderPart>, was_whole: bool, now: Duration) {
+        let Some(common) = self.parts.get(&FolderPart::Common) else { return };
         let (begun, is_moving) = (
             common.motion.begun,
             !was_whole && !common.written.is_empty() && !common.motion.restless(now, FIRST),
@@ -372,7 +376,7 @@ impl Units {
                     unit.motion.changed == now && unit.there && !unit.is_leaving
                 })
         });
-        let common = self.parts.get_mut(&Part::Common).expect("it was just found");
+        let common = self.parts.get_mut(&FolderPart::Common).expect("it was just found");
         common.is_apart |= is_apart;
         if common.is_apart {
             common.ended_by = None;
@@ -384,19 +388,19 @@ impl Units {
     /// Splits a part after a number appeared, or after a folder turned out to be a place.
     fn divide(
         &mut self,
-        old: &BTreeMap<Part, Vec<&TreeFile>>,
+        old: &BTreeMap<FolderPart, Vec<&TreeFile>>,
         partition: &Partition<'_>,
-        whole: &BTreeSet<Part>,
+        whole: &BTreeSet<FolderPart>,
     ) {
         let mut came = Vec::new();
-        let written: LazyCell<HashMap<&str, &Part>, _> = LazyCell::new(|| {
+        let written: LazyCell<HashMap<&str, &FolderPart>, _> = LazyCell::new(|| {
             self.parts
                 .iter()
                 .flat_map(|(part, unit)| unit.written.iter().map(move |path| (path.as_str(), part)))
                 .collect()
         });
         for (part, files) in old.iter().filter(|(part, _)| {
-            matches!(part, Part::Numbered { .. }) && !self.parts.contains_key(part)
+            matches!(part, FolderPart::Numbered { .. }) && !self.parts.contains_key(part)
         }) {
             let from = files.iter().find_map(|file| written.get(file.path.as_str()).copied());
             let Some((from, unit)) = from.and_then(|from| self.parts.get_key_value(from)) else {
@@ -414,13 +418,13 @@ impl Units {
                 .unwrap_or(unit.motion);
             came.push((
                 part.clone(),
-                Some(Unit {
+                Some(CheckpointUnit {
                     motion,
                     life: unit.life,
                     there: true,
                     open: unit.open,
                     held: held(files),
-                    ..Unit::default()
+                    ..CheckpointUnit::default()
                 }),
                 held(files),
             ));
@@ -428,14 +432,14 @@ impl Units {
         for (part, unit, held) in came {
             match (unit, &part) {
                 (Some(unit), _) => drop(self.parts.insert(part, unit)),
-                (None, Part::Numbered { parent, .. }) => self.learn(parent.clone(), held),
-                (None, Part::Common) => {}
+                (None, FolderPart::Numbered { parent, .. }) => self.learn(parent.clone(), held),
+                (None, FolderPart::Common) => {}
             }
         }
         for (part, unit) in &mut self.parts {
             unit.written.retain(|path| partition.part_of(path) == *part);
-            if let Some(expected) = unit.expected.as_mut().filter(|_| *part == Part::Common) {
-                expected.names.retain(|path, _| partition.part_of(path) == Part::Common);
+            if let Some(expected) = unit.expected.as_mut().filter(|_| *part == FolderPart::Common) {
+                expected.names.retain(|path, _| partition.part_of(path) == FolderPart::Common);
                 expected.last =
                     expected.last.take().filter(|last| expected.names.contains_key(last));
             }
@@ -444,11 +448,11 @@ impl Units {
 
     fn move_part(
         &mut self,
-        part: &Part,
+        part: &FolderPart,
         (is, had, changed): (&[&TreeFile], &[&TreeFile], &[&&TreeFile]),
         (was_whole, kept): (bool, &HashMap<&str, FileStamp>),
         (looked, now): (Duration, Duration),
-        (step, beside): (Option<f64>, Beside<'_>),
+        (step, beside): (Option<f64>, LookContext<'_>),
     ) {
         let is_known = self.parts.contains_key(part);
         // Never seen to change: it was complete if the newest manifest holds it, or it was there at
@@ -457,7 +461,7 @@ impl Units {
             && !had.is_empty()
             && had.iter().all(|file| kept.get(file.path.as_str()) == Some(&file.stamp));
         if (was_whole || is_kept)
-            && let Part::Numbered { parent, .. } = part
+            && let FolderPart::Numbered { parent, .. } = part
         {
             self.learn(parent.clone(), held(had));
         }
@@ -466,16 +470,16 @@ impl Units {
         let noisy: BTreeSet<&str> =
             is.iter().map(|file| file.path.as_str()).filter(|path| self.is_noisy(path)).collect();
         let is_calm = |path: &str| !noisy.contains(path);
-        let unit = self
-            .parts
-            .entry(part.clone())
-            .or_insert_with(|| Unit { motion: Motion::new((now, step)), ..Unit::default() });
+        let unit = self.parts.entry(part.clone()).or_insert_with(|| CheckpointUnit {
+            motion: Motion::new((now, step)),
+            ..CheckpointUnit::default()
+        });
         let had_names: BTreeSet<&str> = had.iter().map(|file| file.path.as_str()).collect();
         let is_again = changed.iter().any(|file| unit.written.contains(&file.path));
         let rested = unit.motion.rests(looked) || beside.open.is_some() && !unit.open;
         // A rewrite of the same name after a rest begins another save. The previous save had all
         // its files.
-        let is_another = is_again && rested && !changed.is_empty() && *part == Part::Common;
+        let is_another = is_again && rested && !changed.is_empty() && *part == FolderPart::Common;
         if was_whole || is_kept || is_another {
             unit.was_whole |= was_whole || is_kept;
             unit.closes(had);
@@ -502,7 +506,7 @@ impl Units {
                 .map(|file| file.path.clone());
             (unit.life, unit.step_then, unit.has_stepped) = (beside.life, None, false);
         }
-        if *part == Part::Common {
+        if *part == FolderPart::Common {
             // With numbered parts beside them, common files do not tell when the newest save began.
             self.newest_begun = begun.filter(|_| is_alone).or(newest_begun);
             for file in changed {
@@ -522,26 +526,28 @@ impl Units {
     /// Whether a number appeared whose kind had an unfinished older one: later writes belong to it.
     fn begins_another(
         &self,
-        new: &BTreeMap<Part, Vec<&TreeFile>>,
-        old: &BTreeMap<Part, Vec<&TreeFile>>,
+        new: &BTreeMap<FolderPart, Vec<&TreeFile>>,
+        old: &BTreeMap<FolderPart, Vec<&TreeFile>>,
     ) -> bool {
         let kind = |files: &[&TreeFile]| -> BTreeSet<String> {
             files.iter().map(|file| shape_of(&file.path)).collect()
         };
-        let moving = |part: &Part| self.parts.get(part).is_some_and(|unit| !unit.was_whole);
+        let moving = |part: &FolderPart| self.parts.get(part).is_some_and(|unit| !unit.was_whole);
         let known: BTreeSet<String> = old
             .iter()
             .filter(|(part, _)| moving(part))
             .flat_map(|(_, files)| kind(files))
             .collect();
-        let fresh = |part: &Part| matches!(part, Part::Numbered { .. }) && !old.contains_key(part);
+        let fresh = |part: &FolderPart| {
+            matches!(part, FolderPart::Numbered { .. }) && !old.contains_key(part)
+        };
         new.iter()
             .filter(|(part, _)| fresh(part))
             .any(|(_, files)| !kind(files).is_disjoint(&known))
     }
 
     /// Records which parts have open files, and whether training went on after each.
-    fn look_beside(&mut self, after: &Picture, now: Duration, beside: Beside<'_>) {
+    fn look_beside(&mut self, after: &FolderListing, now: Duration, beside: LookContext<'_>) {
         self.is_open_known = beside.open.is_some();
         if let Some(open) = beside.open {
             let places = self.places.clone();
@@ -549,7 +555,7 @@ impl Units {
             let counts = |path: &&String| {
                 !is_log(path) && !is_growing(&self.growing, path) && !self.is_left_out(path, now)
             };
-            let open: BTreeSet<Part> =
+            let open: BTreeSet<FolderPart> =
                 open.iter().filter(counts).map(|path| partition.part_of(path)).collect();
             self.parts.iter_mut().for_each(|(part, unit)| unit.open = open.contains(part));
         }
@@ -564,17 +570,17 @@ impl Units {
         }
     }
 
-    fn learn(&mut self, parent: String, held: Held) {
+    fn learn(&mut self, parent: String, held: NameCounts) {
         let kinds = self.kinds.entry(parent).or_default();
         kinds.retain(|other| !other.shares(&held));
         kinds.push(held);
     }
 
     /// When the newest numbered part below each folder began, for each start of the workload.
-    fn newest(&self) -> Newest {
-        let mut newest = Newest::default();
+    fn newest(&self) -> NewestWrites {
+        let mut newest = NewestWrites::default();
         for (part, unit) in &self.parts {
-            let Part::Numbered { parent, .. } = part else { continue };
+            let FolderPart::Numbered { parent, .. } = part else { continue };
             if !newest.contains_key(parent) {
                 newest.insert(parent.clone(), HashMap::new());
             }
@@ -588,12 +594,18 @@ impl Units {
         newest
     }
 
-    fn is_whole(&self, part: &Part, unit: &Unit, at: Duration, newest: &Newest) -> bool {
+    fn is_whole(
+        &self,
+        part: &FolderPart,
+        unit: &CheckpointUnit,
+        at: Duration,
+        newest: &NewestWrites,
+    ) -> bool {
         let rest = at.saturating_sub(unit.motion.changed);
         // Waiting is useless for files of an earlier start: its process cannot finish them.
         let is_alive = unit.life == self.life;
         // A checkpoint that loses files is being deleted. Common files are what remains.
-        let is_leaving = unit.is_leaving && (*part != Part::Common || rest < QUIET);
+        let is_leaving = unit.is_leaving && (*part != FolderPart::Common || rest < QUIET);
         if unit.open || !unit.there || is_leaving {
             return false;
         }
@@ -601,23 +613,23 @@ impl Units {
             return true;
         }
         let expected = match part {
-            Part::Common => unit.expected.as_ref().filter(|expected| {
+            FolderPart::Common => unit.expected.as_ref().filter(|expected| {
                 unit.written.iter().any(|path| expected.names.contains_key(path))
             }),
-            Part::Numbered { parent, .. } => self
+            FolderPart::Numbered { parent, .. } => self
                 .kinds
                 .get(parent)
                 .and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held))),
         };
         let written = match part {
-            Part::Common => Held {
+            FolderPart::Common => NameCounts {
                 names: count(unit.written.iter().map(String::as_str)),
                 last: unit.newest.clone(),
             },
-            Part::Numbered { .. } => unit.held.clone(),
+            FolderPart::Numbered { .. } => unit.held.clone(),
         };
         let next_begun = || {
-            let Part::Numbered { parent, .. } = part else { return false };
+            let FolderPart::Numbered { parent, .. } = part else { return false };
             newest
                 .get(parent)
                 .and_then(|begun| begun.get(&unit.life))
@@ -625,8 +637,9 @@ impl Units {
         };
         match expected {
             Some(expected)
-                if written
-                    .has_all_of(expected, |name| *part == Part::Common && self.is_noisy(name)) =>
+                if written.has_all_of(expected, |name| {
+                    *part == FolderPart::Common && self.is_noisy(name)
+                }) =>
             {
                 rest >= QUIET
                     || self.is_open_known
@@ -643,34 +656,36 @@ impl Units {
     /// The complete files of a picture, judged at `until`: now, or when the workload ended.
     pub(crate) fn snapshot(
         &self,
-        picture: &Picture,
+        picture: &FolderListing,
         until: Duration,
         with_logs: bool,
-        end: End,
-    ) -> Option<Snapshot> {
-        let has_ended = end == End::InOrder;
+        end: WriterEnd,
+    ) -> Option<CompleteUnits> {
+        let has_ended = end == WriterEnd::InOrder;
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
         let parts = by_part(picture, &partition);
         let newest = self.newest();
-        let is_whole = |part: &Part| {
+        let is_whole = |part: &FolderPart| {
             self.parts.get(part).is_none_or(|unit| {
                 self.is_whole(part, unit, until, &newest)
                     || has_ended && self.may_be_whole(part, unit)
             })
         };
         // A common file that never rests is left out, and one that only grows is a log.
-        let common = parts.get(&Part::Common).map(Vec::as_slice).unwrap_or_default();
+        let common = parts.get(&FolderPart::Common).map(Vec::as_slice).unwrap_or_default();
         let judged =
             |path: &str| !is_growing(&self.growing, path) && !self.is_left_out(path, until);
         let is_left_out = self
             .parts
-            .get(&Part::Common)
+            .get(&FolderPart::Common)
             .is_some_and(|unit| unit.motion.restless(until, LEFT_OUT_AFTER));
-        if !is_left_out && !is_whole(&Part::Common) && common.iter().any(|file| judged(&file.path))
+        if !is_left_out
+            && !is_whole(&FolderPart::Common)
+            && common.iter().any(|file| judged(&file.path))
         {
             return None;
         }
-        let mut kept: BTreeSet<&Part> = BTreeSet::new();
+        let mut kept: BTreeSet<&FolderPart> = BTreeSet::new();
         let mut is_all = true;
         let common_changed = common
             .iter()
@@ -678,7 +693,7 @@ impl Units {
             .filter_map(|file| self.files.get(&file.path))
             .map(|motion| motion.changed)
             .max();
-        for part in parts.keys().filter(|part| matches!(part, Part::Numbered { .. })) {
+        for part in parts.keys().filter(|part| matches!(part, FolderPart::Numbered { .. })) {
             if is_whole(part) {
                 kept.insert(part);
                 continue;
@@ -691,7 +706,7 @@ impl Units {
             // the common files.
             let is_named = common_changed.is_some_and(|changed| changed >= unit.motion.changed);
             let ends_common = || {
-                self.parts.get(&Part::Common).is_some_and(|common| {
+                self.parts.get(&FolderPart::Common).is_some_and(|common| {
                     common.ended_by.as_ref().is_some_and(|(last, _)| last == part)
                 })
             };
@@ -701,7 +716,7 @@ impl Units {
         }
         let takes = |file: &&TreeFile| match partition.part_of(&file.path) {
             _ if is_log(&file.path) || is_growing(&self.growing, &file.path) => with_logs,
-            Part::Common => judged(&file.path),
+            FolderPart::Common => judged(&file.path),
             part => kept.contains(&part),
         };
         let files: Vec<TreeFile> = picture.iter().filter(takes).cloned().collect();
@@ -721,14 +736,14 @@ impl Units {
             return None;
         }
         let is_all = is_all && left_out.is_none();
-        Some(Snapshot { files, motion, left_out, is_all })
+        Some(CompleteUnits { files, motion, left_out, is_all })
     }
 
     /// Whether a common file is among those that are always being written.
     fn is_left_out(&self, path: &str, at: Duration) -> bool {
         let together = self
             .parts
-            .get(&Part::Common)
+            .get(&FolderPart::Common)
             .map(|unit| unit.motion)
             .filter(|motion| motion.restless(at, LEFT_OUT_AFTER));
         let is_among = |motion: &Motion| {
@@ -743,8 +758,8 @@ impl Units {
     }
 
     /// After a clean exit it is complete, unless it lacks a name that the previous one had.
-    fn may_be_whole(&self, part: &Part, unit: &Unit) -> bool {
-        let Part::Numbered { parent, .. } = part else { return true };
+    fn may_be_whole(&self, part: &FolderPart, unit: &CheckpointUnit) -> bool {
+        let FolderPart::Numbered { parent, .. } = part else { return true };
         let kind = self
             .kinds
             .get(parent)
@@ -769,26 +784,28 @@ impl Units {
             return true;
         }
         match partition.part_of(path) {
-            Part::Common => self.files.get(path).is_some_and(|motion| motion.restless(at, time)),
+            FolderPart::Common => {
+                self.files.get(path).is_some_and(|motion| motion.restless(at, time))
+            }
             part => self.parts.get(&part).is_some_and(|unit| unit.motion.restless(at, time)),
         }
     }
 
     /// Whether there are numbered parts, whose older ones will be kept eventually.
-    pub(crate) fn has_numbered(&self, picture: &Picture) -> bool {
+    pub(crate) fn has_numbered(&self, picture: &FolderListing) -> bool {
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
-        picture.iter().any(|file| partition.part_of(&file.path) != Part::Common)
+        picture.iter().any(|file| partition.part_of(&file.path) != FolderPart::Common)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum WriterEnd {
     No,
     InOrder,
     Killed,
 }
 
-impl Unit {
+impl CheckpointUnit {
     /// A save is over: the next is compared with it.
     fn closes(&mut self, had: &[&TreeFile]) {
         if !self.written.is_empty() {
@@ -796,13 +813,13 @@ impl Unit {
             let last =
                 written.max_by_key(|file| file.stamp.modified_nanos).map(|file| file.path.clone());
             self.expected =
-                Some(Held { names: count(self.written.iter().map(String::as_str)), last });
+                Some(NameCounts { names: count(self.written.iter().map(String::as_str)), last });
         }
         self.written.clear();
     }
 }
 
 /// No file of a save is still growing while the next two begin.
-fn is_growing(growing: &HashMap<String, Growing>, path: &str) -> bool {
+fn is_growing(growing: &HashMap<String, GrowingFile>, path: &str) -> bool {
     growing.get(path).is_some_and(|growing| growing.is_log)
 }

@@ -18,9 +18,11 @@ use futures::future::{BoxFuture, Shared};
 use futures::stream::{StreamExt, TryStreamExt};
 
 use super::file_names::{Places, is_log, link_stays_below};
-use super::folder_diff::{Picture, has_grown, is_link, picture, stamps, stands};
-use super::persisted_state::{CheckpointState, Contents, Identity, LeftOut, STATE_FILE, Stored};
-use crate::agent::report::retry_sender::{Outbox, Pace, chain};
+use super::folder_diff::{FolderListing, has_grown, is_link, picture, stamps, stands};
+use super::persisted_state::{
+    CheckpointState, ContentIdentity, Contents, STATE_FILE, Stored, UnsendableFiles,
+};
+use crate::agent::report::retry_sender::{Outbox, RetryDelay, chain};
 use crate::job::{
     CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FILE_BYTES_MAX, checkpoint_step,
     may_tell_step,
@@ -54,7 +56,7 @@ pub(crate) const FILES_MAX: usize = 200_000;
 
 /// The checkpoint folder, and how to look at it without blocking the loop.
 #[derive(Clone)]
-pub(crate) struct Folder {
+pub(crate) struct CheckpointFolder {
     files: Arc<dyn Files>,
     pub path: Arc<Path>,
     /// The newest look. A hung folder occupies a thread, and there are few: the next look waits for
@@ -65,7 +67,7 @@ pub(crate) struct Folder {
 /// A look that all its waiters drive.
 type Shares = Shared<BoxFuture<'static, ()>>;
 
-enum Begun {
+enum LookBegun {
     /// It is already over.
     Over(io::Result<Tree>),
     /// It stores its result here.
@@ -74,44 +76,44 @@ enum Begun {
     Before(Shares),
 }
 
-pub(crate) struct Look {
-    pub picture: Picture,
+pub(crate) struct FolderLook {
+    pub picture: FolderListing,
     /// Entries that can never be part of a checkpoint.
     pub skipped: Vec<String>,
     /// The targets of its links to folders.
     pub links: Vec<CheckpointLink>,
 }
 
-impl Folder {
+impl CheckpointFolder {
     pub(crate) fn new(files: Arc<dyn Files>, path: PathBuf) -> Self {
-        Folder { files, path: path.into(), newest: Arc::default() }
+        CheckpointFolder { files, path: path.into(), newest: Arc::default() }
     }
 
     /// Takes as long as the folder does: the caller may set a limit.
-    pub(crate) async fn look(&self) -> io::Result<Look> {
+    pub(crate) async fn look(&self) -> io::Result<FolderLook> {
         loop {
             match std::future::poll_fn(|context| Poll::Ready(self.begin(context))).await {
-                Begun::Over(tree) => return looked(tree?),
-                Begun::Ours(look, seen) => {
+                LookBegun::Over(tree) => return looked(tree?),
+                LookBegun::Ours(look, seen) => {
                     look.await;
                     let tree = seen.lock().expect("never held over a panic").take();
                     return looked(tree.expect("the look is over")?);
                 }
-                Begun::Before(look) => look.await,
+                LookBegun::Before(look) => look.await,
             }
         }
     }
 
     /// The look in progress, or else a new one. A look that ends at once is not shared.
-    fn begin(&self, context: &mut Context<'_>) -> Begun {
+    fn begin(&self, context: &mut Context<'_>) -> LookBegun {
         let mut newest = self.newest.lock().expect("never held over a panic");
         if let Some(look) = newest.as_ref().filter(|look| look.peek().is_none()) {
-            return Begun::Before(look.clone());
+            return LookBegun::Before(look.clone());
         }
         let (files, path) = (Arc::clone(&self.files), Arc::clone(&self.path));
         let mut walk = Box::pin(async move { files.walk_aside(&path, FILES_MAX).await });
         if let Poll::Ready(tree) = walk.as_mut().poll(context) {
-            return Begun::Over(tree);
+            return LookBegun::Over(tree);
         }
         let seen = Arc::new(Mutex::new(None));
         let leave = Arc::clone(&seen);
@@ -120,16 +122,16 @@ impl Folder {
             .boxed()
             .shared();
         *newest = Some(look.clone());
-        Begun::Ours(look, seen)
+        LookBegun::Ours(look, seen)
     }
 
     /// For small folders, or when no caller waits.
-    pub(crate) fn look_now(&self) -> io::Result<Look> {
+    pub(crate) fn look_now(&self) -> io::Result<FolderLook> {
         looked(self.files.walk(&self.path, FILES_MAX)?)
     }
 }
 
-fn looked(mut tree: Tree) -> io::Result<Look> {
+fn looked(mut tree: Tree) -> io::Result<FolderLook> {
     if tree.truncated {
         return Err(io::Error::other(format!(
             "it holds more than {FILES_MAX} files, which is the limit: save what must be kept to a folder of its own"
@@ -144,11 +146,11 @@ fn looked(mut tree: Tree) -> io::Result<Look> {
     skipped.extend(bad.into_iter().map(|bad| format!("{}: a link that leads outside", bad.path)));
     let links = good.iter().map(link).collect();
     tree.links = good;
-    Ok(Look { picture: picture(tree), skipped, links })
+    Ok(FolderLook { picture: picture(tree), skipped, links })
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Torn {
+pub(crate) enum TornUpload {
     #[error("`{0}` changed while it was read")]
     File(String),
     #[error("the folder changed while it was uploaded")]
@@ -159,24 +161,24 @@ pub(crate) enum Torn {
     #[error("the job directory holds all of it already, in a newer checkpoint")]
     Known,
     #[error("no file of it can be sent")]
-    Unfit(LeftOut),
+    Unfit(UnsendableFiles),
 }
 
 pub(crate) struct Sent {
     pub manifest: Manifest,
-    pub left_out: LeftOut,
+    pub left_out: UnsendableFiles,
 }
 
 /// All that one try needs. Owned, so that a try can be dropped at any moment.
-pub(crate) struct Try {
+pub(crate) struct UploadTry {
     pub outbox: Outbox,
-    pub folder: Folder,
-    pub picture: Picture,
+    pub folder: CheckpointFolder,
+    pub picture: FolderListing,
     /// For the last look.
     pub places: Places,
     pub links: Vec<CheckpointLink>,
     pub contents: Arc<Contents>,
-    pub pace: Arc<Pace>,
+    pub pace: Arc<RetryDelay>,
     /// The manifest without its files.
     pub manifest: Manifest,
     /// The workload has never reported a step: the step from its files counts.
@@ -188,7 +190,7 @@ pub(crate) struct Try {
     /// A message for people when tries keep failing.
     pub trouble: Arc<Mutex<Option<String>>>,
     /// Files that can never be sent, with the reason. The rest is sent.
-    pub unfit: Mutex<HashMap<Identity, String>>,
+    pub unfit: Mutex<HashMap<ContentIdentity, String>>,
 }
 
 enum Hold {
@@ -207,15 +209,15 @@ pub(crate) fn stages(outbox: &Outbox, folder: &Path) -> [PathBuf; 2] {
 /// Failures of one file in a row before people are told. One or two are usual.
 const FAILURES_TOLD: u32 = 3;
 
-impl Try {
+impl UploadTry {
     /// Sends the new files, then the manifest. Holds files first where possible, so that rotation
     /// and the next save tear nothing. Only a new file still shows that the picture was incomplete.
-    pub(crate) async fn run(mut self) -> Result<Sent, Torn> {
+    pub(crate) async fn run(mut self) -> Result<Sent, TornUpload> {
         let begun = self.outbox.clock.mono();
         let held = self.hold().await;
         let sent = match &held {
             Ok(held) => self.send_new(held).await,
-            Err(Hold::Torn(path)) => Err(Torn::File(path.clone())),
+            Err(Hold::Torn(path)) => Err(TornUpload::File(path.clone())),
             Err(Hold::Impossible) => self.send_new(&HashMap::new()).await,
         };
         if self.is_silent && self.manifest.step.is_none() {
@@ -224,24 +226,24 @@ impl Try {
         self.release().await;
         sent?;
         let is_held = held.is_ok();
-        let still = |look: &Look| match is_held {
+        let still = |look: &FolderLook| match is_held {
             true => !has_grown(&self.picture, &look.picture, &self.places),
             false => stands(&self.picture, &look.picture, &self.places),
         };
         if !self.folder.look().await.is_ok_and(|look| still(&look)) {
-            return Err(Torn::Folder);
+            return Err(TornUpload::Folder);
         }
         let left_out = self.left_out();
         self.manifest.files = self.files()?;
         if self.manifest.files.is_empty() && !left_out.is_empty() {
-            return Err(Torn::Unfit(left_out));
+            return Err(TornUpload::Unfit(left_out));
         }
         let is_in = |link: &CheckpointLink| {
             self.picture.iter().any(|file| is_link(file) && file.path == link.path)
         };
         self.manifest.links = self.links.iter().filter(|link| is_in(link)).cloned().collect();
         if self.unknown.as_ref().is_some_and(|before| holds_all(before, &self.manifest.files)) {
-            return Err(Torn::Known);
+            return Err(TornUpload::Known);
         }
         self.manifest.upload_secs = self.outbox.clock.mono().saturating_sub(begun).as_secs_f64();
         self.manifest.created = self.outbox.clock.now();
@@ -260,14 +262,14 @@ impl Try {
         if created == Some(Created::New) {
             Ok(Sent { manifest: self.manifest, left_out })
         } else {
-            Err(Torn::Number)
+            Err(TornUpload::Number)
         }
     }
 
     /// The step in the names and small files of the checkpoint.
-    fn step_in_files(&self, held: Option<&HashMap<Identity, StagedFile>>) -> Option<f64> {
+    fn step_in_files(&self, held: Option<&HashMap<ContentIdentity, StagedFile>>) -> Option<f64> {
         let read = |file: &TreeFile| {
-            let staged = held.and_then(|held| held.get(&Identity::of(file.stamp)));
+            let staged = held.and_then(|held| held.get(&ContentIdentity::of(file.stamp)));
             let path = staged
                 .map_or_else(|| self.folder.path.join(&file.path), |staged| staged.path.clone());
             let text =
@@ -290,12 +292,12 @@ impl Try {
         let is_new = |file: &&TreeFile| {
             !is_link(file)
                 && !self.contents.has(file.stamp)
-                && known.insert(Identity::of(file.stamp))
+                && known.insert(ContentIdentity::of(file.stamp))
         };
         self.picture.iter().filter(is_new).collect()
     }
 
-    async fn hold(&self) -> Result<HashMap<Identity, StagedFile>, Hold> {
+    async fn hold(&self) -> Result<HashMap<ContentIdentity, StagedFile>, Hold> {
         let files = self.new_files();
         let wanted = |file: &&TreeFile| StageFile {
             path: self.folder.path.join(&file.path),
@@ -323,7 +325,11 @@ impl Try {
             Some(file) if now.contains_key(file.path.as_str()) => {
                 Err(Hold::Torn(file.path.clone()))
             }
-            _ => Ok(files.into_iter().map(|file| Identity::of(file.stamp)).zip(staged).collect()),
+            _ => Ok(files
+                .into_iter()
+                .map(|file| ContentIdentity::of(file.stamp))
+                .zip(staged)
+                .collect()),
         }
     }
 
@@ -340,7 +346,10 @@ impl Try {
         stages(&self.outbox, &self.folder.path)
     }
 
-    async fn send_new(&self, held: &HashMap<Identity, StagedFile>) -> Result<(), Torn> {
+    async fn send_new(
+        &self,
+        held: &HashMap<ContentIdentity, StagedFile>,
+    ) -> Result<(), TornUpload> {
         let (small, large): (Vec<&TreeFile>, Vec<&TreeFile>) =
             self.new_files().into_iter().partition(|file| file.stamp.bytes <= SMALL_BYTES);
         self.send_all(small, held, SMALL_IN_FLIGHT).await?;
@@ -350,22 +359,23 @@ impl Try {
     async fn send_all(
         &self,
         files: Vec<&TreeFile>,
-        held: &HashMap<Identity, StagedFile>,
+        held: &HashMap<ContentIdentity, StagedFile>,
         in_flight: usize,
-    ) -> Result<(), Torn> {
+    ) -> Result<(), TornUpload> {
         let sends: Vec<BoxFuture<'_, _>> = files
             .into_iter()
-            .map(|file| self.send(file, held.get(&Identity::of(file.stamp))).boxed())
+            .map(|file| self.send(file, held.get(&ContentIdentity::of(file.stamp))).boxed())
             .collect();
         futures::stream::iter(sends).buffer_unordered(in_flight).try_collect().await
     }
 
-    async fn send(&self, file: &TreeFile, held: Option<&StagedFile>) -> Result<(), Torn> {
+    async fn send(&self, file: &TreeFile, held: Option<&StagedFile>) -> Result<(), TornUpload> {
         let outbox = &self.outbox;
         let path = held.map_or_else(|| self.folder.path.join(&file.path), |held| held.path.clone());
-        let torn = || Torn::File(file.path.clone());
+        let torn = || TornUpload::File(file.path.clone());
         let is_copy = held.is_some_and(|held| held.is_copy);
-        let is_same = |stamp: FileStamp| Identity::of(stamp) == Identity::of(file.stamp);
+        let is_same =
+            |stamp: FileStamp| ContentIdentity::of(stamp) == ContentIdentity::of(file.stamp);
         let same = async || {
             is_copy
                 || matches!(outbox.files.stamp_aside(&path).await, Ok(Some(stamp)) if is_same(stamp))
@@ -406,7 +416,7 @@ impl Try {
                     self.unfit
                         .lock()
                         .expect("never held over a panic")
-                        .insert(Identity::of(file.stamp), chain(&*cause));
+                        .insert(ContentIdentity::of(file.stamp), chain(&*cause));
                     return Ok(());
                 }
                 Some(Err(error)) => self.failed(file, failures + 1, &chain(&error)),
@@ -432,20 +442,20 @@ impl Try {
         }
     }
 
-    fn left_out(&self) -> LeftOut {
+    fn left_out(&self) -> UnsendableFiles {
         let unfit = self.unfit.lock().expect("never held over a panic");
         let why = |file: &TreeFile| {
-            Some((file.path.clone(), unfit.get(&Identity::of(file.stamp))?.clone()))
+            Some((file.path.clone(), unfit.get(&ContentIdentity::of(file.stamp))?.clone()))
         };
         self.picture.iter().filter_map(why).collect()
     }
 
-    fn files(&self) -> Result<Vec<CheckpointFile>, Torn> {
+    fn files(&self) -> Result<Vec<CheckpointFile>, TornUpload> {
         let (stored, unfit) =
             (self.contents.lock(), self.unfit.lock().expect("never held over a panic"));
         let entry = |file: &TreeFile| {
             let Stored { key, sha256, bytes } =
-                stored.get(&Identity::of(file.stamp)).cloned().ok_or(Torn::Folder)?;
+                stored.get(&ContentIdentity::of(file.stamp)).cloned().ok_or(TornUpload::Folder)?;
             let (bytes, modified) =
                 (bytes.unwrap_or(file.stamp.bytes), Some(file.stamp.modified_nanos));
             Ok(CheckpointFile {
@@ -457,8 +467,9 @@ impl Try {
                 modified,
             })
         };
-        let is_sent =
-            |file: &&TreeFile| !is_link(file) && !unfit.contains_key(&Identity::of(file.stamp));
+        let is_sent = |file: &&TreeFile| {
+            !is_link(file) && !unfit.contains_key(&ContentIdentity::of(file.stamp))
+        };
         self.picture.iter().filter(is_sent).map(entry).collect()
     }
 }
@@ -470,7 +481,7 @@ fn holds_all(before: &Manifest, files: &[CheckpointFile]) -> bool {
 }
 
 /// The numbers of an attempt's checkpoints in the job directory.
-pub(crate) struct Numbers {
+pub(crate) struct CheckpointNumbers {
     /// The first unused number, also of the continued job.
     pub next: CheckpointNo,
     /// The newest complete one, if it is of this attempt and unknown on this machine.
@@ -480,7 +491,7 @@ pub(crate) struct Numbers {
 /// Finds the next free number. The manifest decides whether a number is taken: the listing may be
 /// old, and an agent may have crashed before its own note. Otherwise a complete checkpoint could be
 /// overwritten.
-pub(crate) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
+pub(crate) async fn numbers(outbox: &Outbox, pace: &RetryDelay) -> CheckpointNumbers {
     let kept = outbox.recall::<CheckpointState>(STATE_FILE);
     let last = kept.as_ref().and_then(|kept| Some(kept.last.as_ref()?.number));
     let known = last.max(kept.as_ref().and_then(|kept| kept.contents.newest()));
@@ -499,7 +510,7 @@ pub(crate) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
                 break;
             }
         }
-        Ok::<_, JobDirError>(Numbers {
+        Ok::<_, JobDirError>(CheckpointNumbers {
             next,
             unknown: unknown.filter(|unknown| unknown.attempt == outbox.attempt),
         })

@@ -9,13 +9,13 @@ use tokio::sync::mpsc;
 
 use super::complete_set::CompleteSet;
 use super::completeness::FolderWatch;
-use super::folder_diff::{Picture, has_news};
-use super::persisted_state::{LeftOut, STATE_FILE, not_kept};
+use super::folder_diff::{FolderListing, has_news};
+use super::persisted_state::{STATE_FILE, UnsendableFiles, not_kept};
 use super::rotation::QUIET;
-use super::save_request::{Ask, Save, Saved};
-use super::upload::{Numbers, Sent, Torn, Try, numbers};
-use super::worker_state::{Trouble, WorkerState};
-use super::workload_signals::{Before, Signs};
+use super::save_request::{PendingSave, SaveRequest, Saved};
+use super::upload::{CheckpointNumbers, Sent, TornUpload, UploadTry, numbers};
+use super::worker_state::{SaveTrouble, WorkerState};
+use super::workload_signals::{EarlierSigns, WorkloadSigns};
 use crate::agent::report::journal::Journal;
 use crate::job::{
     CheckpointLink, CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT,
@@ -58,8 +58,8 @@ pub(crate) struct Worker {
     journal: Journal,
     interval: Span,
     watch: FolderWatch,
-    inbox: mpsc::UnboundedReceiver<Save>,
-    pending: Option<Save>,
+    inbox: mpsc::UnboundedReceiver<PendingSave>,
+    pending: Option<PendingSave>,
     /// The number of saves so far: identifies the pending one.
     accepted: u64,
     /// The next checkpoint number, once read, and a checkpoint there that this machine does not
@@ -76,9 +76,9 @@ pub(crate) struct Worker {
     links: Vec<CheckpointLink>,
 }
 
-enum Ended {
+enum UploadEnd {
     Done(Sent),
-    Torn(Torn),
+    Torn(TornUpload),
     OutOfTime { sent: u64, total: u64 },
 }
 
@@ -87,10 +87,10 @@ impl Worker {
         shared: Arc<WorkerState>,
         journal: Journal,
         interval: Span,
-        inbox: mpsc::UnboundedReceiver<Save>,
+        inbox: mpsc::UnboundedReceiver<PendingSave>,
         unseen_end: bool,
     ) -> Self {
-        let before = Before { marks: shared.kept().marks, unseen_end };
+        let before = EarlierSigns { marks: shared.kept().marks, unseen_end };
         let doubted = shared.kept().doubted.clone();
         let watch = FolderWatch::new(shared.kept().picture(), before).doubting(doubted);
         Worker {
@@ -157,7 +157,7 @@ impl Worker {
         .then_some(ripe)
     }
 
-    fn accept(&mut self, save: Save) {
+    fn accept(&mut self, save: PendingSave) {
         self.accepted += 1;
         if let Some(earlier) = self.pending.replace(save) {
             let _ = earlier.reply.send(Saved::Failed("a newer save took its place".into()));
@@ -175,7 +175,7 @@ impl Worker {
         // Read the end first: then all files seen after it were written before it.
         let ends = *self.shared.ends();
         let (marks, marked_step) = self.shared.board.saved();
-        let signs = Signs {
+        let signs = WorkloadSigns {
             marks,
             marked_step,
             step: self.shared.board.told(),
@@ -201,7 +201,7 @@ impl Worker {
         match look {
             Ok(look) => {
                 self.blind = None;
-                self.tell(Trouble::Blind, None);
+                self.tell(SaveTrouble::Blind, None);
                 self.shared.bytes.store(
                     look.picture.iter().map(|file| file.stamp.bytes).sum(),
                     Ordering::Relaxed,
@@ -220,7 +220,7 @@ impl Worker {
                 }
                 self.remember_doubt();
                 let never_rests = self.watch.never_rests(now);
-                self.tell(Trouble::Restless, never_rests.then(|| NEVER_RESTS.to_owned()));
+                self.tell(SaveTrouble::Restless, never_rests.then(|| NEVER_RESTS.to_owned()));
                 if never_rests {
                     self.say(NEVER_RESTS.to_owned());
                 }
@@ -231,7 +231,7 @@ impl Worker {
                 self.blind = Some((since, text.clone()));
                 self.say(text.clone());
                 self.tell(
-                    Trouble::Blind,
+                    SaveTrouble::Blind,
                     (now.saturating_sub(since) >= BLIND_FOR)
                         .then(|| format!("nothing is saved: {text}")),
                 );
@@ -259,7 +259,7 @@ impl Worker {
     }
 
     /// Sets a message in the status. `None` removes it.
-    fn tell(&self, trouble: Trouble, text: Option<String>) {
+    fn tell(&self, trouble: SaveTrouble, text: Option<String>) {
         let mut troubles = self.shared.troubles();
         match text {
             Some(text) => drop(troubles.insert(trouble, text)),
@@ -274,19 +274,19 @@ impl Worker {
             let why = why.unwrap_or("the job root does not take it");
             self.shared
                 .troubles()
-                .entry(Trouble::Unsent)
+                .entry(SaveTrouble::Unsent)
                 .or_insert_with(|| format!("nothing is saved, and it is tried again: {why}"));
         }
     }
 
     /// Reports the files that can never be sent.
-    fn leave_out(&mut self, unfit: &LeftOut) {
+    fn leave_out(&mut self, unfit: &UnsendableFiles) {
         let first = unfit.iter().next().map(|(path, why)| {
             let rest = unfit.len() - 1;
             let others = if rest > 0 { format!(", and {rest} others") } else { String::new() };
             format!("{}, for it cannot be sent{others}: {why}", not_kept(path))
         });
-        self.tell(Trouble::Unfit, first.clone());
+        self.tell(SaveTrouble::Unfit, first.clone());
         if let Some(text) = first {
             self.say(text);
         }
@@ -306,7 +306,7 @@ impl Worker {
     }
 
     /// Whether something was written after the request.
-    fn changed_since(&self, ask: &Ask) -> bool {
+    fn changed_since(&self, ask: &SaveRequest) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
         ask.as_is
             || marked
@@ -347,7 +347,7 @@ impl Worker {
     }
 
     /// Whether the complete files were written after the request.
-    fn answers(&self, ask: &Ask, ripe: &CompleteSet) -> bool {
+    fn answers(&self, ask: &SaveRequest, ripe: &CompleteSet) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
         ask.as_is
             || marked && ripe.is_marked
@@ -379,7 +379,8 @@ impl Worker {
             None => {
                 let pace = Arc::clone(&self.shared.pace);
                 let outbox = self.shared.outbox.clone();
-                let Some(Numbers { next, unknown }) = self.in_time(numbers(&outbox, &pace)).await
+                let Some(CheckpointNumbers { next, unknown }) =
+                    self.in_time(numbers(&outbox, &pace)).await
                 else {
                     self.reply(Saved::Failed(
                         "the job directory did not answer in time, so the checkpoint has no number"
@@ -395,7 +396,7 @@ impl Worker {
         self.next = Some(number.next());
         let sent = Arc::new(AtomicU64::new(0));
         let trouble = Arc::default();
-        let attempt = Try {
+        let attempt = UploadTry {
             outbox: self.shared.outbox.clone(),
             folder: self.shared.folder.clone(),
             picture: Arc::clone(&ripe.picture),
@@ -440,11 +441,11 @@ impl Worker {
     /// Runs a try. Ends it when the folder changes or the save's time is up.
     async fn drive(
         &mut self,
-        attempt: Try,
-        picture: &Picture,
+        attempt: UploadTry,
+        picture: &FolderListing,
         sent: &AtomicU64,
         trouble: &Mutex<Option<String>>,
-    ) -> Ended {
+    ) -> UploadEnd {
         let running = attempt.run();
         tokio::pin!(running);
         let (clock, board) = (Arc::clone(&self.shared.outbox.clock), self.shared.board.clone());
@@ -452,7 +453,7 @@ impl Worker {
         loop {
             tokio::select! {
                 biased;
-                result = &mut running => return result.map_or_else(Ended::Torn, Ended::Done),
+                result = &mut running => return result.map_or_else(UploadEnd::Torn, UploadEnd::Done),
                 Some(save) = self.inbox.recv() => self.accept(save),
                 () = clock.sleep(self.look_after.min(LOOK)) => self.look().await,
                 () = board.marked() => self.look().await,
@@ -463,11 +464,11 @@ impl Worker {
             }
             self.tell_of_silence(why.as_deref());
             if self.watch.has_grown(picture) {
-                return Ended::Torn(Torn::Folder);
+                return UploadEnd::Torn(TornUpload::Folder);
             }
             if self.pending.as_ref().is_some_and(|save| self.now() >= save.deadline) {
                 let total = picture.iter().map(|file| file.stamp.bytes).sum();
-                return Ended::OutOfTime { sent: sent.load(Ordering::Relaxed), total };
+                return UploadEnd::OutOfTime { sent: sent.load(Ordering::Relaxed), total };
             }
         }
     }
@@ -493,9 +494,9 @@ impl Worker {
     }
 
     /// `which`: the save that it answers. A save that replaced it gets its own answer.
-    fn ended(&mut self, ended: Ended, picture: Picture, which: Option<u64>, cost: f64) {
+    fn ended(&mut self, ended: UploadEnd, picture: FolderListing, which: Option<u64>, cost: f64) {
         match ended {
-            Ended::Done(Sent { manifest, left_out }) => {
+            UploadEnd::Done(Sent { manifest, left_out }) => {
                 (self.torn, self.unknown) = (0, None);
                 self.came();
                 let summary = self.keep(manifest, picture, cost);
@@ -509,7 +510,7 @@ impl Worker {
             }
             // An earlier agent kept it, but had no space for its note. A second copy would become
             // the newest.
-            Ended::Torn(Torn::Known) => {
+            UploadEnd::Torn(TornUpload::Known) => {
                 self.came();
                 self.watch.keep(picture);
                 let mut kept = self.shared.kept();
@@ -517,7 +518,7 @@ impl Worker {
                     self.unknown.as_ref().map(|unknown| unknown.summary()).or(kept.last.take());
             }
             // A retry would fail again: wait until the folder changes.
-            Ended::Torn(Torn::Unfit(left_out)) => {
+            UploadEnd::Torn(TornUpload::Unfit(left_out)) => {
                 self.torn = 0;
                 self.came();
                 self.watch.keep(picture);
@@ -526,9 +527,9 @@ impl Worker {
                     self.reply(Saved::Failed("none of its files can be sent".into()));
                 }
             }
-            Ended::Torn(why) => {
+            UploadEnd::Torn(why) => {
                 tracing::info!("a checkpoint was torn and will be tried again: {why}");
-                if matches!(why, Torn::Number) {
+                if matches!(why, TornUpload::Number) {
                     self.next = None;
                 }
                 self.torn += 1;
@@ -537,13 +538,13 @@ impl Worker {
                         "the checkpoint folder changes faster than it can be uploaded: {TORN_MAX} tries in a row were torn"
                     );
                     self.say(text.clone());
-                    self.tell(Trouble::Torn, Some(format!("nothing is saved: {text}")));
+                    self.tell(SaveTrouble::Torn, Some(format!("nothing is saved: {text}")));
                 }
                 // Sent files are remembered, so the next try is shorter. It does not wait for the
                 // interval.
                 self.not_before = Duration::ZERO;
             }
-            Ended::OutOfTime { sent, total } => {
+            UploadEnd::OutOfTime { sent, total } => {
                 let mb = |bytes: u64| bytes as f64 / 1e6;
                 self.reply(Saved::Failed(format!(
                     "{:.1} of {:.1} MB were uploaded when the time was up",
@@ -558,11 +559,11 @@ impl Worker {
     /// The job root has accepted everything.
     fn came(&self) {
         self.shared.pace.came();
-        self.tell(Trouble::Unsent, None);
-        self.tell(Trouble::Torn, None);
+        self.tell(SaveTrouble::Unsent, None);
+        self.tell(SaveTrouble::Torn, None);
     }
 
-    fn keep(&mut self, manifest: Manifest, picture: Picture, cost: f64) -> CheckpointSummary {
+    fn keep(&mut self, manifest: Manifest, picture: FolderListing, cost: f64) -> CheckpointSummary {
         let summary = manifest.summary();
         self.watch.keep(Arc::clone(&picture));
         {

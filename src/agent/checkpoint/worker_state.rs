@@ -8,22 +8,22 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::persisted_state::CheckpointState;
-use super::upload::Folder;
+use super::upload::CheckpointFolder;
 use crate::agent::activity_board::ActivityCounters;
-use crate::agent::report::retry_sender::{Outbox, Pace};
+use crate::agent::report::retry_sender::{Outbox, RetryDelay};
 use crate::job::ExitStatus;
 use crate::ports::Workload;
 
 pub(crate) struct WorkerState {
     pub outbox: Outbox,
     pub board: ActivityCounters,
-    pub folder: Folder,
+    pub folder: CheckpointFolder,
     pub kept: Mutex<CheckpointState>,
-    pub ends: Mutex<Ends>,
+    pub ends: Mutex<WorkloadEnds>,
     /// The running workload, which is asked which files it has open.
     pub writer: Mutex<Option<Arc<dyn Workload>>>,
     pub wake: Notify,
-    pub pace: Arc<Pace>,
+    pub pace: Arc<RetryDelay>,
     /// Uploads do not wait for the interval: the machine may be gone before it ends.
     pub hurry: AtomicBool,
     /// When the present upload began, if no save was asked for.
@@ -31,13 +31,13 @@ pub(crate) struct WorkerState {
     /// Size of the folder at the last look.
     pub bytes: AtomicU64,
     /// Why saves are not kept now, in sentences for people. Each is removed when its cause is gone.
-    pub troubles: Mutex<BTreeMap<Trouble, String>>,
+    pub troubles: Mutex<BTreeMap<SaveTrouble, String>>,
     /// Nothing is uploaded: after a rollback, the workload has not made progress yet.
     pub held: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Trouble {
+pub(crate) enum SaveTrouble {
     /// The folder cannot be read.
     Blind,
     /// The job root does not accept it.
@@ -51,7 +51,7 @@ pub(crate) enum Trouble {
 }
 
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Ends {
+pub(crate) struct WorkloadEnds {
     /// The last one, if none runs.
     pub now: Option<(ExitStatus, Duration)>,
     /// The newest killed process: the next may start before the worker has looked.
@@ -67,7 +67,7 @@ impl WorkerState {
             .expect("nobody panics while holding what is kept: fields are only read and set")
     }
 
-    pub(crate) fn troubles(&self) -> MutexGuard<'_, BTreeMap<Trouble, String>> {
+    pub(crate) fn troubles(&self) -> MutexGuard<'_, BTreeMap<SaveTrouble, String>> {
         self.troubles.lock().expect("they are only read and set")
     }
 
@@ -82,7 +82,7 @@ impl WorkerState {
             .clone()
     }
 
-    pub(crate) fn ends(&self) -> MutexGuard<'_, Ends> {
+    pub(crate) fn ends(&self) -> MutexGuard<'_, WorkloadEnds> {
         self.ends.lock().expect("nobody panics while holding the end: it is only read and set")
     }
 }

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::folder_diff::{Picture, saves_again, stamps};
+use super::folder_diff::{FolderListing, saves_again, stamps};
 use crate::job::ExitStatus;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Signs {
+pub(crate) struct WorkloadSigns {
     /// Explicit marks so far, and the step at the newest.
     pub marks: u64,
     pub marked_step: Option<f64>,
@@ -33,7 +33,7 @@ pub(crate) struct Signs {
 
 /// Facts from before this agent started.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct EarlierSigns {
     /// Whether the workload marks its checkpoints. `None` until its first one.
     pub marks: Option<bool>,
     /// A process of the workload ended unseen.
@@ -43,23 +43,23 @@ pub(crate) struct Before {
 /// Learns whether the workload marks its checkpoints. A marking script makes the mark before its
 /// next save, and within half a minute. Files from before its first step are not a save.
 #[derive(Debug, Default)]
-pub(crate) struct Habit {
+pub(crate) struct MarkHabit {
     pub marks: Option<bool>,
-    told_at: Option<Picture>,
+    told_at: Option<FolderListing>,
     has_moved: bool,
 }
 
-impl Habit {
+impl MarkHabit {
     pub(crate) fn of(marks: Option<bool>) -> Self {
-        Habit { marks, ..Habit::default() }
+        MarkHabit { marks, ..MarkHabit::default() }
     }
 
     /// `rested`: for two seconds before this look; `rests`: for half a minute by now.
     pub(crate) fn observe(
         &mut self,
-        (before, after): (&Picture, &Picture),
+        (before, after): (&FolderListing, &FolderListing),
         (rested, rests): (bool, bool),
-        signs: &Signs,
+        signs: &WorkloadSigns,
     ) {
         let changed = before != after;
         if self.marks.is_none()
@@ -77,7 +77,7 @@ impl Habit {
         }
     }
 
-    fn since_told(&self, picture: &Picture) -> Picture {
+    fn since_told(&self, picture: &FolderListing) -> FolderListing {
         let told = self.told_at.as_ref().map(stamps).unwrap_or_default();
         Arc::new(
             picture

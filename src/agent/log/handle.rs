@@ -19,11 +19,11 @@ use regex_lite::Regex;
 use tokio::sync::{Notify, watch};
 
 use super::scan::{self, LineScan};
-use super::shipper::{Shipper, State};
+use super::shipper::{LogShipper, ShipperState};
 use super::shipping_state::{FollowedStart, LogSettings, ShippingState};
 use crate::agent::activity_board::ActivityCounters;
 use crate::agent::report::journal::Journal;
-use crate::agent::report::retry_sender::{Outbox, Pace, Task};
+use crate::agent::report::retry_sender::{Outbox, RetryDelay, Task};
 use crate::jobdir::What;
 
 /// 1 GiB is two days at a line of 60 bytes every 10 ms. A longer log comes from a loop that prints.
@@ -57,7 +57,7 @@ impl LogShip {
                 None
             }
         });
-        let state = State::recall(&outbox);
+        let state = ShipperState::recall(&outbox);
         let follows = outbox.recall(STARTS).unwrap_or_default();
         let shared = Arc::new(ShippingState {
             outbox,
@@ -65,7 +65,7 @@ impl LogShip {
             scanned: Mutex::default(),
             wake_shipper: Notify::new(),
             wake_scan: Notify::new(),
-            pace: Pace::default(),
+            pace: RetryDelay::default(),
             printed: AtomicU64::new(0),
             finishing: AtomicBool::new(false),
             at_end: watch::channel(false).0,
@@ -76,7 +76,7 @@ impl LogShip {
             board,
             LineScan::new(pattern, settings.done_line.clone()),
         ));
-        let shipper = Shipper::new(Arc::clone(&shared), state, &settings);
+        let shipper = LogShipper::new(Arc::clone(&shared), state, &settings);
         LogShip { shared, _tasks: Arc::new([scan, Task::spawn(shipper.run())]) }
     }
 

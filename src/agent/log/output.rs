@@ -10,7 +10,7 @@
 //! Comparing the two sums would hide new lines behind old ones. Not here: the printed text.
 
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct OutputBytes {
     printed: u64,
     logged: u64,
     /// Printed, and not yet read by the scan.
@@ -18,7 +18,7 @@ pub(crate) struct Output {
     all: u64,
 }
 
-impl Output {
+impl OutputBytes {
     /// Another start: its holder counts from zero.
     pub(crate) fn begins(&mut self) {
         self.printed = 0;
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_counts_once_and_at_once() {
-        let mut output = Output::default();
+        let mut output = OutputBytes::default();
         assert_eq!(
             [(0, 0), (7, 0), (7, 7), (14, 7), (14, 14)]
                 .map(|(printed, logged)| output.count(printed, logged)),
@@ -58,7 +58,7 @@ mod tests {
     /// The scan reads output from before a reboot, and then the disk is too full for new lines.
     #[test]
     fn what_earlier_starts_have_left_hides_no_line_of_this_one() {
-        let mut output = Output::default();
+        let mut output = OutputBytes::default();
         output.count(0, 7);
         let before = output.count(0, 7);
         assert!(output.count(7, 7) > before);

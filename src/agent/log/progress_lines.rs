@@ -13,7 +13,7 @@ pub(crate) struct Count {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct PrintedLine {
     pub epoch: Option<Count>,
     /// A bar, or a counter of steps.
     pub count: Option<Count>,
@@ -66,7 +66,7 @@ impl Reader {
     }
 
     /// `None`: the line has no progress.
-    pub(crate) fn read(&self, line: &str) -> Option<Line> {
+    pub(crate) fn read(&self, line: &str) -> Option<PrintedLine> {
         if !line.bytes().any(|byte| byte.is_ascii_digit()) {
             return None;
         }
@@ -79,11 +79,11 @@ impl Reader {
         }
         let epoch = self.counted(&self.epoch, &line);
         let count = self.counted(&self.step, &line);
-        (epoch.is_some() || count.is_some()).then(|| Line {
+        (epoch.is_some() || count.is_some()).then(|| PrintedLine {
             epoch,
             count,
             name: "step".to_owned(),
-            ..Line::default()
+            ..PrintedLine::default()
         })
     }
 
@@ -94,7 +94,7 @@ impl Reader {
         (!OTHER.iter().any(|word| before.contains(word))).then_some(count)
     }
 
-    fn bar(&self, before: &str, after: &str) -> Option<Line> {
+    fn bar(&self, before: &str, after: &str) -> Option<PrintedLine> {
         // Keras prints the count before the bar, all others after it.
         let found = self.count.captures(after).or_else(|| {
             self.count.captures(before.get(before.trim_end().rfind(' ').unwrap_or(0)..)?)
@@ -120,10 +120,10 @@ impl Reader {
             return None;
         }
         count.filter(|count| count.of.is_some_and(|of| of >= count.at && of > 0.0))?;
-        Some(Line { epoch, count, name, is_bar: true, ..Line::default() })
+        Some(PrintedLine { epoch, count, name, is_bar: true, ..PrintedLine::default() })
     }
 
-    fn dict(&self, line: &str) -> Option<Line> {
+    fn dict(&self, line: &str) -> Option<PrintedLine> {
         let number = |regex: &Regex| regex.captures(line)?.get(1)?.as_str().parse::<f64>().ok();
         if line.contains("eval_") || line.contains("train_runtime") {
             return None;
@@ -132,13 +132,13 @@ impl Reader {
         let epoch = number(&self.dict_epoch).map(|at| Count { at, of: None });
         let (is_trainer, loss) =
             (line.contains("'learning_rate'") && epoch.is_some(), number(&self.dict_loss));
-        (epoch.is_some() || count.is_some()).then(|| Line {
+        (epoch.is_some() || count.is_some()).then(|| PrintedLine {
             epoch,
             count,
             name: "step".to_owned(),
             is_trainer,
             loss,
-            ..Line::default()
+            ..PrintedLine::default()
         })
     }
 }

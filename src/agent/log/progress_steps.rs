@@ -8,7 +8,7 @@
 //! A total is given only if it was shown: a bar may restart, and its total is then not the end of
 //! the work. Not here: a file, or a clock.
 
-use super::progress_lines::{Count, Line};
+use super::progress_lines::{Count, PrintedLine};
 
 /// A counter with a smaller total may be the steps of a build.
 const TOTAL_MIN: f64 = 20.0;
@@ -16,7 +16,7 @@ const TOTAL_MIN: f64 = 20.0;
 const COUNTERS_MAX: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stand {
+pub(crate) struct PrintedProgress {
     pub step: f64,
     pub total: Option<f64>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Steps {
     epoch: Option<Count>,
     /// Epochs are counted from 0.
     from_zero: bool,
-    counters: Vec<Counter>,
+    counters: Vec<StepCounter>,
     main: Option<usize>,
     /// The main counter covers the whole training.
     is_whole: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Steps {
 }
 
 #[derive(Debug)]
-struct Counter {
+struct StepCounter {
     name: String,
     is_bar: bool,
     of: Option<f64>,
@@ -50,7 +50,7 @@ struct Counter {
 }
 
 impl Steps {
-    pub(crate) fn take(&mut self, line: &Line) -> Option<Stand> {
+    pub(crate) fn take(&mut self, line: &PrintedLine) -> Option<PrintedProgress> {
         if let Some(epoch) = line.epoch {
             self.from_zero |= epoch.at == 0.0;
             let of = epoch.of.or(self.epoch.and_then(|before| before.of));
@@ -69,7 +69,7 @@ impl Steps {
             Some(count) => self.counted(count, line),
             // With a counter, an epoch only tells what the counter counts within.
             None if self.main.is_none() => {
-                line.epoch.map(|epoch| Stand { step: epoch.at, total: epoch.of })
+                line.epoch.map(|epoch| PrintedProgress { step: epoch.at, total: epoch.of })
             }
             None => None,
         }?;
@@ -80,11 +80,11 @@ impl Steps {
         Some(stand)
     }
 
-    fn counted(&mut self, count: Count, line: &Line) -> Option<Stand> {
+    fn counted(&mut self, count: Count, line: &PrintedLine) -> Option<PrintedProgress> {
         let index = self.counter(count, line)?;
         let main = *self.main.get_or_insert(index);
         let (best, epoch) = (self.best, self.epoch.map(|epoch| epoch.at));
-        let is_full = |counter: &Counter| counter.of.is_some_and(|of| counter.at >= of);
+        let is_full = |counter: &StepCounter| counter.of.is_some_and(|of| counter.at >= of);
         if index != main {
             // A counter that restarts with each epoch stays the main one; another after it is an
             // evaluation.
@@ -110,7 +110,7 @@ impl Steps {
         Some(self.stand(index))
     }
 
-    fn stand(&self, index: usize) -> Stand {
+    fn stand(&self, index: usize) -> PrintedProgress {
         let counter = &self.counters[index];
         let counted = counter.base + counter.at;
         let Some((epoch, of)) = self
@@ -123,18 +123,18 @@ impl Steps {
                 && counter.base == 0.0
                 && (counter.spans_epochs || self.epoch.is_none());
             let total = counter.of.filter(|of| self.is_whole || (is_told && *of >= TOTAL_MIN));
-            return Stand { step: counted, total };
+            return PrintedProgress { step: counted, total };
         };
         let before = if self.from_zero { epoch.at } else { epoch.at - 1.0 };
         // With epochs from 0, some programs print the last epoch as the total, others the number of
         // epochs.
-        Stand {
+        PrintedProgress {
             step: (before.floor() * of + counter.at).max(0.0),
             total: epoch.of.filter(|_| !self.from_zero).map(|epochs| epochs * of),
         }
     }
 
-    fn counter(&mut self, count: Count, line: &Line) -> Option<usize> {
+    fn counter(&mut self, count: Count, line: &PrintedLine) -> Option<usize> {
         let known = self.counters.iter().position(|counter| {
             counter.name == line.name && counter.of == count.of && counter.is_bar == line.is_bar
         });
@@ -144,7 +144,7 @@ impl Steps {
         (self.counters.len() < COUNTERS_MAX).then(|| {
             let (name, is_bar, of) = (line.name.clone(), line.is_bar, count.of);
             let (base, grew, epoch) = (0.0, 0, self.epoch.map(|epoch| epoch.at));
-            self.counters.push(Counter {
+            self.counters.push(StepCounter {
                 name,
                 is_bar,
                 of,
@@ -160,7 +160,7 @@ impl Steps {
     }
 }
 
-impl Counter {
+impl StepCounter {
     fn count(&mut self, at: f64, epoch: Option<f64>) {
         let next_epoch =
             epoch.zip(self.epoch).is_some_and(|(now, before)| now.floor() > before.floor());

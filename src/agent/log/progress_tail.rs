@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::agent::activity_board::{ActivityCounters, Moment};
+use crate::agent::activity_board::{ActivityCounters, ClockReading};
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::Task;
 use crate::job::ProgressLine;
@@ -142,7 +142,7 @@ impl Tail {
         }
         let bytes =
             self.files.read_from(&self.path, self.offset, READ_BYTES_MAX)?.unwrap_or_default();
-        let now = Moment::now(&*self.clock);
+        let now = ClockReading::now(&*self.clock);
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.offset += part.len() as u64;
             self.part(part, now, self.offset > old);
@@ -160,7 +160,7 @@ impl Tail {
         Ok(())
     }
 
-    fn part(&mut self, part: &[u8], now: Moment, timed: bool) {
+    fn part(&mut self, part: &[u8], now: ClockReading, timed: bool) {
         let ends = part.ends_with(b"\n");
         if !self.skipping {
             self.rest.extend_from_slice(part);
@@ -179,7 +179,7 @@ impl Tail {
         }
     }
 
-    fn line(&mut self, line: &[u8], now: Moment, timed: bool) {
+    fn line(&mut self, line: &[u8], now: ClockReading, timed: bool) {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use regex_lite::Regex;
 
 use super::progress_lines::Reader;
-use super::progress_steps::{Stand, Steps};
+use super::progress_steps::{PrintedProgress, Steps};
 use super::shipping_state::{FollowedStart, LogPosition, ShippingState, segment_name, segments};
-use crate::agent::activity_board::{ActivityCounters, Moment};
+use crate::agent::activity_board::{ActivityCounters, ClockReading};
 use crate::agent::report::retry_sender::Outbox;
 use crate::agent::startup::attempt::SETUP;
 use crate::agent::timers::to_next;
@@ -44,11 +44,11 @@ const SKIM_BYTES: u64 = 64 * 1024;
 
 /// The meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum LineSign {
     /// It matches the pattern; with its step, if its first group is a number.
     Match(Option<f64>),
     /// A step from a bar or a line of a stock program, and its loss.
-    Shown(Stand, Option<f64>),
+    Shown(PrintedProgress, Option<f64>),
     Done,
 }
 
@@ -95,7 +95,7 @@ impl LineScan {
     }
 
     /// A carriage return also ends a line: progress bars write nothing else.
-    pub(crate) fn feed(&mut self, bytes: &[u8], mut said: impl FnMut(Said)) {
+    pub(crate) fn feed(&mut self, bytes: &[u8], mut said: impl FnMut(LineSign)) {
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let ends = part.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r'));
             let text = if ends { &part[..part.len() - 1] } else { part };
@@ -109,18 +109,18 @@ impl LineScan {
     }
 
     /// The output has ended, and so has its last line.
-    pub(crate) fn end(&mut self, mut said: impl FnMut(Said)) {
+    pub(crate) fn end(&mut self, mut said: impl FnMut(LineSign)) {
         self.line_ends(&mut said);
         self.line.clear();
     }
 
-    fn line_ends(&mut self, said: &mut impl FnMut(Said)) {
+    fn line_ends(&mut self, said: &mut impl FnMut(LineSign)) {
         if self
             .done_line
             .as_ref()
             .is_some_and(|done| self.line.trim_ascii() == done.as_bytes().trim_ascii())
         {
-            said(Said::Done);
+            said(LineSign::Done);
         }
         if self.line.is_empty() || self.lines_left == 0 {
             return;
@@ -131,14 +131,14 @@ impl LineScan {
             && let Some(line) = reader.read(&text)
             && let Some(stand) = steps.take(&line)
         {
-            said(Said::Shown(stand, line.loss));
+            said(LineSign::Shown(stand, line.loss));
         }
         let Some(pattern) = &self.pattern else { return };
         if let Some(captures) = pattern.captures(&text) {
             let step = captures
                 .get(1)
                 .and_then(|group| group.as_str().replace([',', '_'], "").parse().ok());
-            said(Said::Match(step));
+            said(LineSign::Match(step));
         }
     }
 }
@@ -228,7 +228,7 @@ impl Scan {
         // With several new bar states, only the newest has its time.
         let mut shown = None;
         lines.feed(&bytes, |said| match said {
-            Said::Shown(..) => shown = Some(said),
+            LineSign::Shown(..) => shown = Some(said),
             said => tell(board, &shared.outbox, said, *timed),
         });
         shown.into_iter().for_each(|said| tell(board, &shared.outbox, said, *timed));
@@ -242,17 +242,17 @@ impl Scan {
     }
 }
 
-fn tell(board: &ActivityCounters, outbox: &Outbox, said: Said, timed: bool) {
-    let now = Moment::now(&*outbox.clock);
+fn tell(board: &ActivityCounters, outbox: &Outbox, said: LineSign, timed: bool) {
+    let now = ClockReading::now(&*outbox.clock);
     match said {
-        Said::Done => board.set_done(now.mono),
-        Said::Match(step) => {
+        LineSign::Done => board.set_done(now.mono),
+        LineSign::Match(step) => {
             board.sign();
             if let Some(step) = step {
                 board.step(step, now, timed);
             }
         }
-        Said::Shown(stand, loss) => board.shown(stand, loss, now, timed),
+        LineSign::Shown(stand, loss) => board.shown(stand, loss, now, timed),
     }
 }
 
@@ -260,7 +260,7 @@ fn tell(board: &ActivityCounters, outbox: &Outbox, said: Said, timed: bool) {
 mod tests {
     use super::*;
 
-    fn scan(pattern: &str, done: Option<&str>, pieces: &[&[u8]]) -> Vec<Said> {
+    fn scan(pattern: &str, done: Option<&str>, pieces: &[&[u8]]) -> Vec<LineSign> {
         let mut scan = LineScan::new(Some(Regex::new(pattern).unwrap()), done.map(str::to_owned));
         let mut said = Vec::new();
         for piece in pieces {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn lines_match_across_pieces_and_the_first_group_is_the_step() {
-        let step = |step| Said::Match(Some(step));
+        let step = |step| LineSign::Match(Some(step));
         assert_eq!(
             scan(r"step (\d+)", None, &[b"epoch 1 st", b"ep 12 loss 0.1\nnoise\nstep 13"]),
             [step(12.0), step(13.0)]
@@ -283,7 +283,7 @@ mod tests {
         );
         assert_eq!(
             scan("epoch", Some("ALL DONE"), &[b"epoch x\n  ALL DONE \nnot ALL DONE\n"]),
-            [Said::Match(None), Said::Done]
+            [LineSign::Match(None), LineSign::Done]
         );
     }
 
@@ -291,7 +291,10 @@ mod tests {
     fn ten_megabytes_in_a_line_and_binary_are_one_line_each() {
         let long = vec![b'x'; 10 << 20];
         let binary: Vec<u8> = (0..=255u8).filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
-        assert_eq!(scan("^x", None, &[&long, b"\n", &binary, b"\nstep\n"]), [Said::Match(None)]);
+        assert_eq!(
+            scan("^x", None, &[&long, b"\n", &binary, b"\nstep\n"]),
+            [LineSign::Match(None)]
+        );
     }
 
     #[test]
@@ -304,7 +307,7 @@ mod tests {
             scan.feed(bar, |what| said.push(what));
             said
         };
-        let shown = |step| Said::Shown(Stand { step, total: None }, None);
+        let shown = |step| LineSign::Shown(PrintedProgress { step, total: None }, None);
         assert_eq!((read(true), read(false)), (vec![shown(37.0), shown(40.0)], vec![]));
         assert_eq!(scan("never", None, &[bar]), [], "a pattern goes before");
     }
@@ -315,6 +318,6 @@ mod tests {
         text.extend_from_slice(b"done\n");
         let said = scan(r"step (\d+)", Some("done"), &[&text]);
         assert_eq!(said.len(), LINES_MAX + 1);
-        assert_eq!(said.last(), Some(&Said::Done));
+        assert_eq!(said.last(), Some(&LineSign::Done));
     }
 }

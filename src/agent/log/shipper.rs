@@ -49,7 +49,7 @@ const STATE: &str = "log.json";
 
 /// The state that survives a crash of the agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct ShipperState {
     start: u32,
     segment: u64,
     offset: u64,
@@ -71,9 +71,9 @@ struct Piece {
     bytes: u64,
 }
 
-pub(crate) struct Shipper {
+pub(crate) struct LogShipper {
     shared: Arc<ShippingState>,
-    state: State,
+    state: ShipperState,
     bytes_max: u64,
     /// The time between two pieces that are not full.
     apart: Duration,
@@ -86,7 +86,7 @@ pub(crate) struct Shipper {
     rests_at: Option<u64>,
 }
 
-enum Step {
+enum ShipStep {
     /// `last`: nothing is known after it.
     Ship { piece: Piece, bytes: Vec<u8>, last: bool },
     /// Something small was done; look again.
@@ -105,21 +105,25 @@ fn at_tick(now: Duration, at_least: Duration) -> Duration {
         * u32::try_from(at_least.saturating_sub(tick).as_millis().div_ceil(1000)).unwrap_or(0)
 }
 
-impl State {
+impl ShipperState {
     pub(crate) fn recall(outbox: &Outbox) -> Self {
         outbox.recall_line(STATE).unwrap_or_default()
     }
 }
 
-impl Shipper {
-    pub(crate) fn new(shared: Arc<ShippingState>, state: State, settings: &LogSettings) -> Self {
+impl LogShipper {
+    pub(crate) fn new(
+        shared: Arc<ShippingState>,
+        state: ShipperState,
+        settings: &LogSettings,
+    ) -> Self {
         let paid = shared.outbox.dir.store().url().starts_with("s3:");
         let apart = match (settings.pace == LogPace::Kept, paid) {
             (true, _) => PIECE_APART_KEPT,
             (false, true) => PIECE_APART_PAID,
             (false, false) => PIECE_APART,
         };
-        Shipper {
+        LogShipper {
             shared,
             state,
             bytes_max: settings.bytes_max,
@@ -139,7 +143,7 @@ impl Shipper {
                 continue;
             }
             let wait = match self.step() {
-                Step::Ship { piece, bytes, last } => {
+                ShipStep::Ship { piece, bytes, last } => {
                     let full = bytes.len() >= PIECE_BYTES_MAX;
                     let printed = self.shared.printed();
                     self.send(piece, bytes).await;
@@ -152,9 +156,9 @@ impl Shipper {
                         false => Duration::ZERO,
                     }
                 }
-                Step::Again => Duration::ZERO,
-                Step::Later(wait) => wait,
-                Step::AtEnd => self.at_end(),
+                ShipStep::Again => Duration::ZERO,
+                ShipStep::Later(wait) => wait,
+                ShipStep::AtEnd => self.at_end(),
             };
             if wait.is_zero() {
                 tokio::task::yield_now().await;
@@ -207,10 +211,10 @@ impl Shipper {
         *self.shared.scanned() >= LogPosition { start: self.state.start, segment, offset }
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> ShipStep {
         let follows = self.shared.follows();
         let Some(index) = follows.iter().position(|follow| follow.start >= self.state.start) else {
-            return Step::AtEnd;
+            return ShipStep::AtEnd;
         };
         let follow = &follows[index];
         if follow.start > self.state.start {
@@ -256,7 +260,14 @@ impl Shipper {
             .map_or(0, |(_, bytes)| self.state.offset.min(*bytes))
     }
 
-    fn cut(&mut self, dir: &Path, newest: bool, bytes: u64, unread: u64, finishing: bool) -> Step {
+    fn cut(
+        &mut self,
+        dir: &Path,
+        newest: bool,
+        bytes: u64,
+        unread: u64,
+        finishing: bool,
+    ) -> ShipStep {
         let now = self.shared.outbox.clock.mono();
         let since = self.shipped_at.map_or(self.apart, |at| now.saturating_sub(at));
         if newest
@@ -264,7 +275,7 @@ impl Shipper {
             && bytes - self.state.offset < PIECE_BYTES_MAX as u64
             && since < self.apart
         {
-            return Step::Later(at_tick(now, self.apart - since));
+            return ShipStep::Later(at_tick(now, self.apart - since));
         }
         let mut before = String::new();
         if self.state.full && unread > TAIL_BYTES {
@@ -273,7 +284,7 @@ impl Shipper {
             self.state.offset += skipped;
             self.state.left_out += skipped;
             self.shared.lost().left_out = self.state.left_out;
-            return Step::Again;
+            return ShipStep::Again;
         }
         if self.state.full && self.state.left_out > self.state.told {
             before = self.tell();
@@ -282,29 +293,29 @@ impl Shipper {
         }
         let path = dir.join(segment_name(self.state.segment));
         match self.shared.outbox.files.read_from(&path, self.state.offset, PIECE_BYTES_MAX) {
-            Ok(Some(body)) if !body.is_empty() => Step::Ship {
+            Ok(Some(body)) if !body.is_empty() => ShipStep::Ship {
                 piece: Piece { before, bytes: body.len() as u64 },
                 bytes: body,
                 last: newest,
             },
-            Ok(_) => Step::AtEnd,
+            Ok(_) => ShipStep::AtEnd,
             Err(error) => {
                 tracing::warn!("cannot read {}: {error}", path.display());
-                Step::Later(self.next_look())
+                ShipStep::Later(self.next_look())
             }
         }
     }
 
     /// Beyond the limit, the end of the log at least says how much is missing.
-    fn nothing_left(&mut self) -> Step {
+    fn nothing_left(&mut self) -> ShipStep {
         if self.state.full && self.finishing() && self.state.left_out > self.state.told {
-            return Step::Ship {
+            return ShipStep::Ship {
                 piece: Piece { before: self.tell(), bytes: 0 },
                 bytes: Vec::new(),
                 last: false,
             };
         }
-        Step::AtEnd
+        ShipStep::AtEnd
     }
 
     fn tell(&mut self) -> String {
@@ -335,30 +346,30 @@ impl Shipper {
         follows: &[FollowedStart],
         index: usize,
         more: bool,
-    ) -> Step {
+    ) -> ShipStep {
         if !self.scan_is_past(number, self.state.offset) {
-            return Step::Later(SCAN_WAIT);
+            return ShipStep::Later(SCAN_WAIT);
         }
         self.remove(dir, number);
         if more {
             (self.state.segment, self.state.offset) = (number + 1, 0);
-            return Step::Again;
+            return ShipStep::Again;
         }
         self.next_start(follows, index)
     }
 
-    fn next_start(&mut self, follows: &[FollowedStart], index: usize) -> Step {
+    fn next_start(&mut self, follows: &[FollowedStart], index: usize) -> ShipStep {
         match follows.get(index + 1) {
             Some(next) => {
                 (self.state.start, self.state.segment, self.state.offset) = (next.start, 0, 0);
-                Step::Again
+                ShipStep::Again
             }
-            None => Step::AtEnd,
+            None => ShipStep::AtEnd,
         }
     }
 
     /// Beyond the limit: makes space for the holder, and leaves what the end may need.
-    fn pass_over(&mut self, dir: &Path, there: &[(u64, u64)], superseded: bool) -> Step {
+    fn pass_over(&mut self, dir: &Path, there: &[(u64, u64)], superseded: bool) -> ShipStep {
         let mut left: u64 = there.iter().map(|(_, bytes)| bytes).sum();
         for (position, &(number, bytes)) in there.iter().enumerate() {
             let newest = position + 1 == there.len();
@@ -383,7 +394,7 @@ impl Shipper {
             return self.next_start(&follows, index);
         }
         self.keep();
-        Step::Later(LOOK)
+        ShipStep::Later(LOOK)
     }
 
     fn remove(&self, dir: &Path, number: u64) {

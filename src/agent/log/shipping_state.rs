@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
-use crate::agent::report::retry_sender::{Outbox, Pace};
+use crate::agent::report::retry_sender::{Outbox, RetryDelay};
 
 #[derive(Clone, Debug)]
 pub struct LogSettings {
@@ -56,7 +56,7 @@ pub(crate) struct ShippingState {
     pub scanned: Mutex<LogPosition>,
     pub wake_shipper: Notify,
     pub wake_scan: Notify,
-    pub pace: Pace,
+    pub pace: RetryDelay,
     pub printed: AtomicU64,
     /// A caller waits for the end.
     pub finishing: AtomicBool,

@@ -48,7 +48,7 @@ pub(crate) enum Topic {
 
 /// A sentence for people, in the status until it is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Attention {
+struct AttentionItem {
     topic: Topic,
     text: String,
 }
@@ -56,7 +56,7 @@ struct Attention {
 /// The sentences for people that hold now. The journal has each of them.
 pub(crate) struct AttentionList {
     journal: Journal,
-    items: Vec<Attention>,
+    items: Vec<AttentionItem>,
 }
 
 impl AttentionList {
@@ -74,7 +74,7 @@ impl AttentionList {
 
     /// Says a sentence in the status only.
     pub(crate) fn show(&mut self, topic: Topic, text: String) {
-        self.items.push(Attention { topic, text });
+        self.items.push(AttentionItem { topic, text });
     }
 
     pub(crate) fn has_said(&self, topic: &Topic) -> bool {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
-use super::retry_sender::{Outbox, Pace, TRY_SECS_MAX, Task, chain};
+use super::retry_sender::{Outbox, RetryDelay, TRY_SECS_MAX, Task, chain};
 use crate::instance::{Notice, Status};
 use crate::job::{AttemptPhase, CheckpointNo, ExitStatus};
 use crate::jobdir::{JobDirError, News, has_news, layout};
@@ -45,24 +45,24 @@ const SET_ASIDE: u64 = 100;
 /// The sender. Cheap to clone; its task runs until the last clone is dropped.
 #[derive(Clone)]
 pub struct Heartbeat {
-    inner: Arc<Inner>,
+    inner: Arc<HeartbeatInner>,
     _task: Arc<Task>,
 }
 
-struct Inner {
+struct HeartbeatInner {
     outbox: Outbox,
     beat: Duration,
     /// Whether a controller may read change markers.
     tells: bool,
-    newest: Mutex<Newest>,
+    newest: Mutex<NewestStatus>,
     wake: Notify,
-    pace: Pace,
+    pace: RetryDelay,
     /// The number of the newest written update.
     written: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct Newest {
+struct NewestStatus {
     status: Option<Status>,
     handed_in_at: Option<Duration>,
     update: u64,
@@ -74,14 +74,14 @@ struct Newest {
 }
 
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
-struct Sequence {
+struct ReservedSequence {
     /// No higher number was ever used.
     sequence: u64,
 }
 
 /// Facts that a watching user should see at once when they change.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen<'a> {
+pub struct ShownFacts<'a> {
     pub phase: AttemptPhase,
     pub verdict: &'a str,
     pub exit: Option<ExitStatus>,
@@ -92,9 +92,9 @@ pub struct Seen<'a> {
     pub last_checkpoint: Option<CheckpointNo>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ShownFacts<'a> {
     fn of(status: &'a Status) -> Self {
-        Seen {
+        ShownFacts {
             phase: status.phase,
             verdict: &status.verdict,
             exit: status.exit,
@@ -112,13 +112,13 @@ impl Heartbeat {
         let (written, _) = watch::channel(0);
         let beat = if watched && outbox.dir.store().is_folder() { BEAT_LOCAL } else { BEAT_REMOTE };
         let tells = watched && has_news(outbox.dir.store().as_ref());
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(HeartbeatInner {
             outbox,
             beat,
             tells,
             newest: Mutex::default(),
             wake: Notify::new(),
-            pace: Pace::default(),
+            pace: RetryDelay::default(),
             written,
         });
         let task = Task::spawn(run(Arc::clone(&inner)));
@@ -127,19 +127,20 @@ impl Heartbeat {
 
     /// Whether the present facts need a status: the newest is old, or differs. Called at every
     /// tick.
-    pub fn wants(&self, now: &Seen<'_>) -> bool {
+    pub fn wants(&self, now: &ShownFacts<'_>) -> bool {
         let newest = self.inner.newest();
         let old = newest.handed_in_at.is_none_or(|at| {
             self.inner.outbox.clock.mono().saturating_sub(at) + TICK_SLACK >= self.inner.beat
         });
-        old || newest.status.as_ref().is_none_or(|status| Seen::of(status) != *now)
+        old || newest.status.as_ref().is_none_or(|status| ShownFacts::of(status) != *now)
     }
 
     /// Hands in a status. `sequence` is set here.
     pub fn update(&self, status: Status) {
         let mut newest = self.inner.newest();
         let before = newest.status.as_ref();
-        newest.changed |= before.is_none_or(|before| Seen::of(before) != Seen::of(&status));
+        newest.changed |=
+            before.is_none_or(|before| ShownFacts::of(before) != ShownFacts::of(&status));
         newest.status = Some(status);
         newest.handed_in_at = Some(self.inner.outbox.clock.mono());
         newest.update += 1;
@@ -180,23 +181,23 @@ impl Heartbeat {
     }
 }
 
-impl Inner {
-    fn newest(&self) -> MutexGuard<'_, Newest> {
+impl HeartbeatInner {
+    fn newest(&self) -> MutexGuard<'_, NewestStatus> {
         self.newest.lock().expect("nobody panics while holding the newest status: it is only moved")
     }
 }
 
-struct Numbers {
+struct SequenceNumbers {
     last: u64,
     set_aside: u64,
     /// The lease decides who writes this key: once it holds our status, no newer writer appears.
     ours: bool,
 }
 
-impl Numbers {
+impl SequenceNumbers {
     fn recalled(outbox: &Outbox) -> Self {
-        let last = outbox.recall::<Sequence>(SEQUENCE).unwrap_or_default().sequence;
-        Numbers { last, set_aside: last, ours: false }
+        let last = outbox.recall::<ReservedSequence>(SEQUENCE).unwrap_or_default().sequence;
+        SequenceNumbers { last, set_aside: last, ours: false }
     }
 
     /// `None`: no answer.
@@ -218,7 +219,7 @@ impl Numbers {
         if self.last > self.set_aside {
             // Before the write: a number that was used on a lost reply is never used again.
             self.set_aside = self.last + SET_ASIDE;
-            outbox.keep(SEQUENCE, &Sequence { sequence: self.set_aside });
+            outbox.keep(SEQUENCE, &ReservedSequence { sequence: self.set_aside });
         }
         let written =
             outbox.within(TRY_SECS_MAX, outbox.dir.put_status(outbox.attempt, status, true)).await;
@@ -227,11 +228,11 @@ impl Numbers {
     }
 }
 
-async fn run(inner: Arc<Inner>) {
+async fn run(inner: Arc<HeartbeatInner>) {
     let outbox = &inner.outbox;
-    let mut numbers = Numbers::recalled(outbox);
+    let mut numbers = SequenceNumbers::recalled(outbox);
     let mut failures = 0;
-    let mut told = Told::default();
+    let mut told = MarkersWritten::default();
     loop {
         let (mut status, update) = due(&inner).await;
         let problem = match numbers.write(outbox, &mut status).await {
@@ -272,7 +273,7 @@ async fn run(inner: Arc<Inner>) {
 }
 
 /// Asks once in an agent's run; after a failure again with the next heartbeat.
-async fn date(inner: &Inner) {
+async fn date(inner: &HeartbeatInner) {
     let outbox = &inner.outbox;
     if outbox.dir.store().is_folder() {
         return;
@@ -284,7 +285,7 @@ async fn date(inner: &Inner) {
 }
 
 #[derive(Default)]
-struct Told {
+struct MarkersWritten {
     /// The phase, the number of messages, and whether its measurements are lost.
     seen: Option<(AttemptPhase, usize, bool)>,
     /// By the monotonic clock.
@@ -292,7 +293,7 @@ struct Told {
 }
 
 /// Writes the change markers. A failure is retried with the next heartbeat.
-async fn tell_news(outbox: &Outbox, status: &Status, told: &mut Told) {
+async fn tell_news(outbox: &Outbox, status: &Status, told: &mut MarkersWritten) {
     let tell = async |what| {
         matches!(outbox.within(TRY_SECS_MAX, outbox.dir.tell_news(what)).await, Some(Ok(())))
     };
@@ -308,7 +309,7 @@ async fn tell_news(outbox: &Outbox, status: &Status, told: &mut Told) {
 }
 
 /// Returns the newest status once it is due: after a change, or a beat after the last write.
-async fn due(inner: &Inner) -> (Status, u64) {
+async fn due(inner: &HeartbeatInner) -> (Status, u64) {
     loop {
         let wait = {
             let mut newest = inner.newest();

@@ -15,7 +15,7 @@ use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
-use super::retry_sender::{Outbox, Pace, Task};
+use super::retry_sender::{Outbox, RetryDelay, Task};
 use crate::jobdir::{Event, What};
 
 /// Unsent events kept in memory. A day's job makes some hundreds. A verdict that changes every
@@ -42,16 +42,16 @@ const BORDERS: &str = "events.borders.json";
 /// The sender. Cheap to clone; its task runs until the last clone is dropped.
 #[derive(Clone)]
 pub struct Journal {
-    inner: Arc<Inner>,
+    inner: Arc<JournalInner>,
     _task: Arc<Task>,
 }
 
-struct Inner {
+struct JournalInner {
     outbox: Outbox,
     book: Mutex<Book>,
     /// Something was recorded, or a caller waits.
     wake: Notify,
-    pace: Pace,
+    pace: RetryDelay,
     acked: watch::Sender<u64>,
 }
 
@@ -77,11 +77,11 @@ impl Journal {
     pub fn start(outbox: Outbox) -> Self {
         let book = Book::open(&outbox);
         let (acked, _) = watch::channel(book.borders.acked);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(JournalInner {
             outbox,
             book: Mutex::new(book),
             wake: Notify::new(),
-            pace: Pace::default(),
+            pace: RetryDelay::default(),
             acked,
         });
         let task = Task::spawn(run(Arc::clone(&inner)));
@@ -117,7 +117,7 @@ fn important(what: &What) -> bool {
     !matches!(what, What::Verdict { .. } | What::Agent { .. } | What::Unknown)
 }
 
-async fn run(inner: Arc<Inner>) {
+async fn run(inner: Arc<JournalInner>) {
     loop {
         let batch = loop {
             if let Some(batch) = inner.book().batch() {
@@ -138,7 +138,7 @@ async fn run(inner: Arc<Inner>) {
     }
 }
 
-impl Inner {
+impl JournalInner {
     /// Waits for more events, until an important one comes, a caller waits, or the time is over.
     async fn gather(&self) {
         let clock = &self.outbox.clock;

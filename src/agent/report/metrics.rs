@@ -32,11 +32,11 @@ const LOST_MINUTES: u32 = 2;
 
 /// The sender; its task runs as long as this.
 pub struct Metrics {
-    inner: Arc<Inner>,
+    inner: Arc<MetricsInner>,
     _task: Task,
 }
 
-struct Inner {
+struct MetricsInner {
     meter: Arc<dyn Meter>,
     clock: Arc<dyn Clock>,
     instance: String,
@@ -104,7 +104,7 @@ impl Minute {
 
 impl Metrics {
     pub fn start(meter: Arc<dyn Meter>, clock: Arc<dyn Clock>, instance: String) -> Self {
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(MetricsInner {
             meter,
             clock,
             instance,
@@ -138,13 +138,13 @@ impl Metrics {
     }
 }
 
-impl Inner {
+impl MetricsInner {
     fn hand(&self) -> MutexGuard<'_, Hand> {
         self.hand.lock().expect("nobody panics while holding it: numbers are only added")
     }
 }
 
-async fn run(inner: Arc<Inner>) {
+async fn run(inner: Arc<MetricsInner>) {
     let mut failures = 0_u32;
     loop {
         let full = inner.hand().full.take();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::attention::{AttentionList, Topic};
-use super::heartbeat::{Heartbeat, Seen};
+use super::heartbeat::{Heartbeat, ShownFacts};
 use super::journal::Journal;
 use super::metrics::Metrics;
 use super::samples::Samples;
@@ -19,7 +19,7 @@ use crate::agent::log::handle::LogShip;
 use crate::agent::shutdown::deadman::Deadman;
 use crate::agent::startup::attempt::{AgentState, Attempt};
 use crate::agent::startup::crash_loop::CrashLoop;
-use crate::agent::watch_workload::Watching;
+use crate::agent::watch_workload::WorkloadWatch;
 use crate::instance::{Notice, Status};
 use crate::job::{AttemptPhase, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
@@ -48,7 +48,7 @@ pub(crate) struct Reporter {
 pub(crate) struct StatusFacts<'a> {
     pub attempt: &'a Attempt,
     pub state: &'a AgentState,
-    pub watching: &'a Watching,
+    pub watching: &'a WorkloadWatch,
     pub board: &'a ActivityCounters,
     pub checkpoints: Option<&'a Checkpoints>,
     pub notice: Option<&'a Notice>,
@@ -156,8 +156,8 @@ impl Reporter {
     }
 
     /// The part of the status whose changes users should see at once.
-    fn seen<'a>(&'a self, facts: &StatusFacts<'a>) -> Seen<'a> {
-        Seen {
+    fn seen<'a>(&'a self, facts: &StatusFacts<'a>) -> ShownFacts<'a> {
+        ShownFacts {
             phase: self.phase,
             verdict: self.verdict_word(facts),
             exit: facts.exit,

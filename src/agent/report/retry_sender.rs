@@ -132,7 +132,7 @@ impl Outbox {
     pub(crate) async fn persist<'a, E: Error>(
         &self,
         what: &str,
-        pace: &Pace,
+        pace: &RetryDelay,
         attempt: impl Fn() -> BoxFuture<'a, Result<(), E>>,
     ) -> u32 {
         let mut failures = 0;
@@ -157,14 +157,14 @@ impl Outbox {
 
 /// How fast a sender retries, and whether a caller waits for it.
 #[derive(Default)]
-pub(crate) struct Pace {
+pub(crate) struct RetryDelay {
     hurried: AtomicU32,
     kick: Notify,
     /// Since when every try failed, by the monotonic clock.
     failing: Mutex<Option<Duration>>,
 }
 
-impl Pace {
+impl RetryDelay {
     /// A caller waits: try now, and then often.
     pub(crate) fn hurry(&self) {
         self.hurried.fetch_add(1, Ordering::Relaxed);

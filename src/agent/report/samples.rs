@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
 use super::batch::Packer;
-use super::retry_sender::{Outbox, Pace, Task};
+use super::retry_sender::{Outbox, RetryDelay, Task};
 use crate::instance::Rates;
 use crate::jobdir::layout;
 
@@ -39,15 +39,15 @@ const NUMBER: &str = "samples.json";
 /// The sender. Cheap to clone; its task runs until the last clone is dropped.
 #[derive(Clone)]
 pub struct Samples {
-    inner: Arc<Inner>,
+    inner: Arc<SamplesInner>,
     _task: Arc<Task>,
 }
 
-struct Inner {
+struct SamplesInner {
     outbox: Outbox,
     queue: Mutex<Queue>,
     wake: Notify,
-    pace: Pace,
+    pace: RetryDelay,
     sent: watch::Sender<u64>,
 }
 
@@ -69,13 +69,13 @@ struct Batch {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Next {
+struct NextBatch {
     next: u64,
 }
 
 impl Samples {
     pub fn start(outbox: Outbox) -> Self {
-        let next = outbox.recall::<Next>(NUMBER).map_or(1, |state| state.next);
+        let next = outbox.recall::<NextBatch>(NUMBER).map_or(1, |state| state.next);
         let queue = Queue {
             rows: Vec::new(),
             packer: Packer::new(ZSTD_LEVEL),
@@ -86,11 +86,11 @@ impl Samples {
             dropped: 0,
         };
         let (sent, _) = watch::channel(next - 1);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(SamplesInner {
             outbox,
             queue: Mutex::new(queue),
             wake: Notify::new(),
-            pace: Pace::default(),
+            pace: RetryDelay::default(),
             sent,
         });
         let task = Task::spawn(run(Arc::clone(&inner)));
@@ -137,7 +137,7 @@ impl Samples {
     }
 }
 
-impl Inner {
+impl SamplesInner {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().expect("nobody panics while holding the queue: rows always serialise")
     }
@@ -161,7 +161,7 @@ impl Queue {
         self.waiting.push_back(Batch { number: self.next, rows, body: Bytes::from(body) });
         self.next += 1;
         // Before the send: a used number is never used again.
-        outbox.keep(NUMBER, &Next { next: self.next });
+        outbox.keep(NUMBER, &NextBatch { next: self.next });
         let bytes =
             |waiting: &VecDeque<Batch>| waiting.iter().map(|batch| batch.body.len()).sum::<usize>();
         // The front is being sent; the next oldest is dropped.
@@ -171,7 +171,7 @@ impl Queue {
     }
 }
 
-async fn run(inner: Arc<Inner>) {
+async fn run(inner: Arc<SamplesInner>) {
     let outbox = &inner.outbox;
     loop {
         let front = inner.queue().waiting.front().cloned();

@@ -56,20 +56,20 @@ pub struct Deadman {
     lease: Duration,
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
-    told: Mutex<Option<Told>>,
-    said: Mutex<Option<Said>>,
+    told: Mutex<Option<DeadlineWrite>>,
+    said: Mutex<Option<AliveWrite>>,
 }
 
 /// The last write of the alive file.
 #[derive(Clone, Copy)]
-struct Said {
+struct AliveWrite {
     mono: Duration,
     wall: Timestamp,
     written: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Told {
+struct DeadlineWrite {
     mono: Duration,
     wall: Timestamp,
     steady: Timestamp,
@@ -112,7 +112,7 @@ impl Deadman {
                 self.alive.display()
             );
         }
-        *said = Some(Said { mono, wall, written: done.is_ok() });
+        *said = Some(AliveWrite { mono, wall, written: done.is_ok() });
     }
 
     /// Called at every tick: writes the deadline when it changes. It is as far from the wall clock
@@ -121,7 +121,7 @@ impl Deadman {
         let (mono, wall) = (self.clock.mono(), self.clock.now());
         let mut told =
             self.told.lock().expect("nobody panics while holding it: it is only compared and set");
-        let now = Told { mono, wall, steady, hard_end, written: false };
+        let now = DeadlineWrite { mono, wall, steady, hard_end, written: false };
         if !told.is_none_or(|told| is_due(&told, &now)) {
             return;
         }
@@ -136,11 +136,11 @@ impl Deadman {
                 self.file.display()
             );
         }
-        *told = Some(Told { written: done.is_ok(), ..now });
+        *told = Some(DeadlineWrite { written: done.is_ok(), ..now });
     }
 }
 
-fn is_due(told: &Told, now: &Told) -> bool {
+fn is_due(told: &DeadlineWrite, now: &DeadlineWrite) -> bool {
     let passed = now.mono.saturating_sub(told.mono);
     if !told.written {
         return passed >= AGAIN;

@@ -15,13 +15,13 @@ use jiff::{SignedDuration, Timestamp};
 use super::final_upload::{UNKEPT_WITHIN, unkept, upload_rest};
 use super::shutdown_deadline::{FLUSH_MIN, ShutdownDeadline, TIME_WAS_UP};
 use crate::agent::agent::{Agent, Finish};
-use crate::agent::checkpoint::failed_resume::WentBack;
+use crate::agent::checkpoint::failed_resume::RollbackRecord;
 use crate::agent::checkpoint::save_request::{NO_HANDLER, Saved};
 use crate::agent::limits::UPLOAD_ALLOWANCE;
 use crate::agent::report::retry_sender::{TRY_SECS_MAX, chain};
-use crate::agent::startup::attempt::{Ending, Held};
+use crate::agent::startup::attempt::{HeldMachine, PendingEnd};
 use crate::agent::startup::boot::keep_alive;
-use crate::agent::wake::Wake;
+use crate::agent::wake::WakeReason;
 use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
 use crate::market::{Span, elapsed};
@@ -77,7 +77,7 @@ impl<'a> ShutdownSequence<'a> {
             return Drained::Over(self.finish().await);
         }
         let (ending, exit) = (
-            Ending::End { end, reason: self.reason.clone() },
+            PendingEnd::End { end, reason: self.reason.clone() },
             self.agent.ended.map(|ended| ended.exit),
         );
         self.agent.state.begin_end(ending, exit);
@@ -257,11 +257,11 @@ impl<'a> ShutdownSequence<'a> {
                 // It saved and ended: the folder's content is final, and the upload of the rest
                 // includes it.
                 ended = ends, if self.agent.ended.is_none() => {
-                    self.agent.observe(Wake::Ended(ended)).await;
+                    self.agent.observe(WakeReason::Ended(ended)).await;
                 }
                 () = self.agent.out.clock.sleep(Duration::from_secs(1)) => {}
             }
-            self.agent.world.service.alive();
+            self.agent.ports.service.alive();
             self.agent.report();
             if ahead.is_over(self.agent, began, Duration::MAX) {
                 return None;
@@ -304,7 +304,7 @@ impl<'a> ShutdownSequence<'a> {
         self.agent.reporter.heartbeat.flush(FLUSH_MIN).await;
         while self.agent.steady_now().duration_since(at) < NOTICE_VOID_AFTER {
             self.agent.out.clock.sleep(Duration::from_secs(1)).await;
-            self.agent.world.service.alive();
+            self.agent.ports.service.alive();
             self.agent.report();
             let now = self.agent.steady_now();
             if self.agent.wish().is_some() || self.agent.limit(now).is_some() {
@@ -373,7 +373,7 @@ impl<'a> ShutdownSequence<'a> {
                 .as_ref()
                 .map_or(0, |checkpoints| checkpoints.count()),
             resumed_from: self.agent.state.resumed_from.clone(),
-            went_back: self.agent.state.went_back.last().map(WentBack::in_words),
+            went_back: self.agent.state.went_back.last().map(RollbackRecord::in_words),
             progress: Some(self.agent.board.progress()),
             working_since: self.agent.state.working_since,
             saved: self.agent.state.saved_work(),
@@ -409,7 +409,8 @@ impl<'a> ShutdownSequence<'a> {
         let now = self.agent.steady_now();
         // Time that was granted while the work ran was for the work.
         let granted = self.agent.granted().time;
-        let mut held = self.agent.state.held.unwrap_or(Held { since: now, granted, until: now });
+        let mut held =
+            self.agent.state.held.unwrap_or(HeldMachine { since: now, granted, until: now });
         self.agent.enter(AttemptPhase::Held);
         let mut said = None;
         loop {
@@ -449,7 +450,7 @@ impl<'a> ShutdownSequence<'a> {
                     None,
                 )
                 .await;
-            self.agent.world.service.alive();
+            self.agent.ports.service.alive();
         }
     }
 
@@ -462,7 +463,7 @@ impl<'a> ShutdownSequence<'a> {
                 self.agent.attempt.job(),
                 Span::from_duration(Duration::from_secs(left.as_secs().max(1))),
             );
-            self.agent.world.people.tell(&format!("{job} is over, and this machine goes in {left}, with its disk. More time: lamp extend {job} 1h"));
+            self.agent.ports.people.tell(&format!("{job} is over, and this machine goes in {left}, with its disk. More time: lamp extend {job} 1h"));
         }
     }
 
@@ -487,7 +488,7 @@ impl<'a> ShutdownSequence<'a> {
         let why = reason.text.clone();
         let mut still_on = None;
         while let Err(error) = self.power_off(how, &why).await {
-            if !self.agent.world.insist {
+            if !self.agent.ports.insist {
                 still_on = Some(error.to_string());
                 break;
             }
@@ -495,7 +496,7 @@ impl<'a> ShutdownSequence<'a> {
             self.agent.out.clock.sleep(Duration::from_secs(5)).await;
         }
         // Not earlier: from this call on, systemd waits for the agent, and the power-off waits too.
-        self.agent.world.service.stopping();
+        self.agent.ports.service.stopping();
         Finish {
             because: end.because,
             exit: self.agent.ended.map(|ended| ended.exit),
@@ -508,7 +509,7 @@ impl<'a> ShutdownSequence<'a> {
     /// termination.
     fn forget_inspection(&mut self, how: PowerOff, end: End, reason: &Reason) {
         if how == PowerOff::Terminate && end.then != Afterwards::Terminate {
-            self.agent.state.ending = Some(Ending::End {
+            self.agent.state.ending = Some(PendingEnd::End {
                 end: End { then: Afterwards::Terminate, ..end },
                 reason: reason.clone(),
             });
@@ -520,13 +521,13 @@ impl<'a> ShutdownSequence<'a> {
     /// the first. A SIGTERM meanwhile comes from our own shutdown, so return at once and do not
     /// delay it.
     async fn power_off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
-        let mut signals = self.agent.world.signals.clone();
+        let mut signals = self.agent.ports.signals.clone();
         signals.mark_unchanged();
         tokio::select! {
             biased;
-            done = self.agent.world.power.off(how, why) => done,
+            done = self.agent.ports.power.off(how, why) => done,
             Ok(()) = signals.changed() => Ok(()),
-            never = keep_alive(&*self.agent.world.service, &*self.agent.out.clock) => match never {},
+            never = keep_alive(&*self.agent.ports.service, &*self.agent.out.clock) => match never {},
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::outputs::{self, Wanted};
+use super::outputs::{self, WantedOutputs};
 use super::shutdown_deadline::{FLUSH_MIN, ShutdownDeadline, TIME_WAS_UP};
 use super::unsaved_files;
 use crate::agent::agent::Agent;
@@ -132,7 +132,7 @@ async fn upload_outputs(
             kept = &mut uploading => return kept.losses,
             () = out.clock.sleep(Duration::from_secs(1)) => {}
         }
-        agent.world.service.alive();
+        agent.ports.service.alive();
         agent.report();
         if ahead.left(agent, until).is_zero() && out.clock.mono() >= least {
             time_is_up.notify_one();
@@ -160,6 +160,6 @@ pub(crate) async fn unkept(agent: &Agent, within: Duration) -> Option<String> {
 }
 
 /// The named outputs, and the default output folder.
-fn wanted(named: &[String]) -> Wanted<'_> {
-    Wanted { named, if_any: &["lamp-output/**"] }
+fn wanted(named: &[String]) -> WantedOutputs<'_> {
+    WantedOutputs { named, if_any: &["lamp-output/**"] }
 }

@@ -13,7 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 
-use crate::agent::report::retry_sender::{Outbox, Pace, chain};
+use crate::agent::report::retry_sender::{Outbox, RetryDelay, chain};
 use crate::job::{GLOB_LETTERS, OutputGlob, plain_path};
 use crate::jobdir::layout;
 use crate::ports::{StoreError, Tree, TreeFile};
@@ -40,7 +40,7 @@ const FOUND_WITHIN: Duration = Duration::from_secs(5 * 60);
 const LOSSES_MAX: usize = 10;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kept {
+pub struct KeptOutputs {
     pub files: u64,
     pub bytes: u64,
     /// Sentences for the outcome.
@@ -48,7 +48,7 @@ pub struct Kept {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct WantedOutputs<'a> {
     /// Named by the user: a missing one is a loss.
     pub named: &'a [String],
     /// Default places: kept if there are files.
@@ -60,10 +60,10 @@ pub struct Wanted<'a> {
 pub async fn upload(
     outbox: &Outbox,
     workdir: &Path,
-    wanted: Wanted<'_>,
+    wanted: WantedOutputs<'_>,
     time_is_up: impl Future<Output = ()>,
-) -> Kept {
-    let kept = Mutex::new(Kept::default());
+) -> KeptOutputs {
+    let kept = Mutex::new(KeptOutputs::default());
     let begun = outbox.clock.mono();
     let took = || outbox.clock.mono().saturating_sub(begun).as_secs();
     let mut time_is_up = pin!(time_is_up);
@@ -71,9 +71,9 @@ pub async fn upload(
     let Some(found) = before(time_is_up.as_mut(), finding).await.flatten() else {
         let losses =
             vec![format!("the outputs were not found within {} s, so none is kept", took())];
-        return Kept { losses, ..Kept::default() };
+        return KeptOutputs { losses, ..KeptOutputs::default() };
     };
-    let pace = Pace::default();
+    let pace = RetryDelay::default();
     // The machine will soon be off: retry quickly.
     pace.hurry();
     let arrived = Mutex::new(vec![false; found.files.len()]);
@@ -146,7 +146,7 @@ async fn send(
     outbox: &Outbox,
     workdir: &Path,
     file: &TreeFile,
-    pace: &Pace,
+    pace: &RetryDelay,
 ) -> Result<u64, StoreError> {
     let key = format!("{}{}", layout::outputs(outbox.dir.job()), file.path);
     let path = workdir.join(&file.path);
@@ -170,13 +170,13 @@ async fn send(
 }
 
 #[derive(Default)]
-struct Found {
+struct FoundOutputs {
     files: Vec<TreeFile>,
     losses: Vec<String>,
 }
 
-async fn find(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>) -> Found {
-    let mut found = Found::default();
+async fn find(outbox: &Outbox, workdir: &Path, wanted: WantedOutputs<'_>) -> FoundOutputs {
+    let mut found = FoundOutputs::default();
     let mut files = BTreeMap::new();
     let named = wanted.named.iter().map(|glob| (glob.as_str(), true));
     for (glob, is_named) in named.chain(wanted.if_any.iter().map(|glob| (*glob, false))) {

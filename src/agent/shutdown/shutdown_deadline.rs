@@ -94,7 +94,7 @@ impl ShutdownDeadline {
                 done = &mut work => return Some(done),
                 () = agent.out.clock.sleep(Duration::from_secs(1)) => {}
             }
-            agent.world.service.alive();
+            agent.ports.service.alive();
             agent.report();
             if self.is_over(agent, began, until) {
                 return None;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::outputs::{FILES_MAX, Pattern, Wanted};
+use super::outputs::{FILES_MAX, Pattern, WantedOutputs};
 use crate::agent::report::retry_sender::Outbox;
 use crate::ports::TreeFile;
 
@@ -24,7 +24,7 @@ const MADE_BY_TOOLS: [&str; 3] = ["__pycache__", "node_modules", "lost+found"];
 pub async fn left_behind(
     outbox: &Outbox,
     workdir: &Path,
-    wanted: Wanted<'_>,
+    wanted: WantedOutputs<'_>,
     apart: &[&str],
     since: Timestamp,
 ) -> Option<String> {

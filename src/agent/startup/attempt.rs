@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::agent::checkpoint::failed_resume::{Begun, WentBack};
+use crate::agent::checkpoint::failed_resume::{RollbackRecord, StartRecord};
 use crate::agent::watch_workload::{LearnedCadence, TimeAccounting};
 use crate::job::{
     AttemptNo, CheckpointNo, CheckpointSummary, ExitStatus, JobId, Plan, Reason, ResolvedSpec,
@@ -82,10 +82,10 @@ pub struct AgentState {
     #[serde(default)]
     pub shipped: Option<Vec<String>>,
     #[serde(default)]
-    pub begun: Option<Begun>,
+    pub begun: Option<StartRecord>,
     /// Each rollback to an older checkpoint.
     #[serde(default)]
-    pub went_back: Vec<WentBack>,
+    pub went_back: Vec<RollbackRecord>,
     /// A checkpoint older than this must be restored before the next start.
     #[serde(default)]
     pub back_before: Option<CheckpointNo>,
@@ -114,7 +114,7 @@ pub struct AgentState {
     pub anchor: Option<ClockAnchor>,
     /// The end or restart in progress: a restarted agent continues it.
     #[serde(default)]
-    pub ending: Option<Ending>,
+    pub ending: Option<PendingEnd>,
     /// How the command had ended when the end in `ending` began: a reboot would lose it.
     #[serde(default)]
     pub exit: Option<ExitStatus>,
@@ -129,12 +129,12 @@ pub struct AgentState {
     pub hardware: Option<HardwareFault>,
     /// The machine is held for inspection.
     #[serde(default)]
-    pub held: Option<Held>,
+    pub held: Option<HeldMachine>,
 }
 
 /// A machine held after the end of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldMachine {
     pub since: Timestamp,
     /// The time granted before: that was for the work.
     pub granted: Span,
@@ -223,7 +223,7 @@ impl ClockAnchor {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Ending {
+pub enum PendingEnd {
     /// The workload is being stopped, to be started again.
     Restart,
     End {
@@ -290,7 +290,7 @@ impl AgentState {
     /// Whether its machine was terminating. A stopped machine may have started again for another
     /// attempt.
     pub fn is_terminating(&self) -> bool {
-        matches!(&self.ending, Some(Ending::End { end, .. }) if end.then == Afterwards::Terminate)
+        matches!(&self.ending, Some(PendingEnd::End { end, .. }) if end.then == Afterwards::Terminate)
     }
 
     pub fn new(started: Timestamp) -> Self {

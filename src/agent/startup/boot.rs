@@ -92,7 +92,7 @@ const KNOWN: &str = "identity.json";
 /// The identity in one boot. In a later boot, the machine may have been started for another
 /// attempt.
 #[derive(Serialize, Deserialize)]
-struct Known {
+struct KnownIdentity {
     boot: String,
     identity: Identity,
     /// Not confirmed in this boot: valid only to finish an end that began before.
@@ -105,9 +105,9 @@ struct Known {
 async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
     let (path, boot) = (folders.state.join(KNOWN), ports.clock.boot());
     let known = match ports.metadata.identity().await {
-        Ok(identity) => Known { boot, identity, assumed: false },
+        Ok(identity) => KnownIdentity { boot, identity, assumed: false },
         Err(error) => {
-            let (known, asks): (Option<Known>, _) =
+            let (known, asks): (Option<KnownIdentity>, _) =
                 (read(&*ports.files, &path), asks_in_its_end(&*ports.files, folders));
             match (known, asks) {
                 (Some(known), asks)
@@ -125,13 +125,13 @@ async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
                 }
                 (Some(known), Some(asks)) => tokio::select! {
                     biased;
-                    identity = identity(&*ports.metadata, &*ports.clock) => Known { boot, identity, assumed: false },
+                    identity = identity(&*ports.metadata, &*ports.clock) => KnownIdentity { boot, identity, assumed: false },
                     () = ports.clock.sleep(asks) => {
                         tracing::warn!("the metadata service does not answer: this machine was being terminated, and that goes on");
-                        Known { boot, assumed: true, ..known }
+                        KnownIdentity { boot, assumed: true, ..known }
                     }
                 },
-                _ => Known {
+                _ => KnownIdentity {
                     boot,
                     identity: identity(&*ports.metadata, &*ports.clock).await,
                     assumed: false,
@@ -145,7 +145,7 @@ async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
         .iter()
         .filter(|(key, _)| key.starts_with(TAG_PREFIX))
         .map(|(key, value)| (key.clone(), value.clone()));
-    let kept = Known {
+    let kept = KnownIdentity {
         boot: known.boot.clone(),
         identity: Identity { tags: ours.collect(), ..known.identity.clone() },
         assumed: known.assumed,

@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::job::{AttemptNo, JobId, REHEARSAL};
 
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct WorkloadPaths<'a> {
     pub job: &'a JobId,
     pub name: &'a str,
     pub attempt: AttemptNo,
@@ -31,14 +31,17 @@ pub struct Place<'a> {
 }
 
 /// The variables to add to the machine's own environment.
-pub fn environment(place: &Place<'_>, user: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub fn environment(
+    place: &WorkloadPaths<'_>,
+    user: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let mut env = aliases(place);
     env.extend(user.iter().map(|(name, value)| (name.clone(), value.clone())));
     env.extend(own(place));
     env
 }
 
-fn own(place: &Place<'_>) -> BTreeMap<String, String> {
+fn own(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
     let mut env = map([
         ("LAMP_JOB", place.job.to_string()),
         // A rehearsal finds the cache that the job's setup keeps under this name.
@@ -65,7 +68,7 @@ fn own(place: &Place<'_>) -> BTreeMap<String, String> {
 
 /// One machine, so node 0 of 1. Names that make a framework think it is one rank of many are not
 /// among them (`job::is_launchers`): the command is started once, without a launcher.
-fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
+fn aliases(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
     let (job, one, zero, host) =
         (place.job.to_string(), "1".to_owned(), "0".to_owned(), "127.0.0.1".to_owned());
     let mut env = map([
@@ -125,7 +128,7 @@ mod tests {
     fn the_user_may_change_an_alias_and_not_our_own() {
         let job: JobId = "digits-222222".parse().unwrap();
         let path = Path::new("/w");
-        let place = Place {
+        let place = WorkloadPaths {
             job: &job,
             name: "digits",
             attempt: AttemptNo::new(2),

@@ -37,11 +37,11 @@ pub(crate) const CANNOT: &str = "cannot fetch";
 #[derive(Clone)]
 pub struct Fetching {
     clock: Arc<dyn Clock>,
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<FetchState>>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct FetchState {
     /// The present download, as text. `None`: nothing.
     what: Option<String>,
     /// The bytes of the present try, and of the best one so far.
@@ -51,10 +51,10 @@ struct Inner {
     moved: Duration,
     stirred: Duration,
     seen: u64,
-    trouble: Option<Trouble>,
+    trouble: Option<FetchTrouble>,
 }
 
-struct Trouble {
+struct FetchTrouble {
     kind: Kind,
     /// The first error of this kind: people are told once.
     text: String,
@@ -73,7 +73,7 @@ enum Kind {
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct FetchVerdict {
     /// The message for people, while it holds.
     pub told: Option<String>,
     pub over: Option<String>,
@@ -89,13 +89,14 @@ impl Fetching {
         let now = self.clock.mono();
         let mut inner = self.inner();
         if inner.what.as_ref() != Some(&what) {
-            *inner = Inner { what: Some(what), moved: now, stirred: now, ..Inner::default() };
+            *inner =
+                FetchState { what: Some(what), moved: now, stirred: now, ..FetchState::default() };
         }
     }
 
     /// It is complete, or did not exist.
     pub(crate) fn done(&self) {
-        *self.inner() = Inner::default();
+        *self.inner() = FetchState::default();
     }
 
     pub(crate) fn counter(&self) -> Arc<AtomicU64> {
@@ -117,7 +118,7 @@ impl Fetching {
             // A store error in between does not cancel a refusal.
             Some(trouble) if kind == Kind::Silent => trouble.said = None,
             _ => {
-                inner.trouble = Some(Trouble {
+                inner.trouble = Some(FetchTrouble {
                     kind,
                     text: chain(error),
                     lasted: Duration::ZERO,
@@ -127,7 +128,7 @@ impl Fetching {
         }
     }
 
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> FetchVerdict {
         let now = self.clock.mono();
         let mut inner = self.inner();
         inner.count(now);
@@ -136,13 +137,13 @@ impl Fetching {
         if inner.come.load(Ordering::Relaxed) > 0 {
             inner.trouble = inner.trouble.take().filter(|trouble| trouble.kind != Kind::Silent);
         }
-        let Some(what) = &inner.what else { return Look::default() };
+        let Some(what) = &inner.what else { return FetchVerdict::default() };
         let is_silent = now.saturating_sub(inner.stirred) >= SILENT_AFTER;
         let (kind, cause) = match &inner.trouble {
             Some(trouble) => (trouble.kind, trouble.text.as_str()),
             None if is_silent => (Kind::Silent, "nothing comes, and no error either"),
             // A download that progresses again is not given up before another failure.
-            None => return Look::default(),
+            None => return FetchVerdict::default(),
         };
         let is_fruitless = now.saturating_sub(inner.moved) >= FRUITLESS_MAX;
         let (within, lasted) = (
@@ -159,15 +160,15 @@ impl Fetching {
         let told = format!(
             "{CANNOT} {what}, so the work is not started: {cause}; it is given up after {within} of this"
         );
-        Look { told: Some(told), over }
+        FetchVerdict { told: Some(told), over }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, FetchState> {
         self.inner.lock().expect("nobody panics while holding it: it only counts")
     }
 }
 
-impl Inner {
+impl FetchState {
     fn count(&mut self, now: Duration) {
         let come = self.come.load(Ordering::Relaxed);
         if come != self.seen {
@@ -290,10 +291,10 @@ mod tests {
     fn what_comes_is_told_of_no_more() {
         let clock = Arc::new(Hands::default());
         let fetching = Fetching::new(clock.clone());
-        assert_eq!(fetching.look(), Look::default());
+        assert_eq!(fetching.look(), FetchVerdict::default());
         fetching.begin("it".into());
         clock.0.fetch_add(119, Ordering::Relaxed);
-        assert_eq!(fetching.look(), Look::default(), "a call may take a while");
+        assert_eq!(fetching.look(), FetchVerdict::default(), "a call may take a while");
         clock.0.fetch_add(1, Ordering::Relaxed);
         assert!(
             fetching
@@ -306,7 +307,7 @@ mod tests {
             fetching.look().told.is_some_and(|told| told.contains("cannot download `k`: injected"))
         );
         fetching.counter().fetch_add(1, Ordering::Relaxed);
-        assert_eq!(fetching.look(), Look::default());
+        assert_eq!(fetching.look(), FetchVerdict::default());
         fetching.failed(&error(Kind::Full));
         fetching.begin("it".into());
         assert!(
@@ -316,9 +317,9 @@ mod tests {
                 .is_some_and(|told| told.contains("no space left to download `k`: injected"))
         );
         fetching.begin("another".into());
-        assert_eq!(fetching.look(), Look::default());
+        assert_eq!(fetching.look(), FetchVerdict::default());
         fetching.failed(&error(Kind::Denied));
         fetching.done();
-        assert_eq!(fetching.look(), Look::default());
+        assert_eq!(fetching.look(), FetchVerdict::default());
     }
 }

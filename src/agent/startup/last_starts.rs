@@ -5,7 +5,7 @@
 //! agent would hang in the same place, and the machine would run for ever with normal heartbeats.
 //! Not here: a wait.
 
-use super::attempt::{AgentState, Ending};
+use super::attempt::{AgentState, PendingEnd};
 use crate::job::ExitStatus;
 use crate::policy::Afterwards;
 
@@ -19,7 +19,7 @@ impl AgentState {
     /// before anything else. A held machine does not count: there is nothing to hang in, and an
     /// inspection may take days.
     pub(crate) fn count_ending_run(&mut self) -> bool {
-        let Some(Ending::End { end, .. }) = &self.ending else { return false };
+        let Some(PendingEnd::End { end, .. }) = &self.ending else { return false };
         let counts = self.held.is_none() || !matches!(end.then, Afterwards::Hold(_));
         if counts {
             self.ending_lives = self.ending_lives.max(1) + 1;
@@ -28,8 +28,8 @@ impl AgentState {
     }
 
     /// The end begins with this agent, or this agent continues it. `exit`: how the command ended.
-    pub(crate) fn begin_end(&mut self, ending: Ending, exit: Option<ExitStatus>) {
-        if !matches!(self.ending, Some(Ending::End { .. })) {
+    pub(crate) fn begin_end(&mut self, ending: PendingEnd, exit: Option<ExitStatus>) {
+        if !matches!(self.ending, Some(PendingEnd::End { .. })) {
             self.ending_lives = 1;
             self.exit = exit;
         }

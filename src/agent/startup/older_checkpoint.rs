@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use super::attempt::Ending;
+use super::attempt::PendingEnd;
 use super::fetch_status::Fetching;
 use crate::agent::agent::Agent;
-use crate::agent::checkpoint::failed_resume::WentBack;
+use crate::agent::checkpoint::failed_resume::RollbackRecord;
 use crate::agent::checkpoint::rollback::restore_before;
 use crate::agent::checkpoint::save_request::Saved;
 use crate::agent::report::attention::Topic;
@@ -33,7 +33,7 @@ impl Agent {
     /// Restores the checkpoint before and restarts the command, or does the usual if there is none.
     pub(crate) async fn go_back(&mut self, before: CheckpointNo) -> RollbackResult {
         let exit = self.ended;
-        self.state.ending = Some(Ending::Restart);
+        self.state.ending = Some(PendingEnd::Restart);
         self.state.back_before = Some(before);
         self.keep();
         if let Err(decision) = self.keep_what_is_whole().await {
@@ -136,7 +136,7 @@ impl Agent {
             self.keep();
             return Ok(false);
         };
-        let back = WentBack {
+        let back = RollbackRecord {
             from: begun.from.number,
             to: manifest.number,
             lived: begun.lived(self.steady_now()),

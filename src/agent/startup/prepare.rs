@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use super::attempt::{Attempt, Ending, Mode};
+use super::attempt::{Attempt, Mode, PendingEnd};
 use super::boot::is_work_kept;
 use super::fetch_status::Fetching;
 use super::preflight::preflight;
@@ -19,7 +19,7 @@ use crate::agent::checkpoint::handle::Checkpoints;
 use crate::agent::checkpoint::restore::{RestoreError, restore};
 use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::{Outbox, TRY_SECS_MAX, chain};
-use crate::agent::wake::Wake;
+use crate::agent::wake::WakeReason;
 use crate::agent::workload_stop::in_no_time;
 use crate::instance::Sample;
 use crate::job::{AttemptPhase, CodeArchive, EndedBecause, Manifest, Reason, Severity, setup_argv};
@@ -77,9 +77,9 @@ impl Agent {
         let (version, instance) =
             (env!("CARGO_PKG_VERSION").to_owned(), self.attempt.instance.clone());
         self.reporter.journal.record(What::Agent { version, instance, reattached: attached });
-        self.world.service.ready();
+        self.ports.service.ready();
         match self.state.ending.clone() {
-            Some(Ending::End { end, reason }) => {
+            Some(PendingEnd::End { end, reason }) => {
                 self.know_checkpoints();
                 // The earlier agent may have ended the workload already: then no last save can be
                 // asked for.
@@ -87,7 +87,7 @@ impl Agent {
                     self.workload.clone().and_then(|workload| workload.ended().now_or_never());
                 match over {
                     Some(ended) if self.state.last_way().is_some() => self.ended = Some(ended),
-                    Some(ended) => self.observe(Wake::Ended(ended)).await,
+                    Some(ended) => self.observe(WakeReason::Ended(ended)).await,
                     None => {
                         self.ended = self.state.exit.map(|exit| Ended {
                             exit,
@@ -103,7 +103,7 @@ impl Agent {
                     reason,
                 });
             }
-            Some(Ending::Restart) => {
+            Some(PendingEnd::Restart) => {
                 self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), None)
                     .await;
                 return self.proceed().await;
@@ -209,7 +209,7 @@ impl Agent {
         let until = self.out.clock.mono() + ENDING_UNSEEN_MAX;
         loop {
             let found = self
-                .alive_while(self.out.within(ENDING_UNSEEN_MAX, self.world.workloads.attach(&dir)))
+                .alive_while(self.out.within(ENDING_UNSEEN_MAX, self.ports.workloads.attach(&dir)))
                 .await;
             let error = match found.unwrap_or_else(|| Err(in_no_time("find", ENDING_UNSEEN_MAX))) {
                 Ok(Some(workload)) => {
@@ -244,7 +244,7 @@ impl Agent {
                     chain(&error)
                 ),
             );
-            if matches!(self.state.ending, Some(Ending::End { .. })) {
+            if matches!(self.state.ending, Some(PendingEnd::End { .. })) {
                 // The next step is power-off, which ends every process.
                 if self.out.clock.mono() >= until {
                     return Ok(false);
@@ -291,14 +291,14 @@ impl Agent {
     async fn first_sample(&mut self, scope: &Scope) -> Option<Sample> {
         let until = self.out.clock.mono() + FIRST_SAMPLE_MAX;
         loop {
-            if let Some(sample) = self.world.sensors.sample(scope).await {
+            if let Some(sample) = self.ports.sensors.sample(scope).await {
                 return Some(sample);
             }
             if self.out.clock.mono() >= until {
                 return None;
             }
             self.out.clock.sleep(Duration::from_millis(500)).await;
-            self.world.service.alive();
+            self.ports.service.alive();
         }
     }
 

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use super::attempt::Mode;
 use super::boot::is_work_kept;
 use crate::agent::agent::Agent;
-use crate::agent::checkpoint::failed_resume::Begun;
+use crate::agent::checkpoint::failed_resume::StartRecord;
 use crate::agent::checkpoint::handle::Checkpoints;
 use crate::job::EndedBecause;
 use crate::policy::lifecycle::checkpoint_rollback::{StartUp, must_live};
@@ -68,7 +68,7 @@ impl Agent {
             .alive_while(self.out.within(LOOK_WITHIN, checkpoints.is_as_kept(&shipped)))
             .await
             .unwrap_or(true);
-        self.state.begun = Some(Begun {
+        self.state.begun = Some(StartRecord {
             from,
             exact,
             at: self.steady_now(),

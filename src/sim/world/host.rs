@@ -22,7 +22,7 @@ use super::workload::{Habit, Start};
 use super::world::{JOB, Which, World, which};
 use crate::agent::shutdown::deadman::SwitchFiles;
 use crate::agent::startup::boot::{BootPorts, boot};
-use crate::agent::{AGENT_STATE_FILE, Agent, AgentState, Folders, World as AgentWorld};
+use crate::agent::{AGENT_STATE_FILE, Agent, AgentPorts, AgentState, Folders};
 use crate::instance::Notice;
 use crate::job::{Plan, Shutdown};
 use crate::ports::{Clock, Files, Metadata, Nobody, Power, Service, Store, Workloads};
@@ -347,7 +347,7 @@ impl Host {
             cache: "/var/cache/lamplighter".into(),
         };
         let Ok((attempt, outbox, memory)) = boot(&ports, folders).await else { return };
-        let world = AgentWorld {
+        let world = AgentPorts {
             sensors: Box::new(SensesThrough(
                 Arc::clone(process),
                 Box::new(Senses::new(Arc::clone(self))),
