@@ -1,4 +1,4 @@
-//! The agent: all that it knows and holds of its attempt.
+//! The agent: the state of its attempt, and the handles of its tasks.
 //!
 //! The other files act on it, each on its own layer, from the lowest to the highest: `limits`,
 //! `observe`, `workload_stop`, `shutdown`, `decide`, `guarded_wait`, `workload_start`, `startup`,
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::activity_board::ActivityCounters;
+use super::activity_counters::ActivityCounters;
 use super::checkpoint::handle::Checkpoints;
 use super::checkpoint::save_request::Saving;
 use super::log::handle::LogShip;
@@ -81,7 +81,7 @@ pub struct Agent {
     pub(crate) attempt: Attempt,
     pub(crate) ports: AgentPorts,
     pub(crate) out: Outbox,
-    /// What survives a crash of the agent.
+    /// The state that survives a crash of the agent.
     pub(crate) state: AgentState,
     pub(crate) reporter: Reporter,
     pub(crate) notices: NoticeTracker,

@@ -12,7 +12,7 @@
 //! policies).
 
 mod act;
-pub mod activity_board;
+pub mod activity_counters;
 mod agent;
 pub mod checkpoint;
 mod decide;

@@ -1,7 +1,7 @@
 //! Tracks the cloud's notices for this machine: interruptions, scheduled ends and rebalance.
 //!
 //! ```text
-//!   metadata service ──> NoticeWatch ──> take_in ──> warning (policy::watch::spot_notice) ──> Warning
+//!   metadata service ─> NoticeWatch ─> take_in ─> warning ─> policy::watch::spot_notice
 //! ```
 //! It holds the notice that counts now, and whether a save followed it. Not here: how a notice is
 //! received (`report::notice_watch`), the save, and the end itself (`shutdown`).
@@ -138,7 +138,7 @@ impl NoticeTracker {
         self.void.extend(self.notice.take());
     }
 
-    /// What the notice demands now. Tells the uploads whether an end is near.
+    /// Judges the notice that counts now. Tells the uploads whether an end is near.
     pub(crate) fn warning(
         &mut self,
         now: Timestamp,

@@ -11,10 +11,10 @@ use super::timers::TICK;
 use crate::job::AttemptPhase;
 use crate::policy::{LimitLevel, Stage, Step};
 
-/// The time between two samples of a workload that has long been busy, with no verdict, limit, notice or end near.
-/// Nearly all hours are so, and each tick costs the same. NVML's buffers cover the gap, and events
-/// still wake the loop. Slower would break the five seconds of `lamp logs -f`, since the log is
-/// read at the tick.
+/// The time between two samples of a workload that has long been busy, with no verdict, limit,
+/// notice or end near. Nearly all hours are so, and each tick costs the same. NVML's buffers cover
+/// the gap, and events still wake the loop. Slower would break the five seconds of `lamp logs -f`,
+/// since the log is read at the tick.
 const TICK_STEADY: Duration = Duration::from_secs(3);
 
 /// A workload is watched closely for this long first: short experiments have ended by then.

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_recurs_meets_at_whole_moments() {
+    fn recurring_tasks_wake_at_same_multiples() {
         let millis = Duration::from_millis;
         let second = millis(1000);
         assert_eq!(to_next(millis(5_000), second), second, "the moment itself is over");

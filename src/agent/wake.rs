@@ -17,7 +17,7 @@ pub(crate) enum WakeReason {
     News,
 }
 
-/// What wakes the loop beside time, the workload's end and the cloud's notices.
+/// Requests and signals, which wake the loop.
 pub(crate) struct AgentEvents {
     pub requests: watch::Receiver<Requests>,
     /// How many Ctrl-C or SIGTERM this process received (stand-alone runs only).

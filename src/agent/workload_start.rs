@@ -132,7 +132,7 @@ impl Agent {
         } else {
             EndedBecause::Failed
         };
-        // As in a shell: 127 for not found, 126 for not executable.
+        // As in a shell: 127 if the command is missing, 126 if it is not executable.
         if let WorkloadError::CannotExecute { cause, .. } = error {
             let code = if cause.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             let exit = ExitStatus { code: Some(code), ..Default::default() };

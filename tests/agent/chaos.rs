@@ -1,6 +1,6 @@
 //! Random workloads, faults and crashes, by seed: what arrives is whole, or is not called complete.
 
-use lamplighter::agent::activity_board::ActivityCounters;
+use lamplighter::agent::activity_counters::ActivityCounters;
 use lamplighter::agent::checkpoint::handle::Checkpoints;
 use lamplighter::agent::checkpoint::restore::restore;
 use lamplighter::agent::log::handle::{BYTES_MAX_DEFAULT, LogShip};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lamplighter::agent::activity_board::ActivityCounters;
+use lamplighter::agent::activity_counters::ActivityCounters;
 use lamplighter::agent::checkpoint::handle::Checkpoints;
 use lamplighter::agent::checkpoint::restore::{RestoreError, restore};
 use lamplighter::agent::checkpoint::save_request::Saved;

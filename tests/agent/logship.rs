@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io::Write;
 
-use lamplighter::agent::activity_board::ActivityCounters;
+use lamplighter::agent::activity_counters::ActivityCounters;
 use lamplighter::agent::log::handle::{BYTES_MAX_DEFAULT, LogShip};
 use lamplighter::agent::log::shipping_state::{LogPace, LogSettings};
 use lamplighter::agent::report::journal::Journal;

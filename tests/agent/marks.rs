@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use lamplighter::agent::activity_board::ActivityCounters;
+use lamplighter::agent::activity_counters::ActivityCounters;
 use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::ports::Clock;

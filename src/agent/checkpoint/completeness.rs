@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn two_quiet_seconds_make_it_complete_and_a_change_begins_anew() {
+    fn quiet_folder_completes_and_change_restarts_wait() {
         let mut watch = FolderWatch::new(
             tree(&[]),
             EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_a_series_is_a_save_of_its_own_however_close_they_follow() {
+    fn close_saves_of_series_stay_separate() {
         for pointer in [false, true] {
             let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
             let mut files: Vec<(String, i64)> = Vec::new();
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_beside_a_long_save_under_another_number_belongs_to_it() {
+    fn files_beside_long_save_belong_to_it() {
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         watch.observe(
             tree(&[("meta-1.json", 1), ("model-100.pt", 1)]),
@@ -491,7 +491,7 @@ mod tests {
     /// scikit-learn with joblib: one file, rewritten in place each second, and steps that are only
     /// printed.
     #[test]
-    fn one_file_that_is_written_anew_each_second_is_kept_by_the_step_that_it_holds() {
+    fn file_rewritten_each_second_is_kept_with_its_step() {
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         let none = BTreeSet::new();
         let look = |watch: &mut FolderWatch, secs: u64, prints_steps| {
@@ -551,7 +551,7 @@ mod tests {
     /// Seed 243 of the simulation, with a folder for each start as Lightning makes it. The last
     /// save of the first start was deleted, and then no save was kept.
     #[test]
-    fn saves_of_a_second_start_are_kept_when_those_of_the_first_are_cleared_away() {
+    fn second_start_saves_survive_deletion_of_first() {
         let pair = |run: u64, step: u64| {
             ["model", "optim"].map(|part| format!("version_{run}/checkpoints/{part}-{step}.pt"))
         };
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_completes_and_a_killing_does_not() {
+    fn clean_exit_completes_save_and_kill_does_not() {
         let exit = ExitStatus { code: Some(1), ..ExitStatus::default() };
         let killed = ExitStatus { signal: Some(9), ..ExitStatus::default() };
         for (end, trusted) in
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_never_rests_is_kept_when_its_files_are_replaced_whole() {
+    fn restless_folder_is_kept_if_files_are_renamed() {
         let file = |inode: u64, modified: i64| TreeFile {
             path: "state".into(),
             stamp: FileStamp { bytes: 1, modified_nanos: modified, inode, mode: 0o644 },

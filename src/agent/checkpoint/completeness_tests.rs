@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn a_killing_keeps_nothing_half_written_either(habits in habits(), killed in 5u64..200) {
+    fn kill_keeps_no_half_written_save(habits in habits(), killed in 5u64..200) {
         let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(FolderListing::default(), EarlierSigns::default()));
         let dead = crate::job::ExitStatus { signal: Some(9), ..Default::default() };
         for now in 0..killed + 10 {
@@ -218,7 +218,7 @@ proptest! {
 /// save was not certain yet. The previous save was then kept with this one's step, although it was
 /// no save.
 #[test]
-fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_again() {
+fn save_before_marked_one_keeps_its_own_step() {
     let file = |path: String, modified_nanos| TreeFile {
         path,
         stamp: FileStamp { bytes: 1, modified_nanos, inode: 7, mode: 0o644 },
@@ -273,7 +273,7 @@ fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_agai
 
 /// The newest save was bad and was deleted: the job continues from the previous one, with its step.
 #[test]
-fn a_newest_save_that_is_taken_away_is_not_what_the_job_goes_on_from() {
+fn deleted_newest_save_is_not_resumed_from() {
     let file = |number: &i64| TreeFile {
         path: format!("step-{number}.pt"),
         stamp: FileStamp {
@@ -426,7 +426,7 @@ mod scripts {
     }
 
     #[test]
-    fn save_with_pause_is_kept_only_when_it_has_what_the_one_before_had() {
+    fn save_with_pause_needs_names_of_previous_save() {
         for is_open_known in [false, true] {
             let mut script = Script::new(is_open_known);
             script.train(5);
@@ -455,7 +455,7 @@ mod scripts {
     }
 
     #[test]
-    fn save_every_two_seconds_is_kept_where_the_kernel_says_what_is_open() {
+    fn frequent_save_is_kept_if_open_files_are_known() {
         let mut script = Script::new(true);
         let mut kept = Vec::new();
         for save in 1..=10 {
@@ -473,7 +473,7 @@ mod scripts {
     }
 
     #[test]
-    fn open_file_holds_its_checkpoint_up_however_long_it_rests() {
+    fn open_file_delays_its_checkpoint() {
         let mut script = Script::new(true);
         script.hugging_face(25, 0);
         script.open.insert("checkpoint-25/model.safetensors".into());
@@ -501,7 +501,7 @@ mod scripts {
     }
 
     #[test]
-    fn one_file_written_again_every_second_is_kept_where_the_kernel_says_what_is_open() {
+    fn restless_file_is_kept_if_open_files_are_known() {
         let mut script = Script::new(true);
         let mut kept = 0;
         for _ in 0..10 {
@@ -564,7 +564,7 @@ mod scripts {
     }
 
     #[test]
-    fn shards_that_begin_one_after_the_other_are_no_logs() {
+    fn staggered_shards_are_not_logs() {
         let mut script = Script::new(true);
         for save in 1..=4 {
             for second in 0..12 {
@@ -590,7 +590,7 @@ mod scripts {
     }
 
     #[test]
-    fn database_that_is_held_open_holds_nothing_up() {
+    fn open_database_does_not_delay_saves() {
         let mut script = Script::new(true);
         script.open.insert("metrics.db".into());
         let mut kept = Vec::new();
@@ -607,7 +607,7 @@ mod scripts {
     }
 
     #[test]
-    fn pointer_never_goes_without_the_checkpoint_that_it_names() {
+    fn pointer_is_never_kept_without_its_checkpoint() {
         let mut script = Script::new(false);
         for save in 1..=4 {
             script.write(&format!("global_step{save}0/model.pt"));
@@ -626,7 +626,7 @@ mod scripts {
     }
 
     #[test]
-    fn half_of_a_dead_writer_is_never_kept_by_waiting() {
+    fn half_save_of_killed_writer_is_never_kept() {
         let mut script = Script::new(false);
         script.hugging_face(25, 0);
         script.train(5);
@@ -653,7 +653,7 @@ mod scripts {
     }
 
     #[test]
-    fn checkpoint_that_is_being_cleared_away_is_left_out() {
+    fn checkpoint_under_deletion_is_left_out() {
         let mut script = Script::new(false);
         for step in [25, 50, 75] {
             script.hugging_face(step, 0);

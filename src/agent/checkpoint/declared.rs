@@ -208,7 +208,7 @@ mod tests {
     /// Seed 1119 of the simulation: the next save had begun when the mark was read, and half of it
     /// was kept.
     #[test]
-    fn what_was_begun_after_the_mark_is_not_covered_by_it() {
+    fn mark_excludes_files_begun_after_it() {
         for [model, optim, next] in [
             ["model-8.pt", "optim-8.pt", "model-9.pt"],
             ["step-8/model", "step-8/optim", "step-9/model"],
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_over_after_the_mark_is_complete_at_the_next() {
+    fn file_rewritten_after_mark_waits_for_next_mark() {
         let before = tree(&[("model.pt", 10, 1), ("optim.pt", 11, 2)]);
         let mut watch = FolderWatch::new(Arc::clone(&before), EarlierSigns::default());
         let torn = tree(&[("model.pt", 14, 1), ("optim.pt", 12, 2)]);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_soon_after_a_whole_save_is_another_however_soon() {
+    fn files_soon_after_complete_save_are_next_save() {
         let (second, tenth) = (1_000_000_000, 100_000_000);
         let files = [
             ("model-8.pt", 80 * second, 8),
@@ -258,8 +258,7 @@ mod tests {
     /// Seed 36003486 of 24 h: after a reboot a script marks which checkpoint it resumes from. In
     /// the same clock tick it begins its first save, whose files have a pause between them.
     #[test]
-    fn what_has_the_very_time_of_a_mark_is_covered_once_it_rests_or_where_more_of_its_save_came_before()
-     {
+    fn file_with_time_of_mark_is_covered_after_rest() {
         let (half, more) = (tree(&[("model-0.pt", 80, 8)]), tree(&[("model-0.pt", 95, 8)]));
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         watch.observe(Arc::clone(&half), at(80), marked(1, 80));
@@ -267,7 +266,7 @@ mod tests {
         assert_eq!(
             watch.complete(at(81), true, true).map(|ripe| ripe.picture),
             None,
-            "also where somebody waits for it"
+            "also for a requested save"
         );
         watch.observe(Arc::clone(&more), at(81), marked(1, 80));
         assert_eq!(complete(&watch, 100), None, "it was");
@@ -287,7 +286,7 @@ mod tests {
     /// A script saves, marks, and fails. Save and mark have one time: the file system counts in
     /// ticks of 4 ms.
     #[test]
-    fn what_has_the_very_time_of_a_mark_is_kept_where_its_script_then_fails() {
+    fn file_with_time_of_mark_is_kept_after_failure() {
         for (code, signal, kept) in [
             (Some(3), None, true),
             (Some(0), None, true),
@@ -307,7 +306,7 @@ mod tests {
 
     /// Its arguments file was copied with tomorrow's date.
     #[test]
-    fn what_is_there_all_the_time_holds_up_no_mark_whatever_its_date() {
+    fn old_file_with_future_date_does_not_delay_mark() {
         let hour = 3_600_000_000_000;
         let arguments = ("args.json", 20 * hour, 1);
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_another_clock_is_believed_once_it_rests() {
+    fn folder_with_other_clock_is_trusted_after_rest() {
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         watch.observe(tree(&EIGHT), at(82), marked(1, 50));
         assert_eq!(complete(&watch, 82), None);
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_renamed_into_place_after_the_mark_is_whole() {
+    fn file_renamed_after_mark_is_complete() {
         let mut watch = FolderWatch::new(tree(&[("model.pt", 10, 1)]), EarlierSigns::default());
         watch.observe(tree(&[("model.pt", 14, 2)]), at(14), marked(1, 13));
         assert_eq!(complete(&watch, 14), Some(tree(&[("model.pt", 14, 2)])));
@@ -339,7 +338,7 @@ mod tests {
 
     /// For example a database of metrics beside the saves.
     #[test]
-    fn what_is_always_being_written_does_not_hold_up_the_marks() {
+    fn restless_file_does_not_delay_marks() {
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         for secs in 0..40 {
             watch.observe(tree(&[("metrics.db", secs, 1)]), at(secs.unsigned_abs()), marked(0, 0));
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_that_is_written_after_the_mark_costs_no_checkpoint() {
+    fn pointer_written_after_mark_loses_no_checkpoint() {
         let (seven, eight) = (("step-7.ckpt", 70, 7), ("step-8.ckpt", 80, 8));
         let kept = tree(&[("latest", 71, 1), seven]);
         let mut watch = FolderWatch::new(kept, EarlierSigns::default());
@@ -368,7 +367,7 @@ mod tests {
 
     /// Save 9 has renamed its model but not yet its optimizer.
     #[test]
-    fn of_a_pair_that_is_renamed_file_by_file_no_half_is_covered() {
+    fn mark_excludes_half_renamed_pair() {
         let kept = tree(&[("model.pt", 10, 1), ("optim.pt", 11, 2)]);
         let mut watch = FolderWatch::new(kept, EarlierSigns::default());
         watch.observe(tree(&[("model.pt", 20, 3), ("optim.pt", 21, 4)]), at(21), marked(0, 0));
@@ -379,7 +378,7 @@ mod tests {
     /// Seed 33000128 of 24 h: a marked save waited for its interval, and got the step of a deleted
     /// save.
     #[test]
-    fn what_was_marked_keeps_its_step_where_a_later_save_was_taken_away_again() {
+    fn marked_save_keeps_step_after_later_deletion() {
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         watch.observe(
             tree(&EIGHT),
@@ -399,7 +398,7 @@ mod tests {
 
     /// The script pauses for twenty seconds between model and optimizer.
     #[test]
-    fn a_pause_within_the_next_save_is_no_sign_that_the_folder_has_another_clock() {
+    fn pause_in_next_save_is_not_clock_skew() {
         let second = 1_000_000_000;
         let (model, next) = (("model-8.pt", 80 * second, 8), ("model-9.pt", 84 * second, 10));
         let optim = ("optim-8.pt", 82 * second, 9);
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_saves_again_without_a_mark_makes_none() {
+    fn second_save_without_mark_means_no_marks() {
         let told =
             |step: u32| WorkloadSigns { step: Some(f64::from(step)), ..WorkloadSigns::default() };
         for numbered in [false, true] {
@@ -445,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_before_the_first_step_is_no_save_without_a_mark() {
+    fn files_before_first_step_are_not_unmarked_save() {
         let told = |step| WorkloadSigns { step: Some(step), ..WorkloadSigns::default() };
         let arguments = ("args.json", 1, 1);
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
@@ -469,7 +468,7 @@ mod tests {
     /// Seed 275 of the simulation: half of the first save was kept, because marks were not known
     /// yet.
     #[test]
-    fn the_first_save_of_a_script_that_tells_its_steps_may_still_be_marked() {
+    fn first_save_of_reporting_script_may_be_marked() {
         let told = WorkloadSigns { step: Some(3.0), ..WorkloadSigns::default() };
         let (model, both) =
             (tree(&[("model.pt", 1, 1)]), tree(&[("model.pt", 1, 1), ("optimizer.pt", 1, 2)]));
@@ -485,9 +484,9 @@ mod tests {
         assert_eq!(complete(&watch, 30), None, "the optimizer is still to come");
         assert!(
             watch.complete(at(30), true, true).is_some(),
-            "somebody waits, and there may never be more"
+            "a save is requested, and there may never be more"
         );
-        assert_eq!(watch.known_marks(), None, "and whether it marks, nobody knows by that");
+        assert_eq!(watch.known_marks(), None, "it stays unknown whether the script marks");
         watch.observe(Arc::clone(&both), at(35), marked(1, 2));
         assert_eq!(complete(&watch, 35), Some(both));
         assert!(complete(&first(None), 40).is_some(), "it makes none");
@@ -500,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_that_marks_is_believed_and_its_silence_is_not() {
+    fn marks_are_trusted_and_silence_is_not() {
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
         watch.observe(
             tree(&[("a", 1, 7)]),
@@ -529,7 +528,7 @@ mod tests {
     /// Seed 386 of the simulation: after a reboot, an agent gave an old save the step of the newest
     /// line.
     #[test]
-    fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
+    fn unseen_files_have_step_of_mark_or_none() {
         for marked_step in [None, Some(60.0)] {
             let mut watch = FolderWatch::new(tree(&[("a", 1, 7)]), EarlierSigns::default());
             let signs = WorkloadSigns {

@@ -23,7 +23,7 @@ use super::save_request::{PendingSave, SaveRequest, Saved};
 use super::upload::CheckpointFolder;
 use super::worker::Worker;
 use super::worker_state::{WorkerState, WorkloadEnds};
-use crate::agent::activity_board::ActivityCounters;
+use crate::agent::activity_counters::ActivityCounters;
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::{Outbox, RetryDelay, Task};
 use crate::job::{CheckpointSpec, CheckpointSummary, ExitStatus};
@@ -86,7 +86,7 @@ impl Checkpoints {
             .shared
             .writer
             .lock()
-            .expect("nobody panics while holding it: it is only set and cloned") = workload;
+            .expect("no code panics while it holds it: it is only set and cloned") = workload;
         let mut ends = self.shared.ends();
         (ends.now, ends.life) = (None, ends.life + 1);
     }

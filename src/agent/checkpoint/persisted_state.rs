@@ -183,7 +183,7 @@ impl Contents {
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<ContentIdentity, Stored>> {
         self.0
             .lock()
-            .expect("nobody panics while holding the contents: they are only inserted and read")
+            .expect("no code panics while it holds the contents: they are only inserted and read")
     }
 }
 

@@ -91,7 +91,7 @@ mod tests {
 
     /// Seed 33001763 of 24 h: the agent hung, and the save of step 20 got a later step.
     #[test]
-    fn a_save_that_nobody_saw_begin_is_not_called_by_a_later_step() {
+    fn save_with_unseen_start_has_no_later_step() {
         let mut watch = FolderWatch::new(
             tree(&[]),
             EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
@@ -106,7 +106,7 @@ mod tests {
     /// Seed 1116 of the simulation: a full disk, a deleted half save, and its step given to the one
     /// before.
     #[test]
-    fn a_save_that_was_taken_away_again_leaves_no_step() {
+    fn deleted_save_leaves_no_step() {
         let mut watch = FolderWatch::new(
             tree(&[]),
             EarlierSigns { marks: Some(false), ..EarlierSigns::default() },

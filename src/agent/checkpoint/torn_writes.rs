@@ -170,7 +170,7 @@ mod tests {
     };
 
     #[test]
-    fn half_a_save_is_not_complete_because_the_next_process_lets_it_rest() {
+    fn half_save_stays_incomplete_after_restart() {
         let half = [("model.pt", 3, 100)];
         let mut watch = killed_in_a_save(&half);
         for secs in [105, 200, 2000] {
@@ -190,7 +190,7 @@ mod tests {
 
     /// The next process may start before the agent looks.
     #[test]
-    fn a_killing_between_two_looks_is_not_missed() {
+    fn kill_between_two_looks_is_noticed() {
         let half = [("model.pt", 3, 100)];
         let mut watch = FolderWatch::new(tree(&[("model.pt", 8, 1)]), EarlierSigns::default());
         watch.observe(tree(&half), at(100), WorkloadSigns::default());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_process_left_under_a_name_of_its_own_holds_up_nothing_for_ever() {
+    fn leftover_file_does_not_delay_saves_for_ever() {
         let left = [("model.pt", 8, 1), ("x8f3", 5, 100)];
         let mut watch = killed_in_a_save(&left);
         let next = [("model.pt", 8, 300), ("x8f3", 5, 100)];
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_of_a_save_that_had_just_begun_is_doubted_too() {
+    fn empty_file_of_begun_save_is_doubted() {
         let mut watch = killed_in_a_save(&[("model.pt", 0, 100)]);
         let beside = [("args.json", 1, 150), ("model.pt", 0, 100)];
         watch.observe(tree(&beside), at(150), AFTER);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_and_an_end_in_order_after_a_save_are_believed() {
+    fn mark_or_clean_exit_after_save_ends_doubt() {
         let half = [("model.pt", 3, 100)];
         let mut marked = killed_in_a_save(&half);
         marked.observe(tree(&half), at(300), WorkloadSigns { marks: 1, ..AFTER });
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_series_the_whole_ones_are_kept_and_the_half_one_is_not() {
+    fn series_keeps_complete_saves_without_half_one() {
         let before = [("step-100.pt", 8, 50)];
         let half = [("step-100.pt", 8, 50), ("step-200.pt", 3, 100)];
         let mut watch = FolderWatch::new(tree(&[]), EarlierSigns::default());
@@ -267,7 +267,7 @@ mod tests {
 
     /// The next agent finds a running process, and half a save of the previous one.
     #[test]
-    fn an_agent_that_was_started_anew_doubts_what_the_one_before_it_doubted() {
+    fn restarted_agent_keeps_doubts() {
         let (whole, half) =
             (tree(&[("step-1.pt", 8, 1)]), [("step-1.pt", 8, 1), ("step-2.pt", 3, 100)]);
         let mut before = killed_in_a_save(&half);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_finds_of_a_process_that_is_gone_may_be_half_unless_it_was_replaced_whole() {
+    fn files_of_unseen_end_are_doubted_unless_renamed() {
         let kept = tree(&[("model.pt", 8, 1)]);
         let unwatched = EarlierSigns { unseen_end: true, ..EarlierSigns::default() };
         let mut watch = FolderWatch::new(Arc::clone(&kept), unwatched);
@@ -308,11 +308,11 @@ mod tests {
         let mut watch = FolderWatch::new(kept, EarlierSigns::default());
         watch.observe(tree(&[("model.pt", 8, 100)]), at(10), WorkloadSigns::default());
         watch.observe(tree(&[("model.pt", 8, 100)]), at(21), WorkloadSigns::default());
-        assert!(complete(&watch, 21).is_some(), "the process lives, and is seen to rest");
+        assert!(complete(&watch, 21).is_some(), "the agent sees that the running process rests");
     }
 
     #[test]
-    fn of_a_script_that_marks_an_agent_that_was_started_anew_believes_no_short_silence() {
+    fn restarted_agent_waits_for_marks_of_marking_script() {
         for (marks, has_marked) in [(Some(true), false), (None, true)] {
             let mut watch =
                 FolderWatch::new(tree(&[]), EarlierSigns { marks, ..EarlierSigns::default() });

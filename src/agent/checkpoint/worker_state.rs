@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::persisted_state::CheckpointState;
 use super::upload::CheckpointFolder;
-use crate::agent::activity_board::ActivityCounters;
+use crate::agent::activity_counters::ActivityCounters;
 use crate::agent::report::retry_sender::{Outbox, RetryDelay};
 use crate::job::ExitStatus;
 use crate::ports::Workload;
@@ -64,7 +64,7 @@ impl WorkerState {
     pub(crate) fn kept(&self) -> MutexGuard<'_, CheckpointState> {
         self.kept
             .lock()
-            .expect("nobody panics while holding what is kept: fields are only read and set")
+            .expect("no code panics while it holds what is kept: fields are only read and set")
     }
 
     pub(crate) fn troubles(&self) -> MutexGuard<'_, BTreeMap<SaveTrouble, String>> {
@@ -78,11 +78,11 @@ impl WorkerState {
     pub(crate) fn writer(&self) -> Option<Arc<dyn Workload>> {
         self.writer
             .lock()
-            .expect("nobody panics while holding it: it is only set and cloned")
+            .expect("no code panics while it holds it: it is only set and cloned")
             .clone()
     }
 
     pub(crate) fn ends(&self) -> MutexGuard<'_, WorkloadEnds> {
-        self.ends.lock().expect("nobody panics while holding the end: it is only read and set")
+        self.ends.lock().expect("no code panics while it holds the end: it is only read and set")
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use super::scan::{self, LineScan};
 use super::shipper::{LogShipper, ShipperState};
 use super::shipping_state::{FollowedStart, LogSettings, ShippingState};
-use crate::agent::activity_board::ActivityCounters;
+use crate::agent::activity_counters::ActivityCounters;
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::{Outbox, RetryDelay, Task};
 use crate::jobdir::What;

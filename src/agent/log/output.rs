@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_counts_once_and_at_once() {
+    fn printed_bytes_count_once_and_at_once() {
         let mut output = OutputBytes::default();
         assert_eq!(
             [(0, 0), (7, 0), (7, 7), (14, 7), (14, 14)]
@@ -57,7 +57,7 @@ mod tests {
 
     /// The scan reads output from before a reboot, and then the disk is too full for new lines.
     #[test]
-    fn what_earlier_starts_have_left_hides_no_line_of_this_one() {
+    fn bytes_of_earlier_starts_do_not_hide_new_lines() {
         let mut output = OutputBytes::default();
         output.count(0, 7);
         let before = output.count(0, 7);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_programs_that_people_run() {
+    fn lines_of_common_programs_are_read() {
         let cases = [
             (
                 " 37%|███▋      | 37/100 [00:10<00:17,  3.60it/s]",
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_say_nothing_of_the_training() {
+    fn lines_without_progress_are_ignored() {
         let cases = [
             "Downloading model.safetensors:  37%|███▋      | 37/100 [00:10<00:17]",
             "Validation DataLoader 0:  50%|█████     | 10/20 [00:00<00:00]",

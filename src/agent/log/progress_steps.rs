@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_that_begins_anew_is_counted_on_and_has_no_end() {
+    fn new_bar_continues_count_without_total() {
         let lines: Vec<String> = [5, 10, 4, 10, 3].iter().map(|at| bar("", *at, 10)).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         assert_eq!(
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_and_the_bar_within_are_one_count() {
+    fn epochs_and_inner_bar_make_one_count() {
         let lines = [
             "Epoch 1/3",
             "10/20 ━━━━ 1s 20ms/step",
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trainers_bar_is_believed_once_it_tells_its_loss_and_its_evaluation_is_a_sign_of_life() {
+    fn trainer_bar_counts_after_its_loss_line() {
         let said = "{'loss': '1.9', 'learning_rate': '4e-05', 'epoch': '0.4'}";
         let lines = [
             bar("", 10, 75),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_all_epochs_are_no_steps_within_one() {
+    fn total_steps_are_not_steps_within_epoch() {
         let lines = [
             "epoch 1 step 100/900",
             "epoch 1 step 200/900",
@@ -269,7 +269,7 @@ mod tests {
     /// Real terminal output of tqdm 4.70, Lightning 2.6, transformers 5.24, Keras 3 and Ultralytics
     /// 8.4.
     #[test]
-    fn recordings_of_stock_programs_come_to_their_last_step() {
+    fn recorded_programs_reach_last_step() {
         type Recording = (&'static str, &'static [u8], usize, (f64, Option<f64>));
         let cases: [Recording; 5] = [
             ("tqdm", include_bytes!("../../../tests/data/printed/tqdm.txt"), 40, (143.0, None)),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_never_goes_back_whatever_is_printed() {
+    fn printed_progress_never_decreases() {
         let mut state = 7_u32;
         let mut lines = Vec::new();
         for _ in 0..3000 {

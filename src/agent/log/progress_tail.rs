@@ -4,7 +4,7 @@
 //!   LAMP_PROGRESS ──every second──> new bytes ──> lines ──> ActivityCounters: steps, marks, signs
 //!                                    └ marks count once their time is known
 //! ```
-//! Not here: the sum of the signs ([`crate::agent::activity_board`]), or which files a mark covers
+//! Not here: the sum of the signs ([`crate::agent::activity_counters`]), or which files a mark covers
 //! (the module `checkpoint::declared`).
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::agent::activity_board::{ActivityCounters, ClockReading};
+use crate::agent::activity_counters::{ActivityCounters, ClockReading};
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::Task;
 use crate::job::ProgressLine;
@@ -109,7 +109,7 @@ impl ProgressTail {
 }
 
 fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
-    tail.lock().expect("nobody panics while holding the tail: it only parses and adds")
+    tail.lock().expect("no code panics while it holds the tail: it only parses and adds")
 }
 
 impl Tail {

@@ -12,7 +12,7 @@ use regex_lite::Regex;
 use super::progress_lines::Reader;
 use super::progress_steps::{PrintedProgress, Steps};
 use super::shipping_state::{FollowedStart, LogPosition, ShippingState, segment_name, segments};
-use crate::agent::activity_board::{ActivityCounters, ClockReading};
+use crate::agent::activity_counters::{ActivityCounters, ClockReading};
 use crate::agent::report::retry_sender::Outbox;
 use crate::agent::startup::attempt::SETUP;
 use crate::agent::timers::to_next;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_match_across_pieces_and_the_first_group_is_the_step() {
+    fn pattern_matches_across_chunks_and_first_group_is_step() {
         let step = |step| LineSign::Match(Some(step));
         assert_eq!(
             scan(r"step (\d+)", None, &[b"epoch 1 st", b"ep 12 loss 0.1\nnoise\nstep 13"]),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_megabytes_in_a_line_and_binary_are_one_line_each() {
+    fn long_line_and_binary_count_as_one_line_each() {
         let long = vec![b'x'; 10 << 20];
         let binary: Vec<u8> = (0..=255u8).filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
         assert_eq!(
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_pattern_bars_are_read_and_those_of_a_setup_are_not() {
+    fn bars_are_read_without_pattern_but_not_in_setup() {
         let bar = b"\r 37%|###   | 37/100 [00:10<00:17,  3.60it/s]\r 40%|###   | 40/100 [00:11<00:17,  3.60it/s]\r";
         let read = |is_work| {
             let mut scan = LineScan::new(None, None);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_lines_is_matched_only_so_far_and_the_done_line_is_always_seen() {
+    fn flood_is_matched_up_to_limit_and_done_line_always() {
         let mut text = b"step 1\n".repeat(LINES_MAX * 3);
         text.extend_from_slice(b"done\n");
         let said = scan(r"step (\d+)", Some("done"), &[&text]);

@@ -51,7 +51,7 @@ pub(crate) struct LogPosition {
 
 pub(crate) struct ShippingState {
     pub outbox: Outbox,
-    /// ShippingState with its readers: two tasks read it at each tick, and it changes only with a start.
+    /// Shared with its readers: two tasks read it at each tick, and it changes only with a start.
     pub follows: Mutex<Arc<Vec<FollowedStart>>>,
     pub scanned: Mutex<LogPosition>,
     pub wake_shipper: Notify,
@@ -87,19 +87,19 @@ impl ShippingState {
     }
 
     pub(crate) fn scanned(&self) -> MutexGuard<'_, LogPosition> {
-        self.scanned.lock().expect("nobody panics while holding it: it is only read and set")
+        self.scanned.lock().expect("no code panics while it holds it: it is only read and set")
     }
 
     pub(crate) fn lock_follows(&self) -> MutexGuard<'_, Arc<Vec<FollowedStart>>> {
         self.follows
             .lock()
-            .expect("nobody panics while holding the starts: they are only listed and marked")
+            .expect("no code panics while it holds the starts: they are only listed and marked")
     }
 
     pub(crate) fn lost(&self) -> MutexGuard<'_, LogLosses> {
         self.lost
             .lock()
-            .expect("nobody panics while holding the losses: they are only read and set")
+            .expect("no code panics while it holds the losses: they are only read and set")
     }
 }
 

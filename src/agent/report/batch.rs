@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_packed_before_changes_nothing() {
+    fn packed_bytes_do_not_depend_on_earlier_calls() {
         let line = |n: u64| format!("step {n} loss {:.4}\n", 1.0 / (n + 1) as f64);
         let piece =
             |from: u64, lines: u64| (from..from + lines).map(line).collect::<String>().into_bytes();

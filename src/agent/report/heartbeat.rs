@@ -183,7 +183,9 @@ impl Heartbeat {
 
 impl HeartbeatInner {
     fn newest(&self) -> MutexGuard<'_, NewestStatus> {
-        self.newest.lock().expect("nobody panics while holding the newest status: it is only moved")
+        self.newest
+            .lock()
+            .expect("no code panics while it holds the newest status: it is only moved")
     }
 }
 

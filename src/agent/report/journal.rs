@@ -159,7 +159,7 @@ impl JournalInner {
 
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().expect(
-            "nobody panics while holding the book: it does no more than move events and call Files",
+            "no code panics while it holds the book: it does no more than move events and call Files",
         )
     }
 }

@@ -140,7 +140,7 @@ impl Metrics {
 
 impl MetricsInner {
     fn hand(&self) -> MutexGuard<'_, Hand> {
-        self.hand.lock().expect("nobody panics while holding it: numbers are only added")
+        self.hand.lock().expect("no code panics while it holds it: numbers are only added")
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_is_what_was_known_in_it() {
+    fn minute_holds_only_known_values() {
         let mut minute = Minute::default();
         let row = |gpu: Reading<f64>| Rates {
             gpu_percent: gpu,
@@ -212,7 +212,7 @@ mod tests {
 
     /// Users see these names and units in the console and set alarms on them.
     #[test]
-    fn all_that_is_known_is_published_by_its_name_and_unit() {
+    fn known_values_are_published_with_name_and_unit() {
         let mut minute = Minute::default();
         let rates = Rates {
             gpu_percent: Reading::Known(91.0),

@@ -120,7 +120,7 @@ fn take(
             facts.silent_since.get_or_insert(asked);
             if facts.failures == 1 {
                 let why = failed.and_then(Result::err).unwrap_or_else(|| "no answer".into());
-                tracing::warn!("nobody knows whether the cloud gave notice: {why}");
+                tracing::warn!("cannot tell whether the cloud gave notice: {why}");
             }
             facts.failures == 1
         }

@@ -1,8 +1,8 @@
 //! The reporter: the phase, the verdicts and the messages of this attempt, in the journal, the
 //! heartbeat and the metrics.
 //!
-//! It decides nothing and waits for nothing. Each report gets the present facts as an argument. Not
-//! here: a call of the store (the senders beside the loop do that).
+//! Each report gets the present facts as an argument. Not here: a decision, or a call of the store
+//! (the senders beside the loop do that).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::heartbeat::{Heartbeat, ShownFacts};
 use super::journal::Journal;
 use super::metrics::Metrics;
 use super::samples::Samples;
-use crate::agent::activity_board::ActivityCounters;
+use crate::agent::activity_counters::ActivityCounters;
 use crate::agent::checkpoint::handle::Checkpoints;
 use crate::agent::log::handle::LogShip;
 use crate::agent::shutdown::deadman::Deadman;
@@ -37,14 +37,14 @@ pub(crate) struct Reporter {
     pub attention: AttentionList,
     pub crash_loop: CrashLoop,
     pub phase: AttemptPhase,
-    /// The reasons of all that was done, oldest first.
+    /// The reasons of all actions, oldest first.
     pub reasons: Vec<Reason>,
     /// The last recorded policy, action and verdict: only changes are recorded.
     pub noted: Option<(String, WatchAction, String)>,
     pub held_until: Option<Timestamp>,
 }
 
-/// What a report tells of the attempt, as it is now.
+/// The present facts of the attempt, for a report.
 pub(crate) struct StatusFacts<'a> {
     pub attempt: &'a Attempt,
     pub state: &'a AgentState,

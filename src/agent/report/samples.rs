@@ -139,7 +139,7 @@ impl Samples {
 
 impl SamplesInner {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("nobody panics while holding the queue: rows always serialise")
+        self.queue.lock().expect("no code panics while it holds the queue: rows always serialise")
     }
 }
 

@@ -31,8 +31,8 @@ struct Number {
     number: u64,
 }
 
-/// Records what the process tree waits for. `None`: no answer in time, or the store did not accept
-/// it.
+/// Records what the process tree waits for. `None`: there was no answer in time, or
+/// the store refused it.
 pub async fn collect(
     outbox: &Outbox,
     journal: &Journal,

@@ -119,8 +119,10 @@ impl Deadman {
     /// as the hard end is from `steady`, the agent's own time. So a set wall clock does no harm.
     pub fn renew(&self, hard_end: Option<Timestamp>, steady: Timestamp) {
         let (mono, wall) = (self.clock.mono(), self.clock.now());
-        let mut told =
-            self.told.lock().expect("nobody panics while holding it: it is only compared and set");
+        let mut told = self
+            .told
+            .lock()
+            .expect("no code panics while it holds it: it is only compared and set");
         let now = DeadlineWrite { mono, wall, steady, hard_end, written: false };
         if !told.is_none_or(|told| is_due(&told, &now)) {
             return;

@@ -119,7 +119,7 @@ mod tests {
     use crate::ports::FileStamp;
 
     #[test]
-    fn the_largest_are_named_and_how_to_keep_them() {
+    fn largest_unsaved_files_are_named_with_hint() {
         let file = |path: &str, bytes| TreeFile {
             path: path.into(),
             stamp: FileStamp { bytes, modified_nanos: 1, inode: 1, mode: 0o644 },
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(said(&[], &[], false), None);
         assert!(
             said(&[], &[], true).is_some_and(|text| text.contains("is not known")),
-            "what was not looked at is not called nothing"
+            "the text says that it is unknown"
         );
         assert!(
             is_made_by_tools("src/__pycache__/a.pyc")

@@ -72,7 +72,7 @@ pub struct AgentState {
     pub stall_restarts: u32,
     #[serde(rename = "drawers")]
     pub time: TimeAccounting,
-    /// What the watching policies have learned of the workload.
+    /// The learned cadence of the workload.
     #[serde(rename = "rhythm", default)]
     pub cadence: LearnedCadence,
     pub started: Timestamp,
@@ -386,14 +386,14 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_by_a_clock_that_was_wrong_goes_by_the_stores() {
+    fn wrong_boot_clock_is_corrected_by_store_clock() {
         assert_eq!(put_right(7200, 7210), None);
         assert_eq!(put_right(7200, 7200), None, "a heartbeat took ten seconds");
         assert_eq!(put_right(7200, 10_810), Some(10_810), "an hour behind");
         assert_eq!(
             put_right(10_800, 7210),
             Some(7270),
-            "an hour ahead, and nobody gets a second more for it"
+            "an hour ahead: the machine gets no more time for it"
         );
         assert_eq!(
             put_right(10_800, 0),

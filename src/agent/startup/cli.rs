@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_after_the_dashes_is_the_programs() {
+    fn arguments_after_dashes_belong_to_program() {
         let Ok(Call::Run(alone)) =
             parsed("run --idle 5m --then poweroff -- python train.py --epochs 10 --then x")
         else {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_powers_off_unless_it_is_said() {
+    fn standalone_run_does_not_power_off_by_default() {
         let Ok(Call::Run(alone)) = parsed("run -- true") else { panic!() };
         assert_eq!(alone.then, Then::Exit);
         let Ok(Call::Watch(alone)) = parsed("watch") else { panic!() };
@@ -333,14 +333,14 @@ mod tests {
     }
 
     #[test]
-    fn a_launched_machine_powers_off_unless_told_otherwise() {
+    fn launched_machine_powers_off_by_default() {
         assert_eq!(parsed("boot"), Ok(Call::Boot(BootSource::Machine(Then::Poweroff))));
         assert_eq!(parsed("boot --then exit"), Ok(Call::Boot(BootSource::Machine(Then::Exit))));
         assert_eq!(parsed("boot --local /m"), Ok(Call::Boot(BootSource::Local("/m".into()))));
     }
 
     #[test]
-    fn a_typing_error_of_a_word_of_ours_is_told_from_a_command() {
+    fn mistyped_option_is_not_taken_for_command() {
         for near in ["powerof", "power-off", "Poweroff", "poweroof", "shutdow", "hlat", "stopp"] {
             assert!(
                 matches!(then_meant(near), Some("poweroff") | None)
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_named() {
+    fn wrong_arguments_are_named_in_error() {
         assert_eq!(
             parsed("run --idle 15 -- x").unwrap_err(),
             "--idle: `15` has no unit, write `15s` for seconds or `15m` for minutes"

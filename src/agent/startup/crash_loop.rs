@@ -67,7 +67,7 @@ impl AgentState {
         if lives >= SEVERAL {
             let seconds = quiet_for(lives).as_secs();
             tracing::error!(
-                "{lives} agents in a row died young: this one says nothing for {seconds} s, so that others may end the machine"
+                "the last {lives} agents crashed within minutes: this one stays silent for {seconds} s, so that the sweeper may end the machine"
             );
         }
         self.short_lives = lives.saturating_add(1);
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_dies_young_more_often_is_silent_for_longer() {
+    fn more_short_runs_mean_longer_silence() {
         let secs = Duration::from_secs;
         for (lives, quiet) in [(0, 0), (9, 0), (10, 60), (19, 60), (20, 600), (u32::MAX, 600)] {
             assert_eq!(quiet_for(lives), secs(quiet), "{lives}");

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_user_may_change_an_alias_and_not_our_own() {
+    fn user_may_change_alias_but_not_own_variable() {
         let job: JobId = "digits-222222".parse().unwrap();
         let path = Path::new("/w");
         let place = WorkloadPaths {

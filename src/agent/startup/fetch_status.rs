@@ -164,7 +164,7 @@ impl Fetching {
     }
 
     fn inner(&self) -> MutexGuard<'_, FetchState> {
-        self.inner.lock().expect("nobody panics while holding it: it only counts")
+        self.inner.lock().expect("no code panics while it holds it: it only counts")
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_time_does_not_help_is_given_up_soon_and_an_outage_late() {
+    fn refusal_ends_fetch_soon_and_outage_late() {
         assert_eq!(given_up(|_| (Kind::Denied, 0)), Some(10));
         assert_eq!(given_up(|_| (Kind::Full, 7)), Some(10), "as much as the disk takes, each time");
         assert_eq!(given_up(|minute| (Kind::Full, minute)), Some(10), "and a little more or less");
@@ -284,11 +284,15 @@ mod tests {
         assert_eq!(given_up(|minute| (Kind::Silent, minute)), None, "it gets on");
         let outage =
             |minute| (if (5..100).contains(&minute) { Kind::Silent } else { Kind::Denied }, 0);
-        assert_eq!(given_up(outage), Some(106), "an outage is no refusal, and takes none back");
+        assert_eq!(
+            given_up(outage),
+            Some(106),
+            "an outage does not reset the time of the refusals"
+        );
     }
 
     #[test]
-    fn what_comes_is_told_of_no_more() {
+    fn progress_removes_fetch_message() {
         let clock = Arc::new(Hands::default());
         let fetching = Fetching::new(clock.clone());
         assert_eq!(fetching.look(), FetchVerdict::default());

@@ -1,7 +1,7 @@
 //! Brings an older checkpoint back after a start that failed because of its checkpoint.
 //!
-//! The agent keeps the intent on disk first. After a crash, the next agent carries it out. Not here:
-//! whether to go back (`policy::lifecycle::checkpoint_rollback`).
+//! The agent keeps the intent on disk first. After a crash, the next agent carries it out. Not
+//! here: whether to go back (`policy::lifecycle::checkpoint_rollback`).
 
 use std::time::Duration;
 

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_is_surely_missing_is_an_error_and_one_that_cannot_be_seen_is_not() {
+    fn missing_gpu_is_error_and_unreadable_gpu_is_not() {
         let a10g = || gpu("NVIDIA A10G", Reading::Known(23_028));
         let known = |gpus| Reading::Known(gpus);
         for (wanted, has, expected) in [
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_is_surely_too_old_is_an_error() {
+    fn too_old_driver_is_error() {
         let cuda = |text: &str| text.parse().unwrap();
         for (wanted, runs, expected) in [
             (None, Reading::Absent, None),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_found_before_the_work() {
+    fn full_disk_is_found_before_work() {
         let severity = |free| {
             preflight(&spec("none"), &sample(Reading::Absent, free))
                 .first()

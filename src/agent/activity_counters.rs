@@ -2,9 +2,9 @@
 //! checkpoint marks.
 //!
 //! ```text
-//!   LAMP_PROGRESS file ──> ProgressTail::poll ──┐
-//!   log ──────────────────> LogShipper ─────────┼──> ActivityCounters ──> samples, status, checkpoints
-//!   checkpoint folder ────> checkpoints ────────┘
+//!   LAMP_PROGRESS file ─> ProgressTail::poll ─┐
+//!   log ─────────────────> log::scan ──────────┼─> ActivityCounters ─> samples, status, checkpoints
+//!   checkpoint folder ───> checkpoints ────────┘
 //! ```
 //! A line that cannot be parsed is also a sign of activity, and is reported once. `policy` decides
 //! whether the signs are enough.
@@ -240,7 +240,7 @@ impl ActivityCounters {
     }
 
     fn inner(&self) -> MutexGuard<'_, CountersInner> {
-        self.inner.lock().expect("nobody panics while holding the board: it only adds numbers")
+        self.inner.lock().expect("no code panics while it holds the board: it only adds numbers")
     }
 }
 
@@ -309,7 +309,7 @@ mod tests {
 
     /// Seed 775 of the simulation: after a reboot, step 0 was saved as step 17.
     #[test]
-    fn what_an_earlier_start_has_told_is_not_the_step_of_this_one() {
+    fn step_of_earlier_start_is_not_step_of_this_start() {
         let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
         board.step(17.0, ClockReading { mono: Duration::ZERO, at }, true);
         board.restarted(at);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_jobs_own_steps_go_before_those_of_a_bar() {
+    fn own_steps_win_over_progress_bar() {
         let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
         let moment = |secs| ClockReading { mono: Duration::from_secs(secs), at };
         board.shown(
