@@ -8,12 +8,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "measures the real thing")]
 
-#[path = "../tests/fake_nvml/support.rs"]
-mod fake_nvml;
-
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use lamp_test_support::fake_nvml::{DIPS, FakeNvml};
 use lamplighter::adapters::host::sensors::{SensorOptions, system_sensors};
 use lamplighter::ports::{Scope, Sensors};
 
@@ -61,7 +59,7 @@ fn resident_kib(pid: &str) -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse().expect("a number")
 }
 
-fn measure(name: &str, fake: &fake_nvml::FakeNvml, scope: &Scope, library: bool, real_time: bool) {
+fn measure(name: &str, fake: &FakeNvml, scope: &Scope, library: bool, real_time: bool) {
     let nvml_library =
         if library { fake.library().into() } else { "/nowhere/libnvidia-ml.so.1".into() };
     let before = resident_kib("self");
@@ -88,9 +86,9 @@ fn measure(name: &str, fake: &fake_nvml::FakeNvml, scope: &Scope, library: bool,
 
 fn main() {
     let dir = tempfile::tempdir().expect("a folder can be made");
-    let fake = fake_nvml::FakeNvml::in_dir(dir.path());
+    let fake = FakeNvml::in_dir(dir.path());
     let tree = Tree::start();
-    fake.play(&format!("gpus 8\n{}gpu * pids {}\n", fake_nvml::DIPS, tree.0.id()));
+    fake.play(&format!("gpus 8\n{}gpu * pids {}\n", DIPS, tree.0.id()));
     let scope =
         Scope { root_pid: Some(tree.0.id()), workdir: dir.path().into(), ..Scope::default() };
     let alone = Scope { workdir: dir.path().into(), ..Scope::default() };

@@ -18,8 +18,8 @@ use lamplighter::market::{self, Zone};
 use lamplighter::ports::{Clock, Cloud};
 use tokio::sync::Notify;
 
-use super::fleet_world::{Fleet, FleetCloud, OWNER, job, sums};
 use super::machine::{kib, quantile};
+use lamp_test_support::fleet::{Fleet, FleetCloud, OWNER, job, sums};
 
 /// Ticks that nothing but heartbeats precedes; the names of all jobs are listed in one or two of
 /// them.

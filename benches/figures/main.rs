@@ -15,12 +15,7 @@
 
 mod bids;
 mod ending;
-#[path = "../../tests/fake_nvml/support.rs"]
-mod fake_nvml;
 mod fleet;
-#[path = "../../tests/support/fleet.rs"]
-#[expect(dead_code, reason = "the tests use the rest")]
-mod fleet_world;
 mod listing;
 mod logs;
 mod machine;

@@ -4,10 +4,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::Asked;
-use super::fake_nvml::{DIPS, FakeNvml};
 use super::listing::finished_jobs;
 use super::machine::{kib, parent_of, used, wakes};
 use super::place::{Place, Running, pids, spec, wait_for};
+use lamp_test_support::fake_nvml::{DIPS, FakeNvml};
 
 /// Prints a line and writes its progress each second, as a training script does, beside a tree of
 /// some processes.

@@ -6,7 +6,7 @@ use lamplighter::market::Market;
 use lamplighter::ports::Cloud;
 
 use crate::aws::{chain, cloud, is_going, kind, machine, plan};
-use crate::ec2::{FalseEc2, Fault, Node, Options};
+use lamp_test_support::ec2::{FalseEc2, Fault, Node, Options};
 
 /// As the agent publishes it.
 fn beat(ec2: &FalseEc2, id: &str) {

@@ -9,7 +9,7 @@ use lamplighter::market::Market;
 use lamplighter::ports::Cloud;
 
 use crate::aws::{OWNER, cloud, kind, launched, machine, plan, region, views};
-use crate::ec2::{FalseEc2, Fault, Options};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options};
 
 #[tokio::test]
 async fn all_pages_are_read_and_others_machines_are_left_out() {

@@ -8,7 +8,7 @@ use lamplighter::market::Market;
 use lamplighter::ports::Cloud;
 
 use crate::aws::{chain, cloud, is_going, kind, launched, machine, plan, views};
-use crate::ec2::{FalseEc2, Fault, Options, State};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options, State};
 
 const AT_ONCE: Options =
     Options { pending: Duration::ZERO, stopping: Duration::from_millis(200), managed: false };

@@ -7,7 +7,7 @@ use lamplighter::market::Market;
 use lamplighter::ports::Cloud;
 
 use crate::aws::{IMAGE, OWNER, cloud, launched, region};
-use crate::ec2::{FalseEc2, Fault, Options, State};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options, State};
 
 #[tokio::test]
 async fn the_forgotten_machine_is_seen_with_its_use() {

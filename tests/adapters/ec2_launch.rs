@@ -9,7 +9,7 @@ use lamplighter::market::Market;
 use lamplighter::ports::{Cloud, CloudError};
 
 use crate::aws::{chain, cloud, kind, machine, plan};
-use crate::ec2::{Call, FalseEc2, Fault, Options};
+use lamp_test_support::ec2::{Call, FalseEc2, Fault, Options};
 
 /// What was asked, without what differs from call to call by the protocol.
 fn body(call: &Call) -> BTreeMap<String, String> {

@@ -9,7 +9,7 @@ use lamplighter::market::{Arch, Market, Offer, Zone};
 use lamplighter::ports::{Cloud, CloudError};
 
 use crate::aws::{IMAGE, cloud, kind, offer, plan, session_with, spec};
-use crate::ec2::{FalseEc2, Fault, Options, rounds};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options, rounds};
 
 /// The security group that `lamp init aws` makes; gives its id.
 fn group(ec2: &FalseEc2, name: &str) -> String {

@@ -6,7 +6,7 @@ use lamplighter::market::Market;
 use lamplighter::ports::Cloud;
 
 use crate::aws::{chain, cloud, kind, machine, plan};
-use crate::ec2::{FalseEc2, Fault, Options};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options};
 
 const ROWS: &[(&[&str], &str)] = &[
     (

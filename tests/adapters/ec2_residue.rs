@@ -11,7 +11,7 @@ use lamplighter::market::{Market, Usd};
 use lamplighter::ports::Cloud;
 
 use crate::aws::{OWNER, kind, machine, plan, region, session};
-use crate::ec2::{Call, FalseEc2, Fault, Options, rounds};
+use lamp_test_support::ec2::{Call, FalseEc2, Fault, Options, rounds};
 
 /// Parameters that tag a new thing as this owner's.
 fn tagged(kind: &str, owner: &str) -> Vec<(String, String)> {
@@ -192,8 +192,8 @@ async fn the_end_of_one_job_asks_no_more_beside_a_fleet_than_alone() {
         (1, 1),
         "its tag is read"
     );
-    // As it is mostly: the alarm goes when the attempt is settled. tests/support/fleet.rs counts as
-    // many for a fleet.
+    // The usual case: the alarm goes when the attempt is settled. `lamp_test_support::fleet` counts
+    // as many calls.
     aws.release(&machine(&id)).await.unwrap();
     let (left, calls) = end().await;
     assert_eq!(

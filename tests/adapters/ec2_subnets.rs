@@ -8,7 +8,7 @@ use lamplighter::market::{Market, Offer, Zone};
 use lamplighter::ports::Cloud;
 
 use crate::aws::{cloud, kind, offer, plan, session_with, spec};
-use crate::ec2::{FalseEc2, Fault, Options};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options};
 
 /// The default VPC with the group that `lamp init aws` makes; gives the VPC, and its subnet in a
 /// zone.

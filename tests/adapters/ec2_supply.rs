@@ -14,7 +14,7 @@ use lamplighter::market::{Cloud, Market, PriceRule, Span, Supply, Usd, UsdPerHou
 use lamplighter::ports::{Cloud as _, CloudError};
 
 use crate::aws;
-use crate::ec2::{FalseEc2, Fault, Options, rounds};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options, rounds};
 
 fn session(ec2: &FalseEc2, cache: Option<&Path>) -> Arc<AwsSession> {
     aws::session_with(

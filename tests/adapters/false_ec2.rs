@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::ec2::{FalseEc2, Fault, Node, Options, State, rounds};
+use lamp_test_support::ec2::{FalseEc2, Fault, Node, Options, State, rounds};
 
 const IMAGE: &str = "ami-0d15ea5e000000022";
 

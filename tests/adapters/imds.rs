@@ -5,7 +5,7 @@ use lamplighter::adapters::aws::imds::Imds;
 use lamplighter::instance::{Notice, NoticeKind};
 use lamplighter::ports::{Metadata, MetadataError};
 
-use crate::false_imds::{ACTION, FalseImds, MAINTENANCE, REBALANCE, Reply};
+use lamp_test_support::imds::{ACTION, FalseImds, MAINTENANCE, REBALANCE, Reply};
 
 fn imds(endpoint: &str) -> Imds {
     Imds::new(Some(endpoint)).unwrap()
@@ -22,7 +22,7 @@ fn why(answer: Result<Vec<Notice>, MetadataError>) -> String {
 
 #[tokio::test]
 async fn before_a_notice_there_is_none_and_then_it_is_read_as_documented() {
-    let server = FalseImds::new();
+    let server = FalseImds::default();
     let imds = imds(&server.listen());
     assert_eq!(imds.notices().await.unwrap(), []);
     // A time in the past stays as it is: EC2 leaves it there when it did not reclaim.
@@ -38,7 +38,7 @@ async fn before_a_notice_there_is_none_and_then_it_is_read_as_documented() {
 
 #[tokio::test]
 async fn rebalance_and_maintenance_are_read_and_what_is_over_is_not() {
-    let server = FalseImds::new();
+    let server = FalseImds::default();
     server.says(REBALANCE, r#"{"noticeTime": "2020-10-27T08:22:00Z"}"#);
     server.says(
         MAINTENANCE,
@@ -63,7 +63,7 @@ async fn rebalance_and_maintenance_are_read_and_what_is_over_is_not() {
 
 #[tokio::test]
 async fn a_token_that_expired_is_renewed_and_a_storm_of_401_is_an_error() {
-    let server = FalseImds::new();
+    let server = FalseImds::default();
     let imds = imds(&server.listen());
     assert!(imds.notices().await.unwrap().is_empty());
     server.expires_tokens();
@@ -83,7 +83,7 @@ async fn a_token_that_expired_is_renewed_and_a_storm_of_401_is_an_error() {
 
 #[tokio::test]
 async fn nothing_that_is_not_an_answer_is_no_notice() {
-    let server = FalseImds::new();
+    let server = FalseImds::default();
     let imds = imds(&server.listen());
     assert!(imds.notices().await.unwrap().is_empty());
     for (storm, said) in [
@@ -110,7 +110,7 @@ async fn nothing_that_is_not_an_answer_is_no_notice() {
 
 #[tokio::test]
 async fn an_interruption_is_passed_on_although_the_other_answers_fail() {
-    let server = FalseImds::new();
+    let server = FalseImds::default();
     let imds = imds(&server.listen());
     server.set(REBALANCE, Reply::Hang);
     assert!(why(imds.notices().await).starts_with("events"));
@@ -123,7 +123,7 @@ async fn an_interruption_is_passed_on_although_the_other_answers_fail() {
 
 #[tokio::test]
 async fn the_machine_knows_its_id_its_tags_and_when_it_was_launched() {
-    let server = FalseImds::new();
+    let server = FalseImds::default();
     let document = r#"{"instanceId": "i-0abc", "pendingTime": "2026-01-01T00:00:07Z", "region": "eu-west-1", "accountId": "1"}"#;
     server.says("dynamic/instance-identity/document", document);
     let imds = imds(&server.listen());

@@ -4,16 +4,11 @@
 
 #[cfg(feature = "lamp")]
 mod archive_hostile;
-#[path = "../fake_nvml/support.rs"]
-mod fake_nvml;
 
 #[cfg(feature = "aws")]
-#[path = "../support/aws.rs"]
 mod aws;
 #[cfg(feature = "aws")]
 mod cloudwatch_alarm;
-#[path = "../support/ec2/mod.rs"]
-mod ec2;
 #[cfg(feature = "aws")]
 mod ec2_describe;
 #[cfg(feature = "aws")]
@@ -33,16 +28,12 @@ mod ec2_subnets;
 #[cfg(feature = "aws")]
 mod ec2_supply;
 mod false_ec2;
-#[path = "../support/imds.rs"]
-mod false_imds;
 mod host;
 mod imds;
 #[cfg(feature = "lamp")]
 mod local_cloud;
 mod local_files;
 mod metrics;
-#[path = "../support/moto.rs"]
-mod moto;
 mod notify;
 mod nvml;
 mod objects_given_up;
@@ -55,11 +46,6 @@ mod secret_corpus;
 mod secret_formats;
 mod secrets_read;
 mod ship;
-#[path = "../support/skipped.rs"]
-mod skipped;
-#[cfg(feature = "lamp")]
-#[path = "../support/small_agent.rs"]
-mod small_agent;
 mod units;
 #[cfg(feature = "lamp")]
 mod units_age;

@@ -11,7 +11,7 @@ use lamplighter::ports::{Datum, Meter, Stat, Unit};
 use object_store::StaticCredentialProvider;
 use object_store::aws::AwsCredential;
 
-use crate::moto::moto;
+use lamp_test_support::moto::moto;
 
 fn meter(endpoint: &str) -> (CloudWatchMeter, Arc<AtomicU64>) {
     let credential = AwsCredential {

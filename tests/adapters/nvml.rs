@@ -8,7 +8,7 @@ use lamplighter::instance::{GpuSample, Reading, Sample};
 use lamplighter::market::Cuda;
 use lamplighter::ports::{Scope, SensorFeed, Sensors};
 
-use crate::fake_nvml::{BUSY, FakeNvml, HANG, IDLE, LOST, MISMATCH};
+use lamp_test_support::fake_nvml::{BUSY, FakeNvml, HANG, IDLE, LOST, MISMATCH};
 
 /// The tests may run where there are GPUs.
 const NO_DEVICE: &str = "/nowhere/nvidiactl";

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use lamplighter::adapters::store::open;
 use lamplighter::ports::{Store, StoreError};
 
-use crate::ec2::http::{Answer, Request};
+use lamp_test_support::ec2::http::{Answer, Request};
 
 pub(super) const PART: usize = 8 * 1024 * 1024;
 

@@ -13,28 +13,8 @@ use lamplighter::adapters::store::open;
 use lamplighter::ports::{Created, Lives, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::false_imds::{FalseImds, Reply};
-use crate::moto::{Moto, moto};
-
-impl Moto {
-    pub fn open(&self, url: &str) -> Arc<dyn Store> {
-        let settings = [
-            ("aws_endpoint_url", &*self.endpoint),
-            ("aws_region", "us-east-1"),
-            ("aws_access_key_id", "test"),
-            ("aws_secret_access_key", "test"),
-        ];
-        open::open_with(url, &settings).unwrap()
-    }
-
-    /// Creates the bucket, which needs no more than a PUT.
-    pub async fn bucket(&self, name: &str) {
-        open::install_crypto();
-        let made =
-            reqwest::Client::new().put(format!("{}/{name}", self.endpoint)).send().await.unwrap();
-        assert!(made.status().is_success());
-    }
-}
+use lamp_test_support::imds::{FalseImds, Reply};
+use lamp_test_support::moto::{Moto, moto};
 
 #[tokio::test]
 async fn a_bucket_is_a_job_root() {
@@ -107,7 +87,7 @@ async fn an_object_is_given_by_url_to_whoever_holds_it() {
 async fn whoever_has_its_credentials_uploads_without_the_metadata_service() {
     let Some(moto) = moto() else { return };
     moto.bucket("jobs").await;
-    let imds = FalseImds::new();
+    let imds = FalseImds::default();
     imds.role("lamplighter-job");
     let settings = [
         ("aws_endpoint_url", &*moto.endpoint),

@@ -10,7 +10,7 @@ use object_store::StaticCredentialProvider;
 use object_store::aws::AwsCredential;
 use serde_json::{Value, json};
 
-use crate::moto::moto;
+use lamp_test_support::moto::moto;
 
 fn secrets(endpoint: &str) -> AwsSecrets {
     let credential =

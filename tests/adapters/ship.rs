@@ -10,8 +10,8 @@ use lamplighter::job::BOOT;
 use lamplighter::market::{Arch, Region};
 use lamplighter::ports::{AgentFile, Agents, AgentsError};
 
-use crate::moto::moto;
-use crate::small_agent::small_agent;
+use lamp_test_support::moto::moto;
+use lamp_test_support::small_agent::small_agent;
 
 const OURS: Arch = if cfg!(target_arch = "x86_64") { Arch::X86_64 } else { Arch::Arm64 };
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 const UNITS: [&str; 6] = [
     "lamp-agent.service",

@@ -89,7 +89,7 @@ fn what_git_tracks_ships_and_lampignore_stands_over_it() {
         git.status().is_ok_and(|status| status.success())
     };
     if !git(&["init", "-q"]) {
-        return crate::skipped::skipped("git", "there is no git on this machine");
+        return lamp_test_support::skipped("git", "there is no git on this machine");
     }
     let forced = [
         ".gitignore",

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use lamplighter::job::ExitStatus;
 use lamplighter::ports::{Signal, WorkloadError, Workloads};
 
-use crate::skipped::skipped;
 use crate::workload::{Bench, soon, until};
+use lamp_test_support::skipped;
 
 fn code(code: i32) -> ExitStatus {
     ExitStatus { code: Some(code), ..ExitStatus::default() }

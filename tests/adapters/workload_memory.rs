@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::skipped::skipped;
 use crate::workload::{Bench, until};
+use lamp_test_support::skipped;
 
 /// A control group with little memory, removed with the test.
 struct SmallGroup(PathBuf);

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::skipped::skipped;
 use crate::workload::{Bench, segments, soon, until};
+use lamp_test_support::skipped;
 
 /// The lines that tell of a gap: how many bytes they say are missing, and how long they are
 /// themselves.

@@ -9,8 +9,8 @@ use lamplighter::adapters::workload::process::{Home, workloads};
 use lamplighter::job::ExitStatus;
 use lamplighter::ports::{Workload, Workloads};
 
-use crate::skipped::skipped;
 use crate::workload::{Bench, soon, until};
+use lamp_test_support::skipped;
 
 /// A start whose unit ends with the test.
 struct Unit(Bench);

@@ -12,9 +12,9 @@ use lamplighter::job::{AttemptNo, EndedBecause};
 use lamplighter::jobdir::JobDir;
 use lamplighter::ports::{Clock, Nobody};
 
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// `lamp-agent watch` with these words.
 async fn watch(rig: &Rig, played: &Played, words: &[&str]) -> Finish {

@@ -4,10 +4,10 @@ use lamplighter::job::{AttemptPhase, EndedBecause, ExitStatus, Wish};
 use lamplighter::market::Span;
 use lamplighter::ports::Clock;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 const SUCCESS: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
 

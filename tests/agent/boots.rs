@@ -14,10 +14,10 @@ use lamplighter::ports::{Clock, Identity, Metadata, MetadataError, StoreError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 struct Tagged {
     clock: Arc<VirtualClock>,

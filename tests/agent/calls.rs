@@ -7,9 +7,9 @@ use std::time::Duration;
 use lamplighter::ports::Clock as _;
 
 use super::Rig;
-use super::support::counting_store::{CountingStore, sum};
-use super::support::virtual_clock::simulate;
 use super::world::Played;
+use lamp_test_support::counting_store::{CountingStore, sum};
+use lamp_test_support::virtual_clock::simulate;
 
 /// What is in the spec besides name and command.
 const CKPT: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "90s"}}"#;

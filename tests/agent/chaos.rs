@@ -12,9 +12,9 @@ use lamplighter::jobdir::What;
 use lamplighter::market::Span;
 use lamplighter::ports::Clock;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 /// Seeds that are played. Each is some minutes of an attempt.
 const SEEDS: u64 = 12;

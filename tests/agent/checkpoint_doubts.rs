@@ -8,9 +8,9 @@ use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::ports::Clock;
 
 use super::checkpoints::{EXIT, KILLED, Watched, write};
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{simulate, until};
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{simulate, until};
 
 /// What was half at a killing has rested for long when the next process has come so far.
 #[test]

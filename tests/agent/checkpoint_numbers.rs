@@ -3,8 +3,8 @@
 use lamplighter::job::CheckpointNo;
 
 use super::checkpoints::{restored, second, two_checkpoints, write};
-use super::support::virtual_clock::{simulate, until};
 use super::{Rig, secs};
+use lamp_test_support::virtual_clock::{simulate, until};
 
 /// Seed 42000565 of 24 h: an agent died between a manifest and its own note of it, and the list was
 /// half a minute old.

@@ -14,9 +14,9 @@ use lamplighter::jobdir::What;
 use lamplighter::market::Span;
 use lamplighter::ports::{Clock, Store};
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{simulate, until};
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{simulate, until};
 
 pub const EXIT: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
 pub const KILLED: ExitStatus = ExitStatus { code: None, signal: Some(9), oom: false };

@@ -13,10 +13,10 @@ use lamplighter::sim::Process;
 use serde_json::json;
 
 use super::lives::Stage;
-use super::support::faulty_store::{Fault, FaultyStore};
-use super::support::virtual_clock::{VirtualClock, simulate, until};
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::{Fault, FaultyStore};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate, until};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 

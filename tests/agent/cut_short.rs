@@ -8,10 +8,10 @@ use lamplighter::instance::{Notice, NoticeKind};
 use lamplighter::job::{EndedBecause, ExitStatus, Outcome, Wish};
 use lamplighter::ports::Clock as _;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 const OUTPUTS: &str = r#"{"outputs": ["*.pt"]}"#;
 

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use lamplighter::agent::shutdown::deadman::{Deadman, SwitchFiles};
 use lamplighter::ports::Clock;
 
-use super::support::inline_files::InlineFiles;
+use lamp_test_support::inline_files::InlineFiles;
 
 /// Two clocks, set by hand.
 struct HandClock(Mutex<(Timestamp, Duration)>);

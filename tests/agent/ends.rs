@@ -9,10 +9,10 @@ use lamplighter::ports::Clock as _;
 use lamplighter::sim::Process;
 
 use super::lives::Stage;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 /// What cannot be sent is waited for, but not for ever: a machine that only waits bills too.
 #[test]

@@ -10,10 +10,10 @@ use lamplighter::ports::{Clock as _, Store as _};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const SUCCESS: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
 

@@ -7,9 +7,9 @@ use lamplighter::ports::Clock as _;
 use lamplighter::sim::Process;
 
 use super::lives::Stage;
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::virtual_clock::simulate;
 
 /// The setup has been started, and nothing more can be written down.
 async fn fill_once_it_works(stage: &Stage) {

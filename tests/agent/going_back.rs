@@ -6,10 +6,10 @@ use lamplighter::job::{CheckpointNo, EndedBecause, ExitStatus, Wish};
 use lamplighter::jobdir::What;
 use lamplighter::ports::Clock as _;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 const SPEC: &str =
     r#"{"checkpoint": {"path": "out", "interval": "2s", "grace": "60s", "signal": null}}"#;

@@ -7,11 +7,11 @@ use lamplighter::job::{EndedBecause, ExitStatus, Wish};
 use lamplighter::market::Span;
 use lamplighter::ports::{Clock as _, Tree};
 
-use super::support::faulty_store::Fault;
-use super::support::inline_files::Look;
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::inline_files::Look;
+use lamp_test_support::virtual_clock::simulate;
 
 const SUCCESS: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
 const CHECKPOINTS: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "100s", "signal": "SIGUSR1"}, "outputs": ["*.pt"]}"#;

@@ -5,9 +5,9 @@ use lamplighter::job::EndedBecause;
 use lamplighter::jobdir::What;
 use lamplighter::ports::Clock as _;
 
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::virtual_clock::simulate;
 
 fn gpu(xids: &[u64], lost: bool) -> Reading<Vec<GpuSample>> {
     let known =

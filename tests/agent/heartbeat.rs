@@ -6,9 +6,9 @@ use lamplighter::job::{AttemptNo, AttemptPhase, RECORD_FORMAT};
 use lamplighter::market::Span;
 use lamplighter::ports::Clock;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 fn status(phase: AttemptPhase, verdict: &str, clock: &dyn Clock) -> Status {
     Status {

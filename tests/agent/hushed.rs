@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::checkpoints::write;
 use super::fetching::{SPEC, stage};
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 const MANIFEST: &str = "jobs/digits-222222/checkpoints/0001/manifest.json";
 

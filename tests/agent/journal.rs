@@ -7,9 +7,9 @@ use lamplighter::job::{AttemptNo, AttemptPhase, Reason};
 use lamplighter::jobdir::What;
 use lamplighter::ports::Clock;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{simulate, until};
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{simulate, until};
 
 fn phase() -> What {
     What::Phase { phase: AttemptPhase::Running }

@@ -11,7 +11,7 @@ use lamplighter::jobdir::JobDir;
 
 use super::Rig;
 use super::checkpoints::two_checkpoints;
-use super::support::virtual_clock::simulate;
+use lamp_test_support::virtual_clock::simulate;
 
 /// Uploads lagged when the machine was stopped, or failed for hours: what a kept disk has is newer
 /// than what the job directory has, and why somebody kept it.

@@ -6,9 +6,9 @@ use lamplighter::instance::{Notice, NoticeKind};
 use lamplighter::job::{AttemptNo, Wish};
 use lamplighter::ports::Clock as _;
 
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::virtual_clock::simulate;
 
 const SPEC: &str =
     r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "100s", "signal": "SIGUSR1"}}"#;

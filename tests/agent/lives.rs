@@ -18,9 +18,9 @@ use lamplighter::sim::{Process, SensesThrough, Through};
 use serde_json::{Value, json};
 
 use super::machine::{Machine, Ports};
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// Of a training that is not stopped: three saves, the last at the last step.
 const STEPS: u64 = 12;

@@ -16,10 +16,10 @@ use lamplighter::jobdir::{JobDir, layout};
 use lamplighter::ports::{Clock as _, Created, ObjectMeta, Store, StoreError};
 
 use super::Rig;
-use super::support::faulty_store::FaultyStore;
-use super::support::looking;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
+use lamp_test_support::faulty_store::FaultyStore;
+use lamp_test_support::job_context;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// How long a bucket takes for each answer.
 const ANSWER: Duration = Duration::from_millis(120);
@@ -163,7 +163,7 @@ fn lives(late: Duration) -> [Vec<Duration>; 2] {
         });
         let played = Played::new(&rig);
         let dir = JobDir::new(bucket.clone(), rig.dir().job().clone());
-        let context = looking::context(bucket.url(), clock.clone());
+        let context = job_context::context(bucket.url(), clock.clone());
         let mut attached = Attached::new(&context, &dir);
         let follow = async {
             clock.sleep(late).await;

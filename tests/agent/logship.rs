@@ -9,9 +9,9 @@ use lamplighter::agent::log::shipping_state::{LogPace, LogSettings};
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::ports::Clock;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{simulate, until};
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{simulate, until};
 
 const SEGMENT: usize = 4 << 20;
 

@@ -16,7 +16,7 @@ use lamplighter::ports::{
 use tokio::sync::{Notify, watch};
 
 use super::secs;
-use super::support::virtual_clock::VirtualClock;
+use lamp_test_support::virtual_clock::VirtualClock;
 
 /// A checkpoint is saved every so many steps, so also at the last.
 const SAVE_EVERY: u64 = 4;

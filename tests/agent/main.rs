@@ -42,21 +42,18 @@ mod role;
 mod samples;
 mod short_lives;
 mod stacks;
-#[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "other test binaries use the rest")]
-mod support;
 mod unasked;
 mod world;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use lamp_test_support::faulty_store::FaultyStore;
+use lamp_test_support::inline_files::InlineFiles;
+use lamp_test_support::virtual_clock::VirtualClock;
 use lamplighter::agent::report::retry_sender::Outbox;
 use lamplighter::job::AttemptNo;
 use lamplighter::jobdir::{Event, JobDir, What};
-use support::faulty_store::FaultyStore;
-use support::inline_files::InlineFiles;
-use support::virtual_clock::VirtualClock;
 use tempfile::TempDir;
 
 /// One attempt's surroundings.

@@ -7,8 +7,8 @@ use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::ports::Clock;
 
-use super::support::virtual_clock::simulate;
 use super::{Rig, secs};
+use lamp_test_support::virtual_clock::simulate;
 
 fn append(rig: &Rig, text: impl AsRef<[u8]>) {
     let mut file = std::fs::OpenOptions::new()

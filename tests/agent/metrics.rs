@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use lamplighter::ports::{Clock, Datum, Meter, MeterError, Stat};
 
 use super::Rig;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {

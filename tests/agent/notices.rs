@@ -11,9 +11,9 @@ use lamplighter::job::AttemptNo;
 use lamplighter::market::Span;
 use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
 
-use super::support::virtual_clock::{VirtualClock, simulate, until};
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate, until};
 
 #[derive(Clone)]
 enum Service {

@@ -3,9 +3,9 @@
 use lamplighter::agent::shutdown::outputs::{WantedOutputs, upload};
 use lamplighter::ports::Clock;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 fn write(rig: &Rig, name: &str, content: &str) {
     let path = rig.path("work").join(name);

@@ -6,9 +6,9 @@ use lamplighter::job::Manifest;
 use lamplighter::ports::Clock;
 
 use super::checkpoints::Watched;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 /// What today's trainers leave: numbered folders next to each other, a log beside them, and never a
 /// quiet moment.

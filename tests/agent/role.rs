@@ -8,9 +8,9 @@ use lamplighter::jobdir::layout::*;
 use lamplighter::ports::Clock as _;
 
 use super::Rig;
-use super::support::counting_store::CountingStore;
-use super::support::virtual_clock::simulate;
 use super::world::Played;
+use lamp_test_support::counting_store::CountingStore;
+use lamp_test_support::virtual_clock::simulate;
 
 /// S3 would refuse the rest, and no test here has its policies.
 #[test]

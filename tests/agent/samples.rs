@@ -4,9 +4,9 @@ use lamplighter::agent::report::samples::Samples;
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::ports::Clock;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{simulate, until};
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{simulate, until};
 
 fn rates(secs: u64) -> Rates {
     // Different digits in each row, so that they compress as real ones do.

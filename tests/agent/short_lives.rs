@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::lives::Stage;
 use super::secs;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// When it beat last, and the deadline of its switch.
 async fn signs(stage: &Stage) -> (Timestamp, String) {

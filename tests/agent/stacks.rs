@@ -6,9 +6,9 @@ use lamplighter::agent::report::stack_dumps::collect;
 use lamplighter::jobdir::What;
 use lamplighter::ports::{Clock as _, Scope, Stacks};
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 struct Stuck;
 

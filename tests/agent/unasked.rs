@@ -7,10 +7,10 @@ use lamplighter::instance::NoticeKind;
 use lamplighter::job::Manifest;
 use lamplighter::ports::Clock as _;
 
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 /// An interval that is longer than all of it: what is kept is kept because of the notice.
 const SPEC: &str =

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::Rig;
-use super::support::virtual_clock::VirtualClock;
+use lamp_test_support::virtual_clock::VirtualClock;
 
 /// `WatchdogSec` in systemd/lamp-agent.service.
 const WATCHDOG: Duration = Duration::from_secs(30);

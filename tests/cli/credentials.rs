@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::sandbox::Ended;
 use super::setup::User;
-use super::small_agent::small_agent;
+use lamp_test_support::small_agent::small_agent;
 
 /// Somebody with a named profile, whose program says who they are for so long.
 struct Session<'a>(&'a User);

@@ -462,7 +462,7 @@ fn in_a_bucket_what_is_stored_goes_and_nothing_beside_it() {
     }
     let all = STORED.len() + 2;
     // Whoever has the rights of every day alone has changed nothing by trying.
-    user.ec2.fault(super::ec2::Fault::code("DELETE /*", "AccessDenied"));
+    user.ec2.fault(lamp_test_support::ec2::Fault::code("DELETE /*", "AccessDenied"));
     let denied = user.lamp(&["discard", "--yes", JOB]);
     assert!(
         denied.code == 103
@@ -472,7 +472,8 @@ fn in_a_bucket_what_is_stored_goes_and_nothing_beside_it() {
     );
     assert_eq!(keys("a/jobs/digits-7f3k2q/"), all, "nor is anything written down");
     // And what is cut in half reads as gone, and goes on.
-    user.ec2.fault(super::ec2::Fault::code("DELETE /*/outputs/model.pt", "AccessDenied"));
+    user.ec2
+        .fault(lamp_test_support::ec2::Fault::code("DELETE /*/outputs/model.pt", "AccessDenied"));
     let cut = user.lamp(&["discard", "--yes", "--only", "outputs", JOB]);
     assert!(
         cut.code == 103
@@ -509,7 +510,7 @@ const SAVES: &str = r#"echo 1 > "$LAMP_CHECKPOINT_DIR/n.new"; mv "$LAMP_CHECKPOI
 #[test]
 fn a_start_between_the_question_and_the_yes_keeps_the_checkpoint() {
     if !Terminal::is_there() {
-        return super::skipped::skipped("script", "no `script`, which makes a terminal");
+        return lamp_test_support::skipped("script", "no `script`, which makes a terminal");
     }
     let place = Place::new(SAVES);
     place.0.write("lamp.toml", "name = 'saves'\ncommand = ['sh', 'job.sh']\n[checkpoint]\npath = 'ckpt'\ninterval = '1s'\n");

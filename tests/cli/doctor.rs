@@ -6,9 +6,9 @@
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::ec2::Fault;
 use super::sandbox::{Ended, Sandbox};
 use super::setup::User;
+use lamp_test_support::ec2::Fault;
 
 /// An agent that could be shipped: the tests' own is a program for this machine.
 fn with_agent(user: &User, args: &[&str]) -> (i32, Value) {

@@ -140,7 +140,7 @@ fn plan_says_what_comes_on_top_of_the_budget() {
 #[test]
 fn second_run_of_a_name_is_asked_about_on_a_terminal() {
     if !Terminal::is_there() {
-        return super::skipped::skipped("script", "no `script`, which makes a terminal");
+        return lamp_test_support::skipped("script", "no `script`, which makes a terminal");
     }
     let place = Place::new("while [ ! -e go ]; do sleep 0.1; done");
     place.0.write("lamp.toml", "name = 'twice'\ncommand = ['sh', 'job.sh']\n");

@@ -135,7 +135,7 @@ const AGAIN: &str = "if [ -e again ]; then trap 'exit 0' TERM; while :; do sleep
 #[test]
 fn a_start_between_the_question_and_the_yes_keeps_the_machine() {
     if !Terminal::is_there() {
-        return super::skipped::skipped("script", "no `script`, which makes a terminal");
+        return lamp_test_support::skipped("script", "no `script`, which makes a terminal");
     }
     let place = Place::new(AGAIN);
     place.0.write("lamp.toml", "name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n[watch]\nidle = 'off'\n");
@@ -162,7 +162,7 @@ fn a_start_between_the_question_and_the_yes_keeps_the_machine() {
 #[test]
 fn whoever_leaves_at_a_question_is_told_that_nothing_was_changed() {
     if !Terminal::is_there() {
-        return super::skipped::skipped("script", "no `script`, which makes a terminal");
+        return lamp_test_support::skipped("script", "no `script`, which makes a terminal");
     }
     let place = Place::new(AGAIN);
     place.0.write("lamp.toml", "name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n[watch]\nidle = 'off'\n");

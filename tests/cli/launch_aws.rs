@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
 
-use super::ec2::{Fault, Options, State};
 use super::place::{end, wait_until};
 use super::prove::Account;
+use lamp_test_support::ec2::{Fault, Options, State};
 
 /// No job is made that nobody would launch.
 #[test]

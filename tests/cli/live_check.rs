@@ -1,5 +1,5 @@
-//! The check of a real account (tests/support/live.rs) against the false EC2: what it refuses, that
-//! it ends what it launched however it is left, and all of its way but the machine itself.
+//! The check of a real account (`lamp_test_support::live_check`) against the false EC2: its
+//! refusals, the end of what it launched, and every step but the machine itself.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::ec2::State;
-use super::live::{Asks, BUDGET, Check, Guard, budget, is_swept, name, within};
 use super::place::wait_until;
 use super::prove::Account;
+use lamp_test_support::ec2::State;
+use lamp_test_support::live_check::{Asks, BUDGET, Check, Guard, budget, is_swept, name, within};
 
 fn checked<T>(account: &Account, breaks: bool, then: impl FnOnce(&Check<'_>) -> T) -> T {
     checked_as(account, Asks::Emulator, breaks, then)

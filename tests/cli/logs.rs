@@ -10,10 +10,10 @@ use lamplighter::jobdir::{JobDir, layout};
 use lamplighter::ports::{Clock as _, Store};
 
 use super::sandbox::repository;
-use super::support::counting_store::{CountingStore, sum};
-use super::support::faulty_store::FaultyStore;
-use super::support::looking;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::counting_store::{CountingStore, sum};
+use lamp_test_support::faulty_store::FaultyStore;
+use lamp_test_support::job_context;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const JOB: &str = "digits-7f3k2q";
 
@@ -75,7 +75,7 @@ fn an_attached_hour_on_a_bucket_costs_three_cents() {
     simulate(async |clock| {
         let (store, counting, dir) = job(&clock).await;
         piece(&store, &dir, 1, "step 1\n").await;
-        let context = looking::context(counting.url(), clock.clone());
+        let context = job_context::context(counting.url(), clock.clone());
         let mut attached = Attached::new(&context, &dir);
         let hour = clock.sleep(Duration::from_secs(3600));
         tokio::select! {

@@ -1,9 +1,9 @@
 //! A job root that does what it is asked and whose answers nobody can read: what a verb says then,
 //! and who drives what was made.
 
-use super::ec2::Fault;
 use super::place::wait_until;
 use super::prove::Account;
+use lamp_test_support::ec2::Fault;
 
 /// It is done, and what comes back is no HTTP. An S3 that resets the connection is met in the same
 /// way: the client does not ask again by itself, as it would where the connection just ends.

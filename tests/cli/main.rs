@@ -5,9 +5,6 @@
 mod alarms;
 mod apply;
 mod attention;
-#[cfg(feature = "aws")]
-#[path = "../support/aws.rs"]
-mod aws;
 mod check;
 mod check_market;
 #[cfg(feature = "aws")]
@@ -19,9 +16,6 @@ mod doctor;
 mod doctor_subnets;
 mod documents;
 mod driven;
-#[cfg(feature = "aws")]
-#[path = "../support/ec2/mod.rs"]
-mod ec2;
 mod estimated;
 mod first_hour;
 mod init;
@@ -30,17 +24,11 @@ mod kept;
 #[cfg(feature = "aws")]
 mod launch_aws;
 #[cfg(feature = "aws")]
-#[path = "../support/live.rs"]
-mod live;
-#[cfg(feature = "aws")]
 mod live_check;
 mod logs;
 #[cfg(feature = "aws")]
 mod lost;
 mod machine_output;
-#[cfg(feature = "aws")]
-#[path = "../support/moto.rs"]
-mod moto;
 mod newcomer;
 #[cfg(feature = "aws")]
 mod nobody;
@@ -85,20 +73,12 @@ mod shell;
 #[cfg(feature = "aws")]
 mod sign_on;
 mod simulate;
-#[path = "../support/skipped.rs"]
-mod skipped;
 #[cfg(feature = "aws")]
 mod slips;
-#[cfg(feature = "aws")]
-#[path = "../support/small_agent.rs"]
-mod small_agent;
 mod ssh;
 mod start;
 mod stop_several;
 mod stray;
-#[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "other test binaries use the rest")]
-mod support;
 #[cfg(feature = "aws")]
 mod sweep;
 #[cfg(feature = "aws")]

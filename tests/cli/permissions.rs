@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::sandbox::{Sandbox, repository};
 use super::setup::User;
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 pub(super) fn policy_file(name: &str) -> Value {
     let text =

@@ -3,9 +3,9 @@
 
 use serde_json::json;
 
-use super::ec2::{FalseEc2, Fault};
 use super::plan_aws::{market, root};
 use super::sandbox::{Ended, Sandbox, limit};
+use lamp_test_support::ec2::{FalseEc2, Fault};
 
 fn plan_in(ec2: &FalseEc2, config: &str, args: &[&str]) -> Ended {
     let sandbox = Sandbox::with_script();

@@ -3,9 +3,9 @@
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::ec2::{FalseEc2, Fault, Options};
 use super::sandbox::{Ended, Sandbox, limit};
 use super::setup::User;
+use lamp_test_support::ec2::{FalseEc2, Fault, Options};
 
 /// A market with one price for each zone, and what `lamp init aws` would have made.
 pub(super) fn market() -> Option<FalseEc2> {

@@ -3,9 +3,9 @@
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::ec2::{FalseEc2, Fault};
 use super::plan_aws::{market, root};
 use super::sandbox::{Ended, Sandbox};
+use lamp_test_support::ec2::{FalseEc2, Fault};
 
 /// The cheapest zone was dearer for two of its twenty days.
 fn risen() -> Option<FalseEc2> {

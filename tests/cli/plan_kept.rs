@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::ec2::{Call, FalseEc2};
 use super::plan_aws::{market, root};
 use super::sandbox::Sandbox;
+use lamp_test_support::ec2::{Call, FalseEc2};
 
 /// The quota of spot machines with such a GPU.
 const SPOT: &str = "L-3819A6DF";

@@ -4,9 +4,9 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::ec2::{FalseEc2, Fault};
 use super::plan_aws::{market, root};
 use super::sandbox::{Ended, Sandbox};
+use lamp_test_support::ec2::{FalseEc2, Fault};
 
 fn plan(ec2: &FalseEc2, config: &str, more: &[&str]) -> Ended {
     let sandbox = Sandbox::with_script();

@@ -187,7 +187,7 @@ pub(crate) mod asked {
     use serde_json::Value;
 
     use super::*;
-    use crate::ec2::{FalseEc2, Options};
+    use lamp_test_support::ec2::{FalseEc2, Options};
 
     /// A market of two zones: one quiet, one that rose for a while.
     fn market() -> Option<FalseEc2> {

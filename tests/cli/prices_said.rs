@@ -56,8 +56,8 @@ mod asked {
     use jiff::{SignedDuration, Timestamp};
     use serde_json::Value;
 
-    use crate::ec2::{FalseEc2, Fault, Options};
     use crate::prices::asked::asked;
+    use lamp_test_support::ec2::{FalseEc2, Fault, Options};
 
     #[test]
     fn a_region_that_does_not_answer_is_named_beside_rows_too() {

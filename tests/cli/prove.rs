@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::ec2::{FalseEc2, Fault, Options, Seen, State};
 use super::lost::{ALL_TRIES, lose_the_spec};
 use super::place::{Place, end, signal, wait_until};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options, Seen, State, base64};
 
 /// Longer than any test is slow: who waits for it has failed.
 pub(super) const NEVER: &str = "30m";
@@ -139,7 +139,7 @@ pub(super) fn document((code, out, err): (i32, Vec<u8>, String)) -> (i32, Value,
 }
 
 pub(super) fn user_data(seen: &Seen) -> String {
-    String::from_utf8(super::ec2::base64(&seen.user_data).expect("base64")).expect("text")
+    String::from_utf8(base64(&seen.user_data).expect("base64")).expect("text")
 }
 
 #[test]

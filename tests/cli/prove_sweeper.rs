@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
-use super::ec2::{Fault, Seen};
 use super::place::end;
 use super::prove::{Account, NEVER, document, until_older, user_data};
+use lamp_test_support::ec2::{Fault, Seen};
 
 /// `lamp init aws --sweeper`, with a file that looks like a program for Lambda's machines.
 fn with_sweeper(account: &Account) {

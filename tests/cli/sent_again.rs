@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::ec2::{Call, Fault};
 use super::place::{Running, Words, signal, wait_until};
 use super::setup::User;
+use lamp_test_support::ec2::{Call, Fault};
 
 const CONFIG: &str = "home/.config/lamplighter/config.toml";
 

@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use super::ec2::{FalseEc2, Fault, Options};
 use super::sandbox::{Ended, Sandbox};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options, State};
 
 /// A user of an account of its own.
 pub struct User {
@@ -517,7 +517,7 @@ fn another_bucket_is_taken_in_both_places_or_in_none() {
     user.ec2.powered_off(&id);
     user.ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).expect("ended");
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while user.ec2.instances().iter().any(|seen| seen.state != super::ec2::State::Terminated) {
+    while user.ec2.instances().iter().any(|seen| seen.state != State::Terminated) {
         assert!(std::time::Instant::now() < until, "it is not terminated");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }

@@ -3,8 +3,8 @@
 
 #![cfg(feature = "aws")]
 
-use super::ec2::Fault;
 use super::setup::User;
+use lamp_test_support::ec2::Fault;
 
 const CONFIG: &str = "home/.config/lamplighter/config.toml";
 

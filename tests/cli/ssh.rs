@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::aws::IMAGE;
-use super::ec2::{FalseEc2, Options};
 use super::sandbox::{Ended, Sandbox, repository};
+use lamp_test_support::ec2::{FalseEc2, Fault, IMAGE, Options};
 
 const JOBS: &str = "home/.local/state/lamplighter/jobs/digits-7f3k2q";
 
@@ -93,7 +92,7 @@ fn without_an_answer_of_the_cloud_it_says_what_to_do() {
     };
     let sandbox = place(&ec2, "lab");
     sandbox.write("home/.ssh/lab.pem", "a key");
-    ec2.fault(super::ec2::Fault::code("DescribeInstances", "UnauthorizedOperation").always());
+    ec2.fault(Fault::code("DescribeInstances", "UnauthorizedOperation").always());
     let refused = ssh(&ec2, &sandbox, &[]);
     assert_eq!((refused.code, &*refused.out), (103, ""), "{refused:?}");
     assert!(

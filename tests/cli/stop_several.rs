@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::place::{Place, end};
 use super::sandbox::repository;
-use super::support::counting_store::CountingStore;
-use super::support::faulty_store::FaultyStore;
-use super::support::virtual_clock::simulate;
+use lamp_test_support::counting_store::CountingStore;
+use lamp_test_support::faulty_store::FaultyStore;
+use lamp_test_support::virtual_clock::simulate;
 
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
 

@@ -9,9 +9,8 @@ use lamplighter::job::{AttemptNo, BOOT};
 use lamplighter::market::Span;
 use serde_json::{Value, json};
 
-use super::aws::{IMAGE, OWNER};
-use super::ec2::{FalseEc2, Fault, Options, State};
 use super::sandbox::{Ended, Sandbox};
+use lamp_test_support::ec2::{FalseEc2, Fault, IMAGE, OWNER, Options, State};
 
 const REGIONS: [&str; 2] = ["us-east-1", "us-east-2"];
 

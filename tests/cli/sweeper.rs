@@ -14,10 +14,9 @@ use lamplighter::job::{AttemptNo, BOOT};
 use lamplighter::market::Span;
 use serde_json::Value;
 
-use super::aws::{IMAGE, OWNER};
-use super::ec2::{FalseEc2, Fault, Options, State};
 use super::place::{Running, wait_until};
 use super::sandbox::{Sandbox, repository};
+use lamp_test_support::ec2::{Call, FalseEc2, Fault, IMAGE, OWNER, Options, State};
 
 /// A visit asks seventeen regions and reads a dozen objects: two seconds, and a minute where
 /// everything is slow.
@@ -260,7 +259,7 @@ fn an_orphan_is_marked_by_one_call_and_ended_by_the_next() {
     let (_, told) = account.ec2.s3("GET", &account.sweepers("visit.json"), b"");
     assert_eq!(serde_json::from_slice::<Value>(&told).expect("a record"), visit);
     assert_eq!(ended(&lambda.visit(SHORT)), Vec::<&str>::new(), "once is enough");
-    let touched = |call: &&super::ec2::Call| call.action == "TerminateInstances";
+    let touched = |call: &&Call| call.action == "TerminateInstances";
     assert_eq!(account.ec2.calls().iter().filter(touched).count(), 1);
 }
 

@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::ec2::Fault;
 use super::sandbox::Ended;
 use super::setup::User;
+use lamp_test_support::ec2::Fault;
 
 const NAME: &str = "lamplighter-sweeper-alice";
 

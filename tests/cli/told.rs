@@ -278,7 +278,7 @@ fn a_daemon_takes_a_name_and_says_what_it_does() {
 #[test]
 #[cfg(feature = "aws")]
 fn ctrl_c_after_a_launch_waits_for_no_look_at_other_jobs() {
-    use super::ec2::{FalseEc2, Fault, Options};
+    use lamp_test_support::ec2::{FalseEc2, Fault, Options};
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let place = Place::new("touch GO; sleep 1000");
     place.0.write(

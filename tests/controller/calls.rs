@@ -7,9 +7,9 @@ use lamplighter::controller::submit;
 use lamplighter::ports::{Clock, Store};
 
 use super::cloud::Life;
-use super::support::counting_store::{CountingStore, sum};
-use super::support::virtual_clock::simulate;
 use super::{World, spec};
+use lamp_test_support::counting_store::{CountingStore, sum};
+use lamp_test_support::virtual_clock::simulate;
 
 const FINISHED: usize = 100;
 

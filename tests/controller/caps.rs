@@ -11,10 +11,10 @@ use lamplighter::policy::purchase::spending_cap::Caps;
 use lamplighter::ports::{Clock, Created, Store};
 
 use super::cloud::Life;
-use super::support::counting_store::CountingStore;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{World, spec};
+use lamp_test_support::counting_store::CountingStore;
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 async fn second(world: &World) -> JobDir {
     let mut spec = spec(world.clock.now());

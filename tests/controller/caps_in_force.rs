@@ -10,8 +10,8 @@ use lamplighter::policy::purchase::spending_cap::Caps;
 use lamplighter::ports::{Clock, Store, Turn, Turns};
 
 use super::cloud::Life;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{World, spec};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const AN_HOUR: Life = Life::Ends { secs: 3600, code: 0 };
 

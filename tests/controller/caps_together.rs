@@ -13,8 +13,8 @@ use lamplighter::ports::{Clock, Store, Turn, Turns};
 
 use super::World;
 use super::cloud::Life;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const HALF_AN_HOUR: Life = Life::Ends { secs: 1800, code: 0 };
 

@@ -13,9 +13,9 @@ use lamplighter::market::{self, Zone};
 use lamplighter::ports::{Clock, Store};
 
 use super::cloud::Life;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{OWNER, World};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// So many seconds beside the store's.
 pub(super) struct Beside(pub Arc<VirtualClock>, pub AtomicI64);

@@ -17,7 +17,7 @@ use super::dir_of;
 pub use super::fate::{CloudFault, Life};
 use super::fate::{tags_of, view};
 use super::spot_market::SpotMarket;
-use super::support::virtual_clock::VirtualClock;
+use lamp_test_support::virtual_clock::VirtualClock;
 
 pub(super) struct Machine {
     pub(super) view: InstanceView,

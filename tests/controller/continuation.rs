@@ -16,7 +16,7 @@ use lamplighter::ports::{Clock, Cloud, Store};
 use super::World;
 use super::cloud::{CloudFault, Life};
 use super::mortal;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const STOPS: Life = Life::Stops { secs: 30, code: 3 };
 

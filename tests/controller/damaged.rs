@@ -9,8 +9,8 @@ use lamplighter::ports::Clock;
 
 use super::World;
 use super::cloud::Life;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 #[test]
 fn a_torn_heartbeat_and_a_torn_journal_do_not_make_a_job_immortal() {

@@ -13,7 +13,7 @@ use lamplighter::sim::Process;
 use super::World;
 use super::cloud::Life;
 use super::mortal;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 struct Story {
     lives: &'static [Life],

@@ -11,7 +11,7 @@ use lamplighter::ports::{Clock, Cloud, CloudError};
 use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// Before the false cloud: the machine that it has, one at 1.5 times its price, and one at 5.6
 /// times. There is capacity for the last one alone.

@@ -12,8 +12,8 @@ use lamplighter::ports::{Clock, Cloud, Store};
 use super::World;
 use super::cloud::{CloudFault, Life};
 use super::mortal;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const TWO_ATTEMPTS: [Life; 2] = [Life::Taken { secs: 3 }, Life::Ends { secs: 2, code: 0 }];
 

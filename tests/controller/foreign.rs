@@ -23,9 +23,9 @@ use lamplighter::policy::lifecycle::orphan::OrphanVerdict;
 use lamplighter::ports::{Clock, Cloud};
 
 use super::OWNER;
-use super::support::faulty_store::FaultyStore;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::town::{Dice, Town, disk};
+use lamp_test_support::faulty_store::FaultyStore;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const FOREIGN: usize = 1000;
 const OURS: usize = 100;

@@ -17,7 +17,7 @@ use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::fate::UNMEASURED_AFTER;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// Before the false cloud: sells one more type that cannot be launched, and arms an alarm after
 /// some refusals.

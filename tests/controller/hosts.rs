@@ -11,7 +11,7 @@ use lamplighter::ports::{Clock, Cloud, CloudError};
 use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Checks {

@@ -17,7 +17,7 @@ use lamplighter::ports::{Clock, Cloud, CloudError, Notification, Notifier, Notif
 use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

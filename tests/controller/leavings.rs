@@ -11,7 +11,7 @@ use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::continuation;
-use super::support::virtual_clock::simulate;
+use lamp_test_support::virtual_clock::simulate;
 
 /// Before the false cloud: something is left in its region.
 struct Attic {

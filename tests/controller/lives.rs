@@ -11,7 +11,7 @@ use lamplighter::ports::Clock;
 use super::World;
 use super::cloud::Life;
 use super::mortal;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 fn becauses(receipt: &lamplighter::job::Receipt) -> Vec<EndedBecause> {
     receipt.attempts.iter().map(|attempt| attempt.ended_because).collect()

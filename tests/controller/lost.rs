@@ -13,8 +13,8 @@ use lamplighter::ports::{Clock, Store, StoreError};
 
 use super::World;
 use super::cloud::Life;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 const ENDS: Life = Life::Ends { secs: 2, code: 0 };
 

@@ -37,9 +37,6 @@ mod schedules;
 mod spot_market;
 mod spot_role;
 mod submit;
-#[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "other test binaries use the rest")]
-mod support;
 mod sweep;
 mod telling;
 mod throttled;
@@ -63,8 +60,8 @@ use lamplighter::ports::{Clock, Cloud, Store};
 
 use cloud::{FakeCloud, Life};
 use cloud_port::FakeCloudPort;
-use support::faulty_store::FaultyStore;
-use support::virtual_clock::VirtualClock;
+use lamp_test_support::faulty_store::FaultyStore;
+use lamp_test_support::virtual_clock::VirtualClock;
 
 const OWNER: &str = "me";
 

@@ -13,7 +13,7 @@ use lamplighter::ports::{Clock, Store};
 
 use super::World;
 use super::cloud::Life;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

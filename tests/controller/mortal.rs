@@ -8,7 +8,7 @@ use std::time::Duration;
 use lamplighter::ports::{Clock, Cloud, Store};
 use lamplighter::sim::{Process, Through};
 
-use super::support::virtual_clock::VirtualClock;
+use lamp_test_support::virtual_clock::VirtualClock;
 
 /// One that dies once so many calls are over.
 pub fn dying(calls: u64, after: bool) -> Arc<Process> {

@@ -6,8 +6,8 @@ use lamplighter::job::AttemptNo;
 use lamplighter::jobdir::layout;
 use lamplighter::ports::Clock as _;
 
-use super::support::virtual_clock::simulate;
 use super::visit::{ROOM, ids, silent, visit};
+use lamp_test_support::virtual_clock::simulate;
 
 const NEWER: &[u8] = b"{\"format\": 9}";
 

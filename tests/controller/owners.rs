@@ -13,7 +13,7 @@ use super::World;
 use super::cloud::{FakeCloud, Life};
 use super::cloud_port::FakeCloudPort;
 use super::mortal;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const LIVES: [Life; 2] = [Life::Taken { secs: 3 }, Life::Ends { secs: 2, code: 0 }];
 

@@ -11,7 +11,7 @@ use lamplighter::ports::Clock;
 use super::World;
 use super::cloud::Life;
 use super::spot_market::History;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const QUARTER: Duration = Duration::from_secs(900);
 

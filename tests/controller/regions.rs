@@ -13,7 +13,7 @@ use lamplighter::ports::{Clock, Cloud, CloudError};
 use super::World;
 use super::before::before_the_cloud;
 use super::cloud::{CloudFault, Life};
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// What a region says of itself when a launch there is prepared.
 #[derive(Clone, Copy)]

@@ -12,8 +12,8 @@ use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Zone};
 use lamplighter::ports::{Clock, Store};
 
-use super::support::fleet::{Fleet, FleetCloud, OWNER, RESIDUE_CALLS, job, sums};
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::fleet::{Fleet, FleetCloud, OWNER, RESIDUE_CALLS, job, sums};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// The daemon's pace where the job root is a bucket.
 const TICK: Duration = Duration::from_secs(15);

@@ -9,7 +9,7 @@ use lamplighter::ports::{Cloud, CloudError};
 
 use super::before::before_the_cloud;
 use super::schedules::{QUICK, Scheduled, at};
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// Why the cheap pool is refused.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,10 +18,10 @@ use lamplighter::ports::{Clock, Store};
 use super::clocks::{Beside, controller};
 use super::cloud::Life;
 use super::mortal;
-use super::support::counting_store::CountingStore;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{OWNER, World, spec};
+use lamp_test_support::counting_store::CountingStore;
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const SHA: &str = "abc";
 const MINUTE: Duration = Duration::from_secs(60);

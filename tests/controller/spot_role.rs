@@ -12,7 +12,7 @@ use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::market::{lives, world};
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// As EC2 refuses the first spot machine of an account whose role somebody else must make.
 struct Roleless {

@@ -10,8 +10,8 @@ use lamplighter::ports::{Clock, Store};
 use sha2::{Digest, Sha256};
 
 use super::spec;
-use super::support::faulty_store::{Fault, FaultyStore};
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::faulty_store::{Fault, FaultyStore};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// The same job, with a packed workdir that holds this.
 fn with_code(

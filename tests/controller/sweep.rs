@@ -15,10 +15,10 @@ use lamplighter::ports::{Clock, Cloud, CloudError, NONE_FOUND, NoCredentials, St
 
 use super::before::before_the_cloud;
 use super::cloud::Life;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::simulate;
 use super::visit::NoList;
 use super::{World, spec};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::simulate;
 
 fn orphans(found: &Found) -> Vec<&Judged> {
     found

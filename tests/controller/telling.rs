@@ -13,7 +13,7 @@ use lamplighter::ports::{Clock, Notification, Notifier, NotifierError};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
-use super::support::virtual_clock::simulate;
+use lamp_test_support::virtual_clock::simulate;
 
 #[derive(Default)]
 struct Ear(Mutex<Vec<Notification>>);

@@ -13,7 +13,7 @@ use lamplighter::ports::{Clock, Cloud, CloudError};
 use super::World;
 use super::before::before_the_cloud;
 use super::cloud::{CloudFault, FakeCloud, Life};
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 async fn throttled(clock: Arc<VirtualClock>, times: usize) -> World {
     let world = World::with(clock, &[Life::Ends { secs: 120, code: 0 }], |spec| {

@@ -10,7 +10,7 @@ use lamplighter::ports::{Cloud, CloudError};
 
 use super::World;
 use super::before::before_the_cloud;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// Before the false cloud: two more zones, at twice and three halves of the price; those that are
 /// named have no subnet, which is known once anything was prepared in the region.

@@ -4,7 +4,7 @@ use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Wish};
 
 use super::World;
 use super::cloud::Life;
-use super::support::virtual_clock::simulate;
+use lamp_test_support::virtual_clock::simulate;
 
 /// It beats to the end of its work, and hears of nothing.
 #[test]

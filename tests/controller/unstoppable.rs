@@ -14,8 +14,8 @@ use lamplighter::ports::{Clock, Cloud, CloudError};
 use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
-use super::support::virtual_clock::{VirtualClock, simulate};
 use super::visit::{ROOM, ids};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// As EC2 answers for a machine that it never stops (`UnsupportedOperation`).
 struct Restless {

@@ -15,8 +15,8 @@ use lamplighter::ports::{self, Clock, CloudError, Store};
 use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
-use super::support::faulty_store::Fault;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use lamp_test_support::faulty_store::Fault;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const NAME: &str = "lamplighter-sweeper-me";
 

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use super::bench::{Bench, Finish as _, Running, alive, kill, wait_until};
-use super::fake_nvml::{BUSY, FakeNvml, MISMATCH};
+use lamp_test_support::fake_nvml::{BUSY, FakeNvml, MISMATCH};
 
 /// Works for a moment, then does nothing for long.
 const WORKS_THEN_SLEEPS: &str =

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use super::bench::{Bench, Finish as _, PATIENCE};
 use super::jobs::{SAVES, adds_up, assert_code, text};
-use super::moto::moto;
+use lamp_test_support::moto::moto;
 
 /// Creates the bucket, which needs no more than a PUT.
 fn bucket(endpoint: &str, name: &str) {

@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use super::bench::{Bench, Finish as _, kill, wait_until};
-#[cfg(feature = "aws")]
-use super::false_ec2::{FalseEc2, Options};
 use super::jobs::{assert_code, text};
-use super::small_agent::small_agent;
+#[cfg(feature = "aws")]
+use lamp_test_support::ec2::{FalseEc2, Options};
+use lamp_test_support::small_agent::small_agent;
 
 /// Drawn by hand; in no file of ours but this one.
 const CANARY: &str = "zK4nary7Qw9";

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use super::bench::{Bench, Finish as _, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code};
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 const SHIM: &str = r#"
 #define _GNU_SOURCE

@@ -18,7 +18,7 @@ use super::ec2::network::{API, Network};
 use super::image;
 use super::machine::{FOLDER, metadata, recorded};
 use super::nspawn::Machine;
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 /// A web server with one file, as it is at the moment; gives its address and what was asked of it.
 fn serves(body: Vec<u8>) -> (String, Arc<Mutex<Vec<String>>>) {

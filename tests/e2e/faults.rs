@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::bench::{Bench, Finish as _, Running, alive, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code, text};
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 #[test]
 fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::nspawn::Machine;
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 /// The Ec2 data source alone, by the metadata service alone; no network to set up but loopback.
 const CONFIG: &str = "datasource_list: [ Ec2 ]\ndatasource:\n  Ec2:\n    strict_id: true\n    timeout: 5\n    max_wait: 60\n\

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::bench::{Bench, Finish as _, Running, kill, wait_until};
-use super::false_ec2::{Call, FalseEc2, Options, rounds};
 use super::jobs::assert_code;
+use lamp_test_support::ec2::{Call, FalseEc2, Options, rounds};
 
 /// A job for a GPU on the spot market.
 const JOB: &str = "name = 'far'\ncommand = ['true']\n[machine]\ncloud = 'aws'\ngpus = 'A10G:1'\nmarket = 'spot'\n\

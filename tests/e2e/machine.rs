@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::bench::wait_until;
-use super::false_imds::FalseImds;
 use super::faults::Disk;
 use super::nspawn::Machine;
+use lamp_test_support::imds::FalseImds;
 
 /// The job of these machines.
 const JOB: &str = "box-222222";
@@ -69,7 +69,7 @@ pub fn metadata() -> FalseImds {
         .iter()
         .map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned()))
         .collect();
-    let imds = FalseImds::new();
+    let imds = FalseImds::default();
     imds.is("i-0123", "g5.xlarge", "us-east-1a", jiff::Timestamp::now());
     imds.tagged(&tags);
     imds

@@ -15,12 +15,6 @@ mod cloud_init;
 mod controller_unit;
 mod crashes;
 mod ec2;
-#[path = "../fake_nvml/support.rs"]
-mod fake_nvml;
-#[path = "../support/ec2/mod.rs"]
-mod false_ec2;
-#[path = "../support/imds.rs"]
-mod false_imds;
 mod faults;
 mod hardware;
 mod image;
@@ -30,17 +24,11 @@ mod jobs;
 mod launch;
 mod log_lost;
 mod machine;
-#[path = "../support/moto.rs"]
-mod moto;
 mod nspawn;
 mod private;
 mod refusals;
 mod requests;
 mod run;
 mod service_manager;
-#[path = "../support/skipped.rs"]
-mod skipped;
-#[path = "../support/small_agent.rs"]
-mod small_agent;
 mod vm;
 mod watching;

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::bench::{Running, wait_until};
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 /// Boots, and powers off: does that work here at all?
 const PROBE: &str = "[Unit]\nAfter=basic.target\nRequires=basic.target\n[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl poweroff\n";

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 use super::bench::{Bench, Finish as _, Running, kill, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code, text};

@@ -63,7 +63,7 @@ fn needrestart_and_systemctl_end_no_work() {
         );
         machine.run(&["systemctl", "is-active", "--quiet", UNIT]);
     } else {
-        crate::skipped::skipped("needrestart", "there is no needrestart on this machine");
+        lamp_test_support::skipped("needrestart", "there is no needrestart on this machine");
     }
     assert_eq!(
         std::fs::read_to_string(machine.path("root/began")).expect("there"),

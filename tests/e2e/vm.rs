@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 /// A shell on the second serial line. Each of its commands is on its own: one that hangs holds up
 /// no other.

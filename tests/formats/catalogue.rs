@@ -8,8 +8,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::skipped::skipped;
 use super::text;
+use lamp_test_support::skipped;
 
 /// What `generate.py` writes; `extras.csv` is written by hand.
 const GENERATED: [&str; 3] = ["on_demand.csv", "types.csv", "zones.csv"];

@@ -11,8 +11,6 @@ mod jobs;
 mod links;
 mod pages;
 mod records;
-#[path = "../support/skipped.rs"]
-mod skipped;
 
 use std::path::PathBuf;
 

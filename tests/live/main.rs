@@ -6,12 +6,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
-#[path = "../support/live.rs"]
-mod live;
-
 use std::process::Command;
 
-use live::{Asks, BUDGET, Check};
+use lamp_test_support::live_check::{Asks, BUDGET, Check, name};
 
 #[test]
 fn the_smallest_machine_runs_is_stopped_and_leaves_nothing() {
@@ -27,7 +24,7 @@ fn the_smallest_machine_runs_is_stopped_and_leaves_nothing() {
             "AWS_ENDPOINT_URL is set: an emulator, of which less is asked (no health, no log of a machine)"
         );
     }
-    let check = Check { lamp: &lamp, asks, name: live::name(), breaks: false };
+    let check = Check { lamp: &lamp, asks, name: name(), breaks: false };
     let said = std::env::var(BUDGET).ok();
     match check.run(said.as_deref()) {
         Ok(usd) => println!("all of it went well, for ${usd:.4}"),

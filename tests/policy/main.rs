@@ -40,12 +40,6 @@ mod schedule;
 mod script;
 mod settlement;
 mod setup;
-#[path = "../support/skipped.rs"]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "it leaves a line for the gate in a file that a variable names"
-)]
-mod skipped;
 mod speed;
 mod stall;
 mod supervise;

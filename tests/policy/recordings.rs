@@ -22,7 +22,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::script::{HOUR, MINUTE, Script};
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 struct Folder(TempDir);
 

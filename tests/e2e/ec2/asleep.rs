@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::desk::{Desk, JOB};
 use super::machines::{Ec2, patiently};
 use super::story::{ITSELF, SAVES, Story};
-use crate::false_ec2::State;
+use lamp_test_support::ec2::State;
 
 /// Short: what the first attempt has saved is enough for the second.
 const NOTICE: Duration = Duration::from_secs(5);

@@ -15,8 +15,8 @@ use super::journey::bill_agrees;
 use super::machines::{Ec2, patiently, took};
 use super::story::{ITSELF, SAVES, Story};
 use crate::bench::Running;
-use crate::false_ec2::{Seen, State};
-use crate::false_imds::{ACTION, Reply};
+use lamp_test_support::ec2::{Seen, State};
+use lamp_test_support::imds::{ACTION, Reply};
 
 /// As the false EC2 gives it, and EC2.
 const NOTICE: Duration = Duration::from_secs(120);

@@ -10,7 +10,7 @@ use super::journey::bill_agrees;
 use super::machines::Ec2;
 use super::story::ITSELF;
 use crate::bench::Running;
-use crate::false_ec2::{State, base64};
+use lamp_test_support::ec2::{State, base64};
 
 #[test]
 fn a_job_runs_from_the_first_boot_of_an_image_to_its_receipt() {

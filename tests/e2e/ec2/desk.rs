@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::machines::{Ec2, patiently};
 use super::network::API;
 use crate::bench::{Bench, Finish as _};
-use crate::false_ec2::{FalseEc2, Node, Seen};
 use crate::jobs::{assert_code, text};
+use lamp_test_support::ec2::{FalseEc2, Node, Seen};
 
 pub struct Desk<C> {
     /// Dropped first: it waits for the programs, and they need their cloud to end.

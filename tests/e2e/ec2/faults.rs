@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::desk::Desk;
 use super::machines::patiently;
 use crate::bench::{Finish as _, Running};
-use crate::false_ec2::{Call, FalseEc2, Fault, Options, State};
 use crate::jobs::{assert_code, text};
+use lamp_test_support::ec2::{Call, FalseEc2, Fault, Options, State};
 
 fn desk() -> Option<Desk<Box<FalseEc2>>> {
     FalseEc2::start(Options::default()).map(Box::new).map(Desk::new)

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::desk::{Desk, JOB};
 use super::machines::{Ec2, patiently, took};
 use crate::bench::{Finish as _, Running};
-use crate::false_ec2::{Fault, Seen, State};
 use crate::jobs::text;
+use lamp_test_support::ec2::{Fault, Seen, State};
 
 type Journey = Desk<Ec2>;
 

@@ -10,7 +10,7 @@ use super::desk::{Desk, JOB};
 use super::machines::{Ec2, patiently, took};
 use super::story::{ITSELF, SAVES, Story};
 use crate::bench::Running;
-use crate::false_ec2::{Seen, State};
+use lamp_test_support::ec2::{Seen, State};
 
 /// The shortest that a job file may ask for.
 const LEASE: Duration = Duration::from_secs(120);

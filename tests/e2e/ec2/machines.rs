@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::false_ec2::{FalseEc2, Options, Seen, State};
-use crate::false_imds::FalseImds;
 use crate::image;
 use crate::nspawn::Machine;
-use crate::skipped::skipped;
 use crate::vm;
+use lamp_test_support::ec2::{FalseEc2, Options, Seen, State, base64};
+use lamp_test_support::imds::{ACTION, FalseImds};
+use lamp_test_support::skipped;
 
 use super::hardware::{Hardware, Kind};
 use super::network::Network;
@@ -103,7 +103,7 @@ impl Ec2 {
         if !matches!(kind, Kind::Virtual(_)) {
             drop(Machine::new()?);
         }
-        if let Err(why) = Network::new(&FalseImds::new(), "127.0.0.1:1") {
+        if let Err(why) = Network::new(&FalseImds::default(), "127.0.0.1:1") {
             skipped("nspawn", why);
             return None;
         }
@@ -220,9 +220,9 @@ fn watch(
 
 impl Iron {
     fn new(cloud: &FalseEc2, seen: &Seen, kind: &Kind) -> Self {
-        let imds = FalseImds::new();
+        let imds = FalseImds::default();
         imds.is(&seen.id, &seen.kind, &seen.zone, seen.launched);
-        if let Some(user_data) = crate::false_ec2::base64(&seen.user_data)
+        if let Some(user_data) = base64(&seen.user_data)
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .filter(|text| !text.is_empty())
         {
@@ -304,7 +304,7 @@ impl Iron {
             }
             None if self.noticed && seen.state == State::Running => {
                 self.noticed = false;
-                self.imds.forgets(crate::false_imds::ACTION);
+                self.imds.forgets(ACTION);
             }
             _ => {}
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::false_imds::FalseImds;
+use lamp_test_support::imds::FalseImds;
 
 const METADATA: &str = "169.254.169.254";
 const RELAY: &str = "169.254.169.253";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::machines::Ec2;
 use super::network::API;
-use crate::false_ec2::{Fault, State, encode_base64};
+use lamp_test_support::ec2::{Fault, State, encode_base64};
 
 fn launch(ec2: &Ec2, script: &str, more: &[(&str, &str)]) -> String {
     let data = encode_base64(format!("#!/bin/sh\n{script}\n").as_bytes());

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::desk::Desk;
 use super::machines::Ec2;
 use crate::bench::Finish as _;
-use crate::false_ec2::State;
 use crate::jobs::text;
+use lamp_test_support::ec2::State;
 
 #[test]
 fn the_deadline_unit_of_a_real_machine_is_proven_and_nothing_else_works_there() {

@@ -6,8 +6,8 @@ use super::desk::{Desk, JOB};
 use super::machines::{Ec2, patiently};
 use super::story::Story;
 use crate::bench::Finish as _;
-use crate::false_ec2::State;
 use crate::jobs::assert_code;
+use lamp_test_support::ec2::State;
 
 /// How the first of two jobs ends, whose machine is kept.
 struct End {

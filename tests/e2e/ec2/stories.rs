@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::desk::{Desk, JOB};
 use super::machines::{Ec2, patiently, took};
 use super::story::{ITSELF, SAVES, Story};
-use crate::false_ec2::State;
-use crate::false_imds::{ACTION, Reply};
+use lamp_test_support::ec2::State;
+use lamp_test_support::imds::{ACTION, Reply};
 
 /// Time for a save and for its way into the bucket, on a busy machine too.
 const NOTICE: Duration = Duration::from_secs(45);

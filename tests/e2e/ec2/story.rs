@@ -6,8 +6,8 @@ use super::desk::Desk;
 use super::journey::bill_agrees;
 use super::machines::{Ec2, patiently};
 use crate::bench::Finish as _;
-use crate::false_ec2::{Seen, State};
 use crate::jobs::text;
+use lamp_test_support::ec2::{Seen, State};
 
 /// How a machine ends that put itself out.
 pub const ITSELF: &str = "Client.InstanceInitiatedShutdown";

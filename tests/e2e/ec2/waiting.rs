@@ -11,8 +11,8 @@ use super::desk::{Desk, JOB};
 use super::journey::bill_agrees;
 use super::machines::{Ec2, patiently};
 use crate::bench::Running;
-use crate::false_ec2::State;
 use crate::jobs::text;
+use lamp_test_support::ec2::State;
 
 const KIND: &str = "m5.large";
 const ZONE: &str = "us-east-1b";

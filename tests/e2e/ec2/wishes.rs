@@ -12,7 +12,7 @@ use super::desk::{Desk, JOB};
 use super::journey::bill_agrees;
 use super::machines::{Ec2, patiently, took};
 use super::story::{ITSELF, Story};
-use crate::false_ec2::State;
+use lamp_test_support::ec2::State;
 
 /// From what a person asks for to a machine that bills no more.
 const ENDS: Duration = Duration::from_secs(120);

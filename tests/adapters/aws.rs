@@ -1,9 +1,4 @@
-//! The program's own way to AWS, pointed at the false EC2; and a plan to launch there.
-
-#![allow(
-    dead_code,
-    reason = "a helper that several test programs share may be used whole by one and in part by another"
-)]
+//! The program's own AWS adapter on the false EC2, and a plan to launch there.
 
 use std::sync::Arc;
 
@@ -18,12 +13,8 @@ use lamplighter::job::{
 use lamplighter::market::{Arch, Cloud, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Cloud as _, CloudError};
 
-use crate::ec2::{FalseEc2, State};
-
-pub const OWNER: &str = "me";
-
-/// An image that the false EC2 has.
-pub const IMAGE: &str = "ami-0d15ea5e000000022";
+use lamp_test_support::ec2::{FalseEc2, State};
+pub use lamp_test_support::ec2::{IMAGE, OWNER};
 
 pub fn region() -> Region {
     Region::new("us-east-1")

@@ -5,20 +5,13 @@
 //!                                                                       +-> moto (all the rest: types, subnets, S3, IAM, ...)
 //! ```
 //!
-//! `#[path = "../support/ec2/mod.rs"] mod ec2;`, beside `mod moto;` (tests/support/moto.rs), which
-//! starts the server. One port answers for every service, as moto's does; the credential scope of a
-//! request says which one is meant. Tests of one process share a moto; each [`FalseEc2`] is an
-//! account of its own in it, so bucket names must differ between tests ([`FalseEc2::name`]).
+//! The module `moto` starts the server. One port answers for every service, as moto's does. The
+//! credential scope of a request names the service. All tests of one process share a moto. Each
+//! [`FalseEc2`] has its own account in it, so bucket names must differ between tests
+//! ([`FalseEc2::name`]).
 //!
-//! Nothing of the program under test may live here: this is the world as AWS documents it, and
-//! nastier where it is vague.
-
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "a helper that several test programs share may be used whole by one and in part by another"
-)]
-#![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
+//! Not here: code of the program under test. This is AWS as it is documented. Where the
+//! documentation is vague, it does the worst.
 
 mod calls;
 mod catalogue;
@@ -37,6 +30,12 @@ mod route;
 mod spot;
 mod world;
 mod xml;
+
+/// The owner tag that tests use.
+pub const OWNER: &str = "me";
+
+/// An image that the false EC2 has.
+pub const IMAGE: &str = "ami-0d15ea5e000000022";
 
 pub use calls::{Call, rounds};
 pub use fault::Fault;

@@ -10,15 +10,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
 
-#[path = "ec2/mod.rs"]
-mod ec2;
-mod moto;
-mod skipped;
-
 use std::io::{BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
-use ec2::{FalseEc2, Fault, Options};
+use lamp_test_support::ec2::{FalseEc2, Fault, Options, rounds};
 
 const HELP: &str = "instances            what there is
 calls                what was asked since the last time, and in how many round trips in turn
@@ -102,7 +97,7 @@ fn main() {
                         call.code
                     )
                 });
-                println!("{} calls, {} in turn", calls.len(), ec2::rounds(&calls));
+                println!("{} calls, {} in turn", calls.len(), rounds(&calls));
             }
             ["interrupt", id, seconds] if seconds.parse::<u64>().is_ok() => {
                 cloud.interrupt(id, Duration::from_secs(seconds.parse().expect("just looked at")));

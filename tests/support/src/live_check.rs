@@ -5,17 +5,10 @@
 //!   LAMP_LIVE_BUDGET ──> doctor ──> prices ──> plan ── its most is within the budget? ──> run ──> stop ──> receipt ──> sweep
 //!          └─ none: refused              refused: nothing was launched ─┘      └─ ended by `Guard`, whatever happens ─┘
 //! ```
-//! `#[path = "../support/live.rs"] mod live;`. tests/live plays it against the account of the
-//! ordinary chain; tests/cli holds its refusals, its end of what it launched, and all of its way
-//! but the machine itself, against the false EC2. It ends its own job and no other: its name has
-//! random letters in it, and all that it asks for an end names the id of that one job. What must
-//! never live here: a credential.
-
-#![allow(
-    dead_code,
-    reason = "a helper that several test programs share may be used whole by one and in part by another"
-)]
-#![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
+//! tests/live plays it against a real account. tests/cli plays it against the false EC2: its
+//! refusals, the end of its job, and every step but the machine itself. It ends only its own job:
+//! the name has random letters, and each request to end names the id of that job. Not here:
+//! credentials.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,18 +1,19 @@
-//! moto's server, an S3 that is right about conditional puts:
-//! `#[path = "../support/moto.rs"] mod moto;`
+//! moto's server, an S3 that is right about conditional puts.
 //!
 //! Not installed is said and skipped: `pip install 'moto[server]'`, or `LAMP_TEST_MOTO` names the
 //! program. The gate installs it.
 
-#![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
-
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use crate::skipped::skipped;
+use lamplighter::adapters::store::open;
+use lamplighter::ports::Store;
+
+use crate::skipped;
 
 pub struct Moto {
     server: Child,
@@ -23,6 +24,30 @@ impl Drop for Moto {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
+    }
+}
+
+impl Moto {
+    /// A job root in this bucket.
+    pub fn open(&self, url: &str) -> Arc<dyn Store> {
+        let settings = [
+            ("aws_endpoint_url", &*self.endpoint),
+            ("aws_region", "us-east-1"),
+            ("aws_access_key_id", "test"),
+            ("aws_secret_access_key", "test"),
+        ];
+        open::open_with(url, &settings).expect("a store of this URL")
+    }
+
+    /// Creates the bucket, which needs no more than a PUT.
+    pub async fn bucket(&self, name: &str) {
+        open::install_crypto();
+        let made = reqwest::Client::new()
+            .put(format!("{}/{name}", self.endpoint))
+            .send()
+            .await
+            .expect("moto answers");
+        assert!(made.status().is_success());
     }
 }
 

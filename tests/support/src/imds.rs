@@ -1,15 +1,8 @@
-//! An instance metadata service, version 2, for tests:
-//! `#[path = "../support/imds.rs"] mod false_imds;`
+//! An instance metadata service, version 2, for tests.
 //!
 //! A document is a path below `/latest/` and its text; folders are listed from the documents below
 //! them. Nothing is told without a token; a notice is not there (404) until the test says it is. It
 //! ends with the process of its test, as the machine that it belongs to does.
-
-#![allow(
-    dead_code,
-    reason = "a helper that several test programs share may be used whole by one and in part by another"
-)]
-#![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -43,8 +36,8 @@ struct State {
     given: u32,
     /// No token is good, whatever was given.
     refuses: bool,
-    /// Every request meets this instead, or so many of them.
-    storm: Option<(Reply, Option<u32>)>,
+    /// Every request meets this instead.
+    storm: Option<Reply>,
     /// Of the requests for each document one of so many gets through, the others meet these in
     /// turn; and how many there were.
     gusts: Option<(Vec<Reply>, u32, BTreeMap<String, u32>)>,
@@ -52,16 +45,12 @@ struct State {
 }
 
 /// The service of one machine.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct FalseImds {
     state: Arc<Mutex<State>>,
 }
 
 impl FalseImds {
-    pub fn new() -> Self {
-        FalseImds { state: Arc::default() }
-    }
-
     /// On this machine, for a program that is told where; gives its address.
     pub fn listen(&self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -150,19 +139,9 @@ impl FalseImds {
         self.says("meta-data/spot/termination-time", &time);
     }
 
-    pub fn recommends_rebalance(&self, at: Timestamp) {
-        let time = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        self.says(REBALANCE, &serde_json::json!({ "noticeTime": time }).to_string());
-    }
-
     /// Every request meets this, until `None`.
     pub fn storm(&self, reply: Option<Reply>) {
-        self.state().storm = reply.map(|reply| (reply, None));
-    }
-
-    /// The next requests meet this.
-    pub fn squall(&self, reply: Reply, times: u32) {
-        self.state().storm = Some((reply, Some(times)));
+        self.state().storm = reply;
     }
 
     /// From now on every so many-th request for each document (and for a token) gets through; the
@@ -228,7 +207,7 @@ impl State {
         };
         let path = path(target);
         *self.asked.entry(path.clone()).or_default() += 1;
-        if let Some(reply) = self.stormy().or_else(|| self.gusty(&path)) {
+        if let Some(reply) = self.storm.clone().or_else(|| self.gusty(&path)) {
             return reply;
         }
         if method == "PUT" {
@@ -256,15 +235,6 @@ impl State {
             .cloned()
             .or_else(|| self.listing(&path))
             .unwrap_or_else(|| refusal(404))
-    }
-
-    fn stormy(&mut self) -> Option<Reply> {
-        let (reply, left) = self.storm.as_mut()?;
-        if *left == Some(0) {
-            return None;
-        }
-        *left = left.map(|left| left - 1);
-        Some(reply.clone())
     }
 
     fn gusty(&mut self, path: &str) -> Option<Reply> {

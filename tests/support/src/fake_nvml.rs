@@ -1,4 +1,4 @@
-//! The fake NVML for tests: `#[path = "../fake_nvml/support.rs"] mod fake_nvml;`
+//! The fake NVML for tests.
 //!
 //! ```ignore
 //! let gpu = FakeNvml::in_dir(dir.path());      // a copy of the library, with its script beside it
@@ -9,12 +9,6 @@
 //!
 //! `cargo test` and nextest build the library as the example `fake_nvml`; `cargo test --test one`
 //! does not, and then this module calls `rustc` itself. Not here: expectations.
-
-#![allow(
-    dead_code,
-    clippy::disallowed_methods,
-    reason = "each test binary includes this file and uses a part of it"
-)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,7 +70,7 @@ pub fn fake_nvml() -> PathBuf {
 }
 
 fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_nvml")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fake_nvml")
 }
 
 fn newest_source() -> SystemTime {

@@ -1,13 +1,13 @@
-//! What a verb that looks at jobs is called with, without a program around it.
+//! The context of a verb that reads jobs, without a program around it.
 
 use std::sync::Arc;
 
 use lamplighter::cli::{ColorChoice, Context, Format, Printer};
 use lamplighter::config::{Environment, UserConfig};
 
-use super::virtual_clock::VirtualClock;
+use crate::virtual_clock::VirtualClock;
 
-/// It prints to nobody.
+/// Its printer is quiet.
 pub fn context(job_root: String, clock: Arc<VirtualClock>) -> Context {
     Context {
         printer: Arc::new(Printer::new(Format::Text, true, ColorChoice::Never, true)),
