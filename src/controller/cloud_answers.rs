@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::instance::InstanceView;
 use crate::job::{JobId, Plan};
 use crate::market::{Cloud, Region};
-use crate::policy::lifecycle::continuation::is_kept_for;
+use crate::policy::lifecycle::machine_owner::is_kept_for;
 use crate::policy::lifecycle::reconcile::CloudAnswer;
 use crate::ports::{CloudError, chain, chain_with_cure};
 

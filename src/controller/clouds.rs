@@ -13,7 +13,7 @@ use crate::account::Residue;
 use crate::instance::InstanceView;
 use crate::job::Plan;
 use crate::market::{self, Offer, PriceHistory, Zone};
-use crate::policy::lifecycle::continuation::is_kept_for;
+use crate::policy::lifecycle::machine_owner::is_kept_for;
 use crate::policy::lifecycle::reconcile::{self, CloudAnswer};
 use crate::ports::{Cloud, CloudError};
 

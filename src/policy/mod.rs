@@ -24,9 +24,9 @@ pub mod schedule;
 pub mod watch;
 
 pub use billing::end_codes::{cloud_text, cloud_words};
-pub use billing::settlement::may_be_by_an_alarm;
+pub use billing::end_evidence::may_be_by_an_alarm;
+pub use lifecycle::forgotten_disk::keeps_disk;
 pub use lifecycle::requests::{EndWish, MoveWish, Wishes};
-pub use lifecycle::stopped_machine::keeps_disk;
 pub use watch::activity_signals::rate as rate_text;
 pub use watch::checkpoint_interval::{
     Cadence, CadenceCost, CadenceFault, CadenceVerdict, cadence_cost, check_cadence, daly_interval,

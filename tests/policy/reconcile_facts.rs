@@ -234,6 +234,7 @@ pub fn settled(number: u32, because: EndedBecause) -> Settled {
         cloud_reason: None,
         outcome: Some(outcome(number, because)),
         kept: false,
+        plan_too_old: false,
     }
 }
 

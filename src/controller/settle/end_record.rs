@@ -17,7 +17,7 @@ use crate::controller::observe::Observed;
 use crate::instance::{InstanceState, InstanceView, MachineRef};
 use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
-use crate::policy::lifecycle::continuation::is_kept_for;
+use crate::policy::lifecycle::machine_owner::is_kept_for;
 use crate::policy::lifecycle::reconcile::{
     AlarmSeen, AttemptFacts, CloudAnswer, Ended, Unshown, patience,
 };

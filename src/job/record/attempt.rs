@@ -150,6 +150,9 @@ pub struct Settled {
     /// does not terminate it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
+    /// Its plan became too old before a launch, by the clock of the controller that settled it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan_too_old: bool,
 }
 
 impl Settled {

@@ -10,7 +10,9 @@
 
 use std::time::Duration;
 
-use super::reconcile::{Act, AttemptFacts, GuardLeft};
+use super::act::Act;
+use super::attempt_view::AttemptView;
+use super::observations::GuardLeft;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::AlarmRule;
 
@@ -19,14 +21,14 @@ use crate::job::AlarmRule;
 const OF_NOW: Duration = Duration::from_secs(90);
 
 /// The change to the alarm, if any. An ended attempt needs none.
-pub(crate) fn guard(attempt: &AttemptFacts, view: &InstanceView) -> Option<Act> {
+pub(crate) fn guard(attempt: &AttemptView<'_>, view: &InstanceView) -> Option<Act> {
     let rule = attempt.plan.launch.as_ref()?.alarm?;
-    let watched = &attempt.watched;
+    let watched = attempt.watched;
     if view.state != InstanceState::Running || attempt.outcome.is_some() || watched.guard_waits {
         return None;
     }
     let unseen = matches!(rule, AlarmRule::Heartbeat { .. })
-        && attempt.status.as_ref().is_some_and(|status| status.unmeasured);
+        && attempt.status.is_some_and(|status| status.unmeasured);
     let armed = match unseen {
         false => (watched.guard != GuardLeft::Armed).then_some(true),
         true => {

@@ -14,15 +14,16 @@
 
 use std::time::Duration;
 
+use super::act::Act;
+use super::attempt_facts::{CloudAnswer, Facts};
+use super::attempt_view::{AttemptView, stands_as_kept};
 use super::forgotten_disk::can_stand;
-use super::missing_machine::{has_lain_for_sure, lain_too_long};
-use super::reconcile::{Act, AttemptFacts, CloudAnswer, Facts, heard};
+use super::missing_machine::has_lain_for_sure;
 use super::relaunch::had_no_machine as was_never_launched;
-use super::requests::Wishes;
 use crate::instance::{InstanceState, InstanceView};
-use crate::job::{AttemptRecord, Continues, KeptMachine, Plan};
+use crate::job::{AttemptRecord, Continues, KeptMachine};
 use crate::market::{Cloud, Market, elapsed};
-use crate::policy::billing::settlement::{our_ending, settle};
+use crate::policy::billing::settlement::settle;
 
 /// The kept machine that the next attempt starts; `None`: launch a new one.
 ///
@@ -43,31 +44,12 @@ pub fn machine_to_start<'a>(
     (never_ran && (never_tried || !may_go_elsewhere)).then_some(kept)
 }
 
-/// Whether this plan starts this machine, whatever job name its tags have.
-pub fn is_kept_for(plan: &Plan, view: &InstanceView) -> bool {
-    plan.starts.as_ref().is_some_and(|starts| starts.instance == view.id)
-}
-
-/// Whether our machine belongs to this job. A kept one has the previous job's name until it is
-/// started.
-pub(crate) fn is_of(facts: &Facts<'_>, plan: &Plan, view: &InstanceView) -> bool {
-    view.tags.owner == facts.owner && (view.tags.job == plan.job || is_kept_for(plan, view))
-}
-
-/// Whether a machine is shown as before the start in this plan. The start sets the job's name
-/// first. Without that name, it ran for another job.
-fn stands_as_kept(plan: &Plan, view: &InstanceView) -> bool {
-    plan.starts
-        .as_ref()
-        .is_some_and(|starts| starts.launched == view.launched || view.tags.job != plan.job)
-}
-
 /// Whether it is shown as before its start although its agent was heard since. The job's name is
 /// set before the start, so a view without it is old. A view with an older launch time is old too.
 /// Some emulators do not count starts. There it has stopped again if it stopped after the last
 /// heartbeat. The same holds if it stays stopped for longer than a start takes.
-fn is_shown_as_before(attempt: &AttemptFacts, view: &InstanceView, overdue: bool) -> bool {
-    let heard = attempt.watched.heard_at.or(attempt.status.as_ref().map(|status| status.at));
+fn is_shown_as_before(attempt: &AttemptView<'_>, view: &InstanceView, overdue: bool) -> bool {
+    let heard = attempt.watched.heard_at.or(attempt.status.map(|status| status.at));
     // The cloud rounds to whole seconds.
     let stopped_since = view
         .ended
@@ -79,15 +61,11 @@ fn is_shown_as_before(attempt: &AttemptFacts, view: &InstanceView, overdue: bool
 }
 
 /// The action for a kept machine before it is shown as started; `None`: treat it like any other.
-pub(crate) fn before_its_start(
-    facts: &Facts<'_>,
-    attempt: &AttemptFacts,
-    view: &InstanceView,
-) -> Option<Vec<Act>> {
-    let plan = &attempt.plan;
+pub(crate) fn before_its_start(attempt: &AttemptView<'_>, view: &InstanceView) -> Option<Vec<Act>> {
+    let plan = attempt.plan;
     plan.starts.as_ref()?;
-    let overdue = elapsed(plan.created, facts.now) > plan.boot.duration();
-    if heard(attempt) {
+    let overdue = elapsed(plan.created, attempt.facts.now) > plan.boot.duration();
+    if attempt.heard {
         let old =
             view.state == InstanceState::Stopped && is_shown_as_before(attempt, view, overdue);
         let why = format!(
@@ -96,20 +74,20 @@ pub(crate) fn before_its_start(
         );
         return old.then(|| vec![Act::Wait { until: None, why }]);
     }
-    let done = || vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))];
+    let done = || vec![Act::Settle(Box::new(settle(attempt)))];
     let wait = || {
         vec![Act::Wait {
             until: None,
             why: format!("{} runs, and carries the name of another job", view.id),
         }]
     };
-    let unwanted = Wishes::of(facts.requests).end.is_some();
+    let unwanted = attempt.wishes.end.is_some();
     // A cloud without capacity refuses the start. This handles one that accepts it and shows no
     // effect. If the cloud did not answer or the laptop slept, the start is repeated as long as the
     // machine could still work.
     let shows_nothing =
         attempt.watched.starts_for.is_some_and(|starts| starts > plan.boot.duration());
-    let too_late = plan.kill_at.is_some_and(|kill_at| kill_at <= facts.now);
+    let too_late = plan.kill_at.is_some_and(|kill_at| kill_at <= attempt.facts.now);
     match view.state {
         // Shown as before a start of a moment ago: it runs, and must be shown so before it can be
         // ended.
@@ -122,8 +100,8 @@ pub(crate) fn before_its_start(
             }])
         }
         // It was started, and we stopped it again.
-        InstanceState::Stopped if never_came_up(attempt, view) => Some(done()),
-        InstanceState::Stopped if let Some(lain_for) = left_lying(facts, attempt, view) => {
+        InstanceState::Stopped if attempt.never_came_up => Some(done()),
+        InstanceState::Stopped if let Some(lain_for) = attempt.left_lying => {
             let is_answered =
                 attempt.watched.asked_for.is_none_or(|asked| asked >= ANSWER_MAY_BE_LATE);
             let unsure = || {
@@ -164,29 +142,14 @@ pub(crate) fn before_its_start(
     }
 }
 
-/// How long this plan has been too old to start a kept machine; `None`: it may be started, is not
-/// wanted, or the cloud has answered a start.
-pub(crate) fn left_lying(
-    facts: &Facts<'_>,
-    attempt: &AttemptFacts,
-    view: &InstanceView,
-) -> Option<Duration> {
-    let watched = &attempt.watched;
-    let is_left = had_no_machine(attempt, Some(view))
-        && view.state == InstanceState::Stopped
-        && Wishes::of(facts.requests).end.is_none();
-    let is_answered = watched.launched.is_some() || watched.refused.is_some();
-    (is_left && !is_answered).then(|| lain_too_long(facts, attempt))?
-}
-
 /// By then a start with a lost reply shows whether it was accepted.
 const ANSWER_MAY_BE_LATE: Duration = Duration::from_secs(5 * 60);
 
 /// How long EC2 may show a machine as before an accepted start. Its stale answers are seconds old.
 const START_SHOWN_WITHIN: Duration = Duration::from_secs(60);
 
-fn is_started_just_now(attempt: &AttemptFacts, view: &InstanceView) -> bool {
-    let watched = &attempt.watched;
+fn is_started_just_now(attempt: &AttemptView<'_>, view: &InstanceView) -> bool {
+    let watched = attempt.watched;
     let taken = watched.launched.is_some() && watched.refused.is_none();
     view.cloud == Cloud::Aws
         && taken
@@ -194,8 +157,8 @@ fn is_started_just_now(attempt: &AttemptFacts, view: &InstanceView) -> bool {
 }
 
 /// Whether another controller started it for this attempt.
-fn is_of_anothers_start(attempt: &AttemptFacts, view: &InstanceView) -> bool {
-    !stands_as_kept(&attempt.plan, view) && attempt.watched.asked_for.is_none()
+fn is_of_anothers_start(attempt: &AttemptView<'_>, view: &InstanceView) -> bool {
+    !stands_as_kept(attempt.plan, view) && attempt.watched.asked_for.is_none()
 }
 
 /// The wait of an attempt that continues elsewhere, after one settled without its kept machine.
@@ -230,27 +193,8 @@ pub(crate) fn may_still_start(facts: &Facts<'_>) -> Option<String> {
 
 /// Whether a started kept machine can be stopped again: its agent was never heard, so the disk is
 /// unchanged. A spot machine can only be terminated, and the local cloud stops no folder.
-pub(crate) fn is_unheard_and_can_stand(attempt: &AttemptFacts, view: &InstanceView) -> bool {
-    attempt.plan.starts.is_some() && !heard(attempt) && can_stand(view)
-}
-
-/// Whether it was started for this attempt and we stopped it again without any heartbeat. A first
-/// heartbeat during the stop changes nothing.
-pub(crate) fn never_came_up(attempt: &AttemptFacts, view: &InstanceView) -> bool {
-    let unheard = our_ending(attempt).is_some_and(|ending| ending.heard.is_none())
-        && attempt.outcome.is_none();
-    unheard
-        && view.state == InstanceState::Stopped
-        && can_stand(view)
-        && attempt.plan.starts.is_some()
-        && !stands_as_kept(&attempt.plan, view)
-}
-
-/// Whether an attempt did not get its kept machine: it is gone or was refused.
-pub(crate) fn had_no_machine(attempt: &AttemptFacts, view: Option<&InstanceView>) -> bool {
-    attempt.plan.starts.is_some()
-        && !heard(attempt)
-        && view.is_none_or(|view| stands_as_kept(&attempt.plan, view))
+pub(crate) fn is_unheard_and_can_stand(attempt: &AttemptView<'_>, view: &InstanceView) -> bool {
+    attempt.plan.starts.is_some() && !attempt.heard && can_stand(view)
 }
 
 /// Whether the user can start a stopped machine again.

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::stopped_machine::keeps_disk;
 use crate::instance::{InstanceState, InstanceView};
-use crate::job::{CheckpointNo, EndedBecause, OnSpec, Outcome, Plan, Settled, Spec};
+use crate::job::{CheckpointNo, EndedBecause, OnSpec, Outcome, Plan, Reaction, Settled, Spec};
 use crate::market::{Catalog, Cloud, Market, elapsed};
 
 /// When an unused disk is reported (row 31 of docs/promises.md). Sooner is noise for a user who
@@ -90,4 +89,36 @@ pub fn is_all_its_job_has(plan: &Plan, view: &InstanceView) -> bool {
 /// A spot machine can only be terminated, and the local cloud stops no folder.
 pub fn can_stand(view: &InstanceView) -> bool {
     view.cloud == Cloud::Aws && view.market == Market::OnDemand
+}
+
+/// Whether the job file keeps the disk after such an end.
+pub fn keeps_disk(on: &OnSpec, because: EndedBecause) -> bool {
+    let reaction = match because {
+        EndedBecause::Succeeded => on.success,
+        EndedBecause::Failed => on.failure,
+        EndedBecause::Idle => on.idle,
+        EndedBecause::Stalled => on.stall,
+        _ => return false,
+    };
+    reaction == Reaction::Stop
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_end_that_the_job_file_names_keeps_the_disk() {
+        let on = OnSpec { success: Reaction::Stop, ..OnSpec::default() };
+        assert!(keeps_disk(&on, EndedBecause::Succeeded));
+        for because in [
+            EndedBecause::Failed,
+            EndedBecause::Idle,
+            EndedBecause::UserStopped,
+            EndedBecause::Lost,
+            EndedBecause::Interrupted,
+        ] {
+            assert!(!keeps_disk(&on, because), "{because}");
+        }
+    }
 }

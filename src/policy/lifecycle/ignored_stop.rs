@@ -10,19 +10,18 @@
 
 use std::time::Duration;
 
-use super::reconcile::{AttemptFacts, Facts};
-use super::requests::Wishes;
+use super::attempt_view::AttemptView;
 use crate::job::AttemptPhase;
 
 /// Time with a known stop and steady heartbeats. A store that loses half the requests delays an
 /// agent by minutes. With less, a last save may be cut off. With more, a stopped job bills on.
 const HEEDED_WITHIN: Duration = Duration::from_secs(15 * 60);
 
-pub(crate) fn unheeded(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<String> {
-    let wish = Wishes::of(facts.requests).end.filter(|wish| !wish.cancel)?;
-    let watched = &attempt.watched;
+pub(crate) fn unheeded(attempt: &AttemptView<'_>) -> Option<String> {
+    let wish = attempt.wishes.end.as_ref().filter(|wish| !wish.cancel)?;
+    let watched = attempt.watched;
     let is_over = attempt.outcome.is_some() || watched.damaged.outcome;
-    let phase = attempt.status.as_ref()?.phase;
+    let phase = attempt.status?.phase;
     let at_work = !is_over
         && matches!(phase, AttemptPhase::Preparing | AttemptPhase::Setup | AttemptPhase::Running);
     // An agent that was offline had no time to read the request.

@@ -14,22 +14,23 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::reconcile::{
-    Act, AttemptFacts, Facts, belongs_elsewhere, heard, is_over, wait, would_gain,
-};
-use super::requests::Wishes;
-use crate::job::Plan;
+use super::act::{Act, wait};
+use super::attempt_view::AttemptView;
+use super::requests::CLOCKS_DIFFER;
 use crate::market::{Cloud, elapsed};
-use crate::policy::billing::settlement::{is_spent, settle};
+use crate::policy::billing::settlement::settle;
+
+/// After its outcome an agent powers off within two minutes (the steps of `Power`). The third
+/// minute is for clocks and listings. With more, the machine bills for nothing.
+pub(crate) const OUTCOME_TO_POWER_OFF: Duration = Duration::from_secs(3 * 60);
+
+/// Time for a cancelled workload to end by itself before its machine is ended: SIGTERM's grace and
+/// the power-off steps.
+pub(crate) const CANCEL_TO_POWER_OFF: Duration = Duration::from_secs(3 * 60);
 
 /// EC2 keeps a client token for at least a day after the machine's end. An older plan is not
 /// launched: its token might buy a second machine.
 const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
-
-/// Maximum age of an unlaunched plan, measured by the time a new plan would add before the hard
-/// end. A short throttling or a lost reply is over sooner, and a new plan waits minutes for
-/// certainty. With more, a short job loses more time than that.
-const LAIN_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Maximum age of a refusal for a decision: one look at the cloud and the records. With more,
 /// another controller may have got capacity meanwhile. With less, a slow cloud is asked repeatedly.
@@ -38,9 +39,6 @@ const REFUSED_JUST_NOW: Duration = Duration::from_secs(10);
 /// After this many refusals in a row the refusal stands. If each look takes longer than the limit
 /// above, every refusal is too old.
 const REFUSALS_MAX: u32 = 4;
-
-/// Largest difference between two synchronised clocks.
-pub(crate) const CLOCKS_DIFFER: Duration = Duration::from_secs(5 * 60);
 
 /// The wait of a job whose machine may have been launched unseen; follows "waits for".
 const CERTAINTY: &str = "certainty that no machine was launched";
@@ -55,15 +53,31 @@ fn visibility(cloud: Cloud) -> (Duration, Duration) {
     }
 }
 
+/// Whether the records of an unseen machine show that it is over, as `reconcile` judges a visible
+/// one. Its own controller acts first, if one is active. If the machine still runs, it ends as an
+/// orphan.
+fn is_over(attempt: &AttemptView<'_>) -> bool {
+    let (now, watched) = (attempt.facts.now, attempt.watched);
+    let long_ago = |at: Timestamp, time: Duration| elapsed(at, now) > time;
+    let ended = attempt.outcome.is_some_and(|outcome| {
+        watched.outcome_for > OUTCOME_TO_POWER_OFF || long_ago(outcome.ended, OUTCOME_TO_POWER_OFF)
+    });
+    // An agent that saves or obeys sends heartbeats meanwhile.
+    let unwanted =
+        attempt.wishes.end.as_ref().is_some_and(|wish| wish.is_older(now, CANCEL_TO_POWER_OFF));
+    let patience = if unwanted { CANCEL_TO_POWER_OFF } else { attempt.plan.lease.duration() };
+    (ended && !attempt.held) || watched.silent_for > patience
+}
+
 /// The actions if the cloud shows no machine for this plan.
-pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
-    let nothing = || vec![Act::Settle(Box::new(settle(facts, attempt, None)))];
-    if let Some(elsewhere) = belongs_elsewhere(&attempt.plan, facts.owner, facts.here) {
-        return if is_over(facts, attempt) { nothing() } else { wait(elsewhere) };
+pub(crate) fn missing(attempt: &AttemptView<'_>) -> Vec<Act> {
+    let nothing = || vec![Act::Settle(Box::new(settle(attempt)))];
+    if let Some(elsewhere) = &attempt.elsewhere {
+        return if is_over(attempt) { nothing() } else { wait(elsewhere.clone()) };
     }
     let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
     // The launching controller's clock was right; this workstation's may be a day ahead.
-    let now = present(facts, attempt);
+    let now = attempt.now;
     // If a clock a day ahead dated the plan, the store's date counts, and at least the time it was
     // watched.
     let created =
@@ -78,16 +92,16 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         .min(since_first_word(attempt, now))
         .min(since_shown_launch(attempt, now));
     // A kept machine exists or is gone: a launch would not bring it back.
-    let existed = heard(attempt)
+    let existed = attempt.heard
         || attempt.watched.launched.is_some()
         || attempt.watched.shown.is_some()
         || attempt.plan.starts.is_some();
-    let wish = Wishes::of(facts.requests).end;
+    let wish = &attempt.wishes.end;
     // After a long sleep, do not buy a machine whose hard end has passed.
     let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= now);
     // The plan is never signed again, so the downloads it signed may have expired.
-    let is_late = age > TOKEN_LIVES || is_over || came_too_late(&attempt.plan, now);
-    let lain_for = lain_too_long(facts, attempt);
+    let is_late = age > TOKEN_LIVES || is_over || attempt.came_too_late(now);
+    let lain_for = attempt.lain_for;
     let unwanted = wish.is_some() || is_late || lain_for.is_some();
     // Another controller on this job root may have launched the plan just before the wish. This
     // holds for every answer to our own launches, every age of the plan, and every clock. Its look
@@ -113,7 +127,7 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         .map(|(whole, gone_by)| whole.saturating_sub(gone_by))
         .max()
         .unwrap_or_default();
-    let sure_at = facts.now.saturating_add(left);
+    let sure_at = attempt.facts.now.saturating_add(left);
     let making_sure =
         |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
     if let Some((_, refusal)) = &attempt.watched.refused {
@@ -124,7 +138,7 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
             && attempt.watched.refusals < REFUSALS_MAX
             && !existed
             && !unwanted
-            && !is_spent(attempt);
+            && !attempt.is_spent;
         return match gone {
             false if unclear => making_sure(format!(
                 "a launch was refused ({refusal}), after one that may have come through"
@@ -157,11 +171,10 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
 /// shortly before that, however old the plan is. Another controller may have launched it after a
 /// long throttling, and it is shown late. This uses the machine's clock, so a time ahead of ours is
 /// ignored.
-fn since_first_word(attempt: &AttemptFacts, now: Timestamp) -> Duration {
+fn since_first_word(attempt: &AttemptView<'_>, now: Timestamp) -> Duration {
     let unseen = attempt.watched.launched_at.is_none();
     let taken = attempt
         .lease
-        .as_ref()
         .map(|lease| lease.taken)
         .filter(|taken| unseen && elapsed(now, *taken) < CLOCKS_DIFFER);
     taken.map_or(Duration::MAX, |taken| elapsed(taken, now))
@@ -169,8 +182,8 @@ fn since_first_word(attempt: &AttemptFacts, now: Timestamp) -> Duration {
 
 /// Time since the shown launch of a machine that another controller launched and that was never
 /// heard. The plan may be much older, and a stale answer can hide a newer one.
-fn since_shown_launch(attempt: &AttemptFacts, now: Timestamp) -> Duration {
-    let ours = attempt.watched.asked_for.is_some() || heard(attempt);
+fn since_shown_launch(attempt: &AttemptView<'_>, now: Timestamp) -> Duration {
+    let ours = attempt.watched.asked_for.is_some() || attempt.heard;
     attempt
         .watched
         .launched_at
@@ -178,26 +191,8 @@ fn since_shown_launch(attempt: &AttemptFacts, now: Timestamp) -> Duration {
         .map_or(Duration::MAX, |launched| elapsed(launched, now))
 }
 
-/// How long the plan has been too old to launch: no controller with a right clock launches it. Uses
-/// the plan's own date, from which the hard end counts; a controller may have slept while it wrote
-/// the plan.
-pub(crate) fn lain_too_long(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<Duration> {
-    let gained =
-        would_gain(facts, &attempt.plan, elapsed(attempt.plan.created, present(facts, attempt)));
-    gained.checked_sub(LAIN_MAX).filter(|lain_for| *lain_for > Duration::ZERO)
-}
-
-fn present(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timestamp {
-    attempt.watched.unshown.map_or(facts.now, |unshown| unshown.now)
-}
-
 /// Whether it is certain that no controller launches it any more, or has launched it unseen.
 pub(crate) fn has_lain_for_sure(lain_for: Duration) -> bool {
     let (visible_within, missing_at_least) = visibility(Cloud::Aws);
     lain_for >= CLOCKS_DIFFER + visible_within + 2 * missing_at_least
-}
-
-/// Whether the plan's signed downloads may have expired by the time a new machine has booted.
-pub(crate) fn came_too_late(plan: &Plan, now: Timestamp) -> bool {
-    plan.launch_by.is_some_and(|by| by <= now)
 }

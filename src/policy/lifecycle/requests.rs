@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::missing_machine::CLOCKS_DIFFER;
 use crate::job::{AttemptNo, EndedBecause, Request, Wish};
 use crate::market::{FallbackCost, Market, Span, Usd, elapsed};
+
+/// Largest difference between two synchronised clocks.
+pub(crate) const CLOCKS_DIFFER: Duration = Duration::from_secs(5 * 60);
 
 /// The combined wishes of all users.
 #[derive(Clone, Debug, PartialEq, Default)]

@@ -8,14 +8,16 @@
 //!   stopped by hand, without outcome     ─> settled: the user wants it stopped, and no other machine is launched
 //! ```
 
-use super::continuation::never_came_up;
-use super::reconcile::{Act, AttemptFacts, Facts};
+use super::act::Act;
+use super::attempt_view::AttemptView;
+use super::forgotten_disk::keeps_disk;
 use crate::instance::InstanceView;
-use crate::job::{EndedBecause, OnSpec, Reaction};
-use crate::policy::billing::settlement::{idled_by_alarm, is_by_hand, settle};
+use crate::job::EndedBecause;
+use crate::policy::billing::end_evidence::{idled_by_alarm, is_by_hand};
+use crate::policy::billing::settlement::settle;
 
-pub(crate) fn stopped(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<Act> {
-    let done = || vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))];
+pub(crate) fn stopped(attempt: &AttemptView<'_>, view: &InstanceView) -> Vec<Act> {
+    let done = || vec![Act::Settle(Box::new(settle(attempt)))];
     let terminate = |why: &str| {
         vec![Act::Terminate {
             machine: view.machine(),
@@ -23,30 +25,18 @@ pub(crate) fn stopped(facts: &Facts<'_>, attempt: &AttemptFacts, view: &Instance
             why: why.to_owned(),
         }]
     };
-    match &attempt.outcome {
-        Some(outcome) if keeps_disk(&facts.spec.spec.on, outcome.because) => done(),
+    match attempt.outcome {
+        Some(outcome) if keeps_disk(&attempt.facts.spec.spec.on, outcome.because) => done(),
         Some(_) => terminate("its attempt has ended, and its disk is not to be kept"),
         None if attempt.watched.damaged.outcome || is_by_hand(attempt, view) => done(),
         None if idled_by_alarm(attempt, view)
-            && keeps_disk(&facts.spec.spec.on, EndedBecause::Idle) =>
+            && keeps_disk(&attempt.facts.spec.spec.on, EndedBecause::Idle) =>
         {
             done()
         }
-        None if never_came_up(attempt, view) => done(),
+        None if attempt.never_came_up => done(),
         None => terminate("it is stopped, and its agent left no outcome"),
     }
-}
-
-/// Whether the job file keeps the disk after such an end.
-pub fn keeps_disk(on: &OnSpec, because: EndedBecause) -> bool {
-    let reaction = match because {
-        EndedBecause::Succeeded => on.success,
-        EndedBecause::Failed => on.failure,
-        EndedBecause::Idle => on.idle,
-        EndedBecause::Stalled => on.stall,
-        _ => return false,
-    };
-    reaction == Reaction::Stop
 }
 
 #[cfg(test)]

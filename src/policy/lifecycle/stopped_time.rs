@@ -11,24 +11,25 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::reconcile::AttemptFacts;
+use super::attempt_facts::LAST_BEATS;
+use super::attempt_view::AttemptView;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::Shutdown;
 use crate::market::{Market, elapsed};
-use crate::policy::billing::settlement::{LAST_BEATS, is_by_a_user, last_heard, our_ending};
+use crate::policy::billing::end_evidence::is_by_a_user;
 
 /// When a machine stopped billing: the earlier of the cloud's date now and its date during the
 /// stop.
-pub(crate) fn ended(attempt: &AttemptFacts, view: &InstanceView) -> Option<Timestamp> {
+pub(crate) fn ended(attempt: &AttemptView<'_>, view: &InstanceView) -> Option<Timestamp> {
     view.ended.into_iter().chain(stood(attempt, view.launched)).min()
 }
 
 /// Since when this launch's machine was stopped, if a controller saw that; its end has another
 /// date. If it was heard much later, it was started again by a cloud that does not report starts.
-pub(crate) fn stood(attempt: &AttemptFacts, launched: Timestamp) -> Option<Timestamp> {
+pub(crate) fn stood(attempt: &AttemptView<'_>, launched: Timestamp) -> Option<Timestamp> {
     let recorded = attempt.watched.ended.ending.as_ref().and_then(|ending| ending.stood);
     let heard_later =
-        |at: Timestamp| last_heard(attempt).is_some_and(|heard| elapsed(at, heard) > LAST_BEATS);
+        |at: Timestamp| attempt.last_heard.is_some_and(|heard| elapsed(at, heard) > LAST_BEATS);
     recorded
         .into_iter()
         .chain(attempt.watched.stood)
@@ -37,7 +38,7 @@ pub(crate) fn stood(attempt: &AttemptFacts, launched: Timestamp) -> Option<Times
 }
 
 /// Whether its power-off stops the machine instead of terminating it.
-pub(crate) fn plan_stops(attempt: &AttemptFacts) -> bool {
+pub(crate) fn plan_stops(attempt: &AttemptView<'_>) -> bool {
     attempt.plan.launch.as_ref().is_some_and(|launch| launch.shutdown == Shutdown::Stop)
 }
 
@@ -49,7 +50,7 @@ const OUT_AFTER_LAST_SIGN: Duration = Duration::from_secs(5 * 60);
 /// power-off may have stopped it, or else a person or an alarm. The cloud shows only the second
 /// date but billed until the first. A spot machine is never stopped and kept. `view` has the
 /// cloud's current date.
-pub(crate) fn may_have_stood_unseen(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+pub(crate) fn may_have_stood_unseen(attempt: &AttemptView<'_>, view: &InstanceView) -> bool {
     let by_somebody = view.state == InstanceState::Terminated && is_by_a_user(view);
     let Some(ended) =
         view.ended.filter(|_| by_somebody && attempt.plan.offer.market == Market::OnDemand)
@@ -73,8 +74,8 @@ pub(crate) fn may_have_stood_unseen(attempt: &AttemptFacts, view: &InstanceView)
     }
     // A controller records an ending just after it saw the machine run. A clock that is ahead is
     // ignored.
-    let heard = attempt.watched.heard_at.or(attempt.status.as_ref().map(|status| status.at));
-    let ending = our_ending(attempt).map(|ending| ending.at);
+    let heard = attempt.watched.heard_at.or(attempt.status.map(|status| status.at));
+    let ending = attempt.our_ending.map(|ending| ending.at);
     let seen = heard.into_iter().chain(ending).chain([view.launched]).any(lately);
     !seen && attempt.watched.unlooked.is_none_or(|unlooked| unlooked > OUT_AFTER_LAST_SIGN)
 }
