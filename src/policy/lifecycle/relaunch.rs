@@ -25,12 +25,23 @@ pub enum Next {
     Attempt {
         number: AttemptNo,
         not_before: Timestamp,
+        /// Too many machines ended or were bought lately, so the attempt waits.
+        hold: Option<Hold>,
         reason: Reason,
     },
     End {
         because: EndedBecause,
         reason: Reason,
     },
+}
+
+/// What happened too often within an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// So many machines ended before they had done any work.
+    YoungDeaths(usize),
+    /// So many machines were bought.
+    Machines(usize),
 }
 
 /// An attempt with less useful time and no checkpoint ended early. A minute is longer than any
@@ -93,6 +104,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
         return Next::Attempt {
             number,
             not_before,
+            hold: None,
             reason: Reason::new(now, "relaunch", "hold", text),
         };
     }
@@ -100,6 +112,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
         return Next::Attempt {
             number,
             not_before: now,
+            hold: None,
             reason: Reason::new(now, "relaunch", "launch", text),
         };
     }
@@ -116,7 +129,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
         let has_others = last.plan.offer.cloud != Cloud::Local;
         let pause =
             if has_others && in_a_row < PLACES_AT_ONCE { Duration::ZERO } else { CAPACITY_PAUSE };
-        return Next::Attempt { number, not_before: held(last, pause, now), reason };
+        return Next::Attempt { number, not_before: held(last, pause, now), hold: None, reason };
     }
     again(spec, history, number, &text, now)
 }
@@ -152,19 +165,19 @@ pub fn hold(
     wishes: &Wishes,
     now: Timestamp,
 ) -> Option<(String, Timestamp)> {
-    let Next::Attempt { not_before, reason, .. } = next(spec, history, wishes, now) else {
+    let Next::Attempt { not_before, hold: Some(hold), .. } = next(spec, history, wishes, now)
+    else {
         return None;
     };
-    let young = reason
-        .numbers
-        .get("young_deaths")
-        .filter(|_| reason.verdict == "hold" && not_before > now)?;
+    if not_before <= now {
+        return None;
+    }
     let rest = Span::from_secs(elapsed(now, not_before).as_secs());
-    let why = match reason.numbers.get(MACHINES_AN_HOUR) {
-        Some(many) => format!(
+    let why = match hold {
+        Hold::Machines(many) => format!(
             "{many} machines were bought within an hour, and the market took them; the next is tried in {rest}"
         ),
-        None => format!(
+        Hold::YoungDeaths(young) => format!(
             "{young} machines ended young within an hour; the next is tried in {rest}; after {YOUNG_GIVE_UP} in a row it has failed"
         ),
     };
@@ -227,6 +240,7 @@ fn first(spec: &Spec, wishes: &Wishes, now: Timestamp) -> Next {
     over_a_limit(spec, &[], wishes, now).unwrap_or_else(|| Next::Attempt {
         number: AttemptNo::FIRST,
         not_before: now,
+        hold: None,
         reason: Reason::new(now, "relaunch", "launch", "the job was submitted"),
     })
 }
@@ -312,18 +326,21 @@ fn again(
         .iter()
         .filter(|record| died_young(record) && ended_at(record, now) > within)
         .count();
-    let hold = young >= YOUNG_MAX && young_in_a_row > 0;
-    let after_young = history.last().filter(|_| hold).map(|last| held(last, HOLD, now));
+    let too_many_young = young >= YOUNG_MAX && young_in_a_row > 0;
+    let after_young = history.last().filter(|_| too_many_young).map(|last| held(last, HOLD, now));
     let crowded = crowded_until(history, now);
-    let (verdict, also) = match (crowded, after_young) {
+    let (hold, verdict, also) = match (crowded, after_young) {
         (Some(_), _) => (
+            Some(Hold::Machines(MACHINES_MAX)),
             "hold",
             format!("; {MACHINES_MAX} machines were bought within an hour, so the next waits"),
         ),
-        (None, Some(_)) => {
-            ("hold", format!("; {young} machines ended young within an hour, so the next waits"))
-        }
-        (None, None) => ("launch", String::new()),
+        (None, Some(_)) => (
+            Some(Hold::YoungDeaths(young)),
+            "hold",
+            format!("; {young} machines ended young within an hour, so the next waits"),
+        ),
+        (None, None) => (None, "launch", String::new()),
     };
     let reason = Reason::new(now, "relaunch", verdict, format!("{text}{also}"))
         .with("interruptions", f64::from(taken))
@@ -331,7 +348,7 @@ fn again(
         .with("young_deaths", young as f64);
     let reason =
         if crowded.is_some() { reason.with(MACHINES_AN_HOUR, MACHINES_MAX as f64) } else { reason };
-    Next::Attempt { number, not_before: crowded.max(after_young).unwrap_or(now), reason }
+    Next::Attempt { number, not_before: crowded.max(after_young).unwrap_or(now), hold, reason }
 }
 
 /// Until when the job must wait because it had [`MACHINES_MAX`] machines within the last hour;

@@ -38,23 +38,3 @@ pub(crate) fn stopped(attempt: &AttemptView<'_>, view: &InstanceView) -> Vec<Act
         None => terminate("it is stopped, and its agent left no outcome"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_end_that_the_job_file_names_keeps_the_disk() {
-        let on = OnSpec { success: Reaction::Stop, ..OnSpec::default() };
-        assert!(keeps_disk(&on, EndedBecause::Succeeded));
-        for because in [
-            EndedBecause::Failed,
-            EndedBecause::Idle,
-            EndedBecause::UserStopped,
-            EndedBecause::Lost,
-            EndedBecause::Interrupted,
-        ] {
-            assert!(!keeps_disk(&on, because), "{because}");
-        }
-    }
-}
