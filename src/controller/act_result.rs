@@ -74,13 +74,13 @@ impl ActError {
 /// No machine is requested now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotNow {
-    /// What the job waits for; the text follows on "waits for".
+    /// The reason to wait; its text follows on "waits for".
     pub reason: Reason,
     /// At this time an on-demand machine is taken; `None`: there is no such time.
     pub until: Option<Timestamp>,
 }
 
-/// A region in which a person must mend something before a launch can succeed.
+/// No launch can succeed in this region before the user mends something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unready {
     pub region: Region,

@@ -86,8 +86,8 @@ impl Clocks {
         Clocks { clock, store, right: Arc::default() }
     }
 
-    /// Refuses to plan with a wrong clock. A store that does not tell the time refuses nothing
-    /// here: a user waits, and the plan is written to that store next.
+    /// Refuses to plan with a wrong clock. A store without a time passes: a user waits, and the
+    /// plan is written to that store next.
     ///
     /// # Errors
     /// [`ActError::ClockOff`].
@@ -95,8 +95,7 @@ impl Clocks {
         self.compare().await.map(drop)
     }
 
-    /// The same without a user who waits: if the store does not tell the time, the next look asks
-    /// again.
+    /// The same if no user waits: the next look asks the store again.
     ///
     /// # Errors
     /// [`ActError::ClockOff`], or [`ActError::Record`] where the store does not answer.
@@ -109,9 +108,7 @@ impl Clocks {
 
     /// `Some`: the store did not tell the time, and why.
     async fn compare(&self) -> Result<Option<StoreError>, ActError> {
-        let known = || {
-            self.right.lock().expect("nobody panics while holding it: a moment is read or put in")
-        };
+        let known = || self.right.lock().expect("the holder only reads or sets it");
         let is_known = known().is_some_and(|seen| seen.holds(self.mono(), self.now()));
         if self.store.is_folder() || is_known {
             return Ok(None);

@@ -100,8 +100,7 @@ impl Clouds {
 
     /// The spot prices of an offer's pool from this time on; or why they are not known.
     ///
-    /// # Errors
-    /// When the cloud does not answer in time, or its prices do not move.
+    /// When the cloud is too slow, or its prices are fixed.
     pub async fn spot_prices(
         &self,
         offer: &Offer,

@@ -109,15 +109,13 @@ impl Controller {
     }
 
     pub(super) fn note_trouble(&self, is_there: bool) {
-        let mut troubled =
-            self.troubled.lock().expect("nobody panics while holding it: it is only set");
+        let mut troubled = self.troubled.lock().expect("the holder only reads or sets it");
         *troubled = is_there.then(|| troubled.unwrap_or_else(|| self.clock.mono()));
     }
 
     /// How long no round of [`Controller::drive_all`] has succeeded: the job root failed or denied.
     pub fn troubled_for(&self) -> Duration {
-        let troubled =
-            self.troubled.lock().expect("nobody panics while holding it: it is only set");
+        let troubled = self.troubled.lock().expect("the holder only reads or sets it");
         troubled.map_or(Duration::ZERO, |since| self.clock.mono().saturating_sub(since))
     }
 }

@@ -1,10 +1,10 @@
 //! One tick of a daemon over all jobs of a root: which jobs to read, and which rest.
 //!
 //! ```text
-//!   news/, one listing ─┬─ new, unread or not at rest ───────────────────────> read and driven (drive.rs)
-//!                       └─ nothing new ─ judged by what is known ─┬─ only waits ──> rests
-//!                                                                 └─ else ────────> read and driven
-//!                         a few of those that rest, in turn ─────────────────> read all the same
+//!   news/, one listing ─┬─ new, or not at rest ─────────────────────> read and driven (tick.rs)
+//!                       └─ no news, judged by memory ─┬─ it waits ──> it rests
+//!                                                     └─ otherwise ─> read and driven
+//!   a few of the resting jobs, in turn ─────────────────────────────> read and driven
 //! ```
 //! Calls grow with pages of names and with changes, not with machines. The controller always reads
 //! a job before it acts, so a late listing only delays a step. In a folder, or with few open jobs,

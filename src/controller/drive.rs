@@ -38,7 +38,7 @@ const TICK_REST: Duration = Duration::from_secs(15);
 /// begins sooner. Two seconds would cost two CPU seconds an hour.
 const TICK_REST_HOME: Duration = Duration::from_secs(5);
 
-/// A longer look at kept disks is given up until the next sweep: meanwhile the jobs have their ticks.
+/// A longer look at kept disks is given up until the next sweep: the jobs need their ticks.
 const KEPT_MAX: Duration = Duration::from_secs(45);
 
 /// A daemon's memory of what ended jobs keep.

@@ -1,5 +1,5 @@
-//! What the command line, the sweeper in the cloud and the simulated world ask of a controller. The
-//! part that each call goes to says what it does, and when it fails.
+//! The calls of the command line, of the sweeper in the cloud and of the simulated world. Each goes
+//! to a part of the controller, which says what the call does and when it fails.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -9,9 +9,9 @@
 //!   plans, launches     ends, bills       machines that no job needs      messages to the user
 //! ```
 //! `drive` follows one job until its receipt, or all jobs of the root (the daemon). `daemon_round`
-//! reads the jobs with news, out of ten thousand. Each of the four parts has the job root (`Store`),
-//! the `Clouds`, the `Clocks`, and the name of this controller. `entry_points` lists the calls from
-//! outside.
+//! reads the jobs with news, out of ten thousand. Each of the four parts has the job root
+//! (`Store`), the `Clouds`, the `Clocks`, and the name of this controller. `entry_points` lists the
+//! calls from outside.
 //!
 //! All state is in the job directory and in the machines' tags. A controller may be killed at any
 //! moment, and another one continues. Two at once do no harm: a plan is created once, and a launch

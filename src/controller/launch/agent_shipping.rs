@@ -1,13 +1,13 @@
-//! Brings the agent to a machine that comes without it: into the job root once, and from there by a
+//! Brings the agent to a machine that comes without it: once into the job root, and from there by a
 //! signed URL.
 //!
 //! ```text
-//!   agents.find(arch) ──> agents/<sha256>/lamp-agent, if it is not there ──> signed URL ──> user data, and until when to launch
-//!                         agents/<sha256>/checked, once the sum of what was sent is the one in the key
+//!   agents.find(arch) ──> agents/<sha256>/lamp-agent, if absent ──> signed URL ──> user data
+//!                         agents/<sha256>/checked, after its sum was compared
 //! ```
-//! The URL lives as long as the credentials that sign it: they must last for the launch and the
-//! boot, or nothing is bought. Not here: where the file is on this workstation (`ports::Agents`),
-//! the words of the script (`bootstrap`).
+//! The URL expires with the credentials that sign it. They must last for the launch and the boot;
+//! otherwise no machine is bought. `ports::Agents` finds the file on this workstation, and
+//! `user_data` has the script.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -21,17 +21,17 @@ use crate::jobdir::layout;
 use crate::market::{Arch, Region, Span};
 use crate::ports::{AgentFile, Agents, AgentsError, Glibc, Lives, SignedUrl, Store, StoreError};
 
-/// How long the URL in the user data is good for, at most: it ends with the credentials that signed
-/// it. A launch whose answer was lost is repeated with the same words, for hours at most; the
-/// longest that S3 signs is a week. It gives nothing but a public program.
+/// The longest validity of the URL in the user data; it also ends with the credentials that signed
+/// it. A launch whose answer was lost is repeated with the same user data, for hours at most. S3
+/// signs for a week at most. The URL gives only a public program.
 const URL_VALID: Duration = Duration::from_secs(24 * 3600);
 
-/// The time that a launch may take after its words were signed, beside the boot that follows: its
-/// answer may be lost, and the cloud may ask for fewer calls. Less, and such a launch is planned
-/// anew; more, and a session of half an hour signs for nobody half of its time.
+/// The time from the signature to the launch; the boot follows. An answer may be lost, and the
+/// cloud may throttle. With less, such a launch is planned again. With more, a session of half an
+/// hour is too short for half of its time.
 const LAUNCH_TAKES: Duration = Duration::from_secs(2 * 60);
 
-/// Why a machine cannot be told how to begin.
+/// Why there is no user data for a machine.
 #[derive(Debug, thiserror::Error)]
 pub enum ShipError {
     #[error(transparent)]
@@ -70,17 +70,17 @@ impl From<StoreError> for ShipError {
 }
 
 impl ShipError {
-    /// Nobody answered; everything else waits for a person.
+    /// The store did not answer. Every other error waits for the user.
     pub fn is_silence(&self) -> bool {
         matches!(self, ShipError::Store(StoreError::Unavailable { .. }))
     }
 }
 
-/// What a machine runs first.
+/// The first boot of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstBoot {
     pub user_data: String,
-    /// A machine that is launched later may boot when the agent can no longer be fetched.
+    /// A machine that is launched later may be unable to fetch the agent.
     pub launch_by: Timestamp,
 }
 
@@ -88,32 +88,30 @@ pub struct FirstBoot {
 pub struct Shipper {
     agents: Arc<dyn Agents>,
     box_endpoint: Option<String>,
-    /// Whether that is an endpoint of S3 alone.
+    /// The endpoint serves S3 alone.
     of_s3: bool,
-    /// What this process has seen in the job root, by SHA-256.
+    /// The agents that this process has found in the job root, by SHA-256.
     there: Mutex<BTreeSet<String>>,
 }
 
 impl Shipper {
-    /// `box_endpoint`: what machines use instead of the cloud's own endpoint, which is all of AWS,
-    /// as an emulator is.
+    /// `box_endpoint`: the endpoint for machines in place of the cloud's own. It serves all of AWS,
+    /// like an emulator.
     pub fn new(agents: Arc<dyn Agents>, box_endpoint: Option<String>) -> Self {
         Shipper { agents, box_endpoint, of_s3: false, there: Mutex::default() }
     }
 
-    /// That endpoint is one of S3 alone, as a VPC has one: the cloud's other services are where
-    /// they always are.
+    /// The endpoint serves S3 alone, like the one of a VPC. The other services keep their usual
+    /// endpoints.
     #[must_use]
     pub fn of_s3(self) -> Self {
         Shipper { of_s3: true, ..self }
     }
 
-    /// The user data of a machine of this kind; uploads the agent when it is not in the job root
-    /// yet. `image` is what is known of the image, for people: its name, or what the job file says.
+    /// The user data of a machine of this kind. Uploads the agent if the job root lacks it. `image`
+    /// is for people: its name, or the entry of the job file.
     ///
-    /// # Errors
-    /// When there is no agent for it, the image is known to be too old for it, or the job root does
-    /// not take it.
+    /// When there is no agent for it, the image is too old for it, or the job root refuses it.
     pub async fn user_data(
         &self,
         store: &dyn Store,
@@ -151,8 +149,8 @@ impl Shipper {
         signed.ok_or_else(|| ShipError::NotReachable(store.url()))
     }
 
-    /// Whether a machine could fetch its agent when it has booted, as far as that is known before
-    /// its launch. Sends nothing, but may ask who we are.
+    /// Whether a machine could fetch its agent after its boot, as far as this is known before the
+    /// launch. Sends nothing, but may ask who we are.
     ///
     /// # Errors
     /// When there is no agent for it, machines cannot reach the job root, or the credentials end
@@ -175,10 +173,9 @@ impl Shipper {
         check_image(&self.agents.find(arch)?, image)
     }
 
-    /// The agent for these machines is in the job root.
+    /// Puts the agent for these machines into the job root.
     ///
-    /// # Errors
-    /// When there is none, or the job root does not take it.
+    /// When there is no agent, or the job root refuses it.
     pub async fn bring(&self, store: &dyn Store, arch: Arch) -> Result<(), ShipError> {
         let file = self.agents.find(arch)?;
         self.upload(store, &layout::agent(&file.sha256), &file).await
@@ -190,23 +187,22 @@ impl Shipper {
         key: &str,
         file: &AgentFile,
     ) -> Result<(), ShipError> {
-        let there =
-            || self.there.lock().expect("nobody panics while holding it: names are only put in");
+        let there = || self.there.lock().expect("the holder only adds names");
         if there().contains(&file.sha256) {
             return Ok(());
         }
         let mark = layout::agent_checked(&file.sha256);
         let (found, checked) = tokio::try_join!(store.head(key), store.head(&mark))?;
-        // The size alone does not tell right bytes from wrong ones, so an agent counts once its sum
-        // was compared, and until somebody writes it again. Two uploads at once write the same
-        // bytes; a torn one is no object at all.
+        // The size cannot show wrong bytes. So an agent counts after its sum was compared, and
+        // until the object is written again. Two uploads at once write the same bytes. A torn
+        // upload leaves no object.
         let good = found.zip(checked).is_some_and(|(found, checked)| {
             found.bytes == file.bytes && checked.modified >= found.modified
         });
         if !good {
             let (_, sent) = store.put_file(key, &file.path).await?;
             if sent != file.sha256 {
-                // Where it cannot be taken back, it stays without its mark, and the next upload
+                // If the delete fails, the object stays without its mark, and the next upload
                 // replaces it.
                 let _kept = store.delete(key).await;
                 return Err(ShipError::Changed { path: file.path.display().to_string() });
@@ -235,16 +231,15 @@ fn check_image(file: &AgentFile, image: &str) -> Result<(), ShipError> {
     }
 }
 
-/// The oldest systemd that knows what the agent asks of it for a workload (`OOMPolicy=`), and
-/// refuses nothing of it. The user data look at it too; tests/adapters/units.rs holds both to what
-/// the units say.
+/// The oldest systemd with the agent's setting for a workload (`OOMPolicy=`). The user data check
+/// it too. tests/adapters/units.rs compares both with the units.
 pub const SYSTEMD_MIN: u16 = 243;
 
-/// What the images that people train on have of the C library and of systemd, by what their names
-/// hold. The first row that fits counts.
+/// The C library and systemd of common images, by parts of their names. The first matching row
+/// counts.
 ///
-/// Of those older than the agent needs too: a plan says so before a machine of it is bought, which
-/// would go out at its first boot.
+/// The table also has images that are too old: a plan must refuse one before a machine is bought,
+/// which would power off at its first boot.
 const IMAGES: [(&str, Glibc, u16); 45] = [
     ("amazon linux 2023", Glibc(2, 34), 252),
     ("amazon-linux-2023", Glibc(2, 34), 252),
@@ -252,7 +247,7 @@ const IMAGES: [(&str, Glibc, u16); 45] = [
     ("amazon linux 2", Glibc(2, 26), 219),
     ("amazon-linux-2", Glibc(2, 26), 219),
     ("amzn2", Glibc(2, 26), 219),
-    // Its init is another (Upstart), beside some of systemd.
+    // Its init is Upstart, with some of systemd.
     ("ubuntu 14.04", Glibc(2, 19), 204),
     ("ubuntu-14.04", Glibc(2, 19), 204),
     ("ubuntu-trusty-14.04", Glibc(2, 19), 204),

@@ -1,11 +1,11 @@
-//! What is kept of a job that has ended, and the job that goes on from it.
+//! The remains of an ended job, and the job that continues it.
 //!
 //! ```text
-//!   receipt, last plan, checkpoints, the cloud's answer ──> Kept ──> code ──> spec.json of the next job ──> as any other
+//!   receipt, last plan, checkpoints, the cloud ──> Kept ──> code ──> spec.json of the next job
 //! ```
-//! The next job's id follows from the old one's, and its spec is created only if absent: whoever
-//! starts a job twice, or dies on the way, makes one job. The spec holds all that the start needs,
-//! so any controller goes on from there. What must never live here: what a user is told.
+//! The next job's id follows from the old one's, and its spec is created only if absent. So a
+//! second start, or a start after a crash, makes one job. The spec holds all that the start needs:
+//! any controller can continue from it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,24 +25,24 @@ use crate::policy::Wishes;
 use crate::policy::lifecycle::continuation::can_start;
 use crate::ports::{Clock, Store};
 
-/// What a job goes on from that is started again.
+/// The remains of an ended job that a new job continues.
 #[derive(Clone, Debug)]
 pub struct Kept {
     pub spec: ResolvedSpec,
     pub receipt: Receipt,
-    /// The checkpoint and the machine that are there; either may be missing.
+    /// The checkpoint and the machine; either may be missing.
     pub continues: Continues,
-    /// Of the job's budget, with what was added to it; `None`: it has none.
+    /// The rest of the job's budget, with its extensions; `None`: it has no budget.
     pub budget_left: Option<Usd>,
-    /// With what was added to it.
+    /// With its extensions.
     pub deadline: Option<Timestamp>,
-    /// Its machine is on the way to being stopped: it cannot be started yet.
+    /// Its machine is stopping and cannot be started yet.
     pub stopping: Option<String>,
-    /// Why its machine, if there is one, cannot be seen from here.
+    /// Why this controller cannot see its machine.
     pub elsewhere: Option<String>,
 }
 
-/// The id of the job that goes on from another. It is like any other id, and always the same.
+/// The id of the job that continues another one: always the same.
 pub fn continuation_of(job: &JobId, name: &str) -> JobId {
     let hash = Sha256::digest(format!("goes on from\n{job}").as_bytes());
     let mut letters = [0; 6];
@@ -51,7 +51,7 @@ pub fn continuation_of(job: &JobId, name: &str) -> JobId {
 }
 
 impl JobLauncher {
-    /// What is kept of a job; `None`: it has not ended, or is no job.
+    /// The remains of a job; `None`: it runs, or is unknown.
     ///
     /// # Errors
     /// When the store or the cloud does not answer.
@@ -97,21 +97,18 @@ impl JobLauncher {
         }))
     }
 
-    /// Whether the machine of a job's last attempt stands still, by the cloud's own word.
+    /// Whether the cloud shows the machine of the last attempt as stopped.
     ///
-    /// # Errors
-    /// When the store does not answer. A cloud that does not has not said so.
+    /// When the store does not answer. Without an answer of the cloud the result is `false`.
     pub async fn is_stopped(&self, dir: &JobDir) -> Result<bool, JobDirError> {
         let Some(plan) = last_plan(dir).await? else { return Ok(false) };
         let view = self.clouds.machine_of(&plan, self.clock.mono()).await.ok().flatten();
         Ok(view.is_some_and(|view| view.state == InstanceState::Stopped))
     }
 
-    /// Brings the code of a job to the one that goes on from it, by way of a file of this
-    /// workstation.
+    /// Copies the code of a job to the one that continues it, through a file of this workstation.
     ///
-    /// # Errors
-    /// When the job root refuses, or the code is not there any more.
+    /// When the job root refuses, or the code is gone.
     pub async fn carry_code(
         &self,
         from: &JobDir,
@@ -137,7 +134,7 @@ fn kept_machine(plan: &Plan, view: InstanceView) -> KeptMachine {
     }
 }
 
-/// A reason of a plan: what the job goes on with.
+/// A reason of a plan: the remains that the job continues with.
 pub(crate) fn goes_on_from(continues: &Continues, kept: Option<&KeptMachine>) -> String {
     let checkpoint = continues.checkpoint.as_ref().map(|from| match from.checkpoint.step {
         Some(step) => format!(

@@ -1,7 +1,5 @@
-//! What the jobs of one owner in one job root cost, read of their records: the sums that a cap is
-//! held against.
-//!
-//! Not here: a cap, or whether one holds a launch back (`cap`, `policy::purchase::spending_cap`).
+//! The costs of one owner's jobs in one job root, from their records. `spending_cap` compares the
+//! sums with a cap.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,33 +14,32 @@ use crate::jobdir::{self, JobDir, JobDirError};
 use crate::policy::purchase::spending_cap::{DAY, Spell};
 use crate::ports::{Store, chain};
 
-/// Jobs that are read at once.
+/// Jobs that are read in parallel.
 const READS_IN_FLIGHT: usize = 16;
 
-/// Of one job root.
+/// The ledger of one job root.
 pub struct Ledger {
     store: Arc<dyn Store>,
     owner: String,
     kept: Mutex<Kept>,
 }
 
-/// Of jobs that have ended nothing changes any more: they are read once.
+/// The attempts of all jobs. Ended jobs never change, so they are read once.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     ended: BTreeMap<JobId, Vec<Spell>>,
-    /// Of all others, as they were read last, with what was planned since; `None`: nobody has read
-    /// them yet.
+    /// The attempts of open jobs at the last read, with later plans; `None`: they were never read.
     open: Option<Vec<Spell>>,
-    /// Those that ended longer ago than a day, as far as the job root says; read once, for nothing
-    /// is ever taken out.
+    /// Jobs that ended more than a day ago, from the list in the job root. It is read once, because
+    /// entries are never removed.
     over: Option<BTreeSet<JobId>>,
-    /// The same, found out since.
+    /// The same, found since that read.
     found: BTreeSet<JobId>,
 }
 
-/// What was read of one job.
+/// The attempts of one job.
 enum Account {
-    /// It ended longer ago than a day: nothing of it counts, and nothing ever will.
+    /// It ended more than a day ago: its attempts never count again.
     Over,
     Ended(Vec<Spell>),
     Open(Vec<Spell>),
@@ -90,13 +87,13 @@ impl Ledger {
         Ok(all)
     }
 
-    /// What was read last, with what was planned since: at least what counts now, as far as this
-    /// process launches. `None`: nothing was ever read.
+    /// The attempts at the last read, with later plans: at least all that this process launched.
+    /// `None`: there was no read.
     pub fn last_known(&self) -> Option<Vec<Spell>> {
         self.kept().spells()
     }
 
-    /// A plan was written down since the jobs were read.
+    /// Adds a plan that was written since the last read.
     pub fn planned(&self, plan: &Plan) {
         if let Some(open) = &mut self.kept().open {
             open.push(spell(plan));
@@ -104,12 +101,10 @@ impl Ledger {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept
-            .lock()
-            .expect("nobody panics while holding it: it is only cloned, replaced and added to")
+        self.kept.lock().expect("the holder only copies, replaces or adds to it")
     }
 
-    /// What is known already, or what the job root says. What it does not say is read job by job.
+    /// The known list, or the one in the job root. Jobs that are missing in it are read one by one.
     async fn over(&self, known: Option<BTreeSet<JobId>>) -> BTreeSet<JobId> {
         if let Some(known) = known {
             return known;
@@ -120,9 +115,9 @@ impl Ledger {
         })
     }
 
-    /// Leaves word of the jobs of which nothing counts any more, for the next process: ten thousand
-    /// of them are a minute of reading before its launch. Only who launches writes; a few are
-    /// sooner read than written.
+    /// Lists the jobs that no longer count for the next process: reading ten thousand jobs takes a
+    /// minute before its launch. Only a process that launches writes the list. A few jobs are
+    /// faster to read than to list.
     pub async fn tell_jobs_over(&self) {
         let mut all = {
             let kept = self.kept();
@@ -132,9 +127,9 @@ impl Ledger {
             kept.over.iter().flatten().chain(&kept.found).cloned().collect::<BTreeSet<JobId>>()
         };
         match jobdir::jobs_over(self.store.as_ref()).await {
-            // Another process may have found others meanwhile.
+            // Another process may have found more.
             Ok(known) => all.extend(known),
-            // A newer version's is not read, and not written over either.
+            // A newer version's list is left as it is.
             Err(error) => {
                 return debug!(
                     "what is known of jobs that are over stays as it is: {}",
@@ -151,7 +146,7 @@ impl Ledger {
         }
     }
 
-    /// The attempts of one job, and whether anything of it may change.
+    /// The attempts of one job, and whether they may still change.
     async fn account(&self, job: &JobId, now: Timestamp) -> Result<Account, JobDirError> {
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
         let receipt = jobdir::unless_damaged(dir.receipt().await)?;
@@ -161,7 +156,7 @@ impl Ledger {
         }
         let mut spells = Vec::new();
         for number in dir.attempts().await? {
-            // A record that nobody can read must not stop every other job.
+            // An unreadable record must not stop every other job.
             let Some(plan) = jobdir::unless_damaged(dir.plan(number).await)? else { continue };
             if plan.tags.get(OWNER_TAG).is_some_and(|owner| *owner != self.owner) {
                 continue;
@@ -183,7 +178,7 @@ impl Kept {
     }
 }
 
-/// As long as nothing else is known of its machine.
+/// Until more is known of its machine.
 fn spell(plan: &Plan) -> Spell {
     Spell {
         hourly: plan.offer.hourly(),

@@ -1,9 +1,6 @@
-//! The caps that hold at this moment: those of the start, or as they are read anew before each
-//! launch that they may hold back: once, and once more where it has waited for its turn.
-//!
-//! A daemon runs for weeks, and whoever writes a cap meanwhile means every launch from then on. Not
-//! here: where they are read (whoever starts a controller hands that in), and whether a machine may
-//! be launched (`policy::purchase::spending_cap`).
+//! The caps in force: read again before each launch that they may hold back, and once more after a
+//! wait for the turn. A daemon runs for weeks, and a cap that the user changes meanwhile holds for
+//! every later launch. `policy::purchase::spending_cap` decides about a launch.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,17 +18,17 @@ pub struct CapsInForce {
     last: Mutex<LastRead>,
 }
 
-/// What was read last, and whether it could be read since.
+/// The last caps that could be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LastRead {
     caps: Caps,
     is_stale: bool,
 }
 
-/// What a person should hear of a reading.
+/// News for the user after a read.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
-    /// They hold as they were read last.
+    /// The caps cannot be read, so the last ones hold.
     Unread(String),
     Changed,
 }
@@ -51,12 +48,12 @@ impl LastRead {
 }
 
 impl CapsInForce {
-    /// These, for as long as the process lives.
+    /// These, until the process ends.
     pub fn fixed(caps: Caps) -> Self {
         CapsInForce { read: None, last: Mutex::new(LastRead { caps, is_stale: false }) }
     }
 
-    /// These, until `read` says others.
+    /// These, until `read` gives others.
     pub fn read_by(
         caps: Caps,
         read: impl Fn() -> Result<Caps, String> + Send + Sync + 'static,
@@ -64,12 +61,12 @@ impl CapsInForce {
         CapsInForce { read: Some(Box::new(read)), ..CapsInForce::fixed(caps) }
     }
 
-    /// As they were read last.
+    /// The caps at the last read.
     pub fn last(&self) -> Caps {
         self.lock().caps
     }
 
-    /// As they are now: a small read.
+    /// The caps now: a small read.
     pub fn anew(&self) -> Caps {
         let Some(read) = &self.read else { return self.last() };
         let read = read();

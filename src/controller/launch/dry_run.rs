@@ -1,9 +1,6 @@
-//! Whether the cloud would let us launch what a plan names: the planned machine, and one in each
-//! other region and market that the job goes to when that is not to be had.
-//!
-//! A right may be of one region, and of spot machines alone. All are asked at once, by dry runs;
-//! what their launch needs is remembered of each region since it was planned (`ready`). Launches
-//! nothing. Not here: what is made of a refusal.
+//! Dry runs: does the cloud permit the planned launch, and one in each other region and market of
+//! its fallbacks? Permissions may differ between regions, and between spot and on-demand. All are
+//! asked at once. Nothing is launched.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +15,12 @@ use crate::market::{Market, Offer};
 impl JobLauncher {
     /// Whether the cloud would let us launch a plan. Launches nothing.
     ///
-    /// # Errors
-    /// When it would not, or does not answer.
+    /// When it would refuse, or gives no answer.
     pub async fn permitted(&self, plan: &Plan) -> Result<(), ActError> {
         Ok(self.clouds.get(plan.offer.cloud)?.permitted(plan).await?)
     }
 
-    /// The same of the planned machine, and of the first of its fallbacks in each other region and
+    /// The same for the planned machine, and for the first fallback in each other region and
     /// market.
     pub async fn permissions<'a>(
         &self,
@@ -47,7 +43,7 @@ impl JobLauncher {
         offer: &Offer,
     ) -> Result<(), ActError> {
         let launch = self.clouds.get(offer.cloud)?.prepare(spec, offer).await?;
-        // What it would be bid decides about no right.
+        // The bid has no effect on permissions.
         let bid = (offer.market == Market::Spot).then_some(offer.price);
         self.permitted(&Plan { offer: offer.clone(), bid, launch, ..plan.clone() }).await
     }

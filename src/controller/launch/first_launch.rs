@@ -5,7 +5,7 @@
 //! ```
 //! A look at a new job would find no receipt, attempt, request or checkpoint. From a bucket each of
 //! these answers takes a tenth of a second. After the spec is written, the next look finds every
-//! failure. A plan without a spec is no job, and is never launched.
+//! failure. Without its spec, a plan is never launched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::jobdir::JobDir;
 use crate::market::elapsed;
 use crate::ports::{Clock, Created};
 
-/// An older plan is made again: its prices may have moved, and the machine's hard end is counted from
-/// it. A large workdir takes minutes to upload.
+/// An older plan is made again: prices may have moved, and the hard end is counted from the plan. A
+/// large workdir takes minutes to upload.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// No user and no controller finds, ends and settles a new job within so long. After a longer limit
-/// the job may have its receipt before its launch. With a shorter one, a launch over a slow line
-/// waits for one more answer.
+/// A new job runs for at least so long before a user or a controller can end it. After a longer
+/// limit the job may have its receipt before its launch. With a shorter one, a launch over a slow
+/// line waits for one more answer.
 const UNSEEN: Duration = Duration::from_secs(5);
 
 /// The result of a first launch.
@@ -64,8 +64,9 @@ impl JobLauncher {
         self.write_user_data(spec, plan).await
     }
 
-    /// Makes the job, whose code is in the job root already, and launches its first attempt. `planned`
-    /// is a moment old. Whether or not the launch succeeds, a drive continues from the memory.
+    /// Makes the job, whose code is in the job root already, and launches its first attempt.
+    /// `planned` is a moment old. Whether or not the launch succeeds, a drive continues from the
+    /// memory.
     ///
     /// # Errors
     /// [`SubmitError::Unsure`] when the job may have been made; with any other error it was not.

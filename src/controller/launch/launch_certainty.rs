@@ -1,50 +1,49 @@
-//! Whether a controller that has not launched a plan knows that nobody has.
+//! Whether a controller knows for certain that its plan was never launched.
 //!
 //! ```text
 //!   planned ──> sure ─┬─ refused, with each answer heard ──> sure for a moment more
 //!                     ├─ not answered at all ─────────────> sure for half an hour
 //!                     └─ an answer was lost ──────────────> never again
 //! ```
-//! What another plans is not sure here at any time. Not here: what follows from it
-//! (`policy::lifecycle::missing_machine`, `policy::billing::settlement`).
+//! Plans of other controllers are never certain. `policy::lifecycle::missing_machine` and
+//! `policy::billing::settlement` use this.
 
 use std::time::Duration;
 
-/// A refusal says for so long that nobody has launched the plan: another controller waits longer
-/// than this for whoever made it (`policy::lifecycle::missing_machine`). Shorter than the wait of a
-/// throttled cloud, and a refusal is made sure of for minutes.
+/// For so long a refusal proves that the plan was not launched: another controller waits longer for
+/// the author of a plan (`policy::lifecycle::missing_machine`). If this is shorter than the delay
+/// after throttling, a refusal waits minutes for certainty.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(40);
 
-/// Who has made a plan and was not answered at all says so for this long. What another launches
-/// meanwhile the cloud still shows by then, if it has ended: half of the hour for which it does.
+/// For so long an unanswered author of a plan counts as certain. If another controller launches
+/// meanwhile, the cloud still shows the ended machine: this is half of the hour for which it does.
 const PLAN_HOLDS: Duration = Duration::from_secs(30 * 60);
 
 /// By the steady clock of this controller.
 #[derive(Clone, Debug, Default)]
 pub struct Certainty {
-    /// What is sure until then, unless a launch is refused once more before.
+    /// Certain until then, unless a launch is refused before.
     sure_until: Option<Duration>,
 }
 
 impl Certainty {
-    /// Takes note of a plan that this controller has made: nobody has launched it before.
+    /// Notes a new plan of this controller.
     pub fn planned(&mut self, now: Duration) {
         self.sure_until = Some(now + PLAN_HOLDS);
     }
 
-    /// Takes note of a refused launch: a refusal of later than the last one held makes nothing sure
-    /// again.
+    /// Notes a refused launch. A refusal after the certainty has ended does not bring it back.
     pub fn refused(&mut self, now: Duration) {
         self.looked(now);
         self.sure_until = self.sure_until.map(|_| now + REFUSAL_HOLDS);
     }
 
-    /// Takes note of a launch whose answer was lost: it may have come through.
+    /// Notes a launch whose answer was lost: it may have made a machine.
     pub fn lost(&mut self) {
         self.sure_until = None;
     }
 
-    /// Takes note of the present.
+    /// Notes the present time.
     pub fn looked(&mut self, now: Duration) {
         self.sure_until = self.sure_until.filter(|until| now < *until);
     }
@@ -73,8 +72,8 @@ mod tests {
         assert!(!certainty.is_sure(), "another was perhaps given meanwhile what is refused now");
     }
 
-    /// Seed 65022589 of 24 h: nobody was answered for an hour and more, and another had launched
-    /// the plan just before.
+    /// Seed 65022589 of 24 h: the cloud did not answer for over an hour, and another controller had
+    /// launched the plan just before.
     #[test]
     fn a_plan_of_long_ago_may_have_been_launched_by_another() {
         let mut certainty = planned();

@@ -1,16 +1,15 @@
-//! Which offer can be launched at all, and which regions wait for a person first.
+//! Which offer can be launched, and which regions wait for the user.
 //!
 //! ```text
-//!   placement::place ── the best of each region ──> Cloud::prepare, all at once
-//!        ^                                            ├─ ready ────────────────> taken, if it is the best of all
-//!        ├── again, without ── no capacity: that pool ┼─ missing, not allowed ─> its region is passed over, and told
-//!        │                                            └─ no answer ────────────> unknown: not passed over
-//!        └── again, without what is known by now never to be launched: a zone without a subnet, a type that the image does not fit
+//!   place ──> the best of each region ──> Cloud::prepare, all at once
+//!      ^                                    ├─ ready ────────> taken, if it is the best of all
+//!      ├── again, without the pool ─────────┼─ no capacity
+//!      ├── again, without the region ───────┼─ missing, or denied; the user is told
+//!      └── again, without unfit offers       └─ no answer ────> unknown, and kept
 //! ```
-//! Images, networks and permissions are of a region: one that has no security group must not stop a
-//! job that fits into three. Nothing is remembered here from one plan to the next: what a person
-//! mends is found by the next one. What must never live here: which offer is better
-//! (`policy::purchase::placement`).
+//! Images, networks and permissions belong to a region. A region without a security group must not
+//! stop a job that fits into three others. Each plan searches again: it finds what the user has
+//! mended.
 
 use std::collections::BTreeSet;
 
@@ -22,29 +21,28 @@ use crate::market::{Arch, Offer, Region, Supply};
 use crate::policy::purchase::placement::{Ask, NoOffer, Placement, place};
 use crate::ports::{Cloud, CloudError, NoCredentials, chain};
 
-/// The offer to launch, with what its launch needs.
+/// The offer to launch, with the data of its launch call.
 pub(crate) struct Launchable {
     pub placed: Placement,
     pub launch: Option<LaunchRequest>,
     pub unready: Vec<Unready>,
 }
 
-/// What a search has found out so far.
+/// The findings of a search so far.
 #[derive(Default)]
 pub(crate) struct Search {
-    /// An image is of a region and a kind of processor.
+    /// An image belongs to a region and a kind of processor.
     looked: BTreeSet<(Region, Arch)>,
     unready: Vec<(Region, CloudError)>,
     rejected: Vec<RejectedOffer>,
-    /// Those of them that can never be launched.
+    /// The rejected offers that can never be launched.
     unfit: Vec<String>,
     ready: Option<(Offer, Option<LaunchRequest>)>,
 }
 
-/// Takes from the supply what cannot be launched, and the best of the rest.
+/// Removes from the supply the offers that cannot be launched, and takes the best of the rest.
 ///
-/// # Errors
-/// When nothing is left, with what a person can mend; when nobody answers for the best.
+/// When no offer is left, with the errors that the user can mend; when the best one gets no answer.
 pub(crate) async fn launchable(
     cloud: &dyn Cloud,
     asked: &Ask<'_>,
@@ -65,7 +63,7 @@ pub(crate) async fn launchable(
             search.note(offer, answer, &placed.offer, supply)?;
         }
         search.leave_out_unfit(cloud, asked.spec, supply);
-        // Nothing was taken away: the choice stands, with its fallbacks.
+        // No offer was removed: the choice stands, with its fallbacks.
         if supply.offers.len() == before
             && let Some((_, launch)) = search.ready.take()
         {
@@ -75,14 +73,13 @@ pub(crate) async fn launchable(
 }
 
 impl Search {
-    /// How many regions, kinds of processors and single offers were found on which nothing can be
-    /// launched.
+    /// The number of regions, kinds of processors and single offers without a possible launch.
     pub(crate) fn passed_over(&self) -> usize {
         self.unready.len() + self.unfit.len()
     }
 
-    /// The best offer, and the best of each region that nobody has looked at yet: what is tried
-    /// next is known to be ready.
+    /// The best offer, and the best of each region that was not looked at yet: so the next choice
+    /// is known to be ready.
     fn firsts(&mut self, placed: &Placement) -> Vec<Offer> {
         let kind = |offer: &Offer| (offer.region.clone(), offer.arch);
         self.looked.insert(kind(&placed.offer));
@@ -100,13 +97,13 @@ impl Search {
         let is_best = offer == *best;
         match answer {
             Ok(launch) if is_best => self.ready = Some((offer, launch)),
-            // It cannot be launched there, and no attempt need be wasted on that: the next offer.
+            // A launch there would fail, so the next offer is tried.
             Err(CloudError::NoCapacity { what, .. }) if is_best => {
                 supply.offers.retain(|other| !other.is_same_pool(&offer));
                 supply.refused.push(format!("{}: {what}", offer.describe()));
                 self.rejected.push(RejectedOffer { offer, because: what });
             }
-            // Who we are is the same question everywhere; what is there, and what we may, is not.
+            // Credentials are the same in every region; resources and permissions differ.
             Err(error @ (CloudError::Invalid { .. } | CloudError::Denied { .. }))
                 if NoCredentials::among(&error).is_none() =>
             {
@@ -120,14 +117,14 @@ impl Search {
                 self.unready.push((offer.region, error));
             }
             Err(error) if is_best => return Err(error),
-            // Of another region: it is asked again when its turn comes.
+            // Another region: it is asked again in its turn.
             _ => {}
         }
         Ok(())
     }
 
-    /// Takes away what can never be launched, as far as anybody has said by now: it is no place to
-    /// go next, and no part of the most that the job can cost.
+    /// Removes offers that are known to be unfit: the fallbacks and the highest cost of the job are
+    /// without them.
     fn leave_out_unfit(&mut self, cloud: &dyn Cloud, spec: &Spec, supply: &mut Supply) {
         supply.offers.retain(|offer| {
             let Some(because) = cloud.known_unfit(spec, offer) else { return true };
@@ -143,7 +140,7 @@ impl Search {
         Launchable { placed, launch, unready }
     }
 
-    /// Why there is no plan: the one thing that is missing, or all of it. `others`: some places are
+    /// Why there is no plan: the one missing thing, or all of them. `others`: some places are
     /// ready, and do not fit now.
     fn nowhere(&mut self, mut none: NoOffer, others: bool) -> ActError {
         none.because.append(&mut self.unfit);

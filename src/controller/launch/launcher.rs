@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   plan ──> launch, or start a kept machine ─┬─ an id ──────────────> the machine is known
-//!                                             ├─ refused ────────────> noted; the next tick chooses again
-//!                                             ├─ no credentials ─────> the user is told; the same call again
-//!                                             ├─ of another request ─> adopted, and reported as a fault
+//!                                             ├─ refused ────────────> the next tick chooses again
+//!                                             ├─ no credentials ─────> the same call again
+//!                                             ├─ of another request ─> adopted; a fault
 //!                                             └─ no answer ──────────> the same call again
 //! ```
 //! `plan` makes a plan, `next_attempt` writes it, `submit` makes a job, `first_launch` does all of
-//! it in one process. A launch writes no record: the plan is the record.
+//! it in one process. A launch writes no record, because the plan is the record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,12 +62,11 @@ impl JobLauncher {
         JobLauncher { store, clouds, clock, name, shipper: None, caps, one_at_a_time }
     }
 
-    /// Whether the machine of a plan could fetch and run the agent that it would get, as far as its
-    /// image and our credentials say. Sends nothing.
+    /// Whether the machine of a plan could fetch and run its agent, as far as its image and the
+    /// credentials show. Sends nothing.
     ///
-    /// # Errors
     /// When there is no agent for such machines, it needs a newer C library than the image has, or
-    /// nothing that is signed now would last until the machine has booted.
+    /// the signature would expire before the boot.
     pub async fn agent_fits(&self, plan: &Plan) -> Result<(), ShipError> {
         match (&plan.launch, &self.shipper) {
             // A kept machine has its agent.
@@ -75,7 +74,7 @@ impl JobLauncher {
                 shipper
                     .fits(plan.offer.arch, launch.image_name.as_deref().unwrap_or(&launch.image))?;
                 match shipper.could_fetch(&*self.store, plan.offer.arch, plan.boot).await {
-                    // A folder is another finding, told with all else that an account lacks.
+                    // A job root in a folder is another finding, and the account check reports it.
                     Err(ShipError::NotReachable(_)) => Ok(()),
                     fetched => fetched,
                 }
@@ -140,8 +139,8 @@ impl JobLauncher {
                 memory.refused(Some(refusal), error.to_string(), self.clock.mono());
                 Ok(())
             }
-            // Nobody has refused the machine: the same plan is launched as soon as somebody has
-            // signed in again.
+            // Without credentials nothing is refused: after the next sign-in the same plan is
+            // launched.
             Err(error) if error.is_unsigned() => Err(error.into()),
             Err(
                 error @ (CloudError::Invalid { .. }
@@ -155,8 +154,8 @@ impl JobLauncher {
                 memory.refused(None, chain(&error), self.clock.mono());
                 Ok(())
             }
-            // What bills is the plan's machine, whatever was asked for in the other request; and
-            // somebody must hear of it.
+            // The machine that bills is the plan's, although another request made it. The user must
+            // hear of it.
             Err(CloudError::Mismatch { machine: Some(instance), what }) => {
                 let text = format!(
                     "{instance} was adopted by attempt {}, though another request has launched it: {what}",

@@ -1,5 +1,5 @@
-//! What a controller remembers of the spot pools for one job, and which market its next machine
-//! takes with `market = "auto"`.
+//! A controller's memory of the spot pools, and the market of the next machine with `market =
+//! "auto"`.
 //!
 //! ```text
 //!   supply, pools ──> policy::market::auto_market ──> take spot | take on-demand | wait a minute
@@ -29,24 +29,24 @@ use crate::policy::purchase::placement::{self, Ask, Overheads};
 use crate::policy::purchase::refusal_backoff;
 use crate::ports::{Clock, Store, StoreError, chain};
 
-/// Pools that are read at once.
+/// Pools that are read in parallel.
 const READS_IN_FLIGHT: usize = 16;
 
-/// How long what was read of the pools is used. They change when jobs end.
+/// How long the records of the pools are used. They change when jobs end.
 const POOLS_FRESH: Duration = Duration::from_secs(10 * 60);
 
-/// So many changes of the decision are kept: weeks of a job.
+/// The changes of the decision in the log: enough for weeks of a job.
 const DECISIONS_KEPT: usize = 100;
 
-/// What one controller remembers for the market of a job.
+/// One controller's memory for the market of a job.
 #[derive(Clone, Debug, Default)]
 pub struct MarketMemory {
     watch: MarketWatch,
     /// The pool that the watch has planned for.
     watched: Option<(String, String)>,
     pools: BTreeMap<(String, String), Pool>,
-    /// What the others were worth at the last look at all of them: while a spot machine runs,
-    /// nobody asks what they cost.
+    /// The value of the other pools at the last look. While a spot machine runs, their prices are
+    /// not asked for.
     pub(super) others: Others,
     read: Option<Duration>,
     /// The next look at a running machine, on the steady clock.
@@ -54,23 +54,23 @@ pub struct MarketMemory {
     log: Option<MarketLog>,
 }
 
-/// How a job looks at the markets, for people who plan.
+/// The view of the markets for one job, for `lamp plan`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
     pub verdict: AutoVerdict,
     pub standing: auto_market::Standing,
     pub pool: Pool,
-    /// What an hour costs on machines of this speed: both prices are brought to the slower one's.
+    /// The price of an hour at this speed: both prices are converted to the slower machine.
     pub spot: UsdPerHour,
     pub on_demand: UsdPerHour,
-    /// What of the spot machine's hour stands beside it: its disk and its address.
+    /// The part of the spot price for disk and address.
     pub extras: UsdPerHour,
-    /// What an hour of the spot machine may come to: with its bid.
+    /// The highest price of a spot hour, at its bid.
     pub spot_most: UsdPerHour,
     pub speed: f64,
 }
 
-/// What the market of the next machine is decided from.
+/// The facts for the choice of the market.
 pub(crate) struct Choosing<'a> {
     pub spec: &'a ResolvedSpec,
     pub ask: Ask<'a>,
@@ -96,7 +96,7 @@ impl MarketMemory {
             .unwrap_or_else(|| Pool::new(offer.zone.as_str(), &offer.instance_type))
     }
 
-    /// What starts add to an hour of work in each pool that is known.
+    /// The cost of starts as a share of an hour of work, in each known pool.
     pub(super) fn overheads(&self, facts: &AutoFacts<'_>) -> Overheads {
         let standing = auto_market::standing(facts);
         let of = |pool: &Pool| standing.start / zones::life_hours(&pool.spells, standing.work_left);
@@ -127,9 +127,9 @@ impl MarketMemory {
         let spot_most = spot.as_ref().map(|offer| offer.hourly_at_most(bid));
         let on_demand =
             placement::place(&Ask { supply: &fulls, ..*ask }).ok().map(|placed| placed.offer);
-        // What stays of on-demand that was refused a moment ago is its price.
+        // If on-demand was just refused, its price is still known.
         let on_demand = on_demand.or_else(|| cheapest_later(&fulls));
-        // The slower of both: the deadline must hold on either.
+        // The slower machine counts: the deadline must hold on both.
         let speed = spot
             .iter()
             .chain(&on_demand)
@@ -180,7 +180,7 @@ impl MarketMemory {
         (verdict, outlook)
     }
 
-    /// A pool, with what the other pools on offer are worth beside it.
+    /// A pool, with the value of the other offered pools beside it.
     pub(super) fn beside<'a>(
         &mut self,
         ask: &Ask<'_>,
@@ -230,9 +230,9 @@ impl MarketMemory {
     }
 }
 
-/// What a controller learns of the spot pools. It is kept in the job root, for jobs of every kind.
+/// Learns about the spot pools. The job root keeps it, for jobs of every kind.
 impl MarketMemory {
-    /// What starts add to an hour of work in each pool that is on offer.
+    /// The cost of starts as a share of an hour of work, in each offered pool.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -370,7 +370,7 @@ impl MarketMemory {
     }
 }
 
-/// Whether a job leaves its market to the controller. A workstation has one.
+/// Whether the controller chooses the market of a job. A workstation has only one.
 pub(crate) fn asks(spec: &ResolvedSpec) -> bool {
     spec.spec.machine.market == MarketChoice::Auto && spec.spec.machine.cloud != Cloud::Local
 }

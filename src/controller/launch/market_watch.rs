@@ -45,7 +45,7 @@ impl JobLauncher {
         }
     }
 
-    /// Looks whether a machine that runs is still the right one, when it is time to.
+    /// Looks whether a running machine is still the right one, if a look is due.
     pub(crate) async fn look_at_market(
         &self,
         dir: &JobDir,
@@ -76,8 +76,7 @@ impl JobLauncher {
         Ok(())
     }
 
-    /// A spot machine that runs says itself that there is capacity, and its plan what both markets
-    /// cost.
+    /// A running spot machine proves that there is capacity, and its plan has both prices.
     async fn look_from_spot(
         &self,
         spec: &ResolvedSpec,
@@ -109,8 +108,8 @@ impl JobLauncher {
         }))
     }
 
-    /// Where on-demand runs, the spot market is asked for its prices; a cloud that does not answer
-    /// is asked again later.
+    /// While an on-demand machine runs, the spot market is asked for its prices. A cloud that does
+    /// not answer is asked again later.
     async fn look_from_on_demand(
         &self,
         spec: &ResolvedSpec,
@@ -155,8 +154,8 @@ impl JobLauncher {
             widened,
             now,
         };
-        // As a launch chooses: a job that is moved to a pool where nothing can be launched comes
-        // back, and is moved again.
+        // The same choice as at a launch. If no launch were possible there, the job would come back
+        // and move again.
         let placed = launchable(&**cloud, &ask, &mut supply, &mut Search::default())
             .await
             .ok()
@@ -175,8 +174,8 @@ impl JobLauncher {
     }
 }
 
-/// The attempt that may be asked to make room: it runs, its agent has spoken, and nobody has asked
-/// for anything else.
+/// The attempt that may be asked to move: it runs, its agent was heard, and no user has made
+/// another request.
 fn movable<'a>(
     spec: &ResolvedSpec,
     observed: &'a Observed,

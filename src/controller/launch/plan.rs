@@ -1,12 +1,10 @@
-//! The plan of one attempt: what is on offer, which market, which machine, and all that its launch
-//! call needs.
+//! The plan of one attempt: the market, the offer, and all data of its launch call.
 //!
 //! ```text
-//!   supply, pools (at once) ──> which market (market.rs) ──> the best that is ready (ready.rs) ──> Plan
+//!   supply, pools ──> the market (market_memory) ──> the best ready offer (launchable) ──> Plan
 //! ```
-//! Nothing is written here and nothing is bought: a plan is made for looking at in the same way as
-//! for a launch. What must never live here: which offer is better (`policy::purchase::placement`),
-//! what is done with a plan (`act`).
+//! Making a plan neither writes nor buys. `lamp plan` shows the same plan that a launch uses.
+//! `policy::purchase::placement` ranks the offers.
 
 use sha2::{Digest, Sha256};
 use tracing::warn;
@@ -37,43 +35,42 @@ use crate::policy::purchase::placement::{self, Ask};
 use crate::policy::purchase::ranking::Ranked;
 use crate::ports::{Clock, Cloud as CloudPort};
 
-/// A plan, and what was known when it was made.
+/// A plan, with the facts from its making.
 #[derive(Clone, Debug)]
 pub struct Planned {
     pub plan: Plan,
     /// The most that the whole job can cost from this attempt on, and why.
     pub most_job: JobMost,
-    /// What is tried next when its machine is not to be had, in order.
+    /// The next choices if there is no capacity, in order.
     pub fallbacks: Vec<Offer>,
-    /// What the planned machine and each of those come to, in the same order.
+    /// The figures of the planned machine and of the fallbacks, in the same order.
     pub ranking: Vec<Ranked>,
     pub quotas: Vec<Quota>,
-    /// What never became an offer, each with the reason.
+    /// Offers that are impossible, each with the reason.
     pub refused: Vec<String>,
-    /// Regions that are passed over until somebody mends them.
+    /// Regions that are skipped until the user mends them.
     pub unready: Vec<Unready>,
-    /// Why it is of this market, `market = "auto"`; and how the job looks at both.
+    /// Why it has this market, with `market = "auto"`, and the view of both markets.
     pub decided: Option<Reason>,
     pub outlook: Option<Outlook>,
-    /// Nothing is launched now: the plan is what is taken when waiting brings nothing cheaper in
+    /// The launch waits. The plan then shows the choice if waiting finds no cheaper machine in
     /// time.
     pub waits: Option<NotNow>,
 }
 
-/// Which plan is wanted.
+/// The wanted plan.
 struct Sought<'a> {
     attempt: AttemptNo,
     resume_from: Option<CheckpointNo>,
     reason: &'a str,
-    /// To be looked at, also where nothing is to be launched now.
+    /// For a user to see, even if the launch waits.
     shown: bool,
 }
 
 impl JobLauncher {
-    /// The plan that the first attempt of a job would have now, for looking at.
+    /// The plan of the first attempt of a job, for a user to see.
     ///
-    /// # Errors
-    /// When the cloud does not answer or no offer fits.
+    /// When the cloud gives no answer, or every offer is rejected.
     pub async fn first_plan(&self, spec: &ResolvedSpec) -> Result<Planned, ActError> {
         let nothing =
             Observed { attempts: Vec::new(), requests: Vec::new(), newest_checkpoint: None };
@@ -87,11 +84,10 @@ impl JobLauncher {
         self.planned(spec, &nothing, &mut MarketMemory::default(), sought).await
     }
 
-    /// What the pool of a plan has cost in so long a time before now; else why that is not known.
-    /// For looking at: no launch waits for it.
+    /// The past prices of a plan's pool, or why they are unknown. For a user to see: no launch
+    /// waits for them.
     ///
-    /// # Errors
-    /// When the cloud does not answer, or has no prices that move.
+    /// When the cloud gives no answer, or its prices are fixed.
     pub async fn past_prices(&self, plan: &Plan, time: Span) -> Result<PriceHistory, String> {
         let from = back(self.clock.now(), time);
         self.clouds.spot_prices(&plan.offer, from, &self.clock).await
@@ -130,7 +126,7 @@ impl JobLauncher {
         Ok(planned.plan)
     }
 
-    /// The whole of what the launch call needs, so that it can be repeated byte for byte.
+    /// All data of the launch call, so that it can be repeated byte for byte.
     async fn planned(
         &self,
         spec: &ResolvedSpec,
@@ -144,7 +140,7 @@ impl JobLauncher {
         {
             cloud.supply(&spec.spec.machine).await?
         } else {
-            // What is asked in parallel costs a launch no time.
+            // In parallel this adds no time to a launch.
             let (supply, pools) = tokio::join!(
                 cloud.supply(&spec.spec.machine),
                 market.read_pools(&*self.store, self.clock.mono())
@@ -262,8 +258,7 @@ impl JobLauncher {
         })
     }
 
-    /// The script of the machine's first boot, and the agent that it fetches; where the plan says
-    /// how to launch.
+    /// Adds the script of the first boot, and ships the agent, if the plan has a launch call.
     pub(crate) async fn write_user_data(
         &self,
         spec: &ResolvedSpec,
@@ -276,7 +271,7 @@ impl JobLauncher {
         let (Some(launch), Some(shipper)) = (&mut plan.launch, &self.shipper) else {
             return Ok(());
         };
-        // A kept machine has its agent, and boots with the units that it has.
+        // A kept machine has its agent and its units.
         if plan.starts.is_some() {
             return Ok(());
         }
@@ -288,8 +283,8 @@ impl JobLauncher {
         Ok(())
     }
 
-    /// The same for every controller of this job root, and for nothing else: even two plans would
-    /// be one machine.
+    /// Equal for all controllers of this job root, and different for all other jobs: even two plans
+    /// would make one machine.
     fn client_token(&self, spec: &ResolvedSpec, attempt: AttemptNo) -> String {
         let text = format!(
             "{}\n{}\n{}\n{}\n{attempt}",
@@ -302,16 +297,15 @@ impl JobLauncher {
     }
 }
 
-/// AWS bills what leaves a region, and how much that will be nobody knows before: it stands in no
-/// figure, so it is said. EC2's price page, "Data Transfer": from $0.01 a GB between neighbours to
-/// $0.15, mostly $0.02.
+/// AWS bills traffic that leaves a region. Its amount is unknown before the run, so no figure has
+/// it, and the plan says so. EC2's price page, "Data Transfer": from $0.01 to $0.15 a GB, mostly
+/// $0.02.
 fn paid_by_the_gigabyte(offer: &Offer, bucket: &str) -> Option<String> {
     let elsewhere = offer.cloud == Cloud::Aws && offer.region.as_str() != bucket;
     elsewhere.then(|| format!("what it saves goes to the bucket in {bucket}, mostly for $0.02 a GB, which no figure here counts"))
 }
 
-/// The market that was chosen, `market = "auto"`, and why; all empty where there is nothing to
-/// choose.
+/// The chosen market with `market = "auto"`, and why; empty if there is no choice.
 #[derive(Default)]
 struct Choice {
     prefers: Option<Market>,
@@ -338,9 +332,8 @@ impl Choice {
     }
 }
 
-/// The market, and the best machine that is ready. Where a region or a zone turns out not to be,
-/// the market is chosen once more without it: nobody waits for a machine where none can be
-/// launched.
+/// The market, and the best machine that is ready. If a region or zone is not ready, the market is
+/// chosen again without it: otherwise a job would wait for a place without a possible launch.
 async fn ready_and_chosen(
     cloud: &dyn CloudPort,
     spec: &ResolvedSpec,
@@ -365,7 +358,7 @@ async fn ready_and_chosen(
     }
 }
 
-/// Of all that is on offer, the machine that is kept: at today's price, where it is still sold.
+/// Keeps only the offer of the kept machine: at today's price, if it is still sold.
 fn only(supply: &mut Supply, kept: &KeptMachine) {
     supply.offers.retain(|offer| offer.is_same_pool(&kept.offer));
     if supply.offers.is_empty() {

@@ -1,14 +1,14 @@
-//! Runs what is scheduled: a job is made of the stored words each time that they are due, and then
-//! driven like any other.
+//! Runs the schedules: at each due time a job is made from the stored job file, and driven like any
+//! other.
 //!
 //! ```text
-//!   list ─ schedules/<set>/<name>.json ─ policy::schedule::calendar::judge ─┬─ Run, Skip ─ by a clock that is right ─ runs/<due>.json (once) ─ jobs/<job>/...
-//!                     │                                           └─ Wait ─ waiting.json (what waits, and since when)
-//!                     └─ missed, as far as we saw? ─ waiting.json ─ seen by another, or before a restart
+//!   schedules/<set>/<name>.json ──> calendar::judge ─┬─ Run, Skip ──> runs/<due>.json ──> a job
+//!                                                    └─ Wait ───────> waiting.json
 //! ```
-//! Two daemons decide a due time once: whoever creates the decision, and the job's whole spec is in
-//! it, so anybody may make the job from there after a crash. What waits is on record, and not
-//! missed for whoever comes later. What must never live here: when something is due.
+//! Two daemons decide a due time once: the first record of a decision counts. It has the job's
+//! whole spec, so any daemon can make the job after a crash. `waiting.json` says which run waits. A
+//! daemon that comes later reads there that the run was not missed. `policy::schedule::calendar`
+//! decides when a run is due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,18 +35,18 @@ use crate::policy::schedule::calendar::{
 };
 use crate::ports::{Clock, Store, chain};
 
-/// Between two listings of the schedules of a bucket, which takes money for each. A new schedule,
-/// and a change of an old one, is seen so late; a due time is not.
+/// Between two listings of the schedules in a bucket: each costs money. It delays new and changed
+/// schedules, but no due time.
 const LIST_AWAY: Duration = Duration::from_secs(60);
 
-/// The same of a folder: somebody who has just applied looks whether it runs.
+/// The same in a folder: after `lamp apply` the user looks whether it runs.
 const LIST_HOME: Duration = Duration::from_secs(5);
 
-/// Between two looks at what a due run waits for: a job to end, or a price. Prices move within
-/// minutes; shorter asks the cloud for nothing.
+/// Between two looks for a waiting run: for the end of a job, or a lower price. Prices move within
+/// minutes. A shorter time only repeats the calls.
 const WAIT_LOOK: Duration = Duration::from_secs(15);
 
-/// What one daemon remembers of the schedules.
+/// A daemon's memory of the schedules.
 #[derive(Default)]
 pub struct ScheduleMemory {
     listed: Option<Duration>,
@@ -54,29 +54,29 @@ pub struct ScheduleMemory {
     trouble: Option<String>,
 }
 
-/// Of one schedule that is ours to run.
+/// The memory of one schedule of this controller.
 struct Known {
     dir: ScheduleDir,
     record: Schedule,
     calendar: Calendar,
-    /// What was decided; `None`: not read yet.
+    /// The newest decision; `None`: not read yet.
     decided: Option<Decided>,
     seen: Option<Seen>,
-    /// Of a run that waits for a price: what is known of the pools.
+    /// The pools, for a run that waits for a price.
     market: MarketMemory,
     not_before: Duration,
     said: Option<Said>,
     trouble: Option<String>,
 }
 
-/// The due time that has been waiting under our eyes, or another's, and since when.
+/// The due time that waits, and when a daemon first saw it.
 #[derive(Clone, Copy)]
 struct Seen {
     due: Timestamp,
     at: Timestamp,
 }
 
-/// What stands in `waiting.json` by our hand.
+/// The text that this daemon wrote to `waiting.json`.
 #[derive(PartialEq)]
 struct Said {
     text: String,
@@ -107,7 +107,7 @@ impl ScheduleRunner {
         ScheduleRunner { store, clouds, clock, name }
     }
 
-    /// One look at every schedule; what goes wrong with one is said once, and hinders no other.
+    /// One look at every schedule. An error is logged once, and does not stop the others.
     pub async fn run(&self, memory: &mut ScheduleMemory) {
         if let Err(error) = self.list_schedules(memory).await {
             let text = chain(&error);
@@ -117,7 +117,7 @@ impl ScheduleRunner {
         }
         for known in memory.known.values_mut() {
             let error = self.look_at_schedule(known).await.err();
-            // By how much a clock is off differs from look to look.
+            // The difference of the clocks changes from look to look.
             let trouble = error.as_ref().map(|error| {
                 if matches!(error, ActError::ClockOff { .. }) {
                     "its clock".to_owned()
@@ -157,7 +157,7 @@ impl ScheduleRunner {
             match record {
                 Ok(Some(record)) => known.extend(self.know(dir, record, old).map(|new| (key, new))),
                 Ok(None) => {}
-                // What is known of it goes on: an outage is no reason to miss a due time.
+                // The known schedule stays: an outage must not miss a due time.
                 Err(error) => {
                     warn!(set = key.0, schedule = key.1, "left as it was: {}", chain(&error));
                     known.extend(old.map(|old| (key, old)));
@@ -168,7 +168,7 @@ impl ScheduleRunner {
         Ok(())
     }
 
-    /// Takes note of a record; `None`: it is not ours to run.
+    /// Notes a record; `None`: another controller runs it.
     fn know(&self, dir: ScheduleDir, record: Schedule, old: Option<Known>) -> Option<Known> {
         let ours = *record.applied.owner == *self.clouds.owner
             && record.here.as_ref().is_none_or(|here| here == self.clouds.here.as_str());
@@ -211,16 +211,15 @@ impl ScheduleRunner {
         {
             return Ok(());
         }
-        // It is due as far as we know; another daemon may know more, and somebody may have changed
-        // the words.
+        // Another daemon may have decided, and a user may have changed the schedule.
         let Some(record) = known.dir.record().await? else { return Ok(()) };
         if record != known.record {
             // The next listing takes it up.
             return Ok(());
         }
         known.decided = Some(self.newest_decision(&known.dir).await?);
-        // What is missed as far as we saw, another may have seen in time, or we before we were
-        // started anew.
+        // If this daemon missed the run, another one may have seen it in time, or this one before a
+        // restart.
         if matches!(self.judge_schedule(known, None, &Spot::NotAsked), DueVerdict::Skip { .. }) {
             known.seen = self.seen_in_time(&known.dir).await?;
         }
@@ -261,8 +260,7 @@ impl ScheduleRunner {
         })
     }
 
-    /// What was decided last; its job is there when this returns, also if whoever decided died
-    /// before making it.
+    /// The newest decision. If its author crashed, its job is made now.
     async fn newest_decision(&self, dir: &ScheduleDir) -> Result<Decided, JobDirError> {
         let Some(due) = dir.due_times().await?.last().copied() else {
             return Ok(Decided::default());
@@ -281,7 +279,7 @@ impl ScheduleRunner {
         Ok(Decided { due: Some(due), newest_job: run.newest_job().cloned() })
     }
 
-    /// The last run, if it has not ended.
+    /// The job of the last run, while it runs.
     async fn running(&self, known: &Known) -> Result<Option<JobId>, JobDirError> {
         let Some(job) = known.decided.as_ref().and_then(|decided| decided.newest_job.clone())
         else {
@@ -291,7 +289,7 @@ impl ScheduleRunner {
         Ok(Some(job).filter(|_| !ended))
     }
 
-    /// What an hour costs of the spot machine that the job would be launched on now.
+    /// The price of an hour on the spot machine that a launch would choose now.
     async fn spot_price(&self, spec: &Spec, market: &mut MarketMemory) -> Spot {
         match self.spot_offer(spec, market).await {
             Ok(offer) => Spot::Costs(offer.price),
@@ -300,8 +298,8 @@ impl ScheduleRunner {
         }
     }
 
-    /// As the launch chooses: the cheapest pool may be one that this job is refused, by its bid, a
-    /// quota or for want of a network, and the run would begin in a dearer one.
+    /// The same choice as at a launch: its bid, a quota or a missing network may exclude the
+    /// cheapest pool, and the run would begin in a more expensive one.
     async fn spot_offer(&self, spec: &Spec, market: &mut MarketMemory) -> Result<Offer, ActError> {
         let cloud = self.clouds.get(spec.machine.cloud)?;
         let mut supply = of_market(&cloud.supply(&spec.machine).await?, Market::Spot, &[]);
@@ -324,8 +322,8 @@ impl ScheduleRunner {
         Ok(launchable(&**cloud, &ask, &mut supply, &mut Search::default()).await?.placed.offer)
     }
 
-    /// What is decided stays so: by a clock that is half a day ahead the run of the evening would
-    /// be decided in the morning, and in the evening nothing would run.
+    /// Decisions are final. With a clock half a day ahead, the run of the evening would be decided
+    /// in the morning, and the evening would have none.
     async fn decide(
         &self,
         known: &mut Known,
@@ -349,7 +347,7 @@ impl ScheduleRunner {
             job,
             running,
         };
-        // Also when the reply to it is lost: then it is read again, and its job is made then.
+        // Also if the reply is lost: then it is read again, and its job is made.
         known.decided = None;
         let decided = known.dir.decide(&ours).await?;
         if let Some(spec) = &decided.job {
@@ -366,7 +364,7 @@ impl ScheduleRunner {
         Ok(())
     }
 
-    /// The same name for every daemon.
+    /// Every daemon gives the job the same id.
     fn spec_of_run(&self, record: &Schedule, due: Timestamp, now: Timestamp) -> ResolvedSpec {
         let applied = &record.applied;
         ResolvedSpec {
@@ -384,15 +382,14 @@ impl ScheduleRunner {
         }
     }
 
-    /// What waits on record, if whoever saw it first was there when it was due.
+    /// The recorded waiting run, if a daemon saw it at its due time.
     async fn seen_in_time(&self, dir: &ScheduleDir) -> Result<Option<Seen>, JobDirError> {
         let waiting = unless_damaged(dir.waiting().await)?;
         let seen = waiting.and_then(|waiting| Some(Seen { due: waiting.due?, at: waiting.seen? }));
         Ok(seen.filter(|seen| elapsed(seen.due, seen.at) <= MISSED_AFTER))
     }
 
-    /// Once for each sentence of a due time, and once more when the clock that it was seen by turns
-    /// out to be right.
+    /// Writes each reason of a due time once, and again when the clock proves to be right.
     async fn say_waiting(
         &self,
         known: &mut Known,
@@ -405,8 +402,8 @@ impl ScheduleRunner {
         if known.said.as_ref() == Some(&said) {
             return Ok(());
         }
-        // Others go by it: by a clock that is half a day behind, what nobody saw in the morning
-        // would be seen in the evening.
+        // Other daemons rely on it. With a clock half a day behind, a run that was missed in the
+        // morning would count as seen in the evening.
         said.dated = self.clock.must_be_right().await.is_ok();
         if known.said.as_ref() == Some(&said) {
             return Ok(());

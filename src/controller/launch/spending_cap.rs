@@ -1,12 +1,10 @@
-//! What all jobs of the owner cost, asked of the job root before each launch, where the user has
-//! set a cap.
+//! The costs of all jobs of the owner before each launch, if the user has set a cap.
 //!
-//! A daemon of several job roots counts them together, and one that does not answer as it was last
-//! known; where nothing was, nothing is launched, as where its own job root does not answer. From
-//! that look to the plan, which the next look counts, the processes of a workstation take turns:
-//! the drivers of a folder of jobs all wait for the same machine to end. Controllers of two
-//! workstations do not see each other in that second: then a cap may be passed by one machine of
-//! each. Not here: whether a machine may be launched (`policy::purchase::spending_cap`).
+//! A daemon of several job roots counts them together. A job root without an answer counts as it
+//! was last known; if it was never known, the launch waits. Between the check and the plan the
+//! processes of a workstation take turns: drivers of many jobs may wait for the same machine to
+//! end. Controllers of two workstations may pass a cap by one machine each in the same second.
+//! `policy::purchase::spending_cap` decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +21,12 @@ use crate::market::UsdPerHour;
 use crate::policy::purchase::spending_cap::{self, Caps, Spending};
 use crate::ports::{Clock, Store, Turn, Turns, chain};
 
-/// Between two looks at whether a cap still holds. Machines end in minutes; shorter reads every job
-/// of the root for nothing.
+/// Between two checks of a cap. Machines end within minutes. A shorter time reads every job of the
+/// root in vain.
 pub(crate) const LOOK: Duration = Duration::from_secs(15);
 
-/// Nobody's turn takes so long but that of a process that hangs, or of a job root that does not
-/// answer; then the cap is looked at again at the next tick.
+/// A longer turn means that a process hangs, or that a job root does not answer. Then the next tick
+/// checks the cap again.
 const TURN_MAX: Duration = Duration::from_secs(30);
 
 /// The caps over all jobs of the owner, and the costs of those jobs.
@@ -43,11 +41,11 @@ pub struct CapCheck {
     clock: Clocks,
 }
 
-/// What a launch goes by: the caps of its moment; and its turn, until it is dropped.
+/// The caps of this moment, and the turn until it is dropped.
 #[derive(Default)]
 pub(crate) struct MayLaunch {
     pub caps: Caps,
-    #[expect(dead_code, reason = "held, and never looked at")]
+    #[expect(dead_code, reason = "held until it is dropped")]
     turns: Vec<Turn>,
 }
 
@@ -79,8 +77,7 @@ impl CapCheck {
         }
     }
 
-    /// With the caps as they are by then. `None`: it is another process's turn, or another job
-    /// root's.
+    /// Waits for the turn. `None`: another process or job root still has it.
     pub(crate) async fn turn_to_launch(&self, plan: &Plan) -> Option<MayLaunch> {
         if !is_paid(plan) {
             return Some(MayLaunch::default());
@@ -90,13 +87,13 @@ impl CapCheck {
             for each in &self.turns {
                 turns.push(each.take(TURN_MAX).await?);
             }
-            // It may have waited, and somebody may have written another meanwhile.
+            // The user may have changed the caps during the wait.
             caps = self.caps.anew();
         }
         Some(MayLaunch { caps, turns })
     }
 
-    /// What all jobs of this owner in this job root cost now.
+    /// The costs of all jobs of this owner in this job root now.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -105,16 +102,15 @@ impl CapCheck {
         Ok(spending_cap::spending(&self.ledger.read(now).await?, now))
     }
 
-    /// Why this plan may not be launched, by the caps as they were read last: for what is said
-    /// before a launch, which reads them anew. `None`: it may.
+    /// Why the caps of the last read forbid this plan, for a message before the launch. The launch
+    /// reads them again. `None`: they allow it.
     ///
-    /// # Errors
-    /// When the store does not answer: what is not known is not spent.
+    /// When the store does not answer. With unknown costs there is no launch.
     pub async fn cap_on(&self, plan: &Plan) -> Result<Option<Reason>, JobDirError> {
         self.cap_of(&self.caps.last(), plan).await
     }
 
-    /// The same, by these.
+    /// The same, with these caps.
     pub(crate) async fn cap_of(
         &self,
         caps: &Caps,
@@ -133,8 +129,8 @@ impl CapCheck {
         for (ledger, read) in self.beside.iter().zip(others) {
             match (read, ledger.last_known()) {
                 (Ok(read), _) => spells.extend(read),
-                // Nobody launches there through us while it does not answer, and what ran there may
-                // have ended since.
+                // Without an answer, this process launches no machine there. Machines there may
+                // have ended.
                 (Err(error), Some(known)) => {
                     debug!("{} counts as it was last known: {}", ledger.url(), chain(&error));
                     spells.extend(known);
@@ -159,8 +155,8 @@ impl CapCheck {
         Ok(reason.map(|reason| self.counted(reason, &by_heart)))
     }
 
-    /// Says of several job roots that they were counted together: who looks at one sees no machine
-    /// of the others.
+    /// Adds that several job roots were counted: in one of them the user sees no machine of the
+    /// others.
     fn counted(&self, reason: Reason, by_heart: &[String]) -> Reason {
         if self.beside.is_empty() {
             return reason;
@@ -175,8 +171,8 @@ impl CapCheck {
         Reason { text, ..reason }
     }
 
-    /// Why this plan could not even be launched if nothing else ran and nothing had been spent;
-    /// `None`: it could.
+    /// Why the caps always forbid this plan, even without other machines and costs; `None`: they
+    /// may allow it.
     pub fn forbids(&self, plan: &Plan) -> Option<Reason> {
         spending_cap::never(
             &self.caps.last(),

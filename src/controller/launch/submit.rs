@@ -1,5 +1,4 @@
-//! Makes a job: the code first, the spec last. A job exists when its spec does, and then it is
-//! complete.
+//! Makes a job: the code first, the spec last. With its spec the job exists and is complete.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,20 +11,19 @@ use crate::job::{Applied, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, insist, is_silence, layout};
 use crate::ports::{Arrival, Clock, Created, Store, StoreError, chain};
 
-/// An archive of so many bytes goes in parts (`store::s3_upload_source`), and what has arrived of
-/// it is not sent twice. A smaller one is as soon sent by the next command.
+/// A larger archive is uploaded in parts (`store::s3_upload_source`), and finished parts are not
+/// sent again. The next command can repeat a smaller one in the same time.
 pub const WORTH_WAITING: u64 = 8 * 1024 * 1024;
 
-/// Somebody sits at the terminal, and may end it at any moment: a router that is started anew is
-/// back by then.
+/// The time for a broken line to come back, for example after a restart of the router. The user
+/// waits and can stop it.
 const LINE_IS_BACK_WITHIN: Duration = Duration::from_secs(5 * 60);
 
-/// The client gives up a silent store after 20 s; a try that took longer than this has most likely
-/// sent something.
+/// The client gives up a silent store after 20 s. A longer try has probably sent data.
 const FLOWED: Duration = Duration::from_secs(60);
 
-/// So often a line may break while it flows. More would let a line that carries nothing whole in
-/// its two minutes be tried for ever.
+/// The number of breaks during a transfer. With more, a line that never carries a whole part in two
+/// minutes would be tried forever.
 const BREAKS_MAX: u32 = 12;
 
 /// Between two tries.
@@ -37,16 +35,16 @@ pub enum SubmitError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Record(#[from] JobDirError),
-    /// Two jobs drew the same name, or somebody submits the same twice.
+    /// Two jobs drew the same id, or the user submits a job twice.
     #[error("job `{0}` exists already")]
     Exists(JobId),
     /// The archive changed between packing and uploading.
     #[error("the packed workdir changed while it was uploaded")]
     Changed,
-    /// Somebody has cleared it away.
+    /// The code was deleted.
     #[error("the code of job `{0}` is not in the job root any more")]
     NoCode(JobId),
-    /// Nobody has answered, several times: it may be there, and then somebody may launch it.
+    /// Several tries got no answer: the job may exist, and another controller may launch it.
     #[error("nobody has answered whether job `{job}` was made")]
     Unsure {
         job: JobId,
@@ -56,7 +54,7 @@ pub enum SubmitError {
 }
 
 impl SubmitError {
-    /// No space is left where the job should be kept.
+    /// The job root has no space left.
     pub fn is_full(&self) -> bool {
         matches!(
             self,
@@ -70,7 +68,7 @@ impl SubmitError {
 #[derive(Debug)]
 pub struct Archive {
     pub path: PathBuf,
-    /// What of it is there, for whoever waits and wants to see it.
+    /// The arrived part, for the progress bar.
     pub sent: Arrival,
 }
 
@@ -82,9 +80,8 @@ impl From<&Path> for Archive {
 
 /// Writes a job; `archive` is the packed workdir that `spec.code` describes.
 ///
-/// # Errors
-/// When the store refuses, or the job is there already; then no job was made by this. When the
-/// store does not answer, it may have been.
+/// When the store refuses, or the job exists already: then this call made no job. Without an answer
+/// of the store it may have.
 pub async fn submit(
     store: &Arc<dyn Store>,
     spec: &ResolvedSpec,
@@ -110,8 +107,7 @@ async fn upload_once(
     let Some(code) = &spec.code else { return Ok(()) };
     let key = layout::code(&spec.job, &code.sha256);
     archive.sent.begins();
-    // All of it may have arrived with a try that was cut off before it knew: the key says what is
-    // in it.
+    // An interrupted try may have sent all of it: the key has the sum.
     if goes_in_parts(store, spec)
         && store.head(&key).await?.is_some_and(|there| there.bytes == code.packed_bytes)
     {
@@ -122,17 +118,16 @@ async fn upload_once(
     if sha256 == code.sha256 {
         return Ok(());
     }
-    // Where it cannot be taken back, the machine finds that it is not what its spec says.
+    // If the delete fails, the machine finds the wrong sum.
     let _kept = store.delete(&key).await;
     Err(SubmitError::Changed)
 }
 
-/// The first half of [`submit`]: the code is there, the job is not yet. Of a large archive, a line
-/// that breaks is waited for: the store remembers which parts have arrived.
+/// The first half of [`submit`]: the code is in the job root, and the job does not exist yet.
+/// During the upload of a large archive a broken line is waited for: the store remembers the
+/// finished parts.
 ///
-/// # Errors
-/// When the store refuses, or answers nobody for too long, or the archive is not the one that the
-/// spec describes.
+/// When the store refuses or is silent for too long, or the archive differs from the spec.
 pub async fn upload_code(
     store: &Arc<dyn Store>,
     clock: &dyn Clock,
@@ -165,11 +160,9 @@ pub async fn upload_code(
 }
 
 impl JobLauncher {
-    /// As [`submit`], for somebody who waits: what nobody has answered is asked again.
+    /// As [`submit`], for a user who waits: a call without an answer is repeated.
     ///
-    /// # Errors
-    /// [`SubmitError::Unsure`] when the job may have been made all the same; with any other it was
-    /// not, by this.
+    /// [`SubmitError::Unsure`] when the job may have been made; after any other error it was not.
     pub async fn submit(
         &self,
         spec: &ResolvedSpec,
@@ -198,7 +191,7 @@ impl JobLauncher {
     /// # Errors
     /// As [`Self::submit`].
     pub async fn make(&self, dir: &JobDir, spec: &ResolvedSpec) -> Result<(), SubmitError> {
-        // Before the job exists: a daemon may launch it at once.
+        // Before the job exists, because a daemon may launch it at once.
         if let Ok(cloud) = self.clouds.get(spec.spec.machine.cloud) {
             cloud.submitted(spec);
         }
@@ -217,9 +210,9 @@ fn made(spec: &ResolvedSpec, created: Result<Created, JobDirError>) -> Result<()
     }
 }
 
-/// The id of what is made of a job file: the same for whoever applies it to this job root again,
-/// and another one in another. Under one id the machine of the one would look like a late launch of
-/// the other.
+/// The id of a job or schedule of a job file. Another `lamp apply` to the same job root gives the
+/// same id; another job root gives another. With one id in two job roots, a machine of one would
+/// look like a late launch of the other.
 pub fn applied_id(root: &str, name: &str, applied: &Applied, which: &str) -> JobId {
     let Applied { owner, set, file, .. } = applied;
     let root = root.trim_end_matches('/');

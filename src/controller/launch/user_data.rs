@@ -1,22 +1,22 @@
-//! The user data of a launched machine: a shell script that makes a machine out of an image. Pure.
+//! The user data of a launched machine: the shell script of its first boot. Pure.
 //!
 //! ```text
-//!   words of this launch (quoted)  ->  the dead-man's switch, armed  ->  agent.env  ->  the agent, fetched and checked
-//!                                                                                    ->  its unit, enabled and started
+//!   the settings, quoted ──> dead-man's switch ──> agent.env ──> the agent, fetched and checked
+//!                                                           ──> its unit, enabled and started
 //! ```
-//! It runs once, as root, under cloud-init; a machine that is stopped and started again boots with
-//! the units that it left. Whatever goes wrong is said on the console and ends in a power-off, and
-//! the switch stands behind that. It is POSIX shell: nobody knows which `/bin/sh` an image has. Not
-//! here: a secret (every process of the machine can read user data), a decision of the agent.
+//! cloud-init runs it once, as root. A machine that is started again boots with the units that the
+//! script left. A failure goes to the console and powers the machine off, and the dead-man's switch
+//! is behind that. The script is POSIX shell, because images differ in `/bin/sh`. Every process of
+//! the machine can read user data, so they hold no secret.
 
 use crate::job::{Switch, Trial};
 use crate::market::Span;
 use crate::policy::account::shutdown_proof;
 
-/// What EC2 takes, before it is encoded.
+/// The limit of EC2, before encoding.
 pub const USER_DATA_BYTES_MAX: usize = 16 * 1024;
 
-/// The switch alone, and what comes after it.
+/// The part that arms the switch, and the part that follows.
 const SWITCH: &str = include_str!("../bootstrap.sh");
 const AGENT: &str = include_str!("../bootstrap_agent.sh");
 const DEADMAN_SERVICE: &str = include_str!("../../../systemd/lamp-deadman.service");
@@ -25,21 +25,21 @@ const BOOT_SERVICE: &str = include_str!("../../../systemd/lamp-boot.service");
 const AGENT_SERVICE: &str = include_str!("../../../systemd/lamp-agent.service");
 const AGENT_TMP_SERVICE: &str = include_str!("../../../systemd/lamp-agent-tmp.service");
 
-/// What this launch has of its own.
+/// The settings of one launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Bootstrap<'a> {
     pub job_root: &'a str,
-    /// Where the job root's bucket is, which may be another region than the machine's.
+    /// The region of the bucket, which may differ from the region of the machine.
     pub job_root_region: Option<&'a str>,
-    /// Where the machine is.
+    /// The region of the machine.
     pub region: &'a str,
-    /// Where the agent is fetched with a plain GET: a presigned URL.
+    /// A presigned URL of the agent, for a plain GET.
     pub agent_url: &'a str,
     /// Lower-case hex.
     pub agent_sha256: &'a str,
-    /// The endpoint that the machine uses instead of the cloud's own, and of what.
+    /// The endpoint in place of the cloud's own.
     pub box_endpoint: Option<BoxEndpoint<'a>>,
-    /// How long the machine may run before its agent holds the lease.
+    /// The time for the agent to take the lease.
     pub boot: Span,
 }
 
@@ -59,7 +59,7 @@ impl<'a> BoxEndpoint<'a> {
         }
     }
 
-    /// By the names that every SDK of AWS reads.
+    /// The variable that every SDK of AWS reads.
     fn variable(self) -> &'static str {
         match self {
             BoxEndpoint::S3(_) => "AWS_ENDPOINT_URL_S3",
@@ -82,10 +82,9 @@ pub enum BootstrapError {
 }
 
 impl Bootstrap<'_> {
-    /// The script, byte for byte the same for the same words: a launch that is repeated repeats it.
+    /// The script. Equal settings give equal bytes, so a repeated launch sends the same ones.
     ///
-    /// # Errors
-    /// When a word cannot be carried, or all of it is too long for a machine.
+    /// When a setting holds a control character, or the script is too long for a machine.
     pub fn user_data(&self) -> Result<String, BootstrapError> {
         self.check()?;
         let mut text = String::from(
@@ -144,9 +143,9 @@ impl Bootstrap<'_> {
     }
 }
 
-/// The user data of a machine that gets no agent: with its switch, and nothing else. On the machine
-/// of a sweep the switch acts later than all that is tried there; without it the machine would bill
-/// on when nobody came. `patience` is the plan's `boot`.
+/// The user data of a machine without an agent, for a proof of the power-off. The switch of a
+/// sweep's machine fires after every try of the sweep. Without it the machine would bill on if no
+/// sweep came. `patience` is the plan's `boot`.
 pub fn of_trial(trial: &Trial, patience: Span) -> String {
     let text =
         "#!/bin/sh\n# Lamplighter tries on this machine whether it ends when nobody watches it.\n";
@@ -160,7 +159,7 @@ pub fn of_trial(trial: &Trial, patience: Span) -> String {
     )
 }
 
-/// What the part of the script that arms the switch needs.
+/// The variables of the part that arms the switch.
 fn switch_words(boot: Span) -> String {
     let words = [
         ("boot_secs", boot.duration().as_secs().to_string()),
@@ -175,13 +174,12 @@ fn assigned(name: &str, value: &str) -> String {
     format!("{name}={}\n", shell_quoted(value))
 }
 
-/// One word for a POSIX shell, whatever is in it.
+/// One quoted word for a POSIX shell.
 fn shell_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// One value for an `EnvironmentFile`: within double quotes, the four characters that mean
-/// something there are escaped.
+/// One value for an `EnvironmentFile`: in double quotes, with the four special characters escaped.
 fn environment_quoted(value: &str) -> String {
     let escaped = value.chars().flat_map(|one| {
         matches!(one, '"' | '\\' | '`' | '$').then_some('\\').into_iter().chain([one])
@@ -189,8 +187,7 @@ fn environment_quoted(value: &str) -> String {
     format!("\"{}\"", escaped.collect::<String>())
 }
 
-/// A unit file without its comments: the machine has 16 KB for everything, and the reader has the
-/// file.
+/// A unit file without its comments: a machine takes 16 KB in all.
 fn unit(text: &str) -> String {
     let kept = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     kept.collect::<Vec<_>>().join("\n")
@@ -274,7 +271,7 @@ mod tests {
         assert!(places.is_sorted(), "{places:?}");
     }
 
-    /// Of the whole script it is the beginning, and no word of an agent follows.
+    /// It is the beginning of the whole script, and has no text about the agent.
     #[test]
     fn a_trial_arms_the_switch_and_fetches_nothing() {
         let of =

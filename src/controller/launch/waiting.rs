@@ -18,8 +18,8 @@ use crate::policy::purchase::fallback_limit::TooDear;
 use crate::policy::purchase::spending_cap::Caps;
 use crate::ports::{Clock, chain};
 
-/// Between two looks while no machine runs because none is cheap enough. A refusal is forgotten
-/// after three minutes.
+/// Between two looks while the job waits for a cheap machine. A refusal is forgotten after three
+/// minutes.
 pub(super) const WAIT_LOOK: Duration = Duration::from_secs(60);
 
 impl JobLauncher {

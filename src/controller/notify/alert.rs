@@ -1,11 +1,11 @@
-//! What a person must know of a job and its agent cannot say: that a machine cannot be ended, that
-//! the cloud knows us not, that a launch was refused for good.
+//! Trouble of a job that its agent cannot report: a machine cannot be ended, the credentials fail,
+//! a launch is refused for good.
 //!
 //! ```text
-//!   a tick ──> trouble, or none ── changed? ──> attention.json (`lamp status`), the log, told once a day
+//!   a tick ──> trouble, or none ── changed? ──> attention.json (`lamp status`), the log, a message
 //! ```
-//! The trouble stands until a tick goes well. An outage is no trouble: it ends by itself, and
-//! nobody can do anything about it. Not here: what is done about it.
+//! The trouble stands until a tick succeeds; the user gets one message a day. An outage is no
+//! trouble: it ends by itself.
 
 use tracing::{info, warn};
 
@@ -20,7 +20,7 @@ use crate::policy::lifecycle::relaunch;
 use crate::ports::{Clock, CloudError, chain, chain_with_cure};
 
 impl JobNotifier {
-    /// The trouble that an act met; `None`: it passes by itself.
+    /// The trouble of an act; `None`: it passes by itself.
     pub(crate) fn trouble(act: &Act, error: &ActError) -> Option<String> {
         if matches!(
             error,
@@ -35,7 +35,7 @@ impl JobNotifier {
         };
         match (act, cause) {
             (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,
-            // It is ended; what would launch another in its place is not.
+            // The machine is ended; the request that would replace it remains.
             (Act::Terminate { .. }, CloudError::Relaunches { .. }) => Some(chain_with_cure(cause)),
             (Act::Terminate { machine, .. } | Act::Stop { machine, .. }, _) => Some(format!(
                 "{machine} in {} may still run and bill: {}",
@@ -45,8 +45,8 @@ impl JobNotifier {
             (Act::CreatePlan { .. } | Act::Launch { .. }, _) if cause.is_unsigned() => {
                 Some(format!("nothing can be launched: {}", chain_with_cure(cause)))
             }
-            // What no other moment mends: a network, an image, a right that is missing wherever the
-            // job may run.
+            // Only the user can mend these: a network, an image, a permission that is missing
+            // everywhere.
             (
                 Act::CreatePlan { .. },
                 CloudError::Invalid { .. } | CloudError::Unsupported { .. },
@@ -58,7 +58,7 @@ impl JobNotifier {
         }
     }
 
-    /// What a tick has come to, for whoever looks at the job: its trouble stands, or it is over.
+    /// Records the trouble of a tick, or that it is over.
     pub(crate) async fn stand(&self, dir: &JobDir, memory: &mut JobMemory, ticked: &Ticked) {
         let recorded = match (memory.trouble_met.take(), ticked) {
             (Some(text), _) => self.raise(dir, memory, text).await,
@@ -92,7 +92,7 @@ impl JobNotifier {
         };
         let written = dir.put_attention(&attention).await;
         if written.is_err() {
-            // The next tick tries again; somebody was told already.
+            // The next tick tries again; the message was sent already.
             memory.alert = Alert::Unread;
         }
         written
@@ -102,7 +102,7 @@ impl JobNotifier {
         let standing = match &memory.alert {
             Alert::None => false,
             Alert::Standing(_) => true,
-            // A job that was never planned has met nothing.
+            // An unplanned job has no trouble.
             Alert::Unread if memory.attempts.is_empty() => return Ok(()),
             Alert::Unread => {
                 dir.attention().await?.is_some_and(|attention| attention.text.is_some())
@@ -122,7 +122,7 @@ impl JobNotifier {
         Ok(())
     }
 
-    /// Once a day for each trouble: one that comes back next week is news again.
+    /// One message a day for each trouble. If it returns next week, the user hears of it again.
     async fn alert(
         &self,
         dir: &JobDir,
@@ -136,7 +136,7 @@ impl JobNotifier {
             .await;
     }
 
-    /// A launch that was refused for good, or for a quota: what a person can do something about.
+    /// Tells of a launch that was refused for good, or for a quota: the user can mend that.
     pub(crate) async fn tell_refusal(
         &self,
         dir: &JobDir,
@@ -198,8 +198,7 @@ impl JobNotifier {
         }
     }
 
-    /// Plans that nobody launches, one after the other, cost nothing, and the job never runs:
-    /// somebody is told until one is.
+    /// Tells of plans without a launch: the job never runs.
     pub(crate) fn tell_lying(memory: &mut JobMemory, observed: &Observed) {
         let last = observed.attempts.last();
         let is_launched = last.is_some_and(|last| {
@@ -210,8 +209,8 @@ impl JobNotifier {
         }
     }
 
-    /// The job goes on without its alarm; where AWS does not let us arm it, nobody but a person
-    /// mends that.
+    /// Tells of a missing alarm. The job continues without it. If AWS denies the alarm, only the
+    /// user can mend that.
     pub(crate) fn tell_unguarded(memory: &mut JobMemory) {
         let open = memory
             .attempts
@@ -224,7 +223,7 @@ impl JobNotifier {
         }
     }
 
-    /// The quota that a plan falls under, as the cloud names it.
+    /// The name of a plan's quota.
     async fn quota(&self, spec: &ResolvedSpec, plan: &Plan) -> Option<String> {
         let supply =
             self.clouds.get(plan.offer.cloud).ok()?.supply(&spec.spec.machine).await.ok()?;
@@ -236,8 +235,7 @@ impl JobNotifier {
     }
 }
 
-/// What stays the same of a sentence when the same happens again: AWS puts numbers, times and long
-/// codes into it that never come twice.
+/// The constant words of a sentence: AWS adds numbers, times and long codes that change each time.
 fn gist(text: &str) -> String {
     let changes = |word: &&str| {
         word.len() > 40

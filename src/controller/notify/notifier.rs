@@ -1,7 +1,7 @@
-//! Tells somebody, once: what a person should look at, and that a job is over.
+//! Sends messages to the user: the news of a job, and its end.
 //!
-//! Several controllers may drive a job; whoever creates the record that it was told tells it. Never
-//! in the way of driving: the telling goes on beside it, and its failure is logged.
+//! Several controllers may drive a job. The one that creates the record of a message sends it. The
+//! sending runs beside the drive, and its failure is logged.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,23 +22,22 @@ use crate::jobdir::{JobDir, SweeperDir, encode, layout};
 use crate::market::{Span, elapsed};
 use crate::ports::{Clock, Created, Notification, Notifier, Store};
 
-/// It comes every five minutes: after a day it is broken, and AWS has no bad hour.
+/// The sweeper comes every five minutes, so after a day it is broken.
 const SWEEPER_GONE: Duration = Duration::from_secs(86_400);
 
 /// One request an hour, for all jobs of the root.
 const SWEEPER_LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// Who took the sweeper away has read what that means, and needs no word of it with each job of the
-/// months after.
+/// After a week the sweeper counts as removed by the user, and jobs no longer report it.
 const SWEEPER_FORGOTTEN: Duration = Duration::from_secs(7 * 86_400);
 
-/// When somebody last looked for the sweeper in the cloud, by the steady clock, and for how long it
-/// had not come by then, by the store's; and whether that was told.
+/// The last look for the sweeper, by the steady clock, and how long it had been absent then, by the
+/// store's clock.
 #[derive(Default)]
 pub struct SweeperSeen {
     looked: Option<Duration>,
     silent: Duration,
-    /// It comes, and could judge no machine for as long.
+    /// It comes, and could read no records for that time.
     is_blind: bool,
     told: bool,
 }
@@ -65,18 +64,16 @@ impl JobNotifier {
         JobNotifier { store, clouds, clock, name, port: None, sweeper, under_way }
     }
 
-    /// A sweeper that came once and comes no more, or comes and can judge nobody: a machine that
-    /// hangs while every workstation sleeps would be ended by its hard cap alone. Who never had one
-    /// hears nothing. Once for all jobs of this process.
+    /// Tells that the sweeper stopped coming, or that it cannot read the records. Without it, only
+    /// the hard cap ends a machine that hangs while every workstation sleeps. A user who never had
+    /// a sweeper gets no message. One message for all jobs of this process.
     pub(crate) async fn tell_of_sweeper(
         &self,
         dir: &JobDir,
         spec: &ResolvedSpec,
         memory: &mut JobMemory,
     ) {
-        let seen = || {
-            self.sweeper.lock().expect("nobody panics while holding it: it is only read and set")
-        };
+        let seen = || self.sweeper.lock().expect("the holder only reads or sets it");
         let now = self.clock.mono();
         let rests = |seen: &SweeperSeen| {
             seen.looked.is_some_and(|looked| now.saturating_sub(looked) < SWEEPER_LOOK_EVERY)
@@ -85,7 +82,7 @@ impl JobNotifier {
             return;
         }
         seen().looked = Some(now);
-        // What was seen before stands where nobody answers, and it is looked for again in an hour.
+        // Without an answer the last one holds, and the next look is in an hour.
         let sweeper = SweeperDir::new(Arc::clone(&self.store), &sweeper::name(&self.clouds.owner));
         if let Ok(Some(came)) = sweeper.came().await
             && let Some(now) = self.clock.store_now().await
@@ -119,7 +116,7 @@ impl JobNotifier {
         }
     }
 
-    /// The sentences of the newest heartbeat that were not told yet.
+    /// Sends the new sentences of the newest heartbeat.
     pub(crate) async fn tell_attention(
         &self,
         dir: &JobDir,
@@ -133,10 +130,10 @@ impl JobNotifier {
         }
     }
 
-    /// The end of a job that this controller saw alive: a finished one of last month is no news.
+    /// Sends the end of a job that this process drove. A job that ended last month is no news.
     pub(crate) async fn tell_end(&self, dir: &JobDir, memory: &mut JobMemory, receipt: &Receipt) {
         let Some(spec) = memory.spec.clone() else { return };
-        // Its end is what somebody waits for, and no job has failed.
+        // A proof must end: no job has failed.
         if spec.trial.is_some() {
             return;
         }
@@ -156,8 +153,7 @@ impl JobNotifier {
         self.tell_as(dir, spec, memory, (kind, text), text, receipt).await;
     }
 
-    /// Tells it once for each `what`, which says what it is about. `false`: the next look has to
-    /// try again.
+    /// Sends one message for each `what`, its topic. `false`: the next look must try again.
     pub(crate) async fn tell_as(
         &self,
         dir: &JobDir,
@@ -189,7 +185,7 @@ impl JobNotifier {
             Ok(Created::New) => {}
             Ok(Created::Exists) => return true,
             Err(error) => {
-                // Not told by us, then: the next look tries again.
+                // The next look tries again.
                 memory.told.remove(&name);
                 warn!(job = %dir.job(), "cannot record what is told: {error}");
                 return false;
@@ -200,23 +196,16 @@ impl JobNotifier {
                 warn!("{error}");
             }
         });
-        let mut under_way = self
-            .under_way
-            .lock()
-            .expect("nobody panics while holding the list: it is only changed");
+        let mut under_way = self.under_way.lock().expect("the holder only changes the list");
         under_way.retain(|telling| !telling.is_finished());
         under_way.push(telling);
         true
     }
 
-    /// Before this controller ends: a command that it started is not cut off.
+    /// Waits for the messages in progress, before this controller ends.
     pub async fn finish(&self) {
-        let under_way = std::mem::take(
-            &mut *self
-                .under_way
-                .lock()
-                .expect("nobody panics while holding the list: it is only changed"),
-        );
+        let under_way =
+            std::mem::take(&mut *self.under_way.lock().expect("the holder only changes the list"));
         for telling in under_way {
             if telling.await.is_err() {
                 warn!("a telling was cut off");

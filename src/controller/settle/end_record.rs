@@ -1,12 +1,11 @@
-//! Who ended a machine: recorded before we do it, and looked for when the cloud says no more than
-//! that a user did.
+//! The end of a machine: its author and its date. A controller records its own ends, and looks for
+//! others' ends if the cloud only says "by a user".
 //!
 //! ```text
 //!   terminate ──> ending.json ──> TerminateInstances
-//!   not shown ──> by its token, where its tags are gone ──> as any other that has ended
-//!   gone, "by a user" ──> ending.json ── no outcome ──> the machine's alarm ──> policy::billing::settlement
+//!   not shown ──> found by its token, if its tags are gone
+//!   gone, "by a user" ──> ending.json, else the outcome, else its alarm ──> billing::settlement
 //! ```
-//! Not here: what follows from it.
 
 use std::time::Duration;
 
@@ -31,8 +30,7 @@ const MISSED: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 impl Settler {
-    /// Records that we end the machine of an attempt, and why; once, however often the cloud is
-    /// asked.
+    /// Records why this controller ends the machine of an attempt: once, before the first call.
     pub(crate) async fn intend_to_end(
         &self,
         dir: &JobDir,
@@ -63,10 +61,9 @@ impl Settler {
         Ok(())
     }
 
-    /// Whether a machine that is to be ended for its silence has said something since the look that
-    /// found it silent: after a partition as long as its lease it comes back at any moment (seed
-    /// 8001928 of 24 h). Asked before the reason is recorded, and once more after that (seed
-    /// 14004959 of 24 h).
+    /// Whether a silent machine was heard since the look. After a partition as long as its lease it
+    /// may return at any moment (seed 8001928 of 24 h). Asked before the record of the end, and
+    /// again after it (seed 14004959 of 24 h).
     pub(crate) async fn has_spoken(
         &self,
         dir: &JobDir,
@@ -82,7 +79,7 @@ impl Settler {
         }
         let there =
             |key: String| async move { self.store.head(&key).await.map_err(JobDirError::from) };
-        // A first word is a lease, and a heartbeat follows.
+        // The first record is a lease, and a heartbeat follows.
         if !(facts.status.is_some() || facts.lease.is_some())
             && there(layout::lease(dir.job(), facts.plan.attempt)).await?.is_some()
         {
@@ -92,9 +89,9 @@ impl Settler {
         Ok(beat.is_some_and(|beat| Some(beat.modified) != facts.watched.heard_at))
     }
 
-    /// Ends a machine, or stops one whose disk is to stay: unless it has spoken since the look that
-    /// this rests on, or that look is long ago. Whoever slept since has seen a machine that may be
-    /// another attempt's by now; asked here, and after the records.
+    /// Terminates a machine, or stops it if its disk is kept. If the machine was heard again, or
+    /// the cloud's answer is old, nothing is done: after a sleep of the workstation it may be
+    /// another attempt's machine. Both are checked before and after the records.
     pub(crate) async fn power_off(
         &self,
         dir: &JobDir,
@@ -132,9 +129,9 @@ impl Settler {
         }
     }
 
-    /// A machine whose disk was to stay, and that the cloud does not stop: what follows is decided
-    /// anew with that, and where it is still to be stopped, what its disk holds is nowhere else,
-    /// and a person decides: what they are told.
+    /// For a machine that cannot be stopped: the decision is made again. If it is still to be
+    /// stopped, its disk has the only copy of the work, and the user must decide. Gives the message
+    /// for the user.
     fn cannot_stop(
         dir: &JobDir,
         memory: &mut JobMemory,
@@ -157,8 +154,8 @@ impl Settler {
         ))
     }
 
-    /// The answer for a job whose machine is not shown: it may be there all the same, or has ended;
-    /// `None`: the answer stands.
+    /// Looks for a machine that is not shown: it may run, or may have ended. `None`: the answer
+    /// stands.
     pub(crate) async fn looked_for(
         &self,
         observed: &Observed,
@@ -178,9 +175,8 @@ impl Settler {
         )
     }
 
-    /// Dates what is known of a machine that the cloud does not show any more, or shows dark and
-    /// does not say since when, as EC2 does of one that powered itself off. `Some`: the store does
-    /// not say, and may yet.
+    /// Dates the end of a machine that is no longer shown, or whose stop is undated, as after a
+    /// power-off on EC2. `Some`: the store does not tell the time yet.
     pub(crate) async fn date_unshown(
         &self,
         dir: &JobDir,
@@ -195,7 +191,7 @@ impl Settler {
         };
         let (due, since) = match views.iter().find(is_its) {
             None => (open.watched.missing_for >= MISSED, open.watched.missing_for),
-            // Not of one that stands as it was kept: it is asked for at each look until it starts.
+            // A kept machine has no end before its start.
             Some(view)
                 if open
                     .plan
@@ -226,8 +222,8 @@ impl Settler {
         None
     }
 
-    /// Looks for what tells who ended the machine of the open attempt, and since when it had stood,
-    /// where only that can tell. An error: nobody knows yet, and nothing is settled meanwhile.
+    /// Looks who ended the machine of the open attempt, and when it stopped, if the cloud does not
+    /// say it. After an error nothing is settled.
     pub(crate) async fn look_who_ended(
         &self,
         dir: &JobDir,

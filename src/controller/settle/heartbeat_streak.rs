@@ -1,27 +1,25 @@
-//! For how long a heartbeat has come without a pause, as far as one controller has listened.
-//!
-//! Not here: what follows from it (`policy::lifecycle::ignored_stop`), or a silence
-//! (`attempt_memory`).
+//! How long the heartbeats have come without a pause, as far as one controller has listened.
+//! `policy::lifecycle::ignored_stop` uses it; `attempt_memory` measures silence.
 
 use std::time::Duration;
 
-/// A heartbeat is due every 15 s, and a few may be lost. Longer, and an agent that was offline
-/// counts as one that heard all.
+/// A heartbeat is due every 15 s, and a few may be lost. With more, an agent that was offline would
+/// count as one that received every request.
 const PAUSE_MAX: Duration = Duration::from_secs(90);
 
 /// By the steady clock of this controller.
 #[derive(Clone, Debug, Default)]
 pub struct Beats {
     since: Option<Duration>,
-    /// The last that was new, and the last look.
+    /// The last new heartbeat, and the last look.
     beat: Option<Duration>,
     looked: Option<Duration>,
 }
 
 impl Beats {
-    /// Takes note of a look; whether it found a new one. Gives how long they have come by now.
+    /// Notes a look, and whether it found a new heartbeat. Gives the length of the streak.
     pub fn heard(&mut self, is_new: bool, now: Duration) -> Duration {
-        // Whoever has not looked for a while does not know that it came.
+        // After a pause between two looks, a heartbeat may have been missed.
         let pause = |before: Option<Duration>| {
             before.is_some_and(|before| now.saturating_sub(before) > PAUSE_MAX)
         };

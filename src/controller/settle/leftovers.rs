@@ -1,14 +1,13 @@
-//! What a job leaves in the cloud once its last machine has ended: asked for once, removed where it
-//! is ours, and told.
+//! The leftovers of a job in the cloud after its last machine: asked for once, removed if they are
+//! the job's, and listed in the receipt.
 //!
 //! ```text
-//!   every attempt settled ──> what is left in its regions ──> of this job, by tag or machine ─┬─ kept on purpose ──> told
-//!                                                                                             └─ the rest ──> removed, told
-//!                         ──> the receipt, with all of it
+//!   all attempts settled ──> residue of its regions ──> the job's, by tag or machine ─┬─ kept
+//!                                                                                     └─ removed
 //! ```
-//! Before the receipt, because nobody looks at a job that has one. It holds nothing up: what cannot
-//! be asked or removed now is told, and `lamp sweep --residue` finds it. Not here: the residue of
-//! other jobs.
+//! This comes before the receipt, because no controller looks at a job with a receipt. It delays
+//! nothing: unanswered regions and failed removals are listed, and `lamp sweep --residue` finds
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +24,8 @@ use crate::market::Usd;
 use crate::ports::chain;
 
 impl Settler {
-    /// One question to each region where a machine of the job was, or a kept one was to be started:
-    /// it carries the job's name by then.
+    /// Asks each region where the job had a machine, or was to start a kept one: that one may carry
+    /// the job's name already.
     pub(crate) async fn leave_nothing(&self, job: &JobId, observed: &Observed) -> Leavings {
         let mut places = BTreeMap::<CloudRegion, BTreeSet<String>>::new();
         for facts in &observed.attempts {
@@ -41,7 +40,8 @@ impl Settler {
         self.take_from(job, places).await
     }
 
-    /// What a job left in these places, each with the machines that it had there.
+    /// Finds and removes the leftovers in these places, each with the machines that the job had
+    /// there.
     pub(crate) async fn take_from(
         &self,
         job: &JobId,
@@ -75,7 +75,7 @@ impl Settler {
     async fn take_away(&self, job: &JobId, left: &Residue) -> LeavingFate {
         let Residue { kind, id, region, detail, usd_per_month, .. } = left;
         let what = format!("the {kind} {id} in {region} ({detail}, {usd_per_month} a month)");
-        // A folder of this workstation is nobody's bill.
+        // A folder of this workstation costs no money.
         if left.kept && *usd_per_month == Usd::ZERO {
             return LeavingFate::Kept;
         }
@@ -108,7 +108,7 @@ fn leaving(left: &Residue, fate: LeavingFate) -> Leaving {
     }
 }
 
-/// By the tag that rode in its launch; an alarm has only its machine's name.
+/// By the tag of its launch; an alarm has only the name of its machine.
 fn is_of(left: &Residue, job: &JobId, machines: &BTreeSet<String>) -> bool {
     left.job.as_ref().map_or_else(
         || machines.iter().any(|machine| left.id.contains(machine.as_str())),

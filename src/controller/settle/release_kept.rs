@@ -1,14 +1,12 @@
-//! What an ended job keeps: the machine that stands still with its disk, until somebody gives it
-//! up.
+//! The machine that an ended job keeps: stopped, with its disk, until the user gives it up.
 //!
 //! ```text
-//!   ended ──> its last machine, by its tags ──> terminate, and again until it is seen to be gone
-//!                                                └──> what it left beside it is removed ──> given-up.json
-//!         ──> ended by others ──> neither it nor its disk is shown any more ─────────────────────┘
+//!   the last machine, by its tags ──> terminate, until it is gone ──> its leftovers are removed
+//!                                                                            │
+//!   ended in the console ──> neither the machine nor its disk is shown ──────┴──> given-up.json
 //! ```
-//! The tags are read in the same decision as each end: a machine that `lamp start` has given to
-//! another job meanwhile is not this job's any more, and lives. Not here: whether somebody wants it
-//! gone.
+//! The tags are read again before each call. If `lamp start` has given the machine to another job
+//! meanwhile, it is not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,31 +22,30 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Region, elapsed};
 use crate::ports::{Clock, CloudError, chain};
 
-/// Between two looks at a machine that is to end. A stopped one has nothing to shut down and is
-/// mostly gone at the first.
+/// Between two looks at the machine. A stopped one has nothing to shut down, and is mostly gone at
+/// the first look.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Looks at it, a minute in all: who typed it waits for them. A machine that takes longer goes on
-/// ending, and the same words see to it again.
+/// Looks, a minute in all, because the user waits. A slower machine continues to end, and the same
+/// command checks it again.
 const LOOKS: u32 = 30;
 
-/// A machine that was stopped so long ago is shown to everybody who looks: EC2 shows what is new
-/// late, and only that.
+/// The cloud surely shows a machine that stopped before that. EC2 shows only new ones late.
 const SHOWN_SURELY: Duration = Duration::from_secs(10 * 60);
 
-/// What has become of it.
+/// The result of giving up a machine.
 #[derive(Clone, Debug)]
 pub struct GaveUp {
-    /// It was seen to be gone; else the cloud was asked, and has not shown it yet.
+    /// The cloud shows that it is gone; `false`: it was asked to end it.
     pub is_gone: bool,
-    /// What stood beside the machine, and what became of that.
+    /// Its leftovers, and their fate.
     pub left: Vec<Leaving>,
-    /// Regions that did not say.
+    /// Regions that did not answer.
     pub left_unasked: Vec<Region>,
 }
 
 impl Settler {
-    /// Why what an ended job kept cannot be looked at from here; `None`: it can.
+    /// Why this controller cannot look at the kept machine; `None`: it can.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -60,8 +57,8 @@ impl Settler {
         ))
     }
 
-    /// The machine of a job that has ended, while it is there and this job's; `None`: the cloud
-    /// shows none.
+    /// The kept machine of an ended job, while it belongs to this job; `None`: the cloud shows
+    /// none.
     ///
     /// # Errors
     /// When the store or the cloud does not answer.
@@ -72,8 +69,8 @@ impl Settler {
         Ok(self.own_machine(dir).await?.filter(is_there))
     }
 
-    /// Of its last attempt mostly; but where a kept machine could not be started, and the job went
-    /// on elsewhere, it stands there with an earlier one's number.
+    /// Mostly the machine of the last attempt. If a kept machine could not be started, and the job
+    /// ran elsewhere, it is stopped with an earlier number.
     async fn own_machine(&self, dir: &JobDir) -> Result<Option<InstanceView>, ActError> {
         let mut gone = None;
         for attempt in dir.attempts().await?.into_iter().rev() {
@@ -92,19 +89,18 @@ impl Settler {
         Ok(gone)
     }
 
-    /// Ends the machine that an ended job keeps, for good, and what it left beside it. That nothing
-    /// stands any more is recorded only where its end was asked for here and seen, and all that it
-    /// left was removed.
+    /// Terminates the kept machine of an ended job, and removes its leftovers. The record is
+    /// written only if the end was requested and seen here, and every leftover was removed.
     ///
-    /// # Errors
-    /// When the store or the cloud does not answer: the machine may be there and bill on.
+    /// When the store or the cloud does not answer: the machine may still bill.
     pub async fn give_up(&self, dir: &JobDir, machine: &MachineRef) -> Result<GaveUp, ActError> {
         let (mut is_gone, mut asked) = (false, false);
         for look in 0..LOOKS {
             if look > 1 {
                 self.clock.sleep(LOOK_EVERY).await;
             }
-            // Its tags, anew for each end. One that shuts down still holds its disks.
+            // Its tags are read again before each call. A machine that shuts down still holds its
+            // disks.
             let is_it = |view: &InstanceView| {
                 &view.machine() == machine && view.state != InstanceState::Terminated
             };
@@ -113,9 +109,9 @@ impl Settler {
                 break;
             };
             if view.state != InstanceState::ShuttingDown {
-                tracing::warn!(job = %dir.job(), machine = %view.machine(), "terminating what the ended job kept: somebody gives it up");
+                tracing::warn!(job = %dir.job(), machine = %view.machine(), "terminating what the ended job kept: the user gives it up");
                 match self.clouds.get(machine.cloud)?.terminate(machine).await {
-                    // What may launch another is among what it left.
+                    // The request that may launch another one is among the leftovers.
                     Err(error @ CloudError::Relaunches { .. }) => {
                         tracing::warn!(job = %dir.job(), "{}", chain(&error))
                     }
@@ -138,12 +134,11 @@ impl Settler {
         Ok(GaveUp { is_gone, left, left_unasked: unasked })
     }
 
-    /// Whether all that a receipt calls kept is gone, by whoever's hand: in the console, perhaps.
-    /// Its own owner looks, by tags and by the token of its launch; whatever does not answer is
-    /// there. Then it is recorded, and nobody names it any more.
+    /// Whether everything that a receipt lists as kept is gone, for example ended in the console.
+    /// Only its own owner looks, by tags and by the token of the launch. Without an answer it
+    /// counts as present. If it is gone, that is recorded, and no list names it again.
     ///
-    /// # Errors
-    /// When the store or the cloud does not answer, or the machine is there under another name.
+    /// When the store or the cloud gives no answer, or the machine has another name.
     pub async fn see_gone(&self, dir: &JobDir, receipt: &Receipt) -> Result<bool, ActError> {
         let kept: BTreeSet<&str> = receipt
             .left
@@ -182,8 +177,7 @@ impl Settler {
         Ok(true)
     }
 
-    /// Of the jobs that kept something, those whose machine none of these is any more: somebody has
-    /// ended it elsewhere.
+    /// Finds the jobs whose kept machine is not among these: a user has ended it elsewhere.
     pub(crate) async fn miss_kept(
         &self,
         gone: &mut BTreeSet<JobId>,
@@ -208,8 +202,7 @@ impl Settler {
         }
     }
 
-    /// That nothing of an ended job stands in the cloud any more: whoever looks at it next need not
-    /// ask the cloud.
+    /// Records that an ended job has nothing in the cloud. The next look need not ask the cloud.
     async fn record_given_up(
         &self,
         dir: &JobDir,

@@ -1,11 +1,12 @@
 //! Settles attempts and writes receipts.
 //!
 //! ```text
-//!   Act::Settle ──> does the spot price move? ──> Cloud::spot_prices ──> policy::billing ──> settled.json
+//!   Act::Settle ──> Cloud::spot_prices, if they move ──> policy::billing ──> settled.json
 //!   Act::WriteReceipt ──> the leftovers in the cloud ──> receipt.json
 //! ```
-//! A settled record is written once, and the next attempt and the receipt wait for it. So the prices
-//! are asked for once. Without an answer the record has the highest possible cost, as an estimate.
+//! A settled record is written once, and the next attempt and the receipt wait for it. So the
+//! prices are asked for once. Without an answer the record has the highest possible cost, as an
+//! estimate.
 
 use std::sync::Arc;
 

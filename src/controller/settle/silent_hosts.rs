@@ -20,7 +20,7 @@ use crate::ports::{Clock, chain};
 /// host.
 const SILENT: Duration = Duration::from_secs(90);
 
-/// A region that does not answer must not delay the jobs. It answers in a second.
+/// The jobs wait this long for a region. It answers in a second.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 impl Settler {

@@ -1,10 +1,7 @@
-//! Tells of disks that were kept and seem to be forgotten: the daemon, when it sweeps, once a week
-//! for each.
+//! Tells of forgotten disks: the daemon does it when it sweeps, once a week for each disk.
 //!
-//! What somebody has ended elsewhere is found by the same sweep, and recorded as given up
-//! (`control::release_kept`). It asks the clouds nothing that a sweep has not asked but what such a
-//! disk costs, and only when it tells. What must never live here: an end (`control::release_kept`),
-//! and what is forgotten (`policy::lifecycle::forgotten_disk`).
+//! The only extra question to the clouds is the price of such a disk, before the message.
+//! `policy::lifecycle::forgotten_disk` decides which disk is forgotten.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,14 +19,14 @@ use crate::market::Usd;
 use crate::policy::lifecycle::forgotten_disk::{forgotten, is_undated};
 use crate::ports::{Clock, StoreError, chain};
 
-/// Between two words about the same disk: as long as it stood before the first.
+/// Between two messages about a disk: as long as it is kept before the first.
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
-/// What this daemon has told: which machine, in which week of its standing.
+/// The messages of this daemon: the machine, and the week since its stop.
 pub(crate) type KeptTold = BTreeSet<(MachineRef, u64)>;
 
 impl OrphanSweeper {
-    /// Of these machines, those that stand still and seem to be forgotten.
+    /// Tells of the stopped machines among these that seem to be forgotten.
     pub(crate) async fn tell_kept(
         &self,
         notifier: &JobNotifier,
@@ -48,11 +45,11 @@ impl OrphanSweeper {
         }
     }
 
-    /// When its agent was heard last, of a machine that may be forgotten and of which the cloud
-    /// does not say since when it stands; it is asked for nothing else.
+    /// The last heartbeat of a machine that may be forgotten, if the cloud does not date its stop.
+    /// In other cases it is not read.
     ///
     /// # Errors
-    /// When the store does not answer: nobody knows.
+    /// When the store does not answer.
     pub(crate) async fn heard_last(
         &self,
         view: &InstanceView,
@@ -64,7 +61,7 @@ impl OrphanSweeper {
         Ok(heard.map(|meta| meta.modified))
     }
 
-    /// Whether it was told, or somebody has told it before.
+    /// Whether the message was sent, by this controller or another.
     async fn tell_of(
         &self,
         notifier: &JobNotifier,
@@ -84,7 +81,7 @@ impl OrphanSweeper {
         );
         warn!(%job, "{text}");
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
-        // Of a job of another job root nobody can be told but by the log.
+        // For a job of another job root there is only the log.
         match dir.spec().await {
             Ok(Some(spec)) => {
                 let what = format!("kept {machine} week {week}");
@@ -107,7 +104,7 @@ impl OrphanSweeper {
         }
     }
 
-    /// What the disks of a kept machine cost a month; `None`: the cloud does not say.
+    /// The price of a kept machine's disks for a month; `None`: the cloud does not say.
     async fn disk_cost(&self, view: &InstanceView) -> Option<Usd> {
         let asked = self.clouds.get(view.cloud).ok()?;
         let residue = asked

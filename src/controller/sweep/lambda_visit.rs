@@ -1,16 +1,16 @@
-//! A visit of the sweeper in the cloud: the same sweep as `lamp sweep` and the daemon's, by a
-//! program that remembers nothing between two rounds and may be cut off at any moment.
+//! A visit of the sweeper in the cloud: the same sweep as `lamp sweep` and the daemon's. The
+//! program keeps no memory between two visits, and may be cut off at any moment.
 //!
 //! ```text
-//!   every region (else those of the visit before) ──> ours that bill ─┬─ past their hard cap, by tags and our own clock ──> read again ──> terminate
-//!                                    └─ the rest: records, heartbeat, the store's clock ──> policy::lifecycle::orphan
-//!                                         suspected a minute ago or longer ──> all of it once more ──> terminate
-//!                                         new ──> suspects.json ──> a minute, if there is room for it ──> the same
+//!   every region ──> our machines that bill
+//!     ├─ past their hard cap, by tags and our clock ──> read again ──> terminate
+//!     └─ the rest: records, heartbeat, the store's clock ──> policy::lifecycle::orphan
+//!          ├─ suspected for a minute or longer ──> read again ──> terminate
+//!          └─ new ──> suspects.json ──> a minute, if there is time ──> the same
 //! ```
-//! The job root may be down: then nobody is ended but whose hard cap has passed, which stands in
-//! the machine's own tags. No region and no object is waited for longer than its share, so that
-//! what is sick hides nothing else. The clock of whoever makes a visit must be one of the cloud's
-//! own. Not here: an opinion about what an orphan is.
+//! If the job root is down, only machines past their hard cap are ended, because the cap is in
+//! their tags. Each region and each object has its share of the time, so a slow one hides no other.
+//! The clock of the program must be a clock of the cloud.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,28 +31,27 @@ use crate::policy::lifecycle::forgotten_disk::forgotten;
 use crate::policy::lifecycle::orphan::OrphanVerdict;
 use crate::ports::{Clock, CloudError, chain_with_cure};
 
-/// A region, or the records of all machines, get so long: every healthy one answers in a second,
-/// and a region that hangs must leave time for all that is not there.
+/// The limit for a region, or for the records of all machines. A healthy one answers in a second,
+/// and the rest of the visit needs its time.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
-/// A small object of our own gets so long. A visit waits for eight of them at most, and most are
-/// there in a tenth of a second.
+/// The limit for a small object. A visit waits for eight of them at most, and most take a tenth of
+/// a second.
 const RECORD_MAX: Duration = Duration::from_secs(10);
 
-/// What the second look and the record of the visit take after the minute between the looks; with
-/// less room than both, the second look is the next visit's.
+/// The time for the second look and the record of the visit, after the minute between the looks.
+/// With less time left, the next visit makes the second look.
 const AFTER_THE_WAIT: Duration = Duration::from_secs(50);
 
-/// Machines whose records cannot be read are told of one by one up to so many: all of them mostly
-/// have one cause.
+/// The number of unreadable machines that are listed one by one: mostly they have one cause.
 const UNREAD_MAX: usize = 10;
 
-/// A suspicion is good for a second look for so long: two visits of five minutes may be lost in
-/// between. One that is older is of a sweeper that was switched off, and says nothing of now.
+/// A suspicion is valid for so long: two visits of five minutes may fail in between. An older one
+/// comes from a sweeper that was switched off.
 const SUSPICION_HOLDS: Duration = Duration::from_secs(16 * 60);
 
 impl OrphanSweeper {
-    /// One visit, which must be over within `room`; `sweeper` is the name under which it remembers.
+    /// One visit, which must end within `room`. `sweeper` is the name of its records.
     pub async fn visit(&self, sweeper: &str, version: &str, room: Duration) -> Visit {
         let until = self.clock.mono() + room;
         let mut visit = Visit::new(self.clock.now(), version, &self.clouds.owner);
@@ -75,8 +74,8 @@ impl OrphanSweeper {
         visit
     }
 
-    /// Those that bill, and those that stand still, in all regions of every cloud; each region by
-    /// itself, because one that hangs must not hide the others.
+    /// The machines that bill, and the stopped ones, in all regions of every cloud. A region that
+    /// hangs must not hide the others.
     async fn ours(
         &self,
         dir: &SweeperDir,
@@ -110,8 +109,7 @@ impl OrphanSweeper {
         (billing, standing)
     }
 
-    /// Disks that seem forgotten. Whom nobody could say anything of in time is asked for again by
-    /// the next visit.
+    /// Lists disks that seem forgotten. After a late answer the next visit asks again.
     async fn tell_of_kept(&self, standing: &[InstanceView], visit: &mut Visit) {
         let kept = stream::iter(standing)
             .map(|view| self.standing(view))
@@ -121,17 +119,16 @@ impl OrphanSweeper {
         visit.kept.sort_by(|one, other| one.machine.cmp(&other.machine));
     }
 
-    /// When the last visit came that was not as blind as this one: at the latest the one before, of
-    /// a program that did not say so. `None`: there was none, or nobody says; then it is counted
-    /// from this one.
+    /// The last visit that could read records; for a visit of an older program, its time. `None`:
+    /// it is unknown, and this visit counts.
     async fn judged_before(&self, dir: &SweeperDir) -> Option<Timestamp> {
         let before = self.clock.within(RECORD_MAX, dir.visit_before()).await.ok()??;
         Some(before.judged_at.unwrap_or(before.at))
     }
 
-    /// Where to look. One region's EC2 says which there are; while that is down, each cloud that
-    /// did not say so is looked at where the visit before looked, and where somebody is suspected:
-    /// a hard cap is held in all regions that answer.
+    /// The places to look at. One region's EC2 lists the regions. If it is down, a cloud without an
+    /// answer is looked at in the places of the last visit and of the suspects: the hard cap holds
+    /// in every region that answers.
     async fn places(&self, dir: &SweeperDir, visit: &mut Visit) -> Vec<Place> {
         let (found, unknown) = match self
             .clock
@@ -148,7 +145,7 @@ impl OrphanSweeper {
         }
         let mut before = BTreeSet::new();
         match self.clock.within(RECORD_MAX, dir.visit_before()).await {
-            // The record of an older program names the regions of suspects alone.
+            // The record of an older program has only the regions of suspects.
             Ok(known) => known.into_iter().for_each(|known| {
                 before.extend(known.suspects.into_iter().map(|suspect| Place {
                     cloud: suspect.machine.cloud,
@@ -173,7 +170,7 @@ impl OrphanSweeper {
         places.into_iter().collect()
     }
 
-    /// `None` also where nobody can say since when: the next visit asks again.
+    /// `None` also without a date: the next visit asks again.
     async fn standing(&self, view: &InstanceView) -> Option<Standing> {
         let (now, heard) =
             (self.clock.now(), self.clock.within(RECORD_MAX, self.heard_last(view)).await.ok()?);
@@ -185,7 +182,7 @@ impl OrphanSweeper {
         })
     }
 
-    /// Leases and records, where the job root answers.
+    /// Judges leases and records, if the job root answers.
     async fn look_at_leases(
         &self,
         views: Vec<InstanceView>,
@@ -213,8 +210,8 @@ impl OrphanSweeper {
             }
             Err(why) => return unseen(visit, format!("{why}: no lease was judged")),
         };
-        // Of thousands of machines the records may take longer than those of one, as long as the
-        // rest of the visit has its time.
+        // The records of thousands of machines may take longer, if the rest of the visit has its
+        // time.
         let (all, left) = (views.len(), until.saturating_sub(self.clock.mono()));
         let time = left.saturating_sub(SECOND_LOOK + AFTER_THE_WAIT).max(LOOK_MAX);
         let judged = stream::iter(views)
@@ -264,7 +261,7 @@ impl OrphanSweeper {
         if cleared.is_empty() {
             return;
         }
-        // The next visit may suspect it anew, and then looks twice again.
+        // The next visit may suspect it again, and then looks twice again.
         visit.suspects.retain(|suspect| !cleared.contains(&suspect.machine));
         let suspects = Suspects { format: RECORD_FORMAT, suspects: visit.suspects.clone() };
         if let Err(why) = self.clock.within(RECORD_MAX, dir.put_suspects(&suspects)).await {
@@ -286,8 +283,8 @@ impl OrphanSweeper {
         .await
     }
 
-    /// Each is read again before its end. One whose end was refused is told of, and found again by
-    /// the next visit. Gives those that are no orphans any more.
+    /// Reads each again before its end. A refused end is listed, and the next visit finds it again.
+    /// Gives the machines that are no orphans any more.
     async fn end_all(&self, orphans: Vec<Judged>, by: By, visit: &mut Visit) -> Vec<MachineRef> {
         let ends = orphans.into_iter().map(|orphan| async move {
             let answer = self.clock.bounded(LOOK_MAX, self.end_by(&orphan, by)).await;
@@ -325,7 +322,8 @@ impl OrphanSweeper {
     }
 }
 
-/// A sweeper that may not read the records keeps every machine, and looks well unless it says so.
+/// Lists unreadable machines: a sweeper without the permission to read keeps every machine, and
+/// must say so.
 fn tell_of_unread(judged: &[Judged], visit: &mut Visit) {
     let unread = judged.iter().filter(|judged| is_unknown(judged));
     let told = unread
@@ -363,7 +361,7 @@ fn reason(judged: &Judged) -> String {
     }
 }
 
-/// Since when it is suspected: from an earlier visit, if that is not too long ago.
+/// The time of the first suspicion: from an earlier visit, if that is recent.
 fn suspected(orphan: Judged, known: &[Suspect], now: Timestamp) -> (Judged, Suspect) {
     let machine = orphan.view.machine();
     let before = known

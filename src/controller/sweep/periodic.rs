@@ -1,13 +1,12 @@
-//! The daemon's own sweep: every five minutes it looks for machines of ours that no job needs, and
-//! a minute later it ends those that still are.
+//! The daemon's own sweep: every five minutes it looks for machines that no job needs, and a minute
+//! later it ends those that are still orphans.
 //!
 //! ```text
-//!   describe every region ──> not driven by this daemon, or past its hard cap ──> policy::lifecycle::orphan ──> suspects
-//!                                                        a minute later: all of it once more ──> terminate
+//!   describe every region ──> not driven here, or past its hard cap ──> policy::lifecycle::orphan
+//!                             an orphan ──> a minute ──> read again ──> terminate
 //! ```
-//! A machine whose attempt this daemon drives is judged there at every tick, so that a sweep reads
-//! nothing of it: what it costs grows with regions and pages, not with jobs. Not here: an opinion
-//! about what an orphan is.
+//! A driven machine is judged at every tick, so the sweep does not read its records. The cost grows
+//! with regions and pages, not with jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,44 +24,44 @@ use crate::market::{Cloud, Region};
 use crate::policy::lifecycle::orphan::{self, OrphanVerdict};
 use crate::ports::{Clock, CloudError, NoCredentials, chain};
 
-/// Between two sweeps. The bound on what an orphan costs counts with it; more often is a call for
-/// each region that finds nothing.
+/// Between two sweeps. The bound on the cost of an orphan counts with it. More often means calls
+/// that find nothing, one for each region.
 const EACH: Duration = Duration::from_secs(5 * 60);
 
-/// After the daemon's start: by then its first ticks have read whose machine is whose.
+/// After the daemon's start: by then its first ticks have read the jobs of the machines.
 const FIRST: Duration = Duration::from_secs(60);
 
-/// A look that takes longer is given up until the next one: the jobs have their ticks meanwhile,
-/// and the watchdog its word. Every region answers in a second.
+/// A longer look is given up until the next sweep: meanwhile the jobs need their ticks, and the
+/// watchdog its report. Every region answers in a second.
 const LOOK_MAX: Duration = Duration::from_secs(45);
 
-/// A call to one region, of which a look makes two in a row. Healthy ones answer in a second.
+/// A call to one region; a look makes two in a row. Healthy regions answer in a second.
 const REGION_MAX: Duration = Duration::from_secs(15);
 
-/// Where nobody has ever signed in, a cloud is asked again only then: on most workstations without
-/// an account nobody ever will. A session that is over is begun anew at any moment, and what hung
-/// meanwhile bills (seed 37026194 of 24 h).
+/// The pause for a cloud without any credentials: most workstations without an account never get
+/// one. An expired session may be renewed at any moment, and meanwhile a hanging machine bills
+/// (seed 37026194 of 24 h).
 const NOBODY_PAUSE: Duration = Duration::from_secs(15 * 60);
 
-/// What a daemon remembers of its sweeps.
+/// A daemon's memory of its sweeps.
 #[derive(Default)]
 pub(crate) struct SweepMemory {
     due: Option<Duration>,
     /// Orphans at the first look, and when the second is due.
     suspects: Vec<Judged>,
     second_look: Option<Duration>,
-    /// Until when a cloud is not asked, to which nobody here has signed in.
+    /// The end of the pause for a cloud without credentials.
     unsigned: BTreeMap<Cloud, Duration>,
-    /// What each cloud said last of the regions it has: one region's word, and while that is down
-    /// all of them are swept.
+    /// The last list of regions of each cloud. One region gives it; while that is down, the last
+    /// list is swept.
     regions: BTreeMap<Cloud, Vec<Region>>,
-    /// What was said of places that did not answer: once for each sentence.
+    /// The logged errors of places: each is logged once.
     said: BTreeMap<String, String>,
 }
 
 impl OrphanSweeper {
-    /// Sweeps when it is time to. Gives the machines that do not bill; `None`: no look was due, or it
-    /// took too long.
+    /// Sweeps if a sweep is due. Gives the machines that do not bill; `None`: no look was due, or
+    /// it took too long.
     pub(crate) async fn sweep_when_due(
         &self,
         memory: &mut SweepMemory,
@@ -129,7 +128,7 @@ impl OrphanSweeper {
         })
     }
 
-    /// Machines that bill and that, by one look, no job needs; and those that do not, for their
+    /// The machines that bill and that no job needs, by one look; and the stopped ones, for their
     /// disks.
     async fn suspects(
         &self,
@@ -215,8 +214,7 @@ impl OrphanSweeper {
     }
 }
 
-/// A workstation without an account is nobody's news; whoever has one learns from a job's own
-/// trouble.
+/// A missing account is no news. With an account, the trouble of a job tells the user.
 fn say_once(memory: &mut SweepMemory, place: &str, what: &str, error: &CloudError) {
     let text = chain(error);
     if memory.said.insert(place.to_owned(), text.clone()).as_ref() == Some(&text) {

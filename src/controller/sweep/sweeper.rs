@@ -1,10 +1,10 @@
-//! Finds machines of ours that no job needs, in every region, and ends them after a second look.
+//! Finds the owner's machines that no job needs, in every region, and ends them after a second
+//! look.
 //!
 //! ```text
-//!   regions of the account ──> describe by owner tag ──> records and heartbeat of each ──> policy::lifecycle::orphan
-//!                                         orphan ──> a minute ──> all of it once more ──> terminate
+//!   every region ──> describe by owner tag ──> records, heartbeat ──> policy::lifecycle::orphan
+//!                    an orphan ──> a minute ──> read again ──> terminate
 //! ```
-//! Not here: an opinion about what an orphan is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use crate::policy::lifecycle::orphan::{self, Facts, Heartbeat, OrphanVerdict, Re
 use crate::policy::lifecycle::reconcile::may_be_of;
 use crate::ports::{Clock, CloudError, NoCredentials, Store, chain, chain_with_cure};
 
-/// One machine of ours and what is to be done with it.
+/// A machine of the owner, and the verdict.
 #[derive(Clone, Debug)]
 pub struct Judged {
     pub view: InstanceView,
     pub verdict: OrphanVerdict,
 }
 
-/// What one look found.
+/// The findings of one look.
 #[derive(Debug, Default)]
 pub struct Found {
     pub machines: Vec<Judged>,
@@ -44,55 +44,55 @@ pub struct Found {
     pub residue: Vec<Residue>,
     /// Places that did not answer.
     pub unknown: Vec<(String, String)>,
-    /// Places that nobody had a reason to ask, and why they could not have been.
+    /// Places that were not asked, and why.
     pub unasked: Vec<(String, String)>,
 }
 
-/// Where machines of ours may be, as far as anybody has said.
+/// The places where the owner may have machines.
 #[derive(Debug, Default)]
 pub struct Everywhere {
     pub places: BTreeSet<CloudRegion>,
     /// Clouds that did not answer, and why.
     pub unknown: Vec<(String, String)>,
-    /// Those of them to which nobody here has any credentials.
+    /// The clouds without any credentials.
     pub unsigned: BTreeSet<market::Cloud>,
 }
 
-/// What came of the end of one machine that was asked for.
+/// The result of a request to end a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndAsked {
     Ends,
-    /// Its disk is to stay.
+    /// It stops, and its disk is kept.
     Stops,
-    /// The same, and the cloud never stops it: it lives, whatever its cap says. Why, as it follows
-    /// on its name.
+    /// Its disk is kept, and the cloud cannot stop it, so it runs on. Why, as a text after its
+    /// name.
     RunsOn(String),
 }
 
-/// Between the two looks: long enough for an agent that was only slow to be heard (it beats every
-/// quarter of a minute), short enough to be a small part of the bound on what an orphan can cost.
+/// Between the two looks. A slow agent is heard by then, with its heartbeat every 15 s. A longer
+/// time adds to the cost of an orphan.
 pub const SECOND_LOOK: Duration = Duration::from_secs(60);
 
-/// Records of machines that are read at once.
+/// Records of machines that are read in parallel.
 pub(crate) const READS_IN_FLIGHT: usize = 16;
 
-/// The record of an end gets so long: an orphan bills, and a job root that is down must not keep it
-/// alight.
+/// The limit for the record of an end: an orphan bills, also while the job root is down.
 const INTENT_MAX: Duration = Duration::from_secs(10);
 
-/// After its outcome an agent says within so long that it holds the machine: at its next heartbeat,
-/// a quarter of a minute away, with room for one that came late.
+/// After its outcome, an agent says by then that it holds the machine: at its next heartbeat, a
+/// quarter of a minute later, with some delay.
 const HELD_IS_SAID_WITHIN: Duration = Duration::from_secs(60);
 
-/// The records of one machine get so long; of a store that is well they come within a second.
+/// The limit for the records of one machine; a healthy store needs a second.
 const RECORDS_MAX: Duration = Duration::from_secs(10);
 
-/// What a second look reads.
+/// The facts that a second look reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// Its tags, its records, its heartbeat, and the store's clock.
+    /// Tags, records, heartbeat, and the store's clock.
     Everything,
-    /// Its tags and our own clock: the hard cap, for whoever's clock is one of the cloud's.
+    /// Tags and this program's own clock, for the hard cap. That clock must be a clock of the
+    /// cloud.
     Tags,
 }
 
@@ -112,13 +112,13 @@ impl OrphanSweeper {
         OrphanSweeper { store, clouds, clock, name }
     }
 
-    /// Every place where a machine of ours may be: all regions of every cloud that can be asked.
+    /// All regions of every cloud that can be asked.
     pub async fn everywhere(&self) -> (BTreeSet<CloudRegion>, Vec<(String, String)>) {
         let Everywhere { places, unknown, .. } = self.ask_everywhere().await;
         (places, unknown)
     }
 
-    /// The same, with who could not be asked for want of any credentials.
+    /// The same, with the clouds that could not be asked for lack of credentials.
     pub async fn ask_everywhere(&self) -> Everywhere {
         let asked = join_all(
             self.clouds.all().map(|(which, cloud)| async move { (*which, cloud.regions().await) }),
@@ -141,7 +141,7 @@ impl OrphanSweeper {
         all
     }
 
-    /// Looks at all machines of ours in these places. Ends nothing.
+    /// Looks at all machines of the owner in these places. Ends none.
     pub async fn look_for_orphans(&self, places: &BTreeSet<CloudRegion>) -> Found {
         let mut found = Found::default();
         let now = self.clock.store_now().await;
@@ -168,7 +168,7 @@ impl OrphanSweeper {
                     .push((format!("{region}, what is left over"), chain_with_cure(&error))),
             }
         }
-        // A place that was asked twice has each machine once.
+        // A place may be asked twice; each machine counts once.
         let mut seen = BTreeSet::new();
         views.retain(|view: &InstanceView| seen.insert(view.machine()));
         let judged = views.into_iter().map(|view| self.judge(view, now));
@@ -176,11 +176,11 @@ impl OrphanSweeper {
         found
     }
 
-    /// Ends a machine that was an orphan, if it still is one now, or stops it where its disk is to
-    /// stay. `None`: it is none any more, and lives.
+    /// Ends an orphan if it still is one, or stops it if its disk is kept. `None`: it is no orphan
+    /// any more, and runs on.
     ///
     /// # Errors
-    /// When the cloud does not answer; then nothing was ended, or it may have been.
+    /// When the cloud does not answer: the machine may have been ended.
     pub async fn end_orphan(&self, before: &Judged) -> Result<Option<EndAsked>, CloudError> {
         Ok(self.end_by(before, By::Everything).await?.map(|(_, asked)| asked))
     }
@@ -202,7 +202,7 @@ impl OrphanSweeper {
                 was_started_past_its_cap(&judged.view)
             }
         };
-        // Whoever slept since has seen a machine that may do another job's work by now.
+        // After a sleep of the workstation, the machine may run another job by now.
         if self.clock.mono().saturating_sub(looked) > ANSWER_HOLDS {
             return Ok(None);
         }
@@ -221,12 +221,12 @@ impl OrphanSweeper {
         Ok(Some((judged, EndAsked::Ends)))
     }
 
-    /// Ends a machine whose job nobody here knows, for a person who has named it: no sweep does.
-    /// Its disk goes with it, and nothing is recorded, because nobody settles such a job. `None`:
-    /// by now it is gone, or its job is known here.
+    /// Ends a machine with an unknown job that the user has named; a sweep never does. Its disk is
+    /// deleted. A record would be useless, because no controller settles such a job. `None`: the
+    /// machine is gone, or its job is known here.
     ///
     /// # Errors
-    /// When the cloud does not answer; then nothing was ended, or it may have been.
+    /// When the cloud does not answer: the machine may have been ended.
     pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<EndAsked>, CloudError> {
         let cloud = self.clouds.get(named.cloud)?;
         let looked = self.clock.mono();
@@ -242,7 +242,7 @@ impl OrphanSweeper {
         Ok(Some(EndAsked::Ends))
     }
 
-    /// One machine of ours as it is now; `None`: it is not shown.
+    /// The machine now; `None`: it is not shown.
     async fn look_again(&self, machine: &MachineRef, by: By) -> Result<Option<Judged>, CloudError> {
         let views =
             self.clouds.get(machine.cloud)?.describe(&self.clouds.owner, &machine.region).await?;
@@ -255,17 +255,16 @@ impl OrphanSweeper {
         }))
     }
 
-    /// As a drive records it, so that whoever settles the attempt knows whose end it was. Whether
-    /// its disk is to stay: the attempt was settled so, and somebody has started its machine at the
-    /// cloud itself; or it has ended so, and its power-off does not work.
+    /// Records the end like a drive does, for the controller that settles the attempt. Gives
+    /// whether the disk is kept: the settled attempt keeps it, and a user has started the machine
+    /// in the console; or the outcome keeps it, and the power-off failed.
     async fn intend_to_end_orphan(&self, orphan: &Judged) -> bool {
         let (OrphanVerdict::Orphan { why }, tags) = (&orphan.verdict, &orphan.view.tags) else {
             return false;
         };
         let dir = JobDir::new(Arc::clone(&self.store), tags.job.clone());
         let recorded: Result<bool, JobDirError> = async {
-            // Of another job root's job nothing is written here, and what is settled stays as it
-            // is.
+            // No record for a job of another job root, and a settled record stays as it is.
             if let Some(settled) = dir.settled(tags.attempt).await? {
                 return Ok(was_kept(&settled, &orphan.view));
             }
@@ -302,13 +301,13 @@ impl OrphanSweeper {
         .await;
         recorded.unwrap_or_else(|error| {
             tracing::warn!(machine = %orphan.view.machine(), "cannot record why it is ended: {}", chain(&error));
-            // Whether its disk is kept nobody here can read: a disk that stands can be given up,
-            // and one that is gone is gone.
+            // It is unknown whether the disk is kept. A stopped disk can be given up later; a
+            // deleted one is lost.
             if is_unreadable(&error) { can_stand(&orphan.view) } else { was_started_past_its_cap(&orphan.view) }
         })
     }
 
-    /// GPU machines of the account that nobody of ours launched; nothing is done to them.
+    /// GPU machines of the account that Lamplighter did not launch. They are only listed.
     pub async fn foreign(
         &self,
         places: &BTreeSet<CloudRegion>,
@@ -329,7 +328,7 @@ impl OrphanSweeper {
         (machines, unknown)
     }
 
-    /// One whose records hang is unknown, and hides no other.
+    /// A machine whose records hang is unknown, and hides no other.
     pub(crate) async fn judge_in_time(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
         let judged = self.clock.bounded(RECORDS_MAX, self.judge(view.clone(), now)).await;
         judged.unwrap_or_else(|| Judged {
@@ -353,7 +352,7 @@ impl OrphanSweeper {
         Judged { view, verdict }
     }
 
-    /// By what stands in the machine's own tags, and nothing else: past its hard cap or not.
+    /// Judges the hard cap by the tags of the machine alone.
     pub(crate) fn judge_by_tags(&self, view: InstanceView) -> Judged {
         let unread = || "only its tags were read".to_owned();
         let (records, heartbeat, now) =
@@ -368,8 +367,8 @@ impl OrphanSweeper {
         Judged { view, verdict }
     }
 
-    /// That they are there says enough: one that a power cut has torn, or that a later version
-    /// wrote, keeps no machine alight.
+    /// The existence of a record counts: a torn record, or one of a later version, keeps no machine
+    /// running.
     async fn records(&self, view: &InstanceView) -> Records {
         let (job, attempt) = (&view.tags.job, view.tags.attempt);
         let is_there = |key: String| async move {
@@ -381,7 +380,7 @@ impl OrphanSweeper {
             [layout::spec(job), layout::receipt(job), layout::settled(job, attempt)].map(is_there);
         match tokio::try_join!(spec, receipt, settled, plan) {
             Ok((false, ..)) => Records::NoJob,
-            // Its job has the id of one of ours, and is in another job root.
+            // A job of another job root has the same id.
             Ok((.., Some(plan))) if !may_be_of(&plan, view) => Records::NoJob,
             Ok((true, false, false, _)) => Records::Open,
             Ok(_) => Records::Over,
@@ -389,11 +388,10 @@ impl OrphanSweeper {
         }
     }
 
-    /// Of an attempt that is not settled: whether its agent, heard at this time of the store, has
-    /// told how it ended and does not hold the machine for a look. That is said after the outcome,
-    /// so an agent that has not been heard since may hold it; unless its last word is that the
-    /// power goes off next. From that word on the machine has its time to go: a look may have been
-    /// long.
+    /// Whether an open attempt has ended: its agent has written the outcome, and does not hold the
+    /// machine for the user. The agent says that it holds after the outcome, so without a later
+    /// heartbeat it may hold. The exception is a last heartbeat that announces the power-off. The
+    /// machine has its time from that heartbeat on, because holding may have been long.
     async fn ended(&self, view: &InstanceView, heard: Timestamp) -> Records {
         let (job, attempt) = (&view.tags.job, view.tags.attempt);
         let told = match self.store.head(&layout::outcome(job, attempt)).await {
@@ -425,12 +423,12 @@ impl OrphanSweeper {
     }
 }
 
-/// The record is there, and this program cannot read it: it is damaged, or a later version's.
+/// The record exists and is unreadable: it is damaged, or from a later version.
 fn is_unreadable(error: &JobDirError) -> bool {
     matches!(error, JobDirError::Record(_))
 }
 
-/// A later version's record is as good as none to a sweep, which asks only whether it is there.
+/// An unreadable record counts as none for a sweep, which only asks whether it exists.
 fn unless_unreadable<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<T>, JobDirError> {
     match read {
         Err(error) if is_unreadable(&error) => Ok(None),
