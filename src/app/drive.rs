@@ -52,7 +52,7 @@ pub fn hand_over(workstation: &Workstation, job: &JobId) -> Result<String, Fault
 pub fn refuse_wrong_clock(checked: Result<(), ActError>) -> Result<(), Fault> {
     checked.map_err(|error| {
         Fault::from_error(ExitCode::REFUSED, &error)
-            .meaning("nothing was started, and nothing bills")
+            .meaning("nothing was started or billed")
             .hint("set this workstation's clock (`timedatectl set-ntp true`); `lamp doctor` shows how far off it is")
     })
 }

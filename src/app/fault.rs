@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! error: no offer fits job `llama-ft`: 8 x H100 is not sold in eu-south-1
-//! nothing was started, and nothing bills
+//! nothing was started or billed
 //! hint: add `us-east-2` to `regions`
 //! ```
 //!

@@ -68,10 +68,10 @@ pub fn silence(error: &(dyn Error + 'static)) -> Fault {
 /// Why a local job cannot reach its job root, before anything is packed. `from`: the source of
 /// its URL.
 pub fn unreached((root, from): (&str, &str), error: &JobDirError) -> Fault {
-    let fault = record_fault(error).meaning("nothing was started, and nothing bills");
+    let fault = record_fault(error).meaning("nothing was started or billed");
     let Some(nobody) = wire::NoCredentials::among(error) else { return fault };
     Fault::new(fault.code, format!("the job root is {root} (from the {from}), and {nobody}"))
-        .meaning("nothing was started, and nothing bills")
+        .meaning("nothing was started or billed")
         .hint(format!("{}; or --job-root FOLDER keeps a job of this workstation in a folder, which asks nobody", nobody.fix))
 }
 

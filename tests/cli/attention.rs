@@ -83,7 +83,7 @@ fn a_job_of_another_owner_that_waits_says_whose_it_is() {
             && list.err.contains("digits-7f3k2q waits for its owner `bob`, who buys its machine"),
         "{list:?}"
     );
-    assert!(!list.err.contains("nobody on this workstation drives"), "{list:?}");
+    assert!(!list.err.contains("no process on this workstation drives"), "{list:?}");
     let mut waiting: Value = serde_json::from_str(&record("waiting.json")).expect("JSON");
     waiting["at"] = "2026-11-20T23:00:00Z".into();
     sandbox.write(&format!("{JOB}/waiting.json"), waiting.to_string());

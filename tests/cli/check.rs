@@ -288,14 +288,14 @@ fn a_mistyped_file_or_folder_says_which_was_meant() {
     sandbox.write("lamp.toml", "command = ['sh', 'train.py']\n");
     sandbox.write("jobs/a.toml", "command = ['sh', 'train.py']\n");
     sandbox.write("pyproject.toml", "");
-    let said = "error: no job file `lampp.toml`\nnothing was started, and nothing bills\nhint: did you mean `lamp.toml`?\n";
+    let said = "error: no job file `lampp.toml`\nnothing was started or billed\nhint: did you mean `lamp.toml`?\n";
     for verb in ["run", "plan"] {
         let ended = sandbox.lamp(&[verb, "lampp.toml"]);
         assert_eq!((ended.code, ended.err.as_str()), (101, said), "{verb}");
     }
     assert_eq!(
         sandbox.lamp(&["check", "lampp.toml"]).err,
-        said.replace("nothing was started, and nothing bills\n", "")
+        said.replace("nothing was started or billed\n", "")
     );
     let other = sandbox.lamp(&["run", "digits.toml"]);
     assert!(other.err.ends_with("hint: beside it there is `lamp.toml`\n"), "{other:?}");

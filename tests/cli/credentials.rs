@@ -111,7 +111,7 @@ fn a_session_that_ends_before_a_machine_has_booted_buys_none() {
     for words in [
         "the AWS credentials end in ",
         "17m are needed",
-        "nothing was started, and nothing bills",
+        "nothing was started or billed",
         "`aws sso login`",
     ] {
         assert!(run.err.contains(words), "{words} in {run:?}");

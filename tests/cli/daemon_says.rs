@@ -45,7 +45,7 @@ fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
     let rest = words.rest();
     assert!(wait_until("it ends", || idle.try_wait().expect("it was started here")).success());
     assert!(
-        !rest.iter().any(|line| line.contains("nobody on this workstation")),
+        !rest.iter().any(|line| line.contains("no process on this workstation")),
         "there is no job: {rest:?}"
     );
     let (mut daemon, words) = place.driving(&["daemon"]);
@@ -56,7 +56,7 @@ fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
     place.until(&job, "running");
     signal(daemon.id(), "INT");
     let said = format!(
-        "1 job is under way that nobody on this workstation drives now: {job}; `lamp daemon --job {job} --until-done` drives that one"
+        "1 job is under way that no process on this workstation drives now: {job}; `lamp daemon --job {job} --until-done` drives that one"
     );
     assert!(wait_until("it ends", || daemon.try_wait().expect("it was started here")).success());
     // Its machine has inherited where the daemon speaks to: that is heard to its end once the
@@ -65,7 +65,7 @@ fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
     let rest = words.rest();
     assert!(rest.iter().any(|line| line.starts_with(&said)), "{rest:?}");
     let (code, _, err) = end(place.start(&["daemon", "--job", &job, "--until-done"]));
-    assert!(code == 0 && !err.contains("nobody on this workstation"), "{err}");
+    assert!(code == 0 && !err.contains("no process on this workstation"), "{err}");
     place.nothing_is_left();
 }
 

@@ -41,22 +41,23 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     let list = place.0.lamp(&["status"]);
     assert!(
         list.code == 0
-            && list.err.contains(&format!("nobody on this workstation drives {job}"))
+            && list.err.contains(&format!("no process on this workstation drives {job}"))
             && list.err.contains(&said),
         "{list:?}"
     );
     let one = place.0.lamp(&["status", &job]);
     assert!(
-        one.out.lines().any(
-            |line| line.starts_with("driven by") && line.contains("nobody on this workstation")
-        ),
+        one.out
+            .lines()
+            .any(|line| line.starts_with("driven by")
+                && line.contains("no process on this workstation")),
         "{one:?}"
     );
     // What it says to type does it.
     let driver = place.start(&["daemon", "--job", &job, "--until-done"]);
     wait_until("it is driven again", || (place.status(&job)["driven_here"] == true).then_some(()));
     let after = place.0.lamp(&["status"]);
-    assert!(!after.err.contains("nobody on this workstation"), "{after:?}");
+    assert!(!after.err.contains("no process on this workstation"), "{after:?}");
     place.0.write("go", "");
     let (code, _, err) = end(driver);
     assert_eq!(code, 0, "{err}");
@@ -282,7 +283,7 @@ fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
     for asks in [&["stop", &job][..], &["cancel", &job], &["extend", &job, "1h"]] {
         let asked = place.0.end(place.0.command(asks).env("LAMP_OWNER", "other"));
         let told = asked.err.contains("is of the owner `alice`")
-            && asked.err.contains("nobody was there to ask");
+            && asked.err.contains("this call cannot ask");
         assert!(asked.code == 102 && told, "whose money it is: {asked:?}");
     }
     place.0.write("go", "");

@@ -95,7 +95,7 @@ fn the_kept_machine_of_an_ended_job_is_given_up_by_cancel_and_by_nothing_less() 
     let unsaid = place.0.lamp(&["cancel", "kept"]);
     assert!(
         unsaid.code == 102
-            && unsaid.err.contains("nobody was there to ask")
+            && unsaid.err.contains("this call cannot ask")
             && unsaid.err.contains("`--yes`"),
         "{unsaid:?}"
     );

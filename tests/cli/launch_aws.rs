@@ -29,7 +29,7 @@ fn a_wrong_clock_is_refused_before_there_is_a_job() {
         let means = if words[0] == "apply" {
             "nothing was changed: what runs goes on"
         } else {
-            "nothing was started, and nothing bills"
+            "nothing was started or billed"
         };
         for said in [
             "behind that of s3://",

@@ -40,7 +40,7 @@ fn whoever_gets_no_answer_is_told_that_the_job_may_be_there_and_how_to_end_it() 
     ] {
         assert!(err.contains(said), "{said}: {err}");
     }
-    assert!(!err.contains("nothing bills") && !err.contains("no job was made"), "{err}");
+    assert!(!err.contains("or billed") && !err.contains("no job was made"), "{err}");
     let (_, listed) = account.json(&["status"]);
     let job = listed["jobs"][0]["job"].as_str().expect("it is there").to_owned();
     assert!(err.contains(&format!("`lamp cancel {job}` ends it")), "{err}");

@@ -53,7 +53,7 @@ fn whoever_has_no_credentials_is_told_so_in_the_same_words_by_every_verb() {
     let planned = sandbox.end(sandbox.command(VERBS[0]).env("AWS_EC2_METADATA_DISABLED", "true"));
     assert_eq!(planned.code, 103, "{planned:?}");
     assert!(
-        planned.err.contains("error: no AWS credentials were found\nnothing was started, and nothing bills; nor can it be planned"),
+        planned.err.contains("error: no AWS credentials were found\nnothing was started or billed; the catalogue that ships with `lamp` has no plan"),
         "{planned:?}"
     );
 }
@@ -94,7 +94,7 @@ fn no_job_and_no_schedule_is_applied_for_whose_machine_nobody_can_be_asked() {
             sandbox.end(sandbox.command(&words).env("AWS_EC2_METADATA_DISABLED", "true"))
         };
         let ended = apply(&[]);
-        let why = "nobody could be asked what `a.toml` would cost";
+        let why = "AWS could not be asked for the cost of `a.toml`";
         assert!(
             ended.code == 103 && ended.err.contains(FOUND_NONE) && ended.err.contains(why),
             "{ended:?}"
@@ -261,7 +261,7 @@ fn a_sign_on_that_is_over_has_a_sentence_of_its_own() {
             "{ended:?}"
         );
         assert!(
-            ended.err.contains("nothing bills; nor can it be planned")
+            ended.err.contains("billed; the catalogue that ships with `lamp` has no plan")
                 && ended.err.contains("\nhint: `aws sso login` signs in again"),
             "{ended:?}"
         );

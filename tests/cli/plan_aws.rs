@@ -60,7 +60,7 @@ fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
         ended.out.starts_with(
             "g5.xlarge in us-east-1b, spot, $0.36/h: this machine costs at most $1.35, with its disk, its address and the power-off; \
              at most $3.19 where it is not to be had and a dearer one takes its place\n\
-             the whole job, which goes on on another machine when one is taken away or lost, can cost that much again each time, \
+             the whole job, which continues on another machine after an interruption or a loss, can cost that much again each time, \
              and nothing bounds it; `limits.budget` would\n"
         ),
         "{}",
@@ -109,7 +109,7 @@ fn a_budget_bounds_the_plan_to_the_cent_or_is_refused() {
         "{}",
         timed.out
     );
-    let job = "the whole job, which goes on on another machine when one is taken away or lost, costs at most $20.00: that is its budget\n";
+    let job = "the whole job, which continues on another machine after an interruption or a loss, costs at most $20.00: that is its budget\n";
     assert!(timed.out.contains(job), "{}", timed.out);
     let counted = plan(&ec2, &["--on-demand", "--interruptions", "2", "--max-runtime", "1h"]);
     assert!(
@@ -138,7 +138,7 @@ fn a_budget_bounds_the_plan_to_the_cent_or_is_refused() {
         "{}",
         refused.err
     );
-    assert!(refused.err.contains("nothing was started, and nothing bills"), "{}", refused.err);
+    assert!(refused.err.contains("nothing was started or billed"), "{}", refused.err);
 }
 
 #[test]

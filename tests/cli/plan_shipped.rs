@@ -29,18 +29,18 @@ fn without_credentials_a_plan_is_made_by_the_shipped_catalogue_and_says_what_it_
             // Three hours, five minutes to save and two to power off, as a plan of EC2's prices
             // reckons them.
             "g5.xlarge in use1-az1, on-demand, $1.01/h: this machine costs at most $3.19, with its disk, its address and the power-off",
-            "the whole job, which goes on on another machine when one is taken away or lost, costs at most $516.24 by the catalogue, ",
+            "the whole job, which continues on another machine after an interruption or a loss, costs at most $516.24 by the catalogue, ",
             "because it is the cheapest of 15 that fit, at $1.01/h, $1.02/h with its disk and address\n",
             "launched now, its machine would end at ",
-            "nothing of it was checked at AWS: no quota, no capacity, no permission, no image\n",
+            "nothing of it was checked at AWS: not its quota, capacity, permission or image\n",
         ] {
             assert!(ended.out.contains(said), "{said:?} in\n{}", ended.out);
         }
         assert!(ended.err.contains("warning: this is not from EC2: no AWS credentials were found\nhint: `aws configure` makes some; "), "{ended:?}");
         assert!(
-            ended.err.contains(
-                "nothing was started, and nothing can be launched until there are credentials\n"
-            ),
+            ended
+                .err
+                .contains("nothing was started, and a launch waits until there are credentials\n"),
             "{ended:?}"
         );
         assert!(!ended.out.contains("spot bid") && !ended.err.contains("error:"), "{ended:?}");
@@ -116,10 +116,10 @@ fn what_the_catalogue_does_not_have_is_refused_as_before_and_nothing_is_ever_lau
     let elsewhere = lamp(&sandbox, &["plan"], &["--region", "eu-west-1"]);
     assert!(elsewhere.code == 103 && elsewhere.out.is_empty(), "{elsewhere:?}");
     assert!(
-        elsewhere.err.contains("error: no AWS credentials were found\nnothing was started, and nothing bills; nor can it be planned"),
+        elsewhere.err.contains("error: no AWS credentials were found\nnothing was started or billed; the catalogue that ships with `lamp` has no plan"),
         "{elsewhere:?}"
     );
-    let why = "nor can it be planned by the catalogue that ships with `lamp`: it has no prices of eu-west-1, those of us-east-1 alone\n";
+    let why = "the catalogue that ships with `lamp` has no plan: it lacks prices of eu-west-1 and has only us-east-1\n";
     assert!(elsewhere.err.contains(why), "{elsewhere:?}");
     let run = lamp(&sandbox, &["run"], &["--max-runtime", "3h"]);
     assert!(
@@ -173,7 +173,7 @@ fn what_would_be_refused_whatever_aws_says_is_told_first_and_has_its_own_code() 
         lamp(&sandbox, &["plan"], &["--budget", "0.01", "--market", "spot", "--max-price", "auto"]);
     assert!(
         perhaps.code == 103
-            && perhaps.err.contains("error: no AWS credentials were found\nnothing was started, and nothing bills; nor can it be planned"),
+            && perhaps.err.contains("error: no AWS credentials were found\nnothing was started or billed; the catalogue that ships with `lamp` has no plan"),
         "{perhaps:?}"
     );
 }
@@ -213,10 +213,7 @@ fn where_aws_does_not_answer_the_catalogue_plans_too() {
         ended.code == 103 && ended.out.contains("by the catalogue that ships with `lamp`"),
         "{ended:?}"
     );
-    assert!(
-        ended.err.contains("nothing can be launched until AWS answers, and allows it\n"),
-        "{ended:?}"
-    );
+    assert!(ended.err.contains("a launch waits until AWS answers, and allows it\n"), "{ended:?}");
 }
 
 /// Who reads one document reads the other, and is told which it is.

@@ -41,7 +41,7 @@ fn a_secret_in_the_workdir_is_refused_with_its_own_code() {
         "hub.py:1: error: looks like a Hugging Face token (rule huggingface-token)\n\
          \x20 hint: remove it, ignore the file in .lampignore, or allow it with `--allow-secret hub.py:huggingface-token`\n\
          error: the workdir of `job.toml` holds what looks like secrets\n\
-         nothing was started, and nothing bills\n\
+         nothing was started or billed\n\
          hint: if they are meant to ship, acknowledge each with `--allow-secret PATH:RULE`\n"
     );
     assert!(is_untouched(&sandbox));

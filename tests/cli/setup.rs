@@ -318,9 +318,7 @@ fn a_machine_that_runs_keeps_its_role() {
         "{ended:?}"
     );
     assert!(
-        ended
-            .err
-            .contains("nothing is taken away as long as this is so: 1 machine: not terminated"),
+        ended.err.contains("the permissions stay as long as this is so: 1 machine: not terminated"),
         "{ended:?}"
     );
     assert_eq!(user.changes(), Vec::<String>::new());

@@ -31,7 +31,7 @@ fn of_two_that_begin_at_once_the_one_that_made_the_role_decides_its_job_root() {
         let second = user.lamp(&[&["init", "aws", "--yes"], instead].concat());
         assert_eq!(second.code, 102, "{second:?}");
         assert!(
-            second.err.contains("role lamplighter-box: somebody else has just made it"),
+            second.err.contains("role lamplighter-box: another user has just made it"),
             "{second:?}"
         );
         assert!(
@@ -97,7 +97,7 @@ fn a_bucket_that_another_owner_has_just_made_stays_his() {
     let alice = user.lamp(&["init", "aws", "--yes"]);
     assert_eq!(alice.code, 0, "{alice:?}");
     assert!(
-        alice.err.contains("somebody else has just made it")
+        alice.err.contains("another user has just made it")
             && alice.err.contains("it is bob's and stays as it is"),
         "{alice:?}"
     );

@@ -38,7 +38,7 @@ fn a_machine_whose_records_are_gone_is_told_of_apart_and_ended_by_its_id() {
         .unwrap();
 
     let shown = lamp(&place, &["sweep", "--dry-run"]);
-    let said = "nobody here knows the job of 1 machine of yours";
+    let said = "the job of 1 machine of yours is unknown here";
     assert!(
         shown.out.contains(said)
             && shown.out.contains(&machine)
@@ -122,7 +122,12 @@ fn a_sweep_without_credentials_is_quiet_where_no_job_was_ever_for_aws() {
             && !quiet.err.contains("warning"),
         "{quiet:?}"
     );
-    assert!(quiet.err.contains("aws was not looked at, and no job of this job root was ever for it: no AWS credentials were found"), "{quiet:?}");
+    assert!(
+        quiet.err.contains(
+            "aws was not asked: this job root never had a job for it: no AWS credentials were found"
+        ),
+        "{quiet:?}"
+    );
     let document: serde_json::Value =
         serde_json::from_str(&sweep(&["-o", "json"]).out).expect("a document");
     assert_eq!(

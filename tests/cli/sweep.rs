@@ -121,7 +121,7 @@ fn orphans_of_every_region_are_shown_and_without_a_yes_nothing_is_ended() {
         let refused = sweep(&ec2, args);
         assert_eq!(refused.code, 102, "{refused:?}");
         assert!(
-            refused.err.contains("this ends 2 machines, and nobody was there to ask"),
+            refused.err.contains("this ends 2 machines, and this call cannot ask"),
             "{}",
             refused.err
         );
@@ -308,7 +308,7 @@ fn a_machine_of_an_unknown_job_ends_by_its_id_alone() {
     });
     let text = sweep(&ec2, &["--dry-run"]);
     assert!(
-        text.out.contains("nobody here knows the job of 2 machines of yours")
+        text.out.contains("the job of 2 machines of yours is unknown here")
             && text.out.contains("59m")
             && text.out.contains("1.01"),
         "{text:?}"
@@ -384,7 +384,7 @@ fn what_is_left_over_is_priced_and_removed_only_with_a_yes() {
     assert!(
         refused
             .err
-            .contains("this removes 2 things that no machine needs, and nobody was there to ask"),
+            .contains("this removes 2 things that no machine needs, and this call cannot ask"),
         "{}",
         refused.err
     );
@@ -503,7 +503,8 @@ fn without_credentials_no_foreign_machine_is_said_not_to_run() {
     );
     assert_eq!(looked.code, 103, "{looked:?}");
     assert!(
-        looked.out.contains("was seen where somebody answered") && !looked.out.contains(" runs"),
+        looked.out.contains("the regions that answered have no GPU machine")
+            && !looked.out.contains(" runs"),
         "{looked:?}"
     );
 }

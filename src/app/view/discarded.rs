@@ -81,7 +81,7 @@ pub async fn refuse_start(
             ExitCode::REFUSED,
             format!("job `{}` cannot go on: {whose}{}", dir.job(), sentence(&gone, kind)),
         )
-        .meaning("nothing was started, and nothing bills")
+        .meaning("nothing was started or billed")
         .hint(FROM_ITS_START));
     }
     Ok(())

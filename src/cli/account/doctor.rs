@@ -183,10 +183,9 @@ fn configuration(context: &Context) -> Check {
         Some(path) => {
             Check::ok("configuration", format!("{}, owner {}", path.display(), context.user.owner))
         }
-        None => Check::ok(
-            "configuration",
-            format!("none, and none is needed; owner {}", context.user.owner),
-        ),
+        None => {
+            Check::ok("configuration", format!("none, which is fine; owner {}", context.user.owner))
+        }
     }
 }
 
@@ -225,7 +224,7 @@ fn daemon(unit: UserUnit, runs: bool) -> Check {
         UserUnit::NotInstalled => Check::new(
             name,
             Level::Skipped,
-            "none: a job is driven by the `lamp` that started it, and by whoever looks at it",
+            "none: a job is driven by the `lamp` that started it, and by each `lamp` that looks at it",
         )
         .fix(install),
         UserUnit::NoManager(why) => Check::new(

@@ -187,12 +187,12 @@ mod asked {
         match desk.who().await {
             Who::Known { account, arn } => match desk.doctor.ends().await {
                 Some(Ends::At(ends)) => Check::ok(name, format!("account {account}, {arn}; those at hand end at {}", local_time(ends))),
-                Some(Ends::Untold) => Check::warning(name, format!("account {account}, {arn}; they are of a session, and nobody says when it ends"))
+                Some(Ends::Untold) => Check::warning(name, format!("account {account}, {arn}; they are of a session with an unknown end"))
                     .fix("AWS_CREDENTIAL_EXPIRATION says it: `eval \"$(aws configure export-credentials --format env)\"` sets it with the others"),
                 Some(Ends::Never) | None => Check::ok(name, format!("account {account}, {arn}")),
             },
             Who::NoCredentials(nobody) if !desk.is_meant() => {
-                Check::warning(name, format!("{nobody}, and nothing here uses AWS")).fix(format!("for `cloud = \"aws\"`: {}", nobody.fix))
+                Check::warning(name, format!("{nobody}; nothing here uses AWS")).fix(format!("for `cloud = \"aws\"`: {}", nobody.fix))
             }
             Who::NoCredentials(nobody) => Check::failure(name, nobody.to_string()).fix(nobody.fix.clone()),
             Who::Silent(why) => Check::new(name, Level::Unknown, format!("AWS does not answer: {why}"))

@@ -1,4 +1,4 @@
-//! What a sweep found, for people: tables, residue, and regions that did not answer.
+//! The result of a sweep for people: tables, residue, and regions that did not answer.
 
 use jiff::Timestamp;
 
@@ -45,9 +45,9 @@ pub fn show(context: &Context, found: &Found, at_stake: &AtStake) {
     }
     unreachable::sentences(&found.unknown).iter().for_each(|unknown| context.printer.warn(unknown));
     for (place, why) in &found.unasked {
-        context.printer.note(format!(
-            "{place} was not looked at, and no job of this job root was ever for it: {why}"
-        ));
+        context
+            .printer
+            .note(format!("{place} was not asked: this job root never had a job for it: {why}"));
     }
     let ours: Usd = found
         .residue
@@ -90,7 +90,7 @@ fn show_strays(context: &Context, found: &Found) {
     }
     let now = context.clock.now();
     let many = counted(strays.len() as u64, "machine");
-    context.printer.line(format!("nobody here knows the job of {many} of yours, and no sweep ends what another job root may know:"));
+    context.printer.line(format!("the job of {many} of yours is unknown here; a sweep never ends them, because another job root may know it:"));
     let rows: Vec<Vec<String>> = strays.iter().map(|stray| stray_row(&stray.view, now)).collect();
     context.printer.line(stray_table(context.printer.columns(Stream::Out), &rows));
 }

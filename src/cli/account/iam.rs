@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(value_enum)]
     pub name: Name,
 
-    /// The bucket and prefix of the job root [default: those of the job root, when it is a bucket]
+    /// The bucket and prefix of the job root [default: as the job root, when it is a bucket]
     #[arg(long, value_name = "BUCKET[/PREFIX]")]
     pub bucket: Option<String>,
 
@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "*")]
     pub types: Vec<String>,
 
-    /// Whose machines it is for, where that is not you: what LAMP_OWNER, or else their login, says
+    /// The owner of the machines, if that is another user: their LAMP_OWNER, or else their login
     /// where they type `lamp`
     #[arg(long, value_name = "NAME")]
     pub owner: Option<String>,
@@ -46,9 +46,9 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Name {
-    /// Whoever types `lamp init aws` and `lamp uninit aws`, once
+    /// The user who types `lamp init aws` and `lamp uninit aws`, once
     Setup,
-    /// Whoever types `lamp`, and the daemon
+    /// The user who types `lamp`, and the daemon
     Controller,
     /// The machines
     Box,
@@ -56,7 +56,7 @@ pub enum Name {
     Sweeper,
     /// The schedule that calls the sweeper
     SweeperSchedule,
-    /// Whoever opens shells with `lamp ssh`, beside `controller`
+    /// The user who opens shells with `lamp ssh`, beside `controller`
     Session,
     /// The machines, where shells may be opened, beside `box`
     BoxSession,
@@ -117,7 +117,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.owner.is_none() && !matches!(args.name, Name::Box | Name::BoxSession) {
         let you = &context.user.owner;
         context.printer.note(format!(
-            "for the owner `{you}`, who you are here; `--owner NAME` prints it for somebody else"
+            "for the owner `{you}`, who you are here; `--owner NAME` prints it for another user"
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -39,7 +39,7 @@ pub struct Args {
     /// `lamp iam session` prints
     ///
     /// Not by default: a machine that trains does not need it, every process on it may use what its
-    /// role may, and whoever in the account may start sessions anywhere gets a shell there.
+    /// role may, and every user of the account who may start sessions gets a shell there.
     #[arg(long)]
     pub session_manager: bool,
 
@@ -54,7 +54,7 @@ pub struct Args {
     /// Bind the machines' role to this bucket instead of the one that it is for, and write it into
     /// the configuration
     ///
-    /// Jobs stay where they are: `--job-root` still shows those of the old bucket. It is refused
+    /// Jobs stay where they are: `--job-root` still shows the jobs of the old bucket. It is refused
     /// while a machine of yours is not terminated, because the role would take its job away from
     /// it.
     #[arg(long)]
@@ -219,9 +219,9 @@ async fn go_on_beside(
     setup: &AwsSetup,
     thing: &str,
 ) -> Result<Vec<SetupLine>, Fault> {
-    context.printer.note(format!(
-        "{thing}: somebody else has just made it, and what is there is looked at again"
-    ));
+    context
+        .printer
+        .note(format!("{thing}: another user has just made it, so the account is read again"));
     let until = context.clock.mono() + POLICY_FOLLOWS_WITHIN;
     let found = loop {
         let found = with_progress(context, || "looking again".to_owned(), setup.look()).await;
@@ -237,13 +237,13 @@ async fn go_on_beside(
     if let Err(fault) = refuse_blocked(&lines) {
         return Err(fault
             .meaning("it was made while this command ran; what this one made before stays, costs nothing, and the configuration is as it was")
-            .hint(format!("`{AGAIN} --dry-run` shows what is there; ask whoever else sets this account up")));
+            .hint(format!("`{AGAIN} --dry-run` shows what is there; ask the other user who sets this account up")));
     }
     match carry_out(context, setup, &lines, AGAIN).await? {
         Carried::All => Ok(lines),
         Carried::Overtaken(thing) => Err(Fault::new(
             ExitCode::UNREACHABLE,
-            format!("{thing}: somebody else has just made it, once more"),
+            format!("{thing}: another user has just made it, once more"),
         )
         .meaning("what was done before it stays")
         .hint(format!("`{AGAIN}` goes on where it stopped"))),

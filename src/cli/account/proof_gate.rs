@@ -45,7 +45,7 @@ pub async fn look(workstation: &Workstation, store: &Store) -> Result<Proofs, Fa
 pub async fn account(workstation: &Workstation) -> Result<String, Fault> {
     workstation.aws_account().await.map_err(|why| {
         Fault::new(ExitCode::UNREACHABLE, format!("whose account this is cannot be asked: {why}"))
-            .meaning("nothing was started, and nothing bills")
+            .meaning("nothing was started or billed")
             .hint("`lamp doctor` says who you are to AWS")
     })
 }
@@ -106,7 +106,7 @@ impl Proofs {
         // Not for a kept machine: its disk bills after its end too.
         let stake = plan
             .filter(|plan| plan.starts.is_none())
-            .map(|plan| format!("it would bill {} until somebody ends it", plan.offer.hourly()));
+            .map(|plan| format!("it would bill {} until a user ends it", plan.offer.hourly()));
         let stake = stake
             .map(|stake| {
                 format!("; if its agent died and the other switches did not work, {stake}")
@@ -114,7 +114,7 @@ impl Proofs {
             .unwrap_or_default();
         // Without a plan, several jobs were asked for, and some may run already.
         let meaning = if plan.is_some() {
-            format!("nothing was started, and nothing bills{stake}")
+            format!("nothing was started or billed{stake}")
         } else {
             "nothing was changed: what runs goes on".to_owned()
         };

@@ -43,11 +43,11 @@ use crate::wire::{self, DrivingLock, Store, Workstation};
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProofArgs {
     /// Where the proof is made [default: the first of `regions` in [aws] of the configuration, else
-    /// AWS_REGION, else that of the profile]
+    /// AWS_REGION, else the region of the profile]
     #[arg(long, value_name = "REGION", requires = "prove", value_parser = crate::cli::shell::flags::one_name)]
     pub region: Option<String>,
 
-    /// Of these types the cheapest is bought [default: the smallest that AWS has]
+    /// The cheapest of these types is bought [default: the smallest that AWS has]
     #[arg(long, value_name = "TYPE", requires = "prove")]
     pub instance_type: Vec<String>,
 
@@ -115,7 +115,7 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
         counted(planned.len() as u64, "machine"),
         desk.region
     );
-    confirm::confirm(context, &what, args.yes, "nothing was started, and nothing bills")?;
+    confirm::confirm(context, &what, args.yes, "nothing was started or billed")?;
     // A Ctrl-C during the launches takes effect after them, and ends them.
     let mut left = pin!(ctrl_c::left());
     let _not_yet = left.as_mut().now_or_never();
@@ -159,7 +159,7 @@ impl Desk<'_> {
                     ExitCode::REFUSED,
                     format!("the proof would wait for {reason}"),
                 )
-                .meaning("nothing was started, and nothing bills"));
+                .meaning("nothing was started or billed"));
             }
             plans.push((trial, spec, planned));
         }
@@ -225,7 +225,7 @@ impl Desk<'_> {
                     }
                     self.end(&attempts).await;
                     if let Ok(Some(_)) = dir.receipt().await {
-                        fault = fault.meaning("it was, and it has been cancelled: nothing of it runs or bills, and nothing was proven");
+                        fault = fault.meaning("it was, and it has been cancelled: nothing of it runs or bills, and the proof failed");
                     }
                     return Err(fault);
                 }
@@ -252,7 +252,7 @@ impl Desk<'_> {
             self.context.clock.now().saturating_add(patience).unwrap_or(Timestamp::MAX),
         );
         self.context.printer.note(format!(
-            "watching {}: whatever lives at {until} is ended then; Ctrl-C ends it now",
+            "watching {}: what still runs at {until} is ended then; Ctrl-C ends it now",
             jobs.join(" and ")
         ));
         let driven = attempts
@@ -285,7 +285,7 @@ impl Desk<'_> {
         let meaning = if ended {
             "its machines have ended"
         } else {
-            "somebody else ends its machines; `lamp sweep` shows whether any is left"
+            "another process ends its machines; `lamp sweep` shows whether any is left"
         };
         Err(Fault::new(ExitCode::CTRL_C, "the proof was broken off")
             .meaning(format!("{meaning}, and nothing was proven")))
@@ -408,14 +408,14 @@ impl Desk<'_> {
             ExitCode::LAUNCH_FAILED,
             format!("no machine was to be had for the {} trial: {why}", trial.switch),
         )
-        .meaning("nothing bills, and nothing was proven")
+        .meaning("nothing bills, and the proof failed")
         .hint("`--instance-type` names another type, `--region` another region")))
     }
 }
 
 fn clock_fault(error: &ActError) -> Fault {
     Fault::from_error(ExitCode::REFUSED, error)
-        .meaning("no machine is left, and nothing was proven")
+        .meaning("no machine is left, and the proof failed")
         .hint("set this workstation's clock; `lamp doctor` shows how far off it is")
 }
 
@@ -435,7 +435,7 @@ fn show(context: &Context, proof: &Proof) {
         printer.prose(
             8,
             format!(
-                "{}  {}: {instance} ({instance_type} in {zone}) was dark {after_lease} after its lease of {lease}, and {within} is the most: {}",
+                "{}  {}: {instance} ({instance_type} in {zone}) had ended {after_lease} after its lease of {lease}, and {within} is the most: {}",
                 printer.paint(Stream::Out, style, word),
                 tried.switch,
                 tried.said
@@ -450,7 +450,7 @@ fn show(context: &Context, proof: &Proof) {
         ));
     } else {
         printer
-            .warn("NOT PROVEN: a machine that nobody watches may bill on here; until a proof passes, `lamp run --detach` is refused in this region");
+            .warn("NOT PROVEN: a machine without a driver may bill on here; until a proof passes, `lamp run --detach` is refused in this region");
         printer.hint("`lamp doctor` looks at the sweeper and the role; `lamp receipt` says how each machine has ended");
     }
     if let Some(less) = shutdown_proof::not_tried(proof, &context.user.owner) {

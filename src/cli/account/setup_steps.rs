@@ -13,10 +13,10 @@ use crate::config::config_edit::{Edited, Setting};
 use crate::policy::account::setup_plan::SetupLine;
 use crate::wire::setup::{AwsSetup, SetupError, SetupWish, read_user_file, replace_user_file};
 
-/// What the flags of both verbs say.
+/// The flags of `init aws` and `uninit aws`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Place {
-    /// The bucket [default: that of the job root, else lamplighter-ACCOUNT-REGION]
+    /// The bucket [default: the bucket of the job root, else lamplighter-ACCOUNT-REGION]
     #[arg(long, value_name = "NAME")]
     pub bucket: Option<String>,
 
@@ -25,7 +25,7 @@ pub struct Place {
     pub prefix: Option<String>,
 
     /// Where machines may be bought, several with commas; the bucket is in the first [default:
-    /// `regions` in [aws] of the configuration, else AWS_REGION, else that of the profile]
+    /// `regions` in [aws] of the configuration, else AWS_REGION, else the region of the profile]
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
     pub region: Vec<String>,
 

@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(long)]
     pub foreign: bool,
 
-    /// Do not ask before machines are ended, or what is left over is removed; where nobody can be
-    /// asked, it must be said
+    /// Do not ask before machines are ended, or what is left over is removed; without a
+    /// terminal, it must be given
     #[arg(short, long)]
     pub yes: bool,
 
@@ -47,8 +47,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "foreign")]
     pub residue: bool,
 
-    /// End this machine of yours, although nobody here knows its job; may be repeated. No sweep
-    /// does it by itself, because another job root of yours may know it
+    /// End this machine of yours, although its job is unknown here; may be repeated. A sweep
+    /// never does it by itself, because another job root of yours may know the job
     #[arg(long, value_name = "ID", value_parser = unknown_job_machines::machine_id, conflicts_with_all = ["foreign", "residue"])]
     pub machine: Vec<String>,
 }
@@ -101,7 +101,7 @@ async fn act(
         context,
         &will_do(orphans.len(), residue.len()),
         args.yes,
-        "nothing was ended, and nothing removed: what is listed bills on",
+        "nothing was ended or removed: what is listed bills on",
     )?;
     swept.end(context, controller, &orphans).await;
     swept.clear(context, controller, &residue).await;
@@ -188,9 +188,9 @@ fn show_foreign(
     } else if machines.is_empty() {
         // A place that did not answer may have machines.
         context.printer.line(if unknown.is_empty() {
-            "no GPU machine that is not yours runs, and none with a tag of yours that `lamp` did not launch"
+            "no GPU machine of other people runs, and every machine with your tag is from `lamp`"
         } else {
-            "no GPU machine that is not yours was seen where somebody answered"
+            "the regions that answered have no GPU machine of other people"
         });
     } else {
         let known = |value: Option<f64>, unit: &str| {
@@ -249,7 +249,7 @@ mod tests {
         let foreign = [
             row(&[
                 "i-0123456789abcdef0",
-                &"a notebook that somebody gave a long name ".repeat(2),
+                &"a notebook with a very long name ".repeat(2),
                 "g4dn.12xlarge",
                 "ap-southeast-2",
                 "12.24",

@@ -77,7 +77,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             format!("the bucket {} is in {region}, which is not the first region that is asked for", setup.names.bucket),
         )
         .meaning("nothing was changed")
-        .hint(format!("`lamp uninit aws --region {}{named}` names it first; without --region, those of the configuration count", all.join(","))));
+        .hint(format!("`lamp uninit aws --region {}{named}` names it first; without --region, the regions of the configuration count", all.join(","))));
     }
     let used = with_progress(context, looking, setup.in_use(&found))
         .await
@@ -100,7 +100,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         && let Some(blocked) = lines.iter().find(|line| line.blocks)
     {
         context.printer.warn(format!(
-            "nothing is taken away as long as this is so: {}: {}",
+            "the permissions stay as long as this is so: {}: {}",
             blocked.thing, blocked.found
         ));
     }
@@ -205,7 +205,7 @@ async fn left_in_root(
         let all = nobodys.iter().map(JobId::as_str).collect::<Vec<_>>().join(", ");
         context
             .printer
-            .warn(format!("{number} without an end of which no record says yet whose it is ({all}): end what is yours before its rights go"));
+            .warn(format!("{number} without an end and without a recorded owner ({all}): end your jobs first, since they need these permissions"));
         context.printer.hint(format!("`lamp cancel {first}`"));
     }
     Ok((named, open))

@@ -181,5 +181,5 @@ fn not_seen(context: &Context, id: &str, found: &Found) -> Fault {
     };
     fault
         .meaning("nothing was ended")
-        .hint("`lamp sweep --dry-run` lists those of yours, `lamp sweep --foreign` those of nobody")
+        .hint("`lamp sweep --dry-run` lists your machines, `lamp sweep --foreign` the others")
 }

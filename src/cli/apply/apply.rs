@@ -101,12 +101,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 /// A fault for a single job says that nothing bills. For a set, `means` replaces that.
 fn of_a_set(mut fault: Fault, means: &str) -> Fault {
     let meaning = fault.meaning.take().unwrap_or_else(|| means.to_owned());
-    let meaning = [
-        "no job was made: nothing was started, and nothing bills",
-        "nothing was started, and nothing bills",
-    ]
-    .iter()
-    .fold(meaning, |meaning, alone| meaning.replace(alone, means));
+    let meaning =
+        ["no job was made: nothing was started or billed", "nothing was started or billed"]
+            .iter()
+            .fold(meaning, |meaning, alone| meaning.replace(alone, means));
     let is_said = means != UNCHANGED || meaning.contains("nothing was changed");
     let meaning = if is_said { meaning } else { format!("{meaning}; {means}") };
     let others = std::mem::take(&mut fault.others);
@@ -348,7 +346,7 @@ fn show(
     (short, ends): (impl Fn(&Change) -> Option<String>, impl Fn(&JobId) -> bool),
 ) {
     if planned.is_empty() {
-        context.printer.note(format!("no job files, and nothing is left of the set `{set}`"));
+        context.printer.note(format!("no job files, and the set `{set}` is empty"));
         return;
     }
     let names =

@@ -58,7 +58,7 @@ impl Costs {
                 planned.as_ref().err().filter(|fault| fault.code == ExitCode::UNREACHABLE).cloned();
             let refused = refused.or(unasked.map(|fault| {
                 fault.also(format!(
-                    "nobody could be asked what `{file}` would cost, and whether it can be bought"
+                    "AWS could not be asked for the cost of `{file}`, and whether it can be bought"
                 ))
             }));
             let cost = match planned {

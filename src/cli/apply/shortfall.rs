@@ -45,7 +45,7 @@ impl Short {
     pub fn told(&self, again: &str) -> String {
         match self {
             Short::Ends => {
-                format!("its job ends, as somebody asked; after that `{again}` makes it again")
+                format!("its job ends, as a user asked; after that `{again}` makes it again")
             }
             Short::GoesOn(job) => format!("its job goes on as {job}"),
             Short::Ended(outcome @ JobOutcome::Failed) => {

@@ -31,15 +31,14 @@ use crate::wire::{DaemonLock, DrivingLock, Service, Store, Workstation};
 
 /// Drive all jobs of the job root: relaunch after interruptions, write receipts
 ///
-/// Of several job roots: `lamp --job-root A --job-root B daemon`. Caps count the jobs of all of
-/// them.
+/// For several job roots: `lamp --job-root A --job-root B daemon`. Caps count all their jobs.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Only this job, by its id, the beginning of it, or its name; may be repeated
     #[arg(long, value_name = "JOB")]
     pub job: Vec<String>,
 
-    /// End when the jobs named have ended, or when nobody answers this process and a newer one
+    /// End when the jobs named have ended, or when this process gets no answers and a newer one
     /// drives them too
     #[arg(long, requires = "job")]
     pub until_done: bool,
@@ -91,7 +90,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         _ = driven => {}
         // The job root has all state, so nothing needs saving.
         () = left.heard() => has_left = true,
-        () = taken_over(context, &desks) => context.printer.note("nobody answers here, and a newer process drives this too"),
+        () = taken_over(context, &desks) => context.printer.note("this process gets no answers, and a newer one drives the jobs too"),
     }
     service.stopping();
     // Running notification commands may finish.
@@ -304,7 +303,7 @@ mod tests {
         other(1);
         assert_eq!(words(), ["alive", "3 jobs under way"]);
         other(1);
-        assert!(words().is_empty(), "nothing new, and now the first is not heard");
+        assert!(words().is_empty(), "the first agent is silent now");
         one(2);
         assert_eq!(words(), ["alive"]);
     }

@@ -22,7 +22,7 @@ use crate::wire::show_bytes;
 /// Delete what ended jobs have stored: checkpoints, outputs, logs, code. Their receipts and records
 /// stay
 ///
-/// What a job stores bills for as long as it is kept; nothing else deletes it. `lamp status`,
+/// Stored data of a job bills until it is discarded; nothing else deletes it. `lamp status`,
 /// `lamp receipt` and `lamp explain` tell of the job as before, and `lamp start` goes on with it no
 /// more.
 #[derive(Clone, Debug, ClapArgs)]
@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Do not ask; where nobody can be asked, it must be said
+    /// Do not ask; without a terminal, it must be given
     #[arg(short, long)]
     pub yes: bool,
 }

@@ -27,8 +27,8 @@ pub struct Args {
     #[arg(long, value_name = "TIMES", allow_negative_numbers = true)]
     pub fallback_cost: Option<FallbackCostWord>,
 
-    /// Do not ask before more of another owner's money may be spent; where nobody can be asked, it
-    /// must be said
+    /// Do not ask before more of another owner's money may be spent; without a terminal, it must be
+    /// given
     #[arg(short, long)]
     pub yes: bool,
 }

@@ -28,8 +28,7 @@ pub const FOLDER: &str = "lamp-outputs";
 
 /// Fetch the files that a job kept
 ///
-/// What is here already is skipped, so an interrupted fetch goes on when the same line is typed
-/// again.
+/// Files that are here already are skipped. After an interruption, type the same line again.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// A job: its id, the beginning of it, or its name [default: the newest]

@@ -26,7 +26,7 @@ use crate::market::{Cloud, Region};
 
 /// Open a shell on the machine of a job, through Session Manager
 ///
-/// No key and no open port. Needs the AWS CLI with its Session Manager plugin here, once
+/// Works without a key or an open port. Needs the AWS CLI with its Session Manager plugin here, once
 /// `lamp init aws --session-manager`, and for a user who is no administrator the policy that
 /// `lamp iam session` prints (docs/aws.md). Where `aws.key_name` named a key pair when the machine
 /// was launched, and its file is here, `ssh` is used instead: that needs port 22 open to you.
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "session_manager")]
     pub key: Option<PathBuf>,
 
-    /// Who to be on the machine, with a key [default: by its image]
+    /// The user name on the machine, with a key [default: by its image]
     #[arg(long, value_name = "NAME", conflicts_with = "session_manager")]
     pub user: Option<String>,
 

@@ -41,9 +41,9 @@ pub struct Args {
     #[arg(short, long)]
     pub wait: bool,
 
-    /// Do not ask before jobs that are not named are ended, one of them without a checkpoint or all
-    /// with `--all`, before the machine of another owner is ended, or before the machine that an
-    /// ended job keeps is given up; where nobody can be asked, it must be said
+    /// Do not ask before an unnamed job is ended without a checkpoint, before `--all` ends all,
+    /// before the machine of another owner is ended, or before the kept machine of an ended job is
+    /// given up; without a terminal, it must be given
     #[arg(short, long)]
     pub yes: bool,
 }

@@ -1,4 +1,4 @@
-//! What `lamp init` finds in a folder: the script, its launcher, what it needs and where it saves.
+//! The findings of `lamp init` in a folder: the script, its launcher, what it needs and where it saves.
 //!
 //! Each is a guess. Not here: the text of the job file (`starter_file`).
 

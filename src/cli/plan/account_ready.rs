@@ -54,7 +54,7 @@ pub fn refuse(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {
     }
     let cures = cures(lacks, spec.spec.machine.regions.first().map(String::as_str));
     Err(Fault::new(ExitCode::REFUSED, sentence(lacks))
-        .meaning("nothing was started, and nothing bills")
+        .meaning("nothing was started or billed")
         .hint(cures.join("; ")))
 }
 

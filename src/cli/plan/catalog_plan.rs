@@ -115,10 +115,9 @@ impl Shipped {
         context.printer.note(
             "ALL IN is an hour with its disk and its public address; the cheapest work first",
         );
-        context.printer.note(format!(
-            "nothing was started, and nothing can be launched until {}",
-            self.until()
-        ));
+        context
+            .printer
+            .note(format!("nothing was started, and a launch waits until {}", self.until()));
         code
     }
 
@@ -201,7 +200,7 @@ fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String
     let is_over_budget = matches!(none, ActError::NoOffer(none) if none.over_budget.is_some());
     if is_over_budget && spec.spec.machine.market == MarketChoice::OnDemand {
         return first_plan::fault(none).meaning(format!(
-            "nothing was started, and nothing bills; that is by the catalogue's prices of {}: {}",
+            "nothing was started or billed; that is by the catalogue's prices of {}: {}",
             Catalog::shipped().prices_as_of(),
             fault.sentence()
         ));
@@ -213,14 +212,12 @@ fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String
     let why = match unpriced.filter(|_| !is_over_budget) {
         Some(region) => {
             let names: Vec<&str> = priced.iter().map(Region::as_str).collect();
-            format!("it has no prices of {region}, those of {} alone", names.join(", "))
+            format!("it lacks prices of {region} and has only {}", names.join(", "))
         }
         None => none.to_string(),
     };
     let nothing = fault.meaning.clone().map(|meaning| format!("{meaning}; ")).unwrap_or_default();
-    fault.meaning(format!(
-        "{nothing}nor can it be planned by the catalogue that ships with `lamp`: {why}"
-    ))
+    fault.meaning(format!("{nothing}the catalogue that ships with `lamp` has no plan: {why}"))
 }
 
 fn catalogue() -> String {
@@ -262,7 +259,6 @@ fn notes(spec: &Spec, plan: &Plan) -> Vec<String> {
         }
     };
     let unchecked =
-        "nothing of it was checked at AWS: no quota, no capacity, no permission, no image"
-            .to_owned();
+        "nothing of it was checked at AWS: not its quota, capacity, permission or image".to_owned();
     market.into_iter().chain([unchecked]).collect()
 }

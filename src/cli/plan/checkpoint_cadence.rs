@@ -158,7 +158,7 @@ impl Measured {
         let measured = counted(self.saves.len() as u64, "save");
         Fault::new(ExitCode::REFUSED, format!("by what `{}` has measured ({measured}), no last checkpoint fits into the notice of a spot machine", self.job))
             .because(&fault)
-            .meaning("nothing was started, and nothing bills")
+            .meaning("nothing was started or billed")
             .hint("save less, or to a faster disk, and let `lamp rehearse` measure it again; or `--market on-demand`; or `--late-save`: it may lose what it did since the last save")
     }
 }
@@ -308,7 +308,7 @@ mod tests {
         );
         assert!(
             self::shown(&[]).is_none() && measured(&[]).refuse().is_ok(),
-            "what was never measured is not judged"
+            "without a measurement there is no verdict"
         );
     }
 

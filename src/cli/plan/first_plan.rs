@@ -37,7 +37,7 @@ pub async fn first(
 ) -> Result<Planned, Fault> {
     let asked = format!("asking {} what it sells", spec.spec.machine.cloud);
     saying(context, asked, controller.first_plan(spec)).await.map_err(|error| {
-        let fault = fault(&error).meaning("nothing was started, and nothing bills");
+        let fault = fault(&error).meaning("nothing was started or billed");
         let slip = spec.spec.machine.regions.iter().find_map(|name| region_arg::hint_of(name));
         // An unknown region has no address, so trying again fails the same way.
         match slip.filter(|_| error.is_silence()) {

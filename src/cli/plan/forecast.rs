@@ -161,7 +161,7 @@ impl Forecast {
             "the whole job, all its machines together, is".to_owned()
         } else {
             format!(
-                "in the {finished} of {} courses in which it is finished, the whole job, all its machines together, is",
+                "in the {finished} of {} courses that finish it, the whole job, all its machines together, is",
                 self.courses
             )
         };

@@ -249,8 +249,7 @@ impl OutOfReach {
     }
 
     fn means(&self) -> String {
-        let kept =
-            if self.saves { "" } else { ", and nothing of it is saved, without `[checkpoint]`" };
+        let kept = if self.saves { "" } else { ", and without `[checkpoint]` it saves nothing" };
         let most = match self.most_usd {
             Some(most) if most == Usd::ZERO => String::new(),
             Some(most) => format!("; until then this machine costs at most {most}"),
@@ -278,7 +277,7 @@ impl OutOfReach {
         } else {
             ""
         };
-        let unless = if self.is_taken { " where no machine is taken away" } else { "" };
+        let unless = if self.is_taken { " without interruptions" } else { "" };
         if self.is_start_alone() {
             return format!(
                 "`{}` leaves it time for some work; say how much there is with `--work`",
@@ -474,11 +473,7 @@ mod tests {
         assert_eq!(judge(&spec), None);
         spec.machine.cloud = Cloud::Local;
         spec.limits.max_runtime = Some("10s".parse().unwrap());
-        assert_eq!(
-            judge(&spec),
-            None,
-            "here it starts at once, and nobody knows how short the work is"
-        );
+        assert_eq!(judge(&spec), None, "here it starts at once, and the work may be short");
         (spec.limits.max_runtime, spec.limits.deadline) =
             (None, Some(now + jiff::SignedDuration::from_secs(20)));
         let found = judge(&spec).unwrap();

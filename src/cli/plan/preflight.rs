@@ -20,7 +20,7 @@ use crate::market::{Cloud, Market};
 use crate::policy::account::setup_plan::Lack;
 use crate::wire::is_built_for;
 
-const NOTHING: &str = "nothing was started, and nothing bills";
+const NOTHING: &str = "nothing was started or billed";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreflightCheck {
@@ -51,7 +51,7 @@ pub struct PreflightFinding {
     pub fault: Fault,
 }
 
-/// What the checks judge.
+/// The facts that the checks judge.
 #[derive(Default)]
 pub struct PreflightFacts<'a> {
     pub account: Option<(&'a ResolvedSpec, &'a [Lack])>,

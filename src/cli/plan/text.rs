@@ -117,7 +117,7 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
     let again = if is_local {
         "begins again after a power cut"
     } else {
-        "goes on on another machine when one is taken away or lost"
+        "continues on another machine after an interruption or a loss"
     };
     let job = format!("the whole job, which {again},");
     // A user with a budget needs no hint to set one.

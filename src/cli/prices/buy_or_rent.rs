@@ -7,13 +7,13 @@ use crate::market::{Usd, UsdPerHour};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Purchase {
-    /// What it costs to buy such a machine, in dollars: months until it has paid for itself
+    /// The price of such a machine in a shop, in dollars: months until it has paid for itself
     #[arg(long, value_name = "USD", value_parser = price)]
     pub buy: Option<Usd>,
     /// How many hours a week it would work
     #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = hours_a_week, requires = "buy")]
     pub hours_per_week: f64,
-    /// What the bought machine draws while it works
+    /// The power that the bought machine draws while it works
     #[arg(long, value_name = "W", default_value_t = 0.0, value_parser = watts, requires = "buy")]
     pub watts: f64,
     /// What electricity costs
@@ -40,7 +40,7 @@ fn watts(text: &str) -> Result<f64, String> {
     if watts >= 0.0 && watts.is_finite() {
         Ok(watts)
     } else {
-        Err("a machine draws no less than nothing".into())
+        Err("the power of a machine is 0 or more".into())
     }
 }
 

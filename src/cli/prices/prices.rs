@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long = "type", visible_alias = "instance-type", value_name = "TYPE", value_parser = one_name)]
     pub types: Vec<String>,
     /// Only this region; may be repeated [default: `regions` in [aws] of the configuration, else
-    /// AWS_REGION, else that of the profile]
+    /// AWS_REGION, else the region of the profile]
     #[arg(long, value_name = "REGION", value_parser = one_name)]
     pub region: Vec<String>,
     /// A line for every zone, instead of one for each type in a region; `-o json` and `-o csv` have
@@ -60,7 +60,7 @@ pub struct Args {
     /// The rule that gives the bid: 0.65, `80% of on-demand`, `p95 of 14d` or `auto`
     #[arg(long, value_name = "PRICE", default_value = "auto")]
     pub bid: PriceRule,
-    /// What the rule would have done, asked every six hours of those days
+    /// Show the choice of the rule for every six hours of that time
     #[arg(long)]
     pub backtest: bool,
     /// Comma-separated values instead of the table, like `-o csv`
@@ -70,8 +70,8 @@ pub struct Args {
     /// `-o jsonl`
     #[arg(long)]
     pub history: bool,
-    /// Of which zone the course of the spot price is shown [default: in the plot that of the
-    /// cheapest, else all]
+    /// The zone whose spot price over time is shown [default: in the plot the cheapest zone,
+    /// else all]
     #[arg(long, value_name = "ZONE", value_parser = one_name)]
     pub zone: Option<String>,
     #[command(flatten)]
@@ -235,12 +235,12 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     let is_priced = |name: &String| priced.iter().any(|region| region.as_str() == name);
     if !is_asked && !machine.regions.is_empty() && !machine.regions.iter().any(is_priced) {
         let what = format!(
-            "EC2 gave no answer, and the catalogue that ships with `lamp` has no prices of {}",
+            "EC2 did not answer, and the catalogue that ships with `lamp` lacks prices of {}",
             machine.regions.join(", ")
         );
         let has: Vec<&str> = priced.iter().map(Region::as_str).collect();
         return Fault::new(ExitCode::UNREACHABLE, what).hint(format!(
-            "it has those of {}; `lamp doctor` says what keeps AWS from answering",
+            "its prices are of {}; `lamp doctor` says what keeps AWS from answering",
             has.join(", ")
         ));
     }

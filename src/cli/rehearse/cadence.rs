@@ -32,7 +32,7 @@ pub fn cadence(spec: &CheckpointSpec, save_secs: f64, upload_secs: f64) -> Check
         return check(true, fault.to_string(), None);
     }
     if let Some(fault) = fault {
-        let hint = "save less (a smaller state), or to a faster disk; or run it with --market on-demand, where nobody gives notice";
+        let hint = "save less (a smaller state), or to a faster disk; or run it with --market on-demand, which is not interrupted";
         return check(false, fault.to_string(), Some(hint.to_owned()));
     }
     // Training waits for the save, but not for the upload.

@@ -28,7 +28,7 @@ impl Evidence {
     }
 }
 
-/// What the second attempt showed of how it went on.
+/// The signs of how the second attempt went on.
 #[derive(Clone, Debug, Default)]
 pub struct Again {
     pub step: Option<f64>,

@@ -506,6 +506,6 @@ mod tests {
         assert!(failed(&speechless)[0].1.contains("LAMP_PROGRESS"));
         let nowhere = Evidence { second: vec![], ..whole() };
         assert_eq!(failed(&nowhere)[0].0, "resumed");
-        assert!(!proved(&checks(&nowhere)), "what was not judged is not proved");
+        assert!(!proved(&checks(&nowhere)), "a missing check proves nothing");
     }
 }

@@ -10,7 +10,7 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::job::JobId;
 use crate::wire::Store;
 
-const NOTHING: &str = "nothing was started, and nothing bills";
+const NOTHING: &str = "nothing was started or billed";
 
 /// The unfinished jobs of this name, if the user can be asked; else nothing is read.
 pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -> Vec<JobId> {

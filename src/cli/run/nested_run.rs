@@ -15,7 +15,7 @@ pub fn warn_detached(context: &Context, workstation: &Workstation, cloud: Cloud)
         // A daemon outside of the workload drives a cloud machine on.
         Cloud::Aws if workstation.daemon_runs() => return,
         Cloud::Aws => {
-            "what would drive the new job too. Its agent then ends the attempt and puts its machine out; nobody launches another in its place or writes its receipt"
+            "what would drive the new job too. Its agent then ends the attempt and terminates its machine; the job gets no other machine and no receipt"
         }
         Cloud::Local => {
             "the machine of the new job too, which is this one, and what would drive it"

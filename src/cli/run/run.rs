@@ -349,7 +349,7 @@ pub async fn hinted(context: &Context, dir: &JobDir, ended: &Receipt) -> ExitCod
     if code == ExitCode::LAUNCH_FAILED
         && dir.spec().await.ok().flatten().is_some_and(|spec| spec.spec.machine.cloud == Cloud::Aws)
     {
-        context.printer.hint("`lamp doctor` says what AWS does not allow or has not; `lamp iam controller` prints the policy that a launch needs");
+        context.printer.hint("`lamp doctor` says what AWS refuses or lacks; `lamp iam controller` prints the policy that a launch needs");
     }
     code
 }

@@ -15,7 +15,7 @@ use crate::job::{Continues, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
 use crate::wire::Store;
 
-const NOTHING: &str = "nothing was started, and nothing bills";
+const NOTHING: &str = "nothing was started or billed";
 
 pub struct From {
     kept: Kept,

@@ -44,8 +44,7 @@ use crate::wire::{Store, Workstation};
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its
 /// checkpoint
 ///
-/// What follows is a job of its own, with what is left of the budget. Started twice, it is started
-/// once. It runs the code of before, or with --code the folder as it is now; where that has changed
+/// It becomes a job of its own, with what is left of the budget. To type it twice starts one job. It runs the code of before, or with --code the folder as it is now; where that has changed
 /// and neither is said, it asks.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -98,9 +97,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     let controller = drive::controller(&workstation, &store)?;
     settle_what_was_stopped(context, &controller, &dir).await?;
-    let kept = controller.kept(&dir).await.map_err(|error| {
-        first_plan::fault(&error).meaning("nothing was started, and nothing bills")
-    })?;
+    let kept = controller
+        .kept(&dir)
+        .await
+        .map_err(|error| first_plan::fault(&error).meaning("nothing was started or billed"))?;
     let Some(kept) = kept else { return Err(not_ended(&dir).await) };
     let from =
         kept.continues.checkpoint.as_ref().map(|from| JobDir::new(store.clone(), from.job.clone()));
@@ -300,7 +300,7 @@ async fn goes_on_already(
             ended.told()
         );
         return Err(Fault::new(ExitCode::REFUSED, what)
-            .meaning("nothing was started, and nothing bills")
+            .meaning("nothing was started or billed")
             .hint(match discarded::is_stranded(next).await {
                 true => discarded::FROM_ITS_START.to_owned(),
                 false => format!("`lamp start {}` goes on from there", next.job()),
@@ -350,9 +350,7 @@ fn spec_of(
     let mut origins = kept.spec.origins.clone();
     let job = &kept.spec.job;
     let refuse = |what: String, hint: String| {
-        Err(Fault::new(ExitCode::REFUSED, what)
-            .meaning("nothing was started, and nothing bills")
-            .hint(hint))
+        Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started or billed").hint(hint))
     };
     let mut flag =
         |key: &str, given: bool| given.then(|| origins.insert(key.to_owned(), "flag".to_owned()));
@@ -394,9 +392,8 @@ fn spec_of(
 
 fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
     let (job, continues) = (&kept.spec.job, &kept.continues);
-    let refused = |what: String| {
-        Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills")
-    };
+    let refused =
+        |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was started or billed");
     if let Some(instance) = &kept.stopping {
         return Err(refused(format!("the machine of job `{job}`, {instance}, is stopping"))
             .hint(format!("`lamp start {job}` in a minute, when it stands still")));

@@ -99,7 +99,7 @@ pub fn choose(
 }
 
 fn ask(context: &Context, job: &JobId, what: &str) -> Result<bool, Fault> {
-    let meaning = "nothing was started, and nothing bills";
+    let meaning = "nothing was started or billed";
     let hint = format!(
         "`lamp start {job} --code` goes on with the folder as it is now, `--same-code` with what ran before"
     );
@@ -127,7 +127,7 @@ fn unknown_folder(job: &JobId) -> Fault {
         ExitCode::REFUSED,
         format!("this workstation does not know from which folder job `{job}` was packed"),
     )
-    .meaning("nothing was started, and nothing bills")
+    .meaning("nothing was started or billed")
     .hint(format!("`lamp run --from {job} FILE` runs a job file from its newest checkpoint"))
 }
 

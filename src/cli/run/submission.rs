@@ -166,5 +166,5 @@ pub fn submit_fault(error: &SubmitError) -> Fault {
         SubmitError::Exists(_) | SubmitError::NoCode(_) => Fault::from_error(ExitCode::REFUSED, error),
         SubmitError::Changed => Fault::from_error(ExitCode::REFUSED, error).hint("run it again"),
     };
-    fault.meaning("no job was made: nothing was started, and nothing bills")
+    fault.meaning("no job was made: nothing was started or billed")
 }

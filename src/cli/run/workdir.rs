@@ -91,7 +91,7 @@ impl JobArgs {
         } else {
             Fault::new(ExitCode::FINDINGS, format!("`{file}` cannot run"))
         };
-        Err(fault.meaning("nothing was started, and nothing bills").findings(file, findings))
+        Err(fault.meaning("nothing was started or billed").findings(file, findings))
     }
 
     /// Says whether a job file that the user did not name was used.
@@ -156,7 +156,7 @@ impl JobArgs {
 }
 
 fn unstarted(mut fault: Fault) -> Fault {
-    fault.meaning.get_or_insert_with(|| "nothing was started, and nothing bills".to_owned());
+    fault.meaning.get_or_insert_with(|| "nothing was started or billed".to_owned());
     fault
 }
 
@@ -378,7 +378,7 @@ fn does_not_come(workdir: &Path, named: &str) -> String {
 impl From<PackError> for Fault {
     fn from(error: PackError) -> Self {
         let fault = Fault::from_error(ExitCode::UNREACHABLE, &error)
-            .meaning("nothing was started, and nothing bills");
+            .meaning("nothing was started or billed");
         match error {
             PackError::Changed { .. } => fault.hint("run it again when nothing writes to the workdir, or ignore the file in .lampignore"),
             PackError::Write { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
@@ -414,7 +414,7 @@ mod tests {
             source: std::io::ErrorKind::PermissionDenied.into(),
         };
         let fault = Fault::from(error);
-        assert_eq!(fault.meaning.as_deref(), Some("nothing was started, and nothing bills"));
+        assert_eq!(fault.meaning.as_deref(), Some("nothing was started or billed"));
         assert!(
             fault.hint.as_deref().is_some_and(
                 |hint| hint.contains("--workdir FOLDER") && hint.contains(".lampignore")

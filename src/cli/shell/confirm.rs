@@ -17,7 +17,7 @@ pub fn confirm(context: &Context, what: &str, yes: bool, meaning: &str) -> Resul
         Fault::new(ExitCode::REFUSED, what).meaning(meaning).hint("`--yes` says so beforehand")
     };
     if !can_ask(context) {
-        return Err(refused(format!("{what}, and nobody was there to ask")));
+        return Err(refused(format!("{what}, and this call cannot ask")));
     }
     if says_yes(context, &format!("{what}; go on? [y/N]"), meaning)? {
         Ok(())

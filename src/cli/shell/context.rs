@@ -72,7 +72,7 @@ impl Context {
                 if globals.output == Format::Text {
                     printer.findings(wrong.file.as_deref(), &wrong.findings);
                 }
-                printer.warn("the configuration has errors; they do not matter here, but nothing is launched with it until they are mended");
+                printer.warn("the configuration has errors; they do not matter here, but mend them before the next launch");
             }
             (user, is_misread)
         } else {

@@ -221,7 +221,7 @@ pub fn gone_before_a_set() -> Fault {
 
 pub fn gone_before() -> Fault {
     Fault::new(ExitCode::CTRL_C, "left before the job was made")
-        .meaning("nothing was started, and nothing bills")
+        .meaning("nothing was started or billed")
 }
 
 /// Resolves at Ctrl-C, at SIGTERM from a service manager, and when the terminal closes.

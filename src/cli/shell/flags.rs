@@ -106,7 +106,7 @@ pub struct MachineFlags {
     /// like 3.5, or `any`
     #[arg(long, value_name = "TIMES", allow_negative_numbers = true)]
     pub fallback_cost: Option<FallbackCostWord>,
-    /// What an hour of this workstation costs, in dollars
+    /// The price of an hour of this workstation, in dollars
     #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub usd_per_hour: Option<Hourly>,
 }
@@ -148,8 +148,8 @@ pub struct EndFlags {
     /// As --on-success, when the workload was stalled
     #[arg(long, value_name = "ACTION")]
     pub on_stall: Option<ReactionWord>,
-    /// Where somebody types on the machine when it would be terminated: `keep 30m`, which is what
-    /// is done without a word, or `terminate`
+    /// If a user types on the machine when it would be terminated: `keep 30m`, the default, or
+    /// `terminate`
     #[arg(long, value_name = "ACTION")]
     pub on_in_use: Option<ReactionWord>,
     /// Restarts of a workload that failed

@@ -47,7 +47,7 @@ pub struct IdleArgs {
     /// The least quiet time that counts as idle [default: 5m]
     #[arg(long, value_name = "SPAN")]
     pub window: Option<Span>,
-    /// No verdict before this time unless the work was seen to begin [default: 15m]
+    /// Wait this long for a verdict unless the work was seen to begin [default: 15m]
     #[arg(long, value_name = "SPAN")]
     pub grace: Option<Span>,
     /// GPU utilisation up to this is quiet, percent [default: 1]

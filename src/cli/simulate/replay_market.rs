@@ -32,7 +32,7 @@ use crate::policy::market::deadline_choice::{
 /// "price_on_demand": 3.06}
 ///
 /// `tick` 0 begins a run; `elapsed` is since it began, as `deadline` is; `tick_seconds` to the next
-/// question, more than 0; `has_spot` true, false, or null where nobody could tell; `remaining` the
+/// question, more than 0; `has_spot` true, false, or null when unknown; `remaining` the
 /// work that is left; `overhead` what a start takes, and `overhead_left` (default 0) what is left
 /// of one under way; `current`, what runs: none, spot or on_demand; `unsaved` (default 0) the work
 /// that is lost when spot goes, and `begins_anew` (default false) whether that is all of its work,

@@ -71,8 +71,8 @@ pub struct Args {
     /// there is all in; not with --quick
     #[arg(long, value_name = "FILE", conflicts_with = "quick", help_heading = "Simulation")]
     pub prices: Option<PathBuf>,
-    /// Play the choice of the market alone: no boot, no notice, no controller that has to see it
-    /// first
+    /// Play the choice of the market alone: without boots, notices and the
+    /// delay of a controller
     #[arg(long, help_heading = "Simulation")]
     pub quick: bool,
     /// How often the job is played, 10 to 10000 times [default: 10 to 40 by its length; with
@@ -83,12 +83,12 @@ pub struct Args {
     /// From the launch call to work [default: as measured, or 12m]
     #[arg(long, value_name = "TIME", help_heading = "Simulation")]
     pub start: Option<Span>,
-    /// What an hour of a spot machine costs, all in, beside --on-demand-price [default: both as
+    /// The price of an hour of a spot machine, all in, beside --on-demand-price [default: both as
     /// they are now]; what of it is disk and address is not known then, so that a machine which EC2
     /// takes back within its first hour costs nothing here
     #[arg(long, value_name = "USD", requires = "on_demand_price", help_heading = "Simulation")]
     pub spot_price: Option<Hourly>,
-    /// What an hour on demand costs, all in, beside --spot-price [default: both as they are now]
+    /// The price of an hour on demand, all in, beside --spot-price [default: both as they are now]
     #[arg(long, value_name = "USD", requires = "spot_price", help_heading = "Simulation")]
     pub on_demand_price: Option<Hourly>,
 }
@@ -137,9 +137,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             counted(lived as u64, "world"),
             if lived == 1 { "was" } else { "were" }
         );
-        return Err(
-            Fault::new(ExitCode::CTRL_C, none).meaning("nothing was started, and nothing bills")
-        );
+        return Err(Fault::new(ExitCode::CTRL_C, none).meaning("nothing was started or billed"));
     }
     let rows: Vec<Row> =
         shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran, work)).collect();
@@ -180,7 +178,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let what = if args.quick {
         "the choice of the market alone, played"
     } else {
-        "lamp itself, in a false world in which nothing else goes wrong, lived through"
+        "lamp itself, in a false world without other faults, lived through"
     };
     let at_prices = args
         .prices
@@ -456,7 +454,7 @@ fn runs(times: u32, play: &Play, goes: Goes, pool: &Pool, traces: &[CapacityTrac
 fn source(args: &Args, pool: &Pool, traces: &[CapacityTrace]) -> String {
     match (traces.len(), pool.looked) {
         (0, Some(_)) => format!("courses drawn from what is known of {} in {}", pool.instance_type, pool.zone),
-        (0, None) => "courses drawn from the law of spot machines in general (docs/policies.md); nobody has looked at this pool yet".to_owned(),
+        (0, None) => "courses drawn from the law of spot machines in general (docs/policies.md); this pool was never asked for".to_owned(),
         (1, _) => format!("the recorded course {}", args.trace[0].display()),
         (many, _) => format!("{many} recorded courses"),
     }

@@ -288,7 +288,10 @@ impl<'a> Shown<'a> {
     /// Shows it, on a terminal at most ten times a second.
     fn tell(&self, done: usize) {
         let took = self.clock.mono().saturating_sub(self.began);
-        let mut far = self.far.lock().expect("nobody panics while holding it: it is only counted");
+        let mut far = self
+            .far
+            .lock()
+            .expect("it is only counted, so no thread panics while it holds the lock");
         if far.done != done {
             (far.done, far.at) = (done, took);
         }

@@ -127,7 +127,7 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     }
     context.printer.line(text(receipt, context.printer.columns(Stream::Out)));
     if dir.spec().await.is_ok_and(|spec| spec.is_some_and(|spec| spec.trial.is_some())) {
-        let said = "  a trial of `lamp doctor --prove`: its machine gets no agent, so that no work is done; `lamp doctor` says what was proven";
+        let said = "  a trial of `lamp doctor --prove`: its machine gets no agent and does nothing; `lamp doctor` says what was proven";
         context.printer.prose(4, said);
     }
     let gone = dir.discarded().await.ok().flatten();
@@ -227,7 +227,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     lines.extend(neither(receipt));
     if receipt.is_estimated() {
         lines.push(
-            "  <=: the most that it can be; the cloud does not say to the second when its billing ended, or not at which prices it billed".into(),
+            "  <=: the most that it can be; the cloud does not tell the exact end or the exact prices of its bill".into(),
         );
     }
     lines.extend(receipt.losses.iter().map(|loss| receipt_text::loss_text(loss)));

@@ -119,7 +119,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
                 return Err(Fault::new(
                     ExitCode::NOT_FOUND,
                     format!(
-                        "job `{job}` was never made: nothing of it ran, and nothing of it bills but what was sent of its code"
+                        "job `{job}` was never made: only the storage of the code that was sent bills"
                     ),
                 ));
             }
@@ -163,7 +163,9 @@ fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Sum
         && let Some(here) = here()
         && let Some(whose) = belongs_elsewhere(plan, &context.user.owner, here.as_str())
     {
-        summary.attention.push(format!("{whose}: it is driven from there, and ended from here only when nobody is there any more"));
+        summary.attention.push(format!(
+            "{whose}: it is driven from there; end it from here only when that workstation is gone"
+        ));
         return summary;
     }
     if summary.alone || summary.state.is_final() {
@@ -285,7 +287,7 @@ fn tell_undriven(context: &Context, jobs: &[&str]) {
             "`lamp daemon` drives all jobs".to_owned(),
         ),
     };
-    context.printer.warn(format!("nobody on this workstation drives {which}: nothing of it is relaunched or settled until somebody does"));
+    context.printer.warn(format!("no process on this workstation drives {which}: its next machine and its receipt wait for a driver"));
     context.printer.hint(drives);
 }
 
@@ -465,7 +467,7 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         line(
             "driven by",
             format!(
-                "nobody on this workstation: `lamp daemon --job {} --until-done` drives it",
+                "no process on this workstation: `lamp daemon --job {} --until-done` drives it",
                 summary.job
             ),
         );

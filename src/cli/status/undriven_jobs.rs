@@ -87,7 +87,7 @@ fn sentence(jobs: &[String], root: Option<&str>) -> Option<String> {
     let names: Vec<&str> = jobs.iter().map(String::as_str).collect();
     let are = if jobs.len() == 1 { "is" } else { "are" };
     Some(format!(
-        "{}{place} {are} under way that nobody on this workstation drives now: {}; `{lamp} daemon --job {first} --until-done` drives that one, `{lamp} daemon` all of them",
+        "{}{place} {are} under way that no process on this workstation drives now: {}; `{lamp} daemon --job {first} --until-done` drives that one, `{lamp} daemon` all of them",
         counted(jobs.len() as u64, "job"),
         some_of(&names, NAMED)
     ))
@@ -101,7 +101,7 @@ mod tests {
     fn what_is_left_is_named_with_what_drives_it() {
         let jobs = |count: usize| (1..=count).map(|at| format!("job-{at}")).collect::<Vec<_>>();
         assert_eq!(sentence(&[], None), None);
-        let one = "1 job is under way that nobody on this workstation drives now: job-1; `lamp daemon --job job-1 --until-done` drives that one, `lamp daemon` all of them";
+        let one = "1 job is under way that no process on this workstation drives now: job-1; `lamp daemon --job job-1 --until-done` drives that one, `lamp daemon` all of them";
         assert_eq!(sentence(&jobs(1), None).as_deref(), Some(one));
         let many = sentence(&jobs(5), Some("s3://b/x")).expect("there is something to say");
         assert!(
