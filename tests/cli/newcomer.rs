@@ -92,6 +92,16 @@ fn a_live_line_has_no_verdict_on_what_is_over() {
 }
 
 #[test]
+fn run_says_at_most_six_lines_before_the_output() {
+    let place = Place::new("echo ready");
+    let limits = ["run", "--max-runtime", "1h", "--budget", "1", "--", "sh", "job.sh"];
+    let (code, _, err) = end(place.start(&limits));
+    let before = err.lines().take_while(|line| !line.contains("; Ctrl-C detaches")).count() + 1;
+    assert!(code == 0 && before <= 6, "{before} lines: {err}");
+    place.nothing_is_left();
+}
+
+#[test]
 fn a_job_that_is_not_understood_is_listed_with_a_word() {
     let sandbox = Sandbox::new();
     sandbox.write("home/.local/state/lamplighter/jobs/newer-222222/spec.json", "{\"format\": 99}");

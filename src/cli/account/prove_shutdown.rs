@@ -217,7 +217,7 @@ impl Desk<'_> {
                     memories.push(memory);
                 }
                 Err(error) => {
-                    let mut fault = crate::cli::run::submission::submit_fault(&error);
+                    let mut fault = crate::cli::run::packed_job::submit_fault(&error);
                     // It may exist all the same, and another controller would launch it.
                     if matches!(error, SubmitError::Unsure { .. }) {
                         self.context.printer.warn(format!("{}: cancelling it", fault.sentence()));

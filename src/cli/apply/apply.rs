@@ -31,8 +31,8 @@ use crate::cli::output::printer::shell_word;
 use crate::cli::plan::preflight::{
     self, PreflightCheck, PreflightFacts, PreflightFinding, preflight,
 };
+use crate::cli::plan::submission::Submission;
 use crate::cli::run::run;
-use crate::cli::run::workdir::Prepared;
 use crate::cli::shell::confirm;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, render_table};
@@ -213,17 +213,17 @@ fn set_of(path: &Path, whole: bool, context: &Context) -> String {
 }
 
 /// Reads all files before anything is done, and reports all errors at once.
-fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fault> {
-    let (mut prepared, mut faults) = (Vec::new(), Vec::new());
+fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Submission>, Fault> {
+    let (mut submissions, mut faults) = (Vec::new(), Vec::new());
     for file in files {
         match (JobArgs { file: Some(file.clone()), ..JobArgs::default() }).prepare(context) {
-            Ok(job) => prepared.push(job),
+            Ok(job) => submissions.push(job),
             Err(fault) => faults.push(fault),
         }
     }
     let count = faults.len();
     match faults.pop() {
-        None => Ok(prepared),
+        None => Ok(submissions),
         Some(mut last) => {
             if context.is_machine_output() {
                 last.others = faults;
@@ -458,7 +458,7 @@ async fn proofs(
     let machines = ready
         .iter()
         .filter(|one| is_made(&one.applied.file))
-        .map(|one| &one.prepared.loaded.spec.machine);
+        .map(|one| &one.submission.loaded.spec.machine);
     let machines: Vec<_> =
         machines.filter(|machine| proof_gate::is_asked(machine.cloud, args.unproven)).collect();
     if machines.is_empty() {

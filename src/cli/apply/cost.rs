@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::ready_file::ReadyFile;
 use crate::cli::plan::account_ready;
-use crate::cli::run::submission;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, Planned, Unready};
 use crate::job::Plan;
@@ -43,7 +42,7 @@ impl Costs {
             planned.iter().any(|change| change.file == one.applied.file && change.makes())
         };
         let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {
-            let spec = submission::spec(context, &one.prepared.loaded);
+            let spec = one.submission.spec(context);
             let (planned, lacks) = account_ready::planned(context, controller, &spec).await;
             // As in `lamp run`, missing credentials are reported first. A schedule is not launched
             // now.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::ready_file::{ReadyFile, Scheduled};
 use crate::cli::output::progress::with_progress;
 use crate::cli::run::attach::Attached;
+use crate::cli::run::packed_job;
 use crate::cli::run::run;
 use crate::cli::run::run::Launched;
-use crate::cli::run::submission::{self};
 use crate::cli::shell::ctrl_c::Left;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
@@ -123,7 +123,7 @@ async fn make_job(
     let before = jobs.iter().filter(|job| job.applied.file == applied.file).count();
     let job = applied_id(
         &store.url(),
-        &ready.prepared.loaded.spec.name,
+        &ready.submission.loaded.spec.name,
         applied,
         &format!("{}\n{before}", applied.sha256),
     );
@@ -136,7 +136,7 @@ async fn make_job(
         job,
         applied: Some(applied.clone()),
         owner: None,
-        ..submission::spec(context, &ready.prepared.loaded)
+        ..ready.submission.spec(context)
     };
     let planned =
         left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
@@ -146,7 +146,7 @@ async fn make_job(
                 context,
                 store,
                 controller,
-                &ready.prepared,
+                &ready.submission,
                 spec.into(),
                 planned,
                 left,
@@ -178,15 +178,15 @@ async fn make_job(
             context
                 .printer
                 .warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
-            let pending = submission::pack(context, &ready.prepared, spec)?;
-            left.or_give_up(broken_off, pending.shown(context, pending.upload(controller))).await?;
-            let (made, _) = left.undisturbed(context, controller.make(&here, &pending.spec)).await;
+            let packed = packed_job::pack(context, &ready.submission, spec)?;
+            left.or_give_up(broken_off, packed.shown(context, packed.upload(controller))).await?;
+            let (made, _) = left.undisturbed(context, controller.make(&here, &packed.spec)).await;
             match made.ok_or_else(broken_off)? {
                 Ok(()) => here,
                 Err(_) if !is_old && is_there(&here).await => {
                     return there_already(context, &workstation, applied, &here);
                 }
-                Err(error) => return Err(submission::submit_fault(&error)),
+                Err(error) => return Err(packed_job::submit_fault(&error)),
             }
         }
     };

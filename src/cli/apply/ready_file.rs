@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::app::record_errors;
 use crate::cli::plan::preflight;
-use crate::cli::run::submission::{self, Pending};
-use crate::cli::run::workdir::Prepared;
+use crate::cli::plan::submission::Submission;
+use crate::cli::run::packed_job::{self, PackedJob};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{Applied, JobId, RECORD_FORMAT, Schedule};
@@ -15,7 +15,7 @@ use crate::market::Cloud;
 use crate::wire::Store;
 
 pub struct ReadyFile {
-    pub prepared: Prepared,
+    pub submission: Submission,
     pub applied: Applied,
     pub scheduled: Option<Scheduled>,
 }
@@ -24,7 +24,7 @@ pub struct Scheduled {
     pub dir: ScheduleDir,
     pub new: Schedule,
     pub kept: Option<Schedule>,
-    pub packed: Pending,
+    pub packed: PackedJob,
 }
 
 impl Scheduled {
@@ -64,9 +64,9 @@ pub async fn read(
     context: &Context,
     store: &Store,
     set: &str,
-    prepared: &Prepared,
+    submission: &Submission,
 ) -> Result<ReadyFile, Fault> {
-    let loaded = &prepared.loaded;
+    let loaded = &submission.loaded;
     let file = loaded.file.as_deref().unwrap_or(Path::new(""));
     preflight::refuse_cloud(loaded.spec.machine.cloud)?;
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -77,9 +77,9 @@ pub async fn read(
         owner: context.user.owner.clone(),
         due: None,
     };
-    let prepared = Prepared { loaded: loaded.clone(), survey: prepared.survey.clone() };
+    let submission = Submission { loaded: loaded.clone(), survey: submission.survey.clone() };
     let Some(schedule) = loaded.schedule.clone() else {
-        return Ok(ReadyFile { prepared, applied, scheduled: None });
+        return Ok(ReadyFile { submission, applied, scheduled: None });
     };
     let dir = ScheduleDir::new(
         Arc::clone(store),
@@ -101,7 +101,7 @@ pub async fn read(
             .meaning("nothing was changed")
             .hint("`--set NAME` keeps yours beside it"));
     }
-    let packed = submission::pack(context, &prepared, submission::spec(context, loaded))?;
+    let packed = packed_job::pack(context, &submission, submission.spec(context))?;
     let here = match loaded.spec.machine.cloud {
         Cloud::Local => Some(here(context)?),
         Cloud::Aws => None,
@@ -122,7 +122,7 @@ pub async fn read(
     if let Some(kept) = kept.as_ref().filter(|kept| has_same_words(kept, &new)) {
         new.since = kept.since;
     }
-    Ok(ReadyFile { prepared, applied, scheduled: Some(Scheduled { dir, new, kept, packed }) })
+    Ok(ReadyFile { submission, applied, scheduled: Some(Scheduled { dir, new, kept, packed }) })
 }
 
 fn here(context: &Context) -> Result<String, Fault> {

@@ -18,7 +18,7 @@ use super::limit_check::OutOfReach;
 use super::text;
 use crate::cli::output::table::{Give, render_within};
 use crate::cli::plan::account_ready;
-use crate::cli::run::workdir::Prepared;
+use crate::cli::plan::submission::Submission;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Stream};
 use crate::controller::{ActError, Planned};
@@ -75,9 +75,9 @@ impl Shipped {
 
     /// Returns the exit code of a silent cloud, or of a refused job if AWS's answer would not
     /// matter.
-    pub fn show(&self, context: &Context, prepared: &Prepared, lacks: &[Lack]) -> ExitCode {
-        let survey = &prepared.survey;
-        let next = prepared.next_run(context.clock.now());
+    pub fn show(&self, context: &Context, submission: &Submission, lacks: &[Lack]) -> ExitCode {
+        let survey = &submission.survey;
+        let next = submission.next_run(context.clock.now());
         let out_of_reach = OutOfReach::of(&self.planned, &self.spec, context.clock.now());
         let is_refused =
             self.over_a_cap.is_some() || out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
@@ -106,7 +106,7 @@ impl Shipped {
                 .printer
                 .warn(format!("`lamp run` would refuse it: it would wait for ever for {reason}"));
         }
-        context.printer.line(prepared.ships());
+        context.printer.line(submission.ships());
         next.iter().for_each(|next| {
             context
                 .printer

@@ -8,7 +8,7 @@ use super::saved_files;
 use crate::app::text::counted;
 use crate::cli::output::printer::Stream;
 use crate::cli::output::printer::shell_word;
-use crate::cli::run::workdir::{Examined, shown_file};
+use crate::cli::plan::submission::{Examined, shown_file};
 use crate::cli::shell::flags::JobArgs;
 use crate::cli::{Context, ExitCode, Fault, Format};
 use crate::config::Loaded;

@@ -15,4 +15,5 @@ pub(crate) mod plan;
 pub(crate) mod preflight;
 pub(crate) mod region_arg;
 pub(crate) mod saved_files;
+pub(crate) mod submission;
 pub(crate) mod text;

@@ -13,8 +13,7 @@ use super::limit_check::OutOfReach;
 use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
 use super::{bid_text, check, checkpoint_cadence, saved_files, text};
 use crate::cli::apply::caps_view;
-use crate::cli::run::submission;
-use crate::cli::run::workdir::Prepared;
+use crate::cli::plan::submission::Submission;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Planned;
@@ -31,20 +30,20 @@ pub struct Args {
 /// # Errors
 /// Fails when the job has errors, or no offer fits.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let prepared = args.job.prepare(context)?;
-    show(context, &prepared).await
+    let submission = args.job.prepare(context)?;
+    show(context, &submission).await
 }
 
-/// Prints the plan of a prepared job.
+/// Prints the plan of a submission.
 ///
 /// # Errors
 /// Fails when no offer fits, or the job root cannot be opened.
-pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fault> {
-    let Prepared { loaded, survey } = prepared;
+pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode, Fault> {
+    let Submission { loaded, survey } = submission;
     preflight::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
-    let spec = submission::spec(context, loaded);
+    let spec = submission.spec(context);
     let (measured, (planned, lacks), clock) = tokio::join!(
         checkpoint_cadence::measured(&store, &spec),
         account_ready::planned(context, &controller, &spec),
@@ -58,7 +57,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
                 .await
                 .map_err(|fault| slips_first(fault, &loaded.findings));
             return shipped
-                .map(|shipped| shipped.show(context, prepared, &lacks))
+                .map(|shipped| shipped.show(context, submission, &lacks))
                 .inspect_err(|_| account_ready::warn(context, &lacks, None));
         }
     };
@@ -93,7 +92,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let held_back = first_plan::held_back(&controller, &planned).await?;
     let caps = caps_view::shown(context, &store).await?;
     let cadence = checkpoint_cadence::of(&store, measured.as_ref(), &planned).await;
-    let next = prepared.next_run(context.clock.now());
+    let next = submission.next_run(context.clock.now());
     // As `lamp run`; but only this refuses a deadline that cannot be met.
     let late = out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
     let is_refused = |finding: &PreflightFinding| finding.fault.code == ExitCode::REFUSED;
@@ -137,7 +136,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         context.printer.warn(wrong);
     }
     account_ready::warn(context, &lacks, Some(plan.offer.region.as_str()));
-    context.printer.line(prepared.ships());
+    context.printer.line(submission.ships());
     context.printer.prose(2, saved_files::line(&loaded.spec));
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
     if let Some(refused) = over_a_cap {

@@ -5,7 +5,7 @@
 //!   run, start, apply: the first finding refuses · plan: every finding is shown
 //! ```
 //!
-//! A check without its fact is left out. Not here: the checks of a job file (`run::workdir`).
+//! A check without its fact is left out. Not here: the checks of a job file (`plan::submission`).
 
 use std::collections::BTreeSet;
 

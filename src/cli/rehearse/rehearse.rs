@@ -19,8 +19,8 @@ use super::python_environment;
 use super::rehearsed_job::RehearsedJob;
 use super::report::{checks, proved, saved};
 use super::resume_watch::FIRST_STEP_WITHIN;
-use crate::cli::run::workdir::Prepared;
-use crate::cli::run::{run, submission};
+use crate::cli::plan::submission::Submission;
+use crate::cli::run::{packed_job, run};
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream, Style};
 use crate::controller::Controller;
@@ -74,8 +74,8 @@ const CUT_MARGIN: Duration = Duration::from_secs(60);
 /// # Errors
 /// Fails when the job has errors, cannot ship, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let mut prepared = args.job.prepare_unbought(context)?;
-    let spec = &mut prepared.loaded.spec;
+    let mut submission = args.job.prepare_unbought(context)?;
+    let spec = &mut submission.loaded.spec;
     spec.machine.cloud = Cloud::Local;
     spec.machine.market = MarketChoice::Spot;
     spec.interruptions.max = spec.interruptions.max.max(1);
@@ -88,8 +88,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if evidence.checkpoint.is_none() {
         return Ok(report(context, None, &checks(&evidence), None));
     }
-    let is_taken_as_it_is = !args.install && use_what_is_here(context, &mut prepared);
-    let stage = Stage::build(args, context, &prepared).await?;
+    let is_taken_as_it_is = !args.install && use_what_is_here(context, &mut submission);
+    let stage = Stage::build(args, context, &submission).await?;
     let receipt = match stage.play(&mut evidence).await {
         Ok(receipt) => receipt,
         Err(fault) => {
@@ -121,14 +121,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 /// Uses the existing environment: another one may take minutes and gigabytes. Returns whether there
 /// is one.
-fn use_what_is_here(context: &Context, prepared: &mut Prepared) -> bool {
+fn use_what_is_here(context: &Context, submission: &mut Submission) -> bool {
     let Some(found) =
-        python_environment::find(&prepared.loaded.workdir, context.environment.python.clone())
+        python_environment::find(&submission.loaded.workdir, context.environment.python.clone())
     else {
         return false;
     };
     let path = context.environment.path.as_ref().and_then(|path| path.to_str());
-    let is_used = python_environment::use_it(&mut prepared.loaded.spec, &found, path);
+    let is_used = python_environment::use_it(&mut submission.loaded.spec, &found, path);
     if is_used {
         context.printer.note(format!("uses the Python environment {} and installs nothing; `--install` does as a machine would", found.display()));
     }
@@ -145,14 +145,14 @@ impl<'a> Stage<'a> {
     async fn build(
         args: &'a Args,
         context: &'a Context,
-        prepared: &Prepared,
+        submission: &Submission,
     ) -> Result<Self, Fault> {
         let workstation = job_root::workstation(context)?;
         let store = job_root::open(context).await?;
         let controller = drive::controller(&workstation, &store)?;
-        let dir = submission::make(context, &controller, prepared).await?;
+        let dir = packed_job::make(context, &controller, submission).await?;
         context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));
-        let log_pattern = prepared.loaded.spec.watch.log_pattern.is_some();
+        let log_pattern = submission.loaded.spec.watch.log_pattern.is_some();
         let job = RehearsedJob { context, workstation, dir, log_pattern };
         Ok(Stage { args, controller, job })
     }

@@ -3,8 +3,7 @@
 //! The code is stored under its job, so an interrupted upload helps only that id. Not here: the
 //! upload's progress (`wire::Unsent` keeps the id, the job root's client the parts).
 
-use super::submission;
-use super::workdir::Prepared;
+use crate::cli::plan::submission::Submission;
 use crate::cli::{Context, Fault};
 use crate::controller::WORTH_WAITING;
 use crate::job::{CodeArchive, ResolvedSpec};
@@ -34,15 +33,15 @@ impl Draft {
         context: &Context,
         workstation: &Workstation,
         store: &Store,
-        prepared: &Prepared,
+        submission: &Submission,
     ) -> Draft {
-        let mut draft = Draft::from(submission::spec(context, &prepared.loaded));
-        if store.is_folder() || prepared.survey.bytes < WORTH_WAITING {
+        let mut draft = Draft::from(submission.spec(context));
+        if store.is_folder() || submission.survey.bytes < WORTH_WAITING {
             return draft;
         }
         // An unwritable state folder is reported elsewhere; here it means a full upload.
         let taken =
-            workstation.take_unsent(&prepared.loaded.workdir, &draft.spec.job).ok().flatten();
+            workstation.take_unsent(&submission.loaded.workdir, &draft.spec.job).ok().flatten();
         let left =
             taken.as_ref().and_then(Unsent::left).map(|(job, code)| (job.clone(), code.to_owned()));
         let Some((job, code)) = left else { return Draft { unsent: taken, ..draft } };

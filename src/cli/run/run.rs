@@ -13,13 +13,13 @@ use serde_json::json;
 use super::attach::Attached;
 use super::job_draft::Draft;
 use super::run_from::From;
-use super::workdir::Prepared;
-use super::{duplicate_name, nested_run, submission};
+use super::{duplicate_name, nested_run, packed_job};
 use crate::cli::account::proof_gate;
 use crate::cli::control::outputs;
 use crate::cli::output::progress::with_progress;
 use crate::cli::plan::limit_check::OutOfReach;
 use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
+use crate::cli::plan::submission::Submission;
 use crate::cli::plan::{checkpoint_cadence, plan, saved_files, text};
 use crate::cli::shell::ctrl_c::{Left, gone_before};
 use crate::cli::shell::job_root;
@@ -76,17 +76,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Some(job) => Some(From::find(context, job).await?),
         None => None,
     };
-    let prepared = match &from {
+    let submission = match &from {
         Some(from) => from.with_its_file(context, &args.job).prepare(context)?,
         None => args.job.prepare(context)?,
     };
     if args.dry_run {
         if let Some(from) = &from {
-            from.give(&mut submission::spec(context, &prepared.loaded))?;
+            from.give(&mut submission.spec(context))?;
             from.sentence().into_iter().for_each(|sentence| context.printer.note(sentence));
         }
-        let code = plan::show(context, &prepared).await?;
-        let machine = &prepared.loaded.spec.machine;
+        let code = plan::show(context, &submission).await?;
+        let machine = &submission.loaded.spec.machine;
         // If AWS cannot be reached, the proof cannot be checked.
         if args.detach
             && code != ExitCode::UNREACHABLE
@@ -98,17 +98,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
         return Ok(code);
     }
-    if prepared.loaded.schedule.is_some() {
+    if submission.loaded.schedule.is_some() {
         context.printer.note(
             "it has a [schedule]: this runs it once, now; `lamp apply FILE` hands it to the daemon",
         );
     }
     let workstation = job_root::workstation(context)?;
-    preflight::refuse_cloud(prepared.loaded.spec.machine.cloud)?;
+    preflight::refuse_cloud(submission.loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     // Before the job exists: a job that cannot be driven from here must not be left behind.
     let controller = drive::controller(&workstation, &store)?;
-    let mut draft = Draft::new(context, &workstation, &store, &prepared).await;
+    let mut draft = Draft::new(context, &workstation, &store, &submission).await;
     if let Some(from) = &from {
         from.give(&mut draft.spec)?;
     }
@@ -170,7 +170,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let mut left = Left::listen();
     let Launched { dir, memory, has_left } =
-        launch(context, &store, &controller, &prepared, draft, planned, &mut left).await?;
+        launch(context, &store, &controller, &submission, draft, planned, &mut left).await?;
     let has_left = has_left
         || !args.again
             && !left.unless_heard(duplicate_name::say(context, &store, dir.job(), &others)).await;
@@ -222,13 +222,13 @@ pub async fn launch(
     context: &Context,
     store: &Store,
     controller: &Controller,
-    prepared: &Prepared,
+    submission: &Submission,
     mut draft: Draft,
     planned: Planned,
     left: &mut Left,
 ) -> Result<Launched, Fault> {
-    let pending = submission::pack(context, prepared, draft.spec.clone())?;
-    let code = pending.code();
+    let packed = packed_job::pack(context, submission, draft.spec.clone())?;
+    let code = packed.code();
     draft.sends(context, code);
     let clear = async {
         if let Some(stale) = draft.stale(code) {
@@ -237,20 +237,20 @@ pub async fn launch(
         }
     };
     let upload = async {
-        tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan), clear).0
+        tokio::join!(packed.upload(controller), controller.ship_ahead(&planned.plan), clear).0
     };
-    let sent = left.or_give_up(gone_before, pending.shown(context, upload)).await;
+    let sent = left.or_give_up(gone_before, packed.shown(context, upload)).await;
     sent.map_err(|fault| draft.cut_off(context, fault))?;
     draft.sent();
-    let dir = JobDir::new(store.clone(), pending.spec.job.clone());
+    let dir = JobDir::new(store.clone(), packed.spec.job.clone());
     let begin = with_progress(
         context,
         || "making and launching it".to_owned(),
-        controller.begin(&dir, &pending.spec, planned),
+        controller.begin(&dir, &packed.spec, planned),
     );
     let (begun, has_left) = left.undisturbed(context, begin).await;
     let (memory, begun) = match begun {
-        Some(begun) => begun.map_err(|error| submission::submit_fault(&error))?,
+        Some(begun) => begun.map_err(|error| packed_job::submit_fault(&error))?,
         // A second Ctrl-C may have stopped it before the first record was written.
         None if matches!(dir.spec().await, Ok(None)) => return Err(gone_before()),
         None => (JobMemory::default(), Ok(())),

@@ -21,12 +21,12 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::start_code::{self, CodeArgs};
-use super::workdir::Prepared;
-use super::{nested_run, run, submission};
+use super::{nested_run, packed_job, run};
 use crate::app::view::discarded;
 use crate::cli::account::proof_gate;
 use crate::cli::apply::caps_view;
 use crate::cli::output::progress::with_progress;
+use crate::cli::plan::submission::Submission;
 use crate::cli::plan::text;
 use crate::cli::shell::ctrl_c::{Left, gone_before};
 use crate::cli::shell::deadline_arg::Until;
@@ -178,7 +178,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
         // Another call started it at the same moment.
         Err(SubmitError::Exists(_)) => JobMemory::default(),
-        Err(error) => return Err(submission::submit_fault(&error)),
+        Err(error) => return Err(packed_job::submit_fault(&error)),
     };
     context.printer.note(format!("{} goes on as {}", dir.job(), next.job()));
     if has_left && !memory.was_refused_for_good() {
@@ -193,21 +193,21 @@ async fn bring_code(
     controller: &Controller,
     from: &JobDir,
     mut spec: ResolvedSpec,
-    now: Option<&Prepared>,
+    now: Option<&Submission>,
     left: &mut Left,
 ) -> Result<ResolvedSpec, Fault> {
-    if let Some(prepared) = now {
+    if let Some(submission) = now {
         spec.continues.iter_mut().for_each(|continues| continues.new_code = true);
-        let pending = submission::pack(context, prepared, spec)?;
-        left.or_give_up(gone_before, pending.shown(context, pending.upload(controller))).await?;
-        return Ok(pending.spec);
+        let packed = packed_job::pack(context, submission, spec)?;
+        left.or_give_up(gone_before, packed.shown(context, packed.upload(controller))).await?;
+        return Ok(packed.spec);
     }
-    let scratch = submission::scratch(context, &spec.job)?;
+    let scratch = packed_job::scratch(context, &spec.job)?;
     let carried = async {
         controller
             .carry_code(from, &spec, &scratch.0)
             .await
-            .map_err(|error| submission::submit_fault(&error))
+            .map_err(|error| packed_job::submit_fault(&error))
     };
     left.or_give_up(
         gone_before,

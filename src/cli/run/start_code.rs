@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 
-use super::workdir::Prepared;
+use crate::cli::plan::submission::Submission;
 use crate::cli::shell::ctrl_c;
 use crate::cli::shell::flags::{JobArgs, JobFlags};
 use crate::cli::{Context, ExitCode, Fault};
@@ -63,7 +63,7 @@ pub fn choose(
     context: &Context,
     workstation: &Workstation,
     kept: &Kept,
-) -> Result<Option<Prepared>, Fault> {
+) -> Result<Option<Submission>, Fault> {
     let here = workstation.here().map(|here| here.as_str().to_owned()).unwrap_or_default();
     let source = kept
         .spec
@@ -187,7 +187,7 @@ fn changed_files(survey: &Survey, source: &CodeSource) -> String {
 }
 
 /// Takes the current job file into the spec, except for what was set by flags at the first run.
-pub fn take_in(spec: &mut ResolvedSpec, now: &Prepared) {
+pub fn take_in(spec: &mut ResolvedSpec, now: &Submission) {
     let loaded = &now.loaded;
     if loaded.file.is_none() {
         return;

@@ -26,8 +26,6 @@ use crate::app::text::counted;
 use crate::cli::plan::checkpoint_cadence;
 use crate::cli::plan::forecast::{self, TICK};
 use crate::cli::plan::limit_check::OutOfReach;
-use crate::cli::run::submission;
-use crate::cli::run::workdir::Prepared;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream};
 use crate::config::Hourly;
@@ -96,8 +94,9 @@ pub struct Args {
 /// # Errors
 /// Fails when the job has errors or gives no work, a recording is invalid, or prices are unknown.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let Prepared { loaded, .. } = args.job.prepare_unbought(context)?;
-    let mut spec = submission::spec(context, &loaded);
+    let submission = args.job.prepare_unbought(context)?;
+    let mut spec = submission.spec(context);
+    let loaded = submission.loaded;
     let named = loaded
         .origins
         .get("machine.market")

@@ -1,26 +1,26 @@
-//! From a prepared job to a submitted one.
+//! A job with its packed workdir, until it is in the job root.
 
 use crate::app::record_errors;
 use std::path::{Path, PathBuf};
 
-use super::workdir::Prepared;
 use crate::app::text::counted;
 use crate::cli::output::progress::{Bytes, with_bytes};
+use crate::cli::plan::submission::Submission;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Loaded, shown};
 use crate::controller::{Archive, Controller, SubmitError};
-use crate::job::{CodeArchive, CodeSource, JobId, RECORD_FORMAT, ResolvedSpec};
+use crate::job::{CodeArchive, CodeSource, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::{self, Survey};
 
-pub struct Pending {
+pub struct PackedJob {
     pub spec: ResolvedSpec,
     archive: Archive,
     _scratch: Scratch,
 }
 
-impl Pending {
+impl PackedJob {
     /// The packed workdir; removed with this value.
     pub fn archive(&self) -> &Archive {
         &self.archive
@@ -62,37 +62,25 @@ impl Pending {
 pub async fn make(
     context: &Context,
     controller: &Controller,
-    prepared: &Prepared,
+    submission: &Submission,
 ) -> Result<JobDir, Fault> {
-    let pending = pack(context, prepared, spec(context, &prepared.loaded))?;
-    pending
-        .shown(context, controller.submit(&pending.spec, &pending.archive))
+    let packed = pack(context, submission, submission.spec(context))?;
+    packed
+        .shown(context, controller.submit(&packed.spec, &packed.archive))
         .await
         .map_err(|error| submit_fault(&error))
-}
-
-pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
-    ResolvedSpec {
-        format: RECORD_FORMAT,
-        job: JobId::from_name(&loaded.spec.name, wire::random_letters()),
-        created: context.clock.now(),
-        written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
-        spec: loaded.spec.clone(),
-        code: None,
-        origins: loaded.origins.clone(),
-        applied: None,
-        owner: Some(context.user.owner.clone()),
-        continues: None,
-        trial: None,
-    }
 }
 
 /// Packs the workdir; nothing leaves this workstation yet.
 ///
 /// # Errors
 /// Fails when the workdir cannot be packed.
-pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Result<Pending, Fault> {
-    let Prepared { loaded, survey } = prepared;
+pub fn pack(
+    context: &Context,
+    submission: &Submission,
+    spec: ResolvedSpec,
+) -> Result<PackedJob, Fault> {
+    let Submission { loaded, survey } = submission;
     let job = &spec.job;
     let scratch = scratch(context, job)?;
     let mut code = wire::pack_workdir(survey, &scratch.0)?;
@@ -102,7 +90,7 @@ pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Resul
         &code,
         &shown(&loaded.workdir, &context.current_dir),
     ));
-    Ok(Pending {
+    Ok(PackedJob {
         spec: ResolvedSpec { code: Some(code), ..spec },
         archive: scratch.0.as_path().into(),
         _scratch: scratch,

@@ -8,26 +8,45 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::saved_files;
 use crate::app::text::counted;
 use crate::cli::control::outputs;
 use crate::cli::output::printer::shell_word;
-use crate::cli::plan::saved_files;
 use crate::cli::rehearse::python_environment;
 use crate::cli::shell::flags::JobArgs;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{self, Loaded};
-use crate::job::{Finding, FindingCause, Severity};
+use crate::job::{Finding, FindingCause, JobId, RECORD_FORMAT, ResolvedSpec, Severity};
 use crate::jobdir::layout;
 use crate::market::Cloud;
 use crate::policy::schedule::calendar::Calendar;
 use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
-pub struct Prepared {
+/// A job without errors, and the files that it ships.
+pub struct Submission {
     pub loaded: Loaded,
     pub survey: Survey,
 }
 
-impl Prepared {
+impl Submission {
+    /// The spec of a new job. Its code is not packed yet.
+    pub fn spec(&self, context: &Context) -> ResolvedSpec {
+        let loaded = &self.loaded;
+        ResolvedSpec {
+            format: RECORD_FORMAT,
+            job: JobId::from_name(&loaded.spec.name, wire::random_letters()),
+            created: context.clock.now(),
+            written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
+            spec: loaded.spec.clone(),
+            code: None,
+            origins: loaded.origins.clone(),
+            applied: None,
+            owner: Some(context.user.owner.clone()),
+            continues: None,
+            trial: None,
+        }
+    }
+
     pub fn next_run(&self, now: Timestamp) -> Option<Timestamp> {
         Calendar::of(self.loaded.schedule.as_ref()?).ok()?.begins_after(now)
     }
@@ -53,32 +72,32 @@ impl JobArgs {
     ///
     /// # Errors
     /// Fails when the job has errors, or its workdir holds what must not ship.
-    pub fn prepare(&self, context: &Context) -> Result<Prepared, Fault> {
-        self.prepared(context, self.examine(context).map_err(unstarted)?)
+    pub fn prepare(&self, context: &Context) -> Result<Submission, Fault> {
+        self.accepted(context, self.examine(context).map_err(unstarted)?)
     }
 
     /// The same for a call that buys nothing: a limit is optional.
     ///
     /// # Errors
     /// As [`Self::prepare`].
-    pub fn prepare_unbought(&self, context: &Context) -> Result<Prepared, Fault> {
+    pub fn prepare_unbought(&self, context: &Context) -> Result<Submission, Fault> {
         let mut examined = self.examine(context).map_err(unstarted)?;
         examined.findings.retain(|finding| !finding.is_of_no_limit());
-        self.prepared(context, examined)
+        self.accepted(context, examined)
     }
 
-    fn prepared(
+    fn accepted(
         &self,
         context: &Context,
         Examined { loaded, survey, findings }: Examined,
-    ) -> Result<Prepared, Fault> {
+    ) -> Result<Submission, Fault> {
         let file = shown_file(&loaded, context);
         self.say_which_file(context, &loaded);
         let mut errors =
             findings.iter().filter(|finding| finding.severity == Severity::Error).peekable();
         if let (None, Some(survey)) = (errors.peek(), survey) {
             context.printer.findings(Some(&file), &findings);
-            return Ok(Prepared { loaded, survey });
+            return Ok(Submission { loaded, survey });
         }
         let in_words =
             findings.iter().any(|finding| finding.rule.is_some() && finding.file.is_none());
