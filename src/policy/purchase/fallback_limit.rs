@@ -16,7 +16,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::placement::Ask;
+use super::ask::Ask;
+use super::bid;
+use super::hard_end::Terms;
 use super::ranking::{Rates, figure};
 use crate::market::{Cloud, FallbackCost, Market, Offer, PriceRule};
 
@@ -130,5 +132,36 @@ impl TooDear {
             self.times_as_much(),
             self.bound
         )
+    }
+}
+
+impl<'a> Ask<'a> {
+    /// Whether the offer may be bought later: its quota, its price and the job's limits allow it.
+    pub fn fits_later(&self, bound: &Bound<'_>, offer: &Offer) -> bool {
+        offer.gpus >= self.spec.machine.gpus.count
+            && (offer.cloud == Cloud::Local || self.terms(offer, None).hard_end().is_some())
+            && self.has_quota(offer)
+            && self.terms_later(offer).check().is_ok()
+            && self.bid_reaches(offer)
+            && bound.too_dear(offer).is_none()
+    }
+
+    /// At the lowest price then: at most the highest bid.
+    fn terms_later(&self, offer: &'a Offer) -> Terms<'a> {
+        let most = bid::most_ever(self.spec.machine.max_price, offer)
+            .filter(|_| offer.market == Market::Spot && offer.cloud != Cloud::Local);
+        Terms { bid: most.map(|most| most.min(offer.price)), ..self.terms(offer, None) }
+    }
+
+    /// Whether the price may fall to the bid: it is there now, was in the window, or is unknown.
+    fn bid_reaches(&self, offer: &Offer) -> bool {
+        if offer.market == Market::OnDemand || offer.cloud == Cloud::Local {
+            return true;
+        }
+        let bid =
+            bid::bid(self.spec.machine.max_price, offer, self.supply.history(offer), self.now);
+        bid.is_ok_and(|bid| {
+            bid.price >= offer.price || bid.share_above.is_none_or(|above| above < 1.0)
+        })
     }
 }

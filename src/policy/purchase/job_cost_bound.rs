@@ -16,10 +16,11 @@
 
 use serde::Serialize;
 
-use super::bid::{self, Bid};
+use super::ask::Ask;
+use super::bid;
+use super::candidate::Candidate;
 use super::fallback_limit::Bound;
 use super::hard_end::{DRAIN_ALLOWANCE, Terms, dearest};
-use super::placement::Ask;
 use crate::job::{LimitsSpec, MarketChoice, Spec};
 use crate::market::{Cloud, Market, Offer, Usd, UsdPerHour};
 use crate::policy::lifecycle::relaunch;
@@ -50,10 +51,10 @@ pub enum MostBy {
 }
 
 /// `most_any`: the most for the next attempt alone, on any machine.
-pub(crate) fn of(
-    ask: &Ask<'_>,
+pub(crate) fn of<'a>(
+    ask: &'a Ask<'a>,
     bound: &Bound<'_>,
-    fitting: &[(&Offer, Option<Bid>)],
+    fitting: &[&'a Candidate<'a>],
     most_any: Option<Usd>,
 ) -> JobMost {
     let machines = machines(ask);
@@ -118,8 +119,8 @@ struct Later<'a> {
 }
 
 impl<'a> Later<'a> {
-    fn of(ask: &'a Ask<'a>, bound: &Bound<'_>, fitting: &[(&'a Offer, Option<Bid>)]) -> Self {
-        let now = fitting.iter().map(|(offer, bid)| (*offer, bid.as_ref().map(|bid| bid.price)));
+    fn of(ask: &'a Ask<'a>, bound: &Bound<'_>, fitting: &[&'a Candidate<'a>]) -> Self {
+        let now = fitting.iter().map(|next| (next.offer, next.terms.bid));
         let others = ask
             .supply
             .offers
@@ -151,10 +152,11 @@ impl<'a> Later<'a> {
 }
 
 /// A workstation's budget ends its work, and its drain may follow; a cloud's budget includes it.
-fn after_the_budget(fitting: &[(&Offer, Option<Bid>)]) -> Usd {
+fn after_the_budget(fitting: &[&Candidate<'_>]) -> Usd {
     let hour = fitting
         .iter()
-        .filter(|(offer, _)| offer.cloud == Cloud::Local)
-        .map(|(offer, _)| offer.hourly());
+        .map(|candidate| candidate.offer)
+        .filter(|offer| offer.cloud == Cloud::Local)
+        .map(Offer::hourly);
     hour.max().unwrap_or(UsdPerHour::ZERO).cost_of(DRAIN_ALLOWANCE)
 }

@@ -1,7 +1,9 @@
 //! Which offer is bought, at which bid, within which cost.
 
+pub(crate) mod ask;
 pub mod bid;
 pub mod bid_backtest;
+pub(crate) mod candidate;
 pub mod fallback_limit;
 pub mod hard_end;
 pub mod job_cost_bound;

@@ -7,12 +7,12 @@
 //! Each fix works alone: a quota is suggested only if the budget would pay for its machines.
 //! `placement` chooses the offer.
 
-use super::bid::{self, Bid};
+use super::ask::Ask;
+use super::candidate::Candidate;
 use super::fallback_limit::TooDear;
 use super::hard_end::Terms;
 use super::offer_reasons::{and_dearer, grouped, shortened};
-use super::placement::Ask;
-use crate::job::{LimitsSpec, RejectedOffer};
+use crate::job::LimitsSpec;
 use crate::market::{Cloud, Market, Offer, Quota, Region, Usd};
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -63,25 +63,18 @@ pub(crate) fn unlimited() -> NoOffer {
 }
 
 /// If all fail for one reason of money, one sentence covers them.
-pub(crate) fn no_offer(
-    ask: &Ask<'_>,
-    rejected: &[RejectedOffer],
-    too_dear: Vec<TooDear>,
-) -> NoOffer {
-    let bought: Vec<&Offer> =
-        rejected.iter().map(|no| &no.offer).filter(|offer| offer.cloud != Cloud::Local).collect();
-    let above: Vec<&Offer> = bought
-        .iter()
-        .copied()
-        .filter(|offer| offer.market == Market::Spot && is_above_bid(ask, offer))
-        .collect();
-    let lowest = above.iter().min_by_key(|offer| offer.price).copied();
-    let dear: Vec<&Offer> =
-        bought.iter().copied().filter(|offer| only_the_budget(ask, offer)).collect();
-    let over_budget =
-        dear.iter().min_by_key(|offer| least(ask, offer)).map(|offer| over_budget(ask, offer));
-    let mut because = match (lowest.zip(lowest.and_then(|offer| bid_for(ask, offer))), &over_budget)
-    {
+pub(crate) fn no_offer(ask: &Ask<'_>, candidates: &[Candidate<'_>]) -> NoOffer {
+    let rejected: Vec<&Candidate<'_>> =
+        candidates.iter().filter(|candidate| candidate.rejection().is_some()).collect();
+    let bought: Vec<&Candidate<'_>> =
+        rejected.iter().copied().filter(|no| no.offer.cloud != Cloud::Local).collect();
+    let above: Vec<&Candidate<'_>> =
+        bought.iter().copied().filter(|no| no.is_above_bid()).collect();
+    let lowest = above.iter().min_by_key(|no| no.offer.price).copied();
+    let dear: Vec<&Candidate<'_>> =
+        bought.iter().copied().filter(|no| only_the_budget(ask, no)).collect();
+    let nearest = dear.iter().min_by_key(|no| no.terms.least()).copied();
+    let mut because = match (lowest.and_then(|no| Some((no.offer, no.bid.as_ref()?))), nearest) {
         (Some((lowest, bid)), _) if above.len() == rejected.len() && above.len() > 1 => {
             let (many, kind, zone) = (above.len(), &lowest.instance_type, &lowest.zone);
             vec![format!(
@@ -90,30 +83,31 @@ pub(crate) fn no_offer(
             )]
         }
         (_, Some(nearest)) if dear.len() > 1 => {
-            let mut because = vec![too_poor(ask, dear.len(), &nearest.offer)];
-            let others: Vec<RejectedOffer> =
-                rejected.iter().filter(|no| !dear.contains(&&no.offer)).cloned().collect();
+            let mut because = vec![too_poor(dear.len(), nearest)];
+            let is_dear = |no: &Candidate<'_>| dear.iter().any(|dear| dear.offer == no.offer);
+            let others: Vec<&Candidate<'_>> =
+                rejected.iter().copied().filter(|no| !is_dear(no)).collect();
             because.extend(grouped(&others));
             because.extend(ask.supply.refused.clone());
             because
         }
-        _ => [grouped(rejected), ask.supply.refused.clone()].concat(),
+        _ => [grouped(&rejected), ask.supply.refused.clone()].concat(),
     };
-    if because.is_empty() && too_dear.is_empty() {
+    let too_dear = candidates.iter().filter_map(Candidate::too_dear);
+    let too_dear = too_dear.min_by(|one, other| one.times.total_cmp(&other.times)).cloned();
+    if because.is_empty() && too_dear.is_none() {
         because.push("nothing is on offer".into());
     }
-    let too_dear =
-        too_dear.into_iter().min_by(|one, other| one.times.total_cmp(&other.times)).map(Box::new);
     NoOffer {
         because,
         above_bid: above
             .iter()
-            .filter(|offer| only_the_bid(ask, offer))
-            .min_by_key(|offer| offer.price)
-            .map(|offer| Box::new((*offer).clone())),
-        over_budget: over_budget.map(Box::new),
-        short_of: short_of(ask, rejected).map(Box::new),
-        too_dear,
+            .filter(|no| only_the_bid(ask, no))
+            .min_by_key(|no| no.offer.price)
+            .map(|no| Box::new(no.offer.clone())),
+        over_budget: nearest.map(|no| Box::new(over_budget(ask, no))),
+        short_of: short_of(ask, &rejected).map(Box::new),
+        too_dear: too_dear.map(Box::new),
         unpriced: if ask.supply.offers.is_empty() {
             ask.supply.unpriced.iter().cloned().collect()
         } else {
@@ -124,75 +118,54 @@ pub(crate) fn no_offer(
 }
 
 /// One sentence for all offers that the budget excludes, with what it would buy of the cheapest.
-fn too_poor(ask: &Ask<'_>, many: usize, nearest: &Offer) -> String {
-    let why =
-        ask.terms(nearest, bid_price(ask, nearest).as_ref()).check().err().unwrap_or_default();
-    let (kind, zone) = (&nearest.instance_type, &nearest.zone);
+fn too_poor(many: usize, nearest: &Candidate<'_>) -> String {
+    let why = nearest.terms.check().err().unwrap_or_default();
+    let (kind, zone) = (&nearest.offer.instance_type, &nearest.offer.zone);
     format!(
         "each of the {many} offers that would do is too dear for the budget; the cheapest, {kind} in {zone}, {why}"
     )
 }
 
-fn bid_for(ask: &Ask<'_>, offer: &Offer) -> Option<Bid> {
-    bid::bid(ask.spec.machine.max_price, offer, ask.supply.history(offer), ask.now).ok()
-}
-
-/// The bid, on the spot market.
-fn bid_price(ask: &Ask<'_>, offer: &Offer) -> Option<Bid> {
-    if offer.market == Market::Spot { bid_for(ask, offer) } else { None }
-}
-
-fn is_above_bid(ask: &Ask<'_>, offer: &Offer) -> bool {
-    bid_for(ask, offer).is_some_and(|bid| bid.price < offer.price)
-}
-
 /// Whether the bid reaches the price, on the spot market.
-fn is_affordable(ask: &Ask<'_>, offer: &Offer) -> bool {
-    offer.market == Market::OnDemand
-        || bid_for(ask, offer).is_some_and(|bid| bid.price >= offer.price)
+fn is_affordable(no: &Candidate<'_>) -> bool {
+    no.offer.market == Market::OnDemand
+        || no.bid.as_ref().is_some_and(|bid| bid.price >= no.offer.price)
 }
 
-fn is_within_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
-    ask.terms(offer, bid_price(ask, offer).as_ref()).check().is_ok()
-}
-
-fn only_the_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
-    offer.gpus >= ask.spec.machine.gpus.count
-        && ask.has_quota(offer)
-        && is_affordable(ask, offer)
-        && !is_within_budget(ask, offer)
+fn only_the_budget(ask: &Ask<'_>, no: &Candidate<'_>) -> bool {
+    no.offer.gpus >= ask.spec.machine.gpus.count
+        && ask.has_quota(no.offer)
+        && is_affordable(no)
+        && no.terms.check().is_err()
 }
 
 /// With its price as the bid.
-fn only_the_bid(ask: &Ask<'_>, offer: &Offer) -> bool {
-    let bought = Terms { bid: Some(offer.price), ..ask.terms(offer, None) };
-    offer.gpus >= ask.spec.machine.gpus.count && ask.has_quota(offer) && bought.check().is_ok()
+fn only_the_bid(ask: &Ask<'_>, no: &Candidate<'_>) -> bool {
+    let bought = Terms { bid: Some(no.offer.price), ..no.terms };
+    no.offer.gpus >= ask.spec.machine.gpus.count
+        && ask.has_quota(no.offer)
+        && bought.check().is_ok()
 }
 
-fn least(ask: &Ask<'_>, offer: &Offer) -> Usd {
-    ask.terms(offer, bid_price(ask, offer).as_ref()).least()
-}
-
-fn over_budget(ask: &Ask<'_>, offer: &Offer) -> OverBudget {
-    let bid = bid_price(ask, offer);
-    let terms = ask.terms(offer, bid.as_ref());
+fn over_budget(ask: &Ask<'_>, no: &Candidate<'_>) -> OverBudget {
     let given = ask.spec.limits.budget.unwrap_or(Usd::ZERO);
     let spent = Usd::from_micros((given - ask.budget_left.unwrap_or(given)).micros().max(0));
-    OverBudget { offer: offer.clone(), spent, least: terms.least(), whole: terms.whole() }
+    let (least, whole) = (no.terms.least(), no.terms.whole());
+    OverBudget { offer: no.offer.clone(), spent, least, whole }
 }
 
 /// Includes the vCPUs in use, because a quota covers all machines. Only offers that no other
 /// condition excludes count.
-fn short_of(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> Option<(Quota, u32)> {
-    let short = rejected.iter().filter_map(|no| Some((&no.offer, ask.supply.quota(&no.offer)?)));
-    let short = short.filter(|(offer, quota)| {
-        let fits = offer.gpus >= ask.spec.machine.gpus.count
-            && is_affordable(ask, offer)
-            && is_within_budget(ask, offer);
-        quota.vcpus_left() < offer.vcpus && fits
+fn short_of(ask: &Ask<'_>, rejected: &[&Candidate<'_>]) -> Option<(Quota, u32)> {
+    let short = rejected.iter().filter_map(|no| Some((no, ask.supply.quota(no.offer)?)));
+    let short = short.filter(|(no, quota)| {
+        let fits = no.offer.gpus >= ask.spec.machine.gpus.count
+            && is_affordable(no)
+            && no.terms.check().is_ok();
+        quota.vcpus_left() < no.offer.vcpus && fits
     });
-    let (offer, quota) = short.min_by_key(|(offer, _)| offer.hourly())?;
-    Some((quota.clone(), quota.vcpus_used + offer.vcpus))
+    let (no, quota) = short.min_by_key(|(no, _)| no.offer.hourly())?;
+    Some((quota.clone(), quota.vcpus_used + no.offer.vcpus))
 }
 
 #[cfg(test)]

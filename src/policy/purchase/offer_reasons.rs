@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use super::bid::Bid;
+use super::ask::Ask;
+use super::candidate::Candidate;
 use super::fallback_limit::TooDear;
-use super::placement::Ask;
 use super::ranking::{Rates, figure};
-use crate::job::{MarketChoice, RejectedOffer};
+use crate::job::MarketChoice;
 use crate::market::{Cloud, Market, Offer, Usd};
 
 const REASONS_MAX: usize = 4;
@@ -24,19 +24,23 @@ pub(crate) fn and_dearer(because: &[String], too_dear: Option<&TooDear>) -> Stri
     too_dear.map(|dear| format!("{after}{}", dear.sentence())).unwrap_or_default()
 }
 
-/// One sentence for each type and reason, with its zones; the cheapest first.
-pub(crate) fn grouped(rejected: &[RejectedOffer]) -> Vec<String> {
+/// One sentence for each type and reason, with its zones; the cheapest first. Other verdicts than a
+/// rejection are left out.
+pub(crate) fn grouped(candidates: &[&Candidate<'_>]) -> Vec<String> {
     let mut groups: Vec<(&Offer, &str, Vec<&str>)> = Vec::new();
-    let mut sorted: Vec<&RejectedOffer> = rejected.iter().collect();
-    sorted.sort_by_key(|no| no.offer.hourly());
-    for no in sorted {
-        let same = groups.iter_mut().find(|(offer, because, _)| {
-            offer.instance_type == no.offer.instance_type && *because == no.because
-        });
+    let mut sorted: Vec<(&Offer, &str)> = candidates
+        .iter()
+        .filter_map(|candidate| Some((candidate.offer, candidate.rejection()?)))
+        .collect();
+    sorted.sort_by_key(|(offer, _)| offer.hourly());
+    for (no, because) in sorted {
+        let same = groups
+            .iter_mut()
+            .find(|(offer, known, _)| offer.instance_type == no.instance_type && *known == because);
         match same {
-            Some((_, _, zones)) if zones.contains(&no.offer.zone.as_str()) => {}
-            Some((_, _, zones)) => zones.push(no.offer.zone.as_str()),
-            None => groups.push((&no.offer, &no.because, vec![no.offer.zone.as_str()])),
+            Some((_, _, zones)) if zones.contains(&no.zone.as_str()) => {}
+            Some((_, _, zones)) => zones.push(no.zone.as_str()),
+            None => groups.push((no, because, vec![no.zone.as_str()])),
         }
     }
     groups
@@ -76,11 +80,10 @@ pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &Rates<'_>) -> String {
 pub(crate) fn reasons(
     ask: &Ask<'_>,
     rates: &Rates<'_>,
-    best: &Offer,
-    bid: Option<&Bid>,
-    others: &[(&Offer, Option<Bid>)],
+    best: &Candidate<'_>,
+    others: &[&Candidate<'_>],
 ) -> Vec<String> {
-    let spec = ask.spec;
+    let (spec, bid, best) = (ask.spec, best.bid.as_ref(), best.offer);
     let with = if best.extras.per_hour() > Usd::ZERO {
         format!(", {} with its disk and address", best.hourly())
     } else {
@@ -89,8 +92,8 @@ pub(crate) fn reasons(
     let wanted = &spec.machine.gpus;
     // For a workstation nothing is promised: its driver is asked when the job starts.
     let shows_too_few = best.cloud == Cloud::Local && best.gpus < wanted.count;
-    let peers = others.iter().filter(|(other, _)| other.market == best.market).count();
-    let is_cheapest = others.iter().all(|(other, _)| other.hourly() >= best.hourly());
+    let peers = others.iter().filter(|other| other.offer.market == best.market).count();
+    let is_cheapest = others.iter().all(|other| other.offer.hourly() >= best.hourly());
     let mut reasons = vec![match others.len() {
         0 if shows_too_few => format!("the one machine that there is, at {}{with}", best.price),
         0 => format!("the one offer that fits, at {}{with}", best.price),

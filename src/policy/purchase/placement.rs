@@ -1,21 +1,18 @@
 //! Which offer to take, its maximum cost, and how long its machine may run.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use jiff::Timestamp;
 
-use super::bid::{self, Bid};
-use super::fallback_limit::{Bound, TooDear};
-use super::hard_end::{Terms, dearest};
+pub use super::ask::{Ask, Overheads};
+use super::candidate::Candidate;
+use super::fallback_limit::Bound;
+use super::hard_end::dearest;
 use super::job_cost_bound::{self, JobMost};
 pub use super::no_offer::{NoOffer, OverBudget};
 use super::no_offer::{no_offer, unlimited};
 use super::offer_reasons::{dearer, reasons};
-use super::ranking::Ranked;
-use super::refusal_backoff::{ago, refused_lately};
-use crate::job::{AttemptRecord, EndedBecause, MarketChoice, RejectedOffer, Spec};
-use crate::market::{Cloud, FallbackCost, Market, Offer, Span, Supply, Usd, UsdPerHour};
+use super::ranking::{Ranked, Rates};
+use crate::job::{MarketChoice, RejectedOffer};
+use crate::market::{Cloud, Offer, Usd, UsdPerHour};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
@@ -37,27 +34,6 @@ pub struct Placement {
     pub kill_at: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
-    pub spec: &'a Spec,
-    pub supply: &'a Supply,
-    /// Earlier attempts: recently refused pools are skipped.
-    pub history: &'a [AttemptRecord],
-    pub budget_left: Option<Usd>,
-    /// The users' extensions so far.
-    pub more_time: Span,
-    /// The cost of starts as a share of an hour's price, if known, by zone and type.
-    pub overheads: &'a Overheads,
-    /// The preferred market at any cost; the other is the fallback.
-    pub prefers: Option<Market>,
-    /// The users' later permission, beside `fallback_cost`.
-    pub widened: Option<FallbackCost>,
-    pub now: Timestamp,
-}
-
-/// For spot pools, by zone and type.
-pub type Overheads = BTreeMap<(String, String), f64>;
-
 /// Takes the fitting offer with the lowest cost for the job.
 ///
 /// # Errors
@@ -70,173 +46,83 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     {
         return Err(unlimited());
     }
-    let mut rejected: Vec<RejectedOffer> = Vec::new();
-    let mut fitting: Vec<(&Offer, Option<Bid>)> = Vec::new();
-    let mut too_dear: Vec<TooDear> = Vec::new();
     let bound = Bound::of(ask);
-    for offer in &ask.supply.offers {
-        match (judge(ask, offer), bound.too_dear(offer)) {
-            (Err(because), _) => rejected.push(RejectedOffer { offer: offer.clone(), because }),
-            (Ok(_), Some(dear)) => too_dear.push(dear),
-            (Ok(bid), None) => fitting.push((offer, bid)),
-        }
+    let candidates: Vec<Candidate<'_>> =
+        ask.supply.offers.iter().map(|offer| Candidate::new(ask, &bound, offer)).collect();
+    let fitting = ranked(ask, &bound.rates, &candidates);
+    match fitting.split_first() {
+        Some((best, others)) => Ok(explained(ask, &bound, &candidates, (best, others))),
+        None => Err(no_offer(ask, &candidates)),
     }
-    let rates = &bound.rates;
+}
+
+/// Those that fit, the best first.
+fn ranked<'a>(
+    ask: &Ask<'_>,
+    rates: &Rates<'_>,
+    candidates: &'a [Candidate<'a>],
+) -> Vec<&'a Candidate<'a>> {
+    let mut fitting: Vec<&Candidate<'_>> =
+        candidates.iter().filter(|candidate| candidate.fits()).collect();
     let worth = |offer: &Offer| {
         (ask.prefers.is_some_and(|market| market != offer.market), rates.rank(offer))
     };
-    fitting.sort_by(|(a, _), (b, _)| {
-        let ((a_later, (a_rest, a_hour)), (b_later, (b_rest, b_hour))) = (worth(a), worth(b));
+    fitting.sort_by(|a, b| {
+        let (a, b) = (worth(a.offer), worth(b.offer));
+        let ((a_later, (a_rest, a_hour)), (b_later, (b_rest, b_hour))) = (a, b);
         a_later.cmp(&b_later).then(a_rest.total_cmp(&b_rest)).then(a_hour.total_cmp(&b_hour))
     });
-    let Some(((best, bid), others)) = fitting.split_first() else {
-        return Err(no_offer(ask, &rejected, too_dear));
-    };
-    rejected.extend(others.iter().map(|(other, _)| RejectedOffer {
-        offer: (*other).clone(),
-        because: dearer(other, best, rates),
-    }));
-    rejected.extend(
-        too_dear
-            .iter()
-            .map(|dear| RejectedOffer { offer: dear.offer.clone(), because: dear.because() }),
+    fitting
+}
+
+/// The best with its reasons, and why each other was not taken.
+fn explained<'a>(
+    ask: &'a Ask<'a>,
+    bound: &Bound<'_>,
+    candidates: &'a [Candidate<'a>],
+    (best, others): (&'a Candidate<'a>, &[&'a Candidate<'a>]),
+) -> Placement {
+    let rates = &bound.rates;
+    let fitting: Vec<&Candidate<'_>> = [best].into_iter().chain(others.iter().copied()).collect();
+    let offers: Vec<&Offer> = fitting.iter().map(|candidate| candidate.offer).collect();
+    let rejected = |offer: &Offer, because: String| RejectedOffer { offer: offer.clone(), because };
+    let unfit =
+        candidates.iter().filter_map(|no| Some(rejected(no.offer, no.rejection()?.to_owned())));
+    let outranked =
+        others.iter().map(|other| rejected(other.offer, dearer(other.offer, best.offer, rates)));
+    let too_dear = candidates
+        .iter()
+        .filter_map(Candidate::too_dear)
+        .map(|dear| rejected(&dear.offer, dear.because()));
+    let rejected = unfit.chain(outranked).chain(too_dear).collect();
+    let most_any_usd = dearest(fitting.iter().map(|candidate| candidate.terms.most()));
+    let mut reasons = reasons(ask, rates, best, others);
+    reasons.extend(rates.about_speeds(&offers));
+    reasons.extend(
+        rates.expectation(best.offer).filter(|_| ask.spec.machine.market != MarketChoice::Auto),
     );
-    let terms = ask.terms(best, bid.as_ref());
-    let kill_at = terms.hard_end();
-    let most_any_usd = most_of(ask, &fitting);
-    let mut reasons = reasons(ask, rates, best, bid.as_ref(), others);
-    let fits: Vec<&Offer> = fitting.iter().map(|(offer, _)| *offer).collect();
-    reasons.extend(rates.about_speeds(&fits));
-    reasons
-        .extend(rates.expectation(best).filter(|_| ask.spec.machine.market != MarketChoice::Auto));
-    reasons.extend(terms.cut_short());
-    Ok(Placement {
-        offer: (*best).clone(),
-        bid: bid.as_ref().map(|bid| bid.price),
+    reasons.extend(best.terms.cut_short());
+    Placement {
+        offer: best.offer.clone(),
+        bid: best.bid.as_ref().map(|bid| bid.price),
         reasons,
         rejected,
-        fallbacks: others.iter().map(|(other, _)| (*other).clone()).collect(),
-        ranking: fits.into_iter().map(|offer| rates.ranked(offer)).collect(),
-        most_usd: terms.most(),
+        fallbacks: others.iter().map(|other| other.offer.clone()).collect(),
+        ranking: offers.into_iter().map(|offer| rates.ranked(offer)).collect(),
+        most_usd: best.terms.most(),
         most_any_usd,
-        most_job: job_cost_bound::of(ask, &bound, &fitting, most_any_usd),
-        kill_at,
-    })
-}
-
-impl<'a> Ask<'a> {
-    /// Whether the offer may be bought later: its quota, its price and the job's limits allow it.
-    pub fn fits_later(&self, bound: &Bound<'_>, offer: &Offer) -> bool {
-        offer.gpus >= self.spec.machine.gpus.count
-            && (offer.cloud == Cloud::Local || self.terms(offer, None).hard_end().is_some())
-            && self.has_quota(offer)
-            && self.terms_later(offer).check().is_ok()
-            && self.bid_reaches(offer)
-            && bound.too_dear(offer).is_none()
+        most_job: job_cost_bound::of(ask, bound, &fitting, most_any_usd),
+        kill_at: best.terms.hard_end(),
     }
-
-    pub(crate) fn has_quota(&self, offer: &Offer) -> bool {
-        self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus)
-    }
-
-    /// At the lowest price then: at most the highest bid.
-    fn terms_later(&self, offer: &'a Offer) -> Terms<'a> {
-        let most = bid::most_ever(self.spec.machine.max_price, offer)
-            .filter(|_| offer.market == Market::Spot && offer.cloud != Cloud::Local);
-        Terms { bid: most.map(|most| most.min(offer.price)), ..self.terms(offer, None) }
-    }
-
-    /// Whether the price may fall to the bid: it is there now, was in the window, or is unknown.
-    fn bid_reaches(&self, offer: &Offer) -> bool {
-        if offer.market == Market::OnDemand || offer.cloud == Cloud::Local {
-            return true;
-        }
-        let bid =
-            bid::bid(self.spec.machine.max_price, offer, self.supply.history(offer), self.now);
-        bid.is_ok_and(|bid| {
-            bid.price >= offer.price || bid.share_above.is_none_or(|above| above < 1.0)
-        })
-    }
-
-    pub(crate) fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {
-        let (bid, budget_left, more_time) =
-            (bid.map(|bid| bid.price), self.budget_left, self.more_time);
-        Terms { spec: self.spec, offer, bid, budget_left, more_time, now: self.now }
-    }
-}
-
-/// The most that any of these costs; `None`: one is unlimited.
-fn most_of(ask: &Ask<'_>, fitting: &[(&Offer, Option<Bid>)]) -> Option<Usd> {
-    dearest(fitting.iter().map(|(offer, bid)| ask.terms(offer, bid.as_ref()).most()))
-}
-
-/// The bid for a fitting offer, or why it does not fit.
-fn judge(ask: &Ask<'_>, offer: &Offer) -> Result<Option<Bid>, String> {
-    if offer.cloud == Cloud::Local {
-        // For a workstation only the cost is checked here; its agent asks the driver and reports
-        // problems.
-        return ask.terms(offer, None).check().map(|()| None);
-    }
-    if ask.terms(offer, None).hard_end().is_none() {
-        return Err(
-            "has no price, so that a budget alone would never end it: `limits.max_runtime` would"
-                .into(),
-        );
-    }
-    let wanted = &ask.spec.machine.gpus;
-    if offer.gpus < wanted.count {
-        return Err(format!("has {} GPUs, and the job needs {wanted}", offer.gpus));
-    }
-    if let Some((refusal, ago)) = refused_lately(ask.history, offer, ask.now) {
-        return Err(format!("had none {} ago: {refusal}", Span::from_secs(ago.as_secs())));
-    }
-    if let Some(ago) = broke_lately(ask, offer) {
-        return Err(format!(
-            "gave a machine {} ago whose GPU was lost",
-            Span::from_secs(ago.as_secs())
-        ));
-    }
-    if let Some(quota) = ask.supply.quota(offer)
-        && quota.vcpus_left() < offer.vcpus
-    {
-        let (left, max) = (quota.vcpus_left(), quota.vcpus_max);
-        return Err(format!(
-            "needs {} vCPUs, and the quota \"{}\" has {left} of {max} left in {}",
-            offer.vcpus, quota.name, offer.region
-        ));
-    }
-    if offer.market == Market::OnDemand {
-        return ask.terms(offer, None).check().map(|()| None);
-    }
-    let history = ask.supply.history(offer);
-    let bid = bid::bid(ask.spec.machine.max_price, offer, history, ask.now)
-        .map_err(|no| no.to_string())?;
-    if bid.price < offer.price {
-        return Err(format!("costs {} now, more than the bid of {}", offer.price, bid.price));
-    }
-    ask.terms(offer, Some(&bid)).check()?;
-    Ok(Some(bid))
-}
-
-/// After a machine with a broken GPU, its pool probably returns the same one (row 43 of
-/// docs/promises.md).
-const BROKEN_FOR: Duration = Duration::from_secs(30 * 60);
-
-fn broke_lately(ask: &Ask<'_>, offer: &Offer) -> Option<Duration> {
-    let broken = ask.history.iter().rev().find(|record| {
-        record.settled.because == EndedBecause::HardwareLost
-            && record.plan.offer.is_same_pool(offer)
-    })?;
-    let ended = broken.settled.billed_to.unwrap_or(broken.plan.created);
-    let ago = ago(ended, ask.now)?;
-    (ago < BROKEN_FOR).then_some(ago)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::job::LimitsSpec;
-    use crate::market::{Arch, GpuRequirement, Region, Zone};
+    use crate::job::{LimitsSpec, Spec};
+    use crate::market::{Arch, GpuRequirement, Market, Region, Span, Supply, Zone};
 
     fn spec(limits: LimitsSpec) -> Spec {
         Spec { limits, ..Spec::bare() }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::placement::Ask;
+use super::ask::Ask;
 use crate::market::{Cloud, Market, Offer, Span, Speeds, Usd};
 use crate::policy::market::auto_market::reckoned_start_hours;
 use crate::policy::market::pool_history::start_of;
