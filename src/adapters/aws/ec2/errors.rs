@@ -160,11 +160,21 @@ const PROFILE_WORDS: &str = "invalid iam instance profile";
 /// call may fail.
 const SKEW: SignedDuration = SignedDuration::from_mins(4);
 
+/// The call, where EC2 has one code for what each call refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Call {
+    Launch,
+    Stop,
+    #[default]
+    Other,
+}
+
 /// An error of a call, with its class.
 #[derive(Debug)]
 pub struct Trouble {
     /// "launch a machine".
     pub act: String,
+    pub call: Call,
     pub class: Class,
     /// `Code: message`; without an answer, what went wrong.
     text: String,
@@ -191,6 +201,7 @@ impl Trouble {
             };
             return Trouble {
                 act: act.to_owned(),
+                call: Call::Other,
                 class,
                 text: String::new(),
                 ahead: None,
@@ -213,7 +224,12 @@ impl Trouble {
         let ahead = dated
             .map(|date| SystemClock.now().duration_since(date))
             .filter(|ahead| ahead.abs() > SKEW);
-        Trouble { act: act.to_owned(), class, text, ahead, cause: None }
+        Trouble { act: act.to_owned(), call: Call::Other, class, text, ahead, cause: None }
+    }
+
+    #[must_use]
+    pub fn on(self, call: Call) -> Self {
+        Trouble { call, ..self }
     }
 
     pub fn is(&self, class: Class) -> bool {
@@ -246,7 +262,7 @@ impl Trouble {
                 format!("AWS holds this account back; its console says what it wants ({text})")
             }
             // RunInstances has the same code for an image or type that cannot stop.
-            (Class::CannotStop, _) if self.act.starts_with("launch") => {
+            (Class::CannotStop, _) if self.call == Call::Launch => {
                 format!("EC2 does not do this for such a machine ({text})")
             }
             (Class::CannotStop, _) => {
@@ -287,7 +303,7 @@ impl From<Trouble> for CloudError {
             Class::Unproven | Class::Denied | Class::Account | Class::Protected => {
                 CloudError::Denied { act, cause }
             }
-            Class::CannotStop if act.starts_with("stop") => {
+            Class::CannotStop if trouble.call == Call::Stop => {
                 CloudError::Unstoppable { what: format!("cannot {act}: {words}") }
             }
             Class::Invalid | Class::CannotStop | Class::WouldWork | Class::Unknown => {
@@ -346,6 +362,7 @@ mod tests {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
         Trouble {
             act: "launch a machine".into(),
+            call: Call::Launch,
             class: class(code, message, status),
             text,
             ahead: None,

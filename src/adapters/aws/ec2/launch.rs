@@ -21,7 +21,7 @@ use aws_sdk_ec2::types::{
 };
 
 use super::describe;
-use super::errors::{Class, Trouble};
+use super::errors::{Call, Class, Trouble};
 use super::subnets;
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::host::system_clock::SystemClock;
@@ -90,7 +90,12 @@ pub async fn permitted(session: &AwsSession, plan: &Plan) -> Result<(), CloudErr
 
 async fn send(request: RunInstancesFluentBuilder) -> Result<RunInstancesOutput, Trouble> {
     let once = aws_sdk_ec2::config::Builder::new().retry_config(RetryConfig::disabled());
-    request.customize().config_override(once).send().await.map_err(|error| Trouble::of(ACT, error))
+    request
+        .customize()
+        .config_override(once)
+        .send()
+        .await
+        .map_err(|error| Trouble::of(ACT, error).on(Call::Launch))
 }
 
 fn first_id(made: &RunInstancesOutput) -> Result<String, CloudError> {

@@ -19,7 +19,7 @@ use aws_sdk_ec2::types::{
 use jiff::Timestamp;
 
 use super::describe::{self, filter, state, tag_map, transition};
-use super::errors::{Class, Trouble, meaning};
+use super::errors::{Call, Class, Trouble, meaning};
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::aws::session_cache::Ec2Memory;
 use crate::adapters::host::system_clock::SystemClock;
@@ -278,7 +278,7 @@ async fn halt(
     if force {
         request = request.force(true);
     }
-    request.send().await.map(drop).map_err(|error| Trouble::of(act, error))
+    request.send().await.map(drop).map_err(|error| Trouble::of(act, error).on(Call::Stop))
 }
 
 enum Protection {
