@@ -78,8 +78,8 @@ pub enum CatchUpWord {
     None,
 }
 
-/// What all jobs of this user in one job root together may cost: of several job roots each is
-/// counted by itself. Checked before each launch; what runs is never ended by it.
+/// Limits on the cost of all jobs of this user in one job root. Each job root is counted by itself.
+/// They are checked before each launch, and never end a running machine.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CapsFile {
@@ -123,7 +123,7 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
             Finding::error("schedule.timezone", error.to_string())
                 .hint("write it like \"Europe/Berlin\" or \"UTC\""),
         );
-        // What else is wrong with it does not hang on the zone.
+        // The other mistakes do not depend on the zone.
         judged = calendar::check(&ScheduleSpec { timezone: "UTC".into(), ..resolved.clone() }, now);
     }
     match judged {

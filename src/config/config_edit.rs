@@ -1,8 +1,8 @@
 //! Small changes to the user configuration that leave everything else as it was written: comments,
 //! order, blanks.
 //!
-//! What the user has said is never overwritten: it is told instead. Not here: reading or writing a
-//! file.
+//! The user's own lines are never overwritten; they are reported instead. Not here: reading or
+//! writing a file.
 
 use toml_edit::{DocumentMut, Item, Table, Value, value};
 
@@ -42,8 +42,8 @@ impl Setting {
         Setting { replaces, ..self }
     }
 
-    /// Adds what is not in a list yet; gives the line as it is then, and the same line where
-    /// nothing was new. `None`: there is no list, or nobody asked to add to it.
+    /// Adds the values that the list lacks. Returns whether it changed, and its line. `None`: it is
+    /// not a list, or this setting does not add.
     fn add_to(&self, found: &mut Item) -> Option<(bool, String)> {
         let (true, Some(wanted), Some(list)) =
             (self.adds, self.value.as_array(), found.as_array_mut())
@@ -90,7 +90,7 @@ fn plain(value: &Value) -> String {
     value.to_string().split_whitespace().collect()
 }
 
-/// What became of the text.
+/// The result of the edits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edited {
     pub text: String,

@@ -1,8 +1,7 @@
 //! From a tree of values to a typed fragment, with every mistake found at once.
 //!
-//! Serde stops at the first mistake. So: deserialize, note the mistake with its path and line, take
-//! the offending value out of the tree, and try again until nothing offends. Each round removes one
-//! value, so it ends.
+//! Serde stops at the first mistake. So `decode` notes the mistake with its path and line, removes
+//! that value from the tree, and tries again. Each round removes one value, so it ends.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -14,10 +13,10 @@ use super::key_suggest;
 use super::schema::key_paths;
 use crate::job::{Finding, FindingCause, KeySuggestion};
 
-/// Mistakes of one file that are told. Each costs a reading of the whole.
+/// How many mistakes of one file are reported. Each costs one more read of the whole file.
 const MISTAKES_MAX: usize = 100;
 
-/// What could be read, and what was wrong with the rest. `T::default()` when the whole is not a
+/// The values that could be read, and findings about the rest. `T::default()` if the whole is not a
 /// table.
 pub fn decode<T: DeserializeOwned + JsonSchema + Default>(source: &Source) -> (T, Vec<Finding>) {
     let mut value = source.value.clone();
@@ -227,8 +226,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in the file: it ends, no mistake is told twice, and what is left without
-        /// mistakes reads clean.
+        /// For every file, reading ends and each mistake is reported once. The rest has no mistakes.
         #[test]
         fn every_file_is_read_to_its_end(
             entries in prop::collection::btree_map(prop::sample::select(key_paths::<JobFile>()), anything(), 0..8),

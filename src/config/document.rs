@@ -71,7 +71,7 @@ impl Source {
         Ok(Source { value, lines })
     }
 
-    /// Of the values alone, lower-case hex.
+    /// The SHA-256 of the values alone, lower-case hex.
     pub fn sha256(&self) -> String {
         // Keys in their order, whatever the order in the file.
         let sorted: BTreeMap<String, String> = leaves("", &self.value).into_iter().collect();
@@ -179,8 +179,8 @@ fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The line where somebody mends it. That something is missing the parser sees at the next word
-/// only, which may stand lines below; and that something never ends, at the end of the file.
+/// The line that the user must correct. The parser notices a missing sign only at the next word,
+/// which may be lines below. It notices a missing end only at the end of the file.
 fn line_of_mistake(text: &str, at: usize, message: &str) -> usize {
     let before = text.get(..at).unwrap_or(text);
     let is_at_end = text[before.len()..].trim().is_empty();
@@ -200,7 +200,7 @@ fn last_said(before: &str) -> usize {
     before.lines().enumerate().filter(|(_, line)| says(line)).last().map_or(1, |(at, _)| at + 1)
 }
 
-/// What stands before a sign of a line; lines and signs count from 1, signs in bytes.
+/// The text before a column of a line. Both count from 1; columns count bytes.
 fn text_before(text: &str, line: usize, column: usize) -> &str {
     let above: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     text.get(..above + column.saturating_sub(1)).unwrap_or(text)
@@ -345,7 +345,7 @@ mod tests {
             ("name = 'x'\ncommand = ['a',\n\n", 2, "unclosed array"),
             ("setup = \"\"\"make\nname = 'x'\n", 1, "multi-line"),
             ("setup = '''make\nname = 'x'\n", 1, "multi-line"),
-            // What is wrong where it stands stays there.
+            // These mistakes are on the line that the parser names.
             ("name = 'x'\n[machine\ngpus = 'none'\n", 2, "unclosed table"),
             ("name = 'x'\nname = 'y'\n", 2, "duplicate key"),
             ("name =\nworkdir = '.'\n", 1, "not valid TOML"),

@@ -5,13 +5,13 @@
 //! |---|---|
 //! | `LAMP_JOB_ROOT` | where jobs are kept |
 //! | `LAMP_CONFIG` | the user configuration instead of `~/.config/lamplighter/config.toml` |
-//! | `LAMP_OWNER` | whose machines these are; before `owner` of the configuration and the login name |
-//! | `LAMP_SWEEPER_BINARY` | the program that the sweeper in the cloud is made of, instead of this one |
-//! | `LAMP_AGENT_BINARY` | the program that machines run, instead of `lamp-agent-<arch>` beside `lamp` |
+//! | `LAMP_OWNER` | the owner of the machines, instead of `owner` of the configuration |
+//! | `LAMP_SWEEPER_BINARY` | the program of the sweeper in the cloud, instead of this one |
+//! | `LAMP_AGENT_BINARY` | the program for machines, instead of `lamp-agent-<arch>` beside `lamp` |
 //! | `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`, `HOME` | where those are by default |
 //! | `NO_COLOR` | no colour |
-//! | `LAMP_WORKLOAD` | the agent has set it: a workload has started this program (and `LAMP_JOB` says of which job) |
-//! | `AWS_LAMBDA_RUNTIME_API` | AWS Lambda has started this program: without a word it is the sweeper in the cloud |
+//! | `LAMP_WORKLOAD` | set by the agent: a workload of the job `LAMP_JOB` started this program |
+//! | `AWS_LAMBDA_RUNTIME_API` | set by AWS Lambda: without arguments this program is the sweeper |
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What was found at the start. Empty variables count as unset.
+/// The variables at the start. Empty ones count as unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     pub job_root: Option<String>,

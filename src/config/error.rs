@@ -38,7 +38,7 @@ pub enum ConfigError {
         #[source]
         source: io::Error,
     },
-    /// Everything that is wrong with the file, and the warnings.
+    /// All errors of the file, and the warnings.
     #[error("{}", errors_sentence(file, findings))]
     Findings { file: String, findings: Vec<Finding> },
     #[error("`{text}` cannot be the job root: it {problem}")]
@@ -88,7 +88,7 @@ impl ConfigError {
         }
     }
 
-    /// With the first of what is wrong with the file, for a line of a log.
+    /// With the first error of the file, for a line of a log.
     pub fn in_a_line(&self) -> String {
         let errors = |findings: &[Finding]| {
             findings.iter().find(|finding| finding.severity == Severity::Error).cloned()
@@ -103,7 +103,7 @@ impl ConfigError {
         }
     }
 
-    /// What to type next.
+    /// The command or change that helps.
     pub fn hint(&self) -> Option<String> {
         match self {
             ConfigError::NoJobFile { meant: Some(meant), .. } => Some(did_you_mean(&plain(meant))),
@@ -156,7 +156,7 @@ fn named(others: &[PathBuf]) -> String {
     format!("beside it there is {}{more}", names.join(", "))
 }
 
-/// Without the `./` that nobody types.
+/// Without the `./` in front.
 fn plain(path: &Path) -> String {
     path.strip_prefix(".").unwrap_or(path).display().to_string()
 }

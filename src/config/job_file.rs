@@ -272,8 +272,8 @@ pub struct InterruptionsFile {
     pub max: Option<CountOrUnlimited>,
 }
 
-/// What holds for every job of a user: `~/.config/lamplighter/config.toml`. A job file and flags
-/// come before it.
+/// Settings for all jobs of a user: `~/.config/lamplighter/config.toml`. A job file and flags
+/// override them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Lamplighter user configuration")]
@@ -285,8 +285,7 @@ pub struct UserFile {
     /// `--job-root` come before it.
     #[schemars(extend("examples" = ["s3://my-bucket/lamp", "~/lamp-jobs"]))]
     pub job_root: Option<String>,
-    /// Whose machines these are: the owner tag of everything that is launched. Without it, the
-    /// login name.
+    /// The owner tag of everything that is launched. Default: the login name.
     #[schemars(extend("examples" = ["alice"]))]
     pub owner: Option<String>,
     pub notify: Option<NotifyFile>,
@@ -338,7 +337,7 @@ impl AwsFile {
     }
 }
 
-/// How somebody is told.
+/// How the user is notified.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NotifyFile {

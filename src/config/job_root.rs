@@ -41,8 +41,8 @@ pub fn job_root(
     Ok(JobRoot { url: file_url(&folder), origin: "default" })
 }
 
-/// Of a folder that is not the same from everywhere. What is no folder, or nearly a URL, is refused
-/// in words of its own.
+/// Whether it is a folder relative to the current one. Other texts and near URLs get their own
+/// errors.
 fn is_relative(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty()
@@ -97,7 +97,8 @@ fn to_url(text: &str, environment: &Environment) -> Result<String, ConfigError> 
     Ok(file_url(&folder))
 }
 
-/// Of a URL with something before an `@`, or after a `?`: it is not shown again, and not used.
+/// The scheme of a URL with a part before `@` or after `?`. That part may be a secret: the URL is
+/// refused and not shown.
 fn scheme_before_a_secret(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| *scheme != "file")?;
     let host = rest.split('/').next().unwrap_or_default();
@@ -165,7 +166,7 @@ mod tests {
         assert!(job_root(None, &Environment::default(), &UserConfig::default()).is_err());
     }
 
-    /// Jobs would be invisible, uncapped and driven by nobody from any other folder.
+    /// From another folder, lamp would not see, limit or drive these jobs.
     #[test]
     fn a_relative_folder_of_the_configuration_is_refused_and_one_that_was_typed_is_not() {
         let environment = Environment { home: Some("/home/a".into()), ..Environment::default() };

@@ -34,17 +34,17 @@ pub struct Loaded {
     pub secrets_allowed: Vec<String>,
     /// The most that the workdir may hold.
     pub workdir_bytes_max: u64,
-    /// Of what the job file says, lower-case hex: a comment or another order of its keys changes
-    /// nothing.
+    /// SHA-256 of the job file's values, lower-case hex. A comment or another order of its keys
+    /// does not change it.
     pub file_sha256: Option<String>,
     /// When it is to be run again; only a file says so.
     pub schedule: Option<ScheduleSpec>,
 }
 
-/// What is shown in place of a file.
+/// Shown in place of a file.
 pub const COMMAND_LINE: &str = "the command line";
 
-/// The origin of what is said for all jobs of a user.
+/// The origin of settings for all jobs of a user.
 const USER_CONFIG: &str = "user config";
 
 /// Reads a job that can run, from a file, or from flags alone.
@@ -63,11 +63,10 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     Err(ConfigError::Findings { file, findings: loaded.findings })
 }
 
-/// Reads a job as far as it can be read, errors and all: what is wrong with its workdir may be told
-/// beside them.
+/// Reads a job as far as it can be read, with all errors. The caller may add errors of its workdir.
 ///
 /// # Errors
-/// The file is not there, cannot be read, or is no TOML.
+/// The file does not exist, cannot be read, or is invalid TOML.
 pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, ConfigError> {
     let file = file.map(|path| inputs.current_dir.join(path)).or_else(|| default_file(inputs));
     let mut file_sha256 = None;
@@ -174,13 +173,13 @@ fn default_file(inputs: &Inputs<'_>) -> Option<PathBuf> {
     Some(inputs.current_dir.join(JOB_FILE))
 }
 
-/// What people name by mistake has a line that works.
+/// A folder, a pipe or a script in place of the job file gets an error with a command that works.
 fn must_be_job_file(path: &Path) -> Result<(), ConfigError> {
     let plain: PathBuf = path.components().collect();
     if path.is_dir() {
         return Err(ConfigError::Folder { has_file: path.join(JOB_FILE).is_file(), path: plain });
     }
-    // Who opens a pipe waits for who writes to it.
+    // Opening a pipe would wait for a writer.
     if path.exists() && !path.is_file() {
         return Err(ConfigError::NoFile { path: plain });
     }
@@ -206,8 +205,8 @@ fn workdir(layers: &mut Layers<'_>, file: Option<&Path>, current_dir: &Path) -> 
 /// The longest name. No machine takes a variable of 128 KiB.
 const NAME_BYTES_MAX: usize = 1000;
 
-/// An id is made of small letters, digits and `-`: what becomes of a name of other signs than
-/// people expect to be turned into those.
+/// An id has small letters, digits and `-`. Warns if other signs of the name change in a way that
+/// the user may not expect.
 fn of_the_name(name: &str) -> Option<Finding> {
     if name.trim().is_empty() {
         return Some(

@@ -7,9 +7,9 @@
 //! flags ───────┘
 //! ```
 //!
-//! `words` read single values, `fragments` are the files as written, `decode` finds every mistake,
-//! `settings` merges, `world` asks this workstation. Not here: a decision about a running job, a
-//! store, or a cloud.
+//! `values` reads single values, `job_file` has the files as written, `decode` finds every mistake,
+//! `settings` merges, `workstation_checks` asks this workstation. Not here: a decision about a
+//! running job, a store, or a cloud.
 
 mod automation;
 pub mod config_edit;

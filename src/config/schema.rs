@@ -7,18 +7,18 @@ use serde_json::Value;
 
 use super::job_file::{JobFile, UserFile};
 
-/// Of the job file, for editors: `config/schema/job.json`.
+/// The schema of the job file, for editors: `config/schema/job.json`.
 pub fn job_schema() -> Value {
     sorted(schema_of::<JobFile>().to_value())
 }
 
-/// Of the user configuration: `config/schema/config.json`.
+/// The schema of the user configuration: `config/schema/config.json`.
 pub fn user_schema() -> Value {
     sorted(schema_of::<UserFile>().to_value())
 }
 
-/// Keys in order, whatever features of `serde_json` another crate switched on: a generated file
-/// must not depend on those.
+/// Sorts the keys: a generated file must not depend on the features of `serde_json` that another
+/// crate has switched on.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,7 +1,7 @@
 //! Layers of fragments become one complete `job::Spec`, each setting with its origin.
 //!
 //! The order is: flag, file, user config, default. Not here: reading a file, or judging a value
-//! (that is `job::spec::check` and `world`).
+//! (`job::spec::check` and `workstation_checks`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,20 +17,20 @@ use crate::job::{
 };
 use crate::market::{Span, Speeds};
 
-/// At most one upload in ten minutes: what an interruption costs on average is half of it, and a
-/// checkpoint of 10 GB at 1 GB/s is then under 2 % of the time. Shorter pays for uploads, longer
-/// pays for work done twice.
+/// At most one upload in ten minutes. An interruption costs half of it on average, and a checkpoint
+/// of 10 GB at 1 GB/s takes less than 2 % of the time. Shorter costs uploads; longer costs work that
+/// is done twice.
 const CHECKPOINT_INTERVAL: Span = Span::from_secs(600);
 
-/// Ninety seconds for a save: a spot notice is 120, and the upload needs the rest. A longer save
-/// would be cut by the cloud.
+/// Ninety seconds for a save: a spot notice comes 120 s before the end, and the upload needs the
+/// rest. The cloud would cut off a longer save.
 const CHECKPOINT_GRACE: Span = Span::from_secs(90);
 
-/// The most that a workdir may hold: beyond it somebody is about to ship a data set or a virtual
-/// environment, which belong in a bucket and in `setup`.
+/// The largest workdir. A larger one probably holds a data set or a virtual environment, which
+/// belong in a bucket and in `setup`.
 pub const WORKDIR_BYTES_MAX: u64 = 2 << 30;
 
-/// What a job is read with.
+/// Everything that a job is read from.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     pub flags: &'a JobFile,
@@ -175,8 +175,7 @@ impl<'a> Layers<'a> {
         let default = WatchSpec::default();
         let mut at = Section { layers: self, table: "watch", of: |file| file.watch.as_ref() };
         let said = at.pick("idle", |w| w.idle.clone());
-        // Somebody who asks for a short window means it: a longer default grace would make the
-        // window a lie.
+        // If the user asks for a short window, a longer default grace would override it.
         let said_short = said
             .as_ref()
             .and_then(|word| word.0)

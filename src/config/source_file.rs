@@ -1,12 +1,11 @@
-//! Reads a file that the user named: never a pipe, never more than 1 MB.
+//! Reads a file that the user named: a regular file of at most 1 MB.
 
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use super::ConfigError;
 
-/// The largest file that is read: no job needs more words, and a data set that is named by mistake
-/// is not read through.
+/// The largest file that is read. A job file is smaller; a data set may be named by mistake.
 const FILE_BYTES_MAX: u64 = 1_000_000;
 
 #[expect(
@@ -14,8 +13,8 @@ const FILE_BYTES_MAX: u64 = 1_000_000;
     reason = "a file that the user named is read here and nowhere else in config"
 )]
 pub fn read_file(what: &'static str, path: &Path) -> Result<String, ConfigError> {
-    // A pipe is waited for until somebody writes to it, and some devices never end. The empty
-    // device says nothing, as it is meant to.
+    // Opening a pipe would wait for a writer, and some devices never end. `/dev/null` is an empty
+    // file on purpose.
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
         && path != Path::new("/dev/null")
     {

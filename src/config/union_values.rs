@@ -13,7 +13,7 @@ use crate::job::{Command, GpuSelection, SecretSource};
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandWord(pub Command);
 
-/// `setup`: a script, or a list of lines each of which must succeed.
+/// `setup`: a script, or a list of lines. Each line must succeed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptWord(pub String);
 

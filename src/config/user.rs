@@ -1,4 +1,4 @@
-//! What holds for every job of this user, from `~/.config/lamplighter/config.toml`.
+//! The settings for all jobs of this user, from `~/.config/lamplighter/config.toml`.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,26 +14,26 @@ use crate::policy::purchase::spending_cap::Caps;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserConfig {
-    /// The file it came from, when there is one.
+    /// Its file, if there is one.
     pub path: Option<PathBuf>,
     pub job_root: Option<String>,
-    /// Whose machines these are.
+    /// The owner of the machines.
     pub owner: String,
     pub notify: NotifySpec,
     pub aws: AwsFile,
-    /// What all jobs together may cost.
+    /// Limits on the cost of all jobs together.
     pub caps: Caps,
     /// Defaults for jobs: the weakest layer.
     pub defaults: JobFile,
-    /// Where each key of it stands.
+    /// The file with the line of each key.
     pub(super) source: Source,
 }
 
-/// The owner where neither the configuration, nor the environment, nor the login says one: never
-/// empty, because everything that is stopped must carry it.
+/// The owner if configuration, environment and login name none. It must not be empty: lamp stops
+/// only machines with this tag.
 const OWNER_UNKNOWN: &str = "unknown";
 
-/// Reads the user configuration; none is fine, unless `LAMP_CONFIG` names one.
+/// Reads the user configuration. The file may be missing if `LAMP_CONFIG` does not name it.
 ///
 /// # Errors
 /// The file cannot be read, or has errors.
@@ -119,7 +119,7 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// What can be read, and can mean nothing.
+/// Findings about values that can be read but make no sense.
 fn judge(file: &UserFile) -> Vec<Finding> {
     let mut found = Vec::new();
     if file.owner.as_deref().is_some_and(is_blank) {

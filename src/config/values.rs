@@ -112,7 +112,7 @@ word!(
     schema {"type": "string", "pattern": schema_patterns::SPAN_OR_OFF}
 );
 word!(
-    /// What the cloud watches of a machine.
+    /// The alarm of the cloud on a machine.
     AlarmWord(AlarmRule), parse_alarm,
     expecting "\"heartbeat\", \"heartbeat for 15m\", \"cpu<=0.3 for 5m\" or \"off\"",
     schema {"type": "string", "pattern": schema_patterns::ALARM}
@@ -184,7 +184,7 @@ word!(
     schema {"type": "string", "enum": CLOUDS}
 );
 word!(
-    /// What to do at an end.
+    /// The reaction to an end.
     ReactionWord(Reaction), parse_reaction,
     expecting "\"terminate\", \"stop\", \"keep 2h\" or \"notify\"",
     schema {"type": "string", "pattern": schema_patterns::REACTION}

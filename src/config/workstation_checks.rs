@@ -217,7 +217,7 @@ fn nearest(script: &str, workdir: &Path) -> Option<String> {
     closest(script, files.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// What to look at where a file is not in the workdir.
+/// The hint for a file that is not in the workdir.
 fn where_it_may_be(file: &str, workdir: &Path) -> String {
     match nearest(file, workdir) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -290,8 +290,8 @@ fn check_setup(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
 }
 
 /// The files that its first commands need: `pip install -r FILE`, `sh FILE`, `python FILE`,
-/// `./FILE`. What comes after another command than one that makes an environment may use what that
-/// made, in a folder that it went to; and what only a shell can read is left to one.
+/// `./FILE`. Only commands that make an environment may come before: any other may create the file
+/// or change the folder. Commands that only a shell can read are skipped.
 fn named_at_once(setup: &str) -> Vec<&str> {
     let mut named = Vec::new();
     for command in setup.lines().flat_map(|line| line.split("&&")) {

@@ -1,4 +1,4 @@
-//! What a read or write of a record can fail with.
+//! The errors of reading and writing records.
 
 use crate::job::RECORD_FORMAT;
 use crate::ports::StoreError;

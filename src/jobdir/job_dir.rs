@@ -245,8 +245,8 @@ impl JobDir {
         Ok(())
     }
 
-    /// The newest heartbeat. `None`: none yet, or a power failure tore it, since it is not synced
-    /// to disk.
+    /// The newest heartbeat. `None`: there is none yet. A power failure may also tear it, since it
+    /// is not synced to disk.
     pub async fn status(&self, no: AttemptNo) -> Result<Option<Status>, JobDirError> {
         unless_damaged(self.read(layout::status(&self.job, no)).await)
     }

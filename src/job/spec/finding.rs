@@ -37,7 +37,7 @@ pub enum FindingCause {
     UnknownKey(Option<KeySuggestion>),
     /// A file or folder of the workdir stays here, as the message shows it.
     DoesNotShip(String),
-    /// An ignore file could not be read, so nothing of the workdir was.
+    /// An ignore file could not be read, so the workdir was not read.
     IgnoreFileUnread,
 }
 

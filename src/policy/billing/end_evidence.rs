@@ -1,4 +1,4 @@
-//! Who or what ended a machine, by the cloud's reason, our own records and the alarm.
+//! Finds who or what ended a machine, by the cloud's reason, our own records and the alarm.
 
 use std::time::Duration;
 

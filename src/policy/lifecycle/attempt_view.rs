@@ -30,7 +30,7 @@ pub(crate) struct AttemptView<'a> {
     pub outcome: Option<&'a Outcome>,
     pub journal: &'a Journal,
     pub watched: &'a Watched,
-    /// Its machine as the cloud shows it; `None`: it is not shown, or the cloud does not answer.
+    /// Its machine as the cloud shows it; `None`: it is hidden, or the cloud does not answer.
     pub machine: Option<&'a InstanceView>,
     /// The time by the store's clock, if the cloud does not show the machine or the date of its
     /// end. The workstation's clock may be a day ahead.

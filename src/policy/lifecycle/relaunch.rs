@@ -35,7 +35,7 @@ pub enum Next {
     },
 }
 
-/// What happened too often within an hour.
+/// The event that happened too often within an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// So many machines ended before they had done any work.

@@ -1,4 +1,4 @@
-//! What is asked for before a purchase: the job, the offers of the clouds, and the money left.
+//! The facts of a purchase: the job, the offers of the clouds, and the money left.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ use crate::market::{Cloud, Market, Offer, Span};
 
 pub(crate) struct Candidate<'a> {
     pub offer: &'a Offer,
-    /// `None`: it is not bought by a bid, or the rule gives none.
+    /// `None`: bids are only for spot machines, or the rule gives none.
     pub bid: Option<Bid>,
     /// With that bid.
     pub terms: Terms<'a>,
