@@ -226,7 +226,7 @@ mod tests {
     }
 
     proptest! {
-        /// For every file, reading ends and each mistake is reported once. The rest has no mistakes.
+        /// For every file, reading ends, and each mistake is reported once. The rest is correct.
         #[test]
         fn every_file_is_read_to_its_end(
             entries in prop::collection::btree_map(prop::sample::select(key_paths::<JobFile>()), anything(), 0..8),

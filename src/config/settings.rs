@@ -18,8 +18,8 @@ use crate::job::{
 use crate::market::{Span, Speeds};
 
 /// At most one upload in ten minutes. An interruption costs half of it on average, and a checkpoint
-/// of 10 GB at 1 GB/s takes less than 2 % of the time. Shorter costs uploads; longer costs work that
-/// is done twice.
+/// of 10 GB at 1 GB/s takes less than 2 % of the time. Shorter costs uploads; longer costs work
+/// that is done twice.
 const CHECKPOINT_INTERVAL: Span = Span::from_secs(600);
 
 /// Ninety seconds for a save: a spot notice comes 120 s before the end, and the upload needs the

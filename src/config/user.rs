@@ -48,8 +48,8 @@ const HARMLESS_TABLES: [&str; 5] = ["caps.", "limits.", "machine.", "watch.", "n
 
 /// The same for a command that only looks or ends machines: it gets all that could be read, with
 /// the error, if the job root and the owner are known. `any_key`: an unknown key is such an error
-/// too, unless it is probably a misspelt `job_root` or `owner`. A command that ends machines without
-/// a job passes `false`, since any unknown key may have been meant as the job root.
+/// too, unless it is probably a misspelt `job_root` or `owner`. A command that ends machines
+/// without a job passes `false`, since any unknown key may have been meant as the job root.
 ///
 /// # Errors
 /// The file cannot be read, is no TOML, or its error may hide the job root or the owner.

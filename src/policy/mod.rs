@@ -3,13 +3,13 @@
 //! ```text
 //!   Rates ──> idle ──┐
 //!   Rates ──> stall ─┤
-//!   limits ──────────┼──> supervise ──> Step      (the agent's one decision; it orders the verdicts)
+//!   limits ──────────┼──> supervise ──> Step  (the agent's one decision; it orders the verdicts)
 //!   notice ──────────┤
 //!   wishes ──────────┘
-//!   records + cloud's answer ──> reconcile ──> Act (the controller's one decision), with relaunch inside
-//!   cost of all jobs ──> spending_cap              (before each launch)
-//!   samples of a zone -> capacity_periods -> remaining_cost -> deadline_choice -> MarketVerdict  (spot, on-demand or wait)
-//!   samples of many   -> capacity_periods -> zones ──────────┘     (ranks the zones, and values the alternatives)
+//!   records + cloud's answer ──> reconcile ──> Act  (the controller's one decision)
+//!   cost of all jobs ──> spending_cap  (before each launch)
+//!   one zone ───> capacity_periods ──> remaining_cost ─┬─> deadline_choice ──> a market, or wait
+//!   many zones ─> capacity_periods ──> zones ──────────┘
 //!   cron, hours, price ──> calendar ──> DueVerdict  (the daemon)
 //! ```
 //! The agent and the controller pass current facts, `lamp replay` recorded ones. These modules use

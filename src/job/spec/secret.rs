@@ -1,8 +1,8 @@
 //! Where a job's secret is read. Records hold its name and its place, never its value.
 //!
 //! ```text
-//!   env, env:NAME, file:PATH ──> on this workstation, when the job is submitted (cloud = "local")
-//!   ssm:, secretsmanager:    ──> on the machine, by its own role, before each start (cloud = "aws")
+//!   env, env:NAME, file:PATH ─> on this workstation, when the job is submitted (cloud = "local")
+//!   ssm:, secretsmanager:    ─> on the machine, by its own role, before each start (cloud = "aws")
 //! ```
 
 use std::fmt;

@@ -1,9 +1,9 @@
 //! A command or a `setup` that is written as text, and the shell that runs it.
 //!
 //! ```text
-//!   no pipe ────────────────────────────> /bin/sh
-//!   pipes into readers of everything ───> bash with `pipefail`: a part that fails fails the command
-//!   a pipe in the last line ────────────> bash; the status of each part of that line is checked
+//!   no pipe ───────────────────────────> /bin/sh
+//!   pipes into readers of everything ──> bash with `pipefail`: a part that fails fails the command
+//!   a pipe in the last line ───────────> bash; the status of each part of that line is checked
 //! ```
 //! `pipefail` does not suit every script: under it `yes | head -1` ends with 141, and `if cat x |
 //! grep -q y` depends on timing (docs/decisions.md, 34). Without bash, the machine's own sh runs

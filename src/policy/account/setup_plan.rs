@@ -1,7 +1,7 @@
 //! Plans the setup of an account: from found to wanted.
 //!
 //! ```text
-//!   SetupNames + SetupFound  ->  one line for each thing: what is there, what will be done, what blocks it
+//!   SetupNames + SetupFound -> one line for each thing: found, to do, blocked by
 //! ```
 //! A thing without our owner tag is never changed: it is used as it is, or refused. This module
 //! makes no calls.

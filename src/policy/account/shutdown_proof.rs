@@ -1,7 +1,7 @@
 //! Does an unwatched machine end by itself? Plans a trial, judges its end, and dates the proof.
 //!
 //! ```text
-//!   trial ──> spec of a small job ──> (launched and driven like any other) ──> settled, ending ──> Tried
+//!   trial ─> spec of a small job ─> (runs like any other job) ─> settled, ending ─> Tried
 //!   the newest proof, now ──> Standing ──> may a machine run unattended?
 //! ```
 //! The switch under trial must act first. In a trial of the deadline unit, the machine becomes an

@@ -1,9 +1,9 @@
 //! Whether machines in the user's subnets can reach the internet, judged by the subnets' routes.
 //!
 //! ```text
-//!   0.0.0.0/0 ──> internet gateway, and the subnet gives public addresses ──> yes
-//!             ├─> a NAT, a transit gateway, another machine ────────────────> yes, as far as routes tell
-//!             └─> a gateway without an address, no route, a dead route ─────> only by endpoints, which this cannot check
+//!   0.0.0.0/0 ──> internet gateway, and the subnet gives public addresses ─> yes
+//!             ├─> a NAT, a transit gateway, another machine ───────────────> as far as routes tell
+//!             └─> a gateway without an address, no route, a dead route ────> only by endpoints
 //! ```
 //! A machine that cannot fetch its agent powers itself off after some billed minutes. It reports
 //! the reason only on its console. This module makes no calls.

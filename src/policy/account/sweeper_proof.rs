@@ -1,7 +1,8 @@
 //! Whether a proof must try the sweeper, and the value of a sweep by another program.
 //!
 //! ```text
-//!   function, schedule, time of the newest visit ──> Expected ──> is a sweep tried, and what is reported?
+//!   function, schedule, time of the newest visit ─> Expected ─> is a sweep tried? what is
+//!                                                               reported?
 //! ```
 //! A proof must find a sweeper that is installed but has stopped. Such a sweeper is therefore tried
 //! too. `policy::account::sweeper_plan` judges its settings. This module makes no calls.

@@ -5,10 +5,11 @@
 //! disk and address are always billed.
 //!
 //! ```text
-//!   billed time x price of the plan ── on demand, this workstation: the bill
-//!                                  └── spot: the price that was shown; the bill uses the price in effect, which moves
-//!   prices of that time ──────────────> their steps, none above the bid
-//!   prices unknown ───────────────────> the bid all the time, marked as an estimate
+//!   billed time x price of the plan ─ on demand, this workstation: the bill
+//!                                  └─ spot: the price that was shown; the bill uses the price in
+//!                                     effect, which moves
+//!   prices of that time ─────────────> their steps, none above the bid
+//!   prices unknown ──────────────────> the bid all the time, marked as an estimate
 //! ```
 //! The caller fetches the prices.
 

@@ -2,12 +2,14 @@
 //! unobserved power-off hung.
 //!
 //! ```text
-//!   never heard ──────────────────────> time for the first heartbeat, the lease, or our last look at it; plus a sweep
-//!   shown, its end without a date ────> first look without billing, or its outcome plus a power-off:
-//!                                       EC2 dates only ends that were requested from outside
+//!   never heard ──────────────────────> time for the first heartbeat, the lease, or our last look
+//!                                       at it; plus a sweep
+//!   shown, its end without a date ────> first look without billing, or its outcome plus a
+//!                                       power-off: EC2 dates only ends requested from outside
 //!   no longer shown ─┬─ had ended ────> its outcome plus a power-off
 //!                    │                  or, if later, our record of ending it, plus a sweep
-//!                    └─ agent failed ─> an hour before it was missed, at most its hard cap plus the bound on every failure
+//!                    └─ agent failed ─> an hour before it was missed, at most its hard cap plus
+//!                                       the bound on every failure
 //! ```
 //! `settlement` finds why it ended, `billed_cost` its cost.
 

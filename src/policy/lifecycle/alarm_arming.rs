@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   the plan has an alarm, the machine runs ──> arm it, once
-//!   heartbeats arrive, but its metrics do not ──> remove it: it would mistake missing metrics for a dead machine
+//!   heartbeats arrive, but its metrics do not ──> remove it: it would mistake missing metrics for
+//!                                                 a dead machine
 //! ```
 //! An alarm cannot tell causes apart. If only metrics are lost, the controller knows better, and
 //! the lease still protects the machine. `job::AlarmRule` has the alarm's rule. This module makes

@@ -2,8 +2,8 @@
 //! the time, computed once.
 //!
 //! ```text
-//!   Facts, AttemptFacts ──AttemptView::new──> fields ──> reconcile, missing_machine, continuation, stopped_machine,
-//!                                                        billing::settlement
+//!   Facts, AttemptFacts ──AttemptView::new──> fields ──> reconcile, missing_machine,
+//!                                                        continuation, stopped_machine, settlement
 //! ```
 //! Not here: a decision.
 
@@ -38,7 +38,7 @@ pub(crate) struct AttemptView<'a> {
     pub wishes: Wishes,
     /// Whether its agent ever left a record.
     pub heard: bool,
-    /// Time of the last heartbeat, by the store's clock if known, because the cloud dates the end of
+    /// Time of the last heartbeat, by the store's clock if known: the cloud dates the end of
     /// billing.
     pub last_heard: Option<Timestamp>,
     /// How long its machine may be silent.

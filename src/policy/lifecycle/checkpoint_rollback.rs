@@ -1,7 +1,7 @@
 //! If a command fails in its start-up: is the previous checkpoint tried?
 //!
 //! ```text
-//!   began from 7 ── fails before a step or checkpoint ──> from 6 ── the same ──> from 5 ── the same ──> as any failure
+//!   from 7 ─ fails before a step or checkpoint ─> from 6 ─ the same ─> from 5 ─ the same ─> ends
 //! ```
 //! Each checkpoint file matches what was saved. But the script may have been stopped during its
 //! save, or have saved something it cannot load. Progress after the start shows that the checkpoint

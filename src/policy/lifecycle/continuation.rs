@@ -3,11 +3,14 @@
 //!
 //! ```text
 //!   planned, and it is stopped as it was kept ──> start it (again), unless it is no longer wanted
-//!   the same, and the plan is too old ──────────> settled, and planned anew: a hard end counts from the plan
+//!   the same, and the plan is too old ──────────> settled, and planned anew: a hard end counts
+//!                                                 from the plan
 //!   started ────────────────────────────────────> like any other machine
 //!   heartbeats arrive, but it is shown stopped ─> an old answer of the cloud: wait
-//!   refused, or gone before its start ──────────> settled: it never ran for this attempt and is free; the next waits a minute
-//!   started, but no heartbeat ever came ────────> stopped again if its disk is all that the job has, and the job ends
+//!   refused, or gone before its start ──────────> settled: it never ran for this attempt and is
+//!                                                 free; the next waits a minute
+//!   started, but no heartbeat ever came ────────> stopped again if its disk is all that the job
+//!                                                 has, and the job ends
 //! ```
 //! The plan records the intent, and its start may be repeated: a running machine is not started
 //! twice. This module makes no calls.

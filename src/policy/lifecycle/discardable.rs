@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ours, ended ──> data that no job could continue from ──> may go
-//!               └─> data to continue from ──> keeps no machine, its checkpoints are unused ──> may go
+//!               └─> data to continue from ──> no kept machine, unused checkpoints ─> may go
 //! ```
 //! A job's starting point stays until that job succeeds or is deleted too. Its newest checkpoint
 //! may belong to the job before. This module makes no calls.

@@ -1,7 +1,7 @@
 //! Ends a machine whose agent ignores a stop although it sends heartbeats.
 //!
 //! ```text
-//!   stop known here, and heartbeats without a pause, for a quarter of an hour ── still working ──> its machine is ended
+//!   stop known here and steady heartbeats for 15 minutes ─ still working ─> its machine is ended
 //! ```
 //! An agent reads requests every few seconds, and its phase then shows the end. If it keeps
 //! working, it cannot read them (its role may write heartbeats but not list requests) or has

@@ -1,11 +1,12 @@
 //! The cloud shows no machine for a plan: did one exist, is it gone, or is it launched now?
 //!
 //! ```text
-//!   it was heard, or is unwanted ── long enough not shown ──> settled
-//!   the plan is too old, a new one would give more time ────> unwanted: planned anew
-//!   refused ─┬─ no controller can have launched it ─────────> settled
-//!            └─ one may have ── long enough not shown ──────> asked once more; refused again: settled
-//!   otherwise ──────────────────────────────────────────────> launched, with the token of the plan
+//!   it was heard, or is unwanted ── long enough not shown ─> settled
+//!   the plan is too old, a new one would give more time ───> unwanted: planned anew
+//!   refused ─┬─ no controller can have launched it ────────> settled
+//!            └─ one may have ── long enough not shown ─────> asked once more; refused again:
+//!                                                            settled
+//!   otherwise ─────────────────────────────────────────────> launched, with the token of the plan
 //! ```
 //! A launched machine may be shown late. With the plan's token, a second launch returns the first
 //! machine. `reconcile` handles machines that the cloud shows.

@@ -1,10 +1,10 @@
 //! The controller's one decision: from a job's records and the cloud's answer to the next actions.
 //!
 //! ```text
-//!   no attempt, or the last is settled ── relaunch::next ──> create the plan of the next, or write the receipt
-//!   plan, no machine ────────────────────────────────────> launch (again), or settle what never existed
-//!   machine runs ────────────────────────────────────────> wait; end it when it may not run any longer
-//!   machine is gone ─────────────────────────────────────> settle
+//!   no attempt, or the last is settled ──> relaunch::next: plan the next, or write the receipt
+//!   plan, no machine ────────────────────> launch (again), or settle what never existed
+//!   machine runs ────────────────────────> wait; end it when its time is over
+//!   machine is gone ─────────────────────> settle
 //! ```
 //! Level-triggered: equal facts give equal actions, so another controller can continue after any of
 //! them. If the cloud does not answer, the decision is to wait. This module has no clock.

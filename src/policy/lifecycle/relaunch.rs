@@ -1,11 +1,11 @@
 //! After an attempt: is there another one, and when; or how did the job end?
 //!
 //! ```text
-//!   wish to end ─────────────> end
-//!   moved, never launched ───> next attempt, at once; after many unlaunched plans, later
-//!   interrupted or lost ─────> next attempt, unless a limit forbids it or too many ended early; after ten in an hour, later
-//!   no capacity ─────────────> next attempt elsewhere, at once; after many refusals in a row, later
-//!   otherwise ───────────────> end, with the attempt's own reason
+//!   wish to end ───────────> end
+//!   moved, never launched ─> next attempt, at once; after many unlaunched plans, later
+//!   interrupted or lost ───> next attempt, unless a limit forbids it; after too many, later
+//!   no capacity ───────────> next attempt elsewhere, at once; after many refusals in a row, later
+//!   otherwise ─────────────> end, with the attempt's own reason
 //! ```
 
 use std::time::Duration;

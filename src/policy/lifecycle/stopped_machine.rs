@@ -1,11 +1,12 @@
 //! A stopped machine computes nothing, and its disk bills. Is that as requested?
 //!
 //! ```text
-//!   ended, and the job file says `stop`  ─> settled; the disk is kept
-//!   ended otherwise, or without outcome  ─> terminated, and settled when it is gone
-//!   by us, before its first heartbeat    ─> settled: the disk that it was started on stays
-//!   by its alarm, as idle                ─> as the job file says for idle
-//!   stopped by hand, without outcome     ─> settled: the user wants it stopped, and no other machine is launched
+//!   ended, and the job file says `stop` ─> settled; the disk is kept
+//!   ended otherwise, or without outcome ─> terminated, and settled when it is gone
+//!   by us, before its first heartbeat   ─> settled: the disk that it was started on stays
+//!   by its alarm, as idle               ─> as the job file says for idle
+//!   stopped by hand, without outcome    ─> settled: the user wants it stopped, and no other
+//!                                          machine is launched
 //! ```
 
 use super::act::Act;

@@ -2,8 +2,9 @@
 //! unobserved.
 //!
 //! ```text
-//!   runs ──stopped──> no longer bills ──terminated──> EC2 shows only the second date
-//!                       └ a controller that saw it keeps the first; otherwise the bill until the second is an estimate
+//!   runs ─stopped─> no longer bills ──terminated──> EC2 shows only the second date
+//!                     └ a controller that saw it keeps the first; otherwise the bill until the
+//!                       second is an estimate
 //! ```
 //! [`crate::policy::billing::settlement`] finds why it ended, and its cost.
 

@@ -1,9 +1,9 @@
 //! `market = "auto"`: spot, on-demand or wait, now, for a controller's job.
 //!
 //! ```text
-//!   spec, attempts, heartbeat ──> work left, start time, work at risk ─┐
-//!   pool, prices ───────────────> chance of spot capacity ─────────────┼─> deadline_choice ──> AutoStep
-//!   deadline ───────────────────> time left, less the job's end ───────┘
+//!   spec, attempts, heartbeat ─> work left, start time, work at risk ─┐
+//!   pool, prices ──────────────> chance of spot capacity ─────────────┼─> deadline_choice
+//!   deadline ──────────────────> time left, less the job's end ───────┘
 //! ```
 //! Only a launch shows whether spot capacity exists. It counts as there until a launch is refused,
 //! and as gone while that refusal is recent ([`placement`](crate::policy::purchase::placement)).

@@ -6,8 +6,8 @@
 //! ```text
 //!   rate(a) = zone * ( 0.8 / (a + 0.3 h)  +  0.05 / h )
 //!             ^       ^                      ^ few spells exceed a day by much
-//!             |       a power law: half of all fresh spells end in about half an hour, one in ten lasts four hours
-//!             learned: above 1 if spells are shorter than the law says; one number each for there and gone
+//!             |       a power law: half of the fresh spells end in 30 min, one in ten lasts 4 h
+//!             learned, for there and for gone: above 1 if spells are shorter than the law says
 //! ```
 //!
 //! Recorded launch probes and interruptions follow this law in every zone, machine type and season

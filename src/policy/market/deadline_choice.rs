@@ -1,8 +1,8 @@
 //! Spot, on-demand or wait, now? For a job with work left and a deadline.
 //!
 //! ```text
-//!   looks ──> capacity_periods (learned) ──> remaining_cost (cost of each answer) ──────────┐
-//!   time, work, start-up still to pay ──> safe (answers that can still meet the deadline) ──┴─> the cheapest safe one
+//!   looks ──> capacity_periods (learned) ──> remaining_cost (cost of each answer) ─┐
+//!   time, work, start-up still to pay ──> answers that still meet the deadline ────┴─> cheapest
 //! ```
 //!
 //! **Safety** is exact and independent of the model. An answer is safe if on-demand can still be
@@ -12,7 +12,7 @@
 //! | Answer | Safe when |
 //! |---|---|
 //! | wait | slack - tick >= start-up |
-//! | spot | it is there, and slack - (start-up paid in this tick) - (work not saved) >= start-up; or it finishes within the tick |
+//! | spot | it is there, and slack - start-up paid now - unsaved work >= start-up; or it ends now |
 //! | on-demand | always: the last resort |
 //!
 //! A job without saves begins anew on each machine. Its spot machine is safe if all of its work

@@ -1,8 +1,8 @@
 //! Knowledge of one spot pool, one type in one zone, kept in the job root for later jobs.
 //!
 //! ```text
-//!   spot attempts ──> looks (there while one runs, gone when it is interrupted or refused) ──> spells
-//!   all attempts  ──> start times, from the launch call to work
+//!   spot attempts ─> looks (there while one runs, gone if interrupted or refused) ─> spells
+//!   all attempts  ─> start times, from the launch call to work
 //! ```
 //! Learning is level-triggered: attempts that ended before the newest one are skipped. The same
 //! history may be passed again, and by several controllers. This module uses no files.

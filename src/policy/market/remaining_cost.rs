@@ -6,10 +6,10 @@
 //! matters, and the table is small:
 //!
 //! ```text
-//!   wait            slack - step                      free
-//!   continue        slack                             costs the step at the market's price
-//!   start           slack - startup                   costs the step too
-//!   spot is gone    slack - unsaved work              and no machine runs; another zone may have capacity
+//!   wait            slack - step               free
+//!   continue        slack                      costs the step at the market's price
+//!   start           slack - startup            costs the step too
+//!   spot is gone    slack - unsaved work       and no machine runs; another zone may have capacity
 //! ```
 //!
 //! A job without saves begins anew when spot is gone. Its slack is then the time left less all of

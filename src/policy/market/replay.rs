@@ -1,8 +1,8 @@
 //! Simulates one job against one course of spot capacity: its cost, end and interruptions.
 //!
 //! ```text
-//!   capacity, tick by tick (recorded, or drawn from a zone's law) ──┐
-//!   job, prices ────────────────────────────────────────────────────┼─> MarketWatch, or one market ──> Ran
+//!   capacity, tick by tick (recorded, or drawn from a zone's law) ─┐
+//!   job, prices ───────────────────────────────────────────────────┼─> a market's run ─> Ran
 //! ```
 //! It uses the real rule with the initial knowledge of the zone. The rule learns nothing meanwhile,
 //! so that one table serves all runs of a job. A deadline, a machine's run time and a budget end a

@@ -1,8 +1,8 @@
 //! Several zones at once: the cheapest zone, the value of the others, and when to change.
 //!
 //! ```text
-//!   each zone: spells, price, there? ─┬─> best: price x (1 + start / life)  ─────────────────────┬─> deadline_choice ──> a zone
-//!                                     └─> others: has one capacity when this one's ends? ────────┘                      and a step
+//!   spells, price ─┬─> best: price x (1 + start / life) ───────────────┬─> deadline_choice
+//!   of each zone   └─> others: has one capacity when this one's ends? ─┘     ─> a zone, a step
 //! ```
 //! The table of `remaining_cost` covers one zone. It gets two numbers about the others: the chance
 //! that one has capacity when this one's ends, and how much sooner capacity returns if all are

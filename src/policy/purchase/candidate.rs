@@ -1,7 +1,7 @@
 //! One offer, judged once: its bid, its limits and costs, and whether the job may take it.
 //!
 //! ```text
-//!   Supply ──Candidate::new──> bid, terms, verdict ──> placement ranks those that fit, and explains
+//!   Supply ──Candidate::new──> bid, terms, verdict ─> placement ranks those that fit, and explains
 //! ```
 
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Which fallback machines may be bought without asking, and which are too expensive.
 //!
 //! ```text
-//!   all suitable offers, now or later ──> on each market, the cheapest hour of work ──┐
-//!   an offer ──> its hour of work, as a factor of that ──────────────────────────────┴─> within `fallback_cost`, or beyond
+//!   all suitable offers, now or later ──> on each market, the cheapest hour of work ─┐
+//!   an offer ──> its hour of work, as a factor of that ─────────────────────────────┴─> allowed?
 //! ```
 //! The cheapest counts even without capacity, above its quota or above its bid, so that scarcity
 //! does not raise the limit. If a type is no longer offered, earlier plans for it count at their

@@ -1,9 +1,9 @@
 //! A machine's hard end, and the most that it can cost until then.
 //!
 //! ```text
-//!   now ──────────── work ──────────── drain ── hard end ── stop grace ── billing has ended
-//!                                               └ run time and deadline: 5 minutes after them, for clocks and slow listings
-//!                                               └ budget: early enough that even the stop grace is paid
+//!   now ─ work ─ drain ─ hard end ── stop grace ── billing has ended
+//!                        └ run time and deadline: 5 minutes after them, for slow listings
+//!                        └ budget: early enough that even the stop grace is paid
 //! ```
 //! A budget includes the drain and the power-off. A spot price may rise to the bid, so the bid is
 //! used. `placement` chooses the offer.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rejected offers ──> sentences for people
-//!                   └─> the cheapest that only its bid, only the budget, only a quota excludes ──> what to type (`cli`)
+//!                   └─> the cheapest that only its bid, the budget or a quota excludes ─> hint
 //! ```
 //! Each fix works alone: a quota is suggested only if the budget would pay for its machines.
 //! `placement` chooses the offer.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   cron, timezone ──> Calendar: the due times
-//!   due? ──> missed long ago? ──> the last one still runs? ──> in its hours? ──> is spot cheap enough? ──> run
+//!   due? ─> missed long ago? ─> the last one still runs? ─> in its hours? ─> spot cheap? ─> run
 //! ```
 //! If several due times have passed, only the latest counts. Two daemons may decide the same due
 //! time. Each tries to create a record named by it, and only one succeeds. The module has no clock.

@@ -1,10 +1,13 @@
 //! Has the machine lost a GPU that the work needs?
 //!
 //! ```text
-//!   a GPU off the bus, or in need of a reset ─┐        the workload fails ───────────────────> the machine is the cause
-//!   none at all, but the job needs one ───────┤
-//!   Xid 79 or 48 ─────────────────────────────┴─ fault ┤ no step, line or checkpoint for a while ──> the same
-//!                                                      └ work goes on ──> the Xid is forgotten, nothing is ended
+//!   a GPU off the bus, or in need of a reset ─┐
+//!   none at all, but the job needs one ───────┼─> a fault
+//!   Xid 79 or 48 ─────────────────────────────┘
+//!
+//!   a fault ─┬─ the workload fails ────────────────────> the machine is the cause
+//!            ├─ no step, line or checkpoint for a while ─> the same
+//!            └─ work goes on ───────────────────────────> the Xid is forgotten, nothing is ended
 //! ```
 //! A fault alone ends nothing: the job may use another GPU, or have contained the error.
 //! `supervise` decides the action.

@@ -2,13 +2,13 @@
 //! window is longer.
 //!
 //! ```text
-//!   Rates ─> signals ─┬─ one shows work ───────────> the clock restarts; the pause that ended is remembered
+//!   Rates ─> signals ─┬─ one shows work ───────────> the clock restarts; the pause is remembered
 //!                     ├─ one could not be read ────> the clock stops: unknown is never idle
 //!                     └─ all quiet ────────────────> the clock runs ─> idle when quiet ≥ window
 //!
 //!   window = the largest of   the spec's window, longer with fewer signals (GPU alone: never)
-//!                             spec window + a quarter of an hour − time worked   (a young job has not shown its rhythm)
-//!                             3 × the job's own longest pause                    (that ended in work again)
+//!                             spec window + a quarter of an hour − time worked  (a young job)
+//!                             3 × the job's own longest pause before more work
 //! ```
 //! A pure fold over [`Rates`], live in the agent or recorded in `lamp replay`. Each constant has
 //! its reason; docs/policies.md compares results with published rules. This module has no clock.

@@ -1,10 +1,10 @@
 //! When a limit ends the attempt: time, money, a deadline, the machine's hard cap.
 //!
 //! ```text
-//!   spec + extensions, price, spent so far ─> points (one per limit, earliest first) ─> judge(now) ─> level
+//!   spec + extensions, price, spent so far ─> points, earliest first ─> judge(now) ─> level
 //!
 //!   began ───────────────── warn 80 % ──── warn 95 % ── drain ══════ ends
-//!                                                        └ the allowance: saving and uploading fit before the limit
+//!                                                        └ allowance for the last save and upload
 //! ```
 //! Every limit is a moment known in advance, so that a plan can show it and a test can name it.
 

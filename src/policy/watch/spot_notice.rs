@@ -1,10 +1,10 @@
 //! The reaction to a cloud's notice: save now, continue, end, or nothing.
 //!
 //! ```text
-//!   first seen ─ save at once (if the workload continues after saving) ─ train on ─ final save ─ manifest ─ end
-//!                                                                       at − (p95 + 30 s)     at − 15 s     at
-//!   without a signal: complete checkpoints are uploaded at once ─ train on ─ end of the workload ─ manifest ─ end
-//!                                                             at − (upload + 30 s)             at − 15 s     at
+//!   with a signal:     save now, if the workload continues after saving ─ train on
+//!                        ─ final save at end − (p95 + 30 s) ─ manifest at end − 15 s ─ end
+//!   without a signal:  upload complete checkpoints now ─ train on
+//!                        ─ end the work at end − (upload + 30 s) ─ manifest at end − 15 s ─ end
 //! ```
 //! The time until the interruption is paid for, so it is used. But the last checkpoint must be
 //! complete before the end. A notice whose time is long past was not carried out: it is void, and

@@ -1,7 +1,8 @@
 //! Orders all verdicts on a running attempt.
 //!
 //! ```text
-//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  broken machine  >  work ended  >  move  >  stall  >  idle  >  notice of a stall
+//!   work finished well > interruption > cancel > stop > limits > broken machine
+//!     > work ended > move > stall > idle > notice of a stall
 //! ```
 //! Each policy judges alone; here they meet. Reasons for the order:
 //!
