@@ -14,7 +14,7 @@ use clap::Args as ClapArgs;
 use futures::future::join_all;
 use serde_json::json;
 
-use super::doctor_aws::{self, Asked, NOT_KNOWN};
+use super::doctor_aws::{self, NOT_KNOWN, RunningCheck};
 use crate::cli::output::printer::{Stream, Style};
 use crate::cli::output::progress::with_progress;
 use crate::cli::shell::job_root;
@@ -45,7 +45,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let workstation = job_root::workstation(context)?;
     let agent = || workstation.agent_to_ship();
-    let mut asked: Vec<Asked<'_>> = vec![
+    let mut asked: Vec<RunningCheck<'_>> = vec![
         Box::pin(async { vec![configuration(context)] }),
         Box::pin(async { vec![place(context).await] }),
         Box::pin(async { vec![daemon(daemon_unit().await, workstation.daemon_runs())] }),

@@ -8,7 +8,7 @@ use crate::policy::account::doctor::Check;
 pub const NOT_KNOWN: &str = "not asked: AWS does not know us";
 
 /// A running check. The results are printed in the order of the list.
-pub type Asked<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
+pub type RunningCheck<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
 
 #[cfg(feature = "aws")]
 mod asked {
@@ -17,7 +17,7 @@ mod asked {
     use jiff::SignedDuration;
     use tokio::sync::OnceCell;
 
-    use super::{Asked, NOT_KNOWN};
+    use super::{NOT_KNOWN, RunningCheck};
     use crate::account::lookup::{Found, SubnetFound};
     use crate::account::setup::{GROUP, SetupNames, box_role};
     use crate::app::text::local_time;
@@ -40,7 +40,7 @@ mod asked {
     use crate::wire::{Clock, Workstation, causes};
 
     /// The checks share this. The identity is asked once; checks that need it wait.
-    struct Desk {
+    struct AwsChecks {
         doctor: AwsDoctor,
         /// The caller identity, and how many seconds the local clock is ahead of AWS's.
         who: OnceCell<(Who, Result<i64, String>)>,
@@ -54,7 +54,7 @@ mod asked {
         clock: Clock,
     }
 
-    impl Desk {
+    impl AwsChecks {
         async fn met(&self) -> &(Who, Result<i64, String>) {
             self.who.get_or_init(|| self.doctor.who()).await
         }
@@ -107,7 +107,7 @@ mod asked {
         }
     }
 
-    async fn unasked(desk: &Desk, name: &str) -> Vec<Check> {
+    async fn unasked(desk: &AwsChecks, name: &str) -> Vec<Check> {
         vec![match desk.who().await {
             Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer")
                 .fix(AFTER_CREDENTIALS),
@@ -119,8 +119,8 @@ mod asked {
         context: &Context,
         workstation: &Workstation,
         agent: &'a dyn Fn() -> Result<String, String>,
-    ) -> Vec<Asked<'a>> {
-        let desk = Rc::new(Desk {
+    ) -> Vec<RunningCheck<'a>> {
+        let desk = Rc::new(AwsChecks {
             doctor: workstation.doctor(),
             who: OnceCell::new(),
             names: OnceCell::new(),
@@ -169,7 +169,10 @@ mod asked {
         ]
     }
 
-    fn boxed<'a>(desk: Rc<Desk>, ask: impl AsyncFnOnce(&Desk) -> Vec<Check> + 'a) -> Asked<'a> {
+    fn boxed<'a>(
+        desk: Rc<AwsChecks>,
+        ask: impl AsyncFnOnce(&AwsChecks) -> Vec<Check> + 'a,
+    ) -> RunningCheck<'a> {
         Box::pin(async move {
             let mut checks = ask(&desk).await;
             // A user without AWS settings gets warnings only.
@@ -182,7 +185,7 @@ mod asked {
         })
     }
 
-    async fn credentials(desk: &Desk) -> Check {
+    async fn credentials(desk: &AwsChecks) -> Check {
         let name = "credentials";
         match desk.who().await {
             Who::Known { account, arn } => match desk.doctor.ends().await {
@@ -201,7 +204,7 @@ mod asked {
         }
     }
 
-    async fn region(desk: &Desk) -> Check {
+    async fn region(desk: &AwsChecks) -> Check {
         let (home, known) = desk.doctor.home().await;
         let all = desk.doctor.regions().await;
         // AWS adds regions after a release, and an emulator has its own.
@@ -224,14 +227,14 @@ mod asked {
         }
     }
 
-    async fn endpoint(desk: &Desk) -> Check {
+    async fn endpoint(desk: &AwsChecks) -> Check {
         match desk.doctor.endpoint().await {
             None => Check::ok("endpoint", "AWS's own"),
             Some(url) => judge_stand_in(&url),
         }
     }
 
-    async fn quotas(desk: &Desk) -> Vec<Check> {
+    async fn quotas(desk: &AwsChecks) -> Vec<Check> {
         if desk.account().await.is_none() {
             return unasked(desk, "gpu quota").await;
         }
@@ -245,7 +248,7 @@ mod asked {
         futures::future::join_all(each).await.concat()
     }
 
-    async fn bucket(desk: &Desk) -> Vec<Check> {
+    async fn bucket(desk: &AwsChecks) -> Vec<Check> {
         let Some((name, prefix)) = &desk.bucket else {
             let said =
                 "the job root is a folder of this workstation, which no machine of AWS can reach";
@@ -264,7 +267,7 @@ mod asked {
         checks
     }
 
-    async fn role(desk: &Desk) -> Vec<Check> {
+    async fn role(desk: &AwsChecks) -> Vec<Check> {
         if desk.account().await.is_none() {
             return unasked(desk, "role of the machines").await;
         }
@@ -273,7 +276,7 @@ mod asked {
         vec![judge_role(names, &role, &profile)]
     }
 
-    async fn sweeper(desk: &Desk) -> Vec<Check> {
+    async fn sweeper(desk: &AwsChecks) -> Vec<Check> {
         if desk.account().await.is_none() {
             return unasked(desk, "sweeper").await;
         }
@@ -303,7 +306,7 @@ mod asked {
         vec![judge_sweeper(&names.job_root(), env!("CARGO_PKG_VERSION"), &seen, now)]
     }
 
-    async fn proofs(desk: &Desk) -> Vec<Check> {
+    async fn proofs(desk: &AwsChecks) -> Vec<Check> {
         let Some(account) = desk.account().await else { return unasked(desk, "proof").await };
         if desk.bucket.is_none() {
             return vec![Check::new(
@@ -327,7 +330,7 @@ mod asked {
             .collect()
     }
 
-    async fn network(desk: &Desk) -> Vec<Check> {
+    async fn network(desk: &AwsChecks) -> Vec<Check> {
         if desk.account().await.is_none() {
             return unasked(desk, "network").await;
         }
@@ -342,7 +345,7 @@ mod asked {
     }
 
     /// Empty when no subnet is configured: default subnets reach the internet.
-    async fn subnets(desk: &Desk) -> Vec<Check> {
+    async fn subnets(desk: &AwsChecks) -> Vec<Check> {
         let Some(named) = desk.said.subnets.as_ref().filter(|named| !named.is_empty()) else {
             return Vec::new();
         };
@@ -367,7 +370,7 @@ mod asked {
         each.chain(judge_absent(&absent)).collect()
     }
 
-    async fn images(desk: &Desk) -> Vec<Check> {
+    async fn images(desk: &AwsChecks) -> Vec<Check> {
         if desk.account().await.is_none() {
             return unasked(desk, "image").await;
         }
@@ -383,7 +386,7 @@ mod asked {
         futures::future::join_all(each).await
     }
 
-    async fn price_lists(desk: &Desk) -> Vec<Check> {
+    async fn price_lists(desk: &AwsChecks) -> Vec<Check> {
         if desk.account().await.is_none() {
             return unasked(desk, "price list").await;
         }
@@ -399,7 +402,7 @@ mod asked {
     }
 
     /// AWS is asked only when the catalogue has no disk price.
-    async fn disk_prices(desk: &Desk) -> Vec<Check> {
+    async fn disk_prices(desk: &AwsChecks) -> Vec<Check> {
         if desk.account().await.is_none() {
             return unasked(desk, "disk price").await;
         }
@@ -429,7 +432,7 @@ pub fn checks<'a>(
     _context: &crate::cli::Context,
     _workstation: &crate::wire::Workstation,
     _agent: &'a dyn Fn() -> Result<String, String>,
-) -> Vec<Asked<'a>> {
+) -> Vec<RunningCheck<'a>> {
     use crate::policy::account::doctor::Level;
     vec![Box::pin(async {
         vec![Check::new("aws", Level::Skipped, "this `lamp` was built without it")]

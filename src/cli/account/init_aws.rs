@@ -13,8 +13,8 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::setup_steps::{
-    Carried, Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked,
-    settings, show, write,
+    Carried, ConfigChange, SetupArgs, bucket_of, carry_out, confirm, edited, fault, open,
+    refuse_blocked, settings, show, write,
 };
 use crate::account::lookup::SetupFound;
 use crate::cli::output::printer::shell_word;
@@ -33,7 +33,7 @@ use crate::wire::setup::AwsSetup;
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
-    pub place: Place,
+    pub place: SetupArgs,
 
     /// Let `lamp ssh` open shells on the machines through Session Manager; who may,
     /// `lamp iam session` prints
@@ -137,7 +137,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     refuse_blocked(&lines)?;
     if is_ready && changed.is_empty() {
         tell(&lines, true);
-        write(context, Lines::Added, configuration.as_ref(), &wanted);
+        write(context, ConfigChange::Added, configuration.as_ref(), &wanted);
         let is_otherwise = configuration.as_ref().is_none_or(|edited| !edited.kept.is_empty());
         context.printer.note(
             match lines.iter().any(|line| line.remark.is_some()) || is_otherwise {
@@ -160,7 +160,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Carried::Overtaken(thing) = carry_out(context, &setup, &lines, AGAIN).await? {
         lines = go_on_beside(args, context, &setup, &thing).await?;
     }
-    write(context, Lines::Added, configuration.as_ref(), &wanted);
+    write(context, ConfigChange::Added, configuration.as_ref(), &wanted);
     tell(&lines, true);
     // The question and the steps have scrolled it off the screen.
     left_behind.iter().for_each(|lying| context.printer.note(lying.stays()));

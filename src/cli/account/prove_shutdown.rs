@@ -64,7 +64,7 @@ pub struct ProofArgs {
     pub within: Option<SpanWord>,
 }
 
-struct Attempt {
+struct TrialAttempt {
     trial: Trial,
     within: Span,
     dir: JobDir,
@@ -72,7 +72,7 @@ struct Attempt {
     _driving: Option<DrivingLock>,
 }
 
-struct Desk<'a> {
+struct ProofRun<'a> {
     context: &'a Context,
     workstation: Workstation,
     store: Store,
@@ -94,7 +94,7 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     let region = args.region.clone().unwrap_or(home);
     // A wrong clock stops every launch, and the user waits: check it first.
     controller.check_clock().await.map_err(|error| clock_fault(&error))?;
-    let desk = Desk { context, workstation, store, controller, account, region };
+    let desk = ProofRun { context, workstation, store, controller, account, region };
     let sweeper = desk.sweeper().await;
     let planned = desk.plans(args, &sweeper).await?;
     let most: Usd = planned.iter().filter_map(|(.., planned)| planned.plan.most_whichever()).sum();
@@ -124,7 +124,7 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     desk.conclude(&attempts, sweeper).await
 }
 
-impl Desk<'_> {
+impl ProofRun<'_> {
     async fn plans(
         &self,
         args: &ProofArgs,
@@ -192,7 +192,7 @@ impl Desk<'_> {
     async fn begin(
         &self,
         planned: Vec<(Trial, ResolvedSpec, Planned)>,
-    ) -> Result<(Vec<Attempt>, Vec<JobMemory>), Fault> {
+    ) -> Result<(Vec<TrialAttempt>, Vec<JobMemory>), Fault> {
         let (mut attempts, mut memories) = (Vec::new(), Vec::new());
         for (trial, spec, planned) in planned {
             let dir = JobDir::new(self.store.clone(), spec.job.clone());
@@ -202,7 +202,7 @@ impl Desk<'_> {
             );
             match self.controller.begin(&dir, &spec, planned).await {
                 Ok((memory, begun)) => {
-                    attempts.push(Attempt { trial, within, dir, _driving });
+                    attempts.push(TrialAttempt { trial, within, dir, _driving });
                     match begun {
                         Err(error @ ActError::ClockOff { .. }) => {
                             self.end(&attempts).await;
@@ -221,7 +221,7 @@ impl Desk<'_> {
                     // It may exist all the same, and another controller would launch it.
                     if matches!(error, SubmitError::Unsure { .. }) {
                         self.context.printer.warn(format!("{}: cancelling it", fault.sentence()));
-                        attempts.push(Attempt { trial, within, dir: dir.clone(), _driving });
+                        attempts.push(TrialAttempt { trial, within, dir: dir.clone(), _driving });
                     }
                     self.end(&attempts).await;
                     if let Ok(Some(_)) = dir.receipt().await {
@@ -237,7 +237,7 @@ impl Desk<'_> {
     /// Drives every job to its receipt. Ctrl-C ends the machines first.
     async fn watch(
         &self,
-        attempts: &[Attempt],
+        attempts: &[TrialAttempt],
         memories: Vec<JobMemory>,
         left: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Fault> {
@@ -295,7 +295,7 @@ impl Desk<'_> {
     fn all_driven(
         &self,
         driven: Vec<Result<Receipt, DriveError>>,
-        attempts: &[Attempt],
+        attempts: &[TrialAttempt],
     ) -> Result<(), Fault> {
         match driven.into_iter().find_map(Result::err) {
             None => Ok(()),
@@ -307,7 +307,7 @@ impl Desk<'_> {
         }
     }
 
-    async fn cancel(&self, attempts: &[Attempt]) {
+    async fn cancel(&self, attempts: &[TrialAttempt]) {
         for attempt in attempts {
             let wish = attempt
                 .dir
@@ -323,7 +323,7 @@ impl Desk<'_> {
         }
     }
 
-    async fn end(&self, attempts: &[Attempt]) {
+    async fn end(&self, attempts: &[TrialAttempt]) {
         self.cancel(attempts).await;
         let drive =
             join_all(attempts.iter().map(|attempt| self.controller.drive(attempt.dir.job())));
@@ -333,7 +333,7 @@ impl Desk<'_> {
         }
     }
 
-    fn leave(&self, attempts: &[Attempt]) {
+    fn leave(&self, attempts: &[TrialAttempt]) {
         for attempt in attempts {
             if let Err(fault) = drive::hand_over(&self.workstation, attempt.dir.job()) {
                 self.context.printer.warn(fault.sentence());
@@ -341,7 +341,11 @@ impl Desk<'_> {
         }
     }
 
-    async fn conclude(&self, attempts: &[Attempt], sweeper: Expected) -> Result<ExitCode, Fault> {
+    async fn conclude(
+        &self,
+        attempts: &[TrialAttempt],
+        sweeper: Expected,
+    ) -> Result<ExitCode, Fault> {
         let mut trials = Vec::new();
         for attempt in attempts {
             match self.tried(attempt).await.map_err(|error| record_errors::record_fault(&error))? {
@@ -379,7 +383,7 @@ impl Desk<'_> {
 
     async fn tried(
         &self,
-        Attempt { trial, within, dir, .. }: &Attempt,
+        TrialAttempt { trial, within, dir, .. }: &TrialAttempt,
     ) -> Result<Result<Tried, Fault>, JobDirError> {
         let receipt = dir.receipt().await?;
         if let Some(receipt) =

@@ -15,7 +15,7 @@ use crate::wire::setup::{AwsSetup, SetupError, SetupWish, read_user_file, replac
 
 /// The flags of `init aws` and `uninit aws`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Place {
+pub struct SetupArgs {
     /// The bucket [default: the bucket of the job root, else lamplighter-ACCOUNT-REGION]
     #[arg(long, value_name = "NAME")]
     pub bucket: Option<String>,
@@ -76,7 +76,7 @@ fn wrong_bucket(name: &str) -> Option<&'static str> {
 /// Fails without credentials or a region, or when AWS does not answer.
 pub async fn open(
     context: &Context,
-    place: &Place,
+    place: &SetupArgs,
     session_manager: bool,
 ) -> Result<AwsSetup, Fault> {
     let (bucket, prefix) = bucket_of(&context.job_root)
@@ -269,13 +269,13 @@ pub fn edited(
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lines {
+pub enum ConfigChange {
     Added,
     TakenOut,
 }
 
 /// Writes the configuration, or prints the lines that the user should write.
-pub fn write(context: &Context, lines: Lines, edited: Option<&Edited>, all: &[Setting]) {
+pub fn write(context: &Context, lines: ConfigChange, edited: Option<&Edited>, all: &[Setting]) {
     let printer = &context.printer;
     let shown = context
         .environment
@@ -285,7 +285,7 @@ pub fn write(context: &Context, lines: Lines, edited: Option<&Edited>, all: &[Se
     let by_hand =
         |lines: &[String]| lines.iter().for_each(|line| printer.hint(format!("`{line}`")));
     let Some(edited) = edited else {
-        if lines == Lines::TakenOut {
+        if lines == ConfigChange::TakenOut {
             return;
         }
         printer.warn("nothing says where the configuration is; it should say");
@@ -295,12 +295,19 @@ pub fn write(context: &Context, lines: Lines, edited: Option<&Edited>, all: &[Se
         let path = context.environment.user_config_path().unwrap_or_default();
         match replace_user_file(&path, &edited.text) {
             Ok(()) => printer.note(match lines {
-                Lines::Added => format!("written into {shown}: {}", edited.changed.join(", ")),
-                Lines::TakenOut => format!("taken out of {shown}: {}", edited.changed.join(", ")),
+                ConfigChange::Added => {
+                    format!("written into {shown}: {}", edited.changed.join(", "))
+                }
+                ConfigChange::TakenOut => {
+                    format!("taken out of {shown}: {}", edited.changed.join(", "))
+                }
             }),
             Err(error) => {
-                let should =
-                    if lines == Lines::Added { "it should say" } else { "it should no longer say" };
+                let should = if lines == ConfigChange::Added {
+                    "it should say"
+                } else {
+                    "it should no longer say"
+                };
                 printer.warn(format!("cannot write `{shown}` ({error}); {should}"));
                 by_hand(&edited.changed);
             }

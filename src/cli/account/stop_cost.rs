@@ -30,11 +30,11 @@ const LOOK_MAX: Duration = Duration::from_secs(20);
 const READS_IN_FLIGHT: usize = 16;
 
 /// A job's newest checkpoint, or why it is unknown.
-type Newest = Result<Option<CheckpointSummary>, String>;
+type NewestCheckpoint = Result<Option<CheckpointSummary>, String>;
 
 /// For the orphans whose job is in this job root.
 #[derive(Debug, Default)]
-pub struct AtStake(BTreeMap<JobId, Newest>);
+pub struct AtStake(BTreeMap<JobId, NewestCheckpoint>);
 
 impl AtStake {
     pub async fn of(context: &Context, store: &Store, found: &Found) -> Self {
@@ -89,7 +89,7 @@ impl AtStake {
 }
 
 /// `None`: the job is not in this job root.
-async fn newest(store: &Store, job: &JobId) -> Option<Newest> {
+async fn newest(store: &Store, job: &JobId) -> Option<NewestCheckpoint> {
     let dir = JobDir::new(Arc::clone(store), job.clone());
     let words = |error: JobDirError| Fault::from_error(ExitCode::UNREACHABLE, &error).sentence();
     match dir.newest_checkpoint().await {

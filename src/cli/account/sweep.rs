@@ -12,7 +12,7 @@ use super::found_machine::{is_orphan, is_shown};
 use super::found_table;
 use super::stop_cost::AtStake;
 use super::sweep_report::Swept;
-use super::unknown_job_machines::{self, Named};
+use super::unknown_job_machines::{self, NamedMachines};
 use crate::account::{ForeignMachine, Residue};
 use crate::app::text::counted;
 use crate::cli::output::unreachable;
@@ -68,7 +68,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut found = controller.look_for_orphans(&places).await;
     if !args.machine.is_empty() {
         found.unknown.extend(unknown);
-        let named = Named { machines: &args.machine, dry_run: args.dry_run, yes: args.yes };
+        let named = NamedMachines { machines: &args.machine, dry_run: args.dry_run, yes: args.yes };
         return unknown_job_machines::end_named(&named, context, &store, &controller, found).await;
     }
     if unsigned.contains(&Cloud::Aws) && never_at_aws(context, &store).await {

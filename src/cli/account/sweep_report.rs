@@ -33,19 +33,19 @@ enum Done {
 
 /// The outcome, and why the machine was not ended. The text follows the machine's name.
 #[derive(Debug)]
-struct End {
+struct MachineEnd {
     done: Done,
     trouble: Option<String>,
 }
 
 /// A piece of residue; an id is unique within its kind and region.
-type Left = (Region, String, String);
+type SweptResidue = (Region, String, String);
 
 /// All that was done; everything else was left alone.
 #[derive(Debug, Default)]
 pub struct Swept {
-    machines: BTreeMap<MachineRef, End>,
-    residue: BTreeMap<Left, bool>,
+    machines: BTreeMap<MachineRef, MachineEnd>,
+    residue: BTreeMap<SweptResidue, bool>,
 }
 
 impl Swept {
@@ -111,7 +111,7 @@ impl Swept {
                 (Done::Failed, Some(trouble))
             }
         };
-        self.machines.insert(machine, End { done, trouble });
+        self.machines.insert(machine, MachineEnd { done, trouble });
     }
 
     pub async fn clear(
@@ -175,7 +175,7 @@ impl Swept {
     }
 }
 
-fn key(left: &Residue) -> Left {
+fn key(left: &Residue) -> SweptResidue {
     (left.region.clone(), left.kind.clone(), left.id.clone())
 }
 

@@ -11,7 +11,8 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
 use super::setup_steps::{
-    Lines, Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write,
+    ConfigChange, SetupArgs, carry_out, confirm, edited, fault, open, refuse_blocked, settings,
+    show, write,
 };
 use crate::account::lookup::SetupFound;
 use crate::account::setup::{InUse, SetupStep};
@@ -44,7 +45,7 @@ pub enum What {
 #[derive(Clone, Debug, ClapArgs)]
 pub struct AwsArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub place: SetupArgs,
 
     /// Delete the jobs of the job root too, and the bucket with them where it holds nothing else
     #[arg(long)]
@@ -142,7 +143,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         confirm(context, "Take it away? [y/N]", "y")?;
     }
     carry_out(context, &setup, &lines, "lamp uninit aws").await?;
-    write(context, Lines::TakenOut, configuration.as_ref(), &[]);
+    write(context, ConfigChange::TakenOut, configuration.as_ref(), &[]);
     tell(true);
     Ok(ExitCode::SUCCESS)
 }

@@ -52,7 +52,7 @@ pub fn hint(context: &Context, found: &Found) {
 }
 
 /// `lamp sweep --machine ID`.
-pub struct Named<'a> {
+pub struct NamedMachines<'a> {
     pub machines: &'a [String],
     pub dry_run: bool,
     pub yes: bool,
@@ -63,7 +63,7 @@ pub struct Named<'a> {
 /// # Errors
 /// Fails when one is missing, its job is known or unreadable, or the user declines.
 pub async fn end_named(
-    named: &Named<'_>,
+    named: &NamedMachines<'_>,
     context: &Context,
     store: &Store,
     controller: &Controller,
@@ -88,7 +88,7 @@ pub async fn end_named(
 }
 
 async fn end_those(
-    named: &Named<'_>,
+    named: &NamedMachines<'_>,
     context: &Context,
     controller: &Controller,
     found: &Found,

@@ -9,8 +9,8 @@ use crate::cli::output::progress::with_progress;
 use crate::cli::run::attach::Attached;
 use crate::cli::run::packed_job;
 use crate::cli::run::run;
-use crate::cli::run::run::Launched;
-use crate::cli::shell::ctrl_c::Left;
+use crate::cli::run::run::LaunchedJob;
+use crate::cli::shell::ctrl_c::LeaveSignals;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, JobMemory, applied_id};
@@ -39,7 +39,7 @@ pub async fn carry_out(
     jobs: &[JobFact],
     kept: &[(ScheduleDir, Schedule)],
 ) -> Result<Vec<Made>, Fault> {
-    let mut left = Left::listen();
+    let mut left = LeaveSignals::listen();
     for change in planned {
         if change.unschedules {
             unschedule(context, &change.file, kept).await?;
@@ -81,7 +81,7 @@ async fn stop(
     store: &Store,
     controller: &Controller,
     job: &JobId,
-    wait: Option<&mut Left>,
+    wait: Option<&mut LeaveSignals>,
 ) -> Result<(), Fault> {
     let workstation = job_root::workstation(context)?;
     let dir = JobDir::new(Arc::clone(store), job.clone());
@@ -115,7 +115,7 @@ async fn make_job(
     controller: &Controller,
     ready: &ReadyFile,
     jobs: &[JobFact],
-    left: &mut Left,
+    left: &mut LeaveSignals,
 ) -> Result<(String, Option<Receipt>), Fault> {
     let applied = &ready.applied;
     let workstation = job_root::workstation(context)?;
@@ -152,7 +152,7 @@ async fn make_job(
                 left,
             )
             .await;
-            let Launched { dir, memory, .. } = match launched {
+            let LaunchedJob { dir, memory, .. } = match launched {
                 Ok(launched) => launched,
                 // Earlier files may have been applied.
                 Err(fault) if fault.code == ExitCode::CTRL_C => return Err(broken_off()),

@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ScheduleRow {
     set: String,
     name: String,
     file: String,
@@ -73,11 +73,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let dirs = dirs.into_iter().filter(|dir| name.is_none_or(|name| dir.name() == name));
     let now = context.clock.now();
     let read = stream::iter(dirs).map(|dir| read(&store, dir, now)).buffered(READS_IN_FLIGHT);
-    let shown: Vec<Option<Shown>> = read
+    let shown: Vec<Option<ScheduleRow>> = read
         .try_collect()
         .await
         .map_err(|error: JobDirError| record_errors::record_fault(&error))?;
-    let shown: Vec<Shown> = shown.into_iter().flatten().collect();
+    let shown: Vec<ScheduleRow> = shown.into_iter().flatten().collect();
     if let (true, Some(which)) = (shown.is_empty(), &args.which) {
         return Err(Fault::new(
             ExitCode::NOT_FOUND,
@@ -117,7 +117,7 @@ async fn read(
     store: &Store,
     dir: ScheduleDir,
     now: Timestamp,
-) -> Result<Option<Shown>, JobDirError> {
+) -> Result<Option<ScheduleRow>, JobDirError> {
     let Some(record) = dir.record().await?.filter(|record| record.removed.is_none()) else {
         return Ok(None);
     };
@@ -147,7 +147,7 @@ async fn read(
     });
     let Schedule { applied, schedule, .. } = record;
     let (set, name) = (dir.set().to_owned(), dir.name().to_owned());
-    Ok(Some(Shown {
+    Ok(Some(ScheduleRow {
         set,
         name,
         file: applied.file,
@@ -211,7 +211,7 @@ async fn last_run(
     })
 }
 
-fn row(shown: &Shown) -> Vec<String> {
+fn row(shown: &ScheduleRow) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let now = match (&shown.problem, &shown.waiting, shown.due) {
         (Some(problem), ..) => format!("cannot run: {problem}"),

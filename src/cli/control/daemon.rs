@@ -56,7 +56,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut desks = Vec::new();
     let here = job_root::workstation(context)?;
     for root in std::iter::once(&context.job_root).chain(&context.more_job_roots) {
-        desks.push(Desk::open(args, context, &here.at(root)).await?);
+        desks.push(DrivenRoot::open(args, context, &here.at(root)).await?);
     }
     Controller::count_together(
         &mut desks.iter_mut().map(|desk| &mut desk.controller).collect::<Vec<_>>(),
@@ -66,7 +66,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         desks.iter_mut().for_each(|desk| desk.take_over(&here.owner));
     }
     // Listen before reporting ready: the reader may end the daemon at once.
-    let mut left = ctrl_c::Left::listen();
+    let mut left = ctrl_c::LeaveSignals::listen();
     service.ready();
     let roots: Vec<&str> = std::iter::once(&context.job_root)
         .chain(&context.more_job_roots)
@@ -112,7 +112,7 @@ fn of(root: &str) -> tracing::Span {
     tracing::warn_span!("of", job_root = %root)
 }
 
-struct Desk {
+struct DrivenRoot {
     workstation: Workstation,
     store: Store,
     controller: Controller,
@@ -131,10 +131,10 @@ const TROUBLE_MAX: Duration = Duration::from_secs(600);
 
 /// Returns when newer processes drive all these jobs, and this one gets no answers. Else it stays:
 /// it knows more about the machine.
-async fn taken_over(context: &Context, desks: &[Desk]) {
+async fn taken_over(context: &Context, desks: &[DrivenRoot]) {
     loop {
         context.clock.sleep(LOOK_EVERY).await;
-        let gives_way = |desk: &Desk| {
+        let gives_way = |desk: &DrivenRoot| {
             let is_newer =
                 !desk.driving.is_empty() && desk.driving.iter().all(DrivingLock::is_taken);
             is_newer && desk.controller.troubled_for() >= TROUBLE_MAX
@@ -145,7 +145,7 @@ async fn taken_over(context: &Context, desks: &[Desk]) {
     }
 }
 
-impl Desk {
+impl DrivenRoot {
     /// Becomes the newest driver of these jobs. Several may drive: the records allow it.
     fn take_over(&mut self, owner: &str) {
         for lock in &mut self.driving {
@@ -159,7 +159,7 @@ impl Desk {
         args: &Args,
         context: &Context,
         workstation: &Workstation,
-    ) -> Result<Desk, Fault> {
+    ) -> Result<DrivenRoot, Fault> {
         let store = workstation
             .open_root(false)
             .await
@@ -185,7 +185,7 @@ impl Desk {
         } else {
             None
         };
-        Ok(Desk {
+        Ok(DrivenRoot {
             controller: drive::controller(workstation, &store)?,
             workstation: workstation.clone(),
             store,
@@ -198,7 +198,7 @@ impl Desk {
     /// `is_idle`: all jobs had ended at the last look, so a bucket is not asked again, which
     /// costs money.
     async fn leave(self, context: &Context, is_idle: bool) {
-        let Desk { workstation, store, controller, jobs, _lock: lock, driving } = self;
+        let DrivenRoot { workstation, store, controller, jobs, _lock: lock, driving } = self;
         drop((controller, lock, driving));
         if !is_idle || store.is_folder() {
             Undriven { workstation: &workstation, store: &store, jobs: &jobs }.tell(context).await;

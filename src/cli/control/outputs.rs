@@ -51,7 +51,7 @@ pub struct Args {
     pub force: bool,
 }
 
-pub struct Home {
+pub struct FetchedOutputs {
     folder: PathBuf,
     files: Vec<Output>,
 }
@@ -181,7 +181,7 @@ pub async fn fetch_all(
     context: &Context,
     dir: &JobDir,
     into: Option<&Path>,
-) -> Result<Option<Home>, Fault> {
+) -> Result<Option<FetchedOutputs>, Fault> {
     let fetched = async {
         match list(context, dir).await? {
             none if none.is_empty() => Ok(None),
@@ -204,7 +204,7 @@ async fn bring(
     listed: Vec<Output>,
     into: Option<&Path>,
     force: bool,
-) -> Result<Home, Fault> {
+) -> Result<FetchedOutputs, Fault> {
     let folder = into.map_or_else(
         || context.current_dir.join(FOLDER).join(dir.job().as_str()),
         |into| context.current_dir.join(into),
@@ -221,10 +221,10 @@ async fn bring(
     };
     let fetched = stored::fetch(dir, listed, &folder, force, &transfer);
     let files = with_bytes(context, told, fetched).await?;
-    Ok(Home { folder, files })
+    Ok(FetchedOutputs { folder, files })
 }
 
-impl Home {
+impl FetchedOutputs {
     fn of(&self, state: OutputState) -> impl Iterator<Item = &Output> {
         self.files.iter().filter(move |output| output.state == state)
     }

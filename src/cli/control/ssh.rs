@@ -26,8 +26,8 @@ use crate::market::{Cloud, Region};
 
 /// Open a shell on the machine of a job, through Session Manager
 ///
-/// Works without a key or an open port. Needs the AWS CLI with its Session Manager plugin here, once
-/// `lamp init aws --session-manager`, and for a user who is no administrator the policy that
+/// Works without a key or an open port. Needs the AWS CLI with its Session Manager plugin here,
+/// once `lamp init aws --session-manager`, and for a user who is no administrator the policy that
 /// `lamp iam session` prints (docs/aws.md). Where `aws.key_name` named a key pair when the machine
 /// was launched, and its file is here, `ssh` is used instead: that needs port 22 open to you.
 #[derive(Clone, Debug, ClapArgs)]
@@ -56,7 +56,7 @@ pub struct Args {
     pub command: Vec<String>,
 }
 
-struct Target {
+struct SshTarget {
     instance: String,
     region: Region,
     launch: Option<LaunchRequest>,
@@ -116,7 +116,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .hint("install it with its Session Manager plugin; `lamp ssh --print` shows what would be run"))
 }
 
-async fn target(context: &Context, dir: &JobDir) -> Result<Target, Fault> {
+async fn target(context: &Context, dir: &JobDir) -> Result<SshTarget, Fault> {
     let fault = |error| record_errors::record_fault(&error);
     find_job::must_be_under_way(dir).await?;
     let none = || {
@@ -154,12 +154,16 @@ async fn target(context: &Context, dir: &JobDir) -> Result<Target, Fault> {
         )
         .hint("try again in a minute")
     })?;
-    Ok(Target { instance: lease.instance, region: plan.offer.region, launch: plan.launch })
+    Ok(SshTarget { instance: lease.instance, region: plan.offer.region, launch: plan.launch })
 }
 
 /// The connection with a key. `None`: without a named key, or if it does not fit this machine,
 /// which is reported.
-async fn by_key(args: &Args, context: &Context, target: &Target) -> Result<Option<ByKey>, Fault> {
+async fn by_key(
+    args: &Args,
+    context: &Context,
+    target: &SshTarget,
+) -> Result<Option<ByKey>, Fault> {
     let named = target.launch.as_ref().and_then(|launch| launch.key_name.as_deref());
     if args.session_manager || (named.is_none() && args.key.is_none()) {
         return Ok(None);
@@ -216,7 +220,7 @@ fn login(image: Option<&str>) -> &'static str {
 }
 
 /// The address may have been another machine's, so the host key is stored under the instance id.
-fn secure_shell(target: &Target, by_key: &ByKey, command: &[String]) -> Vec<String> {
+fn secure_shell(target: &SshTarget, by_key: &ByKey, command: &[String]) -> Vec<String> {
     let mut argv = vec!["ssh".to_owned(), "-i".into(), by_key.file.display().to_string()];
     let connect = format!("ConnectTimeout={CONNECT_SECS}");
     let alias = format!("HostKeyAlias={}", target.instance);
@@ -232,7 +236,7 @@ fn secure_shell(target: &Target, by_key: &ByKey, command: &[String]) -> Vec<Stri
 
 /// The arguments of the session. A command runs as AWS's interactive-command document, which gives
 /// it a terminal too.
-fn session(target: &Target, profile: Option<&str>, command: &[String]) -> Vec<String> {
+fn session(target: &SshTarget, profile: Option<&str>, command: &[String]) -> Vec<String> {
     let mut argv: Vec<String> =
         ["aws", "ssm", "start-session", "--target"].map(str::to_owned).to_vec();
     argv.extend([target.instance.clone(), "--region".into(), target.region.to_string()]);
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn a_session_names_the_machine_and_carries_the_command_whole() {
         let target =
-            Target { instance: "i-1".into(), region: Region::new("us-east-2"), launch: None };
+            SshTarget { instance: "i-1".into(), region: Region::new("us-east-2"), launch: None };
         assert_eq!(
             session(&target, None, &[]).join(" "),
             "aws ssm start-session --target i-1 --region us-east-2"

@@ -2,10 +2,10 @@
 
 use regex::Regex;
 
-use super::python_source::Script;
+use super::python_source::PythonScript;
 
 /// The pattern of the framework's lines, or of the script's own.
-pub fn progress(script: &Script, framework: Option<&str>) -> Option<String> {
+pub fn progress(script: &PythonScript, framework: Option<&str>) -> Option<String> {
     match framework {
         // The agent reads their bars and state files directly.
         Some("Hugging Face Trainer" | "Lightning" | "Ultralytics") => return None,
@@ -63,7 +63,7 @@ mod tests {
             ("logger.info(f'step={step}, loss={x}')", Some(r"step=(\d+)")),
             ("print('done')", None),
         ] {
-            assert_eq!(progress(&Script::new(script), None).as_deref(), pattern, "{script}");
+            assert_eq!(progress(&PythonScript::new(script), None).as_deref(), pattern, "{script}");
         }
     }
 }

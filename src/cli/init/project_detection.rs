@@ -1,4 +1,4 @@
-//! The findings of `lamp init` in a folder: the script, its launcher, what it needs and where it saves.
+//! The findings of `lamp init` in a folder: the script, its launcher, its requirements, its saves.
 //!
 //! Each is a guess. Not here: the text of the job file (`starter_file`).
 
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::python_source::Script;
-use super::save_detection::{self, Saves};
+use super::python_source::PythonScript;
+use super::save_detection::{self, DetectedSaves};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct DetectedProject {
@@ -22,7 +22,7 @@ pub(crate) struct DetectedProject {
     pub venv: Option<String>,
     pub checkpoints: Option<String>,
     pub signal: Option<&'static str>,
-    pub saves: Saves,
+    pub saves: DetectedSaves,
     pub asks: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn look(folder: &Path, script: Option<String>) -> DetectedProject {
     let known = || SCRIPTS.iter().find(is_file).map(|name| (*name).to_owned());
     let script = script.or_else(known).or_else(|| only_script(folder));
     let text = script.as_ref().and_then(|script| read(&folder.join(script))).unwrap_or_default();
-    let python = Script::new(&text);
+    let python = PythonScript::new(&text);
     let saves = save_detection::look(&python);
     let program = if script.is_none() {
         read(&folder.join("pyproject.toml")).and_then(|text| only_program(&text))

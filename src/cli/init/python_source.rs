@@ -14,7 +14,7 @@ pub const UNKNOWN: &str = "{}";
 /// The longest chain of names that refer to one another.
 const DEPTH_MAX: usize = 8;
 
-pub struct Script {
+pub struct PythonScript {
     /// The text without comments and triple-quoted strings.
     text: String,
     /// The same length, with blanks inside of quotes, so that structure can be told from text.
@@ -25,12 +25,12 @@ pub struct Script {
     pub required: HashMap<String, String>,
 }
 
-pub struct Call<'a> {
+pub struct PythonCall<'a> {
     pub positional: Vec<&'a str>,
     pub named: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> PythonCall<'a> {
     pub fn named(&self, name: &str) -> Option<&'a str> {
         self.named.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
@@ -44,10 +44,11 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a pattern of ours, tried by the tests")
 }
 
-impl Script {
+impl PythonScript {
     pub fn new(source: &str) -> Self {
         let (text, mask) = masked(source);
-        let mut script = Script { text, mask, values: HashMap::new(), required: HashMap::new() };
+        let mut script =
+            PythonScript { text, mask, values: HashMap::new(), required: HashMap::new() };
         script.learn();
         script
     }
@@ -62,7 +63,7 @@ impl Script {
     }
 
     /// All calls of a function or method by its last name.
-    pub fn calls(&self, name: &str) -> Vec<Call<'_>> {
+    pub fn calls(&self, name: &str) -> Vec<PythonCall<'_>> {
         let begins = pattern(&format!(r"(?:^|[^\w]){}\s*\(", regex::escape(name)));
         begins.find_iter(&self.mask).filter_map(|found| self.arguments(found.end())).collect()
     }
@@ -77,9 +78,9 @@ impl Script {
             .collect()
     }
 
-    fn arguments(&self, begin: usize) -> Option<Call<'_>> {
+    fn arguments(&self, begin: usize) -> Option<PythonCall<'_>> {
         let end = closing(&self.mask, begin)?;
-        let mut call = Call { positional: Vec::new(), named: Vec::new() };
+        let mut call = PythonCall { positional: Vec::new(), named: Vec::new() };
         let keyword = pattern(r"^\s*\*{0,2}([A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]");
         for (from, to) in pieces(&self.mask, begin, end, ',') {
             match keyword
@@ -167,7 +168,7 @@ impl Script {
     pub fn demands(&self, option: &str) -> bool {
         let calls =
             ["add_argument", "option"].iter().flat_map(|name| self.calls(name)).collect::<Vec<_>>();
-        let is_it = |call: &&Call<'_>| {
+        let is_it = |call: &&PythonCall<'_>| {
             call.positional.iter().filter_map(|word| literal(word)).any(|word| word == option)
         };
         calls.iter().filter(is_it).any(|call| call.named("required") == Some("True"))
@@ -218,7 +219,7 @@ impl Script {
             let dot = mask.rfind('.')?;
             return self.resolve_in(&whole[..dot], depth);
         };
-        let inner = Script {
+        let inner = PythonScript {
             text: whole.to_owned(),
             mask: mask.to_owned(),
             values: HashMap::new(),
@@ -395,7 +396,7 @@ mod tests {
     use super::*;
 
     fn resolved(script: &str, expression: &str) -> Option<String> {
-        Script::new(script).resolve(expression)
+        PythonScript::new(script).resolve(expression)
     }
 
     #[test]
@@ -435,7 +436,7 @@ with open(FOLDER + "/state.pkl", "wb") as sink:
         for expression in ["step", "compute(x)", "args.needed", "[1]", "", "(", "f(", "é"] {
             assert_eq!(resolved(script, expression), None, "{expression}");
         }
-        assert_eq!(Script::new(script).required_option("args.needed"), Some("--needed"));
+        assert_eq!(PythonScript::new(script).required_option("args.needed"), Some("--needed"));
     }
 
     #[test]
@@ -445,7 +446,7 @@ with open(FOLDER + "/state.pkl", "wb") as sink:
 
     #[test]
     fn calls_in_comments_and_texts_are_none() {
-        let script = Script::new(
+        let script = PythonScript::new(
             "\"\"\"\ntorch.save(x, 'doc.pt')\n\"\"\"\n# torch.save(x, 'no.pt')\ns = \"save(1)\"\ntorch.save(\n    {'a': [1, 2]},\n    'yes.pt',\n)\n",
         );
         let calls = script.calls("save");
@@ -467,7 +468,7 @@ with open(FOLDER + "/state.pkl", "wb") as sink:
             "x = éor y",
             "a é= f(ü.é)",
         ] {
-            let script = Script::new(text);
+            let script = PythonScript::new(text);
             drop((script.calls("f"), script.resolve("x"), script.printed()));
         }
     }

@@ -9,10 +9,10 @@
 use serde::Serialize;
 
 use super::progress_pattern::progress;
-use super::python_source::{Script, UNKNOWN};
+use super::python_source::{PythonScript, UNKNOWN};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Saves {
+pub struct DetectedSaves {
     pub framework: Option<&'static str>,
     /// The checkpoint folder, and the evidence for it.
     pub folder: Option<String>,
@@ -99,12 +99,12 @@ const LOADING: [(&str, &str); 16] = [
     ("get_last_checkpoint", "folder"),
 ];
 
-pub fn look(script: &Script) -> Saves {
+pub fn look(script: &PythonScript) -> DetectedSaves {
     let framework = FRAMEWORKS
         .iter()
         .find(|(_, modules)| modules.iter().any(|module| script.imports(module)))
         .map(|(name, _)| *name);
-    let mut saves = Saves { framework, ..Saves::default() };
+    let mut saves = DetectedSaves { framework, ..DetectedSaves::default() };
     let saved = saved(script);
     let loaded = loaded(script);
     saves.find_folder(script, &saved, &loaded);
@@ -113,7 +113,7 @@ pub fn look(script: &Script) -> Saves {
     saves
 }
 
-impl Saves {
+impl DetectedSaves {
     fn is(&self, framework: &str) -> bool {
         self.framework == Some(framework)
     }
@@ -122,7 +122,7 @@ impl Saves {
         (self.folder, self.because) = (Some(folder.to_owned()), because.into());
     }
 
-    fn find_folder(&mut self, script: &Script, saved: &[String], loaded: &[String]) {
+    fn find_folder(&mut self, script: &PythonScript, saved: &[String], loaded: &[String]) {
         if script.has("LAMP_CHECKPOINT_DIR") {
             return self.at(FOLDER, "the script asks for LAMP_CHECKPOINT_DIR");
         }
@@ -151,7 +151,7 @@ impl Saves {
         }
     }
 
-    fn by_argument(&mut self, script: &Script) -> bool {
+    fn by_argument(&mut self, script: &PythonScript) -> bool {
         for (name, argument, place) in ARGUMENTS {
             for call in script.calls(name) {
                 // Keras has a callback of the same name, whose first argument is a file.
@@ -172,7 +172,7 @@ impl Saves {
     }
 
     /// Where a framework saves by default.
-    fn by_default(&mut self, script: &Script) -> bool {
+    fn by_default(&mut self, script: &PythonScript) -> bool {
         if self.is("Lightning") && !script.calls("Trainer").is_empty() {
             let named = |name: &str, argument: &str| {
                 let value = script
@@ -248,7 +248,7 @@ impl Saves {
         }
     }
 
-    fn find_outputs(&mut self, script: &Script, saved: &[String]) {
+    fn find_outputs(&mut self, script: &PythonScript, saved: &[String]) {
         let below = |path: &String| {
             self.folder
                 .as_ref()
@@ -285,7 +285,7 @@ impl Saves {
     }
 }
 
-fn project_dir(script: &Script) -> Option<String> {
+fn project_dir(script: &PythonScript) -> Option<String> {
     let of = |(name, place): (&str, usize)| {
         let calls = script.calls(name);
         let values = calls.iter().filter_map(|call| call.argument("project_dir", place));
@@ -294,7 +294,7 @@ fn project_dir(script: &Script) -> Option<String> {
     [("ProjectConfiguration", 0), ("Accelerator", 99)].into_iter().find_map(of)
 }
 
-fn saved(script: &Script) -> Vec<String> {
+fn saved(script: &PythonScript) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for (name, place, argument) in SAVING {
         for call in script.calls(name) {
@@ -311,7 +311,7 @@ fn saved(script: &Script) -> Vec<String> {
     paths
 }
 
-fn loaded(script: &Script) -> Vec<String> {
+fn loaded(script: &PythonScript) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for (name, argument) in LOADING {
         let calls = script.calls(name);
@@ -368,8 +368,8 @@ fn is_same_place(loaded: &str, saved: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of(script: &str) -> Saves {
-        look(&Script::new(script))
+    fn of(script: &str) -> DetectedSaves {
+        look(&PythonScript::new(script))
     }
 
     #[test]

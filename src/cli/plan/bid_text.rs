@@ -15,22 +15,22 @@ use crate::job::Plan;
 use crate::market::{Span, elapsed};
 use crate::policy::purchase::bid::{Exceeded, HONEST, WINDOW, back};
 
-pub struct Shown {
+pub struct BidHistory {
     /// `Err`: why it is not known.
     exceeded: Result<Exceeded, String>,
     now: Timestamp,
 }
 
-impl Shown {
+impl BidHistory {
     /// `None`: it has no bid.
-    pub async fn asked(controller: &Controller, plan: &Plan, now: Timestamp) -> Option<Shown> {
+    pub async fn asked(controller: &Controller, plan: &Plan, now: Timestamp) -> Option<BidHistory> {
         let bid = plan.bid?;
         let exceeded = match controller.past_prices(plan, WINDOW).await {
             Ok(history) => Exceeded::of(bid, &history, back(now, WINDOW), now)
                 .ok_or_else(|| "EC2 tells no price of that time".to_owned()),
             Err(why) => Err(why),
         };
-        Some(Shown { exceeded, now })
+        Some(BidHistory { exceeded, now })
     }
 
     pub fn document(&self) -> Value {

@@ -29,7 +29,7 @@ const LIFE_HOURS_MAX: f64 = 48.0;
 
 /// The result in `lamp plan`; the field names are an interface.
 #[derive(Clone, Debug, Serialize)]
-pub struct Shown {
+pub struct CadenceShown {
     pub job: String,
     pub saves: usize,
     pub save_seconds: f64,
@@ -49,7 +49,7 @@ pub struct Shown {
 
 /// The saves that the newest job of a name, or its rehearsal, measured.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredSaves {
     job: String,
     /// Seconds of each: the save, and its upload.
     saves: Vec<(f64, f64)>,
@@ -60,14 +60,14 @@ pub struct Measured {
 ///
 /// Reads the job root three times in turn, whatever the number of saves; five times if the
 /// checkpoints are gone.
-pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
+pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<MeasuredSaves> {
     let machine = &spec.spec.machine;
     let is_taken = machine.cloud != Cloud::Local && machine.market != MarketChoice::OnDemand;
     if is_taken { ever_measured(store, spec).await } else { None }
 }
 
 /// The same for every kind of machine.
-pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
+pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<MeasuredSaves> {
     let job = &spec.spec;
     let checkpoint = job.checkpoint.as_ref()?;
     let rehearsed = format!("{}{REHEARSAL}", job.name);
@@ -96,7 +96,7 @@ pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<Measure
         saves = told(&dir).await.unwrap_or_default();
     }
     saves.iter_mut().filter(|_| !uploads).for_each(|(_, upload)| *upload = 0.0);
-    Some(Measured { job: dir.job().as_str().to_owned(), saves, spec: checkpoint.clone() })
+    Some(MeasuredSaves { job: dir.job().as_str().to_owned(), saves, spec: checkpoint.clone() })
 }
 
 /// From the events of the last attempt that saved: they stay when checkpoints are discarded.
@@ -116,7 +116,11 @@ async fn told(dir: &JobDir) -> Option<Vec<(f64, f64)>> {
 }
 
 /// For a plan: the cost of the job's interval on machines of the planned pool.
-pub async fn of(store: &Store, measured: Option<&Measured>, planned: &Planned) -> Option<Shown> {
+pub async fn of(
+    store: &Store,
+    measured: Option<&MeasuredSaves>,
+    planned: &Planned,
+) -> Option<CadenceShown> {
     let measured = measured?;
     let pool = match &planned.outlook {
         Some(outlook) => outlook.pool.clone(),
@@ -125,10 +129,10 @@ pub async fn of(store: &Store, measured: Option<&Measured>, planned: &Planned) -
     let taken_every = hours(pool.spells.met().life_hours(LIFE_HOURS_MAX));
     let restart =
         pool.starts.iter().max().copied().unwrap_or(Span::from_duration(UNMEASURED_START));
-    Shown::judge(measured, taken_every, restart)
+    CadenceShown::judge(measured, taken_every, restart)
 }
 
-impl Measured {
+impl MeasuredSaves {
     /// How long a save stops the work, in seconds, and the job that measured it.
     pub fn save(&self) -> Option<(f64, &str)> {
         Some((self.seconds()?.0, &self.job))
@@ -186,8 +190,8 @@ fn quantile(mut numbers: Vec<f64>, percent: usize) -> Option<f64> {
     numbers.get((numbers.len() * percent).div_ceil(100).checked_sub(1)?).copied()
 }
 
-impl Shown {
-    fn judge(measured: &Measured, taken_every: Span, restart: Span) -> Option<Shown> {
+impl CadenceShown {
+    fn judge(measured: &MeasuredSaves, taken_every: Span, restart: Span) -> Option<CadenceShown> {
         let (save, whole) = measured.seconds()?;
         let spec = &measured.spec;
         let cadence = Cadence {
@@ -199,7 +203,7 @@ impl Shown {
             notice: Some(CLOUDS_NOTICE),
         };
         let verdict = cadence.judge();
-        Some(Shown {
+        Some(CadenceShown {
             job: measured.job.clone(),
             saves: measured.saves.len(),
             save_seconds: save,
@@ -225,7 +229,7 @@ impl Shown {
     }
 
     fn text(&self) -> String {
-        let Shown { cadence, verdict, .. } = self;
+        let CadenceShown { cadence, verdict, .. } = self;
         let percent = |share: f64| format!("{:.1}%", 100.0 * share);
         format!(
             "a checkpoint every {}: saves took {} in {}; on machines that are taken every {} {} of the time goes into saving and {} is lost, \
@@ -260,18 +264,18 @@ impl Shown {
 mod tests {
     use super::*;
 
-    fn measured(saves: &[(f64, f64)]) -> Measured {
+    fn measured(saves: &[(f64, f64)]) -> MeasuredSaves {
         let spec = CheckpointSpec {
             path: "c".into(),
             interval: Span::from_secs(600),
             signal: None,
             grace: Span::from_secs(60),
         };
-        Measured { job: "toy-222222".to_owned(), saves: saves.to_vec(), spec }
+        MeasuredSaves { job: "toy-222222".to_owned(), saves: saves.to_vec(), spec }
     }
 
-    fn shown(saves: &[(f64, f64)]) -> Option<Shown> {
-        Shown::judge(&measured(saves), Span::from_secs(4 * 3600), Span::from_secs(600))
+    fn shown(saves: &[(f64, f64)]) -> Option<CadenceShown> {
+        CadenceShown::judge(&measured(saves), Span::from_secs(4 * 3600), Span::from_secs(600))
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::market::{Cloud, Market, Offer, Region};
 
 /// For one region and market; the field names are an interface.
 #[derive(Clone, Debug, Serialize)]
-pub struct Permission {
+pub struct LaunchPermission {
     region: Region,
     market: Market,
     /// Why the cloud would not launch it.
@@ -21,9 +21,9 @@ pub struct Permission {
     pub unanswered: Option<String>,
 }
 
-impl Permission {
+impl LaunchPermission {
     fn of(offer: &Offer, answer: Result<(), ActError>) -> Self {
-        let none = Permission {
+        let none = LaunchPermission {
             region: offer.region.clone(),
             market: offer.market,
             forbidden: None,
@@ -32,9 +32,9 @@ impl Permission {
         let Err(error) = answer else { return none };
         let why = Some(Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
         if error.is_refusal() {
-            Permission { forbidden: why, ..none }
+            LaunchPermission { forbidden: why, ..none }
         } else {
-            Permission { unanswered: why, ..none }
+            LaunchPermission { unanswered: why, ..none }
         }
     }
 
@@ -43,27 +43,27 @@ impl Permission {
     }
 }
 
-pub struct Permissions {
-    pub planned: Permission,
-    others: Vec<Permission>,
+pub struct LaunchPermissions {
+    pub planned: LaunchPermission,
+    others: Vec<LaunchPermission>,
     is_local: bool,
 }
 
-impl Permissions {
+impl LaunchPermissions {
     pub async fn asked(controller: &Controller, spec: &Spec, planned: &Planned) -> Self {
         let (answer, others) = controller.permissions(spec, planned).await;
         let offer = &planned.plan.offer;
-        Permissions {
-            planned: Permission::of(offer, answer),
+        LaunchPermissions {
+            planned: LaunchPermission::of(offer, answer),
             others: others
                 .into_iter()
-                .map(|(offer, answer)| Permission::of(offer, answer))
+                .map(|(offer, answer)| LaunchPermission::of(offer, answer))
                 .collect(),
             is_local: offer.cloud == Cloud::Local,
         }
     }
 
-    pub fn all(&self) -> Vec<&Permission> {
+    pub fn all(&self) -> Vec<&LaunchPermission> {
         std::iter::once(&self.planned).chain(&self.others).collect()
     }
 
@@ -86,7 +86,7 @@ impl Permissions {
             .all()
             .into_iter()
             .filter(|one| one.forbidden.is_none() && one.unanswered.is_none());
-        let proved: Vec<String> = proved.map(Permission::place).collect();
+        let proved: Vec<String> = proved.map(LaunchPermission::place).collect();
         if !self.is_local && !proved.is_empty() {
             context.printer.note(format!(
                 "a dry run each says that you may launch it in {}",

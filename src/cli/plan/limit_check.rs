@@ -69,7 +69,7 @@ impl Limit {
 }
 
 /// The planned machine: the price of an hour, its speed, and its highest cost.
-struct Machine {
+struct MachineCost {
     hour: UsdPerHour,
     speed: f64,
     most_usd: Option<Usd>,
@@ -88,7 +88,7 @@ impl OutOfReach {
             .outlook
             .as_ref()
             .map_or_else(|| standing_alone(spec, speed, now), |outlook| outlook.standing);
-        let machine = Machine {
+        let machine = MachineCost {
             hour: offer.hourly_at_most(planned.plan.bid),
             speed,
             most_usd: planned.plan.most_usd,
@@ -118,7 +118,7 @@ impl OutOfReach {
         OutOfReach::judge(
             spec,
             standing,
-            &Machine { hour, speed, most_usd, bids: false, is_taken },
+            &MachineCost { hour, speed, most_usd, bids: false, is_taken },
             now,
         )
     }
@@ -140,7 +140,7 @@ impl OutOfReach {
     fn judge(
         spec: &Spec,
         standing: &Standing,
-        machine: &Machine,
+        machine: &MachineCost,
         now: Timestamp,
     ) -> Option<OutOfReach> {
         let limits = &spec.limits;
@@ -351,8 +351,8 @@ mod tests {
         OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine("1"), now)
     }
 
-    fn machine(dollars: &str) -> Machine {
-        Machine {
+    fn machine(dollars: &str) -> MachineCost {
+        MachineCost {
             hour: UsdPerHour::new(dollars.parse().unwrap()),
             speed: 1.0,
             most_usd: Some("9.84".parse().unwrap()),

@@ -6,7 +6,7 @@ use crate::cli::plan::account_ready;
 use clap::Args as ClapArgs;
 
 use super::catalog_plan::Shipped;
-use super::dry_run::{Permission, Permissions};
+use super::dry_run::{LaunchPermission, LaunchPermissions};
 use super::first_plan;
 use super::forecast::{self, Forecast};
 use super::limit_check::OutOfReach;
@@ -73,10 +73,10 @@ pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode
     let forecast = Forecast::of(&planned, &spec.spec, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     let (permissions, exceeded) = tokio::join!(
-        Permissions::asked(&controller, &spec.spec, &planned),
-        bid_text::Shown::asked(&controller, plan, context.clock.now())
+        LaunchPermissions::asked(&controller, &spec.spec, &planned),
+        bid_text::BidHistory::asked(&controller, plan, context.clock.now())
     );
-    let Permission { forbidden, unanswered, .. } = &permissions.planned;
+    let LaunchPermission { forbidden, unanswered, .. } = &permissions.planned;
     let facts = PreflightFacts {
         account: Some((&spec, &lacks)),
         clock: clock.err(),
@@ -101,14 +101,14 @@ pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode
     } else if forbidden.is_some() || agent.is_some() {
         ExitCode::LAUNCH_FAILED
     } else {
-        cadence.as_ref().map_or(ExitCode::SUCCESS, checkpoint_cadence::Shown::code)
+        cadence.as_ref().map_or(ExitCode::SUCCESS, checkpoint_cadence::CadenceShown::code)
     };
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
             "source": source(plan),
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
             "kill_at": plan.kill_at,
-            "bid": plan.bid, "bid_exceeded": exceeded.as_ref().map(bid_text::Shown::document), "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
+            "bid": plan.bid, "bid_exceeded": exceeded.as_ref().map(bid_text::BidHistory::document), "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
             "forbidden": forbidden, "unanswered": unanswered, "permissions": permissions.all(), "lacks": lacks, "agent": agent, "clock": clock,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
             "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence, "out_of_reach": out_of_reach,
@@ -124,7 +124,7 @@ pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode
     ) {
         context.printer.prose(2, line);
     }
-    if let Some(unknown) = exceeded.as_ref().and_then(bid_text::Shown::unknown) {
+    if let Some(unknown) = exceeded.as_ref().and_then(bid_text::BidHistory::unknown) {
         context.printer.note(unknown);
     }
     permissions.tell(context);

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use super::account_ready;
-use super::checkpoint_cadence::Measured;
+use super::checkpoint_cadence::MeasuredSaves;
 use crate::app::drive;
 use crate::cli::account::proof_gate::Proofs;
 use crate::cli::{Context, ExitCode, Fault};
@@ -56,7 +56,7 @@ pub struct PreflightFinding {
 pub struct PreflightFacts<'a> {
     pub account: Option<(&'a ResolvedSpec, &'a [Lack])>,
     pub clock: Option<ActError>,
-    pub saves: Option<Measured>,
+    pub saves: Option<MeasuredSaves>,
     pub planned: Option<&'a Planned>,
     /// The proofs, and the regions where a machine may run.
     pub proofs: Option<(&'a Proofs, &'a BTreeSet<String>)>,

@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use crate::cli::init::python_source::Script;
-use crate::cli::init::save_detection::{self, Saves};
+use crate::cli::init::python_source::PythonScript;
+use crate::cli::init::save_detection::{self, DetectedSaves};
 use crate::config::Loaded;
 use crate::job::{Command, Finding, OutputGlob, Spec};
 
@@ -32,7 +32,7 @@ pub fn findings(loaded: &Loaded) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    let saves = save_detection::look(&Script::new(&text));
+    let saves = save_detection::look(&PythonScript::new(&text));
     let lost = unkept(&loaded.spec, &saves);
     let mut found = Vec::new();
     if !lost.is_empty() {
@@ -60,7 +60,7 @@ pub fn findings(loaded: &Loaded) -> Vec<Finding> {
     found
 }
 
-fn unkept(spec: &Spec, saves: &Saves) -> Vec<String> {
+fn unkept(spec: &Spec, saves: &DetectedSaves) -> Vec<String> {
     // A text without a slash or a dot may be no path, and false alarms make people ignore warnings.
     let is_path = |path: &str| path.contains(['/', '.']);
     let is_of_folder =
@@ -119,7 +119,7 @@ mod tests {
     fn lost(script: &str, outputs: &[&str]) -> Vec<String> {
         let spec =
             Spec { outputs: outputs.iter().map(ToString::to_string).collect(), ..Spec::bare() };
-        unkept(&spec, &save_detection::look(&Script::new(script)))
+        unkept(&spec, &save_detection::look(&PythonScript::new(script)))
     }
 
     #[test]

@@ -164,7 +164,7 @@ pub fn whole(
     planned: &Planned,
     spec: &Spec,
     expected: impl Iterator<Item = String>,
-    exceeded: Option<&bid_text::Shown>,
+    exceeded: Option<&bid_text::BidHistory>,
 ) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
     let mut lines: Vec<String> =

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::table::Row;
+use super::table::PriceRow;
 use crate::market::{Usd, UsdPerHour};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -50,14 +50,14 @@ const WEEKS_A_MONTH: f64 = 365.25 / 7.0 / 12.0;
 /// A rented machine, and after how many months a bought one is cheaper; `None`: never.
 struct Against<'a> {
     market: &'static str,
-    row: &'a Row,
+    row: &'a PriceRow,
     price: UsdPerHour,
     months: Option<f64>,
 }
 
-fn against<'a>(args: &Purchase, rows: &'a [Row]) -> Vec<Against<'a>> {
+fn against<'a>(args: &Purchase, rows: &'a [PriceRow]) -> Vec<Against<'a>> {
     let Some(buy) = args.buy else { return Vec::new() };
-    let cheapest = |price: fn(&Row) -> Option<UsdPerHour>| {
+    let cheapest = |price: fn(&PriceRow) -> Option<UsdPerHour>| {
         rows.iter().filter_map(|row| Some((price(row)?, row))).min_by_key(|(price, _)| *price)
     };
     let found = [("on-demand", cheapest(|row| row.on_demand)), ("spot", cheapest(|row| row.spot))];
@@ -74,7 +74,7 @@ fn against<'a>(args: &Purchase, rows: &'a [Row]) -> Vec<Against<'a>> {
         .collect()
 }
 
-pub fn text(args: &Purchase, rows: &[Row]) -> Vec<String> {
+pub fn text(args: &Purchase, rows: &[PriceRow]) -> Vec<String> {
     let Some(buy) = args.buy else { return Vec::new() };
     let power = if args.watts > 0.0 {
         format!(" and {} W at {} a kWh", args.watts, args.usd_per_kwh)
@@ -103,7 +103,7 @@ pub fn text(args: &Purchase, rows: &[Row]) -> Vec<String> {
 }
 
 /// The same as JSON; `null` without `--buy`.
-pub fn document(args: &Purchase, rows: &[Row]) -> Value {
+pub fn document(args: &Purchase, rows: &[PriceRow]) -> Value {
     let Some(buy) = args.buy else { return Value::Null };
     let against = against(args, rows).into_iter().map(
         |one| json!({ "market": one.market, "instance_type": one.row.instance_type, "zone": one.row.zone, "price": one.price, "months": one.months }),

@@ -9,13 +9,18 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::table::{self, Row};
+use super::table::{self, PriceRow};
 use crate::cli::{ExitCode, Fault};
 use crate::market::{PriceHistory, Supply};
 
 /// The histories of the rows, in their order. The first point is the price at the start of the
 /// window, if EC2 gives it.
-pub fn of(rows: &[Row], supply: &Supply, zone: Option<&str>, from: Timestamp) -> Vec<PriceHistory> {
+pub fn of(
+    rows: &[PriceRow],
+    supply: &Supply,
+    zone: Option<&str>,
+    from: Timestamp,
+) -> Vec<PriceHistory> {
     let rows = rows.iter().filter(|row| zone.is_none_or(|zone| row.zone.as_str() == zone));
     rows.filter_map(|row| supply.histories.iter().find(|history| row.is_of(history)))
         .map(|history| history.since(from))

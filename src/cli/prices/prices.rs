@@ -7,9 +7,9 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::history as course;
-use super::source::Source;
+use super::source::PriceSource;
 use super::table;
-use super::table::Row;
+use super::table::PriceRow;
 use super::{buy_or_rent, plot};
 use crate::cli::plan::region_arg;
 use crate::cli::shell::flags::one_name;
@@ -276,15 +276,15 @@ fn said_once(reasons: &[String], end: &str) -> String {
 fn show(
     args: &Args,
     context: &Context,
-    rows: &[Row],
+    rows: &[PriceRow],
     courses: &[PriceHistory],
     from: jiff::Timestamp,
 ) {
     // A named zone needs its own prices, and a backtest covers every zone.
     let each = if args.zones || args.zone.is_some() || args.backtest {
-        table::Lines::EachZone
+        table::PriceLines::EachZone
     } else {
-        table::Lines::EachRegion
+        table::PriceLines::EachRegion
     };
     context.printer.line(table::text(rows, each, context.printer.columns(Stream::Out)));
     context.printer.note(table::legend(rows, each, args.bid, args.days));
@@ -312,7 +312,7 @@ async fn supply(
     context: &Context,
     machine: &MachineSpec,
     window: Span,
-) -> Result<(Supply, Source), Fault> {
+) -> Result<(Supply, PriceSource), Fault> {
     let workstation = job_root::workstation(context)?;
     let because = match saying(
         context,
@@ -321,7 +321,7 @@ async fn supply(
     )
     .await
     {
-        Ok(supply) => return Ok((supply, Source::ec2(context.clock.now()))),
+        Ok(supply) => return Ok((supply, PriceSource::ec2(context.clock.now()))),
         Err(error) => Fault::from_error(ExitCode::UNREACHABLE, &*error),
     };
     let catalog = Catalog::shipped();
@@ -335,7 +335,7 @@ async fn supply(
         "this is the catalogue that ships with `lamp`: on-demand prices of {as_of}, types and zones of {}, the zones by their ids; spot prices are not in it",
         catalog.types_as_of()
     ));
-    Ok((supply, Source::catalogue(&because)))
+    Ok((supply, PriceSource::catalogue(&because)))
 }
 
 /// The rules look back further than the window that is shown.

@@ -12,7 +12,7 @@ use crate::market::Catalog;
 
 /// The field names are an interface.
 #[derive(Clone, Debug, Serialize)]
-pub struct Source {
+pub struct PriceSource {
     pub name: &'static str,
     pub as_of: String,
     /// Why it is not EC2.
@@ -22,15 +22,15 @@ pub struct Source {
     hint: Option<String>,
 }
 
-impl Source {
+impl PriceSource {
     pub fn ec2(now: Timestamp) -> Self {
-        Source { name: "ec2", as_of: now.to_string(), because: None, hint: None }
+        PriceSource { name: "ec2", as_of: now.to_string(), because: None, hint: None }
     }
 
     /// From the shipped catalogue, because EC2 did not answer.
     pub fn catalogue(because: &Fault) -> Self {
         let as_of = Catalog::shipped().prices_as_of().to_owned();
-        Source {
+        PriceSource {
             name: "catalogue",
             as_of,
             because: Some(because.sentence()),

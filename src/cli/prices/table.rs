@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::source::Source;
+use super::source::PriceSource;
 use crate::cli::output::table::{Give, render, render_within};
 use crate::market::{Market, Offer, PriceHistory, PriceRule, Region, Supply, UsdPerHour, Zone};
 use crate::policy::purchase::bid::{self, NoBid};
 use crate::policy::purchase::bid_backtest::{Backtest, backtest};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct PriceRow {
     pub instance_type: String,
     pub region: Region,
     pub zone: Zone,
@@ -32,12 +32,12 @@ pub struct Row {
     pub backtest: Option<Backtest>,
 }
 
-impl Row {
+impl PriceRow {
     pub fn is_of(&self, history: &PriceHistory) -> bool {
         self.zone == history.zone && self.instance_type == history.instance_type
     }
 
-    pub fn with(&self, source: &Source) -> Value {
+    pub fn with(&self, source: &PriceSource) -> Value {
         let mut row = json!(self);
         row["source"] = source.of_a_row();
         row
@@ -59,12 +59,12 @@ pub fn rows(
     from: Timestamp,
     now: Timestamp,
     with_backtest: bool,
-) -> Vec<Row> {
+) -> Vec<PriceRow> {
     let mut pools: BTreeMap<(&str, &Zone), Vec<&Offer>> = BTreeMap::new();
     for offer in &supply.offers {
         pools.entry((&offer.instance_type, &offer.zone)).or_default().push(offer);
     }
-    let mut rows: Vec<Row> = pools
+    let mut rows: Vec<PriceRow> = pools
         .into_values()
         .map(|offers| row(supply, &offers, rule, from, now, with_backtest))
         .collect();
@@ -79,7 +79,7 @@ fn row(
     from: Timestamp,
     now: Timestamp,
     with_backtest: bool,
-) -> Row {
+) -> PriceRow {
     let of = |market: Market| offers.iter().find(|offer| offer.market == market).copied();
     let (first, spot) = (offers[0], of(Market::Spot));
     let on_demand = of(Market::OnDemand).map(|offer| offer.price).or(first.on_demand);
@@ -90,7 +90,7 @@ fn row(
     let ratio = spot
         .zip(on_demand)
         .map(|(spot, full)| spot.price.per_hour().dollars() / full.per_hour().dollars());
-    Row {
+    PriceRow {
         instance_type: first.instance_type.clone(),
         region: first.region.clone(),
         zone: first.zone.clone(),
@@ -123,10 +123,10 @@ fn why(no: &NoBid) -> &'static str {
 }
 
 /// Spot machines without a bid, or with a bid that is not capped: a sentence for each reason.
-pub fn about_bids(rows: &[Row], rule: PriceRule) -> Vec<String> {
+pub fn about_bids(rows: &[PriceRow], rule: PriceRule) -> Vec<String> {
     let uncut = "has no known on-demand price that its bid would be cut to";
     let is_cut = matches!(rule, PriceRule::Quantile { .. });
-    let mut kinds: Vec<(&Row, &str, usize)> = Vec::new();
+    let mut kinds: Vec<(&PriceRow, &str, usize)> = Vec::new();
     for row in rows {
         let Some(because) = row
             .no_bid
@@ -139,7 +139,7 @@ pub fn about_bids(rows: &[Row], rule: PriceRule) -> Vec<String> {
             None => kinds.push((row, because, 0)),
         }
     }
-    let sentence = |(first, because, others): (&Row, &str, usize)| {
+    let sentence = |(first, because, others): (&PriceRow, &str, usize)| {
         let gives_none = if first.no_bid.is_some() {
             format!("`{}` gives no bid: ", in_words(rule))
         } else {
@@ -161,17 +161,17 @@ const GIVE: Give<'_> = Give { cut: &[], go: &[6, 3, 8] };
 const ON_DEMAND_ALONE: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lines {
+pub enum PriceLines {
     /// A type in one zone.
     EachZone,
     /// A type in a region: its cheapest zone, and the number of others.
     EachRegion,
 }
 
-pub fn text(rows: &[Row], each: Lines, width: Option<usize>) -> String {
-    let shown: Vec<(&Row, usize)> = match each {
-        Lines::EachZone => rows.iter().map(|row| (row, 0)).collect(),
-        Lines::EachRegion => cheapest(rows),
+pub fn text(rows: &[PriceRow], each: PriceLines, width: Option<usize>) -> String {
+    let shown: Vec<(&PriceRow, usize)> = match each {
+        PriceLines::EachZone => rows.iter().map(|row| (row, 0)).collect(),
+        PriceLines::EachRegion => cheapest(rows),
     };
     if rows.iter().all(|row| row.spot.is_none()) {
         let lines: Vec<Vec<String>> = shown
@@ -191,8 +191,8 @@ pub fn text(rows: &[Row], each: Lines, width: Option<usize>) -> String {
 }
 
 /// The first row of each type in a region, which is the cheapest, and how many follow it.
-fn cheapest(rows: &[Row]) -> Vec<(&Row, usize)> {
-    let mut first: Vec<(&Row, usize)> = Vec::new();
+fn cheapest(rows: &[PriceRow]) -> Vec<(&PriceRow, usize)> {
+    let mut first: Vec<(&PriceRow, usize)> = Vec::new();
     for row in rows {
         match first.iter_mut().find(|(known, _)| {
             known.instance_type == row.instance_type && known.region == row.region
@@ -204,7 +204,7 @@ fn cheapest(rows: &[Row]) -> Vec<(&Row, usize)> {
     first
 }
 
-pub fn legend(rows: &[Row], each: Lines, rule: PriceRule, days: u32) -> String {
+pub fn legend(rows: &[PriceRow], each: PriceLines, rule: PriceRule, days: u32) -> String {
     let order = if rows.iter().any(|row| row.spot.is_some()) {
         "the cheapest on spot first, then what has no spot price; RATIO is spot over on-demand"
     } else {
@@ -214,7 +214,7 @@ pub fn legend(rows: &[Row], each: Lines, rule: PriceRule, days: u32) -> String {
         let exceeded = format!("for which share of the last {days} days the spot price was above that bid, and how many times it rose above it");
         format!("; BID is what `{}` gives, EXCEEDED {exceeded}", in_words(rule))
     });
-    let is_short = each == Lines::EachRegion && cheapest(rows).len() < rows.len();
+    let is_short = each == PriceLines::EachRegion && cheapest(rows).len() < rows.len();
     let zones = if is_short {
         "; +1 is one more zone of the region that sells it, for no less: `--zones` shows each"
     } else {
@@ -223,7 +223,7 @@ pub fn legend(rows: &[Row], each: Lines, rule: PriceRule, days: u32) -> String {
     format!("{order}{zones}{}", bid.unwrap_or_default())
 }
 
-fn columns(row: &Row, more_zones: usize) -> Vec<String> {
+fn columns(row: &PriceRow, more_zones: usize) -> Vec<String> {
     let price = |price: Option<UsdPerHour>| {
         price.map_or_else(|| "-".to_owned(), |price| format!("${:.4}", price.per_hour().dollars()))
     };
@@ -244,7 +244,7 @@ fn columns(row: &Row, more_zones: usize) -> Vec<String> {
     ]
 }
 
-pub fn backtest_text(rows: &[Row], rule: PriceRule) -> String {
+pub fn backtest_text(rows: &[PriceRow], rule: PriceRule) -> String {
     let lines = rows.iter().filter_map(|row| {
         let figures = row.backtest.as_ref()?;
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
@@ -282,7 +282,7 @@ fn in_words(rule: PriceRule) -> String {
     }
 }
 
-pub fn csv(rows: &[Row], source: &Source) -> String {
+pub fn csv(rows: &[PriceRow], source: &PriceSource) -> String {
     let mut lines =
         vec!["instance_type,region,zone,gpus,gpu_model,gpu_memory_mib,vcpus,on_demand,spot,ratio,bid,share_above,crossings,source,as_of".to_owned()];
     for row in rows {
@@ -327,9 +327,9 @@ mod tests {
     use super::*;
     use crate::market::Usd;
 
-    fn row(kind: &str, region: &str, zone: &str, spot: Option<f64>) -> Row {
+    fn row(kind: &str, region: &str, zone: &str, spot: Option<f64>) -> PriceRow {
         let price = |usd: f64| UsdPerHour::new(Usd::from_dollars(usd).unwrap());
-        Row {
+        PriceRow {
             instance_type: kind.into(),
             region: Region::new(region),
             zone: Zone::new(format!("{region}{zone}")),
@@ -358,7 +358,7 @@ mod tests {
             row("g5.xlarge", "us-west-2", "a", Some(0.45)),
             row("g5.xlarge", "us-east-1", "c", None),
         ];
-        let zones = |each: Lines| -> Vec<String> {
+        let zones = |each: PriceLines| -> Vec<String> {
             let table = text(&rows, each, None);
             table
                 .lines()
@@ -374,17 +374,17 @@ mod tests {
                 .collect()
         };
         assert_eq!(
-            zones(Lines::EachRegion),
+            zones(PriceLines::EachRegion),
             ["g5.xlarge us-east-1b +2", "g6.xlarge us-east-1a", "g5.xlarge us-west-2a"]
         );
-        assert_eq!(zones(Lines::EachZone).len(), rows.len());
-        let says = |rows: &[Row], each: Lines| {
+        assert_eq!(zones(PriceLines::EachZone).len(), rows.len());
+        let says = |rows: &[PriceRow], each: PriceLines| {
             legend(rows, each, PriceRule::Auto, 14).contains("`--zones` shows each")
         };
         assert!(
-            says(&rows, Lines::EachRegion)
-                && !says(&rows, Lines::EachZone)
-                && !says(&rows[..2], Lines::EachRegion)
+            says(&rows, PriceLines::EachRegion)
+                && !says(&rows, PriceLines::EachZone)
+                && !says(&rows[..2], PriceLines::EachRegion)
         );
     }
 

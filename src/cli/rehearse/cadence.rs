@@ -1,7 +1,7 @@
 //! Whether a job's checkpoint interval can work, by the save that a rehearsal measured, and what
 //! would be better.
 
-use super::evidence::Check;
+use super::evidence::RehearsalCheck;
 use crate::job::CheckpointSpec;
 use crate::market::Span;
 use crate::policy::{CadenceFault, cadence_cost, check_cadence, daly_interval};
@@ -16,10 +16,10 @@ pub const CLOUDS_NOTICE: Span = Span::from_secs(120);
 const SECOND: Span = Span::from_secs(1);
 
 /// The line of the checklist. A save that is longer than the notice cannot work.
-pub fn cadence(spec: &CheckpointSpec, save_secs: f64, upload_secs: f64) -> Check {
+pub fn cadence(spec: &CheckpointSpec, save_secs: f64, upload_secs: f64) -> RehearsalCheck {
     let save = span(save_secs + upload_secs);
     let seconds = save.secs_f64();
-    let check = |passed, text: String, hint| Check {
+    let check = |passed, text: String, hint| RehearsalCheck {
         name: "cadence",
         passed,
         text,

@@ -68,7 +68,7 @@ pub(crate) fn secs(from: Timestamp, to: Timestamp) -> f64 {
 
 /// One line of the checklist. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Check {
+pub struct RehearsalCheck {
     /// `checkpoint_spec`, `interrupted`, `asked`, `saved`, `cadence`, `resumed`, `went_on`.
     pub name: &'static str,
     pub passed: bool,
@@ -78,15 +78,25 @@ pub struct Check {
     pub hint: Option<String>,
 }
 
-pub(crate) fn good(name: &'static str, text: String) -> Check {
-    Check { name, passed: true, text, seconds: None, hint: None }
+pub(crate) fn good(name: &'static str, text: String) -> RehearsalCheck {
+    RehearsalCheck { name, passed: true, text, seconds: None, hint: None }
 }
 
-pub(crate) fn bad(name: &'static str, text: impl Into<String>, hint: impl Into<String>) -> Check {
-    Check { name, passed: false, text: text.into(), seconds: None, hint: Some(hint.into()) }
+pub(crate) fn bad(
+    name: &'static str,
+    text: impl Into<String>,
+    hint: impl Into<String>,
+) -> RehearsalCheck {
+    RehearsalCheck {
+        name,
+        passed: false,
+        text: text.into(),
+        seconds: None,
+        hint: Some(hint.into()),
+    }
 }
 
-impl Check {
+impl RehearsalCheck {
     pub(crate) fn took(mut self, seconds: f64) -> Self {
         self.seconds = Some(seconds);
         self

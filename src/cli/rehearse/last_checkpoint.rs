@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use super::evidence::{Check, Evidence, bad, good, secs};
+use super::evidence::{Evidence, RehearsalCheck, bad, good, secs};
 use crate::job::CheckpointSummary;
 use crate::jobdir::{Event, What};
 
@@ -15,7 +15,10 @@ pub(crate) fn kept(events: &[Event]) -> Option<(&Event, &CheckpointSummary)> {
 }
 
 /// Judges an interruption without a notice.
-pub(crate) fn was_kept(evidence: &Evidence, kept: Option<(&Event, &CheckpointSummary)>) -> Check {
+pub(crate) fn was_kept(
+    evidence: &Evidence,
+    kept: Option<(&Event, &CheckpointSummary)>,
+) -> RehearsalCheck {
     let cut = evidence.first_settled.as_ref().and_then(|settled| settled.billed_to);
     match kept {
         Some(kept) => kept_before(kept, cut.unwrap_or(kept.0.at), "the power was cut"),
@@ -31,7 +34,7 @@ pub(crate) fn kept_before(
     (event, checkpoint): (&Event, &CheckpointSummary),
     until: Timestamp,
     what: &str,
-) -> Check {
+) -> RehearsalCheck {
     let step = checkpoint.step.map(|step| format!(" of step {step}")).unwrap_or_default();
     let age = secs(event.at, until).max(0.0);
     good(

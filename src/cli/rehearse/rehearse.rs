@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use super::evidence::{Check, Evidence, notice};
+use super::evidence::{Evidence, RehearsalCheck, notice};
 use super::missing_proof::{is_hopeless, never_rests};
 use super::python_environment;
 use super::rehearsed_job::RehearsedJob;
@@ -57,10 +57,10 @@ pub struct Args {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct RehearsalReport<'a> {
     proved: bool,
     job: Option<&'a str>,
-    checks: &'a [Check],
+    checks: &'a [RehearsalCheck],
     /// The end of the job, with --to-end.
     receipt: Option<&'a Receipt>,
 }
@@ -89,7 +89,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return Ok(report(context, None, &checks(&evidence), None));
     }
     let is_taken_as_it_is = !args.install && use_what_is_here(context, &mut submission);
-    let stage = Stage::build(args, context, &submission).await?;
+    let stage = Rehearsal::build(args, context, &submission).await?;
     let receipt = match stage.play(&mut evidence).await {
         Ok(receipt) => receipt,
         Err(fault) => {
@@ -135,13 +135,13 @@ fn use_what_is_here(context: &Context, submission: &mut Submission) -> bool {
     is_used
 }
 
-struct Stage<'a> {
+struct Rehearsal<'a> {
     args: &'a Args,
     controller: Controller,
     job: RehearsedJob<'a>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> Rehearsal<'a> {
     async fn build(
         args: &'a Args,
         context: &'a Context,
@@ -154,7 +154,7 @@ impl<'a> Stage<'a> {
         context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));
         let log_pattern = submission.loaded.spec.watch.log_pattern.is_some();
         let job = RehearsedJob { context, workstation, dir, log_pattern };
-        Ok(Stage { args, controller, job })
+        Ok(Rehearsal { args, controller, job })
     }
 
     /// Drives the job and plays the interruption. Returns the receipt at the end of the job.
@@ -395,13 +395,13 @@ impl<'a> Stage<'a> {
 fn report(
     context: &Context,
     job: Option<&str>,
-    checks: &[Check],
+    checks: &[RehearsalCheck],
     receipt: Option<&Receipt>,
 ) -> ExitCode {
     let proved = proved(checks);
     let printer = &context.printer;
     if context.is_machine_output() {
-        printer.json(&Report { proved, job, checks, receipt });
+        printer.json(&RehearsalReport { proved, job, checks, receipt });
     } else {
         for check in checks {
             let (style, word) =

@@ -8,7 +8,7 @@
 //! here: running anything.
 
 use super::cadence::cadence;
-use super::evidence::{Check, Evidence, bad, good, notice, secs};
+use super::evidence::{Evidence, RehearsalCheck, bad, good, notice, secs};
 use super::last_checkpoint::{kept, kept_before, was_kept};
 use super::missing_proof::why_not_saved;
 use super::second_attempt::went_on;
@@ -21,7 +21,7 @@ use crate::market::Span;
 
 /// All lines, in the order of the events. After a failure, lines that cannot be judged are left
 /// out.
-pub fn checks(evidence: &Evidence) -> Vec<Check> {
+pub fn checks(evidence: &Evidence) -> Vec<RehearsalCheck> {
     let mut checks = vec![has_checkpoint(evidence)];
     if !checks[0].passed {
         return checks;
@@ -60,13 +60,13 @@ pub fn checks(evidence: &Evidence) -> Vec<Check> {
     checks
 }
 
-pub fn proved(checks: &[Check]) -> bool {
+pub fn proved(checks: &[RehearsalCheck]) -> bool {
     let all = ["checkpoint_spec", "interrupted", "saved", "resumed", "went_on"];
     all.iter().all(|name| checks.iter().any(|check| check.name == *name && check.passed))
         && checks.iter().all(|check| check.passed)
 }
 
-fn has_checkpoint(evidence: &Evidence) -> Check {
+fn has_checkpoint(evidence: &Evidence) -> RehearsalCheck {
     match &evidence.checkpoint {
         Some(spec) => {
             good("checkpoint_spec", format!("the job says where it saves: `{}`", spec.path))
@@ -83,7 +83,7 @@ fn served(evidence: &Evidence, notice: &Notice) -> Timestamp {
     notice.at.saturating_sub(evidence.notice.duration()).unwrap_or(notice.at)
 }
 
-fn was_interrupted(evidence: &Evidence) -> Check {
+fn was_interrupted(evidence: &Evidence) -> RehearsalCheck {
     if let Some(why) = &evidence.ended_early {
         return bad(
             "interrupted",
@@ -132,7 +132,7 @@ fn was_asked(
     evidence: &Evidence,
     (seen, notice): &(Timestamp, Notice),
     saved: bool,
-) -> Option<Check> {
+) -> Option<RehearsalCheck> {
     let signal = evidence.checkpoint.as_ref()?.signal.as_ref()?;
     let asked = |event: &Event| match &event.what {
         What::Asked { by, processes, .. }
@@ -193,7 +193,7 @@ fn was_saved(
     evidence: &Evidence,
     (seen, notice): &(Timestamp, Notice),
     saved: Option<(&Event, &CheckpointSummary)>,
-) -> Check {
+) -> RehearsalCheck {
     if let Some((event, checkpoint)) = saved {
         let What::Checkpoint { save_secs, upload_secs, .. } = &event.what else {
             unreachable!("saved() gives checkpoints")
@@ -218,7 +218,7 @@ fn was_saved(
     )
 }
 
-fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
+fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> RehearsalCheck {
     let began = evidence.second.iter().find_map(|event| match &event.what {
         What::Resumed { checkpoint, .. } => Some(checkpoint),
         _ => None,

@@ -20,7 +20,7 @@ pub const FIRST_STEP_WITHIN: Duration = Duration::from_secs(10 * 60);
 const TOLD_WITHIN_SECS: f64 = 120.0;
 
 /// The checkpoint files as the script found them, by path; comparing shows whether one was read.
-type Found = BTreeMap<String, FileRead>;
+type FoundFiles = BTreeMap<String, FileRead>;
 
 impl RehearsedJob<'_> {
     /// Waits until the second attempt has shown where it resumed, has ended, or has run long
@@ -144,7 +144,7 @@ impl RehearsedJob<'_> {
         &self,
         attempt: AttemptNo,
         evidence: &mut Evidence,
-        found: &mut Option<Found>,
+        found: &mut Option<FoundFiles>,
     ) -> Result<(), JobDirError> {
         if evidence.again.read.is_some_and(|(read, files)| read == files)
             || evidence.again.saved.is_some()

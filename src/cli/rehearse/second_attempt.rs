@@ -8,7 +8,7 @@
 //!
 //! Pure. Each check says what it proves and what it does not prove.
 
-use super::evidence::{Again, Check, Evidence, bad, good};
+use super::evidence::{Again, Evidence, RehearsalCheck, bad, good};
 use crate::jobdir::What;
 
 pub const TELL_STEPS: &str = "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
@@ -18,7 +18,7 @@ pub const PAST_ITS_START_SECS: f64 = 30.0;
 
 const LOAD: &str = "at its start the script must load the newest file in LAMP_CHECKPOINT_DIR when LAMP_RESUME is 1";
 
-pub(crate) fn went_on(evidence: &Evidence) -> Option<Check> {
+pub(crate) fn went_on(evidence: &Evidence) -> Option<RehearsalCheck> {
     let told = evidence.second.iter().find_map(|event| match &event.what {
         What::Resumed { checkpoint, .. } => Some(checkpoint.step),
         _ => None,
@@ -33,7 +33,7 @@ pub(crate) fn went_on(evidence: &Evidence) -> Option<Check> {
 }
 
 /// `model_60` after `model_40`: the meaning of the number does not matter.
-fn by_row(again: &Again) -> Option<Check> {
+fn by_row(again: &Again) -> Option<RehearsalCheck> {
     let (before, own, goes_on) = again.row.as_ref()?;
     Some(if *goes_on {
         good(
@@ -53,7 +53,7 @@ fn by_row(again: &Again) -> Option<Check> {
     })
 }
 
-fn by_saves(again: &Again) -> Option<Check> {
+fn by_saves(again: &Again) -> Option<RehearsalCheck> {
     let (from, saved) = (again.from?, again.saved.as_ref()?.1?);
     if saved > from {
         return Some(good(
@@ -69,7 +69,7 @@ fn by_saves(again: &Again) -> Option<Check> {
     (saved < from).then(|| bad("went_on", text, LOAD))
 }
 
-fn by_steps(evidence: &Evidence, told: Option<f64>) -> Option<Check> {
+fn by_steps(evidence: &Evidence, told: Option<f64>) -> Option<RehearsalCheck> {
     let (again, is_told) = (evidence.again.step?, evidence.again.is_told);
     let Some(saved) = told else {
         // Log lines may be seen too late for the first save. Then the files that it read count.
@@ -107,7 +107,7 @@ fn by_steps(evidence: &Evidence, told: Option<f64>) -> Option<Check> {
     })
 }
 
-fn without_steps(again: &Again) -> Check {
+fn without_steps(again: &Again) -> RehearsalCheck {
     if let Some((false, how)) = &again.ended {
         let hint = "`lamp logs` shows what it said; a checkpoint that cannot be loaded ends a script like this";
         return bad(

@@ -15,7 +15,7 @@ use crate::app::view::job_summary::Summary;
 use crate::app::view::summary_text;
 use crate::cli::output::log_piece::print_piece;
 use crate::cli::output::printer::CLEAR;
-use crate::cli::shell::ctrl_c::Left;
+use crate::cli::shell::ctrl_c::LeaveSignals;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, Fault};
 use crate::controller::{Controller, JobMemory};
@@ -132,7 +132,8 @@ impl<'a> Attached<'a> {
         &mut self,
         controller: &Controller,
     ) -> Result<Option<Receipt>, Fault> {
-        self.follow_and_drive_on(controller, JobMemory::default(), &mut Left::listen()).await
+        self.follow_and_drive_on(controller, JobMemory::default(), &mut LeaveSignals::listen())
+            .await
     }
 
     /// The same with what the caller already knows about the job.
@@ -143,7 +144,7 @@ impl<'a> Attached<'a> {
         &mut self,
         controller: &Controller,
         memory: JobMemory,
-        left: &mut Left,
+        left: &mut LeaveSignals,
     ) -> Result<Option<Receipt>, Fault> {
         let _driving = job_root::workstation(self.context)
             .ok()

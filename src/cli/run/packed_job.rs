@@ -17,7 +17,7 @@ use crate::wire::{self, Survey};
 pub struct PackedJob {
     pub spec: ResolvedSpec,
     archive: Archive,
-    _scratch: Scratch,
+    _scratch: ScratchFile,
 }
 
 impl PackedJob {
@@ -124,17 +124,17 @@ fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
 ///
 /// # Errors
 /// Fails when the state folder cannot be written.
-pub fn scratch(context: &Context, job: &JobId) -> Result<Scratch, Fault> {
+pub fn scratch(context: &Context, job: &JobId) -> Result<ScratchFile, Fault> {
     let file = job_root::workstation(context)?.scratch_file(&format!("{job}.tar.zst"));
-    file.map(Scratch).map_err(|error| {
+    file.map(ScratchFile).map_err(|error| {
         Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error)
     })
 }
 
 /// Removes the packed workdir when the call ends, on every path.
-pub struct Scratch(pub PathBuf);
+pub struct ScratchFile(pub PathBuf);
 
-impl Drop for Scratch {
+impl Drop for ScratchFile {
     fn drop(&mut self) {
         wire::remove_scratch(&self.0);
     }

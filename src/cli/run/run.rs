@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::job_draft::Draft;
-use super::run_from::From;
+use super::run_from::RunFrom;
 use super::{duplicate_name, nested_run, packed_job};
 use crate::cli::account::proof_gate;
 use crate::cli::control::outputs;
@@ -21,7 +21,7 @@ use crate::cli::plan::limit_check::OutOfReach;
 use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
 use crate::cli::plan::{checkpoint_cadence, plan, saved_files, text};
-use crate::cli::shell::ctrl_c::{Left, gone_before};
+use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::job_root;
 use crate::cli::status::receipt;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
@@ -73,7 +73,7 @@ pub struct Args {
 /// Fails when the job has errors, cannot ship, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let from = match &args.from {
-        Some(job) => Some(From::find(context, job).await?),
+        Some(job) => Some(RunFrom::find(context, job).await?),
         None => None,
     };
     let submission = match &from {
@@ -168,8 +168,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.detach {
         nested_run::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
-    let mut left = Left::listen();
-    let Launched { dir, memory, has_left } =
+    let mut left = LeaveSignals::listen();
+    let LaunchedJob { dir, memory, has_left } =
         launch(context, &store, &controller, &submission, draft, planned, &mut left).await?;
     let has_left = has_left
         || !args.again
@@ -206,7 +206,7 @@ pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receip
     if memory.was_refused_for_good() { dir.receipt().await.ok().flatten() } else { None }
 }
 
-pub struct Launched {
+pub struct LaunchedJob {
     pub dir: JobDir,
     pub memory: JobMemory,
     pub has_left: bool,
@@ -225,8 +225,8 @@ pub async fn launch(
     submission: &Submission,
     mut draft: Draft,
     planned: Planned,
-    left: &mut Left,
-) -> Result<Launched, Fault> {
+    left: &mut LeaveSignals,
+) -> Result<LaunchedJob, Fault> {
     let packed = packed_job::pack(context, submission, draft.spec.clone())?;
     let code = packed.code();
     draft.sends(context, code);
@@ -258,7 +258,7 @@ pub async fn launch(
     if let Err(error) = begun {
         context.printer.warn(format!("not launched yet, trying again: {error}"));
     }
-    Ok(Launched { dir, memory, has_left })
+    Ok(LaunchedJob { dir, memory, has_left })
 }
 
 /// Drives the job and shows it. `None`: the user detached, and another process drives it.
@@ -268,7 +268,7 @@ pub async fn stand_beside(
     controller: &Controller,
     dir: &JobDir,
     memory: JobMemory,
-    left: &mut Left,
+    left: &mut LeaveSignals,
 ) -> Result<Option<Receipt>, Fault> {
     let ended = Attached::new(context, dir).follow_and_drive_on(controller, memory, left).await;
     match &ended {

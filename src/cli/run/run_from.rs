@@ -17,14 +17,14 @@ use crate::wire::Store;
 
 const NOTHING: &str = "nothing was started or billed";
 
-pub struct From {
+pub struct RunFrom {
     kept: Kept,
 }
 
-impl From {
+impl RunFrom {
     /// # Errors
     /// Fails when the job is missing, still runs, or has saved nothing.
-    pub async fn find(context: &Context, job: &str) -> Result<From, Fault> {
+    pub async fn find(context: &Context, job: &str) -> Result<RunFrom, Fault> {
         let store = job_root::open_existing(context).await?;
         let dir = find_job::find(&store, Some(job)).await?;
         let controller = drive::controller(&job_root::workstation(context)?, &store)?;
@@ -57,7 +57,7 @@ impl From {
             StoredKind::Checkpoints,
         )
         .await?;
-        Ok(From { kept })
+        Ok(RunFrom { kept })
     }
 
     /// The job file of that job, if the user named none and it is on this workstation.

@@ -28,8 +28,8 @@ use crate::cli::apply::caps_view;
 use crate::cli::output::progress::with_progress;
 use crate::cli::plan::submission::Submission;
 use crate::cli::plan::text;
-use crate::cli::shell::ctrl_c::{Left, gone_before};
-use crate::cli::shell::deadline_arg::Until;
+use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
+use crate::cli::shell::deadline_arg::DeadlineArg;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, SpanWord};
@@ -44,8 +44,9 @@ use crate::wire::{Store, Workstation};
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its
 /// checkpoint
 ///
-/// It becomes a job of its own, with what is left of the budget. To type it twice starts one job. It runs the code of before, or with --code the folder as it is now; where that has changed
-/// and neither is said, it asks.
+/// It becomes a job of its own, with what is left of the budget. To type it twice starts one job.
+/// It runs the code of before, or with --code the folder as it is now. If the folder has changed
+/// and neither is given, it asks.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// A job: its id, the beginning of it, or its name [default: the newest]
@@ -61,7 +62,7 @@ pub struct Args {
 
     /// When it must have ended: a moment, or like `30h` from now [default: as before]
     #[arg(long, value_name = "MOMENT")]
-    pub deadline: Option<Until>,
+    pub deadline: Option<DeadlineArg>,
 
     #[command(flatten)]
     pub code: CodeArgs,
@@ -161,7 +162,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.detach {
         nested_run::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
-    let mut left = Left::listen();
+    let mut left = LeaveSignals::listen();
     let spec = bring_code(context, &controller, &dir, spec, now.as_ref(), &mut left).await?;
     // If it is discarded after this, the agent finds it gone and does not begin.
     discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
@@ -194,7 +195,7 @@ async fn bring_code(
     from: &JobDir,
     mut spec: ResolvedSpec,
     now: Option<&Submission>,
-    left: &mut Left,
+    left: &mut LeaveSignals,
 ) -> Result<ResolvedSpec, Fault> {
     if let Some(submission) = now {
         spec.continues.iter_mut().for_each(|continues| continues.new_code = true);
@@ -224,7 +225,7 @@ async fn stand_beside(
     controller: &Controller,
     next: &JobDir,
     memory: JobMemory,
-    left: &mut Left,
+    left: &mut LeaveSignals,
 ) -> Result<ExitCode, Fault> {
     if args.detach {
         if let Some(receipt) = run::refused_for_good(next, &memory).await {
@@ -333,7 +334,7 @@ async fn goes_on_already(
         controller,
         next,
         JobMemory::default(),
-        &mut Left::listen(),
+        &mut LeaveSignals::listen(),
     )
     .await
 }

@@ -10,18 +10,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::{Context, ExitCode, Fault};
 
 /// While it exists, Ctrl-C, SIGTERM and a closed terminal do not end the process: they are noted.
-pub struct Left {
+pub struct LeaveSignals {
     channels: [Option<Signal>; 3],
     /// A signal came during work that must not be interrupted.
     has_left: bool,
 }
 
-/// `HEARS`: a [`Left`] handles the signals. `SAYS`: a listener only reports that nothing was done.
+/// A [`LeaveSignals`] handles the signals.
 static HEARS: AtomicBool = AtomicBool::new(false);
+
+/// A listener only reports that nothing was done.
 static SAYS: AtomicBool = AtomicBool::new(false);
 
-/// Runs a command that makes a [`Left`] once it has something to leave behind. A signal before that
-/// ends the command.
+/// Runs a command that makes a [`LeaveSignals`] once it has something to leave behind. A signal
+/// before that ends the command.
 ///
 /// # Errors
 /// `gone` when the user left early, or the command's own error.
@@ -30,7 +32,7 @@ pub async fn unless_left_early<T>(
     gone: fn() -> Fault,
     verb: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
-    let mut early = Left::channels();
+    let mut early = LeaveSignals::channels();
     SAYS.store(true, Ordering::Relaxed);
     end_what_hangs(context, gone);
     let left = async {
@@ -55,7 +57,7 @@ fn end_what_hangs(context: &Context, gone: fn() -> Fault) {
             return;
         };
         runtime.block_on(async {
-            Left::channels().heard().await;
+            LeaveSignals::channels().heard().await;
             clock.sleep(INSISTS_AFTER).await;
             if !HEARS.load(Ordering::Relaxed) {
                 printer.fault(&gone());
@@ -77,7 +79,7 @@ pub fn line_or_left(question: impl FnOnce()) -> Option<String> {
             return;
         };
         runtime.block_on(async {
-            let mut channels = Left::channels();
+            let mut channels = LeaveSignals::channels();
             drop(ready);
             channels.heard().await;
             if asked.load(Ordering::Relaxed) {
@@ -106,15 +108,15 @@ pub fn line_or_left(question: impl FnOnce()) -> Option<String> {
 /// A closing window sends two signals at once; a second one after this time is the user's.
 const INSISTS_AFTER: Duration = Duration::from_secs(1);
 
-impl Left {
+impl LeaveSignals {
     pub fn listen() -> Self {
         HEARS.store(true, Ordering::Relaxed);
-        Left::channels()
+        LeaveSignals::channels()
     }
 
     fn channels() -> Self {
         // A signal without a listener keeps its default action, which ends the process.
-        Left {
+        LeaveSignals {
             channels: [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
                 .map(|kind| signal(kind).ok()),
             has_left: false,
@@ -198,7 +200,7 @@ pub fn raised_when_left() -> Arc<AtomicBool> {
             return;
         };
         runtime.block_on(async {
-            let mut left = Left::listen();
+            let mut left = LeaveSignals::listen();
             drop(ready);
             left.heard().await;
             raises.store(true, Ordering::Relaxed);
@@ -226,7 +228,7 @@ pub fn gone_before() -> Fault {
 
 /// Resolves at Ctrl-C, at SIGTERM from a service manager, and when the terminal closes.
 pub async fn left() {
-    Left::listen().heard().await;
+    LeaveSignals::listen().heard().await;
 }
 
 async fn heard(channel: &mut Option<Signal>) {

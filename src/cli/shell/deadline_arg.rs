@@ -11,7 +11,7 @@ use crate::config::Moment;
 use crate::market::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Until {
+pub enum DeadlineArg {
     At(Timestamp),
     In(Span),
 }
@@ -24,22 +24,22 @@ pub struct UntilError {
     word: String,
 }
 
-impl FromStr for Until {
+impl FromStr for DeadlineArg {
     type Err = UntilError;
 
     fn from_str(word: &str) -> Result<Self, UntilError> {
         if let Ok(moment) = word.parse::<Moment>() {
-            return Ok(Until::At(moment.0));
+            return Ok(DeadlineArg::At(moment.0));
         }
-        word.parse().map(Until::In).map_err(|_| UntilError { word: word.to_owned() })
+        word.parse().map(DeadlineArg::In).map_err(|_| UntilError { word: word.to_owned() })
     }
 }
 
-impl Until {
+impl DeadlineArg {
     pub fn moment(self, now: Timestamp) -> Moment {
         match self {
-            Until::At(moment) => Moment(moment),
-            Until::In(span) => {
+            DeadlineArg::At(moment) => Moment(moment),
+            DeadlineArg::In(span) => {
                 Moment(now.saturating_add(span.duration()).unwrap_or(Timestamp::MAX))
             }
         }
@@ -53,7 +53,8 @@ mod tests {
     #[test]
     fn a_deadline_is_a_moment_or_a_span_from_now() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-        let at = |word: &str| word.parse::<Until>().map(|until| until.moment(now).0.to_string());
+        let at =
+            |word: &str| word.parse::<DeadlineArg>().map(|until| until.moment(now).0.to_string());
         assert_eq!(at("2026-11-22T18:00:00Z").as_deref(), Ok("2026-11-22T18:00:00Z"));
         assert_eq!(at("30h").as_deref(), Ok("2026-11-22T18:00:00Z"));
         assert_eq!(at("1h30m").as_deref(), Ok("2026-11-21T13:30:00Z"));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::Timestamp;
 
-use super::deadline_arg::Until;
+use super::deadline_arg::DeadlineArg;
 use crate::cli::{Context, Fault};
 use crate::config::{
     self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair,
@@ -128,7 +128,7 @@ pub struct EndFlags {
     pub budget: Option<Dollars>,
     /// When the job must have ended: a moment, or like `30h` from now
     #[arg(long, value_name = "MOMENT")]
-    pub deadline: Option<Until>,
+    pub deadline: Option<DeadlineArg>,
     /// How long the whole job works on such a machine, like `20h`; for `--market auto` with a
     /// deadline
     #[arg(long, value_name = "TIME")]

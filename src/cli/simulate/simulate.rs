@@ -19,7 +19,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::text;
-use super::text::Row;
+use super::text::MarketRow;
 use super::world;
 use super::world::Worlds;
 use crate::app::text::counted;
@@ -106,7 +106,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let Given { mut play, pool, extras, out_of_reach } =
         self::given(args, context, &spec, named).await?;
     let work = play.work;
-    let saves = Saves::measured(context, &spec).await;
+    let saves = AssumedSaves::measured(context, &spec).await;
     if let Some(saves) = &saves {
         play.work = times(play.work, saves.stretch());
     }
@@ -138,8 +138,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         );
         return Err(Fault::new(ExitCode::CTRL_C, none).meaning("nothing was started or billed"));
     }
-    let rows: Vec<Row> =
-        shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran, work)).collect();
+    let rows: Vec<MarketRow> = shown
+        .iter()
+        .zip(ran)
+        .map(|((market, _), ran)| MarketRow::of(*market, &ran, work))
+        .collect();
     let code = match rows.iter().any(|row| row.usd.is_some()) {
         _ if is_cut => ExitCode::CTRL_C,
         true => ExitCode::SUCCESS,
@@ -173,7 +176,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.line(format!("\n{}", text::plot(&rows, width)));
     }
     text::legend(&rows, &play).into_iter().for_each(|line| context.printer.note(line));
-    saves.iter().filter_map(Saves::sentence).for_each(|line| context.printer.note(line));
+    saves.iter().filter_map(AssumedSaves::sentence).for_each(|line| context.printer.note(line));
     let what = if args.quick {
         "the choice of the market alone, played"
     } else {
@@ -194,21 +197,21 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(code)
 }
 
-struct Saves {
+struct AssumedSaves {
     each: f64,
     interval: Span,
     measured_by: String,
 }
 
-impl Saves {
+impl AssumedSaves {
     /// `None`: the job root has no measured save of this name.
-    async fn measured(context: &Context, spec: &ResolvedSpec) -> Option<Saves> {
+    async fn measured(context: &Context, spec: &ResolvedSpec) -> Option<AssumedSaves> {
         let interval = spec.spec.checkpoint.as_ref()?.interval;
         let measured =
             checkpoint_cadence::ever_measured(&job_root::open_existing(context).await.ok()?, spec)
                 .await?;
         let (each, measured_by) = measured.save()?;
-        (interval > Span::ZERO).then(|| Saves {
+        (interval > Span::ZERO).then(|| AssumedSaves {
             each,
             interval,
             measured_by: measured_by.to_owned(),
@@ -222,7 +225,7 @@ impl Saves {
 
     /// `None`: less than a thousandth of the work.
     fn sentence(&self) -> Option<String> {
-        let Saves { each, interval, measured_by } = self;
+        let AssumedSaves { each, interval, measured_by } = self;
         let share = (self.stretch() - 1.0) * 100.0;
         let text = format!(
             "the work stands still for {each:.1} s each {interval}, as `{measured_by}` measured its saves: that makes it {share:.1}% longer"
@@ -292,7 +295,7 @@ async fn given(
     named: Option<MarketChoice>,
 ) -> Result<Given, Fault> {
     let known = match (&args.spot_price, &args.on_demand_price) {
-        (Some(spot), Some(on_demand)) => Known {
+        (Some(spot), Some(on_demand)) => KnownMarket {
             spot: spot.0,
             spot_most: None,
             on_demand: on_demand.0,
@@ -313,7 +316,7 @@ async fn given(
             work(&spec.spec).err().iter().fold(fault, also)
         })?,
     };
-    let Known { spot, spot_most, on_demand, extras, speed, pool } = known;
+    let KnownMarket { spot, spot_most, on_demand, extras, speed, pool } = known;
     let standing = auto_market::standing(&AutoFacts {
         spec: &spec.spec,
         history: &[],
@@ -385,7 +388,7 @@ fn work(spec: &Spec) -> Result<Duration, Fault> {
 }
 
 /// The known prices and pool; hourly prices include disk and address.
-struct Known {
+struct KnownMarket {
     spot: UsdPerHour,
     /// With its bid; `None`: unknown.
     spot_most: Option<UsdPerHour>,
@@ -396,7 +399,7 @@ struct Known {
     pool: Pool,
 }
 
-async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<Known, Fault> {
+async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<KnownMarket, Fault> {
     let unknown = || {
         Fault::new(ExitCode::FINDINGS, "the prices of both markets are not known here").hint(BOTH)
     };
@@ -409,7 +412,14 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<Known, Fault> 
     let outlook =
         first_plan::first(context, &controller, spec).await?.outlook.ok_or_else(unknown)?;
     let Outlook { spot, spot_most, on_demand, extras, speed, pool, .. } = outlook;
-    Ok(Known { spot, spot_most: Some(spot_most), on_demand, extras: Some(extras), speed, pool })
+    Ok(KnownMarket {
+        spot,
+        spot_most: Some(spot_most),
+        on_demand,
+        extras: Some(extras),
+        speed,
+        pool,
+    })
 }
 
 impl From<TraceError> for Fault {
@@ -465,7 +475,7 @@ mod tests {
 
     #[test]
     fn saves_make_the_work_longer_by_what_they_were_measured_to_take() {
-        let saves = |each: f64| Saves {
+        let saves = |each: f64| AssumedSaves {
             each,
             interval: Span::from_secs(600),
             measured_by: "x-222222".into(),

@@ -14,13 +14,13 @@ use crate::market::Span;
 use crate::policy::market::replay::{Play, Ran, Spread, Unfinished};
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct MarketRow {
     pub market: &'static str,
     /// Over the runs that finished; `null` when there are none.
     pub usd: Option<Spread>,
     pub finish_hours: Option<Spread>,
     /// The parts of that time; `null` likewise.
-    pub finish_parts: Option<Parts>,
+    pub finish_parts: Option<TimeShares>,
     /// Ended by a limit, or given up.
     pub unfinished_share: f64,
     /// The mean cost of those.
@@ -47,7 +47,7 @@ pub struct Row {
 /// The parts of the time to the end, as means over the finished runs. Their sum is the mean of
 /// `finish_hours`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Parts {
+pub struct TimeShares {
     pub work_hours: f64,
     /// Work that was done again.
     pub lost_hours: f64,
@@ -57,8 +57,8 @@ pub struct Parts {
     pub waiting_hours: f64,
 }
 
-impl Parts {
-    fn of(ran: &[Ran], work: Duration) -> Option<Parts> {
+impl TimeShares {
+    fn of(ran: &[Ran], work: Duration) -> Option<TimeShares> {
         let finished: Vec<&Ran> = ran.iter().filter(|ran| ran.unfinished.is_none()).collect();
         let mean = |number: fn(&Ran) -> f64| {
             finished.iter().copied().map(number).sum::<f64>() / finished.len() as f64
@@ -74,12 +74,12 @@ impl Parts {
         let start_hours = (machine_hours - work_hours - lost_hours).max(0.0);
         let waiting_hours =
             (mean(|ran| ran.finish_hours) - work_hours - lost_hours - start_hours).max(0.0);
-        Some(Parts { work_hours, lost_hours, start_hours, waiting_hours })
+        Some(TimeShares { work_hours, lost_hours, start_hours, waiting_hours })
     }
 
     /// `22.5h to the end, on the mean: 20.0h of work, 0.3h of it again, ...`
     fn text(&self) -> String {
-        let Parts { work_hours, lost_hours, start_hours, waiting_hours } = self;
+        let TimeShares { work_hours, lost_hours, start_hours, waiting_hours } = self;
         let all = work_hours + lost_hours + start_hours + waiting_hours;
         format!(
             "{all:.1}h to the end, on the mean: {work_hours:.1}h of work, {lost_hours:.1}h of work done again, {start_hours:.1}h of starts, saves and ends, \
@@ -96,9 +96,9 @@ const UNFINISHED: [Unfinished; 5] = [
     Unfinished::Otherwise,
 ];
 
-impl Row {
+impl MarketRow {
     /// `work`: how much the job has.
-    pub fn of(market: MarketChoice, ran: &[Ran], work: Duration) -> Row {
+    pub fn of(market: MarketChoice, ran: &[Ran], work: Duration) -> MarketRow {
         let mean = |number: fn(&Ran) -> f64| ran.iter().map(number).sum::<f64>() / ran.len() as f64;
         let finished = || ran.iter().filter(|ran| ran.unfinished.is_none());
         let ended = |by: Unfinished| ran.iter().filter(|ran| ran.unfinished == Some(by)).count();
@@ -106,11 +106,11 @@ impl Row {
         let mut costs: Vec<f64> = finished().map(|ran| ran.usd).collect();
         costs.sort_by(f64::total_cmp);
         let unfinished_share = mean(|ran| f64::from(u8::from(ran.unfinished.is_some())));
-        Row {
+        MarketRow {
             market: word(market),
             usd: Spread::of(finished(), |ran| ran.usd),
             finish_hours: Spread::of(finished(), |ran| ran.finish_hours),
-            finish_parts: Parts::of(ran, work),
+            finish_parts: TimeShares::of(ran, work),
             unfinished_share,
             usd_unfinished: Spread::of(ran.iter().filter(|ran| ran.unfinished.is_some()), |ran| {
                 ran.usd
@@ -202,12 +202,12 @@ const HEADINGS: [&str; 10] = [
 /// Columns that a narrow terminal drops first; `-o json` has all.
 const GIVE: Give<'_> = Give { cut: &[], go: &[2, 8, 7, 9, 5, 3] };
 
-pub fn table(rows: &[Row], width: Option<usize>) -> String {
-    let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
+pub fn table(rows: &[MarketRow], width: Option<usize>) -> String {
+    let cells: Vec<Vec<String>> = rows.iter().map(MarketRow::cells).collect();
     render_within(width, &HEADINGS, &cells, &[1, 2, 3, 4, 5, 6, 7, 8, 9], GIVE)
 }
 
-pub fn legend(rows: &[Row], play: &Play) -> Vec<String> {
+pub fn legend(rows: &[MarketRow], play: &Play) -> Vec<String> {
     let mut lines = vec![
         "usd and ends (hours from now) are of the runs that finished: half of them stay within p50, 19 of 20 within p95".to_owned(),
         "interrupted (times), lost (hours of work that no checkpoint held when its machine went) and on demand (hours paid) are means of all runs"
@@ -232,7 +232,7 @@ const SEVERAL: char = '*';
 
 /// For each tenth of the runs, the dollars within which they finished: one letter for each market,
 /// cheaper to the left.
-pub fn plot(rows: &[Row], width: Option<usize>) -> String {
+pub fn plot(rows: &[MarketRow], width: Option<usize>) -> String {
     let most =
         rows.iter().filter_map(|row| row.costs.last()).fold(0.0, |most: f64, usd| most.max(*usd));
     if most <= 0.0 {
@@ -282,7 +282,7 @@ pub fn plot(rows: &[Row], width: Option<usize>) -> String {
     lines.join("\n")
 }
 
-impl Row {
+impl MarketRow {
     fn letter(&self) -> char {
         self.market.chars().next().unwrap_or(SEVERAL)
     }
@@ -327,15 +327,18 @@ mod tests {
 
     const WORK: Duration = Duration::from_secs(20 * 3600);
 
-    fn rows_ended(by: Unfinished) -> Vec<Row> {
+    fn rows_ended(by: Unfinished) -> Vec<MarketRow> {
         let spot: Vec<Ran> = (0..10)
             .map(|n| if n < 4 { ran(20.0 + f64::from(n), None) } else { ran(0.0, Some(by)) })
             .collect();
         let full: Vec<Ran> = (0..10).map(|_| ran(60.6, None)).collect();
-        vec![Row::of(MarketChoice::Spot, &spot, WORK), Row::of(MarketChoice::OnDemand, &full, WORK)]
+        vec![
+            MarketRow::of(MarketChoice::Spot, &spot, WORK),
+            MarketRow::of(MarketChoice::OnDemand, &full, WORK),
+        ]
     }
 
-    fn rows() -> Vec<Row> {
+    fn rows() -> Vec<MarketRow> {
         rows_ended(Unfinished::GivenUp)
     }
 
@@ -351,7 +354,7 @@ mod tests {
             (0.0, None),
             "without a deadline nothing is late"
         );
-        let none = Row::of(
+        let none = MarketRow::of(
             MarketChoice::Spot,
             &[ran(0.0, Some(Unfinished::Deadline)), ran(3.0, Some(Unfinished::Deadline))],
             WORK,
@@ -388,7 +391,7 @@ mod tests {
                 .join("\n")
                 .contains("which leaves no time for more than the last save")
         );
-        let both = Row::of(
+        let both = MarketRow::of(
             MarketChoice::Spot,
             &[
                 ran(4.0, Some(Unfinished::Budget)),
@@ -416,7 +419,7 @@ mod tests {
     fn the_time_to_the_end_is_told_in_its_parts() {
         let waited = Ran { finish_hours: 26.5, lost_hours: 0.75, ..ran(20.0, None) };
         // An unfinished run has no end.
-        let row = Row::of(
+        let row = MarketRow::of(
             MarketChoice::Spot,
             &[ran(20.0, None), waited, ran(9.0, Some(Unfinished::Budget))],
             WORK,
@@ -424,14 +427,14 @@ mod tests {
         let parts = row.finish_parts.unwrap();
         assert_eq!(
             parts,
-            Parts { work_hours: 20.0, lost_hours: 0.5, start_hours: 0.5, waiting_hours: 3.5 }
+            TimeShares { work_hours: 20.0, lost_hours: 0.5, start_hours: 0.5, waiting_hours: 3.5 }
         );
         let sum = parts.work_hours + parts.lost_hours + parts.start_hours + parts.waiting_hours;
         assert_eq!(sum, row.finish_hours.unwrap().mean);
         let said = legend(&[row], &play(None)).join("\n");
         let line = "spot: 24.5h to the end, on the mean: 20.0h of work, 0.5h of work done again, 0.5h of starts, saves and ends, 3.5h of waiting for a machine";
         assert!(said.lines().any(|said| said == line), "{said}");
-        let none = Row::of(MarketChoice::Spot, &[ran(9.0, Some(Unfinished::Budget))], WORK);
+        let none = MarketRow::of(MarketChoice::Spot, &[ran(9.0, Some(Unfinished::Budget))], WORK);
         assert_eq!(none.finish_parts, None);
         assert!(!legend(&[none], &play(None)).join("\n").contains("to the end"));
     }
@@ -464,9 +467,9 @@ mod tests {
             "four of ten finished: {drawn}"
         );
         assert!(line("100%").ends_with('o') && line("10%").ends_with('o'), "{drawn}");
-        let same = [rows().remove(1), Row { market: "auto", ..rows().remove(1) }];
+        let same = [rows().remove(1), MarketRow { market: "auto", ..rows().remove(1) }];
         assert!(plot(&same, None).lines().nth(1).unwrap().ends_with('*'));
-        let drawn = |cost: Ran| plot(&[Row::of(MarketChoice::Spot, &[cost], WORK)], None);
+        let drawn = |cost: Ran| plot(&[MarketRow::of(MarketChoice::Spot, &[cost], WORK)], None);
         assert_eq!(
             drawn(ran(5.0, Some(Unfinished::Budget))),
             "no run finished: there is nothing to draw"

@@ -87,7 +87,7 @@ pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Con
         context.printer.note("a world of a day takes a second or two: this may take minutes; --quick plays the choice of the market alone, at once");
     }
     let has_left = ctrl_c::raised_when_left();
-    let shown = Shown::new(context, jobs.len());
+    let shown = ProgressNote::new(context, jobs.len());
     let lived = live_all(&jobs, |done| {
         shown.tell(done);
         !has_left.load(Ordering::Relaxed)
@@ -226,7 +226,7 @@ pub fn word(market: MarketChoice) -> &'static str {
     }
 }
 
-struct Shown<'a> {
+struct ProgressNote<'a> {
     printer: &'a Printer,
     of: usize,
     began: Duration,
@@ -266,7 +266,7 @@ const TENTH: u128 = 100;
 /// Between two lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
-impl<'a> Shown<'a> {
+impl<'a> ProgressNote<'a> {
     fn new(context: &'a Context, of: usize) -> Self {
         let terminal = std::io::stderr().is_terminal()
             && !context.is_machine_output()
@@ -275,7 +275,7 @@ impl<'a> Shown<'a> {
             context.printer.note(format!("living through {} ...", counted(of as u64, "world")));
         }
         let width = terminal.then(|| context.printer.columns(Stream::Err).unwrap_or(NARROW));
-        Shown {
+        ProgressNote {
             printer: &context.printer,
             of,
             began: context.clock.mono(),

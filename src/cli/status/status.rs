@@ -46,13 +46,13 @@ pub struct Args {
 struct Listing {
     jobs: Vec<Summary>,
     /// Jobs with records of a newer version, or with an attempt but no spec.
-    left_out: Vec<LeftOut>,
+    left_out: Vec<UnreadableJob>,
     /// The user's caps and what counts against them; null without caps.
     caps: Option<CapsShown>,
 }
 
 #[derive(Serialize)]
-struct LeftOut {
+struct UnreadableJob {
     job: JobId,
     why: String,
 }
@@ -70,7 +70,7 @@ const ZONES_FROM: usize = 110;
 /// Reads in parallel. A distant store answers in 100 ms: a thousand jobs then take a few seconds.
 const READS_IN_FLIGHT: usize = 32;
 
-type Read = (JobDir, Result<Option<Summary>, JobDirError>, Option<SpecGone>);
+type ReadJob = (JobDir, Result<Option<Summary>, JobDirError>, Option<SpecGone>);
 
 /// # Errors
 /// Fails when the job root is unreachable, or the job is missing.
@@ -101,7 +101,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             (dir, read, gone)
         }
     });
-    let read: Vec<Read> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
+    let read: Vec<ReadJob> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
     let (mut summaries, mut left_out) = (Vec::new(), Vec::new());
     let mut daemon = None;
     for (dir, read, gone) in read {
@@ -110,7 +110,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             let why = format!("{}: {}", gone.what(&dir), gone.meaning());
             context.printer.warn(&why);
             gone.hint(&dir).iter().for_each(|hint| context.printer.hint(hint));
-            left_out.push(LeftOut { job, why });
+            left_out.push(UnreadableJob { job, why });
             continue;
         }
         match read {
@@ -130,7 +130,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
                 match record_errors::one_job_only(&dir, &error).filter(|_| args.job.is_none()) {
                     Some(why) => {
                         context.printer.warn(format!("left out: {why}"));
-                        left_out.push(LeftOut { job, why });
+                        left_out.push(UnreadableJob { job, why });
                     }
                     None => return Err(record_errors::record_fault(&error)),
                 }
