@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   LAMP_PROGRESS file ─> ProgressTail::poll ─┐
-//!   log ─────────────────> log::scan ──────────┼─> ActivityCounters ─> samples, status, checkpoints
-//!   checkpoint folder ───> checkpoints ────────┘
+//!   log ─────────────────> log::scan ─────────┼─> ActivityCounters ─> samples, status, checkpoints
+//!   checkpoint folder ───> checkpoints ───────┘
 //! ```
 //! A line that cannot be parsed is also a sign of activity, and is reported once. `policy` decides
 //! whether the signs are enough.
@@ -99,12 +99,12 @@ impl ActivityCounters {
         self.inner().began.is_none_or(|began| i128::from(modified_nanos) >= began.as_nanosecond())
     }
 
-    pub(crate) fn logged(&self, bytes: u64) {
+    pub(crate) fn record_log_bytes(&self, bytes: u64) {
         self.inner().marks.log_bytes += bytes;
     }
 
     /// A matching log line, or a line that cannot be parsed.
-    pub(crate) fn sign(&self) {
+    pub(crate) fn record_sign(&self) {
         self.inner().marks.progress += 1;
     }
 
@@ -125,13 +125,13 @@ impl ActivityCounters {
     }
 
     /// Resolves when there is a new mark since the last call.
-    pub(crate) async fn marked(&self) {
+    pub(crate) async fn wait_for_mark(&self) {
         self.marked.notified().await;
     }
 
     /// The number of marks seen as they came, and the step at the newest, also one of an earlier
     /// agent.
-    pub(crate) fn saved(&self) -> (u64, Option<f64>) {
+    pub(crate) fn marks_seen(&self) -> (u64, Option<f64>) {
         let inner = self.inner();
         (inner.saved, inner.saved_step)
     }
@@ -167,28 +167,28 @@ impl ActivityCounters {
 
     /// The newest step of this start that was seen as it happened. Older steps do not tell what is
     /// saved now.
-    pub(crate) fn told(&self) -> Option<f64> {
+    pub(crate) fn live_step(&self) -> Option<f64> {
         self.inner().told
     }
 
     /// `timed`: the step was seen as it happened, so it may count for the speed.
-    pub(crate) fn step(&self, step: f64, now: ClockReading, timed: bool) {
+    pub(crate) fn record_step(&self, step: f64, now: ClockReading, timed: bool) {
         self.inner().told(step, now, timed);
     }
 
     /// The step that the job itself reported. Progress bars may count differently.
-    pub(crate) fn told_ever(&self) -> Option<f64> {
+    pub(crate) fn own_step(&self) -> Option<f64> {
         let inner = self.inner();
         inner.progress.step.filter(|_| inner.tells)
     }
 
-    pub(crate) fn tells(&self) -> bool {
+    pub(crate) fn has_own_steps(&self) -> bool {
         self.inner().tells
     }
 
     /// Shows a progress bar or line. It never names a checkpoint. Without a total there is no time
     /// left.
-    pub(crate) fn shown(
+    pub(crate) fn record_printed(
         &self,
         stand: PrintedProgress,
         loss: Option<f64>,
@@ -210,7 +210,7 @@ impl ActivityCounters {
         }
     }
 
-    pub(crate) fn line(&self, line: ProgressLine, now: ClockReading, timed: bool) {
+    pub(crate) fn record_line(&self, line: ProgressLine, now: ClockReading, timed: bool) {
         let mut inner = self.inner();
         inner.marks.progress += 1;
         inner.has_written = true;
@@ -311,30 +311,39 @@ mod tests {
     #[test]
     fn step_of_earlier_start_is_not_step_of_this_start() {
         let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
-        board.step(17.0, ClockReading { mono: Duration::ZERO, at }, true);
+        board.record_step(17.0, ClockReading { mono: Duration::ZERO, at }, true);
         board.restarted(at);
-        assert_eq!((board.told(), board.progress().step), (None, Some(17.0)));
+        assert_eq!((board.live_step(), board.progress().step), (None, Some(17.0)));
     }
 
     #[test]
     fn own_steps_win_over_progress_bar() {
         let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
         let moment = |secs| ClockReading { mono: Duration::from_secs(secs), at };
-        board.shown(
+        board.record_printed(
             PrintedProgress { step: 400.0, total: Some(500.0) },
             Some(1.0),
             moment(1),
             true,
         );
         assert_eq!(
-            (board.progress().step, board.told(), board.told_ever()),
+            (board.progress().step, board.live_step(), board.own_step()),
             (Some(400.0), None, None)
         );
-        board.line(ProgressLine { step: Some(3.0), ..ProgressLine::default() }, moment(2), true);
-        board.shown(PrintedProgress { step: 410.0, total: Some(500.0) }, None, moment(3), true);
+        board.record_line(
+            ProgressLine { step: Some(3.0), ..ProgressLine::default() },
+            moment(2),
+            true,
+        );
+        board.record_printed(
+            PrintedProgress { step: 410.0, total: Some(500.0) },
+            None,
+            moment(3),
+            true,
+        );
         let progress = board.progress();
         assert_eq!(
-            (progress.step, progress.total, progress.loss, board.told()),
+            (progress.step, progress.total, progress.loss, board.live_step()),
             (Some(3.0), None, None, Some(3.0))
         );
     }

@@ -62,7 +62,7 @@ impl Agent {
         let work = SaveFacts {
             spec: self.attempt.resolved.spec.checkpoint.as_ref(),
             checkpoints: self.checkpoints.as_ref(),
-            step: self.board.told_ever(),
+            step: self.board.own_step(),
             is_running: self.reporter.phase == AttemptPhase::Running,
         };
         self.notices.warning(now, &work, &mut self.saves, &mut self.reporter.attention)

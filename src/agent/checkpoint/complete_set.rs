@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use super::file_motion::Motion;
 use super::folder_diff::{FolderListing, has_news, stamps};
-use super::rotation::Motion;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CompleteSet {

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use super::complete_set::CompleteSet;
 use super::declared::Declared;
+use super::file_motion::{Motion, QUIET, RESTLESS};
 use super::file_names::{Partition, Places};
 use super::folder_diff::{
     FolderListing, goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs,
     stamps, without_logs,
 };
-use super::rotation::{Motion, QUIET, RESTLESS};
 use super::torn_writes::TornFiles;
 use super::units::{LookContext, Units, WriterEnd};
 use super::workload_signals::MarkHabit;

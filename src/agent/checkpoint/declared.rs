@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::file_motion::{Motion, QUIET, RESTLESS};
 use super::file_names::{FolderPart, Partition, Places, top};
 use super::folder_diff::{FolderListing, one_replaced, remaining, stamps, without_logs};
-use super::rotation::{Motion, QUIET, RESTLESS};
 use crate::ports::{FileStamp, TreeFile};
 
 /// A file server's clock may be this far ahead of the machine's.

@@ -110,7 +110,7 @@ impl Checkpoints {
         let picture = self.shared.folder.look().await.ok().map(|look| look.picture);
         SaveRequest {
             picture,
-            marks: self.shared.board.saved().0,
+            marks: self.shared.board.marks_seen().0,
             at: self.shared.outbox.clock.mono(),
             as_is: false,
         }

@@ -13,9 +13,10 @@
 //! [`super::declared`]), the file system.
 
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use super::file_motion::{BegunAt, GrowingFiles, Motion, QUIET, RESTLESS};
 use super::file_names::{
     FolderPart, NameCounts, NameNumbers, Partition, Places, count, held, is_log, join, numbered,
     shape_of, split,
@@ -23,7 +24,6 @@ use super::file_names::{
 use super::folder_diff::{
     FolderListing, by_part, inside_parts, kinds_inside, latest, replaced, stamps,
 };
-use super::rotation::{BegunAt, Motion, QUIET, RESTLESS};
 use crate::ports::{FileStamp, TreeFile};
 
 /// The first checkpoint of its kind must rest this long, unless training goes on. Shorter keeps
@@ -65,7 +65,7 @@ pub(crate) struct Units {
     /// How each common file changes: whether it is always being written.
     files: HashMap<String, Motion>,
     /// Files that only grow or stay open, and the saves that began meanwhile.
-    growing: HashMap<String, GrowingFile>,
+    growing: GrowingFiles,
     /// When the newest save began: later writes do not belong to older saves.
     pub newest_begun: Option<BegunAt>,
     life: u64,
@@ -98,14 +98,6 @@ struct CheckpointUnit {
     /// The step shortly after its last change, and whether a newer one was reported since.
     step_then: Option<f64>,
     has_stepped: bool,
-}
-
-#[derive(Debug, Default)]
-struct GrowingFile {
-    /// The saves since it began to grow, each once, and how often one of these began again.
-    begun: BTreeSet<String>,
-    rounds: u32,
-    is_log: bool,
 }
 
 #[derive(Debug)]
@@ -151,7 +143,7 @@ impl Units {
                 before.iter().chain(after.iter()).map(|file| file.path.as_str()),
                 &places,
             );
-            self.grow((before, after), (&was, &partition), beside.open);
+            self.growing.observe((before, after), (&was, &partition), beside.open);
             self.move_parts(
                 (before, after),
                 (&was, &stamps(kept), &partition),
@@ -250,56 +242,6 @@ impl Units {
             unit.motion.rests(looked)
                 || self.is_open_known && !unit.open && unit.motion.changed < looked
         })
-    }
-
-    /// A file that only grows, or stays open, over two saves is a log.
-    fn grow(
-        &mut self,
-        (before, after): (&FolderListing, &FolderListing),
-        (was, partition): (&HashMap<&str, FileStamp>, &Partition<'_>),
-        open: Option<&BTreeSet<String>>,
-    ) {
-        let old: HashSet<FolderPart> =
-            before.iter().map(|file| partition.part_of(&file.path)).collect();
-        // Signs that a save has begun: a name that is rewritten, or a new number.
-        let mut begun: BTreeSet<String> = BTreeSet::new();
-        for file in after.iter().filter(|file| !is_log(&file.path)) {
-            let stamp = was.get(file.path.as_str());
-            if stamp == Some(&file.stamp) {
-                continue;
-            }
-            let has_grown = stamp.is_some_and(|stamp| {
-                stamp.inode == file.stamp.inode && stamp.bytes < file.stamp.bytes
-            });
-            if has_grown || stamp.is_some() && open.is_some_and(|open| open.contains(&file.path)) {
-                let growing = self.growing.entry(file.path.clone()).or_default();
-                growing.is_log |= growing.rounds >= 2;
-                continue;
-            }
-            self.growing.remove(&file.path);
-            match partition.part_of(&file.path) {
-                FolderPart::Common if stamp.is_some() => {
-                    begun.insert(file.path.clone());
-                }
-                part @ FolderPart::Numbered { .. } if !old.contains(&part) => {
-                    begun.insert(shape_of(&file.path));
-                }
-                _ => {}
-            }
-        }
-        for growing in self.growing.values_mut().filter(|_| !begun.is_empty()) {
-            if growing.begun.is_disjoint(&begun) {
-                growing.begun.extend(begun.iter().cloned());
-            } else {
-                (growing.rounds, growing.begun) = (growing.rounds + 1, begun.clone());
-            }
-        }
-        // Pictures are ordered by path. Deleted files are forgotten.
-        if before.len() > after.len() {
-            self.growing.retain(|path, _| {
-                after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok()
-            });
-        }
     }
 
     fn move_parts(
@@ -553,7 +495,7 @@ impl Units {
             let places = self.places.clone();
             let partition = Partition::new(after.iter().map(|file| file.path.as_str()), &places);
             let counts = |path: &&String| {
-                !is_log(path) && !is_growing(&self.growing, path) && !self.is_left_out(path, now)
+                !is_log(path) && !self.growing.has(path) && !self.is_left_out(path, now)
             };
             let open: BTreeSet<FolderPart> =
                 open.iter().filter(counts).map(|path| partition.part_of(path)).collect();
@@ -673,8 +615,7 @@ impl Units {
         };
         // A common file that never rests is left out, and one that only grows is a log.
         let common = parts.get(&FolderPart::Common).map(Vec::as_slice).unwrap_or_default();
-        let judged =
-            |path: &str| !is_growing(&self.growing, path) && !self.is_left_out(path, until);
+        let judged = |path: &str| !self.growing.has(path) && !self.is_left_out(path, until);
         let is_left_out = self
             .parts
             .get(&FolderPart::Common)
@@ -715,7 +656,7 @@ impl Units {
             }
         }
         let takes = |file: &&TreeFile| match partition.part_of(&file.path) {
-            _ if is_log(&file.path) || is_growing(&self.growing, &file.path) => with_logs,
+            _ if is_log(&file.path) || self.growing.has(&file.path) => with_logs,
             FolderPart::Common => judged(&file.path),
             part => kept.contains(&part),
         };
@@ -728,9 +669,7 @@ impl Units {
             motion.max_by_key(|motion| motion.map(|motion| motion.changed))?.unwrap_or_default();
         let left_out = common
             .iter()
-            .find(|file| {
-                !is_growing(&self.growing, &file.path) && self.is_left_out(&file.path, until)
-            })
+            .find(|file| !self.growing.has(&file.path) && self.is_left_out(&file.path, until))
             .map(|file| file.path.clone());
         if kept.is_empty() && is_left_out {
             return None;
@@ -754,7 +693,7 @@ impl Units {
 
     /// Whether a common file tells nothing about saves: it only grows, or stays open over saves.
     fn is_noisy(&self, path: &str) -> bool {
-        is_growing(&self.growing, path)
+        self.growing.has(path)
     }
 
     /// After a clean exit it is complete, unless it lacks a name that the previous one had.
@@ -780,7 +719,7 @@ impl Units {
         at: Duration,
         time: Duration,
     ) -> bool {
-        if is_growing(&self.growing, path) {
+        if self.growing.has(path) {
             return true;
         }
         match partition.part_of(path) {
@@ -817,9 +756,4 @@ impl CheckpointUnit {
         }
         self.written.clear();
     }
-}
-
-/// No file of a save is still growing while the next two begin.
-fn is_growing(growing: &HashMap<String, GrowingFile>, path: &str) -> bool {
-    growing.get(path).is_some_and(|growing| growing.is_log)
 }

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 
 use super::complete_set::CompleteSet;
 use super::completeness::FolderWatch;
+use super::file_motion::QUIET;
 use super::folder_diff::{FolderListing, has_news};
 use super::persisted_state::{STATE_FILE, UnsendableFiles, not_kept};
-use super::rotation::QUIET;
 use super::save_request::{PendingSave, SaveRequest, Saved};
 use super::upload::{CheckpointNumbers, Sent, TornUpload, UploadTry, numbers};
 use super::worker_state::{SaveTrouble, WorkerState};
@@ -131,7 +131,7 @@ impl Worker {
                 biased;
                 () = clock.sleep(wait) => {}
                 () = self.shared.wake.notified() => {}
-                () = board.marked() => {}
+                () = board.wait_for_mark() => {}
                 Some(save) = self.inbox.recv() => self.accept(save),
             }
         }
@@ -174,11 +174,11 @@ impl Worker {
     async fn look(&mut self) {
         // Read the end first: then all files seen after it were written before it.
         let ends = *self.shared.ends();
-        let (marks, marked_step) = self.shared.board.saved();
+        let (marks, marked_step) = self.shared.board.marks_seen();
         let signs = WorkloadSigns {
             marks,
             marked_step,
-            step: self.shared.board.told(),
+            step: self.shared.board.live_step(),
             any_step: self.shared.board.progress().step,
             prints_steps: self.shared.board.prints_steps(),
             life: ends.life,
@@ -307,7 +307,7 @@ impl Worker {
 
     /// Whether something was written after the request.
     fn changed_since(&self, ask: &SaveRequest) -> bool {
-        let marked = self.shared.board.saved().0 > ask.marks;
+        let marked = self.shared.board.marks_seen().0 > ask.marks;
         ask.as_is
             || marked
             || ask
@@ -348,7 +348,7 @@ impl Worker {
 
     /// Whether the complete files were written after the request.
     fn answers(&self, ask: &SaveRequest, ripe: &CompleteSet) -> bool {
-        let marked = self.shared.board.saved().0 > ask.marks;
+        let marked = self.shared.board.marks_seen().0 > ask.marks;
         ask.as_is
             || marked && ripe.is_marked
             || ask.picture.as_ref().is_some_and(|before| ripe.newer_than(before))
@@ -418,7 +418,7 @@ impl Worker {
                 silent_secs: self.shared.board.longest_silence(),
                 asked_by: asked.as_ref().map(|(_, by, _)| by.clone()).or(by_notice),
             },
-            is_silent: self.shared.board.told_ever().is_none(),
+            is_silent: self.shared.board.own_step().is_none(),
             unknown: self.unknown.clone(),
             sent: Arc::clone(&sent),
             trouble: Arc::clone(&trouble),
@@ -456,7 +456,7 @@ impl Worker {
                 result = &mut running => return result.map_or_else(UploadEnd::Torn, UploadEnd::Done),
                 Some(save) = self.inbox.recv() => self.accept(save),
                 () = clock.sleep(self.look_after.min(LOOK)) => self.look().await,
-                () = board.marked() => self.look().await,
+                () = board.wait_for_mark() => self.look().await,
             }
             if let Some(text) = trouble.lock().expect("never held over a panic").take() {
                 self.say(text.clone());
@@ -484,7 +484,7 @@ impl Worker {
                 value = &mut future => return Some(value),
                 Some(save) = self.inbox.recv() => self.accept(save),
                 () = clock.sleep(self.look_after) => self.look().await,
-                () = board.marked() => self.look().await,
+                () = board.wait_for_mark() => self.look().await,
             }
             self.tell_of_silence(None);
             if self.pending.as_ref().is_some_and(|save| self.now() >= save.deadline) {

@@ -170,7 +170,7 @@ impl Tail {
             } else if self.rest.len() > LINE_BYTES_MAX {
                 self.rest.clear();
                 self.skipping = true;
-                self.board.sign();
+                self.board.record_sign();
                 self.complain("a line of the progress file is longer than 64 KiB");
             }
         }
@@ -193,11 +193,11 @@ impl Tail {
                     self.journal.record(What::Attention { text });
                 }
                 self.ends_with_mark = line.checkpoint.is_some();
-                self.board.line(line, now, timed);
+                self.board.record_line(line, now, timed);
             }
             Err(error) => {
                 self.ends_with_mark = false;
-                self.board.sign();
+                self.board.record_sign();
                 let shown: String = String::from_utf8_lossy(line).trim().chars().take(80).collect();
                 self.complain(&format!("{error}: `{shown}`"));
             }

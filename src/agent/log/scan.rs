@@ -195,9 +195,10 @@ impl Scan {
                 self.place = LogPosition { start: follow.start, segment, offset: 0 };
             }
             let unread = bytes.saturating_sub(self.place.offset);
-            let skim = if self.lines.is_work && !self.board.tells() { SKIM_BYTES } else { 0 };
+            let skim =
+                if self.lines.is_work && !self.board.has_own_steps() { SKIM_BYTES } else { 0 };
             if !self.lines.wants_all() && unread > skim {
-                self.board.logged(unread - skim);
+                self.board.record_log_bytes(unread - skim);
                 self.place.offset = bytes - skim;
                 self.lines.line.clear();
             }
@@ -223,7 +224,7 @@ impl Scan {
         };
         self.place.offset += bytes.len() as u64;
         self.budget = self.budget.saturating_sub(bytes.len() as u64);
-        self.board.logged(bytes.len() as u64);
+        self.board.record_log_bytes(bytes.len() as u64);
         let Scan { lines, board, shared, timed, .. } = self;
         // With several new bar states, only the newest has its time.
         let mut shown = None;
@@ -247,12 +248,12 @@ fn tell(board: &ActivityCounters, outbox: &Outbox, said: LineSign, timed: bool) 
     match said {
         LineSign::Done => board.set_done(now.mono),
         LineSign::Match(step) => {
-            board.sign();
+            board.record_sign();
             if let Some(step) = step {
-                board.step(step, now, timed);
+                board.record_step(step, now, timed);
             }
         }
-        LineSign::Shown(stand, loss) => board.shown(stand, loss, now, timed),
+        LineSign::Shown(stand, loss) => board.record_printed(stand, loss, now, timed),
     }
 }
 

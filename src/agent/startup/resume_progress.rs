@@ -90,7 +90,7 @@ impl Agent {
         if begun.is_going {
             return;
         }
-        if begun.has_progress(self.board.told(), self.checkpoints.as_ref()) {
+        if begun.has_progress(self.board.live_step(), self.checkpoints.as_ref()) {
             begun.is_going = true;
             self.keep();
         }

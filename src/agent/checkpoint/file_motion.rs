@@ -3,7 +3,12 @@
 //!
 //! Not here: what a rest means (that is [`super::completeness`]).
 
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
+
+use super::file_names::{FolderPart, Partition, is_log, shape_of};
+use super::folder_diff::FolderListing;
+use crate::ports::FileStamp;
 
 /// How long the folder must be unchanged. Writers with longer pauses inside a checkpoint should
 /// mark it. Shorter cuts slow writers in half. Longer uses up the time of an interruption notice.
@@ -70,15 +75,84 @@ impl Motion {
     }
 }
 
+/// Files that only grow or stay open, and the saves that began meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct GrowingFiles(HashMap<String, GrowingFile>);
+
+#[derive(Debug, Default)]
+struct GrowingFile {
+    /// The saves since it began to grow, each once, and how often one of these began again.
+    begun: BTreeSet<String>,
+    rounds: u32,
+    is_log: bool,
+}
+
+impl GrowingFiles {
+    /// Compares two looks. `open`: the files that the workload has open for writing, if known.
+    pub(crate) fn observe(
+        &mut self,
+        (before, after): (&FolderListing, &FolderListing),
+        (was, partition): (&HashMap<&str, FileStamp>, &Partition<'_>),
+        open: Option<&BTreeSet<String>>,
+    ) {
+        let old: HashSet<FolderPart> =
+            before.iter().map(|file| partition.part_of(&file.path)).collect();
+        // Signs that a save has begun: a name that is rewritten, or a new number.
+        let mut begun: BTreeSet<String> = BTreeSet::new();
+        for file in after.iter().filter(|file| !is_log(&file.path)) {
+            let stamp = was.get(file.path.as_str());
+            if stamp == Some(&file.stamp) {
+                continue;
+            }
+            let has_grown = stamp.is_some_and(|stamp| {
+                stamp.inode == file.stamp.inode && stamp.bytes < file.stamp.bytes
+            });
+            if has_grown || stamp.is_some() && open.is_some_and(|open| open.contains(&file.path)) {
+                let growing = self.0.entry(file.path.clone()).or_default();
+                growing.is_log |= growing.rounds >= 2;
+                continue;
+            }
+            self.0.remove(&file.path);
+            match partition.part_of(&file.path) {
+                FolderPart::Common if stamp.is_some() => {
+                    begun.insert(file.path.clone());
+                }
+                part @ FolderPart::Numbered { .. } if !old.contains(&part) => {
+                    begun.insert(shape_of(&file.path));
+                }
+                _ => {}
+            }
+        }
+        for growing in self.0.values_mut().filter(|_| !begun.is_empty()) {
+            if growing.begun.is_disjoint(&begun) {
+                growing.begun.extend(begun.iter().cloned());
+            } else {
+                (growing.rounds, growing.begun) = (growing.rounds + 1, begun.clone());
+            }
+        }
+        // Listings are ordered by path. Deleted files are forgotten.
+        if before.len() > after.len() {
+            self.0.retain(|path, _| {
+                after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok()
+            });
+        }
+    }
+
+    /// Whether a file grew or stayed open over two saves: then it is a log. No file of a save is
+    /// still growing while the next two begin.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.0.get(path).is_some_and(|growing| growing.is_log)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
     use crate::agent::checkpoint::completeness::FolderWatch;
-    use crate::agent::checkpoint::folder_diff::FolderListing;
     use crate::agent::checkpoint::workload_signals::{EarlierSigns, WorkloadSigns};
-    use crate::ports::{FileStamp, TreeFile};
+    use crate::ports::TreeFile;
 
     fn tree(files: &[&str]) -> FolderListing {
         let stamp = FileStamp { bytes: 1, modified_nanos: 1, inode: 7, mode: 0o644 };
