@@ -215,7 +215,7 @@ mod tests {
     use crate::market::{Cloud, Market, Region};
 
     #[test]
-    fn what_still_beats_is_not_missed() {
+    fn machine_with_heartbeats_is_not_missing() {
         let mut memory = AttemptMemory::default();
         let secs = Duration::from_secs;
         for now in (0..300).step_by(15) {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_night_asleep_is_not_a_night_of_silence() {
+    fn sleep_of_the_workstation_is_not_silence() {
         let mut memory = AttemptMemory::default();
         let beat = Some(Timestamp::UNIX_EPOCH);
         let mut now = Duration::from_secs(1000);
@@ -248,7 +248,7 @@ mod tests {
 
     /// Its plan was half an hour old, and another controller launched it a moment ago.
     #[test]
-    fn what_was_not_there_was_not_silent() {
+    fn silence_counts_from_the_first_view() {
         let (secs, running) = (Duration::from_secs, view(InstanceState::Running));
         let mut memory = AttemptMemory::default();
         for now in (0..1560).step_by(30) {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_is_counted_from_the_first_answer_without_it() {
+    fn missing_counts_from_the_first_answer_without_it() {
         let mut memory = AttemptMemory::default();
         memory.shown(None, Duration::from_secs(10));
         assert_eq!(memory.watched.missing_for, Duration::ZERO);
@@ -289,7 +289,7 @@ mod tests {
 
     /// Seed 672: the cloud was throttled for five minutes, and then a launch came through.
     #[test]
-    fn what_was_not_asked_for_yet_is_not_missing() {
+    fn missing_counts_from_the_launch() {
         let mut memory = AttemptMemory::default();
         let secs = Duration::from_secs;
         memory.shown(None, secs(10));
@@ -308,7 +308,7 @@ mod tests {
     /// Seed 6001023 of 24 h: a machine was offline for half an hour while the cloud showed it. The
     /// laptop slept over its last heartbeat and its end, and its bill was 25 minutes too long.
     #[test]
-    fn what_was_seen_after_an_older_beat_says_nothing_of_the_last() {
+    fn new_heartbeat_resets_billed_time() {
         let mut memory = AttemptMemory::default();
         let (secs, beat) =
             (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));
@@ -326,7 +326,7 @@ mod tests {
     /// Each of thousands of jobs is read in its turn, an hour after its last heartbeat. The news
     /// have told of that heartbeat long ago.
     #[test]
-    fn a_beat_that_the_news_have_told_of_is_not_new_when_it_is_read() {
+    fn heartbeat_known_from_news_is_not_new() {
         let mut memory = AttemptMemory::default();
         let (secs, beat) = (Duration::from_secs, |at: u64| {
             Some(Timestamp::from_second(at as i64).expect("a time"))
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_answers_is_refused_no_more() {
+    fn launched_machine_cancels_a_refusal() {
         let mut memory = AttemptMemory::default();
         memory.refused(Some(Refusal::Capacity), "none is left".into(), Duration::from_secs(10));
         memory.shown(None, Duration::from_secs(70));
@@ -366,7 +366,7 @@ mod tests {
     /// Seeds 37008093 and 37025714 of 24 h: another controller's launch succeeded after a refusal
     /// here, and its machine was missing from the receipt.
     #[test]
-    fn a_machine_that_is_shown_is_refused_no_more_whoever_launched_it() {
+    fn shown_machine_cancels_a_refusal() {
         let mut memory = AttemptMemory::default();
         memory.refused(Some(Refusal::Price), "too dear".into(), Duration::ZERO);
         memory.shown(Some(&view(InstanceState::Running)), Duration::from_secs(60));
@@ -381,7 +381,7 @@ mod tests {
     /// The end of billing keeps the stop's date. A stop before the last start is not the end of
     /// this one.
     #[test]
-    fn since_when_it_stood_is_kept_until_it_is_started_again() {
+    fn stop_date_is_kept_until_the_next_start() {
         let (secs, at) =
             (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));
         let seen = |state, ended| InstanceView { ended, ..view(state) };
@@ -399,7 +399,7 @@ mod tests {
 
     /// Seed 1939: its boot had taken too long before it was launched.
     #[test]
-    fn what_was_not_asked_for_yet_is_not_silent() {
+    fn silence_counts_from_the_launch() {
         let mut memory = AttemptMemory::default();
         for minute in 0..20 {
             memory.heard(None, Duration::from_secs(minute * 60));
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_look_at_a_lit_machine_and_the_first_at_a_dark_one_are_kept() {
+    fn end_of_billing_keeps_the_looks_around_it() {
         let mut memory = AttemptMemory::default();
         let secs = Duration::from_secs;
         for now in [100, 110, 120] {

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_from_a_second_to_a_minute_and_many_do_not_wait_in_step() {
+    fn backoff_doubles_to_a_minute_and_is_spread() {
         for failures in 0..40 {
             let waits: Vec<Duration> =
                 (0..100).map(|who| backoff(&format!("job-{who}"), failures)).collect();

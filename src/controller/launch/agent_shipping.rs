@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_that_is_known_to_be_older_is_refused() {
+    fn image_with_old_glibc_is_refused() {
         let file = |glibc| AgentFile { path: "/a".into(), sha256: String::new(), bytes: 1, glibc };
         let new = file(Some(Glibc(2, 34)));
         let old = file(Some(Glibc(2, 26)));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_whose_systemd_is_too_old_is_refused_whatever_the_agent() {
+    fn image_with_old_systemd_is_refused() {
         let file = AgentFile { path: "/a".into(), sha256: String::new(), bytes: 1, glibc: None };
         for image in [
             "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2) Version 65",

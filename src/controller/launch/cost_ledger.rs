@@ -21,12 +21,12 @@ const READS_IN_FLIGHT: usize = 16;
 pub struct Ledger {
     store: Arc<dyn Store>,
     owner: String,
-    kept: Mutex<Kept>,
+    cache: Mutex<LedgerCache>,
 }
 
 /// The attempts of all jobs. Ended jobs never change, so they are read once.
 #[derive(Clone, Debug, Default)]
-struct Kept {
+struct LedgerCache {
     ended: BTreeMap<JobId, Vec<Spell>>,
     /// The attempts of open jobs at the last read, with later plans; `None`: they were never read.
     open: Option<Vec<Spell>>,
@@ -47,7 +47,7 @@ enum Account {
 
 impl Ledger {
     pub fn new(store: Arc<dyn Store>, owner: &str) -> Ledger {
-        Ledger { store, owner: owner.to_owned(), kept: Mutex::default() }
+        Ledger { store, owner: owner.to_owned(), cache: Mutex::default() }
     }
 
     pub fn url(&self) -> String {
@@ -59,7 +59,7 @@ impl Ledger {
     /// # Errors
     /// When the store does not answer.
     pub async fn read(&self, now: Timestamp) -> Result<Vec<Spell>, JobDirError> {
-        let mut kept = self.kept().clone();
+        let mut kept = self.cache().clone();
         let (jobs, over) =
             tokio::join!(jobdir::jobs(self.store.as_ref()), self.over(kept.over.take()));
         let counts = |job: &JobId| !over.contains(job) && !kept.found.contains(job);
@@ -81,27 +81,27 @@ impl Ledger {
                 Account::Ended(spells) => drop(ended.insert(job, spells)),
             }
         }
-        let kept = Kept { ended, open: Some(open), over: Some(over), found };
+        let kept = LedgerCache { ended, open: Some(open), over: Some(over), found };
         let all = kept.spells().expect("just read");
-        *self.kept() = kept;
+        *self.cache() = kept;
         Ok(all)
     }
 
     /// The attempts at the last read, with later plans: at least all that this process launched.
     /// `None`: there was no read.
     pub fn last_known(&self) -> Option<Vec<Spell>> {
-        self.kept().spells()
+        self.cache().spells()
     }
 
     /// Adds a plan that was written since the last read.
     pub fn planned(&self, plan: &Plan) {
-        if let Some(open) = &mut self.kept().open {
+        if let Some(open) = &mut self.cache().open {
             open.push(spell(plan));
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().expect("the holder only copies, replaces or adds to it")
+    fn cache(&self) -> MutexGuard<'_, LedgerCache> {
+        self.cache.lock().expect("the holder only copies, replaces or adds to it")
     }
 
     /// The known list, or the one in the job root. Jobs that are missing in it are read one by one.
@@ -120,7 +120,7 @@ impl Ledger {
     /// faster to read than to list.
     pub async fn tell_jobs_over(&self) {
         let mut all = {
-            let kept = self.kept();
+            let kept = self.cache();
             if kept.found.len() < READS_IN_FLIGHT {
                 return;
             }
@@ -139,7 +139,7 @@ impl Ledger {
         }
         match jobdir::put_jobs_over(self.store.as_ref(), all.clone()).await {
             Ok(()) => {
-                let mut kept = self.kept();
+                let mut kept = self.cache();
                 (kept.over, kept.found) = (Some(all), BTreeSet::new());
             }
             Err(error) => debug!("they are read again by the next process: {}", chain(&error)),
@@ -171,7 +171,7 @@ impl Ledger {
     }
 }
 
-impl Kept {
+impl LedgerCache {
     fn spells(&self) -> Option<Vec<Spell>> {
         let open = self.open.as_ref()?;
         Some(self.ended.values().flatten().chain(open).copied().collect())

@@ -27,7 +27,7 @@ struct LastRead {
 
 /// News for the user after a read.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum CapsNews {
     /// The caps cannot be read, so the last ones hold.
     Unread(String),
     Changed,
@@ -35,14 +35,16 @@ enum Told {
 
 impl LastRead {
     /// An error changes no cap: a file that is half written must not let a machine through.
-    fn take(&mut self, read: Result<Caps, String>) -> Option<Told> {
+    fn take(&mut self, read: Result<Caps, String>) -> Option<CapsNews> {
         match read {
             Ok(caps) => {
                 let is_new = caps != self.caps;
                 *self = LastRead { caps, is_stale: false };
-                is_new.then_some(Told::Changed)
+                is_new.then_some(CapsNews::Changed)
             }
-            Err(why) => (!std::mem::replace(&mut self.is_stale, true)).then_some(Told::Unread(why)),
+            Err(why) => {
+                (!std::mem::replace(&mut self.is_stale, true)).then_some(CapsNews::Unread(why))
+            }
         }
     }
 }
@@ -72,10 +74,10 @@ impl CapsInForce {
         let read = read();
         let mut last = self.lock();
         match last.take(read) {
-            Some(Told::Unread(why)) => {
+            Some(CapsNews::Unread(why)) => {
                 warn!("[caps] cannot be read, and what was read last goes on to hold: {why}")
             }
-            Some(Told::Changed) => {
+            Some(CapsNews::Changed) => {
                 info!("[caps] of the configuration says otherwise now, and holds from here on")
             }
             None => {}
@@ -94,26 +96,26 @@ mod tests {
     use crate::market::Usd;
 
     #[test]
-    fn an_error_keeps_what_was_read_last_and_is_told_once() {
+    fn read_error_keeps_the_caps_and_is_logged_once() {
         let caps = Caps { usd_per_day: Some(Usd::from_micros(5_000_000)), ..Caps::default() };
         let mut last = LastRead::default();
         assert_eq!(
             (last.take(Ok(Caps::default())), last.take(Ok(caps))),
-            (None, Some(Told::Changed))
+            (None, Some(CapsNews::Changed))
         );
         assert_eq!(
             last.take(Err("it is no TOML".into())),
-            Some(Told::Unread("it is no TOML".into()))
+            Some(CapsNews::Unread("it is no TOML".into()))
         );
         assert_eq!((last.take(Err("it is gone".into())), last.caps), (None, caps));
         assert_eq!(
             (last.take(Ok(caps)), last.take(Ok(Caps::default()))),
-            (None, Some(Told::Changed)),
+            (None, Some(CapsNews::Changed)),
             "none is none, once it is said"
         );
         assert_eq!(
             last.take(Err("again".into())),
-            Some(Told::Unread("again".into())),
+            Some(CapsNews::Unread("again".into())),
             "it was read in between"
         );
     }

@@ -60,7 +60,7 @@ mod tests {
     /// Seed 102433: the cloud said nothing for a quarter of an hour, and then another controller
     /// launched what had been refused.
     #[test]
-    fn a_refusal_of_long_ago_does_not_say_that_nobody_launched_since() {
+    fn old_refusal_proves_nothing() {
         let secs = Duration::from_secs;
         let mut certainty = planned();
         certainty.refused(secs(10));
@@ -75,7 +75,7 @@ mod tests {
     /// Seed 65022589 of 24 h: the cloud did not answer for over an hour, and another controller had
     /// launched the plan just before.
     #[test]
-    fn a_plan_of_long_ago_may_have_been_launched_by_another() {
+    fn old_plan_is_not_certain() {
         let mut certainty = planned();
         certainty.looked(PLAN_HOLDS - Duration::from_secs(1));
         assert!(certainty.is_sure());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sure_of_a_lost_answer_nor_of_what_another_plans() {
+    fn lost_answer_or_another_plan_is_never_certain() {
         let mut certainty = planned();
         certainty.lost();
         certainty.refused(Duration::from_secs(1));

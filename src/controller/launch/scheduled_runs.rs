@@ -50,35 +50,35 @@ const WAIT_LOOK: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub struct ScheduleMemory {
     listed: Option<Duration>,
-    known: BTreeMap<(String, String), Known>,
+    known: BTreeMap<(String, String), KnownSchedule>,
     trouble: Option<String>,
 }
 
 /// The memory of one schedule of this controller.
-struct Known {
+struct KnownSchedule {
     dir: ScheduleDir,
     record: Schedule,
     calendar: Calendar,
     /// The newest decision; `None`: not read yet.
-    decided: Option<Decided>,
-    seen: Option<Seen>,
+    decided: Option<NewestDecision>,
+    seen: Option<SeenDue>,
     /// The pools, for a run that waits for a price.
     market: MarketMemory,
     not_before: Duration,
-    said: Option<Said>,
+    said: Option<RecordedWait>,
     trouble: Option<String>,
 }
 
 /// The due time that waits, and when a daemon first saw it.
 #[derive(Clone, Copy)]
-struct Seen {
+struct SeenDue {
     due: Timestamp,
     at: Timestamp,
 }
 
 /// The text that this daemon wrote to `waiting.json`.
 #[derive(PartialEq)]
-struct Said {
+struct RecordedWait {
     text: String,
     due: Timestamp,
     dated: bool,
@@ -86,7 +86,7 @@ struct Said {
 
 /// The newest decision.
 #[derive(Clone, Default)]
-struct Decided {
+struct NewestDecision {
     due: Option<Timestamp>,
     newest_job: Option<JobId>,
 }
@@ -169,7 +169,12 @@ impl ScheduleRunner {
     }
 
     /// Notes a record; `None`: another controller runs it.
-    fn know(&self, dir: ScheduleDir, record: Schedule, old: Option<Known>) -> Option<Known> {
+    fn know(
+        &self,
+        dir: ScheduleDir,
+        record: Schedule,
+        old: Option<KnownSchedule>,
+    ) -> Option<KnownSchedule> {
         let ours = *record.applied.owner == *self.clouds.owner
             && record.here.as_ref().is_none_or(|here| here == self.clouds.here.as_str());
         if !ours || record.removed.is_some() {
@@ -183,7 +188,7 @@ impl ScheduleRunner {
         match Calendar::of(&record.schedule) {
             Ok(calendar) => {
                 let (market, not_before) = (MarketMemory::default(), Duration::ZERO);
-                Some(Known {
+                Some(KnownSchedule {
                     dir,
                     record,
                     calendar,
@@ -202,7 +207,7 @@ impl ScheduleRunner {
         }
     }
 
-    async fn look_at_schedule(&self, known: &mut Known) -> Result<(), ActError> {
+    async fn look_at_schedule(&self, known: &mut KnownSchedule) -> Result<(), ActError> {
         if known.decided.is_none() {
             known.decided = Some(self.newest_decision(&known.dir).await?);
         }
@@ -235,7 +240,7 @@ impl ScheduleRunner {
                 let seen = known
                     .seen
                     .filter(|seen| seen.due == due)
-                    .unwrap_or(Seen { due, at: reason.at });
+                    .unwrap_or(SeenDue { due, at: reason.at });
                 known.seen = Some(seen);
                 known.not_before = self.clock.mono() + WAIT_LOOK;
                 Ok(self.say_waiting(known, seen, until, &reason).await?)
@@ -247,7 +252,12 @@ impl ScheduleRunner {
         }
     }
 
-    fn judge_schedule(&self, known: &Known, running: Option<&JobId>, spot: &Spot) -> DueVerdict {
+    fn judge_schedule(
+        &self,
+        known: &KnownSchedule,
+        running: Option<&JobId>,
+        spot: &Spot,
+    ) -> DueVerdict {
         judge(&ScheduleFacts {
             spec: &known.record.schedule,
             calendar: &known.calendar,
@@ -261,12 +271,12 @@ impl ScheduleRunner {
     }
 
     /// The newest decision. If its author crashed, its job is made now.
-    async fn newest_decision(&self, dir: &ScheduleDir) -> Result<Decided, JobDirError> {
+    async fn newest_decision(&self, dir: &ScheduleDir) -> Result<NewestDecision, JobDirError> {
         let Some(due) = dir.due_times().await?.last().copied() else {
-            return Ok(Decided::default());
+            return Ok(NewestDecision::default());
         };
         let Some(run) = dir.run(due).await? else {
-            return Ok(Decided { due: Some(due), newest_job: None });
+            return Ok(NewestDecision { due: Some(due), newest_job: None });
         };
         if let Some(spec) = &run.job {
             let is_there =
@@ -276,11 +286,11 @@ impl ScheduleRunner {
                 info!(job = %spec.job, "made; it was decided {}", run.decided);
             }
         }
-        Ok(Decided { due: Some(due), newest_job: run.newest_job().cloned() })
+        Ok(NewestDecision { due: Some(due), newest_job: run.newest_job().cloned() })
     }
 
     /// The job of the last run, while it runs.
-    async fn running(&self, known: &Known) -> Result<Option<JobId>, JobDirError> {
+    async fn running(&self, known: &KnownSchedule) -> Result<Option<JobId>, JobDirError> {
         let Some(job) = known.decided.as_ref().and_then(|decided| decided.newest_job.clone())
         else {
             return Ok(None);
@@ -326,7 +336,7 @@ impl ScheduleRunner {
     /// in the morning, and the evening would have none.
     async fn decide(
         &self,
-        known: &mut Known,
+        known: &mut KnownSchedule,
         due: Timestamp,
         reason: &Reason,
         run: bool,
@@ -353,7 +363,8 @@ impl ScheduleRunner {
         if let Some(spec) = &decided.job {
             known.dir.make_job(spec).await?;
         }
-        known.decided = Some(Decided { due: Some(due), newest_job: decided.newest_job().cloned() });
+        known.decided =
+            Some(NewestDecision { due: Some(due), newest_job: decided.newest_job().cloned() });
         (known.seen, known.said, known.not_before) = (None, None, Duration::ZERO);
         match &decided.job {
             Some(spec) => {
@@ -383,22 +394,23 @@ impl ScheduleRunner {
     }
 
     /// The recorded waiting run, if a daemon saw it at its due time.
-    async fn seen_in_time(&self, dir: &ScheduleDir) -> Result<Option<Seen>, JobDirError> {
+    async fn seen_in_time(&self, dir: &ScheduleDir) -> Result<Option<SeenDue>, JobDirError> {
         let waiting = unless_damaged(dir.waiting().await)?;
-        let seen = waiting.and_then(|waiting| Some(Seen { due: waiting.due?, at: waiting.seen? }));
+        let seen =
+            waiting.and_then(|waiting| Some(SeenDue { due: waiting.due?, at: waiting.seen? }));
         Ok(seen.filter(|seen| elapsed(seen.due, seen.at) <= MISSED_AFTER))
     }
 
     /// Writes each reason of a due time once, and again when the clock proves to be right.
     async fn say_waiting(
         &self,
-        known: &mut Known,
-        seen: Seen,
+        known: &mut KnownSchedule,
+        seen: SeenDue,
         until: Option<Timestamp>,
         reason: &Reason,
     ) -> Result<(), JobDirError> {
         let text = reason.text.clone();
-        let mut said = Said { text, due: seen.due, dated: true };
+        let mut said = RecordedWait { text, due: seen.due, dated: true };
         if known.said.as_ref() == Some(&said) {
             return Ok(());
         }

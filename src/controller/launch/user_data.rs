@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_has_room_for_it() {
+    fn script_fits_a_machine() {
         // Temporary credentials make a presigned URL long: their session token is in it.
         let url = format!(
             "https://bucket.s3.eu-west-1.amazonaws.com/agents/a/lamp-agent?X-Amz-Security-Token={}",
@@ -233,12 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_launch_repeats_it() {
+    fn equal_settings_give_equal_bytes() {
         assert_eq!(bootstrap().user_data(), bootstrap().user_data());
     }
 
     #[test]
-    fn what_cannot_be_carried_is_refused() {
+    fn invalid_setting_is_refused() {
         let control = |bootstrap: Bootstrap<'_>| bootstrap.user_data().unwrap_err();
         assert_eq!(
             control(Bootstrap { job_root: "s3://b/a\nb", ..bootstrap() }),
@@ -256,7 +256,7 @@ mod tests {
 
     /// The switch is armed before anything is fetched, and the agent is checked before it may run.
     #[test]
-    fn the_order_is_the_promise() {
+    fn switch_is_armed_before_the_download() {
         let text = bootstrap().user_data().unwrap();
         let at = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("no `{needle}`"));
         let steps = [
@@ -273,7 +273,7 @@ mod tests {
 
     /// It is the beginning of the whole script, and has no text about the agent.
     #[test]
-    fn a_trial_arms_the_switch_and_fetches_nothing() {
+    fn trial_arms_the_switch_and_fetches_nothing() {
         let of =
             |switch| of_trial(&Trial { switch, lease: Span::from_secs(120) }, Span::from_secs(840));
         let (unit, sweep) = (of(Switch::DeadlineUnit), of(Switch::Sweep));
@@ -294,7 +294,7 @@ mod tests {
 
     /// Comments go, settings stay; a line that continues is whole.
     #[test]
-    fn units_are_the_files() {
+    fn units_match_their_files() {
         for text in [DEADMAN_SERVICE, DEADMAN_TIMER, BOOT_SERVICE, AGENT_SERVICE] {
             let told = |text: &str| {
                 text.lines()

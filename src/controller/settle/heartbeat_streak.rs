@@ -1,5 +1,5 @@
 //! How long the heartbeats have come without a pause, as far as one controller has listened.
-//! `policy::lifecycle::ignored_stop` uses it; `attempt_memory` measures silence.
+//! `policy::lifecycle::visible_machine` uses it; `attempt_memory` measures silence.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_of_the_beats_or_of_the_looks_begins_anew() {
+    fn pause_resets_the_streak() {
         let secs = Duration::from_secs;
         let mut beats = Beats::default();
         let mut last = Duration::ZERO;

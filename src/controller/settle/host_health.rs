@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_fails_for_as_long_as_answers_say_so_and_no_answer_says_nothing() {
+    fn host_fails_until_an_answer_says_otherwise() {
         let (mut host, secs) = (HostSeen::default(), Duration::from_secs);
         for (now, fails, for_secs) in [
             (100, Some(true), 0),

@@ -2,8 +2,8 @@
 //! the time, computed once.
 //!
 //! ```text
-//!   Facts, AttemptFacts ──AttemptView::new──> fields ──> reconcile, missing_machine,
-//!                                                        continuation, stopped_machine, settlement
+//!   Facts, AttemptFacts ──> AttemptView ──> reconcile, missing_machine, visible_machine,
+//!                                           continuation, billing::settlement
 //! ```
 //! Not here: a decision.
 
@@ -30,7 +30,7 @@ pub(crate) struct AttemptView<'a> {
     pub outcome: Option<&'a Outcome>,
     pub journal: &'a Journal,
     pub watched: &'a Watched,
-    /// Its machine as the cloud shows it; `None`: it is hidden, or the cloud does not answer.
+    /// Its machine as the cloud shows it; `None`: it is not shown, or the cloud does not answer.
     pub machine: Option<&'a InstanceView>,
     /// The time by the store's clock, if the cloud does not show the machine or the date of its
     /// end. The workstation's clock may be a day ahead.
@@ -38,7 +38,7 @@ pub(crate) struct AttemptView<'a> {
     pub wishes: Wishes,
     /// Whether its agent ever left a record.
     pub heard: bool,
-    /// Time of the last heartbeat, by the store's clock if known: the cloud dates the end of
+    /// Time of the last heartbeat, by the store's clock if known, because the cloud dates the end of
     /// billing.
     pub last_heard: Option<Timestamp>,
     /// How long its machine may be silent.
