@@ -210,7 +210,7 @@ impl Fetch<'_> {
     }
 
     async fn compare(&self, here: &KeptFile, target: &Path) -> Result<OutputState, String> {
-        let beside = wire::Beside::of(target);
+        let beside = wire::TemporaryFile::of(target);
         let theirs = self.get(beside.path()).await?;
         let ours = here.sha256().await.map_err(|error| error.to_string())?;
         Ok(if ours == theirs { OutputState::AlreadyThere } else { OutputState::KeptLocal })

@@ -35,7 +35,7 @@ use crate::adapters::store::open;
 use crate::adapters::workload::holder::main;
 use crate::adapters::workload::holder::start::HolderProgram;
 use crate::adapters::workload::login_environment;
-use crate::adapters::workload::process::{self, Home};
+use crate::adapters::workload::process::{self, WorkloadIsolation};
 use crate::adapters::workload::secret_workloads::SecretWorkloads;
 use crate::adapters::workload::then_command::{self, ThenCommand, ThenExit};
 use crate::adapters::workload::whole_machine::WholeMachine;
@@ -198,7 +198,7 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     attempt(
         ports,
         folders,
-        Arc::from(process::workloads(program, Home::ProcessGroup)),
+        Arc::from(process::workloads(program, WorkloadIsolation::ProcessGroup)),
         true,
         own_network,
         OnBox::default(),
@@ -300,7 +300,7 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     attempt(
         ports,
         folders,
-        Arc::from(process::workloads(program, Home::Own)),
+        Arc::from(process::workloads(program, WorkloadIsolation::Own)),
         is_ours,
         own_network,
         on_box,
@@ -380,7 +380,8 @@ fn power(then: Then) -> Arc<dyn Power> {
 async fn run_alone(call: Alone, leading: Vec<OsString>) -> Result<i32, String> {
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment: None };
     // In a process group: the output is also written to this terminal.
-    let workloads: Arc<dyn Workloads> = Arc::from(process::workloads(program, Home::ProcessGroup));
+    let workloads: Arc<dyn Workloads> =
+        Arc::from(process::workloads(program, WorkloadIsolation::ProcessGroup));
     if !call.dry_run {
         orphaned_run::forget_old(&alone_root(&call), &*workloads).await;
     }

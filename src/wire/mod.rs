@@ -22,6 +22,7 @@ pub use crate::adapters::recordings::capacity_trace::{CapacityTrace, TraceError,
 pub use crate::adapters::recordings::price_history::{PriceCourseError, read_prices};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::recordings::series::read_series;
+#[cfg(feature = "lamp")]
 pub use crate::adapters::recordings::series_error::SeriesError;
 #[cfg(feature = "lamp")]
 pub use crate::adapters::store::upload_resume::Unsent;
@@ -40,7 +41,7 @@ pub use crate::adapters::workdir::unpack::{
 };
 #[cfg(feature = "lamp")]
 pub use crate::adapters::workstation::downloaded_file::{
-    Beside, KeptFile, date as date_file, free_bytes, make_writable,
+    KeptFile, TemporaryFile, date as date_file, free_bytes, make_writable,
 };
 
 /// Error types, for modules that may not import ports.

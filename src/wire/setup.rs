@@ -14,9 +14,10 @@ use crate::account::sweeper::{FunctionFound, ScheduleFound};
 use crate::adapters::aws::account::readiness;
 
 #[cfg(feature = "aws")]
-pub use crate::adapters::aws::account::doctor::{AwsDoctor, Ends, Who};
+pub use crate::adapters::aws::account::doctor::{AwsCaller, AwsDoctor, CredentialsEnd};
 #[cfg(feature = "aws")]
 pub use crate::adapters::aws::account::setup::{AwsSetup, SetupWish};
+#[cfg(feature = "aws")]
 pub use crate::adapters::aws::account::setup_error::SetupError;
 pub use crate::adapters::workstation::doctor::{UserUnit, daemon_unit, gpus};
 pub use crate::adapters::workstation::user_file::{
@@ -58,9 +59,9 @@ impl Workstation {
     #[cfg(feature = "aws")]
     pub async fn aws_account(&self) -> Result<String, String> {
         match self.doctor().who().await.0 {
-            Who::Known { account, .. } => Ok(account),
-            Who::NoCredentials(nobody) => Err(nobody.sentence()),
-            Who::Refused(why) | Who::Silent(why) => Err(why),
+            AwsCaller::Known { account, .. } => Ok(account),
+            AwsCaller::NoCredentials(nobody) => Err(nobody.sentence()),
+            AwsCaller::Refused(why) | AwsCaller::Silent(why) => Err(why),
         }
     }
 

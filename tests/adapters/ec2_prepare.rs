@@ -218,7 +218,7 @@ async fn a_network_that_does_not_fit_is_told() {
     let settings = AwsSettings { security_group: Some("open".into()), ..AwsSettings::default() };
     let (was, text) = refused(&AwsCloud::new(session_with(&ec2, settings)), &spec, &x86).await;
     assert!(
-        was == "invalid" && text.contains("`open`") && text.contains("lets somebody in"),
+        was == "invalid" && text.contains("`open`") && text.contains("has inbound rules"),
         "{text}"
     );
 

@@ -341,7 +341,7 @@ fn deadman_that_meets(deadline: Option<&str>, alive: Option<&str>, meanwhile: &s
     let script = script.replace("/proc/uptime", &uptime).replace("/proc/sysrq-trigger", &kernel);
     assert!(
         !script.contains("/bin/systemctl") && !script.contains("/proc/"),
-        "it would put out the machine of this test: {script}"
+        "it would power off the machine of this test: {script}"
     );
     let output = Command::new("/bin/sh")
         .args(["-c", &script])

@@ -270,7 +270,7 @@ fn what_cannot_work_elsewhere_stays_and_is_told() {
         warnings(&survey),
         [
             "`s.sock` does not ship: it is a socket, a pipe or a device",
-            "`checkpoints` does not ship: a job starts from its own checkpoints, not from those of an earlier run",
+            "`checkpoints` does not ship: a job starts from its own checkpoints, not from an earlier run",
             "`env` does not ship: a virtual environment works only where it was made",
         ]
     );

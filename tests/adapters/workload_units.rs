@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use lamplighter::adapters::host::process_tree::ProcessRef;
-use lamplighter::adapters::workload::process::{Home, workloads};
+use lamplighter::adapters::workload::process::{WorkloadIsolation, workloads};
 use lamplighter::job::ExitStatus;
 use lamplighter::ports::{Workload, Workloads};
 
@@ -33,7 +33,7 @@ impl Unit {
     }
 
     fn workloads(&self) -> Box<dyn Workloads> {
-        workloads(self.0.program.clone(), Home::Own)
+        workloads(self.0.program.clone(), WorkloadIsolation::Own)
     }
 
     async fn start(&self) -> Box<dyn Workload> {

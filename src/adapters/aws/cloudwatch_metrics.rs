@@ -36,7 +36,7 @@ const REQUEST_MAX: Duration = Duration::from_secs(15);
 /// A refusal is cut to this length for people.
 const REFUSAL_CHARS_MAX: usize = 300;
 
-type Cause = Box<dyn std::error::Error + Send + Sync>;
+type PutMetricCause = Box<dyn std::error::Error + Send + Sync>;
 
 pub struct CloudWatchMeter {
     client: Client,
@@ -51,7 +51,7 @@ pub struct CloudWatchMeter {
 
 #[derive(Debug, thiserror::Error)]
 #[error("CloudWatch answers with status {status}: {text}")]
-struct Refused {
+struct PutMetricRefused {
     status: u16,
     text: String,
 }
@@ -87,7 +87,7 @@ impl CloudWatchMeter {
         })
     }
 
-    async fn put(&self, instance: &str, data: &[Datum]) -> Result<(), Cause> {
+    async fn put(&self, instance: &str, data: &[Datum]) -> Result<(), PutMetricCause> {
         let before = (!self.began.load(Ordering::Relaxed)).then(|| SystemClock.now() - PERIOD);
         let body = form(instance, data, before).into_bytes();
         let url = format!("{}/", self.endpoint.trim_end_matches('/'));
@@ -117,7 +117,7 @@ impl CloudWatchMeter {
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        Err(Refused {
+        Err(PutMetricRefused {
             status: status.as_u16(),
             text: text.chars().take(REFUSAL_CHARS_MAX).collect(),
         }

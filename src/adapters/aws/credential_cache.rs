@@ -2,8 +2,8 @@
 //! they expire.
 //!
 //! EC2 and the other clients, each request to a bucket, and links that are signed for machines ask
-//! `Identity`. It answers from its copy. If the copy expires soon, or too soon for the caller, it
-//! asks the chain: a profile, single sign-on, a program, a role.
+//! `AwsIdentity`. It answers from its copy. If the copy expires soon, or too soon for the caller,
+//! it asks the chain: a profile, single sign-on, a program, a role.
 //!
 //! The chain itself keeps nothing: a credential program that takes half a second would run for
 //! every object. Not here: a copy that outlives this process.
@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 use super::credential_errors::why;
 use super::profiles::NoSuchProfile;
 use crate::adapters::host::system_clock::SystemClock;
-use crate::adapters::store::s3::Ending;
+use crate::adapters::store::s3::CredentialExpiry;
 use crate::market::elapsed;
 use crate::ports::Clock as _;
 
@@ -56,11 +56,11 @@ const ENDLESS_FOR: Duration = Duration::from_secs(15 * 60);
 
 /// The credentials of this process. Clones share the kept copy.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct AwsIdentity {
     chain: SharedCredentialsProvider,
-    kept: Arc<Mutex<Option<Kept>>>,
+    kept: Arc<Mutex<Option<CachedCredentials>>>,
     asked_within: Duration,
-    told: Option<Told>,
+    told: Option<EnvironmentKeyEnd>,
     /// The profile that the configuration names; otherwise `AWS_PROFILE` names it.
     profile: Option<String>,
     /// Whether a profile may be involved: `false` if a key was given directly.
@@ -70,12 +70,12 @@ pub struct Identity {
 /// When the key in the environment expires, as `aws configure export-credentials` writes it there.
 /// The SDK does not read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct EnvironmentKeyEnd {
     key: String,
     ends: Timestamp,
 }
 
-impl Told {
+impl EnvironmentKeyEnd {
     /// Reads the environment of this process.
     #[expect(
         clippy::disallowed_methods,
@@ -88,7 +88,7 @@ impl Told {
 
     fn read(key: String, ends: &str) -> Option<Self> {
         match ends.parse() {
-            Ok(ends) => Some(Told { key, ends }),
+            Ok(ends) => Some(EnvironmentKeyEnd { key, ends }),
             Err(error) => {
                 tracing::warn!(
                     "AWS_CREDENTIAL_EXPIRATION is not a valid time and is ignored: {error}"
@@ -101,7 +101,7 @@ impl Told {
 
 /// When credentials end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
+pub enum CredentialsEnd {
     Never,
     At(Timestamp),
     /// They belong to a session with an end that is not known.
@@ -109,24 +109,24 @@ pub enum Ends {
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct CachedCredentials {
     credentials: Credentials,
     ends: Option<Timestamp>,
     /// Time of the monotonic clock.
     asked: Duration,
 }
 
-impl Kept {
+impl CachedCredentials {
     fn left(&self) -> Option<Duration> {
         self.ends.map(|ends| elapsed(SystemClock.now(), ends))
     }
 
     /// Credentials with a session token always have an end.
-    fn word(&self) -> Ends {
+    fn word(&self) -> CredentialsEnd {
         match self.ends {
-            Some(ends) => Ends::At(ends),
-            None if self.credentials.session_token().is_some() => Ends::Untold,
-            None => Ends::Never,
+            Some(ends) => CredentialsEnd::At(ends),
+            None if self.credentials.session_token().is_some() => CredentialsEnd::Untold,
+            None => CredentialsEnd::Never,
         }
     }
 
@@ -141,9 +141,9 @@ impl Kept {
     }
 }
 
-impl Identity {
+impl AwsIdentity {
     pub fn new(chain: SharedCredentialsProvider) -> Self {
-        Identity {
+        AwsIdentity {
             chain,
             kept: Arc::default(),
             asked_within: ASKED_WITHIN,
@@ -155,20 +155,20 @@ impl Identity {
 
     #[must_use]
     pub fn of_profile(self, profile: Option<String>) -> Self {
-        Identity { profile, is_of_profiles: true, ..self }
+        AwsIdentity { profile, is_of_profiles: true, ..self }
     }
 
     /// Adds the known end of the key in the environment.
     #[must_use]
-    pub fn told(self, told: Option<Told>) -> Self {
-        Identity { told, ..self }
+    pub fn told(self, told: Option<EnvironmentKeyEnd>) -> Self {
+        AwsIdentity { told, ..self }
     }
 
     /// When the current credentials expire.
     ///
     /// # Errors
     /// If there are none.
-    pub async fn ends(&self) -> Result<Ends, CredentialsError> {
+    pub async fn ends(&self) -> Result<CredentialsEnd, CredentialsError> {
         let kept = self.get(None).await?;
         Ok(kept.word())
     }
@@ -178,7 +178,7 @@ impl Identity {
         Some(self.get(None).await.ok()?.credentials.access_key_id().to_owned())
     }
 
-    async fn get(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
+    async fn get(&self, needed: Option<Duration>) -> Result<CachedCredentials, CredentialsError> {
         if let Ok(kept) = self.kept.try_lock()
             && let Some(known) = kept.as_ref().filter(|known| known.will_do(needed))
         {
@@ -191,7 +191,7 @@ impl Identity {
     }
 
     /// One call at a time: later callers take the result of the first.
-    async fn renew(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
+    async fn renew(&self, needed: Option<Duration>) -> Result<CachedCredentials, CredentialsError> {
         let mut kept = self.kept.lock().await;
         if let Some(known) = kept.as_ref().filter(|known| known.will_do(needed)) {
             return Ok(known.clone());
@@ -214,14 +214,14 @@ impl Identity {
                         .map(|told| told.ends)
                 };
                 let ends = ends.or_else(told);
-                Kept { credentials, ends, asked }
+                CachedCredentials { credentials, ends, asked }
             }
             // The chain does not answer now: the kept credentials are still valid.
             Err(error) => {
                 match kept.take().filter(|known| known.left().is_none_or(|left| left >= LIFE_MIN)) {
                     Some(known) => {
                         tracing::warn!("the AWS credentials cannot be renewed: {}", why(&error));
-                        Kept { asked, ..known }
+                        CachedCredentials { asked, ..known }
                     }
                     None => return Err(error),
                 }
@@ -239,7 +239,7 @@ impl Identity {
     }
 }
 
-impl ProvideCredentials for Identity {
+impl ProvideCredentials for AwsIdentity {
     fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
     where
         Self: 'a,
@@ -253,7 +253,7 @@ fn nobody(error: &CredentialsError) -> Error {
 }
 
 #[async_trait]
-impl CredentialProvider for Identity {
+impl CredentialProvider for AwsIdentity {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
@@ -267,18 +267,18 @@ impl CredentialProvider for Identity {
 }
 
 #[async_trait]
-impl Ending for Identity {
+impl CredentialExpiry for AwsIdentity {
     async fn lasting(&self, needed: Duration) -> object_store::Result<Option<Timestamp>> {
         let kept = self.get(Some(needed)).await.map_err(|error| nobody(&error))?;
         Ok(match kept.word() {
-            Ends::At(ends) => Some(ends),
-            Ends::Untold => Some(
+            CredentialsEnd::At(ends) => Some(ends),
+            CredentialsEnd::Untold => Some(
                 SystemClock
                     .now()
                     .saturating_add(needed.max(UNTOLD_HOLDS))
                     .unwrap_or(Timestamp::MAX),
             ),
-            Ends::Never => None,
+            CredentialsEnd::Never => None,
         })
     }
 }
@@ -323,7 +323,8 @@ mod tests {
     #[tokio::test]
     async fn a_program_that_hangs_holds_nobody_up_while_what_is_kept_still_holds() {
         let chain = SharedCredentialsProvider::new(Hangs(AtomicU64::new(0)));
-        let identity = Identity { asked_within: Duration::from_millis(50), ..Identity::new(chain) };
+        let identity =
+            AwsIdentity { asked_within: Duration::from_millis(50), ..AwsIdentity::new(chain) };
         assert_eq!(key(&identity).await, "key-0");
         // The renewal that does not come, and everybody after it.
         for _ in 0..2 {
@@ -352,12 +353,12 @@ mod tests {
         }
     }
 
-    fn program(lives: &[Option<u64>]) -> (Identity, Arc<Program>) {
+    fn program(lives: &[Option<u64>]) -> (AwsIdentity, Arc<Program>) {
         let program = Arc::new(Program { lives: lives.to_vec(), runs: AtomicU64::new(0) });
-        (Identity::new(SharedCredentialsProvider::new(Counted(Arc::clone(&program)))), program)
+        (AwsIdentity::new(SharedCredentialsProvider::new(Counted(Arc::clone(&program)))), program)
     }
 
-    async fn key(identity: &Identity) -> String {
+    async fn key(identity: &AwsIdentity) -> String {
         identity.get_credential().await.unwrap().key_id.clone()
     }
 
@@ -390,7 +391,7 @@ mod tests {
         assert!(identity.get_credential().await.is_err());
     }
 
-    fn program_with_nothing_after(life: Option<u64>) -> (Identity, Arc<Program>) {
+    fn program_with_nothing_after(life: Option<u64>) -> (AwsIdentity, Arc<Program>) {
         program(&[life])
     }
 
@@ -417,11 +418,11 @@ mod tests {
     }
 
     /// The key of the environment; `token`: it is of a session.
-    fn environment(token: bool, ends: Option<&str>) -> Identity {
+    fn environment(token: bool, ends: Option<&str>) -> AwsIdentity {
         let credentials =
             Credentials::new("key", "secret", token.then(|| "token".to_owned()), None, "test");
-        Identity::new(SharedCredentialsProvider::new(credentials))
-            .told(ends.and_then(|ends| Told::read("key".into(), ends)))
+        AwsIdentity::new(SharedCredentialsProvider::new(credentials))
+            .told(ends.and_then(|ends| EnvironmentKeyEnd::read("key".into(), ends)))
     }
 
     #[tokio::test]
@@ -432,11 +433,11 @@ mod tests {
         let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         assert_eq!(
             (told.ends().await.unwrap(), told.lasting(needed).await.unwrap()),
-            (Ends::At(at), Some(at))
+            (CredentialsEnd::At(at), Some(at))
         );
         for ends in [None, Some("tomorrow")] {
             let untold = environment(true, ends);
-            assert_eq!(untold.ends().await.unwrap(), Ends::Untold);
+            assert_eq!(untold.ends().await.unwrap(), CredentialsEnd::Untold);
             let asked = SystemClock.now();
             let assumed = async |needed: Duration| {
                 elapsed(asked, untold.lasting(needed).await.unwrap().expect("an end is assumed"))
@@ -451,11 +452,11 @@ mod tests {
         let endless = environment(false, None);
         assert_eq!(
             (endless.ends().await.unwrap(), endless.lasting(needed).await.unwrap()),
-            (Ends::Never, None)
+            (CredentialsEnd::Never, None)
         );
         // An end in the environment says nothing about credentials from another source.
-        let other =
-            environment(false, None).told(Told::read("another".into(), "2026-01-02T03:04:05Z"));
-        assert_eq!(other.ends().await.unwrap(), Ends::Never);
+        let other = environment(false, None)
+            .told(EnvironmentKeyEnd::read("another".into(), "2026-01-02T03:04:05Z"));
+        assert_eq!(other.ends().await.unwrap(), CredentialsEnd::Never);
     }
 }

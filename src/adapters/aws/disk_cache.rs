@@ -38,7 +38,7 @@ pub struct Ec2Cache {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept<T> {
+struct CachedAnswer<T> {
     format: u32,
     asked_at: Timestamp,
     answer: T,
@@ -66,7 +66,8 @@ impl Ec2Cache {
 
     /// The answer, if it is not older than this.
     pub fn get<T: DeserializeOwned>(&self, what: &str, age_max: Duration) -> Option<T> {
-        let kept: Kept<T> = serde_json::from_slice(&fs::read(self.path(what)?).ok()?).ok()?;
+        let kept: CachedAnswer<T> =
+            serde_json::from_slice(&fs::read(self.path(what)?).ok()?).ok()?;
         let now = Timestamp::now();
         let is_young = kept.asked_at + age_max > now && kept.asked_at < now + FUTURE_MAX;
         (kept.format == FORMAT && is_young).then_some(kept.answer)
@@ -81,7 +82,7 @@ impl Ec2Cache {
             forget_old(whose.parent().unwrap_or(whose));
         }
         if let Err(error) =
-            write(&path, &Kept { format: FORMAT, asked_at: Timestamp::now(), answer })
+            write(&path, &CachedAnswer { format: FORMAT, asked_at: Timestamp::now(), answer })
         {
             tracing::debug!("cannot keep {}: {error}", path.display());
         }

@@ -52,7 +52,7 @@ const BODY_BYTES_MAX: usize = 256 * 1024;
 /// A machine has at most 50 tags.
 const TAGS_MAX: usize = 64;
 
-type Cause = Box<dyn Error + Send + Sync>;
+type ImdsCause = Box<dyn Error + Send + Sync>;
 
 /// The metadata service of this machine.
 pub struct Imds {
@@ -109,32 +109,32 @@ impl Imds {
     }
 
     /// A document; `None`: it does not exist. A refused token is renewed once.
-    async fn get(&self, path: &str) -> Result<Option<String>, Cause> {
+    async fn get(&self, path: &str) -> Result<Option<String>, ImdsCause> {
         let token = self.token(None).await?;
-        if let Answer::Document(document) = self.ask(path, &token.text).await? {
+        if let ImdsAnswer::Document(document) = self.ask(path, &token.text).await? {
             return Ok(document);
         }
         let token = self.token(Some(token)).await?;
         match self.ask(path, &token.text).await? {
-            Answer::Document(document) => Ok(document),
-            Answer::BadToken => Err(ImdsError::Refused.into()),
+            ImdsAnswer::Document(document) => Ok(document),
+            ImdsAnswer::BadToken => Err(ImdsError::Refused.into()),
         }
     }
 
-    async fn ask(&self, path: &str, token: &str) -> Result<Answer, Cause> {
+    async fn ask(&self, path: &str, token: &str) -> Result<ImdsAnswer, ImdsCause> {
         let url = format!("{}/latest/{path}", self.endpoint);
         let response =
             self.client.get(url).header("X-aws-ec2-metadata-token", token).send().await?;
         match response.status() {
-            StatusCode::OK => Ok(Answer::Document(Some(text(response).await?))),
-            StatusCode::NOT_FOUND => Ok(Answer::Document(None)),
-            StatusCode::UNAUTHORIZED => Ok(Answer::BadToken),
+            StatusCode::OK => Ok(ImdsAnswer::Document(Some(text(response).await?))),
+            StatusCode::NOT_FOUND => Ok(ImdsAnswer::Document(None)),
+            StatusCode::UNAUTHORIZED => Ok(ImdsAnswer::BadToken),
             status => Err(ImdsError::Status(status.as_u16()).into()),
         }
     }
 
     /// The current token. A new one replaces it if it is missing, old, or the `refused` one.
-    async fn token(&self, refused: Option<Token>) -> Result<Token, Cause> {
+    async fn token(&self, refused: Option<Token>) -> Result<Token, ImdsCause> {
         let mut held = self.token.lock().await;
         let refused = refused.map(|token| token.text);
         let good = |token: &&Token| {
@@ -161,7 +161,7 @@ impl Imds {
     async fn told<T>(
         &self,
         what: &str,
-        asking: impl Future<Output = Result<T, Cause>>,
+        asking: impl Future<Output = Result<T, ImdsCause>>,
     ) -> Result<T, MetadataError> {
         let told = tokio::time::timeout(POLL_MAX, asking)
             .await
@@ -169,13 +169,13 @@ impl Imds {
         told.map_err(|cause| MetadataError::Unavailable { what: what.to_owned(), cause })
     }
 
-    async fn interruption(&self) -> Result<Option<Notice>, Cause> {
+    async fn interruption(&self) -> Result<Option<Notice>, ImdsCause> {
         let Some(text) = self.get("meta-data/spot/instance-action").await? else { return Ok(None) };
         Ok(Some(imds_documents::interruption(&text)?))
     }
 
     /// Rebalance and maintenance, at most every five seconds.
-    async fn slow(&self) -> Result<Vec<Notice>, Cause> {
+    async fn slow(&self) -> Result<Vec<Notice>, ImdsCause> {
         let mut held = self.slow.lock().await;
         if let Some(slow) = held.as_ref().filter(|slow| slow.asked.elapsed() < SLOW_EVERY) {
             return Ok(slow.notices.clone());
@@ -188,21 +188,21 @@ impl Imds {
         Ok(notices)
     }
 
-    async fn rebalance(&self) -> Result<Option<Notice>, Cause> {
+    async fn rebalance(&self) -> Result<Option<Notice>, ImdsCause> {
         let Some(text) = self.get("meta-data/events/recommendations/rebalance").await? else {
             return Ok(None);
         };
         Ok(Some(imds_documents::rebalance(&text)?))
     }
 
-    async fn maintenance(&self) -> Result<Vec<Notice>, Cause> {
+    async fn maintenance(&self) -> Result<Vec<Notice>, ImdsCause> {
         let Some(text) = self.get("meta-data/events/maintenance/scheduled").await? else {
             return Ok(Vec::new());
         };
         Ok(imds_documents::maintenance(&text)?)
     }
 
-    async fn who(&self) -> Result<Identity, Cause> {
+    async fn who(&self) -> Result<Identity, ImdsCause> {
         let document =
             self.get("dynamic/instance-identity/document").await?.ok_or(ImdsError::Status(404))?;
         let (instance, launched) = imds_documents::document(&document)?;
@@ -244,12 +244,12 @@ impl Metadata for Imds {
     }
 }
 
-enum Answer {
+enum ImdsAnswer {
     Document(Option<String>),
     BadToken,
 }
 
-async fn text(mut response: reqwest::Response) -> Result<String, Cause> {
+async fn text(mut response: reqwest::Response) -> Result<String, ImdsCause> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);

@@ -56,16 +56,17 @@ pub fn rebalance(text: &str) -> Result<Notice, SaidError> {
 pub fn maintenance(text: &str) -> Result<Vec<Notice>, SaidError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
-    struct Event {
+    struct MaintenanceEvent {
         not_before: String,
         code: String,
         #[serde(default)]
         state: Option<String>,
     }
-    let events: Vec<Event> = serde_json::from_str(text)?;
+    let events: Vec<MaintenanceEvent> = serde_json::from_str(text)?;
     // Events that are over stay listed for a week as `completed` or `canceled`.
-    let stands = |event: &Event| event.state.as_deref().is_none_or(|state| state == "active");
-    let notice = |event: Event| {
+    let stands =
+        |event: &MaintenanceEvent| event.state.as_deref().is_none_or(|state| state == "active");
+    let notice = |event: MaintenanceEvent| {
         Ok(Notice {
             kind: NoticeKind::Maintenance,
             at: maintenance_time(&event.not_before)?,

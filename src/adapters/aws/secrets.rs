@@ -24,7 +24,7 @@ const REFUSAL_CHARS_MAX: usize = 300;
 
 const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
 
-type Cause = Box<dyn std::error::Error + Send + Sync>;
+type SecretCause = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
@@ -32,7 +32,7 @@ pub enum SecretError {
     #[error("AWS says {code}: {text}")]
     Refused { code: String, text: String },
     #[error("AWS does not answer")]
-    Unanswered(#[source] Cause),
+    Unanswered(#[source] SecretCause),
 }
 
 pub struct AwsSecrets {
@@ -129,7 +129,7 @@ impl AwsSecrets {
         service: &str,
         target: &'static str,
         body: Vec<u8>,
-    ) -> Result<(u16, Vec<u8>), Cause> {
+    ) -> Result<(u16, Vec<u8>), SecretCause> {
         let suffix = if self.region.starts_with("cn-") { ".cn" } else { "" };
         let endpoint = self
             .endpoint

@@ -23,7 +23,7 @@ use aws_smithy_runtime_api::client::http::{
 use tokio::sync::OnceCell;
 
 use super::ca_bundle;
-use super::credential_cache::{Identity, Told};
+use super::credential_cache::{AwsIdentity, EnvironmentKeyEnd};
 use super::session_cache::Ec2Memory;
 use super::settings::AwsSettings;
 use crate::adapters::store::open::install_crypto;
@@ -48,7 +48,7 @@ const REGION_UNKNOWN: &str = "us-east-1";
 pub struct AwsSession {
     pub settings: AwsSettings,
     given: Option<(Region, Credentials)>,
-    base: OnceCell<(SdkConfig, Option<Identity>)>,
+    base: OnceCell<(SdkConfig, Option<AwsIdentity>)>,
     ec2: Mutex<BTreeMap<Region, aws_sdk_ec2::Client>>,
     pub(crate) memory: Ec2Memory,
 }
@@ -81,11 +81,11 @@ impl AwsSession {
     }
 
     /// The credentials, for calls that we sign without an SDK; `None` if the chain has no source.
-    pub async fn identity(&self) -> Option<Identity> {
+    pub async fn identity(&self) -> Option<AwsIdentity> {
         self.loaded().await.1.clone()
     }
 
-    async fn loaded(&self) -> &(SdkConfig, Option<Identity>) {
+    async fn loaded(&self) -> &(SdkConfig, Option<AwsIdentity>) {
         self.base.get_or_init(|| load(&self.settings, self.given.clone())).await
     }
 
@@ -118,10 +118,8 @@ impl AwsSession {
 
     pub async fn ec2(&self, region: &Region) -> aws_sdk_ec2::Client {
         let config = self.config(region).await;
-        let mut clients = self
-            .ec2
-            .lock()
-            .expect("nobody panics while holding the clients: they are only looked up");
+        let mut clients =
+            self.ec2.lock().expect("the lock is held for a lookup alone, which cannot panic");
         clients.entry(region.clone()).or_insert_with(|| aws_sdk_ec2::Client::new(&config)).clone()
     }
 
@@ -213,7 +211,7 @@ fn http_client() -> SharedHttpClient {
 async fn load(
     settings: &AwsSettings,
     given: Option<(Region, Credentials)>,
-) -> (SdkConfig, Option<Identity>) {
+) -> (SdkConfig, Option<AwsIdentity>) {
     install_crypto();
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(CONNECT_WITHIN)
@@ -236,10 +234,10 @@ async fn load(
         loader = loader.endpoint_url(endpoint);
     }
     let config = loader.load().await;
-    let Some(identity) = config.credentials_provider().map(Identity::new) else {
+    let Some(identity) = config.credentials_provider().map(AwsIdentity::new) else {
         return (config, None);
     };
-    let identity = identity.told(Told::here());
+    let identity = identity.told(EnvironmentKeyEnd::here());
     let identity = if is_given { identity } else { identity.of_profile(settings.profile.clone()) };
     // One cache for all clients. A client's own cache would ask again for each client, and use a
     // key until ten seconds before its end.

@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(
             logins(root.path()),
             Reading::Known(BTreeSet::from([at("pts/0"), at("pts/1")])),
-            "at a terminal somebody may type"
+            "a user may type at a terminal"
         );
     }
 

@@ -8,19 +8,19 @@
 
 /// A counter that remembers what it has counted.
 #[derive(Debug)]
-pub(crate) struct Counter<K> {
+pub(crate) struct MonotonicCounter<K> {
     source: Option<K>,
     last: u64,
     total: u64,
 }
 
-impl<K> Default for Counter<K> {
+impl<K> Default for MonotonicCounter<K> {
     fn default() -> Self {
-        Counter { source: None, last: 0, total: 0 }
+        MonotonicCounter { source: None, last: 0, total: 0 }
     }
 }
 
-impl<K: PartialEq> Counter<K> {
+impl<K: PartialEq> MonotonicCounter<K> {
     /// Takes the source's value; returns the total. A step back counts as zero. So does a change of
     /// source: values of two sources cannot be subtracted.
     pub fn feed(&mut self, source: K, raw: u64) -> u64 {
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_counter_never_goes_back() {
-        let mut counter = Counter::default();
+        let mut counter = MonotonicCounter::default();
         assert_eq!(counter.feed("tree", 100), 100);
         assert_eq!(counter.feed("tree", 150), 150);
         assert_eq!(counter.feed("tree", 20), 150, "a process ended and took its 130 with it");

@@ -45,7 +45,7 @@ const GUARD_SCRIPT: &str = "up() { read -r up rest </proc/uptime; up=$${up%.*}; 
 
 /// One step of the power-off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct PowerOffStep {
     pub argv: Vec<String>,
     /// Time from the start of the command to the next step, if the command succeeds.
     pub wait: Duration,
@@ -56,7 +56,7 @@ pub struct Step {
 /// Powers this machine off, in harder and harder steps.
 #[derive(Debug)]
 pub struct SystemPower {
-    steps: Vec<Step>,
+    steps: Vec<PowerOffStep>,
     /// Whether `reboot(2)` is the last step.
     syscall: bool,
 }
@@ -70,7 +70,7 @@ impl SystemPower {
 
     /// For tests: the real steps with programs from a folder, and no system call.
     pub fn with_programs_of(folder: &std::path::Path, faster: u32) -> Self {
-        let own = |step: Step| Step {
+        let own = |step: PowerOffStep| PowerOffStep {
             argv: std::iter::once(folder.join(&step.argv[0]).display().to_string())
                 .chain(step.argv[1..].iter().cloned())
                 .collect(),
@@ -81,12 +81,12 @@ impl SystemPower {
     }
 
     /// For `--dry-run` and tests: other commands, and no system call.
-    pub fn with_steps(steps: Vec<Step>) -> Self {
+    pub fn with_steps(steps: Vec<PowerOffStep>) -> Self {
         SystemPower { steps, syscall: false }
     }
 }
 
-fn real_steps() -> Vec<Step> {
+fn real_steps() -> Vec<PowerOffStep> {
     // systemd-run takes no `@` name for its own command, only in `ExecStartPre`.
     let script = format!("--property=ExecStartPre=@/bin/sh @lamp-poweroff -c '{GUARD_SCRIPT}'");
     let unit = [
@@ -101,19 +101,22 @@ fn real_steps() -> Vec<Step> {
     ]
     .concat();
     let power = |extra: &[&str], wait| {
-        Step::new(&[&["systemctl", "--ignore-inhibitors", "poweroff"], extra].concat(), wait)
+        PowerOffStep::new(
+            &[&["systemctl", "--ignore-inhibitors", "poweroff"], extra].concat(),
+            wait,
+        )
     };
     vec![
-        Step { preparation: true, ..Step::new(&guard, GUARD_WAIT) },
+        PowerOffStep { preparation: true, ..PowerOffStep::new(&guard, GUARD_WAIT) },
         power(&[], CLEAN_WAIT),
         power(&["--force"], FORCED_WAIT),
         power(&["--force", "--force"], HARD_WAIT),
     ]
 }
 
-impl Step {
+impl PowerOffStep {
     pub fn new(argv: &[&str], wait: Duration) -> Self {
-        Step {
+        PowerOffStep {
             argv: argv.iter().map(|part| (*part).to_owned()).collect(),
             wait,
             preparation: false,
@@ -181,8 +184,11 @@ mod tests {
     use super::*;
 
     /// A step that writes its name and then runs `rest`.
-    fn rung(file: &std::path::Path, name: &str, rest: &str, wait: Duration) -> Step {
-        Step::new(&["sh", "-c", &format!("echo {name} >> '{}'; {rest}", file.display())], wait)
+    fn rung(file: &std::path::Path, name: &str, rest: &str, wait: Duration) -> PowerOffStep {
+        PowerOffStep::new(
+            &["sh", "-c", &format!("echo {name} >> '{}'; {rest}", file.display())],
+            wait,
+        )
     }
 
     #[tokio::test]
@@ -192,9 +198,9 @@ mod tests {
         let long = Duration::from_secs(600);
         let short = Duration::from_millis(300);
         let power = SystemPower::with_steps(vec![
-            Step { preparation: true, ..rung(&file, "guard", "true", long) },
+            PowerOffStep { preparation: true, ..rung(&file, "guard", "true", long) },
             rung(&file, "clean-but-fails", "exit 1", long),
-            Step::new(&["/nonexistent/poweroff"], long),
+            PowerOffStep::new(&["/nonexistent/poweroff"], long),
             rung(&file, "hangs", "exec sleep 600", short),
             rung(&file, "ended-by-the-shutdown", "kill -TERM $$", short),
             rung(&file, "works-but-nothing-happens", "true", short),
@@ -294,7 +300,10 @@ mod tests {
             .replace("$$", "$")
             .replace("/proc/uptime", &uptime)
             .replace("/proc/sysrq-trigger", &kernel);
-        assert!(!script.contains("/proc/"), "it would put out the machine of this test: {script}");
+        assert!(
+            !script.contains("/proc/"),
+            "it would power off the machine of this test: {script}"
+        );
         let mut shell = std::process::Command::new("/bin/sh");
         shell
             .args(["-c", &script])

@@ -29,7 +29,7 @@ const LISTING_SHARE: u32 = 20_000;
 
 /// The owner of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum ProcessOwner {
     Workload,
     Other,
     /// Its number has no meaning here: another PID namespace, or it has just ended.
@@ -38,31 +38,31 @@ pub(crate) enum Owner {
 
 /// The processes now in the tree.
 #[derive(Debug, Default)]
-pub(crate) struct Tree {
+pub(crate) struct WorkloadTree {
     pids: Vec<u32>,
     whole_machine: bool,
-    key: Option<Key>,
+    key: Option<ScopeKey>,
     listed: Option<Duration>,
     relist_every: Duration,
-    newest: Newest,
+    newest: NewestProcess,
 }
 
 /// The number of this machine's newest process or thread. While it stays the same, no tree has
 /// grown.
 #[derive(Debug)]
-struct Newest {
+struct NewestProcess {
     file: ProcFile,
     buffer: Vec<u8>,
     number: Option<u64>,
 }
 
-impl Default for Newest {
+impl Default for NewestProcess {
     fn default() -> Self {
-        Newest { file: ProcFile::new("/proc/loadavg"), buffer: Vec::new(), number: None }
+        NewestProcess { file: ProcFile::new("/proc/loadavg"), buffer: Vec::new(), number: None }
     }
 }
 
-impl Newest {
+impl NewestProcess {
     /// Whether the number changed since the last call; true if it cannot be read.
     fn moved(&mut self) -> bool {
         let number = self
@@ -77,17 +77,20 @@ impl Newest {
 
 /// Identifies the workload: another one has another tree.
 #[derive(Clone, Debug, PartialEq)]
-struct Key {
+struct ScopeKey {
     root: Option<u32>,
     holder: Option<u32>,
     cgroup: Option<PathBuf>,
 }
 
-impl Tree {
+impl WorkloadTree {
     /// Lists the tree again when due, or for another workload.
     pub fn refresh(&mut self, scope: &Scope, now: Duration) {
-        let key =
-            Key { root: scope.root_pid, holder: scope.holder_pid, cgroup: scope.cgroup.clone() };
+        let key = ScopeKey {
+            root: scope.root_pid,
+            holder: scope.holder_pid,
+            cgroup: scope.cgroup.clone(),
+        };
         self.whole_machine = scope.whole_machine;
         let same = self.key.as_ref() == Some(&key);
         let due = self.listed.is_none_or(|at| now.saturating_sub(at) >= self.relist_every);
@@ -113,14 +116,18 @@ impl Tree {
         &self.pids
     }
 
-    pub fn owner(&self, pid: u32) -> Owner {
+    pub fn owner(&self, pid: u32) -> ProcessOwner {
         if self.pids.binary_search(&pid).is_ok() {
-            return Owner::Workload;
+            return ProcessOwner::Workload;
         }
         if !Path::new("/proc").join(pid.to_string()).exists() {
-            return Owner::Hidden;
+            return ProcessOwner::Hidden;
         }
-        if self.whole_machine && pid != std::process::id() { Owner::Workload } else { Owner::Other }
+        if self.whole_machine && pid != std::process::id() {
+            ProcessOwner::Workload
+        } else {
+            ProcessOwner::Other
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub struct ProcessRef {
 
 /// Fields of `/proc/<pid>/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
+pub struct ProcessStat {
     pub parent: u32,
     /// Process group and session; 0 if the leader is outside this PID namespace, as under `docker
     /// exec`.
@@ -146,7 +146,7 @@ pub fn with_environment(name: &str, value: &str) -> Vec<ProcessRef> {
 }
 
 /// One line of `/proc/<pid>/stat`; `None` when there is no such process.
-pub fn stat(pid: u32) -> Option<Stat> {
+pub fn stat(pid: u32) -> Option<ProcessStat> {
     parse_stat(&small(format!("/proc/{pid}/stat"))?)
 }
 
@@ -160,7 +160,7 @@ fn small(path: impl AsRef<std::path::Path>) -> Option<String> {
 
 /// The second field, the name, may hold anything. So the fields are counted from its last
 /// parenthesis.
-fn parse_stat(line: &str) -> Option<Stat> {
+fn parse_stat(line: &str) -> Option<ProcessStat> {
     let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
@@ -168,7 +168,7 @@ fn parse_stat(line: &str) -> Option<Stat> {
     let session = fields.next()?.parse().ok()?;
     let flags: u64 = fields.nth(2)?.parse().ok()?;
     let start_ticks = fields.nth(12)?.parse().ok()?;
-    Some(Stat { parent, group, session, state, start_ticks, is_forked: flags & FORKED != 0 })
+    Some(ProcessStat { parent, group, session, state, start_ticks, is_forked: flags & FORKED != 0 })
 }
 
 fn walk(root: u32, children: impl Fn(u32) -> Vec<u32>) -> Vec<u32> {
@@ -306,7 +306,7 @@ mod tests {
         let line = "42 (a) b (c) S 7 41 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
         assert_eq!(
             parse_stat(line),
-            Some(Stat {
+            Some(ProcessStat {
                 parent: 7,
                 group: 41,
                 session: 40,

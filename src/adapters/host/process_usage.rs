@@ -21,13 +21,13 @@ pub(crate) struct Usage {
     pub cpu_ticks: u64,
     pub resident_pages: u64,
     pub processes: u32,
-    pub disk: Disk,
+    pub disk: DiskUsage,
     /// Processes that have ended.
     pub gone: Vec<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Disk {
+pub(crate) enum DiskUsage {
     Bytes {
         read: u64,
         written: u64,
@@ -41,12 +41,12 @@ pub(crate) enum Disk {
 /// The open files of the processes.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
-    open: HashMap<u32, Meter>,
+    open: HashMap<u32, ProcessMeter>,
     buffer: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Meter {
+struct ProcessMeter {
     stat: ProcFile,
     io: ProcFile,
 }
@@ -57,14 +57,14 @@ impl Meters {
             cpu_ticks: 0,
             resident_pages: 0,
             processes: 0,
-            disk: Disk::Bytes { read: 0, written: 0 },
+            disk: DiskUsage::Bytes { read: 0, written: 0 },
             gone: Vec::new(),
         };
         if self.open.len() > pids.len() {
             self.open.retain(|pid, _| pids.contains(pid));
         }
         for pid in pids {
-            let mut meter = self.open.remove(pid).unwrap_or_else(|| Meter::of(*pid));
+            let mut meter = self.open.remove(pid).unwrap_or_else(|| ProcessMeter::of(*pid));
             if meter.add(*pid, &mut self.buffer, &mut usage) {
                 if self.open.len() < KEPT_OPEN_MAX {
                     self.open.insert(*pid, meter);
@@ -77,9 +77,9 @@ impl Meters {
     }
 }
 
-impl Meter {
+impl ProcessMeter {
     fn of(pid: u32) -> Self {
-        Meter {
+        ProcessMeter {
             stat: ProcFile::new(format!("/proc/{pid}/stat")),
             io: ProcFile::new(format!("/proc/{pid}/io")),
         }
@@ -93,11 +93,14 @@ impl Meter {
         usage.processes += u32::from(!stat.ended);
         let io = self.io.read(buffer).map(parse_io);
         match (io, &mut usage.disk) {
-            (Ok(Some((read, written))), Disk::Bytes { read: all_read, written: all_written }) => {
+            (
+                Ok(Some((read, written))),
+                DiskUsage::Bytes { read: all_read, written: all_written },
+            ) => {
                 *all_read += read;
                 *all_written += written;
             }
-            (Err(error), Disk::Bytes { .. }) if !stat.ended => match unreadable(pid, &error) {
+            (Err(error), DiskUsage::Bytes { .. }) if !stat.ended => match unreadable(pid, &error) {
                 Some(disk) => usage.disk = disk,
                 None => return false,
             },
@@ -108,13 +111,13 @@ impl Meter {
 }
 
 /// `None`: it ended between its two files.
-fn unreadable(pid: u32, error: &io::Error) -> Option<Disk> {
+fn unreadable(pid: u32, error: &io::Error) -> Option<DiskUsage> {
     const NO_SUCH_PROCESS: i32 = 3;
     match error.kind() {
         _ if error.raw_os_error() == Some(NO_SUCH_PROCESS) => None,
         io::ErrorKind::NotFound if std::path::Path::new("/proc/self/io").exists() => None,
-        io::ErrorKind::NotFound => Some(Disk::NotCounted),
-        _ => Some(Disk::Unreadable(format!("/proc/{pid}/io: {error}"))),
+        io::ErrorKind::NotFound => Some(DiskUsage::NotCounted),
+        _ => Some(DiskUsage::Unreadable(format!("/proc/{pid}/io: {error}"))),
     }
 }
 

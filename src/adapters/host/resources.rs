@@ -14,9 +14,9 @@ use std::time::Duration;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use super::kernel_file::ProcFile;
-use super::monotonic_counter::Counter;
-use super::process_scope::Tree;
-use super::process_usage::{Disk, Meters, Usage, cpu_ticks};
+use super::monotonic_counter::MonotonicCounter;
+use super::process_scope::WorkloadTree;
+use super::process_usage::{DiskUsage, Meters, Usage, cpu_ticks};
 use crate::instance::{IoCounters, Reading};
 use crate::ports::Scope;
 
@@ -43,12 +43,12 @@ pub(crate) struct HostReadings {
 
 /// Reads the machine and the tree; keeps open files and counts.
 pub(crate) struct HostSensors {
-    tree: Tree,
+    tree: WorkloadTree,
     meters: Meters,
     cgroup: CgroupCpu,
-    cpu: Counter<Source>,
-    read: Counter<Source>,
-    written: Counter<Source>,
+    cpu: MonotonicCounter<CounterSource>,
+    read: MonotonicCounter<CounterSource>,
+    written: MonotonicCounter<CounterSource>,
     machine: ProcFile,
     own: ProcFile,
     vmstat: ProcFile,
@@ -71,7 +71,7 @@ struct Room {
 
 /// The source of a counter: only values of one source can be subtracted.
 #[derive(Debug, PartialEq)]
-enum Source {
+enum CounterSource {
     Processes(Option<u32>),
     Cgroup(PathBuf),
     Machine,
@@ -80,12 +80,12 @@ enum Source {
 impl HostSensors {
     pub fn new() -> Self {
         HostSensors {
-            tree: Tree::default(),
+            tree: WorkloadTree::default(),
             meters: Meters::default(),
             cgroup: CgroupCpu::default(),
-            cpu: Counter::default(),
-            read: Counter::default(),
-            written: Counter::default(),
+            cpu: MonotonicCounter::default(),
+            read: MonotonicCounter::default(),
+            written: MonotonicCounter::default(),
             machine: ProcFile::new("/proc/stat"),
             own: ProcFile::new("/proc/self/stat"),
             vmstat: ProcFile::new("/proc/vmstat"),
@@ -99,7 +99,7 @@ impl HostSensors {
         }
     }
 
-    pub fn tree(&self) -> &Tree {
+    pub fn tree(&self) -> &WorkloadTree {
         &self.tree
     }
 
@@ -132,8 +132,12 @@ impl HostSensors {
         let by_cgroup =
             scope.cgroup.as_deref().and_then(|cgroup| self.cgroup.used(cgroup, &mut self.buffer));
         let cpu_nanos = match (by_cgroup, &scope.cgroup) {
-            (Some(nanos), Some(cgroup)) => self.cpu.feed(Source::Cgroup(cgroup.clone()), nanos),
-            _ => self.cpu.feed(Source::Processes(scope.root_pid), self.nanos(usage.cpu_ticks)),
+            (Some(nanos), Some(cgroup)) => {
+                self.cpu.feed(CounterSource::Cgroup(cgroup.clone()), nanos)
+            }
+            _ => {
+                self.cpu.feed(CounterSource::Processes(scope.root_pid), self.nanos(usage.cpu_ticks))
+            }
         };
         HostReadings {
             tree_cpu: Reading::Known(Duration::from_nanos(cpu_nanos)),
@@ -146,12 +150,12 @@ impl HostSensors {
 
     fn disk(&mut self, usage: Usage, scope: &Scope) -> Reading<IoCounters> {
         match usage.disk {
-            Disk::Bytes { read, written } => Reading::Known(IoCounters {
-                read_bytes: self.read.feed(Source::Processes(scope.root_pid), read),
-                written_bytes: self.written.feed(Source::Processes(scope.root_pid), written),
+            DiskUsage::Bytes { read, written } => Reading::Known(IoCounters {
+                read_bytes: self.read.feed(CounterSource::Processes(scope.root_pid), read),
+                written_bytes: self.written.feed(CounterSource::Processes(scope.root_pid), written),
             }),
-            Disk::NotCounted => Reading::Absent,
-            Disk::Unreadable(why) => Reading::Unknown(why),
+            DiskUsage::NotCounted => Reading::Absent,
+            DiskUsage::Unreadable(why) => Reading::Unknown(why),
         }
     }
 
@@ -162,8 +166,9 @@ impl HostSensors {
         now: Duration,
     ) -> HostReadings {
         let own = self.own.read(&mut self.buffer).ok().and_then(cpu_ticks).unwrap_or(0);
-        let others = machine
-            .map(|ticks| self.cpu.feed(Source::Machine, self.nanos(ticks.saturating_sub(own))));
+        let others = machine.map(|ticks| {
+            self.cpu.feed(CounterSource::Machine, self.nanos(ticks.saturating_sub(own)))
+        });
         if self.processes.is_none_or(|(at, _)| now.saturating_sub(at) >= COUNT_EVERY) {
             self.processes = Some((now, super::process_tree::count().saturating_sub(1)));
         }
@@ -220,8 +225,8 @@ impl HostSensors {
         let read = self.vmstat.read(&mut self.buffer).ok().and_then(parse_paged);
         match read {
             Some((read, written)) => Reading::Known(IoCounters {
-                read_bytes: self.read.feed(Source::Machine, read),
-                written_bytes: self.written.feed(Source::Machine, written),
+                read_bytes: self.read.feed(CounterSource::Machine, read),
+                written_bytes: self.written.feed(CounterSource::Machine, written),
             }),
             None => Reading::unknown("/proc/vmstat cannot be read"),
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   agent: sample(scope) --scope--> thread: Sensors::sample --Sample--> agent
-//!            `-- nothing within the patience: None, and None at once until the thread is back
+//!            `-- after the timeout: None, then None at once until the thread is back
 //! ```
 //! A driver call can block for seconds or for ever, and cannot be cancelled. The agent continues
 //! with *unknown*, which never counts as idle. Not here: what the sensors read.
@@ -69,7 +69,7 @@ impl SensorFeed for SensorThread {
             }
             Err(_) => {
                 tracing::warn!(
-                    "the sensors do not answer: until they do, nothing is known and nothing is stopped for being idle"
+                    "the sensors do not answer; until they do, use is unknown and no job counts as idle"
                 );
                 None
             }

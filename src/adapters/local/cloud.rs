@@ -62,11 +62,11 @@ pub struct LocalCloud {
     /// How to call the agent: the program's path, and words before the agent's own.
     pub(crate) agent: Vec<String>,
     pub(crate) aws: Option<LocalAws>,
-    seen: Mutex<Seen>,
+    seen: Mutex<ObservedMachines>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct ObservedMachines {
     /// Machines that this process started, to be reaped when they end.
     children: Vec<Child>,
     /// Views that no longer change; `None`: a machine of another job root.

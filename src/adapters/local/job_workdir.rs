@@ -45,7 +45,7 @@ pub fn claim(folder: &LocalFolder, record: &InstanceRecord) -> io::Result<PathBu
     let (Some(machines), Ok(tags)) = (folder.dir().parent(), Tags::from_map(&record.tags)) else {
         return Ok(own);
     };
-    let shelf = Shelf::open(machines)?;
+    let shelf = WorkFolders::open(machines)?;
     let job = tags.job.as_str();
     match fs::read_link(&own) {
         Ok(work) => {
@@ -90,7 +90,7 @@ fn give_up(folder: &LocalFolder) -> io::Result<()> {
     else {
         return Ok(());
     };
-    let shelf = Shelf::open(machines)?;
+    let shelf = WorkFolders::open(machines)?;
     let owner = work.file_name().map(|name| format!("{}.owner", name.to_string_lossy()));
     let Some(owner) =
         owner.filter(|owner| shelf.read(owner).is_some_and(|owner| instance == owner.as_str()))
@@ -104,13 +104,13 @@ fn give_up(folder: &LocalFolder) -> io::Result<()> {
 }
 
 /// The folder of all works, locked by one process at a time.
-struct Shelf {
+struct WorkFolders {
     dir: PathBuf,
     _lock: fs::File,
 }
 
-impl Shelf {
-    fn open(machines: &Path) -> io::Result<Shelf> {
+impl WorkFolders {
+    fn open(machines: &Path) -> io::Result<WorkFolders> {
         let dir = machines.join(WORK);
         private_files::folder(&dir)?;
         let lock = private_files::options()
@@ -119,7 +119,7 @@ impl Shelf {
             .truncate(false)
             .open(dir.join(LOCK))?;
         flock(&lock, FlockOperation::LockExclusive)?;
-        Ok(Shelf { dir, _lock: lock })
+        Ok(WorkFolders { dir, _lock: lock })
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -62,7 +62,7 @@ pub const INSTANCE_VARIABLE: &str = "LAMP_INSTANCE";
 
 /// Runs the machine of this folder until it ends.
 pub fn main(dir: &Path) -> ExitCode {
-    match Machine::boot(LocalFolder::new(dir)) {
+    match MachineProcess::boot(LocalFolder::new(dir)) {
         Ok(Some(machine)) => machine.run(),
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
@@ -72,7 +72,7 @@ pub fn main(dir: &Path) -> ExitCode {
     }
 }
 
-struct Machine {
+struct MachineProcess {
     folder: LocalFolder,
     record: InstanceRecord,
     /// The wall clock at the boot, and the monotonic clock at that moment.
@@ -110,9 +110,9 @@ impl Deadline {
     }
 }
 
-impl Machine {
+impl MachineProcess {
     /// `None`: another process runs this machine, or this run of it has ended.
-    fn boot(folder: LocalFolder) -> io::Result<Option<Machine>> {
+    fn boot(folder: LocalFolder) -> io::Result<Option<MachineProcess>> {
         let record = folder.instance()?;
         let lock = OpenOptions::new()
             .write(true)
@@ -135,7 +135,7 @@ impl Machine {
             return Ok(None);
         }
         folder.touch_alive()?;
-        let machine = Machine {
+        let machine = MachineProcess {
             folder,
             record,
             booted,

@@ -48,7 +48,7 @@ pub struct CapacityTrace {
 }
 
 #[derive(Deserialize)]
-struct Recorded {
+struct CapacityRecording {
     gap_seconds: f64,
     ticks: Option<u64>,
     first: i64,
@@ -66,10 +66,10 @@ const GAP_SECONDS_MAX: f64 = 86_400.0;
 pub fn read_capacity(path: &Path) -> Result<CapacityTrace, TraceError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| TraceError::File { path: path.to_owned(), source })?;
-    let recorded: Recorded = serde_json::from_str(&text)
+    let recorded: CapacityRecording = serde_json::from_str(&text)
         .map_err(|source| TraceError::Form { path: path.to_owned(), source })?;
     let path = path.to_owned();
-    let Recorded { gap_seconds: gap, ticks: said, first, runs } = recorded;
+    let CapacityRecording { gap_seconds: gap, ticks: said, first, runs } = recorded;
     let found: u64 = runs.iter().map(|length| u64::from(*length)).sum();
     match said {
         _ if !(0..=1).contains(&first) => return Err(TraceError::First { path, first }),

@@ -35,15 +35,15 @@ pub enum PriceCourseError {
 }
 
 #[derive(Deserialize)]
-struct Recorded {
+struct PriceRecording {
     histories: Vec<PriceHistory>,
     #[serde(default)]
-    source: Option<Source>,
+    source: Option<PriceOrigin>,
 }
 
 /// Where the prices come from, and when.
 #[derive(Deserialize)]
-struct Source {
+struct PriceOrigin {
     #[serde(default)]
     as_of: Option<String>,
 }
@@ -56,7 +56,7 @@ struct Source {
 pub fn read_prices(path: &Path) -> Result<(PriceHistory, Option<Timestamp>), PriceCourseError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| PriceCourseError::File { path: path.to_owned(), source })?;
-    let recorded: Recorded = serde_json::from_str(&text)
+    let recorded: PriceRecording = serde_json::from_str(&text)
         .map_err(|source| PriceCourseError::Form { path: path.to_owned(), source })?;
     let path = path.to_owned();
     let made = recorded.source.and_then(|source| source.as_of).and_then(|made| made.parse().ok());

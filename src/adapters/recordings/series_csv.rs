@@ -29,7 +29,7 @@ pub(crate) struct HostRow {
 
 /// The rows of all GPUs at one moment.
 #[derive(Default)]
-struct Moment {
+struct GpuRows {
     t_secs: f64,
     utils: Vec<Option<f64>>,
     memories: Vec<Option<f64>>,
@@ -47,7 +47,7 @@ pub(crate) fn rates(
     let gpu_ever = moments.iter().any(|moment| moment.utils.iter().any(Option::is_some));
     let memory_ever = moments.iter().any(|moment| moment.memories.iter().any(Option::is_some));
     let cpu_ever = moments.iter().any(|moment| moment.cpu.is_some());
-    let beside = Beside::new(host);
+    let beside = HostTable::new(host);
     let mut before: Option<f64> = None;
     let mut series = Vec::with_capacity(moments.len());
     for moment in &moments {
@@ -107,16 +107,16 @@ pub(crate) fn host_rows(text: &str) -> Result<Vec<HostRow>, LineError> {
     Ok(rows)
 }
 
-fn moments(text: &str, gpus: Option<&[u32]>) -> Result<Vec<Moment>, LineError> {
+fn moments(text: &str, gpus: Option<&[u32]>) -> Result<Vec<GpuRows>, LineError> {
     let mut table = Table::new(text)?;
     let (t, util) = (table.column_needed("t_seconds")?, table.column_needed("gpu_util_pct")?);
     let (index, memory, cpu) =
         (table.column("gpu_index"), table.column("gpu_mem_used_mib"), table.column("cpu_util_pct"));
-    let mut moments: Vec<Moment> = Vec::new();
+    let mut moments: Vec<GpuRows> = Vec::new();
     while let Some(row) = table.row()? {
         let t_secs = row.time(t, moments.last().map(|moment| moment.t_secs))?;
         if moments.last().is_none_or(|moment| moment.t_secs < t_secs) {
-            moments.push(Moment { t_secs, ..Moment::default() });
+            moments.push(GpuRows { t_secs, ..GpuRows::default() });
         }
         let moment = moments.last_mut().expect("one was pushed if there was none");
         let counts = match (row.number(index)?, gpus) {
@@ -144,13 +144,13 @@ fn moments(text: &str, gpus: Option<&[u32]>) -> Result<Vec<Moment>, LineError> {
 }
 
 /// The second table, for lookups by moment.
-struct Beside<'a> {
+struct HostTable<'a> {
     rows: &'a [HostRow],
     age_secs_max: f64,
     filled: [bool; FIELDS.len()],
 }
 
-/// The columns of the second table, in the order of `Beside::filled`.
+/// The columns of the second table, in the order of `HostTable::filled`.
 const FIELDS: [fn(&HostRow) -> Option<f64>; 5] = [
     |row| row.main_cpu_percent,
     |row| row.power_watts,
@@ -159,14 +159,14 @@ const FIELDS: [fn(&HostRow) -> Option<f64>; 5] = [
     |row| row.cpu_percent,
 ];
 
-impl<'a> Beside<'a> {
+impl<'a> HostTable<'a> {
     fn new(rows: &'a [HostRow]) -> Self {
         let mut intervals: Vec<f64> =
             rows.windows(2).map(|pair| pair[1].t_secs - pair[0].t_secs).collect();
         intervals.sort_by(f64::total_cmp);
         let usual = intervals.get(intervals.len() / 2).copied().unwrap_or(0.0);
         let filled = FIELDS.map(|field| rows.iter().any(|row| field(row).is_some()));
-        Beside { rows, age_secs_max: HOST_AGE_SECS.max(HOST_AGE_INTERVALS * usual), filled }
+        HostTable { rows, age_secs_max: HOST_AGE_SECS.max(HOST_AGE_INTERVALS * usual), filled }
     }
 
     fn fill(&self, rates: &mut Rates) {
@@ -208,7 +208,7 @@ struct Table<'a> {
     names: Vec<&'a str>,
 }
 
-struct Row<'a> {
+struct CsvRow<'a> {
     line: usize,
     cells: Vec<&'a str>,
 }
@@ -239,11 +239,11 @@ impl<'a> Table<'a> {
             .collect()
     }
 
-    fn row(&mut self) -> Result<Option<Row<'a>>, LineError> {
+    fn row(&mut self) -> Result<Option<CsvRow<'a>>, LineError> {
         let Some((index, line)) = self.lines.find(|(_, line)| !line.trim().is_empty()) else {
             return Ok(None);
         };
-        let row = Row { line: index + 1, cells: cells(line) };
+        let row = CsvRow { line: index + 1, cells: cells(line) };
         if row.cells.len() != self.names.len() {
             return Err(row.wrong(format!(
                 "{} cells, but the header has {}",
@@ -255,7 +255,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Row<'_> {
+impl CsvRow<'_> {
     fn wrong(&self, message: String) -> LineError {
         LineError { line: self.line, message }
     }

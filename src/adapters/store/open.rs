@@ -11,7 +11,7 @@ use std::sync::Arc;
 use object_store::aws::AwsCredentialProvider;
 
 use super::folder::FileStore;
-pub use super::s3::Ending;
+pub use super::s3::CredentialExpiry;
 use super::s3::S3Store;
 pub use super::s3::install_crypto;
 use super::s3_multipart::Uploads;
@@ -53,7 +53,7 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 /// # Errors
 /// As [`open`], and for a setting with an unknown name.
 pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Store>, OpenError> {
-    open_as(url, settings, Who::default(), made)
+    open_as(url, settings, S3Options::default(), made)
 }
 
 /// Credentials and address of a bucket, from the credential chain of the workstation.
@@ -63,7 +63,7 @@ pub struct S3Access {
     pub endpoint: Option<String>,
     pub credentials: Option<AwsCredentialProvider>,
     /// When the credentials expire, for links that are signed with them.
-    pub ending: Option<Arc<dyn Ending>>,
+    pub ending: Option<Arc<dyn CredentialExpiry>>,
     /// The folder that records the progress of large uploads, so that a later call with the same
     /// content sends only the rest. `None`: progress is not recorded.
     pub uploads: Option<PathBuf>,
@@ -84,8 +84,11 @@ pub fn open_through(
     ];
     let settings: Vec<(&str, &str)> =
         said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let who =
-        Who { credentials: access.credentials, ending: access.ending, uploads: access.uploads };
+    let who = S3Options {
+        credentials: access.credentials,
+        ending: access.ending,
+        uploads: access.uploads,
+    };
     if existing { open_as(url, &settings, who, there) } else { open_as(url, &settings, who, made) }
 }
 
@@ -117,7 +120,7 @@ pub fn open_with_credentials(
     if !url.starts_with("s3://") {
         return Ok((open(url)?, None));
     }
-    let store = bucket(url, settings, Who::default())?
+    let store = bucket(url, settings, S3Options::default())?
         .remembering(Uploads::remembered_in(uploads.to_owned()));
     let credentials = store.credentials();
     Ok((Arc::new(store), Some(credentials)))
@@ -128,13 +131,13 @@ pub fn open_with_credentials(
 /// # Errors
 /// As [`open`], without the one for a folder.
 pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    open_as(url, &[], Who::default(), there)
+    open_as(url, &[], S3Options::default(), there)
 }
 
 fn open_as(
     url: &str,
     settings: &[(&str, &str)],
-    who: Who,
+    who: S3Options,
     folder: impl Fn(&Path) -> Result<FileStore, OpenError>,
 ) -> Result<Arc<dyn Store>, OpenError> {
     let syntax = || OpenError::Syntax { url: shown(url) };
@@ -151,13 +154,13 @@ fn open_as(
 
 /// The credentials and options of a store; by default the environment has them.
 #[derive(Default)]
-struct Who {
+struct S3Options {
     credentials: Option<AwsCredentialProvider>,
-    ending: Option<Arc<dyn Ending>>,
+    ending: Option<Arc<dyn CredentialExpiry>>,
     uploads: Option<PathBuf>,
 }
 
-fn bucket(url: &str, settings: &[(&str, &str)], who: Who) -> Result<S3Store, OpenError> {
+fn bucket(url: &str, settings: &[(&str, &str)], who: S3Options) -> Result<S3Store, OpenError> {
     let syntax = || OpenError::Syntax { url: shown(url) };
     let rest = url.strip_prefix("s3://").ok_or_else(syntax)?;
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));

@@ -23,7 +23,7 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, Retr
 
 use super::s3_download::{download, head, is_refused};
 use super::s3_multipart::{Uploads, copy_in_parts};
-use super::s3_upload_source::{Source, generic};
+use super::s3_upload_source::{UploadSource, generic};
 use crate::adapters::host::system_clock::SystemClock;
 use crate::adapters::workstation::hashed_file::Unreadable;
 use crate::market::{Span, elapsed};
@@ -46,7 +46,7 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 /// The end of the credentials. A link that they signed expires with them, even if it says a later
 /// time.
 #[async_trait]
-pub trait Ending: Send + Sync {
+pub trait CredentialExpiry: Send + Sync {
     /// When the credentials expire. If they last for less than `needed`, new ones are fetched
     /// first. `None`: they never expire.
     async fn lasting(&self, needed: Duration) -> Result<Option<Timestamp>, Error>;
@@ -60,7 +60,7 @@ pub struct S3Store {
     /// Builds a client of another endpoint.
     builder: AmazonS3Builder,
     uploads: Uploads,
-    ending: Option<Arc<dyn Ending>>,
+    ending: Option<Arc<dyn CredentialExpiry>>,
     bucket: String,
     /// Empty, or a path without slashes at its ends.
     prefix: String,
@@ -131,7 +131,7 @@ impl S3Store {
 
     /// Tells the store when its credentials expire.
     #[must_use]
-    pub fn ending(mut self, ending: Arc<dyn Ending>) -> Self {
+    pub fn ending(mut self, ending: Arc<dyn CredentialExpiry>) -> Self {
         self.ending = Some(ending);
         self
     }
@@ -177,7 +177,7 @@ impl S3Store {
     ) -> Result<(u64, Option<String>), Error> {
         let key = self.key(key)?;
         let (source, first) =
-            Source::open(path, hashed).map_err(generic)?.next(&self.uploads.buffers).await?;
+            UploadSource::open(path, hashed).map_err(generic)?.next(&self.uploads.buffers).await?;
         if source.at_end() || (first.len() as u64) < source.part_bytes {
             sent.bytes.fetch_add(
                 self.files.put(&key, first.into()).await.map(|_| source.bytes)?,
@@ -425,7 +425,7 @@ mod tests {
     struct Until(Option<Timestamp>);
 
     #[async_trait]
-    impl Ending for Until {
+    impl CredentialExpiry for Until {
         async fn lasting(&self, _needed: Duration) -> Result<Option<Timestamp>, Error> {
             Ok(self.0)
         }

@@ -34,7 +34,7 @@ use object_store::{Error, GetOptions, MultipartId, ObjectStore};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::s3_upload_source::{Buffers, Source, generic, part_bytes};
+use super::s3_upload_source::{Buffers, UploadSource, generic, part_bytes};
 use crate::ports::{self, Arrival};
 
 /// Concurrent parts of downloads and copies, which have no `Buffers`. Four hold 32 MiB of memory.
@@ -118,7 +118,7 @@ impl Uploads {
     }
 
     fn busy(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
-        self.busy.lock().expect("nobody panics while holding it: it is only looked at and changed")
+        self.busy.lock().expect("the lock is held for changes of a set, which cannot panic")
     }
 
     /// Sends a file of several parts; `first` was read already. `sent` counts the bytes in the
@@ -128,7 +128,7 @@ impl Uploads {
         s3: &S,
         key: &Key,
         path: &Path,
-        source: Source,
+        source: UploadSource,
         first: Bytes,
         sent: &Arrival,
     ) -> Result<(u64, Option<String>), Error> {
@@ -265,10 +265,10 @@ impl Upload<'_> {
         &mut self,
         s3: &S,
         key: &Key,
-        mut source: Source,
+        mut source: UploadSource,
         first: Bytes,
         there: &Arrival,
-    ) -> Result<(Source, Vec<PartId>), Error> {
+    ) -> Result<(UploadSource, Vec<PartId>), Error> {
         let (id, mut part, buffers) = (self.id.clone(), first, &self.uploads.buffers);
         let (mut sending, mut arrived) = (FuturesUnordered::new(), BTreeMap::new());
         while !part.is_empty() {

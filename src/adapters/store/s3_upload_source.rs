@@ -1,7 +1,7 @@
 //! Reads a file part by part for an upload to S3, into buffers that all uploads of a store share.
 //!
-//! `Source::next` waits for room, takes a buffer, reads a part, and hashes it if asked. The part is
-//! sent as `Bytes`; after that, the buffer is free again.
+//! `UploadSource::next` waits for room, takes a buffer, reads a part, and hashes it if asked. The
+//! part is sent as `Bytes`; after that, the buffer is free again.
 //!
 //! The room limits the memory of all uploads together, and so the concurrent parts: few at first,
 //! more once parts arrive quickly. Not here: what is sent, and where to.
@@ -52,13 +52,13 @@ pub(crate) struct Buffers {
     room: Arc<Semaphore>,
     /// The total room, free or used.
     units: AtomicUsize,
-    shelf: Arc<Shelf>,
+    shelf: Arc<FreeBuffers>,
 }
 
 /// Used buffers for later use: fresh memory costs a page fault every 4 KiB, as much time as reading
 /// the file.
 #[derive(Default)]
-struct Shelf {
+struct FreeBuffers {
     free: Mutex<Vec<Vec<u8>>>,
     lent: AtomicUsize,
 }
@@ -112,9 +112,9 @@ impl Buffers {
     }
 }
 
-impl Shelf {
+impl FreeBuffers {
     fn free(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.free.lock().expect("nobody panics while holding it: it is only looked at and changed")
+        self.free.lock().expect("the lock is held for changes of a list, which cannot panic")
     }
 
     fn take(&self, bytes: usize) -> Vec<u8> {
@@ -143,7 +143,7 @@ impl Shelf {
 struct Buffer {
     bytes: Vec<u8>,
     filled: usize,
-    shelf: Arc<Shelf>,
+    shelf: Arc<FreeBuffers>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -176,24 +176,24 @@ impl Buffer {
 
 /// A file during its upload, and the hash of the part that was read. Bytes that are appended
 /// meanwhile are ignored.
-pub(crate) struct Source {
+pub(crate) struct UploadSource {
     file: File,
     /// The size when the file was opened.
     size: u64,
     /// `None`: the hash is not wanted.
     hash: Option<Sha256>,
     pub part_bytes: u64,
-    /// The number of the part that [`Source::next`] returns next.
+    /// The number of the part that [`UploadSource::next`] returns next.
     pub number: usize,
     /// The bytes of the file before it.
     pub bytes: u64,
 }
 
-impl Source {
+impl UploadSource {
     pub fn open(path: &Path, hashed: bool) -> io::Result<Self> {
         let file = open_source(path)?;
         let size = file.metadata()?.len();
-        Ok(Source {
+        Ok(UploadSource {
             file,
             size,
             hash: hashed.then(Sha256::new),
@@ -321,7 +321,7 @@ mod tests {
     async fn a_file_is_read_in_parts_as_long_as_it_was_when_it_was_opened() {
         let (_folder, path) = file(PART * 2 + 5);
         let buffers = Buffers::default();
-        let source = Source::open(&path, true).unwrap();
+        let source = UploadSource::open(&path, true).unwrap();
         std::fs::OpenOptions::new()
             .append(true)
             .open(&path)
@@ -347,8 +347,8 @@ mod tests {
     async fn only_what_nobody_hashes_is_left_out_and_never_the_end() {
         let (_folder, path) = file(PART * 2);
         let buffers = Buffers::default();
-        assert!(!Source::open(&path, true).unwrap().leave_out().unwrap());
-        let mut source = Source::open(&path, false).unwrap();
+        assert!(!UploadSource::open(&path, true).unwrap().leave_out().unwrap());
+        let mut source = UploadSource::open(&path, false).unwrap();
         assert!(source.leave_out().unwrap() && !source.leave_out().unwrap());
         let (source, part) = source.next(&buffers).await.unwrap();
         assert_eq!((source.number, source.bytes, source.so_far()), (2, PART as u64 * 2, None));

@@ -9,7 +9,7 @@ use crate::job::Finding;
 use crate::job::FindingCause::DoesNotShip;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pruned {
+pub(crate) enum SkipReason {
     Git,
     Cache,
     Environment,
@@ -17,7 +17,7 @@ pub(crate) enum Pruned {
 }
 
 /// Why an entry and all below it do not ship, whatever the ignore files say.
-pub(crate) fn reason_to_prune(entry: &DirEntry, skip: &[PathBuf]) -> Option<Pruned> {
+pub(crate) fn reason_to_prune(entry: &DirEntry, skip: &[PathBuf]) -> Option<SkipReason> {
     if entry.depth() == 0 {
         return None;
     }
@@ -30,32 +30,32 @@ pub(crate) fn is_left_out(folder: &Path, skip: &[PathBuf]) -> bool {
     !is_folder || reason(folder, true, skip).is_some()
 }
 
-fn reason(path: &Path, is_folder: bool, skip: &[PathBuf]) -> Option<Pruned> {
+fn reason(path: &Path, is_folder: bool, skip: &[PathBuf]) -> Option<SkipReason> {
     // `.git` is a file in worktrees and submodules.
     let name = path.file_name()?;
     if name == ".git" {
-        return Some(Pruned::Git);
+        return Some(SkipReason::Git);
     }
     if !is_folder {
         return None;
     }
     if name == "__pycache__" {
-        return Some(Pruned::Cache);
+        return Some(SkipReason::Cache);
     }
     // Its scripts and links hold absolute paths of this machine, so a copy would be broken.
     if path.join("pyvenv.cfg").is_file() {
-        return Some(Pruned::Environment);
+        return Some(SkipReason::Environment);
     }
-    skip.iter().any(|left| left == path).then_some(Pruned::Own)
+    skip.iter().any(|left| left == path).then_some(SkipReason::Own)
 }
 
 #[derive(Default)]
-pub(crate) struct LeftOut {
+pub(crate) struct SkippedFiles {
     pub special: Vec<PathBuf>,
-    pub pruned: Vec<(PathBuf, Pruned)>,
+    pub pruned: Vec<(PathBuf, SkipReason)>,
 }
 
-impl LeftOut {
+impl SkippedFiles {
     /// Warnings about files in the workdir `root` that a user would miss.
     pub fn warnings(self, root: &Path) -> Vec<Finding> {
         let mut warnings = Vec::new();
@@ -67,8 +67,8 @@ impl LeftOut {
         for (path, reason) in self.pruned {
             let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
             match reason {
-                Pruned::Git | Pruned::Cache => {}
-                Pruned::Environment => {
+                SkipReason::Git | SkipReason::Cache => {}
+                SkipReason::Environment => {
                     let finding = Finding::warning(
                         "workdir",
                         format!(
@@ -78,10 +78,10 @@ impl LeftOut {
                     let finding = finding.hint("make it in `setup`, and add it to .lampignore");
                     warnings.push(finding.because(DoesNotShip(shown)));
                 }
-                Pruned::Own => {
+                SkipReason::Own => {
                     if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
                         let message = format!(
-                            "`{shown}` does not ship: a job starts from its own checkpoints, not from those of an earlier run"
+                            "`{shown}` does not ship: a job starts from its own checkpoints, not from an earlier run"
                         );
                         let finding = Finding::warning("checkpoint.path", message);
                         warnings.push(finding.because(DoesNotShip(shown)));

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use ignore::WalkBuilder;
 use sha2::{Digest, Sha256};
 
-use super::default_ignores::{LeftOut, is_left_out, reason_to_prune};
+use super::default_ignores::{SkippedFiles, is_left_out, reason_to_prune};
 use super::git_tracked::tracked_but_ignored;
 use super::unpack::link_stays_inside;
 use crate::job::{CodeArchive, Finding, FindingCause};
@@ -77,7 +77,7 @@ const ZSTD_LEVEL: i32 = 3;
 /// Unreadable files are findings too, so that the user sees all problems at once.
 pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     let mut survey = Survey { root: root.to_owned(), ..Survey::default() };
-    let mut left_out = LeftOut::default();
+    let mut left_out = SkippedFiles::default();
     let skip: Vec<PathBuf> = never.iter().map(|path| root.join(path)).collect();
     // `ignore` removes entries before we see them, so the filter reports them.
     let (told, pruned) = std::sync::mpsc::channel();
@@ -144,7 +144,7 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
 }
 
 /// Files that git tracks ship although `.gitignore` names them: a script may need them.
-fn take_in_tracked(survey: &mut Survey, left_out: &mut LeftOut, skip: &[PathBuf]) {
+fn take_in_tracked(survey: &mut Survey, left_out: &mut SkippedFiles, skip: &[PathBuf]) {
     let root = survey.root.clone();
     let known: HashSet<PathBuf> = survey.entries.iter().map(|entry| entry.path.clone()).collect();
     for path in tracked_but_ignored(&root, &known, |folder| is_left_out(&root.join(folder), skip)) {
@@ -278,7 +278,7 @@ fn walker(root: &Path) -> WalkBuilder {
 
 fn take_in(
     survey: &mut Survey,
-    left_out: &mut LeftOut,
+    left_out: &mut SkippedFiles,
     path: PathBuf,
     meta: &Metadata,
 ) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use regex::bytes::{Regex, RegexSet};
 
-pub struct Rule {
+pub struct SecretRule {
     pub name: &'static str,
     pub what: &'static str,
     /// Matched against a line.
@@ -21,17 +21,17 @@ pub struct Rule {
     drawn: bool,
 }
 
-impl Rule {
+impl SecretRule {
     const fn new(name: &'static str, what: &'static str, pattern: &'static str) -> Self {
-        Rule { name, what, pattern, beside: &[], drawn: false }
+        SecretRule { name, what, pattern, beside: &[], drawn: false }
     }
 
     const fn drawn(self) -> Self {
-        Rule { drawn: true, ..self }
+        SecretRule { drawn: true, ..self }
     }
 
     const fn beside(self, beside: &'static [&'static [&'static str]]) -> Self {
-        Rule { beside, ..self }
+        SecretRule { beside, ..self }
     }
 
     /// Whether the file holds the words in `beside`.
@@ -58,61 +58,61 @@ macro_rules! given {
     };
 }
 
-pub const RULES: &[Rule] = &[
-    Rule::new("aws-access-key", "an AWS access key id", r"(?-u:\b)(?:AKIA|ASIA)[A-Z2-7]{16}(?-u:\b)"),
-    Rule::new(
+pub const RULES: &[SecretRule] = &[
+    SecretRule::new("aws-access-key", "an AWS access key id", r"(?-u:\b)(?:AKIA|ASIA)[A-Z2-7]{16}(?-u:\b)"),
+    SecretRule::new(
         "aws-secret-key",
         "an AWS secret access key",
         concat!(r"(?i)(?:aws_?(?:secret|session)_?(?:access_?)?(?:key|token)|secret_?access_?key)", given!(), r"[A-Za-z0-9/+=]{40,}"),
     ),
-    Rule::new(PRIVATE_KEY, "a private key", r"-----? ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-----?"),
-    Rule::new("age-key", "a private key of age", r"AGE-SECRET-KEY-1[0-9A-Z]{58}"),
-    Rule::new("wireguard-key", "a private key of WireGuard", r"(?i)^\s*PrivateKey\s*=\s*[A-Za-z0-9+/]{43}="),
-    Rule::new("putty-key", "a private key of PuTTY", r"^PuTTY-User-Key-File-[23]: \S+").beside(&[&["Private-Lines:"]]),
-    Rule::new(
+    SecretRule::new(PRIVATE_KEY, "a private key", r"-----? ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-----?"),
+    SecretRule::new("age-key", "a private key of age", r"AGE-SECRET-KEY-1[0-9A-Z]{58}"),
+    SecretRule::new("wireguard-key", "a private key of WireGuard", r"(?i)^\s*PrivateKey\s*=\s*[A-Za-z0-9+/]{43}="),
+    SecretRule::new("putty-key", "a private key of PuTTY", r"^PuTTY-User-Key-File-[23]: \S+").beside(&[&["Private-Lines:"]]),
+    SecretRule::new(
         "huggingface-token",
         "a Hugging Face token",
         r"(?-u:\b)hf_[A-Za-z0-9]{30,}(?-u:\b)|(?-u:\b)api_org_[A-Za-z0-9]{30,}(?-u:\b)",
     ),
-    Rule::new("github-token", "a GitHub token", r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})"),
-    Rule::new(
+    SecretRule::new("github-token", "a GitHub token", r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})"),
+    SecretRule::new(
         "gitlab-token",
         "a GitLab token",
         r"(?-u:\b)(?:gl(?:pat|dt|rt|rtr|ft|soat|cbt|ptt|imt|agent|oas|ffct|wt)-[A-Za-z0-9_.-]{20,}|GR1348941[A-Za-z0-9_-]{20,})",
     ),
-    Rule::new(
+    SecretRule::new(
         "openai-key",
         "an API key of OpenAI or Anthropic",
         r"(?-u:\b)sk-(?:[A-Za-z0-9]{40,}|[0-9a-f]{32}(?-u:\b)|(?:proj|svcacct|admin|None|ant|lf)-[A-Za-z0-9_-]{20,})",
     ),
-    Rule::new("openrouter-key", "an API key of OpenRouter", r"(?-u:\b)sk-or-v1-[0-9a-f]{40,}"),
-    Rule::new("nvidia-key", "an API key of NVIDIA", r"(?-u:\b)nvapi-[A-Za-z0-9_-]{40,}"),
-    Rule::new("groq-key", "an API key of Groq", r"(?-u:\b)gsk_[A-Za-z0-9]{40,}"),
-    Rule::new("replicate-token", "a Replicate token", r"(?-u:\b)r8_[A-Za-z0-9]{37}(?-u:\b)"),
-    Rule::new("xai-key", "an API key of xAI", r"(?-u:\b)xai-[A-Za-z0-9]{60,}"),
-    Rule::new("perplexity-key", "an API key of Perplexity", r"(?-u:\b)pplx-[A-Za-z0-9]{40,}"),
-    Rule::new("runpod-key", "an API key of RunPod", r"(?-u:\b)rpa_[A-Za-z0-9]{40,}"),
-    Rule::new("databricks-token", "a Databricks token", r"(?-u:\b)dapi[0-9a-f]{32}(?:-\d)?(?-u:\b)"),
-    Rule::new("docker-token", "a Docker Hub token", r"(?-u:\b)dckr_[po]at_[A-Za-z0-9_-]{27,}"),
-    Rule::new(
+    SecretRule::new("openrouter-key", "an API key of OpenRouter", r"(?-u:\b)sk-or-v1-[0-9a-f]{40,}"),
+    SecretRule::new("nvidia-key", "an API key of NVIDIA", r"(?-u:\b)nvapi-[A-Za-z0-9_-]{40,}"),
+    SecretRule::new("groq-key", "an API key of Groq", r"(?-u:\b)gsk_[A-Za-z0-9]{40,}"),
+    SecretRule::new("replicate-token", "a Replicate token", r"(?-u:\b)r8_[A-Za-z0-9]{37}(?-u:\b)"),
+    SecretRule::new("xai-key", "an API key of xAI", r"(?-u:\b)xai-[A-Za-z0-9]{60,}"),
+    SecretRule::new("perplexity-key", "an API key of Perplexity", r"(?-u:\b)pplx-[A-Za-z0-9]{40,}"),
+    SecretRule::new("runpod-key", "an API key of RunPod", r"(?-u:\b)rpa_[A-Za-z0-9]{40,}"),
+    SecretRule::new("databricks-token", "a Databricks token", r"(?-u:\b)dapi[0-9a-f]{32}(?:-\d)?(?-u:\b)"),
+    SecretRule::new("docker-token", "a Docker Hub token", r"(?-u:\b)dckr_[po]at_[A-Za-z0-9_-]{27,}"),
+    SecretRule::new(
         "slack-token",
         "a Slack token",
         r"(?-u:\b)(?:xox[abceoprs]-[0-9]+-[A-Za-z0-9-]{10,}|xoxe\.xox[bp]-[0-9]-[A-Za-z0-9]{20,}|xapp-[0-9]-A[A-Z0-9]+-[0-9]+-[0-9a-f]{40,})",
     ),
-    Rule::new("slack-webhook", "a Slack webhook", r"hooks\.slack\.com/services/T[A-Z0-9]{6,}/B[A-Z0-9]{6,}/[A-Za-z0-9]{16,}"),
-    Rule::new("discord-webhook", "a Discord webhook", r"discord(?:app)?\.com/api/webhooks/[0-9]{17,20}/[A-Za-z0-9_-]{60,}"),
-    Rule::new("telegram-token", "the token of a Telegram bot", r"(?-u:\b|bot)[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?-u:\b)"),
-    Rule::new("google-api-key", "a Google API key", r"(?-u:\b)AIza[A-Za-z0-9_-]{35}"),
-    Rule::new(
+    SecretRule::new("slack-webhook", "a Slack webhook", r"hooks\.slack\.com/services/T[A-Z0-9]{6,}/B[A-Z0-9]{6,}/[A-Za-z0-9]{16,}"),
+    SecretRule::new("discord-webhook", "a Discord webhook", r"discord(?:app)?\.com/api/webhooks/[0-9]{17,20}/[A-Za-z0-9_-]{60,}"),
+    SecretRule::new("telegram-token", "the token of a Telegram bot", r"(?-u:\b|bot)[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?-u:\b)"),
+    SecretRule::new("google-api-key", "a Google API key", r"(?-u:\b)AIza[A-Za-z0-9_-]{35}"),
+    SecretRule::new(
         "google-oauth",
         "a secret of Google OAuth",
         r"(?-u:\b)(?:GOCSPX-[A-Za-z0-9_-]{28}|ya29\.(?:[a-z]\.)?[A-Za-z0-9_-]{30,}|1//0[A-Za-z0-9_-]{60,})",
     ),
-    Rule::new("gcp-service-account", "the key of a Google service account", r#""private_key_id"\s*:\s*"[0-9a-f]{40}""#),
-    Rule::new("stripe-key", "a Stripe live key", r"(?-u:\b)[rs]k_live_[A-Za-z0-9]{20,}"),
-    Rule::new("pypi-token", "a PyPI token", r"(?-u:\b)pypi-AgE[A-Za-z0-9_-]{50,}"),
-    Rule::new("npm-token", "an npm token", r"(?-u:\b)npm_[A-Za-z0-9]{36}(?-u:\b)|_authToken\s*=\s*[A-Za-z0-9-]{20,}|(?:^\s*|:)_auth\s*=\s*[A-Za-z0-9+/=]{20,}"),
-    Rule::new(
+    SecretRule::new("gcp-service-account", "the key of a Google service account", r#""private_key_id"\s*:\s*"[0-9a-f]{40}""#),
+    SecretRule::new("stripe-key", "a Stripe live key", r"(?-u:\b)[rs]k_live_[A-Za-z0-9]{20,}"),
+    SecretRule::new("pypi-token", "a PyPI token", r"(?-u:\b)pypi-AgE[A-Za-z0-9_-]{50,}"),
+    SecretRule::new("npm-token", "an npm token", r"(?-u:\b)npm_[A-Za-z0-9]{36}(?-u:\b)|_authToken\s*=\s*[A-Za-z0-9-]{20,}|(?:^\s*|:)_auth\s*=\s*[A-Za-z0-9+/=]{20,}"),
+    SecretRule::new(
         "wandb-key",
         "a Weights & Biases key",
         concat!(
@@ -121,21 +121,21 @@ pub const RULES: &[Rule] = &[
             r#"|wandb\s+login\s+(?:--?\S+\s+)*|wandb\.login\((?:[^)]*key\s*=\s*)?[\\"']{1,2})[0-9a-f]{40}(?-u:\b)|(?-u:\b)wandb_v1_[A-Za-z0-9_-]{40,}"#
         ),
     ),
-    Rule::new(
+    SecretRule::new(
         "kaggle-key",
         "a Kaggle key",
         concat!(r"(?i)kaggle_?key", given!(), r"[0-9a-f]{32}(?-u:\b)|(?-u:\b)KGAT_[0-9a-f]{32}(?-u:\b)"),
     ),
-    Rule::new("gcp-user-credentials", "a Google user's credentials", r#""refresh_token"\s*:\s*"1//[A-Za-z0-9_-]{30,}""#),
-    Rule::new("azure-storage-key", "an Azure storage key", r"(?:Account|SharedAccess)Key=[A-Za-z0-9+/]{43,86}="),
-    Rule::new("azure-sas", "a shared access signature of Azure", r"(?:[?&]|SharedAccessSignature=\S*)sig=(?:[A-Za-z0-9/+]|%[0-9A-Fa-f]{2}){43,}"),
-    Rule::new("azure-client-secret", "a client secret of Azure", r"(?-u:\b)[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{31,34}"),
-    Rule::new(
+    SecretRule::new("gcp-user-credentials", "a Google user's credentials", r#""refresh_token"\s*:\s*"1//[A-Za-z0-9_-]{30,}""#),
+    SecretRule::new("azure-storage-key", "an Azure storage key", r"(?:Account|SharedAccess)Key=[A-Za-z0-9+/]{43,86}="),
+    SecretRule::new("azure-sas", "a shared access signature of Azure", r"(?:[?&]|SharedAccessSignature=\S*)sig=(?:[A-Za-z0-9/+]|%[0-9A-Fa-f]{2}){43,}"),
+    SecretRule::new("azure-client-secret", "a client secret of Azure", r"(?-u:\b)[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{31,34}"),
+    SecretRule::new(
         "json-web-token",
         "a JSON web token",
         r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{40,}\.[A-Za-z0-9_-]{40,}",
     ),
-    Rule::new(
+    SecretRule::new(
         "service-token",
         "a token of a service",
         concat!(
@@ -151,20 +151,20 @@ pub const RULES: &[Rule] = &[
             r"|pat[A-Za-z0-9]{14}\.[0-9a-f]{64}|[MNO][A-Za-z0-9]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}|FlyV1 fm[12][a-z]?_[A-Za-z0-9+/=,_]{60,})",
         ),
     ),
-    Rule::new(
+    SecretRule::new(
         "credentials-file",
         "the credentials of a registry",
         r#""(?:auth|identitytoken)"\s*:\s*"[A-Za-z0-9+/=._-]{16,}""#,
     )
     .beside(&[&["\"auths\""], &["\"https://index.docker.io/v1/\""]]),
-    Rule::new(
+    SecretRule::new(
         "cluster-credentials",
         "the credentials of a cluster",
         r#"^\s*"?(?:client-key-data"?\s*:\s*"?[A-Za-z0-9+/=]{40,}|(?:token|password)"?\s*:\s*["']?[A-Za-z0-9+/=._~-]{8,})"#,
     )
     .beside(&[&["clusters", "users", "current-context"], &["client-key-data"]]),
-    Rule::new("netrc", "a login of a netrc file", r"^\s*password\s+\S{6,}\s*$|\bmachine\s+\S+\s+login\s+\S+\s+password\s+[^\s$<{]{6,}").beside(&[&["machine ", "login "]]),
-    Rule::new("password-setting", "a password in a settings file", r#"(?i)^\s*(?:password|pass|secret_key)\s*[:=]\s*["']?[^\s"'${%<]{6,}"#).drawn().beside(&[
+    SecretRule::new("netrc", "a login of a netrc file", r"^\s*password\s+\S{6,}\s*$|\bmachine\s+\S+\s+login\s+\S+\s+password\s+[^\s$<{]{6,}").beside(&[&["machine ", "login "]]),
+    SecretRule::new("password-setting", "a password in a settings file", r#"(?i)^\s*(?:password|pass|secret_key)\s*[:=]\s*["']?[^\s"'${%<]{6,}"#).drawn().beside(&[
         &["[distutils]"],
         &["[pypi]"],
         &["[testpypi]"],
@@ -174,7 +174,7 @@ pub const RULES: &[Rule] = &[
         &["type = sftp"],
         &["type = webdav"],
     ]),
-    Rule::new(
+    SecretRule::new(
         "command-password",
         "a password on a command line",
         concat!(
@@ -183,7 +183,7 @@ pub const RULES: &[Rule] = &[
         ),
     )
     .drawn(),
-    Rule::new(
+    SecretRule::new(
         "connection-password",
         "a password of a connection",
         concat!(
@@ -201,9 +201,9 @@ pub const RULES: &[Rule] = &[
         &["username="],
         &["connect("],
     ]),
-    Rule::new("bearer", "the token of a request", r"(?i)(?:authorization|bearer)[\\\x22']{0,3}\s*[:=]?\s*[\\\x22']{0,2}(?:bearer|token|basic)\s+[A-Za-z0-9+/=._~-]{24,}")
+    SecretRule::new("bearer", "the token of a request", r"(?i)(?:authorization|bearer)[\\\x22']{0,3}\s*[:=]?\s*[\\\x22']{0,2}(?:bearer|token|basic)\s+[A-Za-z0-9+/=._~-]{24,}")
         .drawn(),
-    Rule::new(
+    SecretRule::new(
         "api-key",
         "a key by its name",
         concat!(
@@ -213,7 +213,7 @@ pub const RULES: &[Rule] = &[
         ),
     )
     .drawn(),
-    Rule::new(
+    SecretRule::new(
         "url-password",
         "a password in a URL",
         // Any scheme, with SQLAlchemy's driver suffix; Redis has no user. The host may be a

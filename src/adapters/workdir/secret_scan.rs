@@ -76,7 +76,9 @@ pub fn scan(survey: &Survey) -> Result<Vec<Secret>, PackError> {
         let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         running
             .into_iter()
-            .map(|worker| worker.join().expect("the scan indexes nothing and unwraps nothing"))
+            .map(|worker| {
+                worker.join().expect("the scan cannot panic: it checks each index and result")
+            })
             .collect()
     });
     let mut found = Vec::new();

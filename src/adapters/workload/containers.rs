@@ -72,7 +72,7 @@ pub struct Client {
 
 /// The workload whose containers are stopped.
 #[derive(Clone, Debug, Default)]
-pub struct Owner {
+pub struct ContainerOwner {
     /// Folders that no other job uses.
     pub folders: Vec<PathBuf>,
     /// Since when all new containers of this machine belong to the job; `None`: the machine has
@@ -83,7 +83,7 @@ pub struct Owner {
 /// An engine's description of a container.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Found {
+struct InspectedContainer {
     id: String,
     created: String,
     name: String,
@@ -162,7 +162,7 @@ fn split(bytes: &[u8]) -> Vec<OsString> {
 ///
 /// # Errors
 /// A container may still run; the error has the engine's message.
-pub async fn end(clients: Vec<Client>, owner: Owner) -> io::Result<()> {
+pub async fn end(clients: Vec<Client>, owner: ContainerOwner) -> io::Result<()> {
     if clients.is_empty() && !Path::new(SOCKET).exists() {
         return Ok(());
     }
@@ -176,7 +176,7 @@ pub async fn end(clients: Vec<Client>, owner: Owner) -> io::Result<()> {
 }
 
 /// The same, blocking; returns the names of the stopped containers, and the failures.
-pub fn stop(clients: &[Client], owner: &Owner) -> (Vec<String>, Vec<String>) {
+pub fn stop(clients: &[Client], owner: &ContainerOwner) -> (Vec<String>, Vec<String>) {
     let (mut stopped, mut failed) = (Vec::new(), Vec::new());
     for (engine, own) in engines(clients) {
         let running = match engine.running() {
@@ -187,7 +187,7 @@ pub fn stop(clients: &[Client], owner: &Owner) -> (Vec<String>, Vec<String>) {
                 continue;
             }
         };
-        let ours: Vec<&Found> =
+        let ours: Vec<&InspectedContainer> =
             running.iter().filter(|found| is_ours(found, &own, owner)).collect();
         if ours.is_empty() {
             continue;
@@ -223,7 +223,7 @@ fn engines(clients: &[Client]) -> Vec<(Engine, Vec<&Client>)> {
 }
 
 /// Whether it belongs to the workload.
-fn is_ours(found: &Found, clients: &[&Client], owner: &Owner) -> bool {
+fn is_ours(found: &InspectedContainer, clients: &[&Client], owner: &ContainerOwner) -> bool {
     let created: Option<Timestamp> = found.created.parse().ok();
     let is_new = owner.all_since.zip(created).is_some_and(|(since, created)| created >= since);
     let called_in = found.config.labels.iter().filter_map(|labels| labels.get(COMPOSE_FOLDER));
@@ -235,7 +235,7 @@ fn is_ours(found: &Found, clients: &[&Client], owner: &Owner) -> bool {
 
 impl Client {
     /// Whether this client has started that container.
-    fn started(&self, found: &Found) -> bool {
+    fn started(&self, found: &InspectedContainer) -> bool {
         let name = found.name.trim_start_matches('/');
         let named = |flag: &str| {
             let long = format!("{flag}=");
@@ -292,7 +292,7 @@ struct Engine {
 }
 
 impl Engine {
-    fn running(&self) -> Result<Vec<Found>, String> {
+    fn running(&self) -> Result<Vec<InspectedContainer>, String> {
         let ids = self.ask(["ps", "-q", "--no-trunc"], ANSWER_WITHIN)?;
         let ids = String::from_utf8_lossy(&ids).into_owned();
         if ids.trim().is_empty() {
@@ -353,7 +353,7 @@ fn read(output: impl io::Read) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn found(json: serde_json::Value) -> Found {
+    fn found(json: serde_json::Value) -> InspectedContainer {
         serde_json::from_value(json).expect("as an engine says it")
     }
 
@@ -390,12 +390,24 @@ mod tests {
             ..client("run pytorch/pytorch:2.6 python train.py")
         };
         assert!(!later.started(&it), "the same image and words, an hour before");
-        let of = |owner: &Owner| is_ours(&it, &[], owner);
-        assert!(of(&Owner { folders: vec!["/jobs/a-222222/work".into()], all_since: None }));
-        assert!(!of(&Owner { folders: vec!["/jobs/b-222222/work".into()], all_since: None }));
-        assert!(of(&Owner { all_since: "2026-11-28T00:59:00Z".parse().ok(), ..Owner::default() }));
+        let of = |owner: &ContainerOwner| is_ours(&it, &[], owner);
+        assert!(of(&ContainerOwner {
+            folders: vec!["/jobs/a-222222/work".into()],
+            all_since: None
+        }));
+        assert!(!of(&ContainerOwner {
+            folders: vec!["/jobs/b-222222/work".into()],
+            all_since: None
+        }));
+        assert!(of(&ContainerOwner {
+            all_since: "2026-11-28T00:59:00Z".parse().ok(),
+            ..ContainerOwner::default()
+        }));
         assert!(
-            !of(&Owner { all_since: "2026-11-28T01:01:00Z".parse().ok(), ..Owner::default() }),
+            !of(&ContainerOwner {
+                all_since: "2026-11-28T01:01:00Z".parse().ok(),
+                ..ContainerOwner::default()
+            }),
             "it was there before"
         );
     }
@@ -427,7 +439,7 @@ mod tests {
             }
         };
         let children = crate::adapters::host::process_tree::tree(running.id());
-        let (ended, failed) = stop(&seen, &Owner::default());
+        let (ended, failed) = stop(&seen, &ContainerOwner::default());
         children
             .into_iter()
             .filter_map(crate::adapters::host::process_tree::ProcessRef::of)

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::containers;
 use super::holder::records;
-use super::holder::records::{End, Exit, Printed, Started};
+use super::holder::records::{Exit, Printed, Started, WorkloadEnd};
 use crate::adapters::host::process_tree::{self, ProcessRef};
 use crate::adapters::host::watched_fd::{opened, watch};
 use crate::adapters::workstation::private_files;
@@ -122,7 +122,9 @@ impl HeldWorkload {
 
     fn recorded(&self) -> Option<Ended> {
         match records::read::<Exit>(&self.dir, records::EXIT) {
-            Ok(Some(Exit { end: End::Ended(ended), told, .. })) => Some(Ended { told, ..ended }),
+            Ok(Some(Exit { end: WorkloadEnd::Ended(ended), told, .. })) => {
+                Some(Ended { told, ..ended })
+            }
             Ok(_) => None,
             Err(error) => {
                 tracing::warn!(%error, "the record of the workload's end cannot be read");
@@ -183,11 +185,11 @@ impl HeldWorkload {
 
     /// How the containers of this workload are recognised. For a run in the foreground, the folder
     /// and the machine belong to the user.
-    fn containers_of(&self) -> containers::Owner {
+    fn containers_of(&self) -> containers::ContainerOwner {
         let is_alone = self.is_alone;
         let since = private_files::modified(&self.dir.join(records::LAUNCH))
             .filter(|_| self.started.cgroup.is_some() && !is_alone);
-        containers::Owner {
+        containers::ContainerOwner {
             folders: if is_alone { Vec::new() } else { vec![self.workdir.clone()] },
             all_since: since,
         }
@@ -205,7 +207,7 @@ impl HeldWorkload {
         self.kill_until_nothing_is_left(Instant::now() + KILL_WAIT).await?;
         // Its record of the end and the rest of the log are read next, so wait for them.
         if timeout(RECORD_WAIT, self.holder_dead()).await.is_err() {
-            tracing::warn!(dir = %self.dir.display(), "the holder does not end although nothing is left to hold");
+            tracing::warn!(dir = %self.dir.display(), "the holder still runs after its workload has ended");
         }
         Ok(())
     }

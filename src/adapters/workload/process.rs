@@ -19,7 +19,7 @@ const COMPLAINTS: &str = "holder.err";
 
 /// How the workload is separated from the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum WorkloadIsolation {
     /// A systemd unit, if systemd runs the machine and we may use it; otherwise a process group.
     Own,
     /// Always a process group: the output is copied to our terminal, or the workload must end with
@@ -28,9 +28,9 @@ pub enum Home {
 }
 
 /// Chooses how this machine starts workloads.
-pub fn workloads(program: HolderProgram, home: Home) -> Box<dyn Workloads> {
+pub fn workloads(program: HolderProgram, home: WorkloadIsolation) -> Box<dyn Workloads> {
     let systemd = sd_notify::booted().unwrap_or(false) && rustix::process::geteuid().is_root();
-    if home == Home::Own && systemd && program.machine_pid.is_none() {
+    if home == WorkloadIsolation::Own && systemd && program.machine_pid.is_none() {
         Box::new(UnitWorkloads::new(program))
     } else {
         Box::new(ChildWorkloads::new(program))

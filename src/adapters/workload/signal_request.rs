@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use super::signal_targets::{Process, Purpose, Whom, whom};
+use super::signal_targets::{Purpose, SignalTargets, TreeProcess, whom};
 use crate::adapters::host::process_tree::{ProcessRef, descendants, stat};
 
 /// The name that torch gives to a data loader process.
@@ -45,7 +45,7 @@ pub fn listeners(
     if tree.is_empty() {
         tree = [main].into_iter().filter(|main| main.exists()).chain(descendants(main)).collect();
     }
-    let mut found: Vec<Process> =
+    let mut found: Vec<TreeProcess> =
         tree.iter().filter_map(|process| read(process.pid, signal)).collect();
     // Open files matter only if the rule must choose between several processes.
     if found.iter().filter(|process| process.catches).count() > 1 {
@@ -58,7 +58,7 @@ pub fn listeners(
         Signal::INT => Purpose::Interrupt,
         _ => Purpose::End,
     };
-    let Whom { asked, copies, shells } = whom(&found, purpose);
+    let SignalTargets { asked, copies, shells } = whom(&found, purpose);
     let known = |pids: Vec<u32>| {
         tree.iter().filter(|process| pids.contains(&process.pid)).copied().collect()
     };
@@ -109,7 +109,7 @@ fn is_for_writing(pid: u32, descriptor: &str) -> bool {
     flags.is_some_and(|flags| flags & 0b11 != 0)
 }
 
-fn read(pid: u32, signal: Signal) -> Option<Process> {
+fn read(pid: u32, signal: Signal) -> Option<TreeProcess> {
     let stat = stat(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X'))?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let caught = mask(&status, "SigCgt:");
@@ -118,7 +118,7 @@ fn read(pid: u32, signal: Signal) -> Option<Process> {
         status.lines().find_map(|line| line.strip_prefix("Name:")).unwrap_or_default().trim();
     let by_its_signals = OF_DATA_WORKERS.iter().all(|signal| has(caught, *signal))
         && !has(caught, OF_NO_DATA_WORKER);
-    Some(Process {
+    Some(TreeProcess {
         pid,
         parent: stat.parent,
         is_forked: stat.is_forked,

@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// The facts about one process that the rule needs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Process {
+pub struct TreeProcess {
     pub pid: u32,
     pub parent: u32,
     /// It was forked and has not executed a program since, so its handlers may be its parent's.
@@ -43,7 +43,7 @@ pub enum Purpose {
 
 /// Process ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Whom {
+pub struct SignalTargets {
     pub asked: Vec<u32>,
     /// Forks of asked processes. They may be data loaders with an inherited handler, or ranks,
     /// without which a joint save waits for ever. They are asked if the others have not begun to
@@ -66,7 +66,7 @@ const TAKE_A_WORD: [&str; 2] = ["-X", "-W"];
 /// How Python starts a child process for a function of the same program.
 const OWN_CHILDREN: [&str; 3] = ["from multiprocessing", "--multiprocessing-fork", "popen_loky"];
 
-impl Process {
+impl TreeProcess {
     fn program(&self) -> &str {
         base(&self.exe)
     }
@@ -100,13 +100,13 @@ impl Process {
         self.argv.first().map_or(program, |first| base(first))
     }
 
-    fn names(&self, other: &Process) -> bool {
+    fn names(&self, other: &TreeProcess) -> bool {
         let wanted = other.script();
         self.argv.iter().skip(1).any(|word| base(word) == wanted)
     }
 
     /// Whether it runs the same program as the process above it, such as another rank or worker.
-    fn is_peer_of(&self, above: &Process) -> bool {
+    fn is_peer_of(&self, above: &TreeProcess) -> bool {
         let is_own_child =
             || self.argv.iter().any(|word| OWN_CHILDREN.iter().any(|mark| word.contains(mark)));
         self.exe == above.exe
@@ -119,31 +119,31 @@ fn base(path: &str) -> &str {
 }
 
 /// `processes`: a tree, parents before their children.
-pub fn whom(processes: &[Process], purpose: Purpose) -> Whom {
-    let by_pid: HashMap<u32, &Process> =
+pub fn whom(processes: &[TreeProcess], purpose: Purpose) -> SignalTargets {
+    let by_pid: HashMap<u32, &TreeProcess> =
         processes.iter().map(|process| (process.pid, process)).collect();
-    let above = |process: &Process| ancestors(&by_pid, process.parent);
-    let is_copy = |process: &Process| {
+    let above = |process: &TreeProcess| ancestors(&by_pid, process.parent);
+    let is_copy = |process: &TreeProcess| {
         process.is_forked && by_pid.get(&process.parent).is_some_and(|parent| parent.hears())
     };
-    let mut heard: Vec<&Process> =
+    let mut heard: Vec<&TreeProcess> =
         processes.iter().filter(|process| process.hears() && !is_copy(process)).collect();
     if heard.iter().any(|process| !process.hears_by_itself()) {
         heard.retain(|process| !process.hears_by_itself());
     }
     let is_below =
-        |low: &Process, high: &Process| above(low).any(|process| process.pid == high.pid);
-    let is_launcher = |process: &Process| {
+        |low: &TreeProcess, high: &TreeProcess| above(low).any(|process| process.pid == high.pid);
+    let is_launcher = |process: &TreeProcess| {
         heard
             .iter()
             .filter(|low| is_below(low, process) && !low.is_peer_of(process))
             .any(|low| process.is_shell() || process.names(low) || low.writes && !process.writes)
     };
-    let kept: Vec<&Process> =
+    let kept: Vec<&TreeProcess> =
         heard.iter().copied().filter(|process| !is_launcher(process)).collect();
     // A child of a trainer (TensorBoard, a log sender, a pool) ends with the trainer, not before
     // it.
-    let is_helper = |process: &Process| {
+    let is_helper = |process: &TreeProcess| {
         kept.iter().any(|high| {
             is_below(process, high)
                 && (purpose == Purpose::Interrupt || !process.is_peer_of(high))
@@ -166,15 +166,19 @@ pub fn whom(processes: &[Process], purpose: Purpose) -> Whom {
             && !is_asked(process.pid)
             && processes.iter().any(|low| is_asked(low.pid) && is_below(low, process))
     });
-    Whom { copies: copies.collect(), shells: shells.map(|process| process.pid).collect(), asked }
+    SignalTargets {
+        copies: copies.collect(),
+        shells: shells.map(|process| process.pid).collect(),
+        asked,
+    }
 }
 
 /// The processes above it, the nearest first. A listing made while processes came and went may have
 /// a circle; this does not loop for ever.
 fn ancestors<'a>(
-    by_pid: &'a HashMap<u32, &'a Process>,
+    by_pid: &'a HashMap<u32, &'a TreeProcess>,
     from: u32,
-) -> impl Iterator<Item = &'a Process> {
+) -> impl Iterator<Item = &'a TreeProcess> {
     std::iter::successors(by_pid.get(&from).copied(), |process| {
         by_pid.get(&process.parent).copied()
     })
@@ -188,21 +192,21 @@ mod tests {
     const PYTHON: &str = "/usr/bin/python3.11";
 
     /// A process that hears the signal; `text` is its command.
-    fn hears(pid: u32, parent: u32, exe: &str, text: &str) -> Process {
-        Process { catches: true, ..deaf(pid, parent, exe, text) }
+    fn hears(pid: u32, parent: u32, exe: &str, text: &str) -> TreeProcess {
+        TreeProcess { catches: true, ..deaf(pid, parent, exe, text) }
     }
 
-    fn deaf(pid: u32, parent: u32, exe: &str, text: &str) -> Process {
-        Process {
+    fn deaf(pid: u32, parent: u32, exe: &str, text: &str) -> TreeProcess {
+        TreeProcess {
             pid,
             parent,
             exe: exe.into(),
             argv: text.split(' ').map(str::to_owned).collect(),
-            ..Process::default()
+            ..TreeProcess::default()
         }
     }
 
-    fn asked(tree: &[Process], purpose: Purpose) -> Vec<u32> {
+    fn asked(tree: &[TreeProcess], purpose: Purpose) -> Vec<u32> {
         whom(tree, purpose).asked
     }
 
@@ -222,7 +226,7 @@ mod tests {
             ),
             (
                 "Go hears everything",
-                Process { catches_all: true, ..hears(1, 0, "/usr/bin/run", "run x") },
+                TreeProcess { catches_all: true, ..hears(1, 0, "/usr/bin/run", "run x") },
             ),
             (
                 "it hears nothing",
@@ -272,7 +276,8 @@ mod tests {
             assert_eq!(asked(&tree, Purpose::End), [1, 2, 3], "{what}");
             assert_eq!(asked(&tree, Purpose::Interrupt), [1], "{what}: every Python hears SIGINT");
         }
-        let fork = |pid| Process { is_forked: true, ..hears(pid, 1, PYTHON, "python train.py") };
+        let fork =
+            |pid| TreeProcess { is_forked: true, ..hears(pid, 1, PYTHON, "python train.py") };
         let tree = [hears(1, 0, PYTHON, "python train.py"), fork(2), fork(3)];
         let found = whom(&tree, Purpose::Save);
         assert_eq!(
@@ -286,21 +291,21 @@ mod tests {
 
     #[test]
     fn helpers_are_not_taken_for_trainers() {
-        let loader = |pid| Process {
+        let loader = |pid| TreeProcess {
             is_data_worker: true,
             is_forked: true,
             ..hears(pid, 1, PYTHON, "python train.py")
         };
         let trainer = hears(1, 0, PYTHON, "python train.py data.mp4");
         let helpers = [
-            Process {
+            TreeProcess {
                 catches_all: true,
                 ..hears(4, 1, "/venv/bin/wandb-core", "wandb-core --port")
             },
             hears(5, 1, PYTHON, "python /venv/bin/tensorboard --logdir out"),
             hears(6, 1, "/usr/bin/ffmpeg", "ffmpeg -i data.mp4"),
         ];
-        let tree: Vec<Process> =
+        let tree: Vec<TreeProcess> =
             [trainer, loader(2), loader(3)].into_iter().chain(helpers).collect();
         assert_eq!(asked(&tree, Purpose::End), [1]);
         assert_eq!(
@@ -308,13 +313,14 @@ mod tests {
             Vec::<u32>::new(),
             "torch's workers are never asked"
         );
-        let deaf_trainer: Vec<Process> = [deaf(1, 0, PYTHON, "python train.py"), loader(2)].into();
+        let deaf_trainer: Vec<TreeProcess> =
+            [deaf(1, 0, PYTHON, "python train.py"), loader(2)].into();
         assert_eq!(asked(&deaf_trainer, Purpose::End), Vec::<u32>::new());
     }
 
     #[test]
     fn who_writes_the_checkpoints_is_the_trainer() {
-        let trainer = Process { writes: true, ..hears(2, 1, PYTHON, "python train.py") };
+        let trainer = TreeProcess { writes: true, ..hears(2, 1, PYTHON, "python train.py") };
         let tree = [hears(1, 0, PYTHON, "python hidden.py"), trainer];
         assert_eq!(asked(&tree, Purpose::End), [2]);
         assert_eq!(asked(&tree, Purpose::Save), [2]);
@@ -330,7 +336,7 @@ mod tests {
         ];
         assert_eq!(
             whom(&tree, Purpose::End),
-            Whom { asked: vec![2], copies: vec![], shells: vec![1] }
+            SignalTargets { asked: vec![2], copies: vec![], shells: vec![1] }
         );
         assert_eq!(whom(&tree, Purpose::Save).shells, Vec::<u32>::new());
     }

@@ -72,10 +72,8 @@ impl AgentFiles {
 
 impl Agents for AgentFiles {
     fn find(&self, arch: Arch) -> Result<AgentFile, AgentsError> {
-        let mut found = self
-            .found
-            .lock()
-            .expect("nobody panics while holding it: files are read without a panic");
+        let mut found =
+            self.found.lock().expect("the lock is held for reads of files, which cannot panic");
         if let Some(file) = found.get(&arch) {
             return Ok(file.clone());
         }

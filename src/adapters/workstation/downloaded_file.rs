@@ -93,13 +93,13 @@ pub fn make_writable(folder: &Path) -> io::Result<()> {
 
 /// A temporary file beside a file, for a comparison. It is removed on drop.
 #[derive(Debug)]
-pub struct Beside(PathBuf);
+pub struct TemporaryFile(PathBuf);
 
-impl Beside {
+impl TemporaryFile {
     pub fn of(path: &Path) -> Self {
         let mut name = std::ffi::OsString::from(format!(".lamp-compared-{}-", std::process::id()));
         name.push(path.file_name().unwrap_or_default());
-        Beside(path.with_file_name(name))
+        TemporaryFile(path.with_file_name(name))
     }
 
     pub fn path(&self) -> &Path {
@@ -107,7 +107,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // Usually it never existed, or was moved into place.
         let _ = fs::remove_file(&self.0);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn what_is_only_compared_does_not_stay() {
         let folder = tempfile::tempdir().expect("a folder");
-        let beside = Beside::of(&folder.path().join("model.pt"));
+        let beside = TemporaryFile::of(&folder.path().join("model.pt"));
         fs::write(beside.path(), b"x").expect("written");
         drop(beside);
         assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 0);

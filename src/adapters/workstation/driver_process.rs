@@ -260,7 +260,7 @@ mod tests {
             )
         };
         let (mut first, attached) = (lock(), lock());
-        assert!(!anew("me", 60), "whoever is attached takes nothing over");
+        assert!(!anew("me", 60), "an attached driver takes nothing over");
         first.take_over("me").unwrap();
         assert!(
             !first.is_taken()

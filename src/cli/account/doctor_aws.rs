@@ -36,14 +36,14 @@ mod asked {
     use crate::policy::account::shutdown_proof;
     use crate::policy::account::subnet_egress::{judge_absent, judge_subnets};
     use crate::policy::account::sweeper_plan::{SweeperSeen, judge_sweeper};
-    use crate::wire::setup::{AwsDoctor, Ends, Who};
+    use crate::wire::setup::{AwsDoctor, CredentialsEnd, AwsCaller};
     use crate::wire::{Clock, Workstation, causes};
 
     /// The checks share this. The identity is asked once; checks that need it wait.
     struct AwsChecks {
         doctor: AwsDoctor,
         /// The caller identity, and how many seconds the local clock is ahead of AWS's.
-        who: OnceCell<(Who, Result<i64, String>)>,
+        who: OnceCell<(AwsCaller, Result<i64, String>)>,
         names: OnceCell<SetupNames>,
         said: AwsFile,
         machine: MachineFile,
@@ -55,17 +55,17 @@ mod asked {
     }
 
     impl AwsChecks {
-        async fn met(&self) -> &(Who, Result<i64, String>) {
+        async fn met(&self) -> &(AwsCaller, Result<i64, String>) {
             self.who.get_or_init(|| self.doctor.who()).await
         }
 
-        async fn who(&self) -> &Who {
+        async fn who(&self) -> &AwsCaller {
             &self.met().await.0
         }
 
         /// The account. `None`: the identity is unknown, and the other checks do not ask AWS.
         async fn account(&self) -> Option<&str> {
-            if let Who::Known { account, .. } = self.who().await { Some(account) } else { None }
+            if let AwsCaller::Known { account, .. } = self.who().await { Some(account) } else { None }
         }
 
         async fn names(&self) -> &SetupNames {
@@ -109,7 +109,7 @@ mod asked {
 
     async fn unasked(desk: &AwsChecks, name: &str) -> Vec<Check> {
         vec![match desk.who().await {
-            Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer")
+            AwsCaller::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer")
                 .fix(AFTER_CREDENTIALS),
             _ => Check::new(name, Level::Skipped, NOT_KNOWN),
         }]
@@ -142,7 +142,7 @@ mod asked {
         vec![
             boxed(d(), async |desk| vec![credentials(desk).await]),
             boxed(d(), async |desk| match desk.met().await {
-                (Who::NoCredentials(_), _) => unasked(desk, "clock").await,
+                (AwsCaller::NoCredentials(_), _) => unasked(desk, "clock").await,
                 (_, ahead) => vec![judge_clock(ahead)],
             }),
             boxed(d(), async |desk| vec![region(desk).await, endpoint(desk).await]),
@@ -188,19 +188,19 @@ mod asked {
     async fn credentials(desk: &AwsChecks) -> Check {
         let name = "credentials";
         match desk.who().await {
-            Who::Known { account, arn } => match desk.doctor.ends().await {
-                Some(Ends::At(ends)) => Check::ok(name, format!("account {account}, {arn}; those at hand end at {}", local_time(ends))),
-                Some(Ends::Untold) => Check::warning(name, format!("account {account}, {arn}; they are of a session with an unknown end"))
+            AwsCaller::Known { account, arn } => match desk.doctor.ends().await {
+                Some(CredentialsEnd::At(ends)) => Check::ok(name, format!("account {account}, {arn}; those at hand end at {}", local_time(ends))),
+                Some(CredentialsEnd::Untold) => Check::warning(name, format!("account {account}, {arn}; they are of a session with an unknown end"))
                     .fix("AWS_CREDENTIAL_EXPIRATION says it: `eval \"$(aws configure export-credentials --format env)\"` sets it with the others"),
-                Some(Ends::Never) | None => Check::ok(name, format!("account {account}, {arn}")),
+                Some(CredentialsEnd::Never) | None => Check::ok(name, format!("account {account}, {arn}")),
             },
-            Who::NoCredentials(nobody) if !desk.is_meant() => {
+            AwsCaller::NoCredentials(nobody) if !desk.is_meant() => {
                 Check::warning(name, format!("{nobody}; nothing here uses AWS")).fix(format!("for `cloud = \"aws\"`: {}", nobody.fix))
             }
-            Who::NoCredentials(nobody) => Check::failure(name, nobody.to_string()).fix(nobody.fix.clone()),
-            Who::Silent(why) => Check::new(name, Level::Unknown, format!("AWS does not answer: {why}"))
+            AwsCaller::NoCredentials(nobody) => Check::failure(name, nobody.to_string()).fix(nobody.fix.clone()),
+            AwsCaller::Silent(why) => Check::new(name, Level::Unknown, format!("AWS does not answer: {why}"))
                 .fix("the network, and the line `endpoint` below; `aws sts get-caller-identity` must answer"),
-            Who::Refused(why) => Check::failure(name, why).fix("`aws sts get-caller-identity` must answer; with single sign-on, `aws sso login`"),
+            AwsCaller::Refused(why) => Check::failure(name, why).fix("`aws sts get-caller-identity` must answer; with single sign-on, `aws sso login`"),
         }
     }
 
@@ -216,7 +216,7 @@ mod asked {
                 let fix =
                     "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
                 // A user without credentials and AWS settings needs no region.
-                let is_idle = !desk.is_meant() && matches!(desk.who().await, Who::NoCredentials(_));
+                let is_idle = !desk.is_meant() && matches!(desk.who().await, AwsCaller::NoCredentials(_));
                 let level = if is_idle { Level::Skipped } else { Level::Warning };
                 Check::new("region", level, format!("nothing names one: {home} is taken")).fix(fix)
             }

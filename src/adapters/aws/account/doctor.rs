@@ -21,7 +21,7 @@ use crate::account::lookup::{
     BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound,
 };
 use crate::account::sweeper::{FunctionFound, ScheduleFound};
-pub use crate::adapters::aws::credential_cache::Ends;
+pub use crate::adapters::aws::credential_cache::CredentialsEnd;
 use crate::adapters::aws::credential_errors;
 use crate::adapters::aws::ec2::image as ec2_image;
 use crate::adapters::aws::service_error::{found, said};
@@ -35,7 +35,7 @@ pub type QuotaFound = (&'static QuotaKind, Result<f64, String>);
 
 /// The identity that AWS sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum AwsCaller {
     Known {
         account: String,
         arn: String,
@@ -62,15 +62,15 @@ impl AwsDoctor {
 
     /// The identity, and by how many seconds this workstation's clock is ahead of AWS's. Even a
     /// refusal tells the time.
-    pub async fn who(&self) -> (Who, Result<i64, String>) {
+    pub async fn who(&self) -> (AwsCaller, Result<i64, String>) {
         let untold = || Err("AWS was not asked".to_owned());
         let Some(credentials) = self.session.base().await.credentials_provider() else {
-            return (Who::NoCredentials(credential_errors::missing()), untold());
+            return (AwsCaller::NoCredentials(credential_errors::missing()), untold());
         };
         if let Err(error) = credentials.provide_credentials().await {
-            return (Who::NoCredentials(credential_errors::why(&error)), untold());
+            return (AwsCaller::NoCredentials(credential_errors::why(&error)), untold());
         }
-        let ahead = Ahead::default();
+        let ahead = AwsClockOffset::default();
         let asked = self
             .session
             .sts()
@@ -83,16 +83,16 @@ impl AwsDoctor {
         let who = match asked {
             Ok(identity) => {
                 let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
-                Who::Known { account: text(identity.account()), arn: text(identity.arn()) }
+                AwsCaller::Known { account: text(identity.account()), arn: text(identity.arn()) }
             }
-            Err(error) if error.raw_response().is_none() => Who::Silent(said(&error)),
-            Err(error) => Who::Refused(said(&error)),
+            Err(error) if error.raw_response().is_none() => AwsCaller::Silent(said(&error)),
+            Err(error) => AwsCaller::Refused(said(&error)),
         };
         (who, ahead.secs().ok_or_else(|| "no answer had a date".to_owned()))
     }
 
     /// When the credentials expire; `None`: there are none.
-    pub async fn ends(&self) -> Option<Ends> {
+    pub async fn ends(&self) -> Option<CredentialsEnd> {
         self.session.identity().await?.ends().await.ok()
     }
 
@@ -231,15 +231,15 @@ impl AwsDoctor {
 
 /// Reads the date of the first answer; after it, the SDK corrects its own clock.
 #[derive(Clone, Debug, Default)]
-struct Ahead(Arc<OnceLock<i64>>);
+struct AwsClockOffset(Arc<OnceLock<i64>>);
 
-impl Ahead {
+impl AwsClockOffset {
     fn secs(&self) -> Option<i64> {
         self.0.get().copied()
     }
 }
 
-impl Intercept for Ahead {
+impl Intercept for AwsClockOffset {
     fn name(&self) -> &'static str {
         "Ahead"
     }

@@ -14,7 +14,7 @@ use aws_sdk_cloudwatch::primitives::DateTime;
 use aws_sdk_cloudwatch::types::{ComparisonOperator, Dimension, StateValue, Statistic, Tag};
 use jiff::{SignedDuration, Timestamp};
 
-use super::errors::{Trouble, meaning};
+use super::errors::{Ec2Error, meaning};
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::host::system_clock::SystemClock;
 use crate::instance::{MachineRef, OWNER_TAG};
@@ -70,7 +70,7 @@ pub async fn guard(
     if let Some(silence) = silence
         && !has_arrived(session, machine, (begun, silence.min(ARRIVED_WITHIN))).await?
     {
-        return Err(Trouble::ambiguous(
+        return Err(Ec2Error::ambiguous(
             &act,
             "no whole minute with a heartbeat of it is in CloudWatch yet",
         ));
@@ -78,7 +78,7 @@ pub async fn guard(
     if let (AlarmRule::Cpu { minutes, .. }, Some(begun)) = (rule, begun)
         && SystemClock.now() < begun + SignedDuration::from_mins(minutes.into())
     {
-        return Err(Trouble::ambiguous(
+        return Err(Ec2Error::ambiguous(
             &act,
             &format!(
                 "the last {minutes} minutes of its CPU are partly of before it was started again"
@@ -308,7 +308,7 @@ async fn has_arrived(
 }
 
 /// The metric of an alarm, and its limit.
-struct Watched {
+struct WatchedMetric {
     namespace: &'static str,
     metric: &'static str,
     statistic: Statistic,
@@ -323,11 +323,11 @@ struct Watched {
 
 /// `None`: there is nothing to watch. The plan has the minutes; an older plan has them from its
 /// lease.
-fn watched(rule: AlarmRule) -> Option<Watched> {
+fn watched(rule: AlarmRule) -> Option<WatchedMetric> {
     let count = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
     Some(match rule {
         AlarmRule::Off | AlarmRule::Heartbeat { minutes: None } => return None,
-        AlarmRule::Heartbeat { minutes: Some(minutes) } => Watched {
+        AlarmRule::Heartbeat { minutes: Some(minutes) } => WatchedMetric {
             namespace: NAMESPACE,
             metric: HEARTBEAT,
             statistic: Statistic::SampleCount,
@@ -338,7 +338,7 @@ fn watched(rule: AlarmRule) -> Option<Watched> {
             period: 60,
             periods: count(minutes),
         },
-        AlarmRule::Cpu { hundredths, minutes } => Watched {
+        AlarmRule::Cpu { hundredths, minutes } => WatchedMetric {
             namespace: "AWS/EC2",
             metric: "CPUUtilization",
             statistic: Statistic::Average,

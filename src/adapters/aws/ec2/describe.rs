@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::errors::{Trouble, meaning};
+use super::errors::{Ec2Error, meaning};
 use crate::adapters::aws::session::AwsSession;
 use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Tags, owned_by};
 use crate::job::Plan;
@@ -58,7 +58,7 @@ pub async fn by_token(session: &AwsSession, plan: &Plan) -> Result<Vec<InstanceV
         all(session, region, [filter("client-token", [plan.client_token.clone()])]).await?;
     // Without these tags its machine would seem to be missing.
     let tags = Tags::from_map(&plan.tags)
-        .map_err(|error| Trouble::ambiguous("read the tags of the plan", &error.to_string()))?;
+        .map_err(|error| Ec2Error::ambiguous("read the tags of the plan", &error.to_string()))?;
     let launched =
         |instance: &Instance| view(region, instance, instance.instance_id()?, tags.clone());
     let mut views: Vec<InstanceView> = instances.iter().filter_map(launched).collect();
@@ -288,7 +288,7 @@ async fn spot_statuses(
     let told = asked
         .send()
         .await
-        .map_err(|error| CloudError::from(Trouble::of("look at spot requests", error)))?;
+        .map_err(|error| CloudError::from(Ec2Error::of("look at spot requests", error)))?;
     let status = |request: &aws_sdk_ec2::types::SpotInstanceRequest| {
         let status = request.status()?.code().filter(|status| status.starts_with(ENDED))?;
         Some((request.spot_instance_request_id()?.to_owned(), status.to_owned()))

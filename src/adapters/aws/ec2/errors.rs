@@ -1,9 +1,9 @@
 //! One table of EC2's error codes, and what each means for a launch or an end.
 //!
-//! An `SdkError` becomes a `Trouble` with a class and words. By its class, `launch` and `terminate`
-//! adopt, wait, repeat or give up with a `CloudError`. An unknown code refuses the launch for good,
-//! and the text names the code. An error without a code is no answer, so the state is unknown. Not
-//! here: a call.
+//! An `SdkError` becomes an `Ec2Error` with a class and words. By its class, `launch` and
+//! `terminate` adopt, wait, repeat or give up with a `CloudError`. An unknown code refuses the
+//! launch for good, and the text names the code. An error without a code is no answer, so the state
+//! is unknown. Not here: a call.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -171,7 +171,7 @@ pub enum Call {
 
 /// An error of a call, with its class.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct Ec2Error {
     /// "launch a machine".
     pub act: String,
     pub call: Call,
@@ -183,7 +183,7 @@ pub struct Trouble {
     cause: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-impl Trouble {
+impl Ec2Error {
     /// The error of a call that did `act`.
     pub fn of<E>(act: &str, error: SdkError<E, HttpResponse>) -> Self
     where
@@ -199,7 +199,7 @@ impl Trouble {
                 Some(nobody) => (Class::Denied, Box::new(nobody)),
                 None => (Class::Ambiguous, Box::new(error)),
             };
-            return Trouble {
+            return Ec2Error {
                 act: act.to_owned(),
                 call: Call::Other,
                 class,
@@ -208,7 +208,7 @@ impl Trouble {
                 cause: Some(cause),
             };
         };
-        Trouble::new(act, code, error.message().unwrap_or_default(), status, date)
+        Ec2Error::new(act, code, error.message().unwrap_or_default(), status, date)
     }
 
     pub(crate) fn new(
@@ -224,12 +224,12 @@ impl Trouble {
         let ahead = dated
             .map(|date| SystemClock.now().duration_since(date))
             .filter(|ahead| ahead.abs() > SKEW);
-        Trouble { act: act.to_owned(), call: Call::Other, class, text, ahead, cause: None }
+        Ec2Error { act: act.to_owned(), call: Call::Other, class, text, ahead, cause: None }
     }
 
     #[must_use]
     pub fn on(self, call: Call) -> Self {
-        Trouble { call, ..self }
+        Ec2Error { call, ..self }
     }
 
     pub fn is(&self, class: Class) -> bool {
@@ -275,8 +275,8 @@ impl Trouble {
     }
 }
 
-impl From<Trouble> for CloudError {
-    fn from(mut trouble: Trouble) -> Self {
+impl From<Ec2Error> for CloudError {
+    fn from(mut trouble: Ec2Error) -> Self {
         let words = trouble.words();
         let act = trouble.act;
         let cause = trouble.cause.take().unwrap_or_else(|| words.clone().into());
@@ -313,7 +313,7 @@ impl From<Trouble> for CloudError {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Ec2Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {}: {}", self.act, self.words())
     }
@@ -324,7 +324,7 @@ pub fn meaning<E>(act: &str, error: SdkError<E, HttpResponse>) -> CloudError
 where
     E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
 {
-    Trouble::of(act, error).into()
+    Ec2Error::of(act, error).into()
 }
 
 fn class(code: &str, message: &str, status: Option<u16>) -> Class {
@@ -358,9 +358,9 @@ mod tests {
     use super::*;
     use crate::ports::chain_with_cure;
 
-    fn trouble(code: &str, message: &str, status: Option<u16>) -> Trouble {
+    fn trouble(code: &str, message: &str, status: Option<u16>) -> Ec2Error {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
-        Trouble {
+        Ec2Error {
             act: "launch a machine".into(),
             call: Call::Launch,
             class: class(code, message, status),
@@ -473,7 +473,7 @@ mod tests {
                 && !text.contains("capacity"),
             "{text}"
         );
-        let late = Trouble {
+        let late = Ec2Error {
             ahead: Some(SignedDuration::from_mins(-12)),
             ..trouble("AuthFailure", "not validated", Some(401))
         };
@@ -503,7 +503,7 @@ mod tests {
                 "{text}"
             );
         }
-        let late = Trouble {
+        let late = Ec2Error {
             ahead: Some(SignedDuration::from_mins(-12)),
             ..trouble("RequestExpired", "Request has expired", Some(400))
         };

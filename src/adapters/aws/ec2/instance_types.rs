@@ -24,7 +24,7 @@ const VALUES_MAX: usize = 200;
 
 /// A type in a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sold {
+pub struct TypeInZone {
     pub instance_type: String,
     pub zone: Zone,
 }
@@ -99,7 +99,7 @@ pub async fn zones(
     cache: &Ec2Cache,
     region: &Region,
     types: &[String],
-) -> Result<Vec<Sold>, CloudError> {
+) -> Result<Vec<TypeInZone>, CloudError> {
     let key = format!("zones-{}", question(types));
     if let Some(kept) = cache.get(&key, TYPES_HOLD) {
         return Ok(kept);
@@ -117,7 +117,7 @@ pub async fn zones(
         let offered = offered
             .map_err(|error| meaning(&format!("ask where {region} sells instance types"), error))?;
         let sold = |one: &aws_sdk_ec2::types::InstanceTypeOffering| {
-            Some(Sold {
+            Some(TypeInZone {
                 instance_type: one.instance_type()?.as_str().to_owned(),
                 zone: Zone::new(one.location()?),
             })

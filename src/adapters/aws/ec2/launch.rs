@@ -21,7 +21,7 @@ use aws_sdk_ec2::types::{
 };
 
 use super::describe;
-use super::errors::{Call, Class, Trouble};
+use super::errors::{Call, Class, Ec2Error};
 use super::subnets;
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::host::system_clock::SystemClock;
@@ -88,23 +88,23 @@ pub async fn permitted(session: &AwsSession, plan: &Plan) -> Result<(), CloudErr
     }
 }
 
-async fn send(request: RunInstancesFluentBuilder) -> Result<RunInstancesOutput, Trouble> {
+async fn send(request: RunInstancesFluentBuilder) -> Result<RunInstancesOutput, Ec2Error> {
     let once = aws_sdk_ec2::config::Builder::new().retry_config(RetryConfig::disabled());
     request
         .customize()
         .config_override(once)
         .send()
         .await
-        .map_err(|error| Trouble::of(ACT, error).on(Call::Launch))
+        .map_err(|error| Ec2Error::of(ACT, error).on(Call::Launch))
 }
 
 fn first_id(made: &RunInstancesOutput) -> Result<String, CloudError> {
     let id = made.instances().first().and_then(|instance| instance.instance_id());
-    id.map(str::to_owned).ok_or_else(|| Trouble::ambiguous(ACT, "the answer names no machine"))
+    id.map(str::to_owned).ok_or_else(|| Ec2Error::ambiguous(ACT, "the answer names no machine"))
 }
 
 /// The machine of the token if EC2 shows it; otherwise the error.
-async fn adopt(session: &AwsSession, plan: &Plan, trouble: Trouble) -> Result<String, CloudError> {
+async fn adopt(session: &AwsSession, plan: &Plan, trouble: Ec2Error) -> Result<String, CloudError> {
     let found = describe::by_token(session, plan).await;
     match found.as_deref().map(<[_]>::first) {
         Ok(Some(machine)) if trouble.is(Class::Mismatch) => Err(CloudError::Mismatch {

@@ -32,7 +32,7 @@ pub async fn prepare(
     spec: &Spec,
     offer: &Offer,
 ) -> Result<LaunchRequest, CloudError> {
-    let Asked { image, subnets, groups, key, disk_key } =
+    let LaunchAnswers { image, subnets, groups, key, disk_key } =
         ask(session, &spec.machine, &offer.region, offer.arch).await;
     let image = image?;
     if let Some(disk_key) = disk_key {
@@ -93,7 +93,7 @@ pub async fn ahead(session: &AwsSession, machine: &MachineSpec) {
 }
 
 /// The facts that a launch in a region needs.
-struct Asked {
+struct LaunchAnswers {
     image: Result<LaunchImage, CloudError>,
     subnets: Result<Vec<LaunchSubnet>, CloudError>,
     groups: Result<Vec<LaunchSecurityGroup>, CloudError>,
@@ -102,7 +102,12 @@ struct Asked {
 }
 
 /// Asks for all of them at the same time; each function remembers its answer.
-async fn ask(session: &AwsSession, machine: &MachineSpec, region: &Region, arch: Arch) -> Asked {
+async fn ask(
+    session: &AwsSession,
+    machine: &MachineSpec,
+    region: &Region,
+    arch: Arch,
+) -> LaunchAnswers {
     let (image, subnets, groups, key, disk_key) = tokio::join!(
         ec2_image::find(session, &machine.image, region, arch),
         subnets::find(session, region),
@@ -110,7 +115,7 @@ async fn ask(session: &AwsSession, machine: &MachineSpec, region: &Region, arch:
         key_pair(session, region),
         disk_key::find(session, region)
     );
-    Asked { image, subnets, groups, key, disk_key }
+    LaunchAnswers { image, subnets, groups, key, disk_key }
 }
 
 /// Whether the machine may keep its disk when it powers itself off. The controller terminates the
@@ -200,7 +205,7 @@ fn group_of(
             subnet.network, subnet.id
         )),
         Some(group) if group.lets_in => wrong(format!(
-            "the security group `{name}` ({}) lets somebody in; machines of ours need no open port: remove its inbound rules",
+            "the security group `{name}` ({}) has inbound rules; machines need no open port: remove these rules",
             group.id
         )),
         Some(group) => Ok(group.id.clone()),

@@ -14,11 +14,11 @@ use jiff::Timestamp;
 
 use super::disk_key;
 use super::instance_types as types;
-use super::instance_types::Sold;
+use super::instance_types::TypeInZone;
 use super::price_list;
 use super::price_list::Listed;
 use super::quotas;
-use super::quotas::{Known, Used};
+use super::quotas::{FoundQuotas, Used};
 use super::regions;
 use super::spot_prices;
 use crate::adapters::aws::disk_cache::Ec2Cache;
@@ -106,14 +106,14 @@ pub async fn survey(
 }
 
 /// The answers about a region.
-struct Facts {
+struct RegionFacts {
     region: Region,
     /// The types that fit.
     types: Vec<MachineType>,
-    zones: Vec<Sold>,
+    zones: Vec<TypeInZone>,
     listed: Listed,
     spot: Vec<PriceHistory>,
-    quotas: Known,
+    quotas: FoundQuotas,
 }
 
 async fn of_region(
@@ -155,19 +155,19 @@ async fn facts(
     region: &Region,
     markets: &[Market],
     back: Option<Span>,
-) -> Result<(Facts, Supply), CloudError> {
+) -> Result<(RegionFacts, Supply), CloudError> {
     let mut supply = Supply::default();
     let types = types::types(session, cache, region, &named(machine)).await?;
     let types = fitting(types, machine, region, &mut supply.refused);
     let names: Vec<String> = types.iter().map(|kind| kind.name.clone()).collect();
     if names.is_empty() {
-        let nothing = Facts {
+        let nothing = RegionFacts {
             region: region.clone(),
             types,
             zones: vec![],
             listed: Listed::default(),
             spot: vec![],
-            quotas: Known::default(),
+            quotas: FoundQuotas::default(),
         };
         return Ok((nothing, supply));
     }
@@ -194,7 +194,7 @@ async fn facts(
             chain(error)
         ));
     }
-    Ok((Facts { region: region.clone(), types, zones: zones?, listed, spot, quotas }, supply))
+    Ok((RegionFacts { region: region.clone(), types, zones: zones?, listed, spot, quotas }, supply))
 }
 
 #[expect(clippy::disallowed_methods, reason = "prices are asked for as of now")]
@@ -276,8 +276,8 @@ fn count(known: &mut Vec<Quota>, used: Result<Used, CloudError>, notes: &mut Vec
 }
 
 /// Makes offers from the facts.
-fn assemble(facts: Facts, machine: &MachineSpec, markets: &[Market], supply: &mut Supply) {
-    let Facts { region, types, zones, listed, spot, quotas } = facts;
+fn assemble(facts: RegionFacts, machine: &MachineSpec, markets: &[Market], supply: &mut Supply) {
+    let RegionFacts { region, types, zones, listed, spot, quotas } = facts;
     supply.quotas = quotas.quotas;
     if types.is_empty() {
         return;
@@ -294,14 +294,14 @@ fn assemble(facts: Facts, machine: &MachineSpec, markets: &[Market], supply: &mu
         let shipped =
             || listed.trouble.as_ref().and_then(|_| catalog.on_demand(&kind.name, &region));
         let full = listed.by_type.get(&kind.name).copied().or_else(shipped);
-        let here: Vec<&Sold> =
+        let here: Vec<&TypeInZone> =
             zones.iter().filter(|sold| sold.instance_type == kind.name).collect();
         if here.is_empty() {
             supply.refused.push(format!("{} is sold in no zone of {region}", kind.name));
         }
         for market in markets {
             let (mut offers, mut unknown) = (Vec::new(), Vec::new());
-            for Sold { zone, .. } in &here {
+            for TypeInZone { zone, .. } in &here {
                 let newest = || {
                     spot.iter()
                         .find(|series| series.zone == *zone && series.instance_type == kind.name)?
@@ -321,7 +321,7 @@ fn assemble(facts: Facts, machine: &MachineSpec, markets: &[Market], supply: &mu
             if !unknown.is_empty() {
                 let zones = unknown.join(", ");
                 supply.refused.push(format!(
-                    "{}, {market}, in {zones}: no price is known, and what has none is not bought",
+                    "{}, {market}, in {zones}: no price is known, so it is left out",
                     kind.name
                 ));
                 supply.unpriced.insert(region.clone());
@@ -377,7 +377,7 @@ fn extras(
             "AWS's price list does not name it"
         };
         let because = format!(
-            "the price of a disk in {region} is not known ({list}, and the shipped catalogue has none), and what has none is not bought"
+            "the price of a disk in {region} is not known ({list}, and the shipped catalogue lacks it), so {region} is left out"
         );
         supply.refused.push(because);
         supply.unpriced.insert(region.clone());
@@ -410,24 +410,27 @@ mod tests {
         zones: &[(&str, &str)],
         listed: Listed,
         spot: &[(&str, &str, &str)],
-    ) -> Facts {
+    ) -> RegionFacts {
         let region = Region::new(EAST);
         let series = |(kind, zone, price): &(&str, &str, &str)| {
             let point = PricePoint { at: Timestamp::UNIX_EPOCH, price: usd(price) };
             PriceHistory::new(region.clone(), Zone::new(*zone), *kind, vec![point])
         };
-        Facts {
+        RegionFacts {
             types: types
                 .iter()
                 .map(|name| Catalog::shipped().machine_type(name).unwrap().clone())
                 .collect(),
             zones: zones
                 .iter()
-                .map(|(kind, zone)| Sold { instance_type: (*kind).into(), zone: Zone::new(*zone) })
+                .map(|(kind, zone)| TypeInZone {
+                    instance_type: (*kind).into(),
+                    zone: Zone::new(*zone),
+                })
                 .collect(),
             spot: spot.iter().map(series).collect(),
             listed,
-            quotas: Known::default(),
+            quotas: FoundQuotas::default(),
             region,
         }
     }
@@ -441,7 +444,7 @@ mod tests {
         }
     }
 
-    fn sold(facts: Facts, markets: &[Market]) -> Supply {
+    fn sold(facts: RegionFacts, markets: &[Market]) -> Supply {
         let mut supply = Supply::default();
         assemble(facts, &machine("A10G:1"), markets, &mut supply);
         supply
@@ -492,9 +495,9 @@ mod tests {
         assert_eq!(supply.offers.len(), 1);
         assert_eq!(
             supply.offers[0].on_demand, None,
-            "a list that answered and has no price is not mended with an older one"
+            "an older list must not replace a missing price"
         );
-        let because = "no price is known, and what has none is not bought";
+        let because = "no price is known, so it is left out";
         assert_eq!(
             supply.refused,
             [

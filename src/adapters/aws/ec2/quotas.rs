@@ -105,7 +105,7 @@ fn of_size(kind: &str) -> Option<u32> {
 
 /// The quotas of some types and markets, before the use is subtracted.
 #[derive(Default)]
-pub struct Known {
+pub struct FoundQuotas {
     pub quotas: Vec<Quota>,
     /// The codes of quotas that came from the cache.
     pub kept: BTreeSet<String>,
@@ -119,7 +119,7 @@ pub async fn quotas(
     region: &Region,
     types: &[String],
     markets: &[Market],
-) -> Known {
+) -> FoundQuotas {
     let client = session.quotas(region).await;
     let mut asked = Vec::new();
     for kind in QUOTA_KINDS {
@@ -130,7 +130,7 @@ pub async fn quotas(
     }
     let answers: Vec<Result<Option<(Quota, bool)>, CloudError>> =
         stream::iter(asked).buffered(AT_ONCE).collect().await;
-    let mut known = Known::default();
+    let mut known = FoundQuotas::default();
     for answer in answers {
         match answer {
             Ok(Some((quota, is_kept))) => {

@@ -41,7 +41,7 @@ const ALARM_A_MONTH: Usd = Usd::from_micros(100_000);
 const AT_ONCE: usize = 4;
 
 /// The owner, and perhaps the job, whose residue is asked for.
-struct Asked<'a> {
+struct ResidueQuery<'a> {
     session: &'a AwsSession,
     owner: &'a str,
     region: &'a Region,
@@ -59,7 +59,7 @@ pub async fn residue(
     owner: &str,
     region: &Region,
 ) -> Result<Vec<Residue>, CloudError> {
-    found(&Asked { session, owner, region, job: None }).await
+    found(&ResidueQuery { session, owner, region, job: None }).await
 }
 
 /// The residue of one job that had these machines here.
@@ -73,10 +73,10 @@ pub async fn residue_of(
     job: &JobId,
     machines: &BTreeSet<String>,
 ) -> Result<Vec<Residue>, CloudError> {
-    found(&Asked { session, owner, region, job: Some((job, machines)) }).await
+    found(&ResidueQuery { session, owner, region, job: Some((job, machines)) }).await
 }
 
-async fn found(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
+async fn found(asked: &ResidueQuery<'_>) -> Result<Vec<Residue>, CloudError> {
     let living = living(asked).await?;
     let (volumes, addresses, interfaces, mut requests, mut alarms) = tokio::try_join!(
         volumes(asked, &living),
@@ -100,7 +100,7 @@ async fn found(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
     Ok(all)
 }
 
-impl Asked<'_> {
+impl ResidueQuery<'_> {
     /// Filters by the owner's tag, and by the job's tag for one job.
     fn filters(&self) -> Vec<Filter> {
         let job =
@@ -109,7 +109,7 @@ impl Asked<'_> {
     }
 }
 
-async fn living(asked: &Asked<'_>) -> Result<Living, CloudError> {
+async fn living(asked: &ResidueQuery<'_>) -> Result<Living, CloudError> {
     let all = describe::all(asked.session, asked.region, asked.filters()).await?;
     let alive = |state: &InstanceState| !state.is_terminated();
     let of = |machine: &Instance| {
@@ -123,7 +123,7 @@ async fn living(asked: &Asked<'_>) -> Result<Living, CloudError> {
 
 /// The machines among these that have not ended, of any owner.
 async fn alive(
-    asked: &Asked<'_>,
+    asked: &ResidueQuery<'_>,
     machines: BTreeSet<String>,
 ) -> Result<BTreeSet<String>, CloudError> {
     let machines: Vec<String> = machines.into_iter().collect();
@@ -140,7 +140,7 @@ async fn alive(
     Ok(alive)
 }
 
-async fn volumes(asked: &Asked<'_>, living: &Living) -> Result<Vec<Residue>, CloudError> {
+async fn volumes(asked: &ResidueQuery<'_>, living: &Living) -> Result<Vec<Residue>, CloudError> {
     let mut found = volumes_of(asked, asked.filters(), living).await?;
     // `lamp start` may give a kept machine to another job; its disk keeps the tags of the first
     // one.
@@ -164,7 +164,7 @@ async fn volumes(asked: &Asked<'_>, living: &Living) -> Result<Vec<Residue>, Clo
 }
 
 async fn volumes_of(
-    asked: &Asked<'_>,
+    asked: &ResidueQuery<'_>,
     filters: Vec<Filter>,
     living: &Living,
 ) -> Result<Vec<Residue>, CloudError> {
@@ -202,7 +202,7 @@ fn of_volume(region: &Region, volume: &Volume, living: &Living) -> Option<Residu
     Some(Residue { kept, job: job.or_else(|| job_of(volume.tags())), ..found })
 }
 
-async fn addresses(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
+async fn addresses(asked: &ResidueQuery<'_>) -> Result<Vec<Residue>, CloudError> {
     let region = asked.region;
     let told = asked
         .session
@@ -230,7 +230,7 @@ async fn addresses(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
     Ok(free.filter_map(of).collect())
 }
 
-async fn interfaces(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
+async fn interfaces(asked: &ResidueQuery<'_>) -> Result<Vec<Residue>, CloudError> {
     let (client, region) = (asked.session.ec2(asked.region).await, asked.region);
     let unused = client
         .describe_network_interfaces()
@@ -259,7 +259,7 @@ async fn interfaces(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
 /// Requests that are still open without their machine: they hold quota, and may launch another one.
 /// Each comes with the machine that it names.
 async fn spot_requests(
-    asked: &Asked<'_>,
+    asked: &ResidueQuery<'_>,
     living: &Living,
 ) -> Result<Vec<(Residue, Option<String>)>, CloudError> {
     let (client, region) = (asked.session.ec2(asked.region).await, asked.region);
@@ -303,7 +303,7 @@ fn of_request(region: &Region, request: &SpotInstanceRequest, living: &Living) -
 
 /// The alarms of a job's machines by name; otherwise all of the account, since CloudWatch cannot
 /// filter by tag.
-async fn alarms(asked: &Asked<'_>, living: &Living) -> Result<Vec<Alarm>, CloudError> {
+async fn alarms(asked: &ResidueQuery<'_>, living: &Living) -> Result<Vec<Alarm>, CloudError> {
     let prefixes = match asked.job {
         Some((_, machines)) => machines.iter().map(|machine| alarm::prefix_of(machine)).collect(),
         None => vec![alarm::PREFIX.to_owned()],
@@ -320,7 +320,10 @@ async fn alarms(asked: &Asked<'_>, living: &Living) -> Result<Vec<Alarm>, CloudE
 }
 
 /// The alarms of ended machines that carry the owner's tag: one call for each.
-async fn of_owner(asked: &Asked<'_>, alarms: Vec<Alarm>) -> Result<Vec<Residue>, CloudError> {
+async fn of_owner(
+    asked: &ResidueQuery<'_>,
+    alarms: Vec<Alarm>,
+) -> Result<Vec<Residue>, CloudError> {
     let reads = alarms.into_iter().map(|alarm| async move {
         let is_ours =
             alarm::is_of(asked.session, asked.region, &alarm, asked.owner).await? == Some(true);

@@ -14,7 +14,7 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use super::alarm;
 use super::describe::{self, filter, state};
-use super::errors::{Trouble, meaning};
+use super::errors::{Ec2Error, meaning};
 use super::residue::{ADDRESS, ALARM, INTERFACE, SPOT_REQUEST, VOLUME, is_open};
 use crate::account::Residue;
 use crate::adapters::aws::session::AwsSession;
@@ -24,7 +24,7 @@ use crate::ports::CloudError;
 /// A list that is older than this is outdated, and must be made again.
 const FOUND_WITHIN: Duration = Duration::from_secs(3600);
 
-type Refused<E> = SdkError<E, HttpResponse>;
+type Ec2SdkError<E> = SdkError<E, HttpResponse>;
 
 /// # Errors
 /// If it belongs to another owner or is in use, or EC2 does not answer. Success if it is gone.
@@ -96,7 +96,7 @@ async fn request(
                 });
             }
             None => {
-                return Err(Trouble::ambiguous(
+                return Err(Ec2Error::ambiguous(
                     act,
                     &format!("EC2 does not show its machine {machine} now, which may be a new one"),
                 ));
@@ -134,7 +134,7 @@ async fn tagged(
             done(act, client.delete_network_interface().network_interface_id(id).send().await)
         }
         other => Err(CloudError::Invalid {
-            what: format!("cannot {act}: nobody knows how to remove a {other}"),
+            what: format!("cannot {act}: `lamp` cannot remove a {other}"),
         }),
     }
 }
@@ -153,7 +153,7 @@ fn is_unknown(error: &impl ProvideErrorMetadata) -> bool {
 
 /// A resource that is gone counts as removed: another sweep was faster, or the answer of our first
 /// call was lost.
-fn done<T, E>(act: &str, told: Result<T, Refused<E>>) -> Result<(), CloudError>
+fn done<T, E>(act: &str, told: Result<T, Ec2SdkError<E>>) -> Result<(), CloudError>
 where
     E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
 {
@@ -163,7 +163,7 @@ where
 /// Whether EC2 shows no resource of this id.
 fn none<T, E>(
     act: &str,
-    told: Result<T, Refused<E>>,
+    told: Result<T, Ec2SdkError<E>>,
     shown: impl Fn(&T) -> usize,
 ) -> Result<bool, CloudError>
 where

@@ -19,7 +19,7 @@ use aws_sdk_ec2::types::{
 use jiff::Timestamp;
 
 use super::describe::{self, filter, state, tag_map, transition};
-use super::errors::{Call, Class, Trouble, meaning};
+use super::errors::{Call, Class, Ec2Error, meaning};
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::aws::session_cache::Ec2Memory;
 use crate::adapters::host::system_clock::SystemClock;
@@ -99,7 +99,7 @@ pub async fn stop(session: &AwsSession, machine: &MachineRef) -> Result<(), Clou
     let act = format!("stop {machine}");
     let seen = look(session, machine).await?;
     let Some(instance) = seen else {
-        return Err(Trouble::ambiguous(&act, "EC2 does not show it now"));
+        return Err(Ec2Error::ambiguous(&act, "EC2 does not show it now"));
     };
     must_be_ours(session, machine, &instance, &act)?;
     if instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot) {
@@ -137,7 +137,7 @@ pub async fn start(
 ) -> Result<(), CloudError> {
     let act = format!("start {machine}");
     let Some(instance) = look(session, machine).await? else {
-        return Err(Trouble::ambiguous(&act, "EC2 does not show it now"));
+        return Err(Ec2Error::ambiguous(&act, "EC2 does not show it now"));
     };
     must_be_ours(session, machine, &instance, &act)?;
     let client = session.ec2(&machine.region).await;
@@ -175,7 +175,7 @@ pub async fn raise_kill_at(
 ) -> Result<(), CloudError> {
     let act = format!("raise the hard cap of {machine}");
     let Some(instance) = look(session, machine).await? else {
-        return Err(Trouble::ambiguous(&act, "EC2 does not show it now"));
+        return Err(Ec2Error::ambiguous(&act, "EC2 does not show it now"));
     };
     let tags = must_be_ours(session, machine, &instance, &act)?;
     // A machine without a cap needs no raise.
@@ -206,7 +206,7 @@ pub async fn confirm_missing(
     let act = format!("find the machine of attempt {}", plan.attempt.number());
     let found = describe::by_token(session, plan).await?;
     match found.iter().find(|machine| !machine.state.is_terminated()) {
-        Some(machine) => Err(Trouble::ambiguous(
+        Some(machine) => Err(Ec2Error::ambiguous(
             &act,
             &format!("{} is there by its token, and not by its tags", machine.id),
         )),
@@ -235,7 +235,7 @@ fn must_be_ours(
         .memory
         .owners
         .get(machine, Duration::MAX)
-        .ok_or_else(|| Trouble::ambiguous(act, "nobody has looked for its owner here"))?;
+        .ok_or_else(|| Ec2Error::ambiguous(act, "its owner is not known yet"))?;
     owned_by(&tag_map(instance), &owner)
         .map_err(|error| CloudError::Denied { act: act.to_owned(), cause: Box::new(error) })
 }
@@ -252,9 +252,9 @@ async fn end(
     machine: &MachineRef,
     act: &str,
     force: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), Ec2Error> {
     let request = termination(&session.ec2(&machine.region).await, machine, force);
-    request.send().await.map(drop).map_err(|error| Trouble::of(act, error))
+    request.send().await.map(drop).map_err(|error| Ec2Error::of(act, error))
 }
 
 /// The call, and whether it forces a shutdown that hangs.
@@ -272,13 +272,13 @@ async fn halt(
     machine: &MachineRef,
     act: &str,
     force: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), Ec2Error> {
     let client = session.ec2(&machine.region).await;
     let mut request = client.stop_instances().instance_ids(&machine.id);
     if force {
         request = request.force(true);
     }
-    request.send().await.map(drop).map_err(|error| Trouble::of(act, error).on(Call::Stop))
+    request.send().await.map(drop).map_err(|error| Ec2Error::of(act, error).on(Call::Stop))
 }
 
 enum Protection {
@@ -348,7 +348,7 @@ async fn cancel(
 fn not_found(
     memory: &Ec2Memory,
     machine: &MachineRef,
-    trouble: Trouble,
+    trouble: Ec2Error,
     shown: bool,
 ) -> Result<(), CloudError> {
     if shown {
@@ -417,7 +417,7 @@ mod tests {
             not_found(
                 &memory,
                 &machine(),
-                Trouble::new("terminate i-1", "InvalidInstanceID.NotFound", "", Some(400), None),
+                Ec2Error::new("terminate i-1", "InvalidInstanceID.NotFound", "", Some(400), None),
                 shown,
             )
         };

@@ -31,15 +31,15 @@ pub struct Use {
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum MeasuredPart {
     Cpu,
     Gpu,
 }
 
 /// One metric of one machine.
-struct Asked<'a> {
+struct MetricQuestion<'a> {
     machine: &'a str,
-    what: What,
+    what: MeasuredPart,
     metric: Metric,
 }
 
@@ -69,14 +69,17 @@ pub async fn of(session: &AwsSession, region: &Region, machines: &[&str]) -> BTr
         return BTreeMap::new();
     }
     let from_outside = machines.iter().flat_map(|id| {
-        let one = |what, namespace, name| Asked {
+        let one = |what, namespace, name| MetricQuestion {
             machine: id,
             what,
             metric: metric(namespace, name, id),
         };
-        [one(What::Cpu, "AWS/EC2", "CPUUtilization"), one(What::Gpu, OURS, "GPUUtilization")]
+        [
+            one(MeasuredPart::Cpu, "AWS/EC2", "CPUUtilization"),
+            one(MeasuredPart::Gpu, OURS, "GPUUtilization"),
+        ]
     });
-    let asked: Vec<Asked> =
+    let asked: Vec<MetricQuestion> =
         from_outside.chain(of_the_agent(session, region, machines).await).collect();
     let mut found: BTreeMap<String, Use> = BTreeMap::new();
     for batch in asked.chunks(QUERIES_MAX) {
@@ -84,8 +87,8 @@ pub async fn of(session: &AwsSession, region: &Region, machines: &[&str]) -> BTr
             let Some(one) = batch.get(number) else { continue };
             let known = found.entry(one.machine.to_owned()).or_default();
             let place = match one.what {
-                What::Cpu => &mut known.cpu_percent,
-                What::Gpu => &mut known.gpu_percent,
+                MeasuredPart::Cpu => &mut known.cpu_percent,
+                MeasuredPart::Gpu => &mut known.gpu_percent,
             };
             *place = Some(place.map_or(mean, |other| other.max(mean)));
         }
@@ -98,7 +101,7 @@ async fn of_the_agent<'a>(
     session: &AwsSession,
     region: &Region,
     machines: &[&'a str],
-) -> Vec<Asked<'a>> {
+) -> Vec<MetricQuestion<'a>> {
     let list =
         session.cloudwatch(region).await.list_metrics().namespace(AGENT).metric_name(AGENT_GPU);
     // Otherwise the list includes machines of the last two weeks.
@@ -120,14 +123,18 @@ async fn of_the_agent<'a>(
             let id =
                 metric.dimensions().iter().find(|one| one.name() == Some(INSTANCE))?.value()?;
             let machine = machines.iter().find(|machine| **machine == id)?;
-            Some(Asked { machine, what: What::Gpu, metric })
+            Some(MetricQuestion { machine, what: MeasuredPart::Gpu, metric })
         }));
     }
     found
 }
 
 /// By their index in the batch.
-async fn means(session: &AwsSession, region: &Region, batch: &[Asked<'_>]) -> Vec<(usize, f64)> {
+async fn means(
+    session: &AwsSession,
+    region: &Region,
+    batch: &[MetricQuestion<'_>],
+) -> Vec<(usize, f64)> {
     let now = SystemClock.now();
     let at = |time: Timestamp| DateTime::from_secs(time.as_second());
     let from = now.saturating_sub(LOOK_BACK).unwrap_or(now);

@@ -13,7 +13,7 @@ use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 
 use super::utilization::{Entry, Utilisation};
-use crate::adapters::host::process_scope::{Owner, Tree};
+use crate::adapters::host::process_scope::{ProcessOwner, WorkloadTree};
 use crate::instance::{GpuSample, Reading};
 
 /// Time between two reads of processes, memory and temperature, which change slowly. The four calls
@@ -44,17 +44,17 @@ pub(crate) struct UnreachableDevice {
 
 /// State of one GPU between samples. It survives a lost driver.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct GpuState {
     pub index: u32,
     pub uuid: String,
     pub name: String,
     pub xids: Vec<u64>,
     util: Utilisation,
-    memory: Kept<(u64, u64)>,
-    temperature: Kept<u32>,
-    processes: Kept<Vec<u32>>,
-    ecc: Kept<u64>,
-    limit_watts: Kept<f64>,
+    memory: TimedReading<(u64, u64)>,
+    temperature: TimedReading<u32>,
+    processes: TimedReading<Vec<u32>>,
+    ecc: TimedReading<u64>,
+    limit_watts: TimedReading<f64>,
 }
 
 /// Share of the power limit. An idle card with a program on it draws 0.1 to 0.4 of its limit; below
@@ -70,9 +70,9 @@ const WATTS_OF_WORK: f64 = 100.0;
 /// Time between two reads of the power limit, which the user may change.
 const LIMIT_EVERY: Duration = Duration::from_secs(60);
 
-impl Memory {
+impl GpuState {
     pub fn of(index: u32) -> Self {
-        Memory { index, ..Memory::default() }
+        GpuState { index, ..GpuState::default() }
     }
 
     /// Reads missing names, which never change.
@@ -85,7 +85,12 @@ impl Memory {
         }
     }
 
-    pub fn read(&mut self, device: &Device, now: Duration, tree: &Tree) -> Result<GpuSample, Halt> {
+    pub fn read(
+        &mut self,
+        device: &Device,
+        now: Duration,
+        tree: &WorkloadTree,
+    ) -> Result<GpuSample, Halt> {
         let (util_percent, memory_util_percent) = self.utilisation(device, now)?;
         let memory = self.memory.at(now, SLOW_EVERY, || memory(device))?;
         let temperature = self
@@ -106,8 +111,8 @@ impl Memory {
             power_watts: reading(device.power_usage())?
                 .map(|milliwatts| f64::from(milliwatts) / 1000.0),
             temperature_celsius: temperature.map(f64::from),
-            used_by_workload: held_by(&processes, tree, Owner::Workload),
-            used_by_others: held_by(&processes, tree, Owner::Other),
+            used_by_workload: held_by(&processes, tree, ProcessOwner::Workload),
+            used_by_others: held_by(&processes, tree, ProcessOwner::Other),
             ecc_uncorrected: ecc,
             xids: self.xids.clone(),
             lost: None,
@@ -191,12 +196,12 @@ impl Memory {
         &mut self,
         device: &Device,
         now: Duration,
-        tree: &Tree,
+        tree: &WorkloadTree,
     ) -> Result<Reading<Vec<u32>>, Halt> {
         if let Some((_, Reading::Known(pids))) = &self.processes.0
-            && pids.iter().any(|pid| tree.owner(*pid) == Owner::Hidden)
+            && pids.iter().any(|pid| tree.owner(*pid) == ProcessOwner::Hidden)
         {
-            self.processes = Kept(None);
+            self.processes = TimedReading(None);
         }
         self.processes.at(now, SLOW_EVERY, || processes(device))
     }
@@ -204,15 +209,15 @@ impl Memory {
 
 /// A value that is reused for a while. Unknown values are read again at once.
 #[derive(Debug)]
-struct Kept<T>(Option<(Duration, Reading<T>)>);
+struct TimedReading<T>(Option<(Duration, Reading<T>)>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for TimedReading<T> {
     fn default() -> Self {
-        Kept(None)
+        TimedReading(None)
     }
 }
 
-impl<T: Clone> Kept<T> {
+impl<T: Clone> TimedReading<T> {
     fn at(
         &mut self,
         now: Duration,
@@ -331,7 +336,11 @@ fn modern_or_legacy(modern: Processes, legacy: impl FnOnce() -> Processes) -> Pr
 }
 
 /// Whether one of them belongs to `owner`. A hidden process makes a "no" unknown.
-fn held_by(processes: &Reading<Vec<u32>>, tree: &Tree, owner: Owner) -> Reading<bool> {
+fn held_by(
+    processes: &Reading<Vec<u32>>,
+    tree: &WorkloadTree,
+    owner: ProcessOwner,
+) -> Reading<bool> {
     let pids = match processes {
         Reading::Known(pids) => pids,
         Reading::Absent => return Reading::Absent,
@@ -341,7 +350,7 @@ fn held_by(processes: &Reading<Vec<u32>>, tree: &Tree, owner: Owner) -> Reading<
     for pid in pids {
         match tree.owner(*pid) {
             found if found == owner => return Reading::Known(true),
-            Owner::Hidden => hidden = Some(pid),
+            ProcessOwner::Hidden => hidden = Some(pid),
             _ => {}
         }
     }

@@ -14,9 +14,9 @@ use std::time::Duration;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, EventSet, Nvml};
 
-use super::gpu::{Halt, Memory, UnreachableDevice, halt};
+use super::gpu::{GpuState, Halt, UnreachableDevice, halt};
 use super::xid_events;
-use crate::adapters::host::process_scope::Tree;
+use crate::adapters::host::process_scope::WorkloadTree;
 use crate::instance::{GpuSample, Reading};
 use crate::market::Cuda;
 
@@ -36,16 +36,16 @@ pub(crate) struct Gpus {
     library: PathBuf,
     device: PathBuf,
     retry_every: Duration,
-    session: Option<Session>,
+    session: Option<NvmlSession>,
     /// Every GPU seen so far, in the driver's order.
-    known: Vec<Memory>,
-    state: State,
+    known: Vec<GpuState>,
+    state: NvmlState,
     retry_at: Duration,
     said: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum State {
+enum NvmlState {
     Open,
     /// This machine has nothing to read.
     Absent(String),
@@ -64,7 +64,7 @@ impl Gpus {
             retry_every,
             session: None,
             known: Vec::new(),
-            state: State::Open,
+            state: NvmlState::Open,
             retry_at: Duration::ZERO,
             said: None,
         }
@@ -75,7 +75,7 @@ impl Gpus {
         self.said.as_deref()
     }
 
-    pub fn read(&mut self, now: Duration, tree: &Tree) -> Reading<Vec<GpuSample>> {
+    pub fn read(&mut self, now: Duration, tree: &WorkloadTree) -> Reading<Vec<GpuSample>> {
         self.open_if_due(now);
         let Some(session) = &mut self.session else { return self.closed() };
         match session.read(&mut self.known, now, tree) {
@@ -89,7 +89,7 @@ impl Gpus {
                 Reading::Known(samples)
             }
             Err(error) => {
-                self.close(now, State::Unknown(sentence(&error)));
+                self.close(now, NvmlState::Unknown(sentence(&error)));
                 self.closed()
             }
         }
@@ -99,14 +99,14 @@ impl Gpus {
     pub fn cuda(&self) -> Reading<Cuda> {
         match &self.session {
             Some(session) => session.cuda.clone(),
-            None if matches!(self.state, State::Absent(_)) => Reading::Absent,
+            None if matches!(self.state, NvmlState::Absent(_)) => Reading::Absent,
             None => Reading::unknown("the driver does not answer"),
         }
     }
 
     /// Opens the library if it is closed, or again if a device has given no values for a while.
     fn open_if_due(&mut self, now: Duration) {
-        let first = self.session.is_none() && self.state == State::Open;
+        let first = self.session.is_none() && self.state == NvmlState::Open;
         let due = self.said.is_some() && now >= self.retry_at;
         if !first && !due {
             return;
@@ -114,33 +114,33 @@ impl Gpus {
         // The old session is closed first: the library counts its users and would keep its state.
         self.session = None;
         self.retry_at = now + self.retry_every;
-        match Session::open(&self.library, &self.device, &mut self.known) {
+        match NvmlSession::open(&self.library, &self.device, &mut self.known) {
             Ok(session) => {
                 self.session = Some(session);
-                self.state = State::Open;
+                self.state = NvmlState::Open;
             }
             Err(state) => self.close(now, state),
         }
     }
 
-    fn close(&mut self, now: Duration, state: State) {
+    fn close(&mut self, now: Duration, state: NvmlState) {
         self.session = None;
         self.retry_at = now + self.retry_every;
         self.state = match state {
             // The machine had GPUs, so a missing driver is a fault.
-            State::Absent(why) if !self.known.is_empty() => State::Unknown(why),
+            NvmlState::Absent(why) if !self.known.is_empty() => NvmlState::Unknown(why),
             state => state,
         };
-        if let State::Absent(why) | State::Unknown(why) = self.state.clone() {
+        if let NvmlState::Absent(why) | NvmlState::Unknown(why) = self.state.clone() {
             self.say(Some(why));
         }
     }
 
     fn closed(&self) -> Reading<Vec<GpuSample>> {
         match &self.state {
-            State::Open => Reading::unknown("not opened yet"),
-            State::Absent(_) => Reading::Absent,
-            State::Unknown(why) => Reading::Unknown(why.clone()),
+            NvmlState::Open => Reading::unknown("not opened yet"),
+            NvmlState::Absent(_) => Reading::Absent,
+            NvmlState::Unknown(why) => Reading::Unknown(why.clone()),
         }
     }
 
@@ -150,7 +150,7 @@ impl Gpus {
             return;
         }
         match (&problem, &self.state) {
-            (Some(why), State::Absent(_)) => tracing::info!("no GPU readings: {why}"),
+            (Some(why), NvmlState::Absent(_)) => tracing::info!("no GPU readings: {why}"),
             (Some(why), _) => tracing::warn!("GPU readings are missing: {why}; the job goes on"),
             (None, _) => tracing::info!("GPU readings are complete again"),
         }
@@ -159,21 +159,21 @@ impl Gpus {
 }
 
 /// The opened library. Fields before `_owner` borrow from it and are dropped first.
-struct Session {
+struct NvmlSession {
     devices: Vec<Result<Device<'static>, UnreachableDevice>>,
     events: Option<EventSet<'static>>,
     cuda: Reading<Cuda>,
-    _owner: Owner,
+    _owner: LibraryOwner,
 }
 
 /// Owns the library that a session borrows.
-struct Owner(*mut Nvml);
+struct LibraryOwner(*mut Nvml);
 
 // SAFETY: `Nvml` is `Send`, and only this pointer and the session's borrows reach it; they move
 // together.
-unsafe impl Send for Owner {}
+unsafe impl Send for LibraryOwner {}
 
-impl Drop for Owner {
+impl Drop for LibraryOwner {
     fn drop(&mut self) {
         // SAFETY: made by `Box::into_raw` in `open`; every borrow is in a field that is dropped
         // earlier.
@@ -181,26 +181,30 @@ impl Drop for Owner {
     }
 }
 
-impl Owner {
+impl LibraryOwner {
     fn nvml(&self) -> &'static Nvml {
-        // SAFETY: valid until `Owner` is dropped; each borrower is dropped before it (see
-        // `Session`).
+        // SAFETY: valid until `LibraryOwner` is dropped; each borrower is dropped before it (see
+        // `NvmlSession`).
         unsafe { &*self.0 }
     }
 }
 
-impl Session {
-    fn open(library: &Path, kernels: &Path, known: &mut Vec<Memory>) -> Result<Session, State> {
+impl NvmlSession {
+    fn open(
+        library: &Path,
+        kernels: &Path,
+        known: &mut Vec<GpuState>,
+    ) -> Result<NvmlSession, NvmlState> {
         let unopened = |error: &NvmlError| unopened(error, kernels);
         let nvml = Nvml::builder()
             .lib_path(library.as_os_str())
             .init()
             .map_err(|error| unopened(&error))?;
-        let owner = Owner(Box::into_raw(Box::new(nvml)));
+        let owner = LibraryOwner(Box::into_raw(Box::new(nvml)));
         let nvml = owner.nvml();
         let count = nvml.device_count().map_err(|error| unopened(&error))?;
         if count == 0 {
-            return Err(State::Absent("the NVIDIA driver sees no GPU".into()));
+            return Err(NvmlState::Absent("the NVIDIA driver sees no GPU".into()));
         }
         let mut devices = Vec::new();
         for index in 0..count {
@@ -214,7 +218,7 @@ impl Session {
                 },
             };
             if known.len() <= index as usize {
-                known.push(Memory::of(index));
+                known.push(GpuState::of(index));
             }
             devices.push(device);
         }
@@ -232,15 +236,15 @@ impl Session {
             |error| Reading::Unknown(sentence(&error)),
             |number| Reading::Known(version(number)),
         );
-        Ok(Session { devices, events, cuda, _owner: owner })
+        Ok(NvmlSession { devices, events, cuda, _owner: owner })
     }
 
     /// The samples, and a problem with some of them. An error: the driver is gone.
     fn read(
         &mut self,
-        known: &mut [Memory],
+        known: &mut [GpuState],
         now: Duration,
-        tree: &Tree,
+        tree: &WorkloadTree,
     ) -> Result<(Vec<GpuSample>, Option<String>), NvmlError> {
         if self
             .events
@@ -285,7 +289,7 @@ fn version(number: i32) -> Cuda {
 
 /// Without library and driver there are no GPUs. Anything else is unknown. So is a kernel device
 /// without the library: a container without the driver's `utility` part.
-fn unopened(error: &NvmlError, kernels: &Path) -> State {
+fn unopened(error: &NvmlError, kernels: &Path) -> NvmlState {
     let text = sentence(error);
     let is_nothing = match error {
         NvmlError::LibloadingError(cause) => cause.to_string().contains("No such file"),
@@ -294,10 +298,10 @@ fn unopened(error: &NvmlError, kernels: &Path) -> State {
     };
     match is_nothing {
         true if kernels.exists() => {
-            State::Unknown(format!("{} is there, but {text}", kernels.display()))
+            NvmlState::Unknown(format!("{} is there, but {text}", kernels.display()))
         }
-        true => State::Absent(text),
-        false => State::Unknown(text),
+        true => NvmlState::Absent(text),
+        false => NvmlState::Unknown(text),
     }
 }
 

@@ -277,7 +277,7 @@ mod tests {
         assert!(gpu.is_due(at(2), Some(25.0)), "it may rest");
         assert!(gpu.is_due(at(2), None), "the driver does not say");
         gpu.read(at(2), std::iter::empty(), None);
-        assert_eq!(gpu.mean(), None, "and then nothing is known, not what was known before");
+        assert_eq!(gpu.mean(), None, "the old value is dropped, and the new one is unknown");
     }
 
     #[test]

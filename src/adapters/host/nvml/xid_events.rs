@@ -8,7 +8,7 @@ use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, EventSet, Nvml};
 
-use super::gpu::{Memory, UnreachableDevice};
+use super::gpu::{GpuState, UnreachableDevice};
 
 /// Newest events kept per GPU. A storm of events must not grow the samples.
 const XIDS_KEPT_MAX: usize = 16;
@@ -47,7 +47,7 @@ pub(crate) fn listen<'a>(
 pub(crate) fn collect(
     events: &EventSet,
     devices: &[Result<Device, UnreachableDevice>],
-    known: &mut [Memory],
+    known: &mut [GpuState],
 ) -> Result<(), NvmlError> {
     for _ in 0..TAKEN_MAX {
         let event = match events.wait(0) {

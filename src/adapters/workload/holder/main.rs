@@ -31,7 +31,7 @@ use super::cgroup::{self, Groups, OomWatch};
 use super::echo::Echo;
 use super::log_segments::SegmentedLog;
 use super::records;
-use super::records::{End, Exit, FORMAT, Printed, Reserved, Started};
+use super::records::{Exit, FORMAT, Printed, Reserved, Started, WorkloadEnd};
 use super::redrawn_lines::Redraw;
 use super::signals::Signals;
 use super::spawn::{PIPE_BYTES, Spawned, spawn};
@@ -169,7 +169,7 @@ struct Holder {
 
 /// The events that woke the loop.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wake {
+struct HolderEvents {
     signal: bool,
     output: bool,
     power_cut: bool,
@@ -281,7 +281,7 @@ impl Holder {
     }
 
     /// Sleeps until an event; there are no timers while it is idle.
-    fn wait_for_something(&self) -> io::Result<Wake> {
+    fn wait_for_something(&self) -> io::Result<HolderEvents> {
         let mut descriptors = vec![PollFd::new(&self.signals, PollFlags::IN)];
         let mut place = |descriptor| {
             descriptors.push(descriptor);
@@ -308,7 +308,11 @@ impl Holder {
             Err(errno) => return Err(errno.into()),
         }
         let ready = |at: Option<usize>| at.is_some_and(|at| !descriptors[at].revents().is_empty());
-        Ok(Wake { signal: ready(Some(0)), output: ready(output), power_cut: ready(machine) })
+        Ok(HolderEvents {
+            signal: ready(Some(0)),
+            output: ready(output),
+            power_cut: ready(machine),
+        })
     }
 
     /// Reads the pipe or terminal until it is empty, or slightly more than this limit.
@@ -375,7 +379,7 @@ impl Holder {
         };
         let (orphans, behind) =
             self.left_behind(if exit.success() { ENDING_ORPHANS } else { Duration::ZERO });
-        let end = End::Ended(Ended { exit, orphans, behind, told: false });
+        let end = WorkloadEnd::Ended(Ended { exit, orphans, behind, told: false });
         match self.exit.take() {
             Some((record, _running)) => {
                 record.write(&Exit { format: FORMAT, end, told: self.is_told() })

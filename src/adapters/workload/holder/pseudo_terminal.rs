@@ -40,14 +40,14 @@ const VARIABLES: [(&str, &str); 6] = [
 ];
 
 /// Both ends.
-pub struct Terminal {
+pub struct PseudoTerminal {
     pub reader: File,
     /// The workload's end. The holder closes its copy; otherwise it would not see that the workload
     /// has closed its own.
     pub writer: OwnedFd,
 }
 
-impl Terminal {
+impl PseudoTerminal {
     /// # Errors
     /// If the system has no pseudo-terminal left.
     pub fn open() -> io::Result<Self> {
@@ -63,7 +63,7 @@ impl Terminal {
         tcsetattr(&writer, OptionalActions::Now, &modes)?;
         tcsetwinsize(&writer, size())?;
         rustix::io::ioctl_fionbio(&reader, true)?;
-        Ok(Terminal { reader: File::from(reader), writer })
+        Ok(PseudoTerminal { reader: File::from(reader), writer })
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Started {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exit {
     pub format: u32,
-    pub end: End,
+    pub end: WorkloadEnd,
     /// The holder was told to end before: the machine shut down, and the workload did not end by
     /// itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -74,7 +74,7 @@ pub struct Exit {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum WorkloadEnd {
     Ended(Ended),
     /// It never ran: the command does not exist or cannot be executed.
     CannotExecute {
@@ -141,12 +141,12 @@ impl Reserved {
 /// Why a holder did not start its workload, if it says so.
 pub fn refused(dir: &Path) -> Option<WorkloadError> {
     match read::<Exit>(dir, EXIT).ok()??.end {
-        End::Ended(_) => None,
-        End::CannotExecute { program, errno } => Some(WorkloadError::CannotExecute {
+        WorkloadEnd::Ended(_) => None,
+        WorkloadEnd::CannotExecute { program, errno } => Some(WorkloadError::CannotExecute {
             program,
             cause: io::Error::from_raw_os_error(errno),
         }),
-        End::NotStarted { what, errno } => {
+        WorkloadEnd::NotStarted { what, errno } => {
             let cause = io::Error::from_raw_os_error(errno);
             Some(WorkloadError::NotStarted {
                 cause: io::Error::new(cause.kind(), format!("cannot {what}: {cause}")),
@@ -272,7 +272,7 @@ mod tests {
         );
         let record = Exit {
             format: FORMAT,
-            end: End::Ended(Ended {
+            end: WorkloadEnd::Ended(Ended {
                 exit: ExitStatus { code: Some(3), ..Default::default() },
                 orphans: 2,
                 ..Default::default()

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::terminal_rows::{Block, SEQUENCE_BYTES_MAX, Sequence, encoded, sequence};
+use super::terminal_rows::{Block, EscapeSequence, SEQUENCE_BYTES_MAX, encoded, sequence};
 
 /// From the first change to the first state in the log. If this is shorter, a bar of two seconds
 /// has two states. If it is longer, a reader who follows the log waits.
@@ -115,14 +115,18 @@ impl Redraw {
                 None => (bytes.len(), false),
             },
             b'\x1b' => match sequence(bytes) {
-                (Sequence::Cut, _) => return None,
-                (Sequence::Control(b'A' | b'D' | b'E' | b'F' | b'G' | b'H' | b'f', _), length) => {
-                    (length, true)
-                }
-                (Sequence::Control(b'J', 2 | 3), length) => (length, true),
-                (Sequence::Control(b'K', 1 | 2), length) if !at_start => (length, true),
+                (EscapeSequence::Cut, _) => return None,
+                (
+                    EscapeSequence::Control(b'A' | b'D' | b'E' | b'F' | b'G' | b'H' | b'f', _),
+                    length,
+                ) => (length, true),
+                (EscapeSequence::Control(b'J', 2 | 3), length) => (length, true),
+                (EscapeSequence::Control(b'K', 1 | 2), length) if !at_start => (length, true),
                 // The row is empty, and a log must not hide the reader's cursor.
-                (Sequence::Control(b'K', 1 | 2) | Sequence::Control(b'h' | b'l', _), length) => {
+                (
+                    EscapeSequence::Control(b'K', 1 | 2) | EscapeSequence::Control(b'h' | b'l', _),
+                    length,
+                ) => {
                     return Some(length);
                 }
                 (_, length) => (length, false),
@@ -151,12 +155,12 @@ impl Redraw {
         }
         let length = match first {
             b'\x1b' => match sequence(bytes) {
-                (Sequence::Cut, _) => return None,
-                (Sequence::Control(last, number), length) => {
+                (EscapeSequence::Cut, _) => return None,
+                (EscapeSequence::Control(last, number), length) => {
                     block.control(last, number, log);
                     length
                 }
-                (Sequence::Other, length) => length,
+                (EscapeSequence::Other, length) => length,
             },
             _ => {
                 let length = encoded(first).min(SEQUENCE_BYTES_MAX);

@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use rustix::pipe::fcntl_setpipe_size;
 
 use super::cgroup::Groups;
-use super::pseudo_terminal::{self, Terminal};
-use super::records::{End, mark};
+use super::pseudo_terminal::{self, PseudoTerminal};
+use super::records::{WorkloadEnd, mark};
 use crate::adapters::workload::saved_environment::Variable;
 use crate::ports::Launch;
 
@@ -39,10 +39,13 @@ pub fn spawn(
     launch: &Launch,
     groups: Option<&Groups>,
     environment: Vec<Variable>,
-) -> Result<Spawned, End> {
+) -> Result<Spawned, WorkloadEnd> {
     let not_started = |what: &str| {
         let what = what.to_owned();
-        move |error: io::Error| End::NotStarted { what, errno: error.raw_os_error().unwrap_or(0) }
+        move |error: io::Error| WorkloadEnd::NotStarted {
+            what,
+            errno: error.raw_os_error().unwrap_or(0),
+        }
     };
     // A missing folder and a missing program give the same error.
     let folder = fs::metadata(&launch.cwd).and_then(|found| {
@@ -51,12 +54,12 @@ pub fn spawn(
     folder
         .map_err(not_started(&format!("enter the working directory `{}`", launch.cwd.display())))?;
     let Some((program, arguments)) = launch.argv.split_first() else {
-        return Err(End::CannotExecute {
+        return Err(WorkloadEnd::CannotExecute {
             program: String::new(),
             errno: rustix::io::Errno::NOENT.raw_os_error(),
         });
     };
-    let terminal = launch.terminal.then(Terminal::open).transpose();
+    let terminal = launch.terminal.then(PseudoTerminal::open).transpose();
     let no_terminal = terminal.as_ref().err().map(|error| io::Error::from(error.kind()));
     let has_terminal = matches!(terminal, Ok(Some(_)));
     let (output, writer) = match terminal {
@@ -95,7 +98,7 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
 
 /// Distinguishes a command that can never run from a machine that lacks resources for a process
 /// now.
-fn refusal(program: &str, error: &io::Error) -> End {
+fn refusal(program: &str, error: &io::Error) -> WorkloadEnd {
     let errno = error.raw_os_error().unwrap_or(0);
     let now = [
         rustix::io::Errno::AGAIN,
@@ -104,9 +107,9 @@ fn refusal(program: &str, error: &io::Error) -> End {
         rustix::io::Errno::NFILE,
     ];
     if now.iter().any(|busy| busy.raw_os_error() == errno) {
-        End::NotStarted { what: "make a process".to_owned(), errno }
+        WorkloadEnd::NotStarted { what: "make a process".to_owned(), errno }
     } else {
-        End::CannotExecute { program: program.to_owned(), errno }
+        WorkloadEnd::CannotExecute { program: program.to_owned(), errno }
     }
 }
 

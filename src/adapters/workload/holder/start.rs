@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep};
 
 use super::records;
-use super::records::{End, Exit, refused};
+use super::records::{Exit, WorkloadEnd, refused};
 use crate::adapters::host::process_tree::{ProcessRef, with_environment};
 use crate::adapters::host::watched_fd::watch;
 use crate::adapters::workload::held_workload::HeldWorkload;
@@ -117,7 +117,9 @@ fn ended_with_the_machine(dir: &Path) -> bool {
     let another_boot =
         fs::read_to_string(dir.join(records::BOOT)).is_ok_and(|boot| boot != records::boot());
     let by_itself = match records::read::<Exit>(dir, records::EXIT) {
-        Ok(Some(Exit { end: End::Ended(ended), told, .. })) => ended.exit.success() && !told,
+        Ok(Some(Exit { end: WorkloadEnd::Ended(ended), told, .. })) => {
+            ended.exit.success() && !told
+        }
         Ok(Some(_)) => true,
         Ok(None) | Err(_) => false,
     };
@@ -158,7 +160,7 @@ fn give_up(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             return Err(failed(io::Error::other(
-                "its holder lives and has not said its first word yet",
+                "its holder runs, and has not recorded a start yet",
             )));
         }
         Err(errno) => return Err(failed(errno.into())),
@@ -204,7 +206,7 @@ mod tests {
             records::write(
                 dir,
                 records::EXIT,
-                &Exit { format: records::FORMAT, end: End::Ended(ended), told },
+                &Exit { format: records::FORMAT, end: WorkloadEnd::Ended(ended), told },
             )
             .expect("written");
         };

@@ -16,7 +16,7 @@ const BLANK: Cell = [b' ', 0, 0, 0];
 
 #[derive(Debug)]
 pub struct Block {
-    rows: Vec<Row>,
+    rows: Vec<TerminalRow>,
     row: usize,
     column: usize,
     /// The row on the last line of the log, which has no line end yet.
@@ -24,14 +24,14 @@ pub struct Block {
 }
 
 #[derive(Debug, Default)]
-struct Row {
+struct TerminalRow {
     cells: Vec<Cell>,
     /// Its text in the log.
     shown: Vec<Cell>,
 }
 
 /// A sequence of a terminal.
-pub enum Sequence {
+pub enum EscapeSequence {
     /// Its last byte and its first number.
     Control(u8, usize),
     /// It moves and erases no text.
@@ -47,7 +47,7 @@ impl Block {
         lines.reverse();
         let mut block = Block { rows: Vec::new(), row: 0, column: 0, open: None };
         for (index, line) in lines.iter().enumerate() {
-            block.rows.push(Row::default());
+            block.rows.push(TerminalRow::default());
             (block.row, block.column) = (index, 0);
             block.write_over(line);
             let row = &mut block.rows[index];
@@ -133,7 +133,7 @@ impl Block {
                 if self.open.is_some() {
                     log(b"\n");
                 }
-                *self = Block { rows: vec![Row::default()], row: 0, column: 0, open: None };
+                *self = Block { rows: vec![TerminalRow::default()], row: 0, column: 0, open: None };
             }
             _ => {}
         }
@@ -227,12 +227,16 @@ pub fn encoded(first: u8) -> usize {
 }
 
 /// The sequence that begins with an escape, and its length in bytes.
-pub fn sequence(bytes: &[u8]) -> (Sequence, usize) {
+pub fn sequence(bytes: &[u8]) -> (EscapeSequence, usize) {
     let cut = |length: usize| {
-        if length > SEQUENCE_BYTES_MAX { (Sequence::Other, 1) } else { (Sequence::Cut, length) }
+        if length > SEQUENCE_BYTES_MAX {
+            (EscapeSequence::Other, 1)
+        } else {
+            (EscapeSequence::Cut, length)
+        }
     };
     match bytes.get(1) {
-        None => (Sequence::Cut, 1),
+        None => (EscapeSequence::Cut, 1),
         Some(b'[') => {
             let Some(last) = bytes.iter().skip(2).position(|byte| !(0x20..0x40).contains(byte))
             else {
@@ -245,18 +249,18 @@ pub fn sequence(bytes: &[u8]) -> (Sequence, usize) {
                     number.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
                 },
             );
-            (Sequence::Control(bytes[2 + last], number), last + 3)
+            (EscapeSequence::Control(bytes[2 + last], number), last + 3)
         }
         Some(b']') => {
             let end =
                 bytes.windows(2).skip(1).position(|pair| pair[0] == 0x07 || pair == b"\x1b\\");
             let bell = bytes.last() == Some(&0x07);
             match end {
-                Some(at) => (Sequence::Other, at + if bytes[at + 1] == 0x07 { 2 } else { 3 }),
-                None if bell => (Sequence::Other, bytes.len()),
+                Some(at) => (EscapeSequence::Other, at + if bytes[at + 1] == 0x07 { 2 } else { 3 }),
+                None if bell => (EscapeSequence::Other, bytes.len()),
                 None => cut(bytes.len()),
             }
         }
-        Some(_) => (Sequence::Other, 2),
+        Some(_) => (EscapeSequence::Other, 2),
     }
 }
