@@ -334,9 +334,9 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Counted(Arc<Program>);
+    struct CountedCalls(Arc<Program>);
 
-    impl ProvideCredentials for Counted {
+    impl ProvideCredentials for CountedCalls {
         fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
         where
             Self: 'a,
@@ -355,7 +355,10 @@ mod tests {
 
     fn program(lives: &[Option<u64>]) -> (AwsIdentity, Arc<Program>) {
         let program = Arc::new(Program { lives: lives.to_vec(), runs: AtomicU64::new(0) });
-        (AwsIdentity::new(SharedCredentialsProvider::new(Counted(Arc::clone(&program)))), program)
+        (
+            AwsIdentity::new(SharedCredentialsProvider::new(CountedCalls(Arc::clone(&program)))),
+            program,
+        )
     }
 
     async fn key(identity: &AwsIdentity) -> String {

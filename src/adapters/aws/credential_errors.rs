@@ -127,12 +127,13 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("dispatch failure")]
-    struct Outer(#[source] CredentialsError);
+    struct OuterError(#[source] CredentialsError);
 
     #[test]
     fn each_way_to_be_nobody_has_its_sentence() {
-        let what =
-            |error: CredentialsError| lacking(&Outer(error)).expect("it is about credentials").what;
+        let what = |error: CredentialsError| {
+            lacking(&OuterError(error)).expect("it is about credentials").what
+        };
         assert_eq!(
             what(CredentialsError::not_loaded("no credentials found in chain. Attempted: ...")),
             "no AWS credentials were found"

@@ -59,7 +59,7 @@ pub struct Imds {
     client: Client,
     endpoint: String,
     token: Mutex<Option<Token>>,
-    slow: Mutex<Option<Slow>>,
+    slow: Mutex<Option<SlowNotices>>,
 }
 
 #[derive(Clone)]
@@ -70,7 +70,7 @@ struct Token {
 
 /// The answers that are asked for less often.
 #[derive(Clone)]
-struct Slow {
+struct SlowNotices {
     asked: Instant,
     notices: Vec<Notice>,
 }
@@ -184,7 +184,7 @@ impl Imds {
         *held = None;
         let mut notices: Vec<Notice> = self.rebalance().await?.into_iter().collect();
         notices.extend(self.maintenance().await?);
-        *held = Some(Slow { asked: Instant::now(), notices: notices.clone() });
+        *held = Some(SlowNotices { asked: Instant::now(), notices: notices.clone() });
         Ok(notices)
     }
 

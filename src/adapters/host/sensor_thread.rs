@@ -96,12 +96,12 @@ mod tests {
     use crate::instance::{Marks, Reading};
 
     /// Answers on request; counts its samples in `cores`.
-    struct Slow {
+    struct SlowSensors {
         go: sync::Receiver<()>,
         count: u32,
     }
 
-    impl Sensors for Slow {
+    impl Sensors for SlowSensors {
         fn sample(&mut self, _: &Scope) -> Sample {
             let _ = self.go.recv();
             self.count += 1;
@@ -128,7 +128,7 @@ mod tests {
     fn slow(patience: Duration) -> (SensorThread, sync::Sender<()>) {
         let (go, told) = sync::channel();
         (
-            SensorThread::start(Box::new(Slow { go: told, count: 0 }), patience)
+            SensorThread::start(Box::new(SlowSensors { go: told, count: 0 }), patience)
                 .expect("a thread can be made"),
             go,
         )

@@ -407,7 +407,7 @@ impl Cloud for LocalCloud {
         Ok(views
             .iter()
             .filter(|view| view.tags.owner == owner)
-            .filter_map(|view| super::offer::kept(view, &self.machines))
+            .filter_map(|view| super::offer::kept_disk(view, &self.machines))
             .collect())
     }
 

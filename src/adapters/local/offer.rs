@@ -29,7 +29,7 @@ pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
 }
 
 /// The work folder of a stopped machine, its disk; `None`: the machine is not stopped.
-pub(crate) fn kept(view: &InstanceView, machines: &Path) -> Option<Residue> {
+pub(crate) fn kept_disk(view: &InstanceView, machines: &Path) -> Option<Residue> {
     (view.state == InstanceState::Stopped).then(|| Residue {
         cloud: market::Cloud::Local,
         region: view.region.clone(),

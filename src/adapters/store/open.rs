@@ -53,7 +53,7 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 /// # Errors
 /// As [`open`], and for a setting with an unknown name.
 pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Store>, OpenError> {
-    open_as(url, settings, S3Options::default(), made)
+    open_as(url, settings, S3Options::default(), create_folder)
 }
 
 /// Credentials and address of a bucket, from the credential chain of the workstation.
@@ -89,14 +89,18 @@ pub fn open_through(
         ending: access.ending,
         uploads: access.uploads,
     };
-    if existing { open_as(url, &settings, who, there) } else { open_as(url, &settings, who, made) }
+    if existing {
+        open_as(url, &settings, who, existing_folder)
+    } else {
+        open_as(url, &settings, who, create_folder)
+    }
 }
 
-fn made(path: &Path) -> Result<FileStore, OpenError> {
+fn create_folder(path: &Path) -> Result<FileStore, OpenError> {
     FileStore::open(path).map_err(|cause| OpenError::Folder { path: path.to_owned(), cause })
 }
 
-fn there(path: &Path) -> Result<FileStore, OpenError> {
+fn existing_folder(path: &Path) -> Result<FileStore, OpenError> {
     match path.metadata() {
         Ok(found) if !found.is_dir() => Err(OpenError::NoFolder { path: path.to_owned() }),
         Err(cause) if cause.kind() == ErrorKind::NotADirectory => {
@@ -131,7 +135,7 @@ pub fn open_with_credentials(
 /// # Errors
 /// As [`open`], without the one for a folder.
 pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    open_as(url, &[], S3Options::default(), there)
+    open_as(url, &[], S3Options::default(), existing_folder)
 }
 
 fn open_as(

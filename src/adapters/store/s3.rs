@@ -422,10 +422,10 @@ fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
 mod tests {
     use super::*;
 
-    struct Until(Option<Timestamp>);
+    struct FixedExpiry(Option<Timestamp>);
 
     #[async_trait]
-    impl CredentialExpiry for Until {
+    impl CredentialExpiry for FixedExpiry {
         async fn lasting(&self, _needed: Duration) -> Result<Option<Timestamp>, Error> {
             Ok(self.0)
         }
@@ -441,7 +441,9 @@ mod tests {
         ];
         let store = |left: Option<u64>| {
             let ends = left.map(|left| SystemClock.now() + Duration::from_secs(left));
-            S3Store::open("bucket", "", &settings, None).unwrap().ending(Arc::new(Until(ends)))
+            S3Store::open("bucket", "", &settings, None)
+                .unwrap()
+                .ending(Arc::new(FixedExpiry(ends)))
         };
         let lives = Lives { least: Duration::from_secs(1000), most: Duration::from_secs(86_400) };
         let signed = async |left| store(left).presign_get("a", lives, None).await;

@@ -30,7 +30,7 @@ impl HeldWorkload {
             // which has no sandbox.
             let _ = cgroup::kill(group);
         }
-        let found = self.left();
+        let found = self.living();
         for process in &found {
             if let Err(error) = process.signal(rustix::process::Signal::KILL) {
                 tracing::warn!(pid = process.pid, %error, "a process of the workload cannot be killed");
@@ -40,7 +40,7 @@ impl HeldWorkload {
     }
 
     /// All living processes of the workload.
-    pub(crate) fn left(&self) -> Vec<ProcessRef> {
+    pub(crate) fn living(&self) -> Vec<ProcessRef> {
         if !self.this_boot {
             return Vec::new();
         }

@@ -86,7 +86,7 @@ impl HeldWorkload {
     pub(crate) fn tell_all_but_the_told(&self) {
         let told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let rest: Vec<ProcessRef> =
-            self.left().into_iter().filter(|process| !told.contains(process)).collect();
+            self.living().into_iter().filter(|process| !told.contains(process)).collect();
         send(&rest, Signal::TERM);
         send(&rest, Signal::CONT);
     }
@@ -96,7 +96,7 @@ impl HeldWorkload {
         if self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_empty() {
             return;
         }
-        let rest = self.left();
+        let rest = self.living();
         send(&rest, Signal::TERM);
         send(&rest, Signal::CONT);
         let end = Instant::now() + REST_ENDS_WITHIN;

@@ -36,7 +36,7 @@ mod asked {
     use crate::policy::account::shutdown_proof;
     use crate::policy::account::subnet_egress::{judge_absent, judge_subnets};
     use crate::policy::account::sweeper_plan::{SweeperSeen, judge_sweeper};
-    use crate::wire::setup::{AwsDoctor, CredentialsEnd, AwsCaller};
+    use crate::wire::setup::{AwsCaller, AwsDoctor, CredentialsEnd};
     use crate::wire::{Clock, Workstation, causes};
 
     /// The checks share this. The identity is asked once; checks that need it wait.
@@ -65,7 +65,11 @@ mod asked {
 
         /// The account. `None`: the identity is unknown, and the other checks do not ask AWS.
         async fn account(&self) -> Option<&str> {
-            if let AwsCaller::Known { account, .. } = self.who().await { Some(account) } else { None }
+            if let AwsCaller::Known { account, .. } = self.who().await {
+                Some(account)
+            } else {
+                None
+            }
         }
 
         async fn names(&self) -> &SetupNames {
@@ -109,8 +113,10 @@ mod asked {
 
     async fn unasked(desk: &AwsChecks, name: &str) -> Vec<Check> {
         vec![match desk.who().await {
-            AwsCaller::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer")
-                .fix(AFTER_CREDENTIALS),
+            AwsCaller::Silent(_) => {
+                Check::new(name, Level::Unknown, "not asked: AWS does not answer")
+                    .fix(AFTER_CREDENTIALS)
+            }
             _ => Check::new(name, Level::Skipped, NOT_KNOWN),
         }]
     }
@@ -216,7 +222,8 @@ mod asked {
                 let fix =
                     "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
                 // A user without credentials and AWS settings needs no region.
-                let is_idle = !desk.is_meant() && matches!(desk.who().await, AwsCaller::NoCredentials(_));
+                let is_idle =
+                    !desk.is_meant() && matches!(desk.who().await, AwsCaller::NoCredentials(_));
                 let level = if is_idle { Level::Skipped } else { Level::Warning };
                 Check::new("region", level, format!("nothing names one: {home} is taken")).fix(fix)
             }

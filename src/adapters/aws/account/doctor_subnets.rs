@@ -26,7 +26,7 @@ impl AwsDoctor {
             tokio::join!(subnets::find(self.session(), &region), tables);
         match (places, found(tables)) {
             (Ok(places), Found::There(tables)) => {
-                Found::There(places.iter().map(|place| seen(place, &tables)).collect())
+                Found::There(places.iter().map(|place| subnet_found(place, &tables)).collect())
             }
             (Err(error), _) => Found::Unknown(chain(&error)),
             (_, Found::Unknown(why)) => Found::Unknown(why),
@@ -35,7 +35,7 @@ impl AwsDoctor {
     }
 }
 
-fn seen(place: &LaunchSubnet, tables: &[RouteTable]) -> SubnetFound {
+fn subnet_found(place: &LaunchSubnet, tables: &[RouteTable]) -> SubnetFound {
     let way_out = table_of(place, tables).map_or(WayOut::Nothing, way_out);
     SubnetFound { id: place.id.clone(), gives_address: place.gives_address, way_out }
 }

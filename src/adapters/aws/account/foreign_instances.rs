@@ -39,8 +39,10 @@ pub async fn foreign(
         machines.extend(machine(region, instance).filter(|_| !is_known));
     }
     let ids: Vec<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
-    let (used, prices) =
-        tokio::join!(utilization::of(session, region, &ids), prices(session, region, &machines));
+    let (used, prices) = tokio::join!(
+        utilization::of_machines(session, region, &ids),
+        prices(session, region, &machines)
+    );
     for machine in &mut machines {
         machine.usd_per_hour = prices.get(&machine.instance_type).copied().or(machine.usd_per_hour);
         let used = used.get(&machine.id).copied().unwrap_or_default();

@@ -171,7 +171,7 @@ impl Cloud for AwsCloud {
         offer: &Offer,
         from: Timestamp,
     ) -> Result<PriceHistory, CloudError> {
-        spot_prices::of(&self.session, offer, from).await
+        spot_prices::pool_history(&self.session, offer, from).await
     }
 
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {

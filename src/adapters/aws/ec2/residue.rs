@@ -197,8 +197,13 @@ fn of_volume(region: &Region, volume: &Volume, living: &Living) -> Option<Residu
     let price = Catalog::shipped().disk_gib_month(region).map(|dated| dated.value);
     let told = if price.is_none() { ", at a price that is not known" } else { "" };
     let cost = Usd::from_micros(price.unwrap_or(Usd::ZERO).micros() * i64::from(gib));
-    let found =
-        left(region, VOLUME, volume.volume_id()?, format!("{gib} GiB, {whose}{told}"), cost);
+    let found = residue_item(
+        region,
+        VOLUME,
+        volume.volume_id()?,
+        format!("{gib} GiB, {whose}{told}"),
+        cost,
+    );
     Some(Residue { kept, job: job.or_else(|| job_of(volume.tags())), ..found })
 }
 
@@ -218,7 +223,7 @@ async fn addresses(asked: &ResidueQuery<'_>) -> Result<Vec<Residue>, CloudError>
     let free = told.addresses().iter().filter(|address| address.association_id().is_none());
     let of = |address: &aws_sdk_ec2::types::Address| {
         let detail = format!("{}, in use by nothing", address.public_ip().unwrap_or("an address"));
-        let found = left(
+        let found = residue_item(
             region,
             ADDRESS,
             address.allocation_id()?,
@@ -243,7 +248,7 @@ async fn interfaces(asked: &ResidueQuery<'_>) -> Result<Vec<Residue>, CloudError
             meaning(&format!("look at the network interfaces in {region}"), error)
         })?;
         found.extend(page.network_interfaces().iter().filter_map(|interface| {
-            let found = left(
+            let found = residue_item(
                 region,
                 INTERFACE,
                 interface.network_interface_id()?,
@@ -291,7 +296,7 @@ pub fn is_open(request: &SpotInstanceRequest) -> bool {
 fn of_request(region: &Region, request: &SpotInstanceRequest, living: &Living) -> Option<Residue> {
     let used = request.instance_id().is_some_and(|id| living.contains_key(id));
     let word = request.state()?.as_str();
-    let found = left(
+    let found = residue_item(
         region,
         SPOT_REQUEST,
         request.spot_instance_request_id()?,
@@ -329,7 +334,7 @@ async fn of_owner(
             alarm::is_of(asked.session, asked.region, &alarm, asked.owner).await? == Some(true);
         let detail = format!("watches {}, which is gone", alarm.machine().unwrap_or_default());
         Ok::<_, CloudError>(
-            is_ours.then(|| left(asked.region, ALARM, &alarm.name, detail, ALARM_A_MONTH)),
+            is_ours.then(|| residue_item(asked.region, ALARM, &alarm.name, detail, ALARM_A_MONTH)),
         )
     });
     let read: Vec<Option<Residue>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
@@ -344,7 +349,13 @@ fn job_of(tags: &[Tag]) -> Option<JobId> {
 }
 
 /// A piece of residue that carries the owner's tag.
-fn left(region: &Region, kind: &str, id: &str, detail: String, usd_per_month: Usd) -> Residue {
+fn residue_item(
+    region: &Region,
+    kind: &str,
+    id: &str,
+    detail: String,
+    usd_per_month: Usd,
+) -> Residue {
     let (region, kind, id) = (region.clone(), kind.to_owned(), id.to_owned());
     Residue {
         cloud: Cloud::Aws,

@@ -88,7 +88,7 @@ async fn kept_or_asked(
 ///
 /// # Errors
 /// If EC2 does not answer, or lacks prices of this pool.
-pub async fn of(
+pub async fn pool_history(
     session: &AwsSession,
     offer: &Offer,
     from: Timestamp,

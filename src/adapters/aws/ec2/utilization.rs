@@ -64,7 +64,11 @@ const INSTANCE: &str = "InstanceId";
 const PAGES_MAX: usize = 10;
 
 /// The use of machines in one region, by their ids.
-pub async fn of(session: &AwsSession, region: &Region, machines: &[&str]) -> BTreeMap<String, Use> {
+pub async fn of_machines(
+    session: &AwsSession,
+    region: &Region,
+    machines: &[&str],
+) -> BTreeMap<String, Use> {
     if machines.is_empty() {
         return BTreeMap::new();
     }

@@ -12,7 +12,7 @@ use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 
-use super::utilization::{Entry, Utilisation};
+use super::utilization::{Utilisation, UtilisationSample};
 use crate::adapters::host::process_scope::{ProcessOwner, WorkloadTree};
 use crate::instance::{GpuSample, Reading};
 
@@ -183,9 +183,10 @@ impl GpuState {
                 // Without a buffer, the latest value is used.
                 Err(error) => halt(error).map(|_| Vec::new())?,
             };
-            let entries = entries
-                .iter()
-                .map(|entry| Entry { at_micros: entry.timestamp, percent: number(&entry.value) });
+            let entries = entries.iter().map(|entry| UtilisationSample {
+                at_micros: entry.timestamp,
+                percent: number(&entry.value),
+            });
             self.util.read(now, entries, known);
         }
         Ok((self.util.mean().map_or(computes, Reading::Known), traffic))

@@ -24,7 +24,7 @@ const AT_WORK_PERCENT: f64 = 25.0;
 
 /// One sample of the driver's buffer: the mean of the period that ends at `at_micros`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct UtilisationSample {
     /// On the driver's clock.
     pub at_micros: u64,
     pub percent: f64,
@@ -65,7 +65,7 @@ impl Utilisation {
     pub fn read(
         &mut self,
         now: Duration,
-        entries: impl Iterator<Item = Entry>,
+        entries: impl Iterator<Item = UtilisationSample>,
         latest: Option<f64>,
     ) {
         self.looked = now;
@@ -97,8 +97,9 @@ impl Cursor {
     /// The mean since the last call, weighted by time; `None` if nothing is new.
     ///
     /// The first call only finds the end of the buffer: its content may be an hour old.
-    fn mean(&mut self, entries: impl Iterator<Item = Entry>) -> Option<f64> {
-        let mut fresh: Vec<Entry> = entries.filter(|entry| self.is_fresh(entry)).collect();
+    fn mean(&mut self, entries: impl Iterator<Item = UtilisationSample>) -> Option<f64> {
+        let mut fresh: Vec<UtilisationSample> =
+            entries.filter(|entry| self.is_fresh(entry)).collect();
         fresh.sort_unstable_by_key(|entry| entry.at_micros);
         let newest = fresh.last()?.at_micros;
         self.empty = 0;
@@ -115,12 +116,12 @@ impl Cursor {
     }
 
     /// Drivers pad the buffer with empty entries.
-    fn is_fresh(&self, entry: &Entry) -> bool {
+    fn is_fresh(&self, entry: &UtilisationSample) -> bool {
         entry.at_micros > self.last_micros.unwrap_or(0) && (0.0..=100.0).contains(&entry.percent)
     }
 }
 
-fn weighted(begin: u64, entries: &[Entry]) -> Option<f64> {
+fn weighted(begin: u64, entries: &[UtilisationSample]) -> Option<f64> {
     let mut before = begin;
     let (mut sum, mut time) = (0.0, 0.0);
     for entry in entries {
@@ -138,8 +139,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    fn entry(at_micros: u64, percent: f64) -> Entry {
-        Entry { at_micros, percent }
+    fn entry(at_micros: u64, percent: f64) -> UtilisationSample {
+        UtilisationSample { at_micros, percent }
     }
 
     #[test]
