@@ -66,7 +66,7 @@ pub fn job(number: usize) -> JobId {
 
 /// The records of version 1, as they are for each of these jobs.
 fn records(now: Timestamp) -> BTreeMap<&'static str, Arc<str>> {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/v1");
     let read = |name: &str| -> Value {
         let text = std::fs::read_to_string(data.join(format!("{name}.json")))
             .expect("the records of version 1 are kept");
