@@ -1,10 +1,10 @@
 //! The false world: the shipped controller and agent, played by seed (src/sim). `just soak` plays
 //! as many as one likes.
 
-mod alone;
-mod named;
-mod own;
-mod told;
+mod bounds_table;
+mod named_seeds;
+mod single_fault;
+mod user_job;
 mod wrappers;
 
 use std::cell::RefCell;
@@ -73,7 +73,7 @@ fn no_seed_breaks_a_law() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_world() {
+fn same_seed_gives_the_same_world() {
     for seed in [3, 4] {
         let sums: Vec<(String, u64)> = (0..2)
             .map(|_| played(Play::seed(seed)))
@@ -89,7 +89,7 @@ fn the_same_seed_is_the_same_world() {
 
 /// Seeds 584 and 1181: it was paid for, and was in no receipt.
 #[test]
-fn a_machine_that_nobody_ever_saw_is_in_the_receipt() {
+fn machine_that_no_controller_saw_is_in_the_receipt() {
     let stories = [
         (Story::DiedUnseen, JobOutcome::Succeeded, None, EndedBecause::Lost),
         (Story::DiedUnwanted, JobOutcome::Stopped, None, EndedBecause::UserStopped),
@@ -117,7 +117,7 @@ fn a_machine_that_nobody_ever_saw_is_in_the_receipt() {
 /// Seeds 121 and 3006: billed to its last heartbeat, below what it cost, as if that were certain.
 /// The law of the ledger holds every estimate to be too high rather than too low.
 #[test]
-fn a_machine_that_the_cloud_has_forgotten_is_in_the_receipt_with_the_most_that_it_can_have_cost() {
+fn forgotten_machine_is_in_the_receipt_at_its_highest_cost() {
     let stories = [
         (Story::HungUnseen, vec![EndedBecause::Lost, EndedBecause::Succeeded], 37 * 60..3 * 3600),
         (Story::EndedUnseen, vec![EndedBecause::Succeeded], 60..400),
@@ -139,7 +139,7 @@ fn a_machine_that_the_cloud_has_forgotten_is_in_the_receipt_with_the_most_that_i
 
 /// Row 11 of docs/promises.md: while nobody can say how a machine is, none is bought in its place.
 #[test]
-fn a_machine_whose_zone_is_out_for_twenty_minutes_is_waited_for_and_goes_on() {
+fn machine_in_a_short_zone_outage_is_not_replaced() {
     let played = played(Play { story: Some(Story::ZoneBlinks), ..Play::seed(0) });
     assert!(played.violations.is_empty(), "{}", told(&played));
     let receipt = played.receipt.unwrap();
@@ -150,7 +150,7 @@ fn a_machine_whose_zone_is_out_for_twenty_minutes_is_waited_for_and_goes_on() {
 
 /// Seed 4632: it launched a machine beyond that machine's own hard end.
 #[test]
-fn a_laptop_whose_clock_is_a_day_behind_launches_nothing_until_it_is_right() {
+fn laptop_with_clock_a_day_behind_launches_nothing() {
     let played = played(Play { story: Some(Story::ClockBehind), ..Play::seed(0) });
     assert!(played.violations.is_empty(), "{}", told(&played));
     let receipt = played.receipt.unwrap();
@@ -222,7 +222,7 @@ const ENDS_MIN: [(&str, u64); 7] = [
 ];
 
 #[test]
-fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes_nothing() {
+fn worlds_break_no_law_and_deaths_change_nothing() {
     let deaths = soak(&["--deaths"]);
     let counted: Vec<u64> = deaths
         .lines()
@@ -272,7 +272,9 @@ fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes
     let mutants = soak(&["--threads", &threads, "--mutants"]);
     assert!(mutants.contains("30 of 30 planted bugs were caught"), "{mutants}");
     let named = soak(&["--threads", &threads, "--named"]);
-    let many = named::NAMED.len() + named::NAMED_AS_THEY_ARE.len() + named::NAMED_WITH_NEWER.len();
+    let many = named_seeds::NAMED.len()
+        + named_seeds::NAMED_AS_THEY_ARE.len()
+        + named_seeds::NAMED_WITH_NEWER.len();
     assert!(
         named.contains(&format!("{many} named seeds played, {many} without a violation")),
         "{named}"
@@ -288,8 +290,10 @@ fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes
 
 /// Of what is counted in words: so many bugs are planted, and so many seeds have found something.
 #[test]
-fn the_documents_count_as_this_does() {
-    let many = named::NAMED.len() + named::NAMED_AS_THEY_ARE.len() + named::NAMED_WITH_NEWER.len();
+fn pages_have_the_true_counts_of_bugs_and_seeds() {
+    let many = named_seeds::NAMED.len()
+        + named_seeds::NAMED_AS_THEY_ARE.len()
+        + named_seeds::NAMED_WITH_NEWER.len();
     let bugs = Bug::ALL.len();
     for (page, words) in [
         (
@@ -307,7 +311,7 @@ fn the_documents_count_as_this_does() {
 /// is no end.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the recording that is read")]
-fn capacity_that_comes_and_goes_by_a_recording_breaks_no_law() {
+fn recorded_capacity_breaks_no_law() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("capacity.json");
     std::fs::write(&file, r#"{"gap_seconds": 300, "first": 1, "runs": [3, 1, 17, 30, 6, 2, 1, 1, 40, 55, 9, 4, 25, 8]}"#).unwrap();
@@ -333,7 +337,7 @@ fn capacity_that_comes_and_goes_by_a_recording_breaks_no_law() {
 
 /// `cargo test` has them; what ships is built without its tests' features.
 #[test]
-fn bugs_are_planted_by_tests_alone() {
+fn planted_bugs_are_built_only_for_tests() {
     let manifest = include_str!("../../Cargo.toml");
     let asks: Vec<&str> = manifest
         .lines()
@@ -354,7 +358,7 @@ fn bugs_are_planted_by_tests_alone() {
 
 /// In a task of the world a panic ends that task alone.
 #[test]
-fn a_panic_in_a_world_fails_whoever_plays_it_and_names_the_seed() {
+fn panic_in_a_world_fails_its_test_and_names_the_seed() {
     let how = Play { planted: Some(Bug::Panics), ..Play::seed(7) };
     let panic = std::panic::catch_unwind(|| played(how)).expect_err("it was played to its end");
     let words = panic.downcast_ref::<String>().expect("an assertion has words");
@@ -395,11 +399,11 @@ fn die_everywhere(kind: &'static str) -> u64 {
 }
 
 #[test]
-fn the_death_of_a_controller_at_any_call_changes_nothing() {
+fn controller_death_at_any_call_changes_nothing() {
     assert!(die_everywhere("controller") > 5);
 }
 
 #[test]
-fn the_death_of_an_agent_at_any_call_changes_nothing() {
+fn agent_death_at_any_call_changes_nothing() {
     assert!(die_everywhere("agent") > 5);
 }

@@ -4,9 +4,9 @@
 //! cost; `--bounds` measures what each fault takes alone. `just soak --help` has all of its words.
 
 mod bounds;
-mod named;
+mod bounds_table;
+mod named_seeds;
 mod soak_checks;
-mod told;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

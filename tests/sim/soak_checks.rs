@@ -5,7 +5,7 @@ use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::sim::{Bug, Lone, Play, Played, Saves, Story};
 
 use super::bounds::Seen;
-use super::{Run, played, processor, side_by_side, tell, told};
+use super::{Run, bounds_table, played, processor, side_by_side, tell};
 
 /// How a job ended, what ended its attempts, and the step of its newest checkpoint: what must not
 /// depend on deaths.
@@ -90,9 +90,11 @@ pub fn mutants(run: &Run) {
 }
 
 pub fn named(run: &Run) {
-    let as_they_are = super::named::NAMED_AS_THEY_ARE.iter().map(|named| (*named, None, false));
-    let with_newer = super::named::NAMED_WITH_NEWER.iter().map(|named| (*named, None, true));
-    let renamed = super::named::NAMED.iter().map(|named| (*named, Some(Saves::Renamed), false));
+    let as_they_are =
+        super::named_seeds::NAMED_AS_THEY_ARE.iter().map(|named| (*named, None, false));
+    let with_newer = super::named_seeds::NAMED_WITH_NEWER.iter().map(|named| (*named, None, true));
+    let renamed =
+        super::named_seeds::NAMED.iter().map(|named| (*named, Some(Saves::Renamed), false));
     let all: Vec<_> = renamed.chain(as_they_are).chain(with_newer).collect();
     let came = side_by_side(run, all.len() as u64, |_, number| {
         let ((hours, seed), saves, newer) = all[number as usize];
@@ -123,7 +125,7 @@ pub fn bounds(run: &Run) {
         (lone, played)
     });
     let mut late: Vec<String> = Vec::new();
-    let mut table = vec![told::HEAD.to_owned()];
+    let mut table = vec![bounds_table::HEAD.to_owned()];
     for lone in all {
         let mut seen = Seen::default();
         came.iter().filter(|(of, _)| *of == lone).for_each(|(_, played)| seen.add(lone, played));

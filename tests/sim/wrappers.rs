@@ -57,7 +57,7 @@ fn is_wrapper(head: &str, body: &str) -> bool {
 }
 
 #[test]
-fn whoever_wraps_a_port_passes_every_method_on() {
+fn port_wrapper_passes_every_method_on() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let traits = traits(root);
     assert!(

@@ -4,7 +4,7 @@
 //!   Lone { fault, watching } ──> its work and its fault (`faults::single_fault_plan`) ──> play
 //!       ──> Measured: stopped billing, ended, resumed, lost (`faults::recovery_times`)
 //! ```
-//! Not here: the bounds (docs/promises.md lists them, tests/sim/bounds.rs checks them).
+//! Not here: the bounds (tests/sim/bounds.md lists them, tests/sim/bounds.rs checks them).
 
 /// A fault, and the parties that can react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,7 +137,7 @@ pub enum Moment {
 }
 
 impl LoneFault {
-    /// The fault, as the table in docs/promises.md calls it.
+    /// The fault, as the table in tests/sim/bounds.md calls it.
     pub fn words(self) -> &'static str {
         match self {
             LoneFault::Done => "the work is done",

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_sleep_wake_in_order_and_no_time_passes_for_those_who_work() {
+    fn sleepers_wake_in_order_and_work_takes_no_virtual_time() {
         let order = in_virtual_time(async |timeline: Arc<Timeline>| {
             let order = Arc::new(Mutex::new(Vec::new()));
             let tasks: Vec<_> = [30, 10, 20]
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "never happens")]
-    fn a_world_that_waits_for_nothing_says_so() {
+    fn world_without_sleepers_panics() {
         in_virtual_time(async |_| std::future::pending::<()>().await);
     }
 }

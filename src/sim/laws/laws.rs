@@ -485,7 +485,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_found_in_what_is_packed_too() {
+    fn secret_in_a_packed_body_is_found() {
         // The lines differ, so that the packed text holds parts of each.
         let lines: String = (0..900)
             .map(|step: u32| format!("step {step} ~ {}\n", step.wrapping_mul(2_654_435_761)))

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_a_heartbeat_is_the_one_that_its_record_has() {
+    fn heartbeat_number_equals_the_number_of_its_record() {
         let ours = "{\n  \"format\": 1,\n  \"instance\": \"i-1\",\n  \"sequence\": 17,\n  \"attention\": [\n    \"\\n  \\\"sequence\\\": 3,\"\n  ]\n}\n";
         let late = "{\n  \"instance\": \"\\n  \\\"sequence\\\": 3,\",\n  \"sequence\": 17\n}\n";
         for whole in [

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_goes_round_and_its_next_change_is_a_look_or_a_price() {
+    fn course_repeats_and_its_next_change_is_a_tick_or_a_price() {
         let point = |minute: u64, price: &str| PricePoint {
             at: at(minutes(minute)),
             price: dollars(price),

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_whole_and_in_pairs() {
+    fn uploaded_checkpoints_are_whole_and_in_pairs() {
         let held = |files: &[(&'static str, &str)]| {
             held(files.iter().map(|(path, body)| (*path, body.as_bytes().to_vec())))
         };

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_for_thirty_seconds_is_ended_and_who_speaks_is_not() {
+    fn watchdog_ends_an_agent_that_is_silent_for_thirty_seconds() {
         assert_eq!(ends(0, None), WATCHDOG);
         assert_eq!(ends(500, None), Duration::from_secs(499) + WATCHDOG);
         assert_eq!(
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_stands_still_has_no_watchdog() {
+    fn watchdog_of_a_frozen_kernel_does_nothing() {
         in_virtual_time(async |timeline: Arc<Timeline>| {
             let kernel = Process::new(None);
             let agent = Process::new(Some(Arc::clone(&kernel)));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use lamplighter::sim::Lone;
 
-use super::told::{MEASURED, Told, cells, measured_rows};
+use super::bounds_table::{MEASURED, Told, cells, measured_rows};
 use super::{soak, try_soak};
 
 const BOUNDS: &str = include_str!("bounds.md");
@@ -14,7 +14,7 @@ const PROMISES: &str = include_str!("../../docs/promises.md");
 /// bounds.md has the times of 200 worlds of each fault. The twenty that are played here are among
 /// them. The fault matrix of docs/promises.md marks each row that is measured.
 #[test]
-fn each_fault_alone_is_over_within_its_bound() {
+fn single_fault_recovers_within_its_bound() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let bounds = soak(&["--threads", &threads, "--bounds", "20"]);
     let kinds = Lone::all();
@@ -59,7 +59,7 @@ fn each_fault_alone_is_over_within_its_bound() {
 /// what is asked, in these words. TakenUnseen, Offline, MetadataDown, SignedOut and LaptopClock
 /// have none: no bug of the list shows in them alone.
 #[test]
-fn what_must_not_come_of_a_fault_comes_with_a_bug() {
+fn single_fault_with_a_planted_bug_is_caught() {
     for (lone, bug, words) in [
         ("MachineClock:Both", "WallForSteady", "another machine is bought: "),
         ("CapAfterClock:Nobody", "WallForSteady", " law 4 at "),
@@ -100,7 +100,7 @@ fn what_must_not_come_of_a_fault_comes_with_a_bug() {
 }
 
 #[test]
-fn one_fault_alone_is_told_with_what_it_took() {
+fn single_fault_is_printed_with_its_recovery_time() {
     let (well, out, err) = try_soak(&["--lone", "KernelHang:Sweeper", "--seed", "3"]);
     let row = "| 51 | the kernel hangs | no workstation | dark | ";
     assert!(

@@ -89,7 +89,7 @@ fn lived_beside(
 }
 
 #[test]
-fn with_capacity_for_ever_it_costs_its_work_its_start_and_its_end() {
+fn job_with_constant_capacity_costs_work_start_and_end() {
     let spec = spec(&serde_json::json!({}));
     for (goes, hourly) in [(Goes::Spot, 1.0), (Goes::OnDemand, 3.0), (Goes::Auto, 1.0)] {
         let ran = lived(&spec, 60, goes, always()).ran;
@@ -122,7 +122,7 @@ fn seconds_lost(ran: &Ran) -> f64 {
 }
 
 #[test]
-fn work_that_is_cut_off_is_lost_also_where_nobody_does_it_again() {
+fn interrupted_work_is_lost_even_without_a_second_start() {
     let mut spec = spec(&serde_json::json!({"deadline": "2026-11-25T10:00:00Z"}));
     let course = || Course { there: [vec![true; 3], vec![false; 30]].concat().into(), ..always() };
     let ran = lived(&spec, 60, Goes::Spot, course()).ran;
@@ -141,7 +141,7 @@ fn work_that_is_cut_off_is_lost_also_where_nobody_does_it_again() {
 }
 
 #[test]
-fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
+fn capacity_gap_interrupts_and_costs_unsaved_work() {
     let spec = spec(&serde_json::json!({}));
     let course = Course {
         there: [vec![true; 3], vec![false; 6], vec![true; 30]].concat().into(),
@@ -163,7 +163,7 @@ fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
 }
 
 #[test]
-fn a_machine_that_is_taken_within_its_first_hour_costs_its_disk_and_its_address() {
+fn machine_taken_in_first_hour_costs_disk_and_address() {
     let spec = spec(&serde_json::json!({"deadline": "2026-11-25T10:00:00Z"}));
     let course = || Course { there: [vec![true; 3], vec![false; 30]].concat().into(), ..always() };
     let extras = dollars("0.015959");
@@ -195,7 +195,7 @@ fn a_machine_that_is_taken_within_its_first_hour_costs_its_disk_and_its_address(
 }
 
 #[test]
-fn without_a_checkpoint_it_begins_anew() {
+fn job_without_a_checkpoint_begins_anew() {
     let mut spec = spec(&serde_json::json!({}));
     spec.spec.checkpoint = None;
     let course = Course {
@@ -208,7 +208,7 @@ fn without_a_checkpoint_it_begins_anew() {
 }
 
 #[test]
-fn a_price_above_the_bid_takes_the_machine_and_what_is_paid_is_the_price_of_each_hour() {
+fn price_above_bid_interrupts_and_each_hour_costs_its_price() {
     let mut spec = spec(&serde_json::json!({}));
     spec.spec.machine.max_price = serde_json::from_value(serde_json::json!("$2"))
         .or_else(|_| serde_json::from_value(serde_json::json!(2.0)))
@@ -246,7 +246,7 @@ fn a_price_above_the_bid_takes_the_machine_and_what_is_paid_is_the_price_of_each
 }
 
 #[test]
-fn limits_end_it_unfinished_as_they_would() {
+fn limit_ends_the_job_unfinished() {
     let course = || Course { there: [false].into(), ..always() };
     let deadline = serde_json::json!({"deadline": "2026-11-25T10:00:00Z"});
     let ran = lived(&spec(&deadline), 60, Goes::Auto, course()).ran;
@@ -280,7 +280,7 @@ fn limits_end_it_unfinished_as_they_would() {
 }
 
 #[test]
-fn the_same_job_on_the_same_course_is_the_same_life() {
+fn same_job_on_the_same_course_gives_the_same_result() {
     let spec = spec(&serde_json::json!({"work": Span::from_secs(1800)}));
     let course = || Course { there: [true, true, false].into(), ..always() };
     let both = [(); 2].map(|()| lived(&spec, 30, Goes::Spot, course()).ran);
@@ -291,7 +291,7 @@ fn the_same_job_on_the_same_course_is_the_same_life() {
 /// again. No law is broken (15: what a job buys in an hour), and it ends by its
 /// `interruptions.max`.
 #[test]
-fn a_market_that_flaps_sells_ten_machines_an_hour_and_no_more() {
+fn flapping_market_sells_at_most_ten_machines_an_hour() {
     let flaps = |round: usize| round % 5 < 3;
     let course = || Course { tick: minutes(1), there: (0..2000).map(flaps).collect(), ..always() };
     let mut spec = spec(&serde_json::json!({}));
