@@ -36,7 +36,7 @@ pub struct Utilization {
 #[repr(C)]
 pub struct Sample {
     pub timestamp: c_ulonglong,
-    /// A union of eight bytes of which an unsigned int uses the first four.
+    /// A union of eight bytes. An unsigned int uses the first four.
     pub value: c_uint,
     pub rest: c_uint,
 }

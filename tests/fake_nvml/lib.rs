@@ -2,12 +2,11 @@
 //! machines without one.
 //!
 //! It exports the functions of `libnvidia-ml.so.1` that nvml-wrapper 0.13 looks up for our calls.
-//! What it plays is in a text file, named by `FAKE_NVML_SCRIPT` or else lying beside the library
-//! with `.script` after its name; the file is looked at on every call for GPU 0 or for none, so a
-//! test changes the GPU while the agent runs, and a sample of eight GPUs does not cost its reader
-//! ten times as many system calls as the driver would. Replace it by renaming (`FakeNvml::play`
-//! does): a half-written script must not be seen. State is per process *and* per library file: two
-//! tests in one process use two copies.
+//! The script is a text file: `FAKE_NVML_SCRIPT` names it, or it lies beside the library with
+//! `.script` after the name. The library checks the file on each call for GPU 0 or without a GPU.
+//! So a test can change the GPUs while the agent runs, and other calls need no system calls.
+//! Replace it by renaming (`FakeNvml::play` does): a half-written script must not be seen. State is
+//! per process *and* per library file: two tests in one process use two copies.
 //!
 //! One statement a line, `#` begins a comment, later lines win. Times are seconds; `gpu *` means
 //! all of them.

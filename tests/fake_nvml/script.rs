@@ -216,7 +216,7 @@ impl Pids {
         }
     }
 
-    /// A file that is not there yet holds nobody.
+    /// The processes now; none if the file is missing.
     pub fn now(&self) -> Vec<u32> {
         match self {
             Pids::These(pids) => pids.clone(),

@@ -1,4 +1,4 @@
-//! What is being played: the script as last read, its clock, and the events not yet delivered.
+//! The state of the play: the script as last read, its clock, and pending events.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -167,7 +167,7 @@ fn beside_the_library() -> PathBuf {
         address: std::ptr::null_mut(),
     };
     // SAFETY: the address is one of this library's, the structure is glibc's `Dl_info`, and its
-    // string lives as long as the library.
+    // string is valid as long as the library.
     let file = unsafe {
         if dladdr(beside_the_library as *const c_void, &mut info) == 0 || info.file.is_null() {
             return PathBuf::from("fake_nvml.script");

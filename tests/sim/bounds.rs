@@ -1,6 +1,6 @@
-//! `just soak N --bounds`: each fault alone, N times, each with everybody who can do something
-//! about it, and how long it took until what the fault matrix (docs/promises.md) promises was
-//! there, as the rows of the table in bounds.md. What is asked of all of them stands here.
+//! `just soak N --bounds`: plays each single fault N times with each set of parties that can react.
+//! It measures the time until the result that the fault matrix (docs/promises.md) promises, and
+//! prints the rows of bounds.md. The bounds themselves are here.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const MINUTE: u64 = 60;
 /// An interval of two minutes, up to the next save of the work within one.
 const LOST: u64 = 3 * MINUTE;
 
-/// The ladder of the power-off, whose first rung may do nothing for a minute.
+/// A power-off, whose first way may do nothing for a minute.
 const LADDER: u64 = 90;
 
 /// Boot, code and checkpoint of the next machine.
@@ -22,16 +22,16 @@ const NEXT: u64 = 5 * MINUTE;
 const RESTART: u64 = 2;
 const WATCHDOG: u64 = 30;
 
-/// After the run time a machine has five minutes to save and to power off; what comes then looks
-/// once a minute, and again after 30 s.
+/// After the run time a machine has five minutes to save and power off. Then the deadline unit
+/// checks once a minute, and again after 30 s.
 const AFTER_ITS_TIME: u64 = 5 * MINUTE;
 const SWITCH: u64 = 90;
 
-/// What a fault asks for.
+/// The bound of a fault.
 enum Asked {
-    /// What is there within so many seconds of it.
+    /// This result comes within so many seconds.
     Within(&'static str, fn(&Measured) -> Option<Duration>, u64),
-    /// What does not come of it.
+    /// This result never comes.
     Never(&'static str, fn(&Measured) -> bool),
 }
 
@@ -75,13 +75,12 @@ const NOT_EARLY: Asked = Never("dark more than two minutes before", |measured| {
     measured.early > Duration::from_secs(2 * MINUTE)
 });
 
-/// The row of the matrix, if it has one, and what it asks for.
+/// The row of the matrix, if it has one, and the bounds.
 fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
     let buys = lone.watching.has_workstation();
-    // A lease, a visit, and the second look and the call; with a workstation that is awake nobody
-    // waits for a visit.
+    // A lease, a visit, the second check and the call. An awake workstation acts without a visit.
     let lease = if buys { 33 * MINUTE } else { 37 * MINUTE };
-    // Where there is somebody to buy the next.
+    // If a workstation can launch the next machine.
     let elsewhere =
         |within: u64| if buys { vec![goes_on(within + NEXT), lost(LOST)] } else { vec![] };
     let ends = |within: u64| std::iter::once(dark(within)).chain(elsewhere(within)).collect();
@@ -93,19 +92,19 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         // The first rung is twenty minutes; two of them restart it from its last save.
         Fault::Hangs => (Some(35), vec![goes_on(23 * MINUTE), dark(72 * MINUTE)]),
         Fault::Idles => (None, vec![dark(10 * MINUTE)]),
-        // Of a machine that has told its outcome nobody waits for the lease: a sweep gives it five
-        // minutes, and visits and looks twice.
+        // After the outcome the lease does not matter: a sweep waits five minutes, and checks
+        // twice.
         Fault::PowerBroken => (None, vec![dark(if buys { 5 * MINUTE } else { 12 * MINUTE })]),
         Fault::DiskFull => (Some(41), vec![dark(2 * MINUTE + LADDER)]),
-        // Half an hour of uploads, and two minutes for the outcome. Without that, nobody knows
-        // later that the work was done.
+        // Half an hour of uploads, and two minutes for the outcome. Without the outcome the work
+        // counts as lost.
         Fault::StoreGone => (Some(47), vec![dark(32 * MINUTE + LADDER)]),
         Fault::Cap | Fault::CapAfterClock => (None, vec![dark(AFTER_ITS_TIME), NOT_EARLY]),
         Fault::CapAfterReboot => (Some(29), vec![dark(AFTER_ITS_TIME), NOT_EARLY]),
-        // The attempt has no end but that, and is done again once somebody is awake who may buy.
-        // Without an agent for a lease it may be dark before its time.
+        // Only its run time ends this attempt. After a lease without an agent the machine may end
+        // earlier.
         Fault::CapWithoutAgent => (None, vec![dark(AFTER_ITS_TIME + SWITCH + LADDER)]),
-        // `limits.boot`, and a visit where nobody else is there.
+        // `limits.boot`, and a visit if there is no workstation.
         Fault::NoAgent | Fault::DarkBoot => (Some(25), vec![dark(22 * MINUTE)]),
         Fault::KernelHang => (Some(51), ends(lease)),
         Fault::HostDies => (Some(28), ends(if buys { 15 * MINUTE } else { 37 * MINUTE })),
@@ -113,19 +112,18 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         Fault::AgentHang => {
             (Some(39), vec![lives_again(WATCHDOG + RESTART + 1), NONE_BOUGHT, NOT_STOPPED])
         }
-        // The work goes on, unwatched and unsaved, and may end in one of their lives.
+        // The work continues without an agent, and may end meanwhile.
         Fault::AgentGone => (Some(38), vec![dark(lease)]),
-        // It cannot beat, so that its lease lapses, though it works.
+        // It cannot write heartbeats, so its lease ends although it works.
         Fault::RoleGone => (None, vec![dark(lease)]),
         Fault::Reboot => (Some(29), vec![goes_on(5 * MINUTE), lost(LOST), NONE_BOUGHT]),
-        // Not a step that was done when the last save was made; from then on it may go on until it
-        // is taken.
+        // The last save has all steps until then. The work may continue until EC2 takes the
+        // machine.
         Fault::Noticed => (Some(18), vec![goes_on(10 * MINUTE), lost(MINUTE)]),
         Fault::Taken => (Some(19), vec![goes_on(10 * MINUTE), lost(LOST)]),
-        // Two minutes to the end that was told, and three in which it may still come.
+        // Two minutes of notice, and three minutes more until the notice is void.
         Fault::NotTaken => (Some(20), vec![goes_on(5 * MINUTE + 30), lost(MINUTE), NONE_BOUGHT]),
-        // At once where the work is asked at once; a save that is under way, or is doubted, comes
-        // first.
+        // The agent asks for a save at once. An earlier save that still runs comes first.
         Fault::Rebalance => (
             Some(21),
             vec![
@@ -167,31 +165,30 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
     }
 }
 
-/// What was seen of one fault.
+/// The measurements of one fault.
 #[derive(Default)]
 pub struct Seen {
     pub measured: Vec<(Measured, u64)>,
-    /// Seeds in which it found nothing that it could befall.
+    /// Seeds in which it struck no machine.
     pub missed: Vec<u64>,
 }
 
 impl Seen {
     pub fn add(&mut self, lone: Lone, played: &Played) {
-        // One that comes at a moment of its own may find no machine, no agent or another market
-        // then.
+        // A fault at a random time may miss: the machine, the agent or the market may differ then.
         let missed = lone.fault.moment() == Moment::Dice
             && lone.fault != Fault::CancelAtLaunch
             && played.strikes.values().any(|(_, struck)| *struck == 0);
         match played.measured.filter(|_| !missed) {
             Some(measured) => self.measured.push((measured, played.seed)),
-            // A job that is cancelled before its launch has no machine that could be dark.
+            // A job that is cancelled before its launch has no machine.
             None if lone.fault == Fault::CancelAtLaunch => {}
             None => self.missed.push(played.seed),
         }
     }
 }
 
-/// A row for each thing that is asked for; and what was not so, by the command that plays it again.
+/// A row for each bound, and each broken bound with the command that plays it again.
 pub fn tell(
     lone: Lone,
     seen: &Seen,
@@ -253,7 +250,7 @@ pub fn tell(
     (rows, broken)
 }
 
-/// To the second above: what took 90.4 s was not there within 90.
+/// Rounds up to seconds: 90.4 s is beyond a bound of 90 s.
 fn clock(time: Duration) -> String {
     let secs = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     if secs < MINUTE {

@@ -1,7 +1,7 @@
-//! The table of bounds.md: how long each fault takes alone. And the rows of docs/promises.md that
+//! The table of bounds.md with the time of each single fault, and the rows of docs/promises.md that
 //! are marked as measured.
 //!
-//! Not here: what is asked (`bounds`).
+//! Not here: the bounds (`bounds`).
 #![allow(dead_code, reason = "`just soak` prints the table, and the test compares it")]
 
 use std::collections::BTreeSet;
@@ -12,24 +12,24 @@ pub const HEAD: &str = "| Row | What befalls it | Who is there outside | Until |
 /// One row of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
-    /// Of the matrix; `None`: it has none.
+    /// The row of the matrix, if it has one.
     pub row: Option<u32>,
     pub what: String,
     pub who: String,
     pub until: String,
     pub longest: String,
     pub asked: String,
-    /// The fault and who is there, as `--lone` takes it.
+    /// The fault and the parties, as `--lone` takes them.
     pub lone: String,
 }
 
 impl Told {
-    /// What it is of, and what is asked: not how long it took.
+    /// All cells but the measured times.
     pub fn key(&self) -> (Option<u32>, &str, &str, &str, &str, &str) {
         (self.row, &self.what, &self.who, &self.until, &self.asked, &self.lone)
     }
 
-    /// The longest, as a time; of what does not come, how often it came.
+    /// The longest time. For a bound of the kind `Never`, the number of times.
     pub fn took(&self) -> Duration {
         let number = |word: &str| word.parse::<u64>().unwrap_or_default();
         let words: Vec<&str> = self.longest.split(' ').collect();
@@ -41,7 +41,7 @@ impl Told {
     }
 }
 
-/// The rows of a text that has the table somewhere.
+/// The rows of the table in a text.
 pub fn cells(text: &str) -> Vec<Told> {
     let rows = text.lines().filter(|line| line.matches('|').count() == 10 && line.contains("| `"));
     rows.map(|line| {
@@ -59,7 +59,7 @@ pub fn cells(text: &str) -> Vec<Told> {
     .collect()
 }
 
-/// How the bound of a row of the matrix ends that has its times here.
+/// How the bound of a measured row of the matrix ends.
 pub const MEASURED: &str = "; measured): ";
 
 /// The rows of the matrix that are measured.

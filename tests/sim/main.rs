@@ -12,20 +12,19 @@ use std::cell::RefCell;
 use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::sim::{Bug, Play, Played, Story, play};
 
-/// Seeds that are played here, where nothing is optimised and every sum is held to its range: a
-/// tenth of a minute. The 2,000 are played below, by the program of `just soak`.
+/// Seeds that are played here without optimisation: six seconds. The program of `just soak` plays
+/// 2,000 below.
 const SEEDS: u64 = 12;
 
-/// In a whole short job each of its calls is a moment to die; so many of them are passed over here.
-/// The program of `just soak` dies at all of them.
+/// How many calls of the short job are skipped between two deaths. The program of `just soak` dies
+/// at each call.
 const STRIDE: u64 = 31;
 
 thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A panic in a task of the world ends that task only, and the world would go on: it is remembered,
-/// and fails the test.
+/// A panic in a task of the world only ends that task. It is stored here, and fails the test.
 fn remember_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -46,7 +45,7 @@ fn played(how: Play) -> Played {
     played
 }
 
-/// What a failing seed leaves on the screen.
+/// The message for a failing seed.
 fn told(played: &Played) -> String {
     let law = |violation: &lamplighter::sim::Violation| {
         format!("  law {} at {} s: {}", violation.law, violation.at_secs, violation.what)
@@ -57,7 +56,7 @@ fn told(played: &Played) -> String {
 
 #[test]
 fn no_seed_breaks_a_law() {
-    // Each world lives on one thread.
+    // Each world runs on one thread.
     let of = |from: u64| (from..SEEDS).step_by(2).map(|seed| played(Play::seed(seed)));
     let broken_of = |from| {
         of(from)
@@ -82,12 +81,12 @@ fn same_seed_gives_the_same_world() {
         assert_eq!(sums[0], sums[1], "seed {seed}");
     }
     assert_ne!(played(Play::seed(3)).sha256, played(Play::seed(4)).sha256);
-    // In processes of their own: nothing of it hangs at an address, or at what was played before.
+    // In separate processes: the trace must not depend on addresses or earlier worlds.
     let sums: Vec<String> = (0..2).map(|_| soak(&["--seed", "3"])).collect();
     assert!(sums[0] == sums[1] && sums[0].contains(" deeds, "), "{}", sums[0]);
 }
 
-/// Seeds 584 and 1181: it was paid for, and was in no receipt.
+/// Seeds 584 and 1181: its cost was missing in the receipt.
 #[test]
 fn machine_that_no_controller_saw_is_in_the_receipt() {
     let stories = [
@@ -114,8 +113,8 @@ fn machine_that_no_controller_saw_is_in_the_receipt() {
     }
 }
 
-/// Seeds 121 and 3006: billed to its last heartbeat, below what it cost, as if that were certain.
-/// The law of the ledger holds every estimate to be too high rather than too low.
+/// Seeds 121 and 3006: the receipt had the cost until the last heartbeat as exact. An estimate must
+/// never be too low.
 #[test]
 fn forgotten_machine_is_in_the_receipt_at_its_highest_cost() {
     let stories = [
@@ -137,7 +136,7 @@ fn forgotten_machine_is_in_the_receipt_at_its_highest_cost() {
     }
 }
 
-/// Row 11 of docs/promises.md: while nobody can say how a machine is, none is bought in its place.
+/// Row 11 of docs/promises.md: while Describe fails, the controller launches no other machine.
 #[test]
 fn machine_in_a_short_zone_outage_is_not_replaced() {
     let played = played(Play { story: Some(Story::ZoneBlinks), ..Play::seed(0) });
@@ -148,7 +147,7 @@ fn machine_in_a_short_zone_outage_is_not_replaced() {
     assert_eq!((receipt.outcome, ends), (JobOutcome::Succeeded, vec![EndedBecause::Succeeded]));
 }
 
-/// Seed 4632: it launched a machine beyond that machine's own hard end.
+/// Seed 4632: it launched a machine after that machine's own hard end.
 #[test]
 fn laptop_with_clock_a_day_behind_launches_nothing() {
     let played = played(Play { story: Some(Story::ClockBehind), ..Play::seed(0) });
@@ -163,7 +162,7 @@ fn laptop_with_clock_a_day_behind_launches_nothing() {
     assert!((1700..2400).contains(&waited), "{waited} s");
 }
 
-/// What must not depend on deaths.
+/// The part of the result that deaths must not change.
 fn story(played: &Played) -> (Option<JobOutcome>, Vec<EndedBecause>, Option<f64>) {
     let receipt = played.receipt.as_ref();
     let ends = receipt
@@ -175,8 +174,8 @@ fn story(played: &Played) -> (Option<JobOutcome>, Vec<EndedBecause>, Option<f64>
     (receipt.map(|receipt| receipt.outcome), ends, step)
 }
 
-/// The program of `just soak`, which cargo makes as the profile `soak`; what it printed, if all was
-/// well.
+/// Runs the program of `just soak`, which cargo builds with the profile `soak`. Returns its output
+/// on success.
 fn soak(args: &[&str]) -> String {
     let (well, out, err) = try_soak(args);
     assert!(well, "soak {}:\n{out}\n{err}", args.join(" "));
@@ -205,12 +204,13 @@ fn try_soak(args: &[&str]) -> (bool, String, String) {
     (cargo.status.success(), text(&cargo.stdout), text(&cargo.stderr))
 }
 
-/// Of the 2,000 worlds: so many faults of each kind find a machine that they can befall, and there
-/// are so many kinds. Whatever never strikes is not tried.
+/// The least strikes of each kind of fault in 2,000 worlds, and the number of kinds. A fault
+/// without strikes is untested.
 const STRIKES_MIN: u64 = 20;
 const KINDS: usize = 45;
 
-/// And so many attempts end by each of these verdicts: a watch that never fires would break no law.
+/// The least attempts that end by each of these reasons. The laws do not notice a watch that never
+/// fires.
 const ENDS_MIN: [(&str, u64); 7] = [
     ("idle", 40),
     ("stalled", 20),
@@ -231,8 +231,7 @@ fn worlds_break_no_law_and_deaths_change_nothing() {
     let [controllers, agents, cancelled, cancelled_agents] = counted.as_slice() else {
         panic!("{deaths}")
     };
-    // In words, as `docs/promises.md` has them: fewer deaths would be calls that nobody dies at any
-    // more.
+    // The counts must equal `docs/promises.md`. Fewer deaths mean that calls are left out.
     let promises = include_str!("../../docs/promises.md");
     for words in [
         format!("{controllers} and {agents} deaths"),
@@ -279,7 +278,7 @@ fn worlds_break_no_law_and_deaths_change_nothing() {
         named.contains(&format!("{many} named seeds played, {many} without a violation")),
         "{named}"
     );
-    // This profile aborts at a panic.
+    // This profile aborts on a panic.
     let (well, out, _) = try_soak(&["--bug", "Panics", "--seed", "7"]);
     assert!(!well && out.contains("seed 7 panics"), "{out}");
     let (well, _, err) = try_soak(&["--bug", "Panic", "--seed", "7"]);
@@ -288,7 +287,7 @@ fn worlds_break_no_law_and_deaths_change_nothing() {
     assert!(!well && err.contains("--seed says which"), "{err}");
 }
 
-/// Of what is counted in words: so many bugs are planted, and so many seeds have found something.
+/// The pages state the number of planted bugs and of named seeds.
 #[test]
 fn pages_have_the_true_counts_of_bugs_and_seeds() {
     let many = named_seeds::NAMED.len()
@@ -307,8 +306,7 @@ fn pages_have_the_true_counts_of_bugs_and_seeds() {
     }
 }
 
-/// In each zone by itself, as a recording has it: spells of a look to some hours, and an end that
-/// is no end.
+/// Each zone follows the recording by itself: periods of minutes to hours, repeated.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the recording that is read")]
 fn recorded_capacity_breaks_no_law() {
@@ -335,7 +333,7 @@ fn recorded_capacity_breaks_no_law() {
     assert!(!well && err.contains("nowhere.json"), "{err}");
 }
 
-/// `cargo test` has them; what ships is built without its tests' features.
+/// Only tests and examples use the feature.
 #[test]
 fn planted_bugs_are_built_only_for_tests() {
     let manifest = include_str!("../../Cargo.toml");
@@ -356,7 +354,7 @@ fn planted_bugs_are_built_only_for_tests() {
     );
 }
 
-/// In a task of the world a panic ends that task alone.
+/// A panic in a task of the world only ends that task.
 #[test]
 fn panic_in_a_world_fails_its_test_and_names_the_seed() {
     let how = Play { planted: Some(Bug::Panics), ..Play::seed(7) };

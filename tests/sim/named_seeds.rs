@@ -1,6 +1,6 @@
-//! The seeds that found something once, and play without a violation since.
+//! Seeds that once found a bug. Now they play without a violation.
 
-/// How many hours the world is long, and its seed. What each found stands beside what it taught.
+/// The hours of the world, and its seed. Comments at the mended code name the seeds.
 pub const NAMED: [(u64, u64); 102] = [
     (6, 121),
     (6, 462),
@@ -106,8 +106,8 @@ pub const NAMED: [(u64, u64); 102] = [
     (24, 18000415),
 ];
 
-/// The same of the seeds that were found since there are sessions that end, roles that lack, and
-/// machines that do not boot or cannot put themselves out.
+/// Seeds that were found with the later faults: expired sessions, missing roles, failed boots and
+/// broken power-offs.
 pub const NAMED_WITH_NEWER: [(u64, u64); 60] = [
     (6, 911134),
     (24, 37002198),
@@ -171,7 +171,7 @@ pub const NAMED_WITH_NEWER: [(u64, u64); 60] = [
     (24, 49004541),
 ];
 
-/// The same of the seeds that were found between: their work saves as the seed says.
+/// Seeds that were found in between. Their work saves as the seed says.
 pub const NAMED_AS_THEY_ARE: [(u64, u64); 23] = [
     (6, 78),
     (6, 275),

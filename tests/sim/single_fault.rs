@@ -1,5 +1,5 @@
-//! Each fault alone, by the program of `just soak`: within what is asked, as the documents tell it,
-//! and not blind to what must not come.
+//! Single faults, played by `just soak`: within their bounds, as in the pages. Planted bugs must be
+//! caught.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::{soak, try_soak};
 const BOUNDS: &str = include_str!("bounds.md");
 const PROMISES: &str = include_str!("../../docs/promises.md");
 
-/// bounds.md has the times of 200 worlds of each fault. The twenty that are played here are among
-/// them. The fault matrix of docs/promises.md marks each row that is measured.
+/// bounds.md has the times of 200 worlds of each fault. Twenty of them are played here. The fault
+/// matrix of docs/promises.md marks each measured row.
 #[test]
 fn single_fault_recovers_within_its_bound() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
@@ -55,9 +55,8 @@ fn single_fault_recovers_within_its_bound() {
     );
 }
 
-/// By a planted bug, in one of the first of its seeds: a law is broken, or something is not within
-/// what is asked, in these words. TakenUnseen, Offline, MetadataDown, SignedOut and LaptopClock
-/// have none: no bug of the list shows in them alone.
+/// One of the first seeds with a planted bug must break a law or a bound, with these words. No bug
+/// of the list shows in TakenUnseen, Offline, MetadataDown, SignedOut or LaptopClock.
 #[test]
 fn single_fault_with_a_planted_bug_is_caught() {
     for (lone, bug, words) in [
@@ -89,8 +88,7 @@ fn single_fault_with_a_planted_bug_is_caught() {
             let (well, out, err) =
                 try_soak(&["--lone", lone, "--bug", bug, "--seed", &seed.to_string()]);
             told = format!("{out}\n{err}");
-            // A word that is not understood, and a panic, end it badly too, and no world is told
-            // then.
+            // A wrong argument or a panic fails too, but then no world is printed.
             let was_played = told.contains(" deeds, ");
             assert!(was_played, "{lone}, {bug}: {told}");
             !well && told.contains(words)

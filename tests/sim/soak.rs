@@ -42,7 +42,7 @@ struct Args {
     /// The first seed; what a run prints on its way is where to go on
     #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=u64::MAX / 2))]
     from: u64,
-    /// Worlds that are played at once; each lives on one thread
+    /// Worlds that are played at once, one on each thread
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
     /// The work saves one file that it renames, whatever the seed says
@@ -116,7 +116,7 @@ fn main() {
         recordings: recordings(&args.trace),
         traces: args.trace,
     };
-    // The parser asks no seed of whoever says how many as well.
+    // The parser does not require a seed if a count is given too.
     if args.seed.is_none()
         && (args.bug.is_some()
             || args.story.is_some()
@@ -172,19 +172,19 @@ fn clock() -> Instant {
     Instant::now()
 }
 
-/// What this program has used of its processors, whoever else used them: the figure that can be
-/// compared.
+/// The processor time of this program. It does not depend on other programs.
 fn processor() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 thread_local! {
-    /// What this thread is at.
+    /// The world that this thread plays.
     static PLAYED: Cell<Option<Play>> = const { Cell::new(None) };
 }
 
-/// A panic in a task of a world ends the run (this profile aborts), and says in which world it was.
+/// A panic in a task of a world ends the run, because this profile aborts. This hook prints the
+/// world.
 fn name_the_seed_of_a_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -209,10 +209,10 @@ struct Run {
     saves: Option<Saves>,
     newer: bool,
     layouts: bool,
-    /// Only the worlds in which a disk is kept.
+    /// Only worlds whose job keeps its disk.
     kept: bool,
     recordings: Vec<Course>,
-    /// Where those are from.
+    /// The files of the recordings.
     traces: Vec<PathBuf>,
 }
 
@@ -237,25 +237,25 @@ impl Run {
     }
 }
 
-/// What came of them so far.
+/// The results so far.
 #[derive(Default)]
 struct Tally {
     seeds: u64,
     powered: Duration,
     lived: Duration,
     deeds: u64,
-    /// From the end of the faults to the end of a job that was stopped, and whose it is.
+    /// The time from the end of the faults to the end of a stopped job, and its seed.
     converged: Vec<(Duration, u64)>,
     /// Seeds with violations.
     broken: Vec<u64>,
     ended: BTreeMap<String, u64>,
     strikes: Strikes,
-    /// What every thread is at: all seeds below the least of them are done.
+    /// The seed of each thread. All seeds below the lowest are done.
     at: Vec<u64>,
     told: Duration,
 }
 
-/// Between two lines of progress.
+/// The time between two lines of progress.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 fn soak(run: &Run) {
@@ -286,7 +286,7 @@ fn soak(run: &Run) {
     }
 }
 
-/// Does so many things, as many at once as there are threads; what came of them, in their order.
+/// Runs `work` for each number on all threads, and returns the results in order.
 fn side_by_side<T: Send>(run: &Run, count: u64, work: impl Fn(usize, u64) -> T + Sync) -> Vec<T> {
     let (next, done) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
@@ -299,16 +299,16 @@ fn side_by_side<T: Send>(run: &Run, count: u64, work: impl Fn(usize, u64) -> T +
                         return;
                     }
                     let came = work(thread, number);
-                    done.lock().expect("nobody panics while putting it down").insert(number, came);
+                    done.lock().expect("the lock is not poisoned").insert(number, came);
                 }
             });
         }
     });
-    done.into_inner().expect("nobody panics while putting it down").into_values().collect()
+    done.into_inner().expect("the lock is not poisoned").into_values().collect()
 }
 
 fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
-    tally.lock().expect("nobody panics while counting")
+    tally.lock().expect("the lock is not poisoned")
 }
 
 fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
@@ -335,7 +335,7 @@ fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
     }
 }
 
-/// How long those that were stopped once all was well took to their end, in order.
+/// How long stopped jobs took to end after the faults, from sorted times.
 fn converged(took: &[(Duration, u64)]) -> String {
     let Some((longest, seed)) = took.last() else {
         return "nobody was stopped once all was well".to_owned();
@@ -351,7 +351,7 @@ fn converged(took: &[(Duration, u64)]) -> String {
     )
 }
 
-/// What the design asked of all of them.
+/// The bound that the design has for a stop without faults.
 const SOON: Duration = Duration::from_secs(5 * 60);
 
 fn progress(tally: &Tally, run: &Run, took: Duration) -> String {

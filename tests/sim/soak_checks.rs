@@ -1,5 +1,5 @@
-//! What `just soak` plays beside seeds by the thousand: deaths at every call, planted bugs, the
-//! seeds that have a name, each fault alone, and a job of three days.
+//! Other modes of `just soak`: deaths at every call, planted bugs, the named seeds, single faults,
+//! and a job of three days.
 
 use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::sim::{Bug, Lone, Play, Played, Saves, Story};
@@ -7,8 +7,8 @@ use lamplighter::sim::{Bug, Lone, Play, Played, Saves, Story};
 use super::bounds::Seen;
 use super::{Run, bounds_table, played, processor, side_by_side, tell};
 
-/// How a job ended, what ended its attempts, and the step of its newest checkpoint: what must not
-/// depend on deaths.
+/// How a job and its attempts ended, and the step of its newest checkpoint. Deaths must not change
+/// this.
 fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> {
     let receipt = played.receipt.as_ref()?;
     let ends = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
@@ -19,8 +19,8 @@ fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> 
     ))
 }
 
-/// Of the whole short job, and of the same where it is cancelled in the middle of its work. What
-/// that had saved by then is chance.
+/// Plays the short job, and the same job with a cancel during its work. The last saved step of a
+/// cancelled job is random.
 pub fn deaths() {
     let short = Play { short: true, ..Play::seed(0) };
     let cancelled = Play { story: Some(Story::Cancelled), ..short };
@@ -62,7 +62,7 @@ pub fn deaths() {
     }
 }
 
-/// Each bug must break its law within so many seeds.
+/// The seeds within which each bug must break its law.
 const MUTANT_SEEDS: u64 = 500;
 
 pub fn mutants(run: &Run) {
@@ -71,7 +71,7 @@ pub fn mutants(run: &Run) {
         let caught = (0..MUTANT_SEEDS).find_map(|seed| {
             let broken = played(Play { planted: Some(bug), ..Play::seed(seed) }).violations;
             let violation = broken.into_iter().find(|violation| violation.law == bug.law())?;
-            // Of the bug, and not of the world.
+            // The violation must come from the bug, so the world without it must be clean.
             played(Play::seed(seed)).violations.is_empty().then_some((seed, violation))
         });
         match &caught {
@@ -115,7 +115,7 @@ pub fn named(run: &Run) {
     }
 }
 
-/// How long each fault takes, alone.
+/// Measures each single fault.
 pub fn bounds(run: &Run) {
     let all = Lone::all();
     let came = side_by_side(run, all.len() as u64 * run.count, |_, number| {
@@ -145,7 +145,7 @@ pub fn bounds(run: &Run) {
     }
 }
 
-/// The same of one world; whether all was within what is asked.
+/// The same for one world. True if all its bounds hold.
 pub fn is_within(lone: Lone, played: &Played) -> bool {
     let mut seen = Seen::default();
     seen.add(lone, played);
@@ -154,7 +154,7 @@ pub fn is_within(lone: Lone, played: &Played) -> bool {
     broken.is_empty()
 }
 
-/// What 72 hours of one job cost.
+/// Prints the processor time of 72 hours of one job.
 pub fn long() {
     let played = played(Play { hours: 72, calm: true, long: true, ..Play::seed(0) });
     println!(

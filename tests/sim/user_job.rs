@@ -1,5 +1,5 @@
-//! A job of somebody's own in the false world (`lamp simulate`): it costs, ends, is interrupted and
-//! loses what its course says.
+//! A user's job in the false world (`lamp simulate`): cost, end, interruptions and lost work follow
+//! its course.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn dollars(text: &str) -> UsdPerHour {
     UsdPerHour::new(text.parse().unwrap())
 }
 
-/// An hour of work that saves every five minutes when it is asked, and what else the user says.
+/// An hour of work that saves on request every five minutes, with the given limits.
 fn spec(limits: &serde_json::Value) -> ResolvedSpec {
     let spec = serde_json::json!({
         "format": 1, "job": "mine-222222", "created": NOW, "written_by": "test", "code": null, "origins": {},
@@ -68,7 +68,7 @@ fn lived(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course) -> Lived {
     lived_beside(spec, work, goes, course, UsdPerHour::ZERO)
 }
 
-/// With so much of each price for what stands beside the machine.
+/// With this part of each price for disk and address.
 fn lived_beside(
     spec: &ResolvedSpec,
     work: u64,
@@ -98,8 +98,7 @@ fn job_with_constant_capacity_costs_work_start_and_end() {
             (None, 0, 1, 0.0),
             "{goes:?}: {ran:?}"
         );
-        // Work and start are an hour and three minutes; saves, the drain and the power-off are not
-        // free, and take minutes.
+        // Work and start take an hour and three minutes. Saves, drain and power-off add minutes.
         let hours = ran.usd / hourly;
         assert!((1.05..1.15).contains(&hours), "{goes:?}: {ran:?}");
         assert!(ran.finish_hours >= hours && ran.finish_hours < 1.2, "{goes:?}: {ran:?}");
@@ -111,9 +110,9 @@ fn job_with_constant_capacity_costs_work_start_and_end() {
     }
 }
 
-/// What a machine that is taken after half an hour loses in the world of these tests, in seconds.
-/// With a checkpoint: what it did of its minute's step after the last save on its notice. Without:
-/// all of its work, which is no whole number of steps either.
+/// The work that an interruption after half an hour loses, in seconds. With checkpoints it is the
+/// begun step after the save at the notice. Without checkpoints it is all work, with the begun
+/// step.
 const GAP_LOST: f64 = 24.0;
 const ALL_LOST: f64 = 1721.0;
 
@@ -150,13 +149,12 @@ fn capacity_gap_interrupts_and_costs_unsaved_work() {
     let lived = lived(&spec, 60, Goes::Spot, course);
     let ran = lived.ran;
     assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
-    // It saved on its notice, and went on for the rest of it: two minutes, less what the notice and
-    // the save took.
+    // It saved at its notice, and worked until the interruption.
     assert_eq!(seconds_lost(&ran), GAP_LOST, "{ran:?}");
-    // Half an hour, an hour without capacity, and the rest; refusals are forgotten within minutes
-    // that grow with their number.
+    // Half an hour, an hour without capacity, and the rest. The wait after a refusal grows with
+    // their number.
     assert!((2.0..3.2).contains(&ran.finish_hours), "{ran:?}");
-    // Who is taken within the first hour pays nothing.
+    // EC2 does not bill a machine that it takes in its first hour.
     assert!((0.5..1.0).contains(&ran.usd), "{ran:?}");
     let receipt = lived.receipt.unwrap();
     assert!(receipt.attempts.last().unwrap().resumed_from.is_some(), "{receipt:?}");
@@ -230,11 +228,11 @@ fn price_above_bid_interrupts_and_each_hour_costs_its_price() {
     // Half an hour at 0.2, three quarters at 1.5, two minutes and a little at its bid of 2, and
     // some 50 minutes at 0.1: at no one price is it the same.
     assert!((1.27..1.42).contains(&ran.usd), "{ran:?}");
-    // That the receipt is the ledger, also where prices move, is a law; EC2 does not date the
-    // power-off at the end, which is estimated.
+    // A law checks that the receipt equals the bill. EC2 does not date the last power-off, so its
+    // time is an estimate.
     let said = lived.receipt.unwrap().total_usd.dollars();
     assert!((0.0..0.01).contains(&(said - ran.usd)), "{said} {ran:?}");
-    // Recorded prices are the machine's alone: a disk and an address come on top of every hour.
+    // Recorded prices have only the machine. Disk and address cost more in each hour.
     let receipt = beside.receipt.unwrap();
     let hours: f64 = receipt.attempts.iter().map(|attempt| attempt.billed_seconds / 3600.0).sum();
     assert!((receipt.total_usd.dollars() - said - 0.5 * hours).abs() < 1e-5, "{receipt:?}");
@@ -260,8 +258,7 @@ fn limit_ends_the_job_unfinished() {
         (Some(Unfinished::Deadline), 0.0, 0),
         "{ran:?}"
     );
-    // Law 6 knew one grace alone, that of the jobs of its seeds: a deadline that was met with
-    // another broke it.
+    // Law 6 once knew only one grace, so a deadline with another grace broke it.
     for grace in ["30s", "90s", "5m"] {
         let mut spec = spec(&deadline);
         spec.spec.checkpoint.as_mut().unwrap().grace = grace.parse().unwrap();
@@ -287,9 +284,8 @@ fn same_job_on_the_same_course_gives_the_same_result() {
     assert_eq!(both[0], both[1]);
 }
 
-/// There for three minutes and gone for two: it boots, works for a minute and is taken, again and
-/// again. No law is broken (15: what a job buys in an hour), and it ends by its
-/// `interruptions.max`.
+/// Capacity for three minutes, then none for two: each machine works for a minute. No law breaks
+/// (15: launches in an hour), and the job ends by `interruptions.max`.
 #[test]
 fn flapping_market_sells_at_most_ten_machines_an_hour() {
     let flaps = |round: usize| round % 5 < 3;

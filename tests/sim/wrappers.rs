@@ -1,5 +1,5 @@
-//! A port that wraps another must pass on *every* method: one with a default would be answered by
-//! the default, and the false world would be kinder than the real one without anybody noticing.
+//! A port that wraps another must pass on *every* method. Otherwise a default method would answer,
+//! and the false world would be kinder than the real one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -51,7 +51,7 @@ fn traits(root: &Path) -> BTreeMap<String, BTreeSet<String>> {
     texts.iter().flat_map(|text| blocks(text, "pub trait ")).map(named).collect()
 }
 
-/// `impl Cloud for Through<dyn Cloud> {`, and whoever has the wrapped one in `self.1`.
+/// `impl Cloud for Through<dyn Cloud> {`, or an impl with the wrapped port in `self.1`.
 fn is_wrapper(head: &str, body: &str) -> bool {
     head.contains("<dyn ") || body.contains("self.1.")
 }

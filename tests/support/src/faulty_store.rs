@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use lamplighter::ports::{Clock, Created, ObjectMeta, Store, StoreError};
 use sha2::{Digest, Sha256};
 
-/// What happens to a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// Nothing is done, and the caller is told.
+    /// The call fails without effect.
     Down,
-    /// It is done, and the caller is told that it failed.
+    /// The call takes effect, but returns an error.
     LostReply,
     /// It never answers.
     Hang,
@@ -25,12 +25,12 @@ pub enum Fault {
     Full,
     /// This one object fails for ever.
     Unfit,
-    /// Of a create: "there was one", and there is none. S3's 409, which asks for another try, is
-    /// read so.
+    /// A create answers that the object exists, but it does not. A 409 of S3, which asks for a
+    /// retry, is read so.
     Conflict,
     /// It works, after this time.
     Slow(Duration),
-    /// Nothing is done, and the caller is told after this time.
+    /// The call fails without effect after this time.
     TimedOut(Duration),
 }
 
@@ -97,7 +97,7 @@ impl FaultyStore {
         self.inner.lock().unwrap().objects.get(key).cloned()
     }
 
-    /// Damages an object behind everybody's back.
+    /// Damages an object without a call.
     pub fn set(&self, key: &str, body: Option<&'static [u8]>) {
         let mut inner = self.inner.lock().unwrap();
         match body {
@@ -106,12 +106,12 @@ impl FaultyStore {
         };
     }
 
-    /// What is written to keys containing `part` from now on arrives as this.
+    /// From now on, writes to keys containing `part` store this body.
     pub fn tear(&self, part: &str, body: &'static [u8]) {
         self.inner.lock().unwrap().torn.push((part.into(), body));
     }
 
-    /// Lists are old: they do not show what has this in its key.
+    /// Listings omit keys that contain this.
     pub fn hide(&self, part: &str) {
         self.inner.lock().unwrap().hidden.push(part.into());
     }

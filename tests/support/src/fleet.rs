@@ -1,6 +1,6 @@
-//! Ten thousand jobs under way in one bucket and one region, without ten thousand agents: a store
-//! that makes each record when it is read, and a cloud that is a list. Both count what a real one
-//! takes money or patience for: a call for each thousand.
+//! Ten thousand running jobs in one bucket and one region, without agents. The store makes each
+//! record when it is read, and the cloud is a list. Both count the calls that cost money or time:
+//! one for each thousand entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,15 +20,14 @@ use serde_json::{Value, json};
 pub const OWNER: &str = "me";
 const REGION: &str = "us-east-2";
 
-/// What S3 and EC2 give in one answer.
+/// The most entries in one answer of S3 and EC2.
 const PAGE: usize = 1000;
 
-/// Where the id of the job goes in a record that many jobs share.
+/// The placeholder for the job id in shared records.
 const JOB: &str = "@JOB@";
 
-/// What the end of one job asks EC2 and CloudWatch for, beside one for each of its machines: the
-/// job's machines, disks, addresses, interfaces and spot requests. tests/adapters/ec2_residue.rs
-/// counts them of the adapter.
+/// The calls at the end of one job, without one for each machine: for machines, disks, addresses,
+/// interfaces and spot requests. tests/adapters/ec2_residue.rs counts them in the adapter.
 pub const RESIDUE_CALLS: usize = 5;
 
 /// As long as the script of a real machine's first boot.
@@ -45,10 +44,10 @@ struct State {
     objects: BTreeMap<String, (Body, Timestamp)>,
     machines: BTreeMap<JobId, InstanceView>,
     calls: BTreeMap<&'static str, usize>,
-    /// What listings show instead of what is there.
+    /// A stale listing, if it is frozen.
     stale: Option<Vec<ObjectMeta>>,
     stale_asked: bool,
-    /// How long each answer of the store is on its way.
+    /// How long each answer of the store takes.
     away: Duration,
 }
 
@@ -64,7 +63,7 @@ pub fn job(number: usize) -> JobId {
     format!("fleet-{}", (0..6).rev().map(letter).collect::<String>()).parse().expect("it is an id")
 }
 
-/// The records of version 1, as they are for each of these jobs.
+/// The records of version 1, adapted to these jobs.
 fn records(now: Timestamp) -> BTreeMap<&'static str, Arc<str>> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/v1");
     let read = |name: &str| -> Value {
@@ -152,7 +151,7 @@ impl Fleet {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding it")
+        self.state.lock().expect("the lock is not poisoned")
     }
 
     fn share(&self, key: &str, record: &str) {
@@ -163,8 +162,7 @@ impl Fleet {
         self.state().objects.insert(key.to_owned(), (body, self.clock.now()));
     }
 
-    /// What the agents of all machines that run do within a tick: a heartbeat each, and the news of
-    /// it.
+    /// All running agents write a heartbeat and its change marker, as within a tick.
     pub fn beat(&self) {
         let alive: Vec<JobId> = self
             .state()
@@ -183,7 +181,7 @@ impl Fleet {
         self.share(&format!("news/{job}/0001-beat"), "");
     }
 
-    /// The workload of a job ends: its agent writes the outcome, and its machine goes dark.
+    /// The workload of a job ends: its agent writes the outcome, and its machine terminates.
     pub fn end(&self, job: &JobId) {
         self.share(&format!("jobs/{job}/attempts/0001/outcome.json"), "outcome");
         self.share(&format!("news/{job}/0001-phase"), "");
@@ -206,7 +204,7 @@ impl Fleet {
         self.state().objects.contains_key(key)
     }
 
-    /// From now on a listing shows what it showed first, until it is asked to be honest again.
+    /// From now on listings repeat their first answer, until this is called with false.
     pub fn freeze_listings(&self, frozen: bool) {
         let mut state = self.state();
         (state.stale, state.stale_asked) = (None, frozen);

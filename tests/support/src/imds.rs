@@ -1,8 +1,8 @@
 //! An instance metadata service, version 2, for tests.
 //!
-//! A document is a path below `/latest/` and its text; folders are listed from the documents below
-//! them. Nothing is told without a token; a notice is not there (404) until the test says it is. It
-//! ends with the process of its test, as the machine that it belongs to does.
+//! A document is a path below `/latest/` and its text. Folders are listed from the documents below
+//! them. Every request needs a token. A notice is missing (404) until the test sets it. The service
+//! ends with the process of its test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -20,7 +20,7 @@ const TAGS: &str = "meta-data/tags/instance";
 /// The longest that a token may live.
 const TTL_MAX: u32 = 21_600;
 
-/// What a request meets instead of its answer.
+/// A reply.
 #[derive(Clone, Debug)]
 pub enum Reply {
     Text(u16, String),
@@ -38,8 +38,8 @@ struct State {
     refuses: bool,
     /// Every request meets this instead.
     storm: Option<Reply>,
-    /// Of the requests for each document one of so many gets through, the others meet these in
-    /// turn; and how many there were.
+    /// For each document one of `every` requests succeeds, and the others get these replies in
+    /// turn. With the count of requests for each document.
     gusts: Option<(Vec<Reply>, u32, BTreeMap<String, u32>)>,
     asked: BTreeMap<String, u32>,
 }
@@ -88,7 +88,7 @@ impl FalseImds {
         self.state().documents.remove(path);
     }
 
-    /// Who the machine is, as it would read it.
+    /// Sets the identity of the machine.
     pub fn is(&self, instance: &str, kind: &str, zone: &str, launched: Timestamp) {
         let region = zone.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
         let launched = launched.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -194,7 +194,7 @@ fn answer(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
 }
 
 impl State {
-    /// As IMDSv2 does: a token by PUT, and nothing without one.
+    /// As IMDSv2 does: PUT gives a token, and all other requests need one.
     fn reply(&mut self, head: &[String]) -> Reply {
         let mut words = head[0].split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -256,7 +256,7 @@ impl State {
     }
 }
 
-/// What follows the version.
+/// The path after the version.
 fn path(target: &str) -> String {
     let path = target.split('?').next().unwrap_or_default().trim_matches('/');
     path.split_once('/').map_or("", |(_, rest)| rest).trim_matches('/').to_owned()

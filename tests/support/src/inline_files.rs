@@ -60,14 +60,14 @@ impl Files for InlineFiles {
         LocalFiles.walk(folder, files_max)
     }
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
-        let hangs = self.hangs.lock().expect("nobody panics with it").as_deref() == Some(folder);
+        let hangs = self.hangs.lock().expect("the lock is not poisoned").as_deref() == Some(folder);
         if hangs {
             std::future::pending::<()>().await;
         }
         let look = self
             .looks
             .lock()
-            .expect("nobody panics with it")
+            .expect("the lock is not poisoned")
             .as_ref()
             .filter(|(path, _)| path == folder)
             .map(|(_, look)| *look);

@@ -1,5 +1,5 @@
-//! The check of a real account: `lamp` itself, the smallest machine, a budget that somebody has
-//! said, and nothing left.
+//! The check of a real account: `lamp` itself, the smallest machine, a budget by the user, and
+//! nothing left.
 //!
 //! ```text
 //!   LAMP_LIVE_BUDGET ──> doctor ──> prices ──> plan ── its most is within the budget? ──> run ──> stop ──> receipt ──> sweep
@@ -18,19 +18,18 @@ use serde_json::Value;
 /// The variable that says what this check may cost, in dollars.
 pub const BUDGET: &str = "LAMP_LIVE_BUDGET";
 
-/// Ten times what it should cost. Less, and a region that is dearer is refused; more, and a slip of
-/// the finger is a bill.
+/// Much more than it should cost. With less, a dear region would be refused. With more, a typing
+/// error would be expensive.
 const BUDGET_MAX: f64 = 5.0;
 
-/// From the call to a line in the log: the agent's own `limits.boot`, and a minute to be seen in.
+/// From the call to a line in the log: `limits.boot`, and a minute to see it.
 const BEGINS_WITHIN: Duration = Duration::from_secs(16 * 60);
 
-/// From the wish to the receipt: the drain, the power-off, EC2's own word for it, and a slow line.
+/// From the stop request to the receipt: the drain, the power-off, EC2's state, and a slow line.
 const ENDS_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// A spec that was on its way when `lamp run` was killed may still arrive. Shorter, and one that
-/// comes is left to whoever drives this job root; longer, and whoever waits for a refusal sits
-/// there for nothing.
+/// How long a spec may still arrive after `lamp run` was killed. With less time, a late job would
+/// stay. With more, each refusal takes longer.
 const COMES_WITHIN: Duration = Duration::from_secs(30);
 
 /// The smallest of the usual types, on Ubuntu's own image: it needs no quota of GPUs.
@@ -45,8 +44,7 @@ const MACHINE: [&str; 8] = [
     "--interruptions=0",
 ];
 
-/// It ends by itself after this, whoever has gone, while its kernel lives: before that it is
-/// stopped.
+/// The machine ends by itself after this, while its kernel runs. The check stops it earlier.
 const RUN_TIME: [&str; 2] = ["--max-runtime", "10m"];
 
 const SAYS: &str = "lamp was here";
@@ -62,16 +60,15 @@ pub enum Asks {
 }
 
 impl Asks {
-    /// Whoever names an endpoint speaks to something else than AWS.
+    /// With an endpoint in the environment, the other side is an emulator.
     pub fn of_the_environment() -> Asks {
         if std::env::var_os("AWS_ENDPOINT_URL").is_some() { Asks::Emulator } else { Asks::Account }
     }
 }
 
-/// What it may cost, as somebody has said it.
+/// The budget that the user set.
 ///
-/// # Errors
-/// Nobody has, it is no amount, or it is more than this check could ever need.
+/// # Errors If it is missing, is no amount, or is more than this check can need.
 pub fn budget(said: Option<&str>) -> Result<f64, String> {
     let said = said.map(str::trim).filter(|said| !said.is_empty());
     let said = said.ok_or_else(|| format!("{BUDGET} is not set: this check buys a machine, and somebody must say what it may cost, in dollars"))?;
@@ -87,8 +84,7 @@ pub fn budget(said: Option<&str>) -> Result<f64, String> {
 
 /// Whether a plan may be bought for a budget.
 ///
-/// # Errors
-/// It is not AWS's own, nothing bounds it, or it may cost more.
+/// # Errors If it is not from AWS, has no bound, or may cost more.
 pub fn within(plan: &Value, budget: f64) -> Result<f64, String> {
     if plan["source"]["name"] != "ec2" {
         return Err(format!("the plan is not AWS's own: {}", plan["source"]));
@@ -219,7 +215,7 @@ impl Check<'_> {
         Ok((job, usd))
     }
 
-    /// No machine of its job, nothing that one left, and no place that could not be asked.
+    /// Checks that the job left no machine or residue.
     fn nothing_is_left(&self, job: &str) -> Result<(), String> {
         let swept = self.json(&["sweep", "--dry-run"], &[0])?;
         let of_ours = |list: &Value| {
@@ -351,10 +347,10 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Ends what there is. What a person must know then; `None`: it has ended.
+    /// Ends the job. Returns a message for the user if it may still run.
     pub fn end(&mut self) -> Option<String> {
-        // Who launches goes first: from here on what is there is all that there will be, but for
-        // what was on its way just then; and a cancel that waits drives it to its end.
+        // Kill `lamp run` first, so that it launches nothing more. A spec may still be on its way.
+        // `lamp cancel --wait` then drives the job to its end.
         if let Some(mut run) = self.run.take() {
             let _ = run.kill();
             let _ = run.wait();

@@ -1,7 +1,7 @@
 //! moto's server, an S3 that is right about conditional puts.
 //!
-//! Not installed is said and skipped: `pip install 'moto[server]'`, or `LAMP_TEST_MOTO` names the
-//! program. The gate installs it.
+//! Without it a test is skipped with a message: `pip install 'moto[server]'`, or name the program
+//! in `LAMP_TEST_MOTO`. The gate installs it.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -51,12 +51,12 @@ impl Moto {
     }
 }
 
-/// `None`, with a word, where it is not installed.
+/// `None`, with a message, if it is not installed.
 pub fn moto() -> Option<Moto> {
     let program = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
     let mut command = Command::new(&program);
-    // A port of its own choice: one that was free a moment ago may be another test's by the time it
-    // listens, which takes seconds.
+    // moto chooses its port. A port that a test found free may be taken seconds later, when moto
+    // listens.
     command.args(["-H", "127.0.0.1", "-p", "0"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // SAFETY: between fork and exec, only a system call. A test that is killed leaves no server
@@ -75,7 +75,7 @@ pub fn moto() -> Option<Moto> {
     let words = BufReader::new(server.stderr.take().expect("it is piped"));
     let mut moto = Moto { server, endpoint: String::new() };
     let (tell, told) = channel();
-    // To their end: it would wait for somebody to take what it says of each request.
+    // Read to the end: moto blocks if its log of requests is not read.
     std::thread::spawn(move || {
         for line in words.split(b'\n').map_while(Result::ok) {
             if let Some((_, url)) = String::from_utf8_lossy(&line).split_once("Running on ") {

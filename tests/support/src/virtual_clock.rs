@@ -1,4 +1,4 @@
-//! Virtual time: when nobody can go on, the clock jumps to the next sleeper. A test of 20 minutes
+//! Virtual time: when no task can go on, the clock jumps to the next sleeper. A test of 20 minutes
 //! takes a millisecond.
 //!
 //! Only for code that waits through the `Clock` port and touches nothing outside this process.
@@ -27,8 +27,7 @@ struct State {
     sleepers: BTreeMap<(Duration, u64), Waker>,
 }
 
-/// Rounds in which every task that can go on does so, before time moves. Chains of tasks that wake
-/// each other are short.
+/// How often all ready tasks run before time moves. Chains of tasks that wake each other are short.
 const ROUNDS: usize = 50;
 
 /// Jumps of the clock after which a test is thought to wait for ever.
@@ -86,13 +85,12 @@ impl Drop for Sleep<'_> {
 }
 
 impl VirtualClock {
-    /// Somebody sets the wall clock, on or back; the steady one goes on.
+    /// Sets the wall clock forward or back. The steady clock stays.
     pub fn set(&self, by: SignedDuration) {
         self.0.lock().unwrap().set += by;
     }
 
-    /// The machine was off for so long. Its steady clock begins anew, and stands by chance where it
-    /// stood.
+    /// The machine was off for so long. By chance its new steady clock has the same time as before.
     pub fn reboot(&self, off: Duration) {
         let mut state = self.0.lock().unwrap();
         state.set += SignedDuration::try_from(off).expect("no test lasts as long");
@@ -102,8 +100,7 @@ impl VirtualClock {
     async fn drive(&self) {
         for _ in 0..JUMPS_MAX {
             rounds().await;
-            // There is one thread for blocking work, first come first served: what was put aside is
-            // done after this.
+            // One thread does blocking work in order, so earlier blocking work is done after this.
             tokio::task::spawn_blocking(|| ()).await.expect("nothing panics");
             rounds().await;
             let mut state = self.0.lock().unwrap();

@@ -1,4 +1,4 @@
-//! What was asked, when, and how it ended; and how many of these calls had to wait for each other.
+//! The log of calls: action, time and result. Also how many calls had to wait for each other.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub struct Call {
     pub agent: String,
 }
 
-/// The fewest round trips in turn that these calls could have been: the longest chain in which each
-/// began after the one before had ended.
+/// The number of round trips in turn: the longest chain of calls that each began after the one
+/// before ended.
 pub fn rounds<'a>(calls: impl IntoIterator<Item = &'a Call>) -> usize {
     let mut spans: Vec<(Duration, Duration)> =
         calls.into_iter().map(|call| (call.ended, call.began)).collect();

@@ -1,5 +1,4 @@
-//! What things cost and what the account may have: prices on demand and on spot, quotas, public
-//! parameters.
+//! Prices on demand and on spot, quotas and public parameters.
 //!
 //! The prices are of AWS's public lists at some time in the past; a test that needs others says so.
 //! Spot prices are a step series made from them: a change every six hours for ninety days, a share

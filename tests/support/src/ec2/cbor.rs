@@ -4,8 +4,8 @@
 //! ```text
 //! POST /service/GraniteServiceVersion20100801/operation/X, CBOR ──> Action=X&..., a form ──> moto ──> XML ──> CBOR
 //! ```
-//! As much of CBOR (RFC 8949) as a Smithy client writes. What a text of the XML is (a number, a
-//! time) stands in a table.
+//! It reads the part of CBOR (RFC 8949) that a Smithy client writes. A table has the type of each
+//! XML text (number, time).
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -195,7 +195,7 @@ fn map(members: &[Node], out: &mut Vec<u8>) {
         text(&member.name, out);
         if LISTS.contains(&member.name.as_str()) {
             head(4, member.children.len(), out);
-            // What the items of a list of plain values are, its name says.
+            // The name of a list gives the type of its plain items.
             let kind = member.name.trim_end_matches('s');
             member.children.iter().for_each(|item| {
                 one(

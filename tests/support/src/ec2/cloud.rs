@@ -1,4 +1,4 @@
-//! What the threads of the false EC2 share: the world, the faults, the log, the way to moto; and
+//! The shared state of the threads: the world, the faults, the log and the way to moto. It serves
 //! one call from arrival to answer.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(super) struct Cloud {
     pub ahead: Mutex<SignedDuration>,
     /// One launch at a time: two calls with one token are one launch.
     pub launching: Mutex<()>,
-    /// What moto was asked once: subnets and their zones.
+    /// Cached answers of moto: subnets and their zones.
     pub zones: Mutex<BTreeMap<String, String>>,
     /// The default key of disks; empty: AWS's own.
     pub disk_key: Mutex<String>,

@@ -1,5 +1,4 @@
-//! What EC2 tells of instances: DescribeInstances with EC2's filters and pages, their status,
-//! attributes and tags.
+//! DescribeInstances with EC2's filters and pages, instance status, attributes and tags.
 //!
 //! The items are moto's; state, reason, token and spot request are ours. A call that changes an
 //! instance elsewhere (an address, a type, a profile) makes moto's items be fetched again.
@@ -105,7 +104,7 @@ fn instances(cloud: &Cloud, asked: &Asked) -> Answer {
         .map(|at| &world.instances[at])
         .filter(|instance| !hidden(&world, instance, now))
     {
-        // What a stale read does not know yet, it does not show.
+        // A stale read does not show newer instances.
         let Some(state) = instance.state_at(then) else { continue };
         match passes(&filters, instance.item.items("tagSet"), |name| instance.fact(name, state)) {
             Ok(true) => shown.push((instance, state)),
@@ -250,7 +249,7 @@ fn attribute(cloud: &Cloud, asked: &Asked) -> Option<Answer> {
     Some(ec2_answer("DescribeInstanceAttribute", [Node::leaf("instanceId", id), node]))
 }
 
-/// Those of instances are ours; moto is asked for the rest, and for those that it knows.
+/// The tags of instances are here. moto has all other tags.
 fn tags(cloud: &Cloud, asked: &Asked, action: &str) -> Option<Answer> {
     let mut world = cloud.world();
     let now = cloud.now();
@@ -314,7 +313,7 @@ fn change(tags: &mut BTreeMap<String, String>, action: &str, changed: &[(String,
 }
 
 impl Instance {
-    /// What filters may ask for.
+    /// The facts that filters may use.
     fn fact(&self, name: &str, state: State) -> Option<Vec<String>> {
         let text = |path: &str| self.item.at(path).to_owned();
         let of_spot =

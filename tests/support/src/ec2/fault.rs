@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: a rule names calls, how often, and what they meet.
+//! Planned faults: a rule names calls, how often, and their result.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl Fault {
         Fault::new(action, Meets::Cut)
     }
 
-    /// It is done, and nobody is told.
+    /// The call takes effect, and its answer is lost.
     pub fn lost(action: &str) -> Self {
         Fault::new(action, Meets::Cut).after()
     }
@@ -97,7 +97,7 @@ impl Fault {
         Fault { delay, ..self }
     }
 
-    /// Only where this parameter is like this. Beside those of the call: `zone`, `market` (`spot`,
+    /// Only if this parameter matches. Beside parameters of the call: `zone`, `market` (`spot`,
     /// `on-demand`), `region`, `key` (the access key).
     pub fn when(mut self, parameter: &str, pattern: &str) -> Self {
         self.when.push((parameter.into(), pattern.into()));

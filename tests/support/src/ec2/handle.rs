@@ -110,7 +110,7 @@ impl FalseEc2 {
         Some(FalseEc2 { cloud, url })
     }
 
-    /// What `AWS_ENDPOINT_URL` should say.
+    /// The value of `AWS_ENDPOINT_URL`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -371,7 +371,7 @@ impl FalseEc2 {
         });
     }
 
-    /// What stands behind a managed instance has reached this state.
+    /// The machine behind a managed instance has reached this state.
     pub fn reached(&self, id: &str, state: State) {
         self.on(id, |instance, now| {
             let awaited = instance.next.is_some_and(|(_, next)| next == state);
@@ -418,7 +418,7 @@ impl FalseEc2 {
         ids
     }
 
-    /// Writes tags behind everybody's back.
+    /// Changes tags without a call.
     pub fn tag(&self, id: &str, tags: &BTreeMap<String, String>) {
         self.on(id, |instance, _| instance.set_tags(tags));
     }

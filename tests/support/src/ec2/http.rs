@@ -8,14 +8,14 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use jiff::fmt::rfc2822;
 
-/// Of every date in a head.
+/// The format of every date in a head.
 pub const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
 /// moto answers a first DescribeInstanceTypes in seconds, on a busy machine in many.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Of the answer that stands for none: moto could not be reached, or closed its connection. Its
-/// text is the reason.
+/// The status for a missing answer: moto could not be reached, or closed its connection. The text
+/// has the reason.
 pub const NO_ANSWER: u16 = 599;
 
 #[derive(Clone, Debug)]
@@ -168,7 +168,7 @@ impl Answer {
         );
         for (key, value) in &self.headers {
             let name = key.to_lowercase();
-            // What a HEAD would have answered is told by its length alone.
+            // An answer to HEAD has the length of the body, but no body.
             if !ours.contains(&name.as_str()) && (headless || name != "content-length") {
                 head.push_str(&format!("{key}: {value}\r\n"));
             }

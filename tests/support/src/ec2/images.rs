@@ -15,9 +15,9 @@ struct Image {
     created: &'static str,
     /// The part of the parameter's name between the architecture and `/latest/ami-id`.
     parameter: &'static str,
-    /// Of its own disk.
+    /// The size of its own disk.
     gib: &'static str,
-    /// What it runs, and how that is billed.
+    /// The system that it runs, and how EC2 bills that.
     platform: (&'static str, &'static str),
     /// Of the marketplace.
     product: Option<&'static str>,

@@ -9,7 +9,7 @@ use super::route::Asked;
 use super::world::{Instance, Spot, State};
 use super::xml::Node;
 
-/// Of the script itself, before it is encoded.
+/// The most bytes of the script, before it is encoded.
 const USER_DATA_MAX: usize = 16384;
 
 pub(super) fn run(cloud: &Cloud, asked: &Asked) -> Answer {

@@ -1,4 +1,4 @@
-//! What EC2 would bill for an instance, from its states.
+//! The bill of EC2 for an instance, from its states.
 
 use std::time::Duration;
 

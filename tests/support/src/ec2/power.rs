@@ -1,4 +1,4 @@
-//! Terminate, stop, start and reboot, and every other way in which an instance ends.
+//! Terminate, stop, start and reboot, and every other end of an instance.
 
 use std::time::Duration;
 

@@ -138,7 +138,7 @@ fn linked_role(cloud: &Cloud, asked: &Asked) -> Option<Answer> {
         .then(|| refusal("iam", "InvalidInput", &taken, 400))
 }
 
-/// What moto answers in another shape than S3 documents.
+/// Mends answers of moto that differ from the documentation of S3.
 fn mended(asked: &Asked, mut answer: Answer) -> Answer {
     if asked.service == "s3"
         && asked.request.method == "GET"

@@ -80,15 +80,15 @@ fn requests(cloud: &Cloud, asked: &Asked) -> Answer {
 }
 
 impl FalseEc2 {
-    /// Somebody asks for a spot machine that is not to be had yet.
+    /// A program requests a spot machine while there is no capacity.
     pub fn wait_for_spot(&self, region: &str, kind: &str) {
         self.cloud.world().waiting.push((region.to_owned(), kind.to_owned()));
     }
 }
 
 impl FalseEc2 {
-    /// The request of this machine, which somebody has made a persistent one, asks for another
-    /// since that one has ended.
+    /// The persistent spot request of this machine requests another one, because the machine has
+    /// ended.
     pub fn asks_again(&self, machine: &str) {
         self.on(machine, |instance, _| {
             let spot = instance.spot.as_mut().expect("it was bought on the spot market");

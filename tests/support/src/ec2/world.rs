@@ -171,8 +171,8 @@ pub(super) struct World {
     pub outdated: bool,
     /// How many spot requests and instances of our own were numbered.
     pub numbered: usize,
-    /// Spot requests that somebody made by another call than RunInstances, and that wait: the
-    /// region and the type of each.
+    /// Waiting spot requests that came by another call than RunInstances: the region and the type
+    /// of each.
     pub waiting: Vec<(String, String)>,
 }
 
@@ -254,7 +254,7 @@ pub struct Seen {
     pub launched: Timestamp,
     /// The rest of the notice that it was given.
     pub notice: Option<Duration>,
-    /// What an interruption does to it.
+    /// The effect of an interruption.
     pub interruption: String,
     /// The name of its instance profile; empty without one.
     pub profile: String,
