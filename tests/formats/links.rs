@@ -1,5 +1,6 @@
 //! Links between the pages lead somewhere: the file exists, and so does the heading that a link
-//! names. The pages in `docs/` are a book (`book.toml`), so their links stay in it.
+//! names. The pages in `docs/` are a book (`book.toml`), so their links stay in it. The source files
+//! that a page names exist too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -104,6 +105,28 @@ fn links_between_the_pages_lead_somewhere() {
         }
     }
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+/// `tests/sim/bounds.md` and `src/lib.rs` from the root; `agent/decide.rs` below `src`; on the page
+/// about policies, also below `src/policy`.
+#[test]
+fn each_source_file_that_a_page_names_is_there() {
+    let mut named = 0;
+    let mut gone = Vec::new();
+    for (path, page) in &pages() {
+        for quoted in prose(page).join("\n").split('`').skip(1).step_by(2) {
+            let file = quoted.split("::").next().unwrap_or_default();
+            if !file.ends_with(".rs") || file.contains(' ') {
+                continue;
+            }
+            named += 1;
+            if !["", "src", "src/policy"].iter().any(|at| root().join(at).join(file).is_file()) {
+                gone.push(format!("{}: {file}", path.display()));
+            }
+        }
+    }
+    assert!(named > 100, "only {named} files were found: the pages were not understood");
+    assert!(gone.is_empty(), "files that are not there:\n{}", gone.join("\n"));
 }
 
 /// A page that the summary does not name is not in the book.

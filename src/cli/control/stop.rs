@@ -2,11 +2,11 @@
 //! the end.
 //!
 //! ```text
-//! words, --all -> jobs -> each asked (stop_one) -> each waited for, in turn -> one document
+//! words, --all -> jobs -> each asked (app::stop) -> each waited for, in turn -> one document
 //! ```
 //!
 //! A job that cannot be asked does not keep the others from being asked: running machines bill. Not
-//! here: what becomes of one job (`control::stop_one`; after its end, `control::release_kept`).
+//! here: what becomes of one job (`app::stop`; after its end, `app::release_kept`).
 
 use crate::app::drive;
 use crate::app::find_job;

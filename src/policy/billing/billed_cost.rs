@@ -11,7 +11,7 @@
 //!   prices of that time ─────────────> their steps, none above the bid
 //!   prices unknown ──────────────────> the bid all the time, marked as an estimate
 //! ```
-//! The caller fetches the prices.
+//! The caller fetches the prices. Not here: the sum of all attempts (`job::record::receipt`).
 
 use std::time::Duration;
 
