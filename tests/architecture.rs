@@ -6,6 +6,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test reads the files it judges")]
 
+#[path = "architecture/circles.rs"]
+mod circles;
 #[path = "architecture/source.rs"]
 mod source;
 
@@ -372,6 +374,58 @@ fn folder_has_at_most_twenty_files() {
         )
     };
     judge(crowded.map(told).collect());
+}
+
+/// The simulated world is one machine: its parts know each other. No other folder may have a circle.
+const CIRCLE_ALLOWED: &str = "sim";
+
+#[test]
+fn files_use_each_other_in_no_circle() {
+    let files: Vec<(PathBuf, String)> = sources()
+        .into_iter()
+        .map(|source| {
+            let path = source.path.strip_prefix("src").expect("a file of src");
+            (path.to_owned(), source.text.clone())
+        })
+        .collect();
+    let arrows = circles::arrows(&files);
+    let circles = arrows.circles().into_iter();
+    let wrong =
+        circles.filter(|circle| !circle.iter().all(|file| file.starts_with(CIRCLE_ALLOWED)));
+    judge(
+        wrong
+            .map(|circle| {
+                format!(
+                    "{} files use each other in a circle:\n  {}\n  do: move what draws the arrow back into a file below both",
+                    circle.len(),
+                    arrows.inside(&circle).join("\n  ")
+                )
+            })
+            .collect(),
+    );
+}
+
+/// As rustfmt.toml says. It breaks neither a comment nor a string.
+const COLUMNS_MAX: usize = 100;
+
+fn too_wide(source: &Source) -> Vec<(usize, String)> {
+    let lines = source.text.lines().zip(source.code.lines()).enumerate();
+    lines
+        .filter(|(_, (text, code))| {
+            let width = text.chars().count();
+            let is_comment = text.trim_start().starts_with("//");
+            // What is blanked in the code is a string: no place to break the line.
+            let strings = text.bytes().zip(code.bytes()).filter(|(text, code)| text != code);
+            let kept = if is_comment { width } else { text.len() - strings.count() };
+            width > COLUMNS_MAX && kept > COLUMNS_MAX
+        })
+        .map(|(at, _)| (at + 1, format!("more than {COLUMNS_MAX} columns\n  do: break the line")))
+        .collect()
+}
+
+#[test]
+fn lines_have_at_most_a_hundred_columns() {
+    judge(places(&sources(), too_wide));
 }
 
 /// The first line of a `mod.rs` that is neither `mod`, `pub use` nor an attribute on one.

@@ -46,3 +46,8 @@ async fn attempt(dir: &JobDir, number: AttemptNo) -> Result<Option<AttemptFacts>
     }
     Ok(Some(facts))
 }
+
+/// A machine without a report may boot, or may never have been launched.
+pub fn is_heard(attempt: &AttemptFacts) -> bool {
+    attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some()
+}

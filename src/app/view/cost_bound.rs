@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 
-use super::job_summary::is_heard;
+use super::attempt_records::is_heard;
 use crate::job::{LimitsSpec, Plan, ResolvedSpec, Spec};
 use crate::market::{Cloud, Span, Usd, UsdPerHour};
 use crate::policy::Wishes;

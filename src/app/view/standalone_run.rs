@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::cost_bound::Limited;
 use super::job_summary::Summary;
-use super::silent_machine::Silence;
+use super::silence::Silence;
 use crate::app::text::local_time;
 use crate::instance::Status;
 use crate::job::{AttemptNo, EndedBecause, JobState, Outcome, ResolvedSpec};
