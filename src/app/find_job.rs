@@ -6,9 +6,9 @@ use futures::stream::{self, StreamExt, TryStreamExt as _};
 
 use super::exit_code::ExitCode;
 use super::fault::Fault;
+use super::missing_spec::SpecGone;
 use super::record_errors::record_fault;
 use super::view::kept_machines;
-use super::view::missing_spec::SpecGone;
 use super::view::standalone_run::AloneRun;
 use crate::config::closest;
 use crate::instance::OWNER_TAG;

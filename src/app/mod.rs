@@ -15,6 +15,7 @@ pub mod extend;
 pub mod fault;
 pub mod find_job;
 pub mod log_tail;
+pub mod missing_spec;
 pub mod outputs;
 pub mod record_errors;
 pub mod release_kept;

@@ -3,7 +3,7 @@
 use super::session::Session;
 use serde_json::{Value, json};
 
-use super::view::missing_spec::SpecGone;
+use super::missing_spec::SpecGone;
 use super::{ExitCode, Fault};
 use super::{find_job, record_errors};
 use crate::job::Wish;

@@ -9,7 +9,6 @@ pub mod idle_cost;
 pub mod job_summary;
 pub mod kept_machines;
 pub mod machine;
-pub mod missing_spec;
 pub mod next_end;
 pub mod plot_data;
 pub mod reason_text;

@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::other_job_root;
+use crate::app::missing_spec::SpecGone;
 use crate::app::text::counted;
 use crate::app::view::discarded::DiscardedShown;
 use crate::app::view::job_summary::Summary;
-use crate::app::view::missing_spec::SpecGone;
 use crate::app::view::summary_text;
 use crate::app::view::{kept_machines, silent_machine};
 use crate::cli::apply::caps_view::{self, CapsShown};
