@@ -14,7 +14,7 @@
 //!                        ^
 //!            config <- app                           what a person can ask for, and sees
 //!                        ^
-//!                      cli    bin                    the face
+//!                   cli  web   bin                  the faces
 //!
 //!   sim: controller and agent over simulated ports, in virtual time
 //! ```
@@ -48,3 +48,5 @@ pub mod config;
 pub mod controller;
 #[cfg(feature = "lamp")]
 pub mod sim;
+#[cfg(feature = "web")]
+pub mod web;

@@ -17,6 +17,7 @@ pub mod find_job;
 pub mod log_tail;
 pub mod missing_spec;
 pub mod outputs;
+pub mod overview;
 pub mod record_errors;
 pub mod release_kept;
 pub mod session;

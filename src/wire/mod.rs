@@ -54,7 +54,7 @@ pub use handles::{Clock, Store, clock, is_built_for};
 #[cfg(feature = "lamp")]
 pub use workstation::{
     AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, can_be_made, owner_of_folder,
-    random_letters, remove_scratch,
+    random_letters, random_token, remove_scratch,
 };
 
 /// A service manager, for modules that may not import ports.

@@ -32,6 +32,7 @@ use crate::adapters::workstation::catalog_cloud::ShippedCloud;
 use crate::adapters::workstation::driver_process;
 use crate::adapters::workstation::launch_lock::LaunchTurns;
 use crate::adapters::workstation::notify_command::NotifyCommand;
+use crate::adapters::workstation::page_token;
 use crate::adapters::workstation::process_env;
 use crate::controller::{CapsInForce, Controller, Shipper};
 use crate::job::{JobId, MachineSpec};
@@ -41,6 +42,7 @@ use crate::ports;
 pub use crate::adapters::aws::settings::AwsSettings;
 pub use crate::adapters::local::file_reads::FileRead;
 pub use crate::adapters::workstation::driver_process::{DaemonLock, DrivingLock};
+pub use crate::adapters::workstation::page_token::random_token;
 pub use crate::adapters::workstation::private_files::{can_be_made, owner as owner_of_folder};
 /// For job names.
 pub use crate::adapters::workstation::process_env::random as random_letters;
@@ -349,6 +351,14 @@ impl Workstation {
     /// `None`: unknown.
     pub fn reads(&self, instance: &str, path: &str) -> Option<Vec<FileRead>> {
         file_reads::reads(&self.work_folder(instance)?.join(path))
+    }
+
+    /// The token that the page asks for.
+    ///
+    /// # Errors
+    /// When the state folder cannot be used.
+    pub fn page_token(&self) -> io::Result<String> {
+        page_token::page_token(&self.state)
     }
 
     /// The service manager that started this program, if one did.

@@ -90,5 +90,7 @@ mod told;
 #[cfg(feature = "aws")]
 mod uninit;
 mod unreadable;
+#[cfg(feature = "web")]
+mod web;
 mod wishes;
 mod words;

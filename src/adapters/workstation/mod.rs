@@ -19,6 +19,8 @@ pub(crate) mod hashed_file;
 pub mod launch_lock;
 #[cfg(feature = "lamp")]
 pub mod notify_command;
+#[cfg(feature = "lamp")]
+pub mod page_token;
 pub mod private_files;
 pub mod process_env;
 pub mod termination_signals;

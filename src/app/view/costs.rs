@@ -7,6 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use super::job_summary::Summary;
 use crate::job::Receipt;
 use crate::market::Usd;
 
@@ -46,6 +47,22 @@ pub fn rows(receipt: &Receipt, zone: &TimeZone) -> Vec<CostRow> {
         }
     }
     rows
+}
+
+/// An unfinished job, from its start until now. Its attempts are one row for each day.
+pub fn rows_under_way(summary: &Summary, now: Timestamp, zone: &TimeZone) -> Vec<CostRow> {
+    let machine = summary.machine.as_ref();
+    let row = |(day, usd)| CostRow {
+        day,
+        job: summary.job.clone(),
+        name: summary.name.clone(),
+        attempt: summary.attempt.unwrap_or(0),
+        instance_type: machine.map(|machine| machine.instance_type.clone()).unwrap_or_default(),
+        market: machine.map(|machine| machine.market.to_string()).unwrap_or_default(),
+        usd,
+        estimated: true,
+    };
+    by_day(summary.started, now, summary.usd, zone).into_iter().map(row).collect()
 }
 
 /// The days of a time, each with its share in whole micro-dollars. The last day takes what rounding

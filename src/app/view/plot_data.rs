@@ -63,7 +63,20 @@ impl PlotData {
         attempt: AttemptNo,
         points: usize,
     ) -> Result<Self, JobDirError> {
-        Ok(PlotData::of(&samples(dir, attempt).await?, points))
+        Ok(PlotData::of(&samples(dir, attempt, usize::MAX).await?, points))
+    }
+
+    /// The same for the newest batches only.
+    ///
+    /// # Errors
+    /// As [`PlotData::read`].
+    pub async fn recent(
+        dir: &JobDir,
+        attempt: AttemptNo,
+        batches: usize,
+        points: usize,
+    ) -> Result<Self, JobDirError> {
+        Ok(PlotData::of(&samples(dir, attempt, batches).await?, points))
     }
 
     pub fn of(samples: &[Rates], points: usize) -> Self {
@@ -116,12 +129,19 @@ fn reduced(all: &[(f64, Option<f64>)], points: usize) -> Vec<(f64, Option<f64>)>
     kept
 }
 
-/// The samples of an attempt, in order. A batch or a line that cannot be read is left out.
+/// The samples of the newest batches of an attempt, in order. A batch or a line that cannot be read
+/// is left out.
 ///
 /// # Errors
 /// Fails when the store does not answer.
-pub async fn samples(dir: &JobDir, attempt: AttemptNo) -> Result<Vec<Rates>, JobDirError> {
-    let batches = dir.store().list(&layout::samples(dir.job(), attempt)).await?;
+pub async fn samples(
+    dir: &JobDir,
+    attempt: AttemptNo,
+    newest: usize,
+) -> Result<Vec<Rates>, JobDirError> {
+    let mut batches = dir.store().list(&layout::samples(dir.job(), attempt)).await?;
+    batches.sort_by(|one, other| one.key.cmp(&other.key));
+    batches.drain(..batches.len().saturating_sub(newest));
     let read = |batch: crate::wire::ObjectMeta| async move {
         match dir.store().get_at_most(&batch.key, BATCH_BYTES_MAX).await {
             Err(StoreError::Unfit { .. }) => Ok(None),

@@ -26,8 +26,7 @@ impl Summary {
     /// Fails when the store is unreachable, or a record is not understood.
     pub async fn read(dir: &JobDir, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
         if let Some(receipt) = dir.receipt().await? {
-            let kept = kept_machines::kept_of(dir, &receipt).await?;
-            return Ok(Some(Summary { kept, ..Summary::of_receipt(receipt) }));
+            return Summary::ended(dir, receipt).await.map(Some);
         }
         // A single look also reads the requests: one more listing.
         let requests = match dir.requests().await {
@@ -37,6 +36,15 @@ impl Summary {
         let wishes = Wishes::of(&requests);
         let summary = Summary::under_way(dir, &wishes, now).await?;
         Ok(summary.map(|summary| Summary { end_asked: wishes.end.map(EndAsked::from), ..summary }))
+    }
+
+    /// A job with this receipt.
+    ///
+    /// # Errors
+    /// Fails when the store is unreachable.
+    pub async fn ended(dir: &JobDir, receipt: Receipt) -> Result<Summary, JobDirError> {
+        let kept = kept_machines::kept_of(dir, &receipt).await?;
+        Ok(Summary { kept, ..Summary::of_receipt(receipt) })
     }
 
     /// Reads a job without a receipt, as the caller has seen, with its known requests. `None`: it

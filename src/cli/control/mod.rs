@@ -1,5 +1,5 @@
 //! Commands that act on a job: `stop`, `cancel`, `extend`, `discard`, `logs`, `outputs`, `ssh`,
-//! `daemon`.
+//! `daemon`, `web`.
 
 pub(crate) mod daemon;
 pub(crate) mod discard;
@@ -9,3 +9,5 @@ pub(crate) mod logs;
 pub(crate) mod outputs;
 pub(crate) mod ssh;
 pub(crate) mod stop;
+#[cfg(feature = "web")]
+pub(crate) mod web;

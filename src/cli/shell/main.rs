@@ -54,6 +54,7 @@ Look at it
   explain      Show every verdict on a job, with its numbers
   outputs      Fetch the files that a job kept
   ssh          Open a shell on the machine of a job
+  web          Show all jobs in a browser
   replay       Run a rule over a recording
 End it
   stop         Save a checkpoint, keep the outputs, end the job
@@ -68,7 +69,6 @@ Money, machines, account
   uninit       Remove what `lamp init aws` made
   iam          Print the IAM policy of a part of Lamplighter
   completions  Print the completion script of a shell
-
 Options: -o text|json|jsonl, --job-root URL, -q, -v, --color WHEN, -V
 `lamp COMMAND --help` says what a command takes.
 ";
@@ -101,6 +101,8 @@ pub enum Verb {
     Cancel(stop::Args),
     Extend(extend::Args),
     Outputs(outputs::Args),
+    #[cfg(feature = "web")]
+    Web(crate::cli::control::web::Args),
     #[command(aliases = ["cost", "cost-report"])]
     Receipt(receipt::Args),
     Explain(explain::Args),
@@ -141,6 +143,8 @@ impl Verb {
             | Verb::Extend(_)
             | Verb::Prices(_)
             | Verb::Schedules(_) => Forgives::Keys,
+            #[cfg(feature = "web")]
+            Verb::Web(_) => Forgives::Keys,
             Verb::Doctor(args) if !args.prove => Forgives::Keys,
             Verb::Sweep(_) => Forgives::Terms,
             _ => Forgives::Nothing,
@@ -270,6 +274,8 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Receipt(args) => {
             block_on(never_silent(context, of_root(context), receipt::run(args, context)))
         }
+        #[cfg(feature = "web")]
+        Verb::Web(args) => block_on(crate::cli::control::web::run(args, context)),
         Verb::Plan(args) => block_on(plan::run(args, context)),
         Verb::Prices(args) => block_on(prices::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::other_job_root;
 use crate::app::missing_spec::SpecGone;
+use crate::app::overview::driven_here::seen_from_here;
 use crate::app::text::counted;
 use crate::app::view::discarded::DiscardedShown;
 use crate::app::view::job_summary::Summary;
@@ -25,7 +26,6 @@ use crate::job::{JobId, JobState, Plan, REHEARSAL};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
 use crate::policy::LIMIT_NEARS;
-use crate::policy::lifecycle::reconcile::{belongs_elsewhere, is_of_another};
 
 /// Show jobs: what runs, what it costs, how it stands
 #[derive(Clone, Debug, ClapArgs)]
@@ -103,6 +103,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     });
     let read: Vec<ReadJob> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
     let (mut summaries, mut left_out) = (Vec::new(), Vec::new());
+    let workstation = job_root::workstation(context)?;
     let mut daemon = None;
     for (dir, read, gone) in read {
         let job = dir.job().clone();
@@ -124,7 +125,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
                 ));
             }
             Ok(summary) => summaries
-                .extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
+                .extend(summary.map(|summary| seen_from_here(&workstation, &mut daemon, summary))),
             // One unreadable record must not hide the other jobs.
             Err(error) => {
                 match record_errors::one_job_only(&dir, &error).filter(|_| args.job.is_none()) {
@@ -138,7 +139,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
     }
     let caps = caps_view::shown(context, &store).await?;
-    let workstation = job_root::workstation(context)?;
     silent_machine::ask(&workstation, &store, &mut summaries, now).await;
     summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
     if context.is_machine_output() {
@@ -154,41 +154,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         caps.iter().for_each(|caps| context.printer.note(caps.text()));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// `daemon`: whether one runs here, once that was asked.
-fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Summary) -> Summary {
-    let here = || job_root::workstation(context).ok()?.here().ok();
-    if let Some(plan) = &summary.plan
-        && let Some(here) = here()
-        && let Some(whose) = belongs_elsewhere(plan, &context.user.owner, here.as_str())
-    {
-        summary.attention.push(format!(
-            "{whose}: it is driven from there; end it from here only when that workstation is gone"
-        ));
-        return summary;
-    }
-    if summary.alone || summary.state.is_final() {
-        return summary;
-    }
-    if let Some(owner) = &summary.owner
-        && let Some(whose) = is_of_another(Some(owner), &context.user.owner)
-    {
-        let there = summary.waiting.map(|why| format!(", and there for {why}")).unwrap_or_default();
-        summary.waiting = Some(format!("its owner `{owner}`, who buys its machine{there}"));
-        summary.attention.push(format!("{whose}: no machine is bought for it from here"));
-        return summary;
-    }
-    let Ok(workstation) = job_root::workstation(context) else { return summary };
-    if let (Some(held), Some(instance)) = (&mut summary.held, &summary.instance) {
-        held.folder = workstation.work_folder(instance);
-    }
-    // Another controller's plan means that it drives the job, or did.
-    let is_ours = summary.plan.as_ref().is_none_or(|plan| plan.controller == workstation.name);
-    let is_driven = *daemon.get_or_insert_with(|| workstation.daemon_runs())
-        || workstation.is_driven(&summary.job);
-    summary.driven_here = (is_ours || is_driven).then_some(is_driven);
-    summary
 }
 
 fn show_table(context: &Context, summaries: &[Summary], all: bool) {

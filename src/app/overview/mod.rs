@@ -1,0 +1,6 @@
+//! All jobs at once, as `lamp status` and the page show them: rows, filter, money and needs.
+
+pub mod driven_here;
+pub mod job_filter;
+pub mod job_sentence;
+pub mod overview;

@@ -1,0 +1,317 @@
+//! All jobs of a job root at one moment: the money, what needs a person, and each job.
+//!
+//! ```text
+//! list ─> each job: receipt (kept in memory) | summary ─> money, needs, rows
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::stream::{self, StreamExt as _};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::driven_here::seen_from_here;
+use super::job_sentence::{NextEnd, job_sentence};
+use crate::app::find_job::READS_IN_FLIGHT;
+use crate::app::view::costs::{self, CostRow};
+use crate::app::view::job_summary::Summary;
+use crate::app::view::missing_spec::SpecGone;
+use crate::app::view::{kept_machines, silent_machine};
+use crate::app::{Fault, drive, record_errors};
+use crate::job::{JobId, JobState, LeavingFate, Receipt};
+use crate::jobdir::{self, JobDir, JobDirError};
+use crate::market::{Usd, UsdPerHour};
+use crate::policy::purchase::spending_cap::{Caps, Spending};
+use crate::wire::{Store, Workstation};
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Overview {
+    /// When the records were read.
+    pub at: Timestamp,
+    pub money: Money,
+    pub needs: Vec<Need>,
+    /// Unfinished jobs first, the newest first in each group.
+    pub jobs: Vec<JobRow>,
+    #[serde(skip)]
+    pub costs: Vec<CostRow>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Money {
+    /// By all jobs of this job root.
+    pub spent: Usd,
+    /// What the unfinished jobs can still cost. Null: one of them has no limit.
+    pub more_at_most: Option<Usd>,
+    pub per_hour_now: UsdPerHour,
+    /// On this day of the calendar, here.
+    pub today: Usd,
+    pub month: Usd,
+    /// A machine is silent, or the exact end of its bill is unknown.
+    pub estimated: bool,
+    pub caps: Caps,
+    /// What counts against the caps. Null: there is no cap.
+    pub counted: Option<Spending>,
+}
+
+/// Something that a person should look at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Need {
+    pub job: Option<String>,
+    pub text: String,
+    /// The command that mends it.
+    pub command: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct JobRow {
+    pub summary: Summary,
+    pub sentence: String,
+    pub next_end: Option<NextEnd>,
+    /// When its progress is complete at the pace so far.
+    pub eta: Option<Timestamp>,
+}
+
+/// Reads overviews. A receipt never changes, so each is read once.
+#[derive(Default)]
+pub struct OverviewReader {
+    ended: Mutex<BTreeMap<JobId, Arc<Receipt>>>,
+}
+
+/// One job as it was read.
+enum Found {
+    Job(Box<Summary>, Option<Arc<Receipt>>),
+    Need(Need),
+    Nothing,
+}
+
+impl OverviewReader {
+    /// # Errors
+    /// Fails when the job root is unreachable.
+    pub async fn read(
+        &self,
+        store: &Store,
+        workstation: &Workstation,
+        now: Timestamp,
+    ) -> Result<Overview, Fault> {
+        let jobs = jobdir::jobs(store.as_ref())
+            .await
+            .map_err(|error| record_errors::record_fault(&error.into()))?;
+        let found: Vec<Result<Found, Fault>> = stream::iter(jobs)
+            .map(|job| self.job(JobDir::new(Arc::clone(store), job), now))
+            .buffer_unordered(READS_IN_FLIGHT)
+            .collect()
+            .await;
+        let (mut summaries, mut needs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
+        let zone = TimeZone::system();
+        let mut daemon = None;
+        for found in found {
+            match found? {
+                Found::Nothing => {}
+                Found::Need(need) => needs.push(need),
+                Found::Job(summary, receipt) => {
+                    let summary = seen_from_here(workstation, &mut daemon, *summary);
+                    match receipt {
+                        Some(receipt) => {
+                            costs.extend(costs::rows(&receipt, &zone));
+                            needs.extend(leftovers(&receipt));
+                        }
+                        None => costs.extend(costs::rows_under_way(&summary, now, &zone)),
+                    }
+                    summaries.push(summary);
+                }
+            }
+        }
+        silent_machine::ask(workstation, store, &mut summaries, now).await;
+        let is_open = |summary: &Summary| !summary.state.is_final();
+        summaries.sort_by(|one, other| {
+            (is_open(other), other.started, &other.job).cmp(&(is_open(one), one.started, &one.job))
+        });
+        needs.extend(summaries.iter().flat_map(needs_of));
+        needs.sort_by(|one, other| one.job.cmp(&other.job));
+        let money = Money {
+            caps: workstation.caps.last(),
+            counted: counted(workstation, store).await?,
+            ..money(&summaries, &costs, now, &zone)
+        };
+        costs.sort_by(|one, other| {
+            (other.day, &one.job, one.attempt).cmp(&(one.day, &other.job, other.attempt))
+        });
+        let jobs = summaries.into_iter().map(|summary| row(summary, now)).collect();
+        Ok(Overview { at: now, money, needs, jobs, costs })
+    }
+
+    async fn job(&self, dir: JobDir, now: Timestamp) -> Result<Found, Fault> {
+        match self.read_job(&dir, now).await {
+            Ok(found) => Ok(found),
+            // One unreadable record must not hide the other jobs.
+            Err(error) => match record_errors::one_job_only(&dir, &error) {
+                Some(why) => Ok(Found::Need(Need {
+                    text: format!("left out: {why}"),
+                    command: format!("lamp status {}", dir.job()),
+                    job: Some(dir.job().to_string()),
+                })),
+                None => Err(record_errors::record_fault(&error)),
+            },
+        }
+    }
+
+    async fn read_job(&self, dir: &JobDir, now: Timestamp) -> Result<Found, JobDirError> {
+        let known = self.known().get(dir.job()).cloned();
+        let receipt = match known {
+            Some(receipt) => Some(receipt),
+            None => dir.receipt().await?.map(Arc::new),
+        };
+        if let Some(receipt) = receipt {
+            self.known().insert(dir.job().clone(), Arc::clone(&receipt));
+            let summary = Summary::ended(dir, Receipt::clone(&receipt)).await?;
+            return Ok(Found::Job(Box::new(summary), Some(receipt)));
+        }
+        if let Some(summary) = Summary::read(dir, now).await? {
+            return Ok(Found::Job(Box::new(summary), None));
+        }
+        let Some(gone) = SpecGone::of(dir).await? else { return Ok(Found::Nothing) };
+        let job = dir.job();
+        Ok(Found::Need(Need {
+            text: format!("{}: {}", gone.what(dir), gone.meaning()),
+            command: if gone.may_run() {
+                format!("lamp stop {job}")
+            } else {
+                format!("lamp explain {job}")
+            },
+            job: Some(job.to_string()),
+        }))
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<JobId, Arc<Receipt>>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn row(summary: Summary, now: Timestamp) -> JobRow {
+    let left = summary
+        .progress
+        .as_ref()
+        .filter(|_| summary.state == JobState::Running && summary.silence.is_none())
+        .and_then(|progress| progress.secs_left())
+        .and_then(|secs| std::time::Duration::try_from_secs_f64(secs).ok());
+    JobRow {
+        sentence: job_sentence(&summary),
+        next_end: NextEnd::of(&summary),
+        eta: left.and_then(|left| now.checked_add(left).ok()),
+        summary,
+    }
+}
+
+/// Whether a machine of it bills now, as far as the records show.
+fn bills(summary: &Summary) -> bool {
+    let is_gone = summary.silence.as_ref().is_some_and(|silence| silence.state() == "gone");
+    let has_machine = !matches!(summary.state, JobState::Submitted | JobState::Interrupted);
+    !summary.state.is_final() && has_machine && summary.waiting.is_none() && !is_gone
+}
+
+fn money(summaries: &[Summary], costs: &[CostRow], now: Timestamp, zone: &TimeZone) -> Money {
+    let today = now.to_zoned(zone.clone()).date();
+    let sum = |fits: &dyn Fn(&CostRow) -> bool| -> Usd {
+        costs.iter().filter(|row| fits(row)).map(|row| row.usd).sum()
+    };
+    let open = || summaries.iter().filter(|summary| !summary.state.is_final());
+    let more = |summary: &Summary| {
+        let most = summary.most_job_usd.or(summary.most_usd)?;
+        Some(if most > summary.usd { most - summary.usd } else { Usd::ZERO })
+    };
+    let hours = summaries.iter().filter(|summary| bills(summary)).filter_map(|s| s.usd_per_hour);
+    Money {
+        spent: summaries.iter().map(|summary| summary.usd).sum(),
+        more_at_most: open()
+            .filter(|summary| !summary.alone)
+            .map(more)
+            .try_fold(Usd::ZERO, |sum, more| Some(sum + more?)),
+        per_hour_now: UsdPerHour::new(hours.map(UsdPerHour::per_hour).sum()),
+        today: sum(&|row| row.day == today),
+        month: sum(&|row| row.day.first_of_month() == today.first_of_month()),
+        estimated: summaries
+            .iter()
+            .any(|summary| summary.usd_estimated || summary.usd_unheard > Usd::ZERO),
+        ..Money::default()
+    }
+}
+
+async fn counted(workstation: &Workstation, store: &Store) -> Result<Option<Spending>, Fault> {
+    if workstation.caps.last().are_none() {
+        return Ok(None);
+    }
+    let controller = drive::controller(workstation, store)?;
+    let spending = controller.spending().await;
+    spending.map(Some).map_err(|error| record_errors::record_fault(&error))
+}
+
+/// What its receipt says is still in the cloud, besides what the user keeps.
+fn leftovers(receipt: &Receipt) -> Vec<Need> {
+    let left = receipt.left.iter().filter(|left| left.fate == LeavingFate::Left);
+    left.map(|left| Need {
+        job: Some(receipt.job.to_string()),
+        text: format!(
+            "{} {} in {} was still there when the job had ended ({}{})",
+            left.kind,
+            left.id,
+            left.region,
+            left.detail,
+            kept_machines::a_month(left.usd_per_month)
+        ),
+        command: "lamp sweep".to_owned(),
+    })
+    .collect()
+}
+
+fn needs_of(summary: &Summary) -> Vec<Need> {
+    let job = &summary.job;
+    let need = |text: String, command: String| Need { job: Some(job.clone()), text, command };
+    let mut needs = Vec::new();
+    if !summary.kept.is_empty() {
+        let text = kept_machines::sentence(job, &summary.kept);
+        needs.push(need(text, format!("lamp cancel {job}")));
+    }
+    if summary.state.is_final() {
+        return needs;
+    }
+    if summary.driven_here == Some(false) {
+        let text =
+            "no process on this workstation drives it: it is not relaunched, and gets no receipt";
+        needs.push(need(text.to_owned(), format!("lamp daemon --job {job} --until-done")));
+    }
+    if let Some(silence) = summary.silence.as_ref().filter(|_| !summary.alone) {
+        let text = silence.sentence(summary.plan.as_ref());
+        let is_lost = silence.state() == "lost";
+        let command = if is_lost { "lamp sweep".to_owned() } else { format!("lamp logs {job}") };
+        needs.push(need(text, command));
+    }
+    if let Some(verdict) = summary.verdict.as_deref().filter(|verdict| *verdict == "stalled") {
+        let why = summary.reason.as_deref().unwrap_or("no progress");
+        needs.push(need(format!("{verdict}: {why}"), format!("lamp logs -f {job}")));
+    }
+    let attention = summary.attention.iter();
+    needs.extend(attention.map(|text| need(text.clone(), format!("lamp explain {job}"))));
+    needs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_receipt_left_behind_needs_a_person() {
+        let mut receipt: Receipt =
+            serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json"))
+                .expect("a receipt");
+        receipt.left.clear();
+        assert_eq!(leftovers(&receipt), []);
+        let left = serde_json::json!({ "kind": "volume", "id": "vol-1", "region": "us-east-1",
+            "detail": "100 GiB", "usd_per_month": 8.0, "fate": "left" });
+        receipt.left.push(serde_json::from_value(left).expect("a leftover"));
+        let [need] = leftovers(&receipt).try_into().expect("one need");
+        assert!(need.text.contains("volume vol-1 in us-east-1"), "{}", need.text);
+        assert!(need.text.contains("$8.00 a month") && need.command == "lamp sweep");
+    }
+}

@@ -1,0 +1,22 @@
+//! The page: the same facts and acts as the command line, for a browser on this workstation.
+//!
+//! ```text
+//! browser ─> guard (host, origin, token) ─> router ─> app ─> values ─> HTML
+//!                                              └─ server-sent events repeat the changed part
+//! ```
+//!
+//! Each page is readable without JavaScript. A GET changes nothing. Not here: a fact about a job
+//! (`app::view`), an act on one (`app`), or the socket's address and its question (`cli`).
+
+mod assets;
+mod guard;
+mod layout;
+mod live;
+mod overview_page;
+pub mod server;
+mod sign_in;
+mod site;
+mod sparkline;
+
+pub use server::{Listen, serve};
+pub use site::Site;

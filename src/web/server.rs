@@ -1,0 +1,78 @@
+//! The server: its address, its routes, and its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::response::Response;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+use super::layout::message_page;
+use super::site::Site;
+use super::{assets, guard, overview_page, sign_in};
+
+/// A bound address: nothing is answered yet.
+pub struct Listen {
+    listener: TcpListener,
+    pub address: SocketAddr,
+}
+
+impl Listen {
+    /// # Errors
+    /// When the address is in use, or is not one of this machine.
+    pub async fn bind(address: SocketAddr) -> std::io::Result<Listen> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Listen { listener, address })
+    }
+
+    /// The hosts that a browser may name: the address itself, and `localhost` for loopback.
+    pub fn hosts(&self, more: &[String]) -> Vec<String> {
+        let port = self.address.port();
+        let mut hosts = vec![self.address.to_string()];
+        if self.address.ip().is_loopback() || self.address.ip().is_unspecified() {
+            hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")));
+        }
+        for name in more {
+            // A proxy in front has a port of its own.
+            hosts.extend([name.clone(), format!("{name}:{port}")]);
+        }
+        if self.address.ip().is_unspecified() {
+            // No browser asks for `0.0.0.0`: the link names an address that works.
+            hosts.remove(0);
+        }
+        hosts
+    }
+}
+
+/// Answers until `end`.
+///
+/// # Errors
+/// When the socket fails.
+pub async fn serve(
+    listen: Listen,
+    site: Site,
+    end: impl Future<Output = ()>,
+) -> std::io::Result<()> {
+    let site = Arc::new(site);
+    let router = Router::new()
+        .route("/", get(overview_page::page))
+        .route("/live", get(overview_page::events))
+        .route("/enter", get(sign_in::form).post(sign_in::enter))
+        .route("/assets/{name}", get(assets::asset))
+        .fallback(nothing_there)
+        .layer(middleware::from_fn_with_state(Arc::clone(&site), guard::guard))
+        .with_state(site);
+    tokio::select! {
+        served = async { axum::serve(listen.listener, router).await } => served,
+        // An open page holds its connection for ever, so nothing is waited for.
+        () = end => Ok(()),
+    }
+}
+
+async fn nothing_there() -> Response {
+    message_page(StatusCode::NOT_FOUND, "Nothing there", "There is no page with this address.")
+}

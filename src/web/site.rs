@@ -1,0 +1,153 @@
+//! What all pages share: where the records are, who may look, and the newest overview.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use super::sparkline::Trend;
+use crate::app::Fault;
+use crate::app::overview::overview::{Overview, OverviewReader};
+use crate::market::elapsed;
+use crate::wire::{Clock, Store, Workstation, random_token};
+
+/// Between two looks at a folder.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// The same for a bucket, where each look costs money.
+const EVERY_AWAY: Duration = Duration::from_secs(10);
+
+pub struct Site {
+    pub store: Store,
+    pub workstation: Workstation,
+    pub clock: Clock,
+    /// The configuration has errors, so no process is started with it.
+    pub is_misread: bool,
+    /// The names and addresses by which a browser may reach this site.
+    pub hosts: Vec<String>,
+    pub cookie: String,
+    token: String,
+    /// The code of the printed link, until it is used.
+    code: Mutex<Option<String>>,
+    reader: OverviewReader,
+    newest: tokio::sync::Mutex<Newest>,
+    trends: Mutex<BTreeMap<String, (Timestamp, Arc<Trend>)>>,
+}
+
+/// The newest overview, and why there is no newer one.
+#[derive(Clone, Default)]
+pub struct Newest {
+    pub overview: Option<Arc<Overview>>,
+    pub fault: Option<Fault>,
+    looked: Option<Timestamp>,
+}
+
+impl Site {
+    /// # Errors
+    /// Fails when the state folder cannot be used.
+    pub fn new(
+        store: Store,
+        workstation: Workstation,
+        clock: Clock,
+        is_misread: bool,
+    ) -> std::io::Result<Site> {
+        Ok(Site {
+            token: workstation.page_token()?,
+            code: Mutex::new(Some(random_token())),
+            store,
+            workstation,
+            clock,
+            is_misread,
+            hosts: Vec::new(),
+            cookie: String::new(),
+            reader: OverviewReader::default(),
+            newest: tokio::sync::Mutex::default(),
+            trends: Mutex::default(),
+        })
+    }
+
+    /// A browser sends the cookies of one port to all ports, so the port is in the name.
+    #[must_use]
+    pub fn reached_at(mut self, hosts: Vec<String>, port: u16) -> Site {
+        (self.hosts, self.cookie) = (hosts, format!("lamp_{port}"));
+        self
+    }
+
+    pub fn link(&self) -> String {
+        let code = self.code().clone().unwrap_or_default();
+        let host = self.hosts.first().map(String::as_str).unwrap_or_default();
+        format!("http://{host}/enter?code={code}")
+    }
+
+    /// The token for the right code, once.
+    pub fn exchange(&self, code: &str) -> Option<String> {
+        let mut kept = self.code();
+        let is_right = kept.as_deref().is_some_and(|kept| same(kept, code));
+        is_right.then(|| {
+            *kept = None;
+            self.token.clone()
+        })
+    }
+
+    pub fn is_token(&self, said: &str) -> bool {
+        same(&self.token, said)
+    }
+
+    /// The word in each form, so that another page cannot send one.
+    pub fn form_token(&self) -> String {
+        hex::encode(Sha256::digest(format!("form {}", self.token)))
+    }
+
+    pub fn is_form_token(&self, said: &str) -> bool {
+        same(&self.form_token(), said)
+    }
+
+    /// Between two looks.
+    pub fn every(&self) -> Duration {
+        if self.store.is_folder() { EVERY } else { EVERY_AWAY }
+    }
+
+    /// All pages share one look, which is as old as [`Site::every`] at most.
+    pub async fn overview(&self) -> Newest {
+        let mut newest = self.newest.lock().await;
+        let now = self.clock.now();
+        if newest.looked.is_none_or(|looked| elapsed(looked, now) >= self.every()) {
+            match self.reader.read(&self.store, &self.workstation, now).await {
+                Ok(overview) => {
+                    (newest.overview, newest.fault) = (Some(Arc::new(overview)), None);
+                }
+                // The last look stays, with its age.
+                Err(fault) => newest.fault = Some(fault),
+            }
+            newest.looked = Some(now);
+        }
+        newest.clone()
+    }
+
+    /// The trend of a job, if it is not older than a minute.
+    pub fn trend(&self, job: &str) -> Option<Arc<Trend>> {
+        const OLD: Duration = Duration::from_secs(60);
+        let now = self.clock.now();
+        let trends = self.trends.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read, trend) = trends.get(job)?;
+        (elapsed(*read, now) < OLD).then(|| Arc::clone(trend))
+    }
+
+    pub fn keep_trend(&self, job: &str, trend: Trend) -> Arc<Trend> {
+        let trend = Arc::new(trend);
+        let mut trends = self.trends.lock().unwrap_or_else(PoisonError::into_inner);
+        trends.insert(job.to_owned(), (self.clock.now(), Arc::clone(&trend)));
+        trend
+    }
+
+    fn code(&self) -> MutexGuard<'_, Option<String>> {
+        self.code.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Compares digests, so that the time says nothing about the secret.
+fn same(one: &str, other: &str) -> bool {
+    Sha256::digest(one) == Sha256::digest(other)
+}
