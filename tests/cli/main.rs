@@ -90,7 +90,5 @@ mod told;
 #[cfg(feature = "aws")]
 mod uninit;
 mod unreadable;
-#[cfg(feature = "web")]
-mod web;
 mod wishes;
 mod words;

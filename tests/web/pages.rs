@@ -1,7 +1,5 @@
 //! `lamp web`: the real binary, asked by a real HTTP client.
 
-#![expect(clippy::disallowed_methods, reason = "a test starts programs and reads their files")]
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Child;
 

@@ -1,0 +1,14 @@
+//! The page of `lamp web`: the real binary, a real HTTP client, a real browser.
+
+#![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
+
+mod browser;
+mod pages;
+#[path = "../cli/place.rs"]
+#[allow(dead_code, reason = "the tests of the command line use the rest")]
+mod place;
+#[path = "../cli/sandbox.rs"]
+#[allow(dead_code, reason = "the tests of the command line use the rest")]
+mod sandbox;
+#[path = "../support/skipped.rs"]
+mod skipped;
