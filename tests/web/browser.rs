@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::pages::Served;
 use crate::place::Place;
-use crate::skipped::skipped;
+use lamp_test_support::skipped;
 
 /// What the browser shows at the end of the way in. `None`: there is no browser here.
 fn shown(place: &Place, page: &Served<'_>, to: &str, more: &[&str]) -> Option<String> {

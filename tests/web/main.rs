@@ -10,5 +10,3 @@ mod place;
 #[path = "../cli/sandbox.rs"]
 #[allow(dead_code, reason = "the tests of the command line use the rest")]
 mod sandbox;
-#[path = "../support/skipped.rs"]
-mod skipped;

@@ -17,7 +17,7 @@ use super::job_sentence::{NextEnd, job_sentence};
 use crate::app::find_job::READS_IN_FLIGHT;
 use crate::app::view::costs::{self, CostRow};
 use crate::app::view::job_summary::Summary;
-use crate::app::view::missing_spec::SpecGone;
+use crate::app::missing_spec::SpecGone;
 use crate::app::view::{kept_machines, silent_machine};
 use crate::app::{Fault, drive, record_errors};
 use crate::job::{JobId, JobState, LeavingFate, Receipt};

@@ -63,7 +63,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     )?;
     let site = site.reached_at(listen.hosts(&args.host), listen.address.port());
     // Listen before the link is printed: the reader may end it at once.
-    let mut left = ctrl_c::Left::listen();
+    let mut left = ctrl_c::LeaveSignals::listen();
     if context.is_machine_output() {
         context.printer.json(&json!({ "link": site.link(), "address": listen.address }));
     } else {
