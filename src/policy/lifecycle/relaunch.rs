@@ -26,7 +26,7 @@ pub enum Next {
         number: AttemptNo,
         not_before: Timestamp,
         /// Too many machines ended or were bought lately, so the attempt waits.
-        hold: Option<Hold>,
+        hold: Option<RelaunchHold>,
         reason: Reason,
     },
     End {
@@ -37,7 +37,7 @@ pub enum Next {
 
 /// The event that happened too often within an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum RelaunchHold {
     /// So many machines ended before they had done any work.
     YoungDeaths(usize),
     /// So many machines were bought.
@@ -174,10 +174,10 @@ pub fn hold(
     }
     let rest = Span::from_secs(elapsed(now, not_before).as_secs());
     let why = match hold {
-        Hold::Machines(many) => format!(
+        RelaunchHold::Machines(many) => format!(
             "{many} machines were bought within an hour, and the market took them; the next is tried in {rest}"
         ),
-        Hold::YoungDeaths(young) => format!(
+        RelaunchHold::YoungDeaths(young) => format!(
             "{young} machines ended young within an hour; the next is tried in {rest}; after {YOUNG_GIVE_UP} in a row it has failed"
         ),
     };
@@ -331,12 +331,12 @@ fn again(
     let crowded = crowded_until(history, now);
     let (hold, verdict, also) = match (crowded, after_young) {
         (Some(_), _) => (
-            Some(Hold::Machines(MACHINES_MAX)),
+            Some(RelaunchHold::Machines(MACHINES_MAX)),
             "hold",
             format!("; {MACHINES_MAX} machines were bought within an hour, so the next waits"),
         ),
         (None, Some(_)) => (
-            Some(Hold::YoungDeaths(young)),
+            Some(RelaunchHold::YoungDeaths(young)),
             "hold",
             format!("; {young} machines ended young within an hour, so the next waits"),
         ),

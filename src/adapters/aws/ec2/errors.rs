@@ -162,7 +162,7 @@ const SKEW: SignedDuration = SignedDuration::from_mins(4);
 
 /// The call, where EC2 has one code for what each call refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Call {
+pub enum RefusedCall {
     Launch,
     Stop,
     #[default]
@@ -174,7 +174,7 @@ pub enum Call {
 pub struct Ec2Error {
     /// "launch a machine".
     pub act: String,
-    pub call: Call,
+    pub call: RefusedCall,
     pub class: Class,
     /// `Code: message`; without an answer, what went wrong.
     text: String,
@@ -201,7 +201,7 @@ impl Ec2Error {
             };
             return Ec2Error {
                 act: act.to_owned(),
-                call: Call::Other,
+                call: RefusedCall::Other,
                 class,
                 text: String::new(),
                 ahead: None,
@@ -224,11 +224,11 @@ impl Ec2Error {
         let ahead = dated
             .map(|date| SystemClock.now().duration_since(date))
             .filter(|ahead| ahead.abs() > SKEW);
-        Ec2Error { act: act.to_owned(), call: Call::Other, class, text, ahead, cause: None }
+        Ec2Error { act: act.to_owned(), call: RefusedCall::Other, class, text, ahead, cause: None }
     }
 
     #[must_use]
-    pub fn on(self, call: Call) -> Self {
+    pub fn on(self, call: RefusedCall) -> Self {
         Ec2Error { call, ..self }
     }
 
@@ -262,7 +262,7 @@ impl Ec2Error {
                 format!("AWS holds this account back; its console says what it wants ({text})")
             }
             // RunInstances has the same code for an image or type that cannot stop.
-            (Class::CannotStop, _) if self.call == Call::Launch => {
+            (Class::CannotStop, _) if self.call == RefusedCall::Launch => {
                 format!("EC2 does not do this for such a machine ({text})")
             }
             (Class::CannotStop, _) => {
@@ -303,7 +303,7 @@ impl From<Ec2Error> for CloudError {
             Class::Unproven | Class::Denied | Class::Account | Class::Protected => {
                 CloudError::Denied { act, cause }
             }
-            Class::CannotStop if trouble.call == Call::Stop => {
+            Class::CannotStop if trouble.call == RefusedCall::Stop => {
                 CloudError::Unstoppable { what: format!("cannot {act}: {words}") }
             }
             Class::Invalid | Class::CannotStop | Class::WouldWork | Class::Unknown => {
@@ -362,7 +362,7 @@ mod tests {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
         Ec2Error {
             act: "launch a machine".into(),
-            call: Call::Launch,
+            call: RefusedCall::Launch,
             class: class(code, message, status),
             text,
             ahead: None,

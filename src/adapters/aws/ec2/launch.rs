@@ -21,7 +21,7 @@ use aws_sdk_ec2::types::{
 };
 
 use super::describe;
-use super::errors::{Call, Class, Ec2Error};
+use super::errors::{Class, RefusedCall, Ec2Error};
 use super::subnets;
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::host::system_clock::SystemClock;
@@ -95,7 +95,7 @@ async fn send(request: RunInstancesFluentBuilder) -> Result<RunInstancesOutput, 
         .config_override(once)
         .send()
         .await
-        .map_err(|error| Ec2Error::of(ACT, error).on(Call::Launch))
+        .map_err(|error| Ec2Error::of(ACT, error).on(RefusedCall::Launch))
 }
 
 fn first_id(made: &RunInstancesOutput) -> Result<String, CloudError> {

@@ -19,7 +19,7 @@ use aws_sdk_ec2::types::{
 use jiff::Timestamp;
 
 use super::describe::{self, filter, state, tag_map, transition};
-use super::errors::{Call, Class, Ec2Error, meaning};
+use super::errors::{Class, RefusedCall, Ec2Error, meaning};
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::aws::session_cache::Ec2Memory;
 use crate::adapters::host::system_clock::SystemClock;
@@ -278,7 +278,7 @@ async fn halt(
     if force {
         request = request.force(true);
     }
-    request.send().await.map(drop).map_err(|error| Ec2Error::of(act, error).on(Call::Stop))
+    request.send().await.map(drop).map_err(|error| Ec2Error::of(act, error).on(RefusedCall::Stop))
 }
 
 enum Protection {
