@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use lamplighter::instance::NoticeKind;
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Outcome};
 use lamplighter::ports::Clock;
-use lamplighter::sim::Process;
+use lamplighter::sim::SimProcess;
 use serde_json::json;
 
 use super::lives::Stage;
@@ -39,7 +39,7 @@ fn the_last_save_before_a_limit_has_its_time_whatever_the_clock_was_set_to() {
         simulate(async |clock: Arc<VirtualClock>| {
             let stage =
                 Stage::limited(clock.clone(), STEPS, json!({"max_runtime": "200s"}), None).await;
-            let (died, ()) = tokio::join!(stage.live(Process::new(None)), async {
+            let (died, ()) = tokio::join!(stage.live(SimProcess::new(None)), async {
                 clock.sleep(secs(60)).await;
                 clock.set(set);
             });
@@ -83,20 +83,20 @@ fn what_a_reboot_took_counts_and_the_hard_end_stays_where_it_was() {
         };
         for hours in [2, 1] {
             tokio::select! {
-                died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+                died = stage.live(SimProcess::new(None)) => panic!("it ends too early: {died}"),
                 () = clock.sleep(secs(60)) => {}
             }
             assert_eq!(deadline(), hard_end, "{hours} hours before the next boot");
             clock.reboot(Duration::from_secs(hours * 3600));
         }
         tokio::select! {
-            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+            died = stage.live(SimProcess::new(None)) => panic!("it ends too early: {died}"),
             () = clock.sleep(secs(60)) => {}
         }
         assert_eq!(deadline(), hard_end, "a deadline is a time of day");
         clock.reboot(Duration::from_secs(3 * 3600));
         let again = clock.mono();
-        assert!(!stage.live(Process::new(None)).await);
+        assert!(!stage.live(SimProcess::new(None)).await);
         assert_eq!(outcome(&stage).await.because, EndedBecause::HardEnd);
         assert!(clock.mono() - again < secs(120), "at once: {:?}", clock.mono() - again);
     });
@@ -111,7 +111,7 @@ fn an_agent_that_comes_up_late_after_a_reboot_tells_its_switch_at_once() {
         let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(hard_end)).await;
         let live = async |time| {
             tokio::select! {
-                died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+                died = stage.live(SimProcess::new(None)) => panic!("it ends too early: {died}"),
                 () = clock.sleep(time) => {}
             }
         };
@@ -139,13 +139,13 @@ fn a_clock_that_was_set_back_gives_no_more_time_at_each_reboot() {
         let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(clock.now() + most)).await;
         for _ in 0..2 {
             tokio::select! {
-                died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+                died = stage.live(SimProcess::new(None)) => panic!("it ends too early: {died}"),
                 () = clock.sleep(secs(1800)) => {}
             }
             clock.set(SignedDuration::from_hours(-1));
             clock.reboot(BOOT);
         }
-        assert!(!stage.live(Process::new(None)).await);
+        assert!(!stage.live(SimProcess::new(None)).await);
         assert_eq!(outcome(&stage).await.because, EndedBecause::HardEnd);
         // The steady clock of these tests stands still while the machine boots.
         let late = clock.mono() + 2 * BOOT - began - most;
@@ -163,12 +163,12 @@ fn a_clock_that_was_fast_and_is_put_right_costs_no_time_after_a_reboot() {
         let fast = SignedDuration::from_hours(2);
         clock.set(fast);
         tokio::select! {
-            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+            died = stage.live(SimProcess::new(None)) => panic!("it ends too early: {died}"),
             () = clock.sleep(secs(1800)) => {}
         }
         clock.set(-fast);
         clock.reboot(Duration::ZERO);
-        assert!(!stage.live(Process::new(None)).await);
+        assert!(!stage.live(SimProcess::new(None)).await);
         assert_eq!(outcome(&stage).await.because, EndedBecause::HardEnd);
         let lived = clock.mono() - began;
         assert!(lived > most - secs(600) && lived < most + secs(150), "{lived:?}");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use lamplighter::instance::Reading;
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Lease, RECORD_FORMAT};
 use lamplighter::ports::Clock as _;
-use lamplighter::sim::Process;
+use lamplighter::sim::SimProcess;
 
 use super::lives::Stage;
 use super::world::Played;
@@ -73,7 +73,7 @@ fn who_finds_another_machines_lease_runs_nothing_and_puts_itself_out() {
         };
         stage.rig.dir().take_lease(AttemptNo::FIRST, &theirs).await.expect("it is free");
         let begun = clock.mono();
-        assert!(!stage.live(Process::new(None)).await, "it ends by itself");
+        assert!(!stage.live(SimProcess::new(None)).await, "it ends by itself");
         assert!(
             stage.machine.is_dark() && clock.mono() - begun <= secs(15),
             "{:?}",

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use lamplighter::job::{AttemptNo, EndedBecause, Outcome};
 use lamplighter::ports::Clock as _;
-use lamplighter::sim::Process;
+use lamplighter::sim::SimProcess;
 
 use super::lives::Stage;
 use super::world::Played;
@@ -31,7 +31,7 @@ fn a_start_waits_until_it_can_be_written_down() {
             stage.rig.files.full.store(false, Ordering::Relaxed);
             started
         };
-        let (died, started) = tokio::join!(stage.live(Process::new(None)), room);
+        let (died, started) = tokio::join!(stage.live(SimProcess::new(None)), room);
         assert!(!died && stage.machine.is_dark());
         assert_eq!((started, stage.machine.trainings()), (0, 1));
         assert_eq!(stage.rig.outcome().await.because, EndedBecause::Succeeded);
@@ -54,7 +54,7 @@ fn a_disk_that_stays_full_ends_the_attempt() {
             fill_once_it_works(&stage).await;
             clock.mono()
         };
-        let (died, since) = tokio::join!(stage.live(Process::new(None)), full);
+        let (died, since) = tokio::join!(stage.live(SimProcess::new(None)), full);
         assert!(
             !died && stage.machine.is_dark() && clock.mono() - since <= secs(15 * 60),
             "{:?}",
@@ -74,7 +74,7 @@ fn an_attempt_whose_outcome_is_written_is_not_started_again() {
     simulate(async |clock| {
         let stage = Stage::limited(clock.clone(), 60, serde_json::json!({}), None).await;
         tokio::select! {
-            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+            died = stage.live(SimProcess::new(None)) => panic!("it ends too early: {died}"),
             () = clock.sleep(secs(20)) => {}
         }
         stage.machine.vanish();
@@ -86,7 +86,7 @@ fn an_attempt_whose_outcome_is_written_is_not_started_again() {
         let outcome =
             Outcome { attempt: AttemptNo::FIRST, because: EndedBecause::UserStopped, ..outcome };
         let _ = stage.rig.dir().create_outcome(&outcome).await.expect("the store works");
-        assert!(!stage.live(Process::new(None)).await && stage.machine.is_dark());
+        assert!(!stage.live(SimProcess::new(None)).await && stage.machine.is_dark());
         assert_eq!(
             (stage.machine.trainings(), stage.rig.outcome().await.because),
             (1, EndedBecause::UserStopped)

@@ -14,7 +14,7 @@ use lamplighter::job::{
 use lamplighter::jobdir::What;
 use lamplighter::market::Market;
 use lamplighter::ports::{Clock, Files, Metadata, Power, Store, Workloads};
-use lamplighter::sim::{Process, SensesThrough, Through};
+use lamplighter::sim::{SensesThrough, SimProcess, Through};
 use serde_json::{Value, json};
 
 use super::machine::{Machine, Ports};
@@ -85,7 +85,7 @@ impl Stage {
     }
 
     /// One agent, from its boot to its end; whether it died before.
-    pub async fn live(&self, life: Arc<Process>) -> bool {
+    pub async fn live(&self, life: Arc<SimProcess>) -> bool {
         tokio::select! {
             biased;
             () = life.died() => true,
@@ -93,7 +93,7 @@ impl Stage {
         }
     }
 
-    async fn agent(&self, life: &Arc<Process>) {
+    async fn agent(&self, life: &Arc<SimProcess>) {
         let clock: Arc<dyn Clock> = Through::<dyn Clock>::new(life, self.rig.clock.clone());
         let store: Arc<dyn Store> = Through::<dyn Store>::new(life, self.rig.store.clone());
         let files: Arc<dyn Files> = Through::<dyn Files>::new(life, self.rig.files.clone());
@@ -140,7 +140,7 @@ impl Stage {
         let mut died = false;
         for calls in deaths {
             if !self.machine.is_dark()
-                && self.live(Process::mortal(None, Some((*calls + 1, after)))).await
+                && self.live(SimProcess::mortal(None, Some((*calls + 1, after)))).await
             {
                 died = true;
                 // The service manager waits a second.
@@ -148,7 +148,7 @@ impl Stage {
             }
         }
         if !self.machine.is_dark() {
-            assert!(!self.live(Process::new(None)).await);
+            assert!(!self.live(SimProcess::new(None)).await);
         }
         died
     }
@@ -332,7 +332,7 @@ fn as_long_as_nobody_can_tell_whether_the_workload_runs_no_second_one_is_started
     simulate(async |clock: Arc<VirtualClock>| {
         let stage = Stage::new(clock.clone(), STEPS).await;
         tokio::select! {
-            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+            died = stage.live(SimProcess::new(None)) => panic!("it ends too early: {died}"),
             () = clock.sleep(secs(6)) => {}
         }
         assert_eq!(stage.machine.trainings(), 1);
@@ -357,11 +357,11 @@ fn a_wish_ends_an_attempt_whose_workload_cannot_be_found() {
     simulate(async |clock: Arc<VirtualClock>| {
         let stage = Stage::new(clock.clone(), STEPS).await;
         tokio::select! {
-            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+            died = stage.live(SimProcess::new(None)) => panic!("it ends too early: {died}"),
             () = clock.sleep(secs(6)) => {}
         }
         stage.machine.fail_attach(u32::MAX);
-        let (died, ()) = tokio::join!(stage.live(Process::new(None)), async {
+        let (died, ()) = tokio::join!(stage.live(SimProcess::new(None)), async {
             clock.sleep(secs(20)).await;
             stage.rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.unwrap();
         });
@@ -385,7 +385,7 @@ fn a_controller_that_wants_another_market_gets_a_checkpoint_and_a_dark_machine()
             let ours = Wish::Move { attempt: AttemptNo::FIRST, to: Market::Spot };
             stage.rig.dir().add_request(ours, "a controller", clock.now()).await.unwrap();
         };
-        let (died, ()) = tokio::join!(stage.live(Process::new(None)), asked);
+        let (died, ()) = tokio::join!(stage.live(SimProcess::new(None)), asked);
         assert!(!died && stage.machine.is_dark());
         let outcome = stage.rig.dir().outcome(AttemptNo::FIRST).await.unwrap().unwrap();
         assert_eq!(outcome.because, EndedBecause::Moved);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lamplighter::job::{AttemptNo, AttemptPhase};
 use lamplighter::ports::{Clock, Store};
-use lamplighter::sim::Process;
+use lamplighter::sim::SimProcess;
 use serde_json::json;
 
 use super::lives::Stage;
@@ -33,7 +33,7 @@ async fn signs(stage: &Stage) -> (Timestamp, String) {
 async fn lives(stage: &Stage, clock: &VirtualClock, many: u32, each: Duration) {
     for _ in 0..many {
         tokio::select! {
-            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+            died = stage.live(SimProcess::new(None)) => panic!("it ends too early: {died}"),
             () = clock.sleep(each) => {}
         }
         clock.sleep(secs(2)).await;
@@ -98,7 +98,7 @@ fn a_quiet_agent_has_a_last_word_before_the_power_switch() {
         lives(&stage, &clock, 12, secs(20)).await;
         let quiet_from = clock.now();
         assert!(signs(&stage).await.0 < quiet_from - secs(30), "it is quiet");
-        assert!(!stage.live(Process::new(None)).await, "its work ends, and it with it");
+        assert!(!stage.live(SimProcess::new(None)).await, "its work ends, and it with it");
         let told = stage
             .rig
             .dir()

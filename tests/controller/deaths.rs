@@ -8,7 +8,7 @@ use std::time::Duration;
 use lamplighter::job::{AttemptNo, CheckpointNo, EndedBecause, Receipt, Spec, Wish};
 use lamplighter::market::Span;
 use lamplighter::ports::{Clock, Cloud, Store};
-use lamplighter::sim::Process;
+use lamplighter::sim::SimProcess;
 
 use super::World;
 use super::cloud::Life;
@@ -37,7 +37,7 @@ impl Story {
 
     /// Plays it with a controller that dies at a call, and another that comes after it; whether the
     /// first died.
-    async fn play(&self, world: &World, life: &Arc<Process>) -> (bool, Receipt) {
+    async fn play(&self, world: &World, life: &Arc<SimProcess>) -> (bool, Receipt) {
         let store: Arc<dyn Store> = mortal::store(life, world.store.clone());
         let cloud: Arc<dyn Cloud> = mortal::cloud(life, world.port());
         let first = world.controller_on(store, cloud);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::ports::{Clock, Cloud, Store};
-use lamplighter::sim::{Process, Through};
+use lamplighter::sim::{SimProcess, Through};
 
 use lamp_test_support::virtual_clock::VirtualClock;
 
 /// One that dies once so many calls are over.
-pub fn dying(calls: u64, after: bool) -> Arc<Process> {
-    Process::mortal(None, Some((calls + 1, after)))
+pub fn dying(calls: u64, after: bool) -> Arc<SimProcess> {
+    SimProcess::mortal(None, Some((calls + 1, after)))
 }
 
 /// One that stands still then.
@@ -21,14 +21,14 @@ pub fn pausing(
     after: bool,
     clock: &Arc<VirtualClock>,
     pause: Duration,
-) -> Arc<Process> {
-    Process::pausing(calls + 1, after, Arc::clone(clock) as Arc<dyn Clock>, pause)
+) -> Arc<SimProcess> {
+    SimProcess::pausing(calls + 1, after, Arc::clone(clock) as Arc<dyn Clock>, pause)
 }
 
-pub fn store(life: &Arc<Process>, store: Arc<dyn Store>) -> Arc<dyn Store> {
+pub fn store(life: &Arc<SimProcess>, store: Arc<dyn Store>) -> Arc<dyn Store> {
     Through::<dyn Store>::new(life, store)
 }
 
-pub fn cloud(life: &Arc<Process>, cloud: Arc<dyn Cloud>) -> Arc<dyn Cloud> {
+pub fn cloud(life: &Arc<SimProcess>, cloud: Arc<dyn Cloud>) -> Arc<dyn Cloud> {
     Through::<dyn Cloud>::new(life, cloud)
 }

@@ -7,7 +7,7 @@ use lamplighter::controller::{Controller, Ticked, submit};
 use lamplighter::instance::OWNER_TAG;
 use lamplighter::job::{Applied, AttemptNo, EndedBecause, JobOutcome, Wish};
 use lamplighter::ports::{Clock, Cloud, Store};
-use lamplighter::sim::Process;
+use lamplighter::sim::SimProcess;
 
 use super::World;
 use super::cloud::{FakeCloud, Life};
@@ -21,7 +21,7 @@ const LIVES: [Life; 2] = [Life::Taken { secs: 3 }, Life::Ends { secs: 2, code: 0
 const PAUSE: Duration = Duration::from_millis(1700);
 
 /// A controller of somebody else, with an account of its own.
-fn other(world: &World, cloud: &Arc<FakeCloud>, life: &Arc<Process>) -> Controller {
+fn other(world: &World, cloud: &Arc<FakeCloud>, life: &Arc<SimProcess>) -> Controller {
     let port: Arc<dyn Cloud> = Arc::new(FakeCloudPort(Arc::clone(cloud)));
     let store: Arc<dyn Store> = mortal::store(life, world.store.clone());
     let cloud: Arc<dyn Cloud> = mortal::cloud(life, port);
@@ -106,7 +106,7 @@ fn a_job_without_a_plan_is_launched_by_its_owner_alone() {
                 world.dir.clone(),
                 &[Life::Ends { secs: 2, code: 0 }],
             );
-            let you = other(&world, &theirs, &Process::new(None));
+            let you = other(&world, &theirs, &SimProcess::new(None));
             let hour = clock.sleep(Duration::from_secs(3600));
             let jobs = [world.job().clone()];
             if is_theirs {
@@ -142,7 +142,8 @@ fn a_cancel_of_anothers_job_without_a_plan_ends_it() {
         submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
         let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &[Life::Endless]);
         world.wish(Wish::Cancel).await;
-        let receipt = other(&world, &theirs, &Process::new(None)).drive(world.job()).await.unwrap();
+        let receipt =
+            other(&world, &theirs, &SimProcess::new(None)).drive(world.job()).await.unwrap();
         assert_eq!(
             (receipt.outcome, theirs.launches(), world.cloud.launches()),
             (JobOutcome::Cancelled, 0, 0)
@@ -156,7 +157,7 @@ fn the_loser_says_whose_the_job_is_and_does_nothing() {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         let winner = world.controller();
         let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &[Life::Endless]);
-        let loser = other(&world, &theirs, &Process::new(None));
+        let loser = other(&world, &theirs, &SimProcess::new(None));
         let watching = async {
             clock.sleep(Duration::from_secs(5)).await;
             for _ in 0..600 {

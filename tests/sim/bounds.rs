@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use lamplighter::sim::LoneFault as Fault;
-use lamplighter::sim::{A_WHILE, CLOCK_OFF, Lone, Measured, Moment, Played};
+use lamplighter::sim::{A_WHILE, CLOCK_OFF, FaultStart, Lone, RecoveryTimes, WorldResult};
 
 const MINUTE: u64 = 60;
 
@@ -30,9 +30,9 @@ const SWITCH: u64 = 90;
 /// The bound of a fault.
 enum Asked {
     /// This result comes within so many seconds.
-    Within(&'static str, fn(&Measured) -> Option<Duration>, u64),
+    Within(&'static str, fn(&RecoveryTimes) -> Option<Duration>, u64),
     /// This result never comes.
-    Never(&'static str, fn(&Measured) -> bool),
+    Never(&'static str, fn(&RecoveryTimes) -> bool),
 }
 
 use Asked::{Never, Within};
@@ -168,15 +168,15 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
 /// The measurements of one fault.
 #[derive(Default)]
 pub struct Seen {
-    pub measured: Vec<(Measured, u64)>,
+    pub measured: Vec<(RecoveryTimes, u64)>,
     /// Seeds in which it struck no machine.
     pub missed: Vec<u64>,
 }
 
 impl Seen {
-    pub fn add(&mut self, lone: Lone, played: &Played) {
+    pub fn add(&mut self, lone: Lone, played: &WorldResult) {
         // A fault at a random time may miss: the machine, the agent or the market may differ then.
-        let missed = lone.fault.moment() == Moment::Dice
+        let missed = lone.fault.moment() == FaultStart::Dice
             && lone.fault != Fault::CancelAtLaunch
             && played.strikes.values().any(|(_, struck)| *struck == 0);
         match played.measured.filter(|_| !missed) {

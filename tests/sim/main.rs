@@ -10,7 +10,7 @@ mod wrappers;
 use std::cell::RefCell;
 
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Bug, Play, Played, Story, play};
+use lamplighter::sim::{Bug, Story, WorldResult, WorldRun, play};
 
 /// Seeds that are played here without optimisation: six seconds. The program of `just soak` plays
 /// 2,000 below.
@@ -37,7 +37,7 @@ fn remember_panics() {
     PANICS.take();
 }
 
-fn played(how: Play) -> Played {
+fn played(how: WorldRun) -> WorldResult {
     remember_panics();
     let played = play(how);
     let panics = PANICS.take();
@@ -46,7 +46,7 @@ fn played(how: Play) -> Played {
 }
 
 /// The message for a failing seed.
-fn told(played: &Played) -> String {
+fn told(played: &WorldResult) -> String {
     let law = |violation: &lamplighter::sim::Violation| {
         format!("  law {} at {} s: {}", violation.law, violation.at_secs, violation.what)
     };
@@ -57,7 +57,7 @@ fn told(played: &Played) -> String {
 #[test]
 fn no_seed_breaks_a_law() {
     // Each world runs on one thread.
-    let of = |from: u64| (from..SEEDS).step_by(2).map(|seed| played(Play::seed(seed)));
+    let of = |from: u64| (from..SEEDS).step_by(2).map(|seed| played(WorldRun::seed(seed)));
     let broken_of = |from| {
         of(from)
             .filter(|played| !played.violations.is_empty())
@@ -75,12 +75,12 @@ fn no_seed_breaks_a_law() {
 fn same_seed_gives_the_same_world() {
     for seed in [3, 4] {
         let sums: Vec<(String, u64)> = (0..2)
-            .map(|_| played(Play::seed(seed)))
+            .map(|_| played(WorldRun::seed(seed)))
             .map(|played| (played.sha256, played.deeds))
             .collect();
         assert_eq!(sums[0], sums[1], "seed {seed}");
     }
-    assert_ne!(played(Play::seed(3)).sha256, played(Play::seed(4)).sha256);
+    assert_ne!(played(WorldRun::seed(3)).sha256, played(WorldRun::seed(4)).sha256);
     // In separate processes: the trace must not depend on addresses or earlier worlds.
     let sums: Vec<String> = (0..2).map(|_| soak(&["--seed", "3"])).collect();
     assert!(sums[0] == sums[1] && sums[0].contains(" deeds, "), "{}", sums[0]);
@@ -96,7 +96,7 @@ fn machine_that_no_controller_saw_is_in_the_receipt() {
         (Story::DiedNamed, JobOutcome::Succeeded, Some("i-0004"), EndedBecause::Lost),
     ];
     for (story, outcome, instance, because) in stories {
-        let played = played(Play { story: Some(story), ..Play::seed(0) });
+        let played = played(WorldRun { story: Some(story), ..WorldRun::seed(0) });
         assert!(played.violations.is_empty(), "{story:?}: {}", told(&played));
         let receipt = played.receipt.unwrap();
         assert_eq!(receipt.outcome, outcome, "{story:?}");
@@ -122,7 +122,7 @@ fn forgotten_machine_is_in_the_receipt_at_its_highest_cost() {
         (Story::EndedUnseen, vec![EndedBecause::Succeeded], 60..400),
     ];
     for (story, because, billed) in stories {
-        let played = played(Play { story: Some(story), ..Play::seed(0) });
+        let played = played(WorldRun { story: Some(story), ..WorldRun::seed(0) });
         assert!(played.violations.is_empty(), "{story:?}: {}", told(&played));
         let receipt = played.receipt.unwrap();
         let ends: Vec<EndedBecause> =
@@ -139,7 +139,7 @@ fn forgotten_machine_is_in_the_receipt_at_its_highest_cost() {
 /// Row 11 of docs/promises.md: while Describe fails, the controller launches no other machine.
 #[test]
 fn machine_in_a_short_zone_outage_is_not_replaced() {
-    let played = played(Play { story: Some(Story::ZoneBlinks), ..Play::seed(0) });
+    let played = played(WorldRun { story: Some(Story::ZoneBlinks), ..WorldRun::seed(0) });
     assert!(played.violations.is_empty(), "{}", told(&played));
     let receipt = played.receipt.unwrap();
     let ends: Vec<EndedBecause> =
@@ -150,7 +150,7 @@ fn machine_in_a_short_zone_outage_is_not_replaced() {
 /// Seed 4632: it launched a machine after that machine's own hard end.
 #[test]
 fn laptop_with_clock_a_day_behind_launches_nothing() {
-    let played = played(Play { story: Some(Story::ClockBehind), ..Play::seed(0) });
+    let played = played(WorldRun { story: Some(Story::ClockBehind), ..WorldRun::seed(0) });
     assert!(played.violations.is_empty(), "{}", told(&played));
     let receipt = played.receipt.unwrap();
     let [taken, next] = &receipt.attempts[..] else { panic!("{receipt:?}") };
@@ -163,7 +163,7 @@ fn laptop_with_clock_a_day_behind_launches_nothing() {
 }
 
 /// The part of the result that deaths must not change.
-fn story(played: &Played) -> (Option<JobOutcome>, Vec<EndedBecause>, Option<f64>) {
+fn story(played: &WorldResult) -> (Option<JobOutcome>, Vec<EndedBecause>, Option<f64>) {
     let receipt = played.receipt.as_ref();
     let ends = receipt
         .map(|receipt| receipt.attempts.iter().map(|attempt| attempt.ended_because).collect())
@@ -357,14 +357,14 @@ fn planted_bugs_are_built_only_for_tests() {
 /// A panic in a task of the world only ends that task.
 #[test]
 fn panic_in_a_world_fails_its_test_and_names_the_seed() {
-    let how = Play { planted: Some(Bug::Panics), ..Play::seed(7) };
+    let how = WorldRun { planted: Some(Bug::Panics), ..WorldRun::seed(7) };
     let panic = std::panic::catch_unwind(|| played(how)).expect_err("it was played to its end");
     let words = panic.downcast_ref::<String>().expect("an assertion has words");
     assert!(words.contains("seed: 7,") && words.contains("planted"), "{words}");
 }
 
 fn die_everywhere(kind: &'static str) -> u64 {
-    let short = Play { short: true, ..Play::seed(0) };
+    let short = WorldRun { short: true, ..WorldRun::seed(0) };
     let undisturbed = story(&played(short));
     assert_eq!(
         undisturbed,
@@ -377,7 +377,7 @@ fn die_everywhere(kind: &'static str) -> u64 {
     let mut deaths = 0;
     for call in (1..).step_by(STRIDE as usize) {
         let after = call / STRIDE % 2 == 1;
-        let lived = played(Play { death: Some((kind, call, after)), ..short });
+        let lived = played(WorldRun { death: Some((kind, call, after)), ..short });
         if !lived.died {
             return deaths;
         }

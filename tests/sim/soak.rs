@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory, Parser};
-use lamplighter::sim::{Bug, Course, Play, Played, Saves, Strikes, play, play_on};
+use lamplighter::sim::{Bug, Course, SaveStyle, Strikes, WorldResult, WorldRun, play, play_on};
 use lamplighter::wire::read_capacity;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -103,7 +103,7 @@ fn bug(name: &str) -> Result<Bug, String> {
 
 fn main() {
     let args = Args::parse();
-    let saves = args.renamed.then_some(Saves::Renamed);
+    let saves = args.renamed.then_some(SaveStyle::Renamed);
     let run = Run {
         from: args.from,
         count: args.count,
@@ -180,7 +180,7 @@ fn processor() -> Duration {
 
 thread_local! {
     /// The world that this thread plays.
-    static PLAYED: Cell<Option<Play>> = const { Cell::new(None) };
+    static PLAYED: Cell<Option<WorldRun>> = const { Cell::new(None) };
 }
 
 /// A panic in a task of a world ends the run, because this profile aborts. This hook prints the
@@ -195,7 +195,7 @@ fn name_the_seed_of_a_panic() {
     }));
 }
 
-fn played(how: Play) -> Played {
+fn played(how: WorldRun) -> WorldResult {
     PLAYED.set(Some(how));
     play(how)
 }
@@ -206,7 +206,7 @@ struct Run {
     count: u64,
     hours: u64,
     threads: u64,
-    saves: Option<Saves>,
+    saves: Option<SaveStyle>,
     newer: bool,
     layouts: bool,
     /// Only worlds whose job keeps its disk.
@@ -217,7 +217,7 @@ struct Run {
 }
 
 impl Run {
-    fn play(&self, how: Play) -> Played {
+    fn play(&self, how: WorldRun) -> WorldResult {
         PLAYED.set(Some(how));
         let mut played = play_on(how, &self.recordings);
         played
@@ -226,13 +226,13 @@ impl Run {
         played
     }
 
-    fn world(&self, seed: u64) -> Play {
-        Play {
+    fn world(&self, seed: u64) -> WorldRun {
+        WorldRun {
             hours: self.hours,
             saves: self.saves,
             newer: self.newer,
             layouts: self.layouts,
-            ..Play::seed(seed)
+            ..WorldRun::seed(seed)
         }
     }
 }
@@ -311,7 +311,7 @@ fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().expect("the lock is not poisoned")
 }
 
-fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
+fn count(tally: &mut Tally, run: &Run, played: &WorldResult, now: Duration) {
     tally.seeds += 1;
     tally.powered += played.machine_time;
     tally.lived += played.lived;
@@ -372,7 +372,7 @@ fn progress(tally: &Tally, run: &Run, took: Duration) -> String {
     )
 }
 
-fn tell(played: &Played) {
+fn tell(played: &WorldResult) {
     for violation in &played.violations {
         println!(
             "seed {} law {} at {} s: {}",
@@ -381,8 +381,8 @@ fn tell(played: &Played) {
     }
 }
 
-fn replay(run: &Run, how: Play, planted: Option<Bug>) {
-    let played = run.play(Play { told: true, planted, ..how });
+fn replay(run: &Run, how: WorldRun, planted: Option<Bug>) {
+    let played = run.play(WorldRun { told: true, planted, ..how });
     played.story.iter().for_each(|line| println!("{line}"));
     println!("{} deeds, {}", played.deeds, played.sha256);
     match &played.receipt {

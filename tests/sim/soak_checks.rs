@@ -2,14 +2,14 @@
 //! and a job of three days.
 
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Bug, Lone, Play, Played, Saves, Story};
+use lamplighter::sim::{Bug, Lone, SaveStyle, Story, WorldResult, WorldRun};
 
 use super::bounds::Seen;
 use super::{Run, bounds_table, played, processor, side_by_side, tell};
 
 /// How a job and its attempts ended, and the step of its newest checkpoint. Deaths must not change
 /// this.
-fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> {
+fn end(played: &WorldResult) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> {
     let receipt = played.receipt.as_ref()?;
     let ends = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
     Some((
@@ -22,13 +22,13 @@ fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> 
 /// Plays the short job, and the same job with a cancel during its work. The last saved step of a
 /// cancelled job is random.
 pub fn deaths() {
-    let short = Play { short: true, ..Play::seed(0) };
-    let cancelled = Play { story: Some(Story::Cancelled), ..short };
+    let short = WorldRun { short: true, ..WorldRun::seed(0) };
+    let cancelled = WorldRun { story: Some(Story::Cancelled), ..short };
     let (mut all, mut changed) = (0, 0);
     for (job, short, counts_steps) in
         [("", short, true), (", of a job that is cancelled", cancelled, false)]
     {
-        let end = |played: &Played| {
+        let end = |played: &WorldResult| {
             end(played).map(|(outcome, ends, step)| (outcome, ends, step.filter(|_| counts_steps)))
         };
         let undisturbed = end(&played(short));
@@ -36,7 +36,7 @@ pub fn deaths() {
             let mut deaths = 0;
             for after in [false, true] {
                 for call in 1.. {
-                    let played = played(Play { death: Some((kind, call, after)), ..short });
+                    let played = played(WorldRun { death: Some((kind, call, after)), ..short });
                     if !played.died {
                         break;
                     }
@@ -69,10 +69,10 @@ pub fn mutants(run: &Run) {
     let came = side_by_side(run, Bug::ALL.len() as u64, |_, number| {
         let bug = Bug::ALL[number as usize];
         let caught = (0..MUTANT_SEEDS).find_map(|seed| {
-            let broken = played(Play { planted: Some(bug), ..Play::seed(seed) }).violations;
+            let broken = played(WorldRun { planted: Some(bug), ..WorldRun::seed(seed) }).violations;
             let violation = broken.into_iter().find(|violation| violation.law == bug.law())?;
             // The violation must come from the bug, so the world without it must be clean.
-            played(Play::seed(seed)).violations.is_empty().then_some((seed, violation))
+            played(WorldRun::seed(seed)).violations.is_empty().then_some((seed, violation))
         });
         match &caught {
             Some((seed, violation)) => {
@@ -94,11 +94,12 @@ pub fn named(run: &Run) {
         super::named_seeds::NAMED_AS_THEY_ARE.iter().map(|named| (*named, None, false));
     let with_newer = super::named_seeds::NAMED_WITH_NEWER.iter().map(|named| (*named, None, true));
     let renamed =
-        super::named_seeds::NAMED.iter().map(|named| (*named, Some(Saves::Renamed), false));
+        super::named_seeds::NAMED.iter().map(|named| (*named, Some(SaveStyle::Renamed), false));
     let all: Vec<_> = renamed.chain(as_they_are).chain(with_newer).collect();
     let came = side_by_side(run, all.len() as u64, |_, number| {
         let ((hours, seed), saves, newer) = all[number as usize];
-        let played = played(Play { hours, saves, newer, layouts: false, ..Play::seed(seed) });
+        let played =
+            played(WorldRun { hours, saves, newer, layouts: false, ..WorldRun::seed(seed) });
         tell(&played);
         if !played.violations.is_empty() {
             println!("seed {seed} of {hours} h breaks a law again: {}", played.command);
@@ -120,7 +121,7 @@ pub fn bounds(run: &Run) {
     let all = Lone::all();
     let came = side_by_side(run, all.len() as u64 * run.count, |_, number| {
         let (lone, seed) = (all[(number / run.count) as usize], run.from + number % run.count);
-        let played = played(Play { lone: Some(lone), ..run.world(seed) });
+        let played = played(WorldRun { lone: Some(lone), ..run.world(seed) });
         tell(&played);
         (lone, played)
     });
@@ -130,7 +131,7 @@ pub fn bounds(run: &Run) {
         let mut seen = Seen::default();
         came.iter().filter(|(of, _)| *of == lone).for_each(|(_, played)| seen.add(lone, played));
         let (rows, broken) = super::bounds::tell(lone, &seen, |seed| {
-            Play { lone: Some(lone), ..run.world(seed) }.command()
+            WorldRun { lone: Some(lone), ..run.world(seed) }.command()
         });
         table.extend(rows);
         late.extend(broken);
@@ -146,7 +147,7 @@ pub fn bounds(run: &Run) {
 }
 
 /// The same for one world. True if all its bounds hold.
-pub fn is_within(lone: Lone, played: &Played) -> bool {
+pub fn is_within(lone: Lone, played: &WorldResult) -> bool {
     let mut seen = Seen::default();
     seen.add(lone, played);
     let (rows, broken) = super::bounds::tell(lone, &seen, |_| played.command.clone());
@@ -156,7 +157,7 @@ pub fn is_within(lone: Lone, played: &Played) -> bool {
 
 /// Prints the processor time of 72 hours of one job.
 pub fn long() {
-    let played = played(Play { hours: 72, calm: true, long: true, ..Play::seed(0) });
+    let played = played(WorldRun { hours: 72, calm: true, long: true, ..WorldRun::seed(0) });
     println!(
         "{:.1} machine-hours in {:.2} s of a processor",
         played.machine_time.as_secs_f64() / 3600.0,

@@ -11,16 +11,16 @@ use crate::market::{Span, Usd};
 use crate::sim::kernel::rng::Dice;
 use crate::sim::play::drivers::Party;
 use crate::sim::play::play::{HOURS, scaled};
-use crate::sim::world::active_faults::Trouble;
+use crate::sim::world::active_faults::WorldFault;
 use crate::sim::world::host::Host;
-use crate::sim::world::process::Process;
+use crate::sim::world::process::SimProcess;
 use crate::sim::world::workload::ABORTED;
 use crate::sim::world::world::{Deed, OWNER, World};
 
 /// One fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fate {
-    Weather(Trouble, Duration),
+pub enum FaultKind {
+    Weather(WorldFault, Duration),
     /// EC2 gives notice, and takes the machine or not.
     Reclaim {
         notice: Option<Duration>,
@@ -58,10 +58,16 @@ pub enum Fate {
     ZoneOutage(Duration),
 }
 
-impl Fate {
+impl FaultKind {
     /// A person ends the job or its machine.
     fn is_a_persons_end(self) -> bool {
-        matches!(self, Fate::Stop | Fate::Cancel | Fate::ConsoleTerminate | Fate::ConsoleStop)
+        matches!(
+            self,
+            FaultKind::Stop
+                | FaultKind::Cancel
+                | FaultKind::ConsoleTerminate
+                | FaultKind::ConsoleStop
+        )
     }
 }
 
@@ -107,61 +113,61 @@ impl Story {
 /// The faults of a story, in order of their times.
 pub fn story(story: Story) -> Vec<Due> {
     let due = |at, fate| Due { at: Duration::from_secs(at), fate };
-    let asleep = || due(3, Fate::LaptopSleep(Duration::from_secs(2 * 3600)));
-    let taken = |at| due(at, Fate::Reclaim { notice: None, takes: true });
-    let mute = due(0, Fate::Weather(Trouble::MetadataDown, Duration::from_secs(1800)));
-    let killed = due(4, Fate::ControllerKill);
+    let asleep = || due(3, FaultKind::LaptopSleep(Duration::from_secs(2 * 3600)));
+    let taken = |at| due(at, FaultKind::Reclaim { notice: None, takes: true });
+    let mute = due(0, FaultKind::Weather(WorldFault::MetadataDown, Duration::from_secs(1800)));
+    let killed = due(4, FaultKind::ControllerKill);
     match story {
         Story::DiedUnseen => vec![mute, asleep(), killed, taken(120)],
-        Story::DiedUnwanted => vec![mute, asleep(), killed, taken(120), due(3600, Fate::Stop)],
+        Story::DiedUnwanted => vec![mute, asleep(), killed, taken(120), due(3600, FaultKind::Stop)],
         Story::DiedNamed => vec![mute, asleep(), taken(120)],
-        Story::HungUnseen => vec![asleep(), due(50, Fate::KernelHang)],
+        Story::HungUnseen => vec![asleep(), due(50, FaultKind::KernelHang)],
         Story::EndedUnseen => vec![asleep()],
         Story::ClockBehind => vec![
-            due(10, Fate::LaptopClock(-86_400_000)),
+            due(10, FaultKind::LaptopClock(-86_400_000)),
             taken(60),
-            due(1860, Fate::LaptopClock(0)),
+            due(1860, FaultKind::LaptopClock(0)),
         ],
-        Story::ZoneBlinks => vec![due(60, Fate::ZoneOutage(Duration::from_secs(20 * 60)))],
-        Story::Cancelled => vec![due(60, Fate::Cancel)],
+        Story::ZoneBlinks => vec![due(60, FaultKind::ZoneOutage(Duration::from_secs(20 * 60)))],
+        Story::Cancelled => vec![due(60, FaultKind::Cancel)],
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
     pub at: Duration,
-    pub fate: Fate,
+    pub fate: FaultKind,
 }
 
-const WEATHERS: [Trouble; 17] = [
-    Trouble::StoreDown,
-    Trouble::StoreLossy,
-    Trouble::StoreLossy,
-    Trouble::StoreStale,
-    Trouble::LaptopOffline,
-    Trouble::MachineOffline,
-    Trouble::Ec2Down,
-    Trouble::Ec2Throttled,
-    Trouble::Ec2Lossy,
-    Trouble::Ec2Lossy,
-    Trouble::Ec2Stale,
-    Trouble::NoCapacityA,
-    Trouble::NoCapacityB,
-    Trouble::StuckEnds,
-    Trouble::LateShows,
-    Trouble::NvmlLost,
-    Trouble::MetadataDown,
+const WEATHERS: [WorldFault; 17] = [
+    WorldFault::StoreDown,
+    WorldFault::StoreLossy,
+    WorldFault::StoreLossy,
+    WorldFault::StoreStale,
+    WorldFault::LaptopOffline,
+    WorldFault::MachineOffline,
+    WorldFault::Ec2Down,
+    WorldFault::Ec2Throttled,
+    WorldFault::Ec2Lossy,
+    WorldFault::Ec2Lossy,
+    WorldFault::Ec2Stale,
+    WorldFault::NoCapacityA,
+    WorldFault::NoCapacityB,
+    WorldFault::StuckEnds,
+    WorldFault::LateShows,
+    WorldFault::NvmlLost,
+    WorldFault::MetadataDown,
 ];
 
 /// Faults that were added later, and how long each may last in a world of six hours. Half of those
 /// at launches begin at the first launch.
-const NEWER: [(Trouble, u64); 6] = [
-    (Trouble::SignedOut, 3 * 3600),
-    (Trouble::SignedOut, 1200),
-    (Trouble::RoleGone, 3600),
-    (Trouble::Withdraws, 1800),
-    (Trouble::BadBoots, 1800),
-    (Trouble::PowerBroken, 5400),
+const NEWER: [(WorldFault, u64); 6] = [
+    (WorldFault::SignedOut, 3 * 3600),
+    (WorldFault::SignedOut, 1200),
+    (WorldFault::RoleGone, 3600),
+    (WorldFault::Withdraws, 1800),
+    (WorldFault::BadBoots, 1800),
+    (WorldFault::PowerBroken, 5400),
 ];
 
 /// The faults of one seed, in order of their times. `newer`: with faults that were added after the
@@ -177,15 +183,15 @@ pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
     // Half of the worlds begin with a fault at the launch.
     if dice.percent(50) {
         let trouble = dice.pick(&[
-            Trouble::Ec2Lossy,
-            Trouble::LateShows,
-            Trouble::Ec2Stale,
-            Trouble::StoreLossy,
-            Trouble::StoreStale,
+            WorldFault::Ec2Lossy,
+            WorldFault::LateShows,
+            WorldFault::Ec2Stale,
+            WorldFault::StoreLossy,
+            WorldFault::StoreStale,
         ]);
         due.push(Due {
             at: Duration::ZERO,
-            fate: Fate::Weather(trouble, Duration::from_secs(600)),
+            fate: FaultKind::Weather(trouble, Duration::from_secs(600)),
         });
     }
     let zone = dice.fork("zone");
@@ -194,7 +200,7 @@ pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
             let lasts = zone.between(Duration::from_secs(120), Duration::from_secs(3600));
             due.push(Due {
                 at: zone.between(Duration::ZERO, until),
-                fate: Fate::ZoneOutage(lasts),
+                fate: FaultKind::ZoneOutage(lasts),
             });
         }
     }
@@ -203,8 +209,8 @@ pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
         // Only the deadline unit and the sweeper are left.
         let at = alone.between(Duration::ZERO, until);
         due.extend([
-            Due { at, fate: Fate::AgentGone },
-            Due { at, fate: Fate::LaptopSleep(scaled(24 * 3600, hours)) },
+            Due { at, fate: FaultKind::AgentGone },
+            Due { at, fate: FaultKind::LaptopSleep(scaled(24 * 3600, hours)) },
         ]);
     }
     let later = dice.fork("newer");
@@ -212,31 +218,31 @@ pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
         if newer && later.percent(30) {
             let (trouble, longest) = later.pick(&NEWER);
             let lasts = later.between(Duration::from_secs(60), scaled(longest, hours));
-            let at_launch =
-                matches!(trouble, Trouble::Withdraws | Trouble::BadBoots) && later.percent(50);
+            let at_launch = matches!(trouble, WorldFault::Withdraws | WorldFault::BadBoots)
+                && later.percent(50);
             let at = if at_launch { Duration::ZERO } else { later.between(Duration::ZERO, until) };
-            due.push(Due { at, fate: Fate::Weather(trouble, lasts) });
+            due.push(Due { at, fate: FaultKind::Weather(trouble, lasts) });
         }
     }
     let hosts = dice.fork("hosts");
     for _ in 0..hours / HOURS {
         if newer && hosts.percent(10) {
-            due.push(Due { at: hosts.between(Duration::ZERO, until), fate: Fate::HostDies });
+            due.push(Due { at: hosts.between(Duration::ZERO, until), fate: FaultKind::HostDies });
         }
     }
     due.sort_by_key(|due| due.at);
     due
 }
 
-fn one(dice: &Dice, hours: u64) -> Fate {
+fn one(dice: &Dice, hours: u64) -> FaultKind {
     let secs = Duration::from_secs;
     // For the whole world, and for days in a long one.
     let days = scaled(24 * 3600, hours);
     let sign = if dice.percent(50) { 1 } else { -1 };
     match dice.roll(107) {
-        0..36 => Fate::Weather(dice.pick(&WEATHERS), dice.between(secs(20), secs(2700))),
-        36..40 => Fate::Weather(Trouble::DiskFull, dice.between(secs(30), secs(900))),
-        40..54 => Fate::Reclaim {
+        0..36 => FaultKind::Weather(dice.pick(&WEATHERS), dice.between(secs(20), secs(2700))),
+        36..40 => FaultKind::Weather(WorldFault::DiskFull, dice.between(secs(30), secs(900))),
+        40..54 => FaultKind::Reclaim {
             notice: dice.pick(&[
                 None,
                 Some(secs(120)),
@@ -246,26 +252,26 @@ fn one(dice: &Dice, hours: u64) -> Fate {
             ]),
             takes: dice.percent(80),
         },
-        54..56 => Fate::Rebalance,
-        56..62 => Fate::AgentCrash,
-        62..65 => Fate::CrashLoop(3 + dice.roll(6) as u32),
-        65..69 => Fate::AgentHang(dice.between(secs(5), secs(120))),
-        69..73 => Fate::Reboot,
-        73..76 => Fate::KernelHang,
-        76..79 => Fate::BoxClock(sign * 3_600_000),
-        79..86 => Fate::LaptopSleep(dice.pick(&[secs(60), secs(3600), secs(3 * 3600), days])),
-        86..91 => Fate::ControllerKill,
-        91..93 => Fate::SecondController,
-        93..94 => Fate::LaptopClock(sign * 86_400_000),
-        94..95 => Fate::Stop,
-        95..96 => Fate::Cancel,
-        96..97 => Fate::SaveNow,
-        97..98 => Fate::ConsoleTerminate,
-        98..99 => Fate::ConsoleStop,
-        99..102 => Fate::Xid(dice.percent(60)),
-        102..104 => Fate::Extend(dice.percent(50)),
-        104..106 => Fate::Weather(Trouble::PriceHigh, dice.between(secs(60), secs(2700))),
-        _ => Fate::Weather(Trouble::QuotaFull, dice.between(secs(60), secs(1200))),
+        54..56 => FaultKind::Rebalance,
+        56..62 => FaultKind::AgentCrash,
+        62..65 => FaultKind::CrashLoop(3 + dice.roll(6) as u32),
+        65..69 => FaultKind::AgentHang(dice.between(secs(5), secs(120))),
+        69..73 => FaultKind::Reboot,
+        73..76 => FaultKind::KernelHang,
+        76..79 => FaultKind::BoxClock(sign * 3_600_000),
+        79..86 => FaultKind::LaptopSleep(dice.pick(&[secs(60), secs(3600), secs(3 * 3600), days])),
+        86..91 => FaultKind::ControllerKill,
+        91..93 => FaultKind::SecondController,
+        93..94 => FaultKind::LaptopClock(sign * 86_400_000),
+        94..95 => FaultKind::Stop,
+        95..96 => FaultKind::Cancel,
+        96..97 => FaultKind::SaveNow,
+        97..98 => FaultKind::ConsoleTerminate,
+        98..99 => FaultKind::ConsoleStop,
+        99..102 => FaultKind::Xid(dice.percent(60)),
+        102..104 => FaultKind::Extend(dice.percent(50)),
+        104..106 => FaultKind::Weather(WorldFault::PriceHigh, dice.between(secs(60), secs(2700))),
+        _ => FaultKind::Weather(WorldFault::QuotaFull, dice.between(secs(60), secs(1200))),
     }
 }
 
@@ -279,34 +285,34 @@ pub async fn befall(world: Arc<World>, laptop: Arc<Party>, due: Vec<Due>) {
     }
 }
 
-async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: Fate) {
+async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: FaultKind) {
     let fate = match fate {
-        Fate::ReclaimFirst(after) => {
+        FaultKind::ReclaimFirst(after) => {
             while world.ec2.running(OWNER).is_none() {
                 world.timeline.sleep(Duration::from_secs(1)).await;
             }
             world.timeline.sleep(after).await;
-            Fate::Reclaim { notice: Some(Duration::from_secs(30)), takes: true }
+            FaultKind::Reclaim { notice: Some(Duration::from_secs(30)), takes: true }
         }
         fate => fate,
     };
     let host = world.ec2.running(OWNER);
     match fate {
-        Fate::Weather(trouble, lasts) => weather(world, host, trouble, lasts).await,
-        Fate::LaptopSleep(time) => {
+        FaultKind::Weather(trouble, lasts) => weather(world, host, trouble, lasts).await,
+        FaultKind::LaptopSleep(time) => {
             laptop.sleep(true);
             world.timeline.sleep(time).await;
             laptop.sleep(false);
         }
-        Fate::ControllerKill => laptop.kill_controller(),
-        Fate::SecondController => {
+        FaultKind::ControllerKill => laptop.kill_controller(),
+        FaultKind::SecondController => {
             drop(tokio::task::spawn_local(Party::new(world, "second").drive()))
         }
-        Fate::LaptopClock(off) => laptop.wall_off.store(off, Ordering::Relaxed),
-        Fate::Stop => wish(world, laptop, Wish::Stop).await,
-        Fate::Cancel => wish(world, laptop, Wish::Cancel).await,
-        Fate::SaveNow => wish(world, laptop, Wish::Checkpoint).await,
-        Fate::Extend(true) => {
+        FaultKind::LaptopClock(off) => laptop.wall_off.store(off, Ordering::Relaxed),
+        FaultKind::Stop => wish(world, laptop, Wish::Stop).await,
+        FaultKind::Cancel => wish(world, laptop, Wish::Cancel).await,
+        FaultKind::SaveNow => wish(world, laptop, Wish::Checkpoint).await,
+        FaultKind::Extend(true) => {
             wish(
                 world,
                 laptop,
@@ -318,7 +324,7 @@ async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: Fate) {
             )
             .await
         }
-        Fate::Extend(false) => {
+        FaultKind::Extend(false) => {
             wish(
                 world,
                 laptop,
@@ -338,9 +344,14 @@ async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: Fate) {
     }
 }
 
-async fn weather(world: &Arc<World>, host: Option<Arc<Host>>, trouble: Trouble, lasts: Duration) {
+async fn weather(
+    world: &Arc<World>,
+    host: Option<Arc<Host>>,
+    trouble: WorldFault,
+    lasts: Duration,
+) {
     world.weather.begin(trouble, lasts);
-    if let (Trouble::DiskFull, Some(host)) = (trouble, host) {
+    if let (WorldFault::DiskFull, Some(host)) = (trouble, host) {
         host.disk.fill(true);
         world.timeline.sleep(lasts).await;
         host.disk.fill(false);
@@ -353,7 +364,7 @@ async fn wish(world: &Arc<World>, laptop: &Arc<Party>, wish: Wish) {
     let line = crate::sim::world::store::Line {
         world: Arc::clone(world),
         who: "user".into(),
-        cut_by: Trouble::LaptopOffline,
+        cut_by: WorldFault::LaptopOffline,
         disk: None,
     };
     let dir = JobDir::new(Arc::new(line), world.newest_job().clone());
@@ -363,11 +374,11 @@ async fn wish(world: &Arc<World>, laptop: &Arc<Party>, wish: Wish) {
     }
 }
 
-async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
+async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: FaultKind) {
     let agent = host.state().agent.clone();
     match fate {
-        Fate::Reclaim { notice, takes } => reclaim(world, host, notice, takes).await,
-        Fate::Rebalance => {
+        FaultKind::Reclaim { notice, takes } => reclaim(world, host, notice, takes).await,
+        FaultKind::Rebalance => {
             let notice = Notice {
                 kind: NoticeKind::Rebalance,
                 at: world.timeline.wall(),
@@ -375,34 +386,34 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
             };
             host.state().notices.push(notice);
         }
-        Fate::AgentCrash => agent.iter().for_each(|agent| agent.kill()),
-        Fate::CrashLoop(times) => crash_loop(host, agent, times),
-        Fate::AgentGone => crash_loop(host, agent, u32::MAX),
-        Fate::AgentHang(time) => {
+        FaultKind::AgentCrash => agent.iter().for_each(|agent| agent.kill()),
+        FaultKind::CrashLoop(times) => crash_loop(host, agent, times),
+        FaultKind::AgentGone => crash_loop(host, agent, u32::MAX),
+        FaultKind::AgentHang(time) => {
             let Some(agent) = agent else { return };
             // If it is long, the watchdog kills the agent.
             agent.freeze(true);
             world.timeline.sleep(time).await;
             agent.freeze(false);
         }
-        Fate::Reboot => host.state().reboot.iter().for_each(|boot| boot.kill()),
-        Fate::KernelHang => host.kernel.freeze(true),
-        Fate::HostDies => host.die(),
-        Fate::BoxClock(off) => host.set_clock(off),
-        Fate::Xid(ends) => {
+        FaultKind::Reboot => host.state().reboot.iter().for_each(|boot| boot.kill()),
+        FaultKind::KernelHang => host.kernel.freeze(true),
+        FaultKind::HostDies => host.die(),
+        FaultKind::BoxClock(off) => host.set_clock(off),
+        FaultKind::Xid(ends) => {
             host.state().xids.push(79);
             if ends {
                 world.timeline.sleep(Duration::from_secs(3)).await;
                 host.state().starts.last().iter().for_each(|start| start.end_by(ABORTED));
             }
         }
-        Fate::ZoneOutage(lasts) => zone_outage(world, host, lasts).await,
-        Fate::ConsoleTerminate => world.ec2.terminate(
+        FaultKind::ZoneOutage(lasts) => zone_outage(world, host, lasts).await,
+        FaultKind::ConsoleTerminate => world.ec2.terminate(
             world,
             &host.id,
             "Client.UserInitiatedShutdown: User initiated shutdown",
         ),
-        Fate::ConsoleStop if host.plan.offer.market == crate::market::Market::OnDemand => {
+        FaultKind::ConsoleStop if host.plan.offer.market == crate::market::Market::OnDemand => {
             world.ec2.stop(
                 world,
                 &host.id,
@@ -415,11 +426,11 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
 
 async fn zone_outage(world: &Arc<World>, host: &Arc<Host>, lasts: Duration) {
     let empty = if host.plan.offer.zone.as_str() == "us-east-1a" {
-        Trouble::NoCapacityA
+        WorldFault::NoCapacityA
     } else {
-        Trouble::NoCapacityB
+        WorldFault::NoCapacityB
     };
-    world.weather.begin(Trouble::Ec2Down, lasts);
+    world.weather.begin(WorldFault::Ec2Down, lasts);
     world.weather.begin(empty, lasts);
     host.kernel.freeze(true);
     world.timeline.sleep(lasts).await;
@@ -427,7 +438,7 @@ async fn zone_outage(world: &Arc<World>, host: &Arc<Host>, lasts: Duration) {
     host.revive();
 }
 
-fn crash_loop(host: &Host, agent: Option<Arc<Process>>, times: u32) {
+fn crash_loop(host: &Host, agent: Option<Arc<SimProcess>>, times: u32) {
     host.state().crash_loop = times;
     agent.iter().for_each(|agent| agent.kill());
 }

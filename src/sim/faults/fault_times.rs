@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use super::fault_plan::{Due, Fate};
+use super::fault_plan::{Due, FaultKind};
 use crate::market::Market;
 use crate::sim::world::host::Host;
 use crate::sim::world::world::{OWNER, World};
@@ -27,23 +27,24 @@ pub async fn watch(world: Arc<World>, due: Vec<Due>, strikes: Arc<Mutex<Strikes>
 }
 
 /// The name of the fault or trouble.
-fn kind(fate: Fate) -> String {
+fn kind(fate: FaultKind) -> String {
     let words = match fate {
-        Fate::Weather(trouble, _) => format!("{trouble:?}"),
+        FaultKind::Weather(trouble, _) => format!("{trouble:?}"),
         fate => format!("{fate:?}"),
     };
     words.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-fn finds(world: &World, fate: Fate) -> bool {
+fn finds(world: &World, fate: FaultKind) -> bool {
     let is_on = |host: &Host, market: Market| host.plan.offer.market == market;
     world.ec2.running(OWNER).is_some_and(|host| match fate {
-        Fate::Reclaim { .. } | Fate::ReclaimFirst(_) => is_on(&host, Market::Spot),
-        Fate::ConsoleStop => is_on(&host, Market::OnDemand),
-        Fate::AgentCrash | Fate::CrashLoop(_) | Fate::AgentGone | Fate::AgentHang(_) => {
-            host.state().agent.is_some()
-        }
-        Fate::Reboot => host.state().reboot.is_some(),
+        FaultKind::Reclaim { .. } | FaultKind::ReclaimFirst(_) => is_on(&host, Market::Spot),
+        FaultKind::ConsoleStop => is_on(&host, Market::OnDemand),
+        FaultKind::AgentCrash
+        | FaultKind::CrashLoop(_)
+        | FaultKind::AgentGone
+        | FaultKind::AgentHang(_) => host.state().agent.is_some(),
+        FaultKind::Reboot => host.state().reboot.is_some(),
         _ => host.kernel.is_running(),
     })
 }

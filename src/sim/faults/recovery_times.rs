@@ -6,14 +6,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::single_fault::{Lone, LoneFault, Moment};
-use crate::sim::world::machines::Machine;
+use super::single_fault::{FaultStart, Lone, LoneFault};
+use crate::sim::world::machines::SimMachine;
 use crate::sim::world::workload::Start;
 use crate::sim::world::world::{OWNER, World};
 
 /// Times since the fault; `None`: it never happened.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Measured {
+pub struct RecoveryTimes {
     /// Its machine stopped billing.
     pub dark: Option<Duration>,
     /// How long before the fault it stopped billing.
@@ -48,24 +48,24 @@ pub(crate) struct Struck {
 /// The time between two checks of the work.
 const LOOK: Duration = Duration::from_secs(1);
 
-fn last_start(machine: &Machine) -> Option<Arc<Start>> {
+fn last_start(machine: &SimMachine) -> Option<Arc<Start>> {
     let host = machine.host.as_ref()?;
     let state = host.state();
     state.starts.iter().rev().find(|start| !start.is_setup()).cloned()
 }
 
 /// When the fault struck this machine, if it has by `now`.
-fn since(machine: &Machine, lone: Lone, now: Duration, at: Duration) -> Option<Duration> {
+fn since(machine: &SimMachine, lone: Lone, now: Duration, at: Duration) -> Option<Duration> {
     // It may have happened at any time since the last check, so no measured time is too short.
     let seen = || now.saturating_sub(LOOK);
     match (lone.fault.moment(), lone.fault) {
-        (Moment::Launch, _) => Some(machine.launched),
-        (Moment::RunTime, _) => {
+        (FaultStart::Launch, _) => Some(machine.launched),
+        (FaultStart::RunTime, _) => {
             Some(machine.launched + Duration::from_secs(lone.max_runtime()? * 60))
         }
-        (Moment::Dice, LoneFault::CancelAtLaunch) => Some(at),
-        (Moment::Dice, _) => machine.state().bills().then_some(at),
-        (Moment::Work, fault) => {
+        (FaultStart::Dice, LoneFault::CancelAtLaunch) => Some(at),
+        (FaultStart::Dice, _) => machine.state().bills().then_some(at),
+        (FaultStart::Work, fault) => {
             let start = last_start(machine)?;
             let truth = start.truth();
             match fault {
@@ -86,7 +86,7 @@ pub(crate) async fn watch(
     at: Duration,
     struck: Arc<Mutex<Option<Struck>>>,
 ) {
-    let waits = lone.fault.moment() != Moment::Dice || lone.fault == LoneFault::CancelAtLaunch;
+    let waits = lone.fault.moment() != FaultStart::Dice || lone.fault == LoneFault::CancelAtLaunch;
     // Just before the fault, because it may end the machine at once.
     if !waits {
         world.timeline.sleep(at.saturating_sub(LOOK)).await;
@@ -114,7 +114,7 @@ pub(crate) async fn watch(
 }
 
 /// Measures the recovery at the end of the world.
-pub(crate) fn measure(world: &World, struck: &Struck) -> Measured {
+pub(crate) fn measure(world: &World, struck: &Struck) -> RecoveryTimes {
     let (since, lone) = (struck.since, struck.lone);
     let after = |moment: Duration| moment.saturating_sub(since);
     let saved = if struck.is_all_saved {
@@ -146,10 +146,10 @@ pub(crate) fn measure(world: &World, struck: &Struck) -> Measured {
         let bought =
             || others().map(|machine| machine.launched).filter(|launched| *launched > since);
         let ended = machine.and_then(|machine| machine.ended);
-        Measured {
+        RecoveryTimes {
             dark: ended.map(after),
             early: ended.map(|ended| since.saturating_sub(ended)).unwrap_or_default(),
-            gone: machine.and_then(Machine::gone).map(after),
+            gone: machine.and_then(SimMachine::gone).map(after),
             goes_on: next.map(|start| after(start.began())),
             lost: next.and_then(again),
             saved: saved.map(after),

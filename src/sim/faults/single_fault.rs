@@ -125,7 +125,7 @@ impl Watching {
 
 /// When the time of a fault begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum FaultStart {
     /// At the launch of the first machine.
     Launch,
     /// At the end or hang of the work.
@@ -203,25 +203,25 @@ impl LoneFault {
         }
     }
 
-    pub fn moment(self) -> Moment {
+    pub fn moment(self) -> FaultStart {
         match self {
             LoneFault::NoAgent
             | LoneFault::DarkBoot
             | LoneFault::Withdrawn
             | LoneFault::ShownLate
-            | LoneFault::SecondController => Moment::Launch,
+            | LoneFault::SecondController => FaultStart::Launch,
             LoneFault::Cap
             | LoneFault::CapAfterReboot
             | LoneFault::CapAfterClock
-            | LoneFault::CapWithoutAgent => Moment::RunTime,
+            | LoneFault::CapWithoutAgent => FaultStart::RunTime,
             LoneFault::Done
             | LoneFault::Fails
             | LoneFault::Hangs
             | LoneFault::Idles
             | LoneFault::PowerBroken
             | LoneFault::DiskFull
-            | LoneFault::StoreGone => Moment::Work,
-            _ => Moment::Dice,
+            | LoneFault::StoreGone => FaultStart::Work,
+            _ => FaultStart::Dice,
         }
     }
 }

@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use super::fault_plan::{Due, Fate};
-use super::single_fault::{Lone, LoneFault, Moment};
+use super::fault_plan::{Due, FaultKind};
+use super::single_fault::{FaultStart, Lone, LoneFault};
 use crate::market::Market;
 use crate::sim::kernel::rng::Dice;
-use crate::sim::world::active_faults::Trouble;
-use crate::sim::world::workload::{End, Habit};
+use crate::sim::world::active_faults::WorldFault;
+use crate::sim::world::workload::{Habit, WorkEnd};
 
 /// An hour and a half of work in steps of twenty seconds. It saves once a minute, and its job
 /// uploads every two minutes.
@@ -76,10 +76,10 @@ impl Lone {
 
     pub(crate) fn habit(self, habit: Habit) -> Habit {
         let end = match self.fault {
-            LoneFault::Fails => End::Fails(3),
-            LoneFault::Hangs => End::Hangs,
-            LoneFault::Idles => End::Idles,
-            _ => End::Succeeds,
+            LoneFault::Fails => WorkEnd::Fails(3),
+            LoneFault::Hangs => WorkEnd::Hangs,
+            LoneFault::Idles => WorkEnd::Idles,
+            _ => WorkEnd::Succeeds,
         };
         // Work that saves on request loses nothing after a notice. Other work loses the steps since
         // its last save.
@@ -118,7 +118,7 @@ impl Lone {
     pub(crate) fn max_runtime(self) -> Option<u64> {
         match self.fault {
             LoneFault::MachineClock => Some(ROOM_MINUTES),
-            _ => (self.fault.moment() == Moment::RunTime).then_some(CAP_MINUTES),
+            _ => (self.fault.moment() == FaultStart::RunTime).then_some(CAP_MINUTES),
         }
     }
 
@@ -130,7 +130,7 @@ impl Lone {
     pub(crate) fn at(self, dice: &Dice) -> Duration {
         let (from, to) = match self.fault {
             LoneFault::CancelAtLaunch => (Duration::ZERO, LAUNCHING),
-            _ if self.fault.moment() == Moment::RunTime => (FROM, BEFORE_CAP),
+            _ if self.fault.moment() == FaultStart::RunTime => (FROM, BEFORE_CAP),
             _ => (FROM, TO),
         };
         dice.fork("moment").between(from, to)
@@ -139,9 +139,9 @@ impl Lone {
     pub(crate) fn due(self, dice: &Dice) -> Vec<Due> {
         let at = self.at(dice);
         let now = |fate| vec![Due { at, fate }];
-        let weather = |trouble, at, lasts| Due { at, fate: Fate::Weather(trouble, lasts) };
+        let weather = |trouble, at, lasts| Due { at, fate: FaultKind::Weather(trouble, lasts) };
         let sign = if dice.fork("sign").percent(50) { 1 } else { -1 };
-        let taken = Fate::Reclaim { notice: None, takes: true };
+        let taken = FaultKind::Reclaim { notice: None, takes: true };
         let first = |trouble, lasts| vec![weather(trouble, Duration::ZERO, lasts)];
         let mut due = match self.fault {
             LoneFault::Done
@@ -149,78 +149,85 @@ impl Lone {
             | LoneFault::Hangs
             | LoneFault::Idles
             | LoneFault::Cap => Vec::new(),
-            LoneFault::PowerBroken => first(Trouble::PowerBroken, FOR_GOOD),
-            LoneFault::DiskFull => vec![weather(Trouble::DiskFull, at, FOR_GOOD)],
-            LoneFault::StoreGone => vec![weather(Trouble::StoreDown, at, FOR_GOOD)],
-            LoneFault::NoAgent => first(Trouble::NoAgents, LID),
-            LoneFault::DarkBoot => first(Trouble::DarkBoots, LID),
-            LoneFault::Withdrawn => first(Trouble::Withdraws, WITHDRAWS),
-            LoneFault::ShownLate => first(Trouble::LateShows, WITHDRAWS),
-            LoneFault::KernelHang => now(Fate::KernelHang),
-            LoneFault::HostDies => now(Fate::HostDies),
-            LoneFault::AgentCrash => now(Fate::AgentCrash),
-            LoneFault::AgentHang => now(Fate::AgentHang(FOR_GOOD)),
-            LoneFault::AgentGone | LoneFault::CapWithoutAgent => now(Fate::AgentGone),
-            LoneFault::Reboot | LoneFault::CapAfterReboot => now(Fate::Reboot),
+            LoneFault::PowerBroken => first(WorldFault::PowerBroken, FOR_GOOD),
+            LoneFault::DiskFull => vec![weather(WorldFault::DiskFull, at, FOR_GOOD)],
+            LoneFault::StoreGone => vec![weather(WorldFault::StoreDown, at, FOR_GOOD)],
+            LoneFault::NoAgent => first(WorldFault::NoAgents, LID),
+            LoneFault::DarkBoot => first(WorldFault::DarkBoots, LID),
+            LoneFault::Withdrawn => first(WorldFault::Withdraws, WITHDRAWS),
+            LoneFault::ShownLate => first(WorldFault::LateShows, WITHDRAWS),
+            LoneFault::KernelHang => now(FaultKind::KernelHang),
+            LoneFault::HostDies => now(FaultKind::HostDies),
+            LoneFault::AgentCrash => now(FaultKind::AgentCrash),
+            LoneFault::AgentHang => now(FaultKind::AgentHang(FOR_GOOD)),
+            LoneFault::AgentGone | LoneFault::CapWithoutAgent => now(FaultKind::AgentGone),
+            LoneFault::Reboot | LoneFault::CapAfterReboot => now(FaultKind::Reboot),
             LoneFault::MachineClock | LoneFault::CapAfterClock => {
-                now(Fate::BoxClock(sign * HOUR_MS))
+                now(FaultKind::BoxClock(sign * HOUR_MS))
             }
             LoneFault::Noticed => {
-                now(Fate::Reclaim { notice: Some(Duration::from_secs(120)), takes: true })
+                now(FaultKind::Reclaim { notice: Some(Duration::from_secs(120)), takes: true })
             }
             LoneFault::Taken => now(taken),
             LoneFault::NotTaken => {
-                now(Fate::Reclaim { notice: Some(Duration::from_secs(120)), takes: false })
+                now(FaultKind::Reclaim { notice: Some(Duration::from_secs(120)), takes: false })
             }
-            LoneFault::Rebalance => now(Fate::Rebalance),
+            LoneFault::Rebalance => now(FaultKind::Rebalance),
             LoneFault::NoRoom => {
                 vec![
-                    weather(Trouble::NoCapacityA, at, NO_ROOM),
-                    weather(Trouble::NoCapacityB, at, NO_ROOM),
+                    weather(WorldFault::NoCapacityA, at, NO_ROOM),
+                    weather(WorldFault::NoCapacityB, at, NO_ROOM),
                     Due { at, fate: taken },
                 ]
             }
             LoneFault::TakenUnseen => {
-                vec![weather(Trouble::Ec2Down, at, A_WHILE), Due { at, fate: taken }]
+                vec![weather(WorldFault::Ec2Down, at, A_WHILE), Due { at, fate: taken }]
             }
-            LoneFault::GpuLost => now(Fate::Xid(true)),
-            LoneFault::NvmlLost => vec![weather(Trouble::NvmlLost, at, FOR_GOOD)],
-            LoneFault::Offline => vec![weather(Trouble::MachineOffline, at, A_WHILE)],
-            LoneFault::MetadataDown => vec![weather(Trouble::MetadataDown, at, A_WHILE)],
-            LoneFault::ConsoleEnd => now(Fate::ConsoleTerminate),
-            LoneFault::ConsoleStop => now(Fate::ConsoleStop),
-            LoneFault::Stop => now(Fate::Stop),
-            LoneFault::Cancel => now(Fate::Cancel),
+            LoneFault::GpuLost => now(FaultKind::Xid(true)),
+            LoneFault::NvmlLost => vec![weather(WorldFault::NvmlLost, at, FOR_GOOD)],
+            LoneFault::Offline => vec![weather(WorldFault::MachineOffline, at, A_WHILE)],
+            LoneFault::MetadataDown => vec![weather(WorldFault::MetadataDown, at, A_WHILE)],
+            LoneFault::ConsoleEnd => now(FaultKind::ConsoleTerminate),
+            LoneFault::ConsoleStop => now(FaultKind::ConsoleStop),
+            LoneFault::Stop => now(FaultKind::Stop),
+            LoneFault::Cancel => now(FaultKind::Cancel),
             LoneFault::CancelAtLaunch => vec![
-                weather(Trouble::Ec2Lossy, Duration::ZERO, ERRS),
-                Due { at, fate: Fate::Cancel },
+                weather(WorldFault::Ec2Lossy, Duration::ZERO, ERRS),
+                Due { at, fate: FaultKind::Cancel },
             ],
-            LoneFault::StaleEnd => {
-                [Fate::KernelHang, Fate::Weather(Trouble::Ec2Stale, FOR_GOOD), Fate::Cancel]
-                    .map(|fate| Due { at, fate })
-                    .into()
-            }
+            LoneFault::StaleEnd => [
+                FaultKind::KernelHang,
+                FaultKind::Weather(WorldFault::Ec2Stale, FOR_GOOD),
+                FaultKind::Cancel,
+            ]
+            .map(|fate| Due { at, fate })
+            .into(),
             LoneFault::StuckEnd => {
-                vec![weather(Trouble::StuckEnds, at, FOR_GOOD), Due { at, fate: Fate::Cancel }]
+                vec![
+                    weather(WorldFault::StuckEnds, at, FOR_GOOD),
+                    Due { at, fate: FaultKind::Cancel },
+                ]
             }
-            LoneFault::Throttled => {
-                [Fate::KernelHang, Fate::Weather(Trouble::Ec2Throttled, THROTTLED), Fate::Cancel]
-                    .map(|fate| Due { at, fate })
-                    .into()
-            }
-            LoneFault::SignedOut => vec![weather(Trouble::SignedOut, at, SIGNED_OUT)],
+            LoneFault::Throttled => [
+                FaultKind::KernelHang,
+                FaultKind::Weather(WorldFault::Ec2Throttled, THROTTLED),
+                FaultKind::Cancel,
+            ]
+            .map(|fate| Due { at, fate })
+            .into(),
+            LoneFault::SignedOut => vec![weather(WorldFault::SignedOut, at, SIGNED_OUT)],
             LoneFault::LaptopClock => vec![
-                Due { at, fate: Fate::LaptopClock(sign * DAY_MS) },
+                Due { at, fate: FaultKind::LaptopClock(sign * DAY_MS) },
                 Due { at: at + TAKEN_AFTER, fate: taken },
-                Due { at: at + CLOCK_OFF, fate: Fate::LaptopClock(0) },
+                Due { at: at + CLOCK_OFF, fate: FaultKind::LaptopClock(0) },
             ],
             LoneFault::SecondController => {
-                vec![Due { at: Duration::ZERO, fate: Fate::SecondController }]
+                vec![Due { at: Duration::ZERO, fate: FaultKind::SecondController }]
             }
-            LoneFault::RoleGone => vec![weather(Trouble::RoleGone, at, FOR_GOOD)],
+            LoneFault::RoleGone => vec![weather(WorldFault::RoleGone, at, FOR_GOOD)],
         };
         if !self.watching.has_workstation() {
-            due.push(Due { at: LID, fate: Fate::LaptopSleep(FOR_GOOD) });
+            due.push(Due { at: LID, fate: FaultKind::LaptopSleep(FOR_GOOD) });
         }
         due.sort_by_key(|due| due.at);
         due

@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 const LINES_KEPT: usize = 400;
 
 /// How the time of a line is written.
-struct Moment(Duration);
+struct TraceTime(Duration);
 
-impl fmt::Display for Moment {
+impl fmt::Display for TraceTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = self.0.as_secs();
         write!(
@@ -56,7 +56,7 @@ impl Trace {
     /// `told`: people see this line too.
     pub fn add(&mut self, now: Duration, told: bool, what: fmt::Arguments<'_>) {
         self.line.clear();
-        let _ = write!(self.line, "{} {what}", Moment(now));
+        let _ = write!(self.line, "{} {what}", TraceTime(now));
         self.sum.update(self.line.as_bytes());
         self.sum.update(b"\n");
         self.count += 1;
@@ -71,7 +71,7 @@ impl Trace {
     /// A line for the full story. It is not in the sum.
     pub fn aside(&mut self, now: Duration, what: fmt::Arguments<'_>) {
         if self.kept_max == usize::MAX {
-            self.lines.push_back(format!("{} {what}", Moment(now)));
+            self.lines.push_back(format!("{} {what}", TraceTime(now)));
         }
     }
 

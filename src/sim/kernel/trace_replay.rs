@@ -2,15 +2,16 @@
 //!
 //! `just soak` reads these flags (tests/sim/soak.rs).
 
-use crate::sim::{Lone, Play, Saves, Story};
+use crate::sim::{Lone, SaveStyle, Story, WorldRun};
 
-impl Play {
+impl WorldRun {
     /// The command that plays this world and prints its story.
     pub fn command(&self) -> String {
         let mut words = vec!["just soak".to_owned()];
-        words
-            .extend((self.hours != Play::seed(0).hours).then(|| format!("--hours {}", self.hours)));
-        words.extend((self.saves == Some(Saves::Renamed)).then(|| "--renamed".to_owned()));
+        words.extend(
+            (self.hours != WorldRun::seed(0).hours).then(|| format!("--hours {}", self.hours)),
+        );
+        words.extend((self.saves == Some(SaveStyle::Renamed)).then(|| "--renamed".to_owned()));
         words.extend((!self.newer).then(|| "--older".to_owned()));
         words.extend((!self.layouts).then(|| "--plain".to_owned()));
         words.extend(self.planted.map(|bug| format!("--bug {bug:?}")));
@@ -23,14 +24,14 @@ impl Play {
         words.join(" ")
     }
 
-    /// The same world with a story or a death in it, as [`Play::command`] writes them.
+    /// The same world with a story or a death in it, as [`WorldRun::command`] writes them.
     ///
     /// # Errors If the word is not known.
-    pub fn with(self, flag: &str, word: &str) -> Result<Play, String> {
+    pub fn with(self, flag: &str, word: &str) -> Result<WorldRun, String> {
         match flag {
             "--story" => {
                 let story = Story::ALL.into_iter().find(|story| format!("{story:?}") == word);
-                Ok(Play {
+                Ok(WorldRun {
                     story: Some(
                         story.ok_or_else(|| format!("`{word}` is none of {:?}", Story::ALL))?,
                     ),
@@ -41,7 +42,7 @@ impl Play {
                 let lone = Lone::all()
                     .into_iter()
                     .find(|lone| format!("{:?}:{:?}", lone.fault, lone.watching) == word);
-                Ok(Play {
+                Ok(WorldRun {
                     lone: Some(lone.ok_or_else(|| {
                         format!(
                             "`{word}` is not like KernelHang:Sweeper, or nothing is measured of it"
@@ -63,7 +64,7 @@ impl Play {
                     .position(|known| known == when)
                     .ok_or_else(no)?
                     == 1;
-                Ok(Play {
+                Ok(WorldRun {
                     death: Some((who, call.parse().map_err(|_| no())?, after)),
                     short: true,
                     ..self
@@ -80,14 +81,14 @@ mod tests {
 
     #[test]
     fn a_command_plays_the_same_world_again() {
-        let died = Play { death: Some(("agent", 12, true)), short: true, ..Play::seed(0) };
-        let told = Play {
+        let died = WorldRun { death: Some(("agent", 12, true)), short: true, ..WorldRun::seed(0) };
+        let told = WorldRun {
             story: Some(Story::ZoneBlinks),
             hours: 24,
             newer: false,
             layouts: false,
-            saves: Some(Saves::Renamed),
-            ..Play::seed(7)
+            saves: Some(SaveStyle::Renamed),
+            ..WorldRun::seed(7)
         };
         assert_eq!(died.command(), "just soak --death agent:12:after --seed 0");
         assert_eq!(
@@ -97,7 +98,7 @@ mod tests {
         for (play, flag, word) in
             [(died, "--death", "agent:12:after"), (told, "--story", "ZoneBlinks")]
         {
-            let plain = Play { death: None, story: None, short: false, ..play };
+            let plain = WorldRun { death: None, story: None, short: false, ..play };
             assert_eq!(
                 plain.with(flag, word).map(|play| format!("{play:?}")),
                 Ok(format!("{play:?}"))
@@ -109,7 +110,7 @@ mod tests {
             ("--death", "agent:x:after"),
             ("--story", "Nobody"),
         ] {
-            assert!(Play::seed(0).with(flag, word).is_err(), "{flag} {word}");
+            assert!(WorldRun::seed(0).with(flag, word).is_err(), "{flag} {word}");
         }
     }
 }

@@ -19,13 +19,13 @@ use tokio::task::LocalSet;
 pub struct Timeline {
     /// Nanoseconds. Every step of every task reads it.
     now: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<SleepQueue>,
     /// The main task can go on: time must not move before it has.
     awake: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct SleepQueue {
     next: u64,
     /// The last to wake is first. There are dozens, and most sleep for a second or two. Changes
     /// near the end of a `Vec` cost a fraction of those in a tree.
@@ -33,16 +33,16 @@ struct State {
 }
 
 struct Sleeper {
-    key: Key,
+    key: WakeKey,
     waker: Waker,
 }
 
 /// When a sleeper wakes, nanoseconds, and its number: earlier sleeps have lower ones.
-type Key = (u64, u64);
+type WakeKey = (u64, u64);
 
-impl State {
+impl SleepQueue {
     /// The index of a sleeper, or where to insert it.
-    fn place(&self, key: Key) -> Result<usize, usize> {
+    fn place(&self, key: WakeKey) -> Result<usize, usize> {
         self.sleepers.binary_search_by(|sleeper| key.cmp(&sleeper.key))
     }
 }
@@ -68,7 +68,7 @@ impl Timeline {
         Sleep { timeline: self, key, waits: false }.await;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SleepQueue> {
         self.state.lock().expect("the lock is not poisoned")
     }
 
@@ -108,7 +108,7 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 
 struct Sleep<'a> {
     timeline: &'a Timeline,
-    key: Key,
+    key: WakeKey,
     /// It is among the sleepers until it is woken.
     waits: bool,
 }

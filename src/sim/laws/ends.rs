@@ -13,9 +13,9 @@ use crate::market::Market;
 use crate::policy::keeps_disk;
 use crate::sim::kernel::virtual_time::at;
 use crate::sim::world::host::Host;
-use crate::sim::world::machines::Machine;
+use crate::sim::world::machines::SimMachine;
 use crate::sim::world::workload::Start;
-use crate::sim::world::world::{Ask, Deed, Which, World};
+use crate::sim::world::world::{Deed, EndRequest, Which, World};
 
 /// How long after a wish in the job directory a launch may still ignore it. A listing may be half a
 /// minute stale, and a tick may be running.
@@ -48,7 +48,7 @@ const INTENT_MAX: Duration = Duration::from_secs(15);
 const HOST_DEAD: Duration = Duration::from_secs(600);
 
 /// A machine that a party asks to end.
-struct Asked {
+struct RequestedMachine {
     attempt: Which,
     tags: Tags,
     state: InstanceState,
@@ -56,11 +56,11 @@ struct Asked {
     begun: Duration,
 }
 
-impl Asked {
+impl RequestedMachine {
     fn of(world: &World, id: &str) -> Option<Self> {
-        let facts = |machine: &Machine| {
+        let facts = |machine: &SimMachine| {
             let tags = Tags::from_map(&machine.tags).ok()?;
-            Some(Asked {
+            Some(RequestedMachine {
                 attempt: machine.attempt()?,
                 tags,
                 state: machine.state(),
@@ -122,7 +122,7 @@ pub(crate) fn useful_work_is_never_stopped(
     match deed {
         Deed::Asked { id, by, .. } => {
             let Some((true, Some(truth))) = Judge::host_truth(world, id) else { return Ok(()) };
-            let Some(asked) = Asked::of(world, id) else { return Ok(()) };
+            let Some(asked) = RequestedMachine::of(world, id) else { return Ok(()) };
             let heard = judge.beats.get(&asked.attempt).map(|(heard, ..)| *heard);
             let unheard = ON_ITS_WAY..Duration::from_secs(29 * 60);
             let held = heard.is_some_and(|heard| unheard.contains(&now.saturating_sub(heard)));
@@ -189,7 +189,7 @@ fn is_restarted_for_a_cause(
 fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), String> {
     let now = world.timeline.now();
     let Some((_, Some(truth))) = Judge::host_truth(world, id) else { return Ok(()) };
-    let Some(asked) = Asked::of(world, id) else { return Ok(()) };
+    let Some(asked) = RequestedMachine::of(world, id) else { return Ok(()) };
     let heard = judge
         .beats
         .get(&asked.attempt)
@@ -232,9 +232,9 @@ pub(crate) fn given_up_for_a_cause(
     world: &World,
     deed: &Deed<'_>,
 ) -> Result<(), String> {
-    let Deed::Asked { ask: Ask::Terminate, id, by } = deed else { return Ok(()) };
+    let Deed::Asked { ask: EndRequest::Terminate, id, by } = deed else { return Ok(()) };
     let now = world.timeline.now();
-    let Some(asked) = Asked::of(world, id) else { return Ok(()) };
+    let Some(asked) = RequestedMachine::of(world, id) else { return Ok(()) };
     if asked.state == InstanceState::Stopped && asked.was_kept(world) && judge.cancelled.is_none() {
         return Err(format!("{by} ended {id}, which stood still with the disk that was kept"));
     }
@@ -337,7 +337,7 @@ pub(crate) fn every_end_has_its_reason(
     match deed {
         // A machine that ends already has its reason.
         Deed::Asked { ask, id, by } => {
-            let Some(asked) = Asked::of(world, id)
+            let Some(asked) = RequestedMachine::of(world, id)
                 .filter(|asked| {
                     !matches!(
                         asked.state,
@@ -347,7 +347,7 @@ pub(crate) fn every_end_has_its_reason(
                     )
                 })
                 // It stopped while the request was on its way.
-                .filter(|asked| (*ask, asked.state) != (Ask::Stop, InstanceState::Stopped))
+                .filter(|asked| (*ask, asked.state) != (EndRequest::Stop, InstanceState::Stopped))
             else {
                 return Ok(());
             };

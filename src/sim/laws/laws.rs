@@ -16,9 +16,9 @@ use crate::instance::{InstanceState, Tags};
 use crate::job::{CheckpointFile, Manifest, Plan};
 use crate::market::{Market, Usd};
 use crate::sim::kernel::virtual_time::at;
-use crate::sim::world::machines::Machine;
+use crate::sim::world::machines::SimMachine;
 use crate::sim::world::store::LATE;
-use crate::sim::world::world::{Ask, Deed, OWNER, World};
+use crate::sim::world::world::{Deed, EndRequest, OWNER, World};
 
 /// Lease, sweep and two minutes: the most that a machine bills without use.
 pub const BOUND_MINUTES: u32 = 37;
@@ -107,7 +107,7 @@ fn one_machine_a_job(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), St
     if !matches!(deed, Deed::Launched { .. } | Deed::State { .. }) {
         return Ok(());
     }
-    let live = |machine: &&Machine| {
+    let live = |machine: &&SimMachine| {
         machine.owner() == Some(OWNER)
             && !matches!(machine.state(), InstanceState::Terminated | InstanceState::Stopped)
     };
@@ -118,7 +118,7 @@ fn one_machine_a_job(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), St
 }
 
 fn tagged_at_any_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
-    let untagged = |machine: &Machine| match Tags::from_map(&machine.tags) {
+    let untagged = |machine: &SimMachine| match Tags::from_map(&machine.tags) {
         Ok(tags) if tags.owner == OWNER && tags.kill_at.is_some() => None,
         Ok(_) => Some(format!("{} has no owner of ours, or no hard cap, in its tags", machine.id)),
         Err(error) => Some(format!("{}: {error}", machine.id)),
@@ -144,7 +144,7 @@ fn a_cap_is_no_later_than_its_limits(
     let (Deed::Minute, Some(limit)) = (deed, world.spec.spec.limits.max_runtime) else {
         return Ok(());
     };
-    let late = |machine: &Machine| {
+    let late = |machine: &SimMachine| {
         let tags = Tags::from_map(&machine.tags).ok()?;
         let most = at(machine.begun()
             + limit.duration()
@@ -270,10 +270,10 @@ fn settled_means_seen_to_be_gone(_: &Judge, world: &World, deed: &Deed<'_>) -> R
         .body(&format!("{folder}plan.json"))
         .and_then(|body| serde_json::from_slice::<Plan>(&body).ok());
     let Some(plan) = plan else { return Err(format!("{key} without a plan")) };
-    let is_its = |machine: &&Machine| {
+    let is_its = |machine: &&SimMachine| {
         machine.token == plan.client_token && machine.offer.zone == plan.offer.zone
     };
-    let state = world.ec2.look(|machines| machines.iter().find(is_its).map(Machine::state));
+    let state = world.ec2.look(|machines| machines.iter().find(is_its).map(SimMachine::state));
     match state {
         None | Some(InstanceState::Terminated | InstanceState::Stopped) => Ok(()),
         Some(state) => {
@@ -358,7 +358,7 @@ fn a_spot_machine_is_never_stopped(
     world: &World,
     deed: &Deed<'_>,
 ) -> Result<(), String> {
-    let Deed::Asked { ask: Ask::Stop, id, .. } = deed else { return Ok(()) };
+    let Deed::Asked { ask: EndRequest::Stop, id, .. } = deed else { return Ok(()) };
     if world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot) {
         Err(format!("{id} is a spot machine"))
     } else {
@@ -388,7 +388,7 @@ fn launches_and_money_have_a_bound(
         Deed::Minute if world.swept => {
             let Some(budget) = judge.budget else { return Ok(()) };
             let (spent, slack) = world.ec2.look(|machines| {
-                let ours: Vec<&Machine> =
+                let ours: Vec<&SimMachine> =
                     machines.iter().filter(|machine| machine.owner() == Some(OWNER)).collect();
                 // The bound at the hourly price of the last machine, because earlier costs shorten
                 // its hard cap. Minutes without cloud or store are added (seed 6004320 of 24 h: a

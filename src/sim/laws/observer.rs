@@ -15,22 +15,22 @@ use super::observer_saves::Noticed;
 use crate::instance::InstanceState;
 use crate::job::{CheckpointFile, Manifest, Plan, Request, ResolvedSpec, Wish};
 use crate::market::Usd;
-use crate::sim::world::active_faults::Trouble;
-use crate::sim::world::machines::Machine;
-use crate::sim::world::process::Process;
+use crate::sim::world::active_faults::WorldFault;
+use crate::sim::world::machines::SimMachine;
+use crate::sim::world::process::SimProcess;
 use crate::sim::world::store::LATE;
 use crate::sim::world::training_checkpoints;
 use crate::sim::world::workload::Truth;
 use crate::sim::world::world::{Deed, Which, World, which};
 
 /// Minutes by machine and workstation.
-pub(crate) type Watched = BTreeMap<(String, String), u32>;
+pub(crate) type WatchedMinutes = BTreeMap<(String, String), u32>;
 
 /// Useless work, as one agent watches it.
 #[derive(Default)]
 pub(crate) struct Useless {
     pub minutes: u32,
-    pub watcher: Option<Arc<Process>>,
+    pub watcher: Option<Arc<SimProcess>>,
     /// It hangs before its first sign on this machine, but a checkpoint says that it reports.
     pub hushed: bool,
 }
@@ -101,11 +101,11 @@ pub struct Judge {
     pub(crate) unheeded: BTreeMap<String, u32>,
     /// Minutes in a row while an awake workstation could end a machine that was cancelled, over or
     /// beyond its cap, or silent. Each workstation counts by itself (seed 20001768 of 24 h).
-    pub(crate) uncancelled: Watched,
-    pub(crate) unended: Watched,
-    pub(crate) unheld: Watched,
+    pub(crate) uncancelled: WatchedMinutes,
+    pub(crate) unended: WatchedMinutes,
+    pub(crate) unheld: WatchedMinutes,
     /// The same for a silent machine whose host fails the cloud's checks.
-    pub(crate) hostless: Watched,
+    pub(crate) hostless: WatchedMinutes,
     /// Minutes in a row while one running agent reads its GPU and watches work that idles or hangs.
     pub(crate) useless: BTreeMap<String, Useless>,
     /// A user extended a limit, and an agent may not have read it yet. Then it watches anew.
@@ -127,7 +127,7 @@ impl Judge {
     /// Called before the laws check the deed.
     pub fn take_note(&mut self, world: &World, deed: &Deed<'_>) {
         let now = world.timeline.now();
-        self.look_away(world.weather.is(Trouble::NvmlLost), now);
+        self.look_away(world.weather.is(WorldFault::NvmlLost), now);
         self.see_weather(world, now);
         match deed {
             Deed::Described { by, views } => {
@@ -180,7 +180,7 @@ impl Judge {
             Deed::State { id, reason, .. }
                 if reason.starts_with("Client.UserInitiated") && !self.asked.contains(*id) =>
             {
-                let attempt = world.ec2.with(id, Machine::attempt).flatten();
+                let attempt = world.ec2.with(id, SimMachine::attempt).flatten();
                 let heard =
                     attempt.and_then(|attempt| self.beats.get(&attempt)).map(|(heard, ..)| *heard);
                 let is_over = attempt.is_some_and(|attempt| self.outcomes.contains_key(&attempt));
@@ -234,17 +234,18 @@ impl Judge {
     }
 
     fn see_weather(&mut self, world: &World, now: Duration) {
-        let is = |troubles: &[Trouble]| troubles.iter().any(|trouble| world.weather.is(*trouble));
-        if is(&[Trouble::StoreDown, Trouble::StoreLossy, Trouble::SignedOut]) {
+        let is =
+            |troubles: &[WorldFault]| troubles.iter().any(|trouble| world.weather.is(*trouble));
+        if is(&[WorldFault::StoreDown, WorldFault::StoreLossy, WorldFault::SignedOut]) {
             self.store_ill = Some(now);
         }
         if is(&AGENTS_TROUBLES) {
             self.line_ill = Some(now);
         }
-        if is(&[Trouble::MetadataDown]) {
+        if is(&[WorldFault::MetadataDown]) {
             self.metadata_ill = Some(now);
         }
-        if is(&[Trouble::DiskFull]) {
+        if is(&[WorldFault::DiskFull]) {
             self.disk_ill = Some(now);
         }
     }
@@ -385,8 +386,8 @@ const LEASE_MINUTES: u32 = 31;
 pub(crate) const PAST_CAP_MINUTES: u32 = 3;
 
 /// Faults that hinder a sweeper in the cloud.
-const SWEEPERS_TROUBLES: [Trouble; 4] =
-    [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Lossy];
+const SWEEPERS_TROUBLES: [WorldFault; 4] =
+    [WorldFault::StoreDown, WorldFault::StoreLossy, WorldFault::Ec2Down, WorldFault::Ec2Lossy];
 
 /// How long after its write a record has been read, if no fault hinders it.
 const READ_WITHIN: Duration = Duration::from_secs(180);

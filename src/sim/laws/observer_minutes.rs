@@ -13,9 +13,9 @@ use super::observer::{Judge, PAST_CAP_MINUTES, Useless};
 use super::observer_saves::working;
 use crate::instance::Tags;
 use crate::sim::kernel::virtual_time::at;
-use crate::sim::world::active_faults::Trouble;
+use crate::sim::world::active_faults::WorldFault;
 use crate::sim::world::host::BOOT_TTL;
-use crate::sim::world::machines::Machine;
+use crate::sim::world::machines::SimMachine;
 use crate::sim::world::workload::Truth;
 use crate::sim::world::world::{OWNER, Which, World};
 
@@ -30,19 +30,19 @@ const VISIT_MINUTES: u32 = 6;
 
 /// Faults that hinder an agent from reading a wish, and those that also hinder a workstation from
 /// ending a machine.
-pub(crate) const AGENTS_TROUBLES: [Trouble; 5] = [
-    Trouble::StoreDown,
-    Trouble::StoreLossy,
-    Trouble::StoreStale,
-    Trouble::MachineOffline,
-    Trouble::RoleGone,
+pub(crate) const AGENTS_TROUBLES: [WorldFault; 5] = [
+    WorldFault::StoreDown,
+    WorldFault::StoreLossy,
+    WorldFault::StoreStale,
+    WorldFault::MachineOffline,
+    WorldFault::RoleGone,
 ];
-const WORKSTATIONS_TROUBLES: [Trouble; 5] = [
-    Trouble::LaptopOffline,
-    Trouble::SignedOut,
-    Trouble::Ec2Down,
-    Trouble::Ec2Throttled,
-    Trouble::Ec2Lossy,
+const WORKSTATIONS_TROUBLES: [WorldFault; 5] = [
+    WorldFault::LaptopOffline,
+    WorldFault::SignedOut,
+    WorldFault::Ec2Down,
+    WorldFault::Ec2Throttled,
+    WorldFault::Ec2Lossy,
 ];
 
 /// A workstation that called Describe within this time is awake.
@@ -57,10 +57,11 @@ const PACE_STEPS: u64 = 5;
 impl Judge {
     pub(crate) fn count_minutes(&mut self, world: &World, now: Duration) {
         let healthy = world.swept && Judge::can_sweep(world);
-        let ours = |machine: &&Machine| machine.owner() == Some(OWNER) && machine.state().bills();
+        let ours =
+            |machine: &&SimMachine| machine.owner() == Some(OWNER) && machine.state().bills();
         let running: Vec<(String, Which, Option<Timestamp>, Duration)> =
             world.ec2.look(|machines| {
-                let facts = |machine: &Machine| {
+                let facts = |machine: &SimMachine| {
                     let tags = Tags::from_map(&machine.tags).ok()?;
                     Some((machine.id.clone(), machine.attempt()?, tags.kill_at, machine.launched))
                 };
@@ -84,7 +85,7 @@ impl Judge {
             *self.unswept.entry(id.clone()).or_default() +=
                 unswept * u32::from(!healthy && (over || !beats));
             let throttled = healthy
-                && world.weather.is(Trouble::Ec2Throttled)
+                && world.weather.is(WorldFault::Ec2Throttled)
                 && !self.passed_over.contains(&id);
             *self.throttled.entry(id.clone()).or_default() +=
                 u32::from(throttled && (over || !beats));
@@ -98,46 +99,48 @@ impl Judge {
             self.count_saves(world, &id, over);
             // Uploads take longer on a bad line.
             let reaches_store = ![
-                Trouble::StoreDown,
-                Trouble::StoreLossy,
-                Trouble::MachineOffline,
-                Trouble::RoleGone,
+                WorldFault::StoreDown,
+                WorldFault::StoreLossy,
+                WorldFault::MachineOffline,
+                WorldFault::RoleGone,
             ]
             .iter()
             .any(|trouble| world.weather.is(*trouble));
             // A running agent needs no sweeper: it has a steady clock and powers off by itself. An
             // agent that keeps dying cannot (seed 103706).
             let (runs, _) = Judge::host_truth(world, &id).unwrap_or_default();
-            let loops = |machine: &Machine| {
+            let loops = |machine: &SimMachine| {
                 machine.host.as_ref().is_some_and(|host| host.state().crash_loop > 0)
             };
             let alive = runs && world.ec2.with(&id, loops) == Some(false);
-            let dies = |machine: &Machine| {
+            let dies = |machine: &SimMachine| {
                 machine.host.as_ref().is_some_and(|host| {
                     host.state().last_death.is_some_and(|died| now.saturating_sub(died) < GROWN)
                 })
             };
             let looped = self.looped.entry(id.clone()).or_default();
             *looped = if world.ec2.with(&id, dies) == Some(true) {
-                *looped + u32::from(healthy && !world.weather.is(Trouble::Ec2Throttled))
+                *looped + u32::from(healthy && !world.weather.is(WorldFault::Ec2Throttled))
             } else {
                 0
             };
             // After a reboot an agent asks the metadata service who it is. Only its disk could say
             // that it was terminating. A full disk cannot (seed 23001268 of 24 h), and a stopped
             // machine may have been started again (98009630).
-            let tells =
-                |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.tells_its_end());
-            let knows = !world.weather.is(Trouble::MetadataDown)
+            let tells = |machine: &SimMachine| {
+                machine.host.as_ref().is_some_and(|host| host.tells_its_end())
+            };
+            let knows = !world.weather.is(WorldFault::MetadataDown)
                 || world.ec2.with(&id, tells) == Some(true);
             // If its power-off is broken, the workstation or the sweeper must end it.
-            let can_end = !world.weather.is(Trouble::PowerBroken);
+            let can_end = !world.weather.is(WorldFault::PowerBroken);
             *self.lingers.entry(id.clone()).or_default() +=
                 u32::from(over && alive && reaches_store && knows && can_end);
             // A machine with a wrong clock that cannot reach the store does not know that it is due
             // (seed 41000215 of 24 h).
-            let knows_time =
-                |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.knows_the_time());
+            let knows_time = |machine: &SimMachine| {
+                machine.host.as_ref().is_some_and(|host| host.knows_the_time())
+            };
             let can_know = reaches_store || world.ec2.with(&id, knows_time) == Some(true);
             *self.overdue.entry(id.clone()).or_default() +=
                 u32::from(beyond && alive && can_end && can_know);
@@ -186,7 +189,7 @@ impl Judge {
             |truth: &Truth| truth.hung_since.is_some() && (truth.steps >= PACE_STEPS || hushed);
         let is_useless =
             working.as_ref().is_some_and(|truth| truth.quiet_since.is_some() || hangs(truth));
-        let sees = !world.weather.is(Trouble::NvmlLost);
+        let sees = !world.weather.is(WorldFault::NvmlLost);
         let useless = self.useless.entry(id.to_owned()).or_default();
         let is_same = agent
             .zip(useless.watcher.as_ref())
@@ -221,8 +224,9 @@ impl Judge {
         let is_dead = host.as_ref().is_some_and(|host| !host.fails_for(now).is_zero());
         let unhindered =
             runs && host.is_some_and(|host| host.state().crash_loop == 0 && !host.disk.is_full());
-        let is = |troubles: &[Trouble]| troubles.iter().any(|trouble| world.weather.is(*trouble));
-        let heeds = unhindered && !is(&AGENTS_TROUBLES) && !is(&[Trouble::MetadataDown]);
+        let is =
+            |troubles: &[WorldFault]| troubles.iter().any(|trouble| world.weather.is(*trouble));
+        let heeds = unhindered && !is(&AGENTS_TROUBLES) && !is(&[WorldFault::MetadataDown]);
         let silent = self.beats.get(&attempt).map(|(heard, ..)| now.saturating_sub(*heard));
         let is_silent = silent.is_some_and(|silent| silent > Duration::from_secs(60));
         let capped = kill_at.is_some_and(|cap| {

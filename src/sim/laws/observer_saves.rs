@@ -64,7 +64,7 @@ impl Judge {
         let works = truth.steps > 0 && truth.hung_since.is_none() && truth.quiet_since.is_none();
         let over = world
             .ec2
-            .with(&host.id, crate::sim::world::machines::Machine::attempt)
+            .with(&host.id, crate::sim::world::machines::SimMachine::attempt)
             .flatten()
             .is_some_and(|attempt| self.outcomes.contains_key(&attempt));
         let can_save = world.habit.saves_when_asked && works && !over && self.wish.is_none();
@@ -114,7 +114,7 @@ impl Judge {
         let lived = state.last_death.is_none_or(|died| died < noticed.since);
         let attempt = world
             .ec2
-            .with(id, crate::sim::world::machines::Machine::attempt)
+            .with(id, crate::sim::world::machines::SimMachine::attempt)
             .flatten()
             .filter(|attempt| !self.outcomes.contains_key(attempt));
         let beats = attempt

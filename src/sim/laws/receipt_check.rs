@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::job::{Receipt, ReceiptAttempt};
 use crate::market::{Usd, UsdPerHour};
 use crate::sim::kernel::virtual_time::at;
-use crate::sim::world::machines::Machine;
+use crate::sim::world::machines::SimMachine;
 use crate::sim::world::world::{OWNER, Which, World, which};
 
 /// A receipt equals the bill to the micro-dollar, or is marked as an estimate. An estimate is never
@@ -27,7 +27,7 @@ pub fn compare(world: &Arc<World>, receipts: &[&Receipt]) {
 fn compare_one(world: &Arc<World>, which: Which, attempt: &ReceiptAttempt) {
     let Some(id) = &attempt.instance else { return };
     let now = world.timeline.now();
-    let facts = |machine: &Machine| Some((machine.bill(which, now)?, machine.offer.hourly()));
+    let facts = |machine: &SimMachine| Some((machine.bill(which, now)?, machine.offer.hourly()));
     let Some(((cost, ended), hourly)) = world.ec2.with(id, facts).flatten() else {
         return world.violated(19, format!("the receipt names {id}, which never was"));
     };

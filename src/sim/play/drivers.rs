@@ -12,10 +12,10 @@ use crate::controller::Controller;
 use crate::market::{self, Zone};
 use crate::ports::{Clock, Cloud, Store};
 use crate::sim::laws::observer::Judge;
-use crate::sim::world::active_faults::Trouble;
+use crate::sim::world::active_faults::WorldFault;
 use crate::sim::world::cloud_port::Ec2Line;
-use crate::sim::world::host::Counted;
-use crate::sim::world::process::Process;
+use crate::sim::world::host::CallCount;
+use crate::sim::world::process::SimProcess;
 use crate::sim::world::process_ports::Through;
 use crate::sim::world::store::Line;
 use crate::sim::world::world::{OWNER, World};
@@ -32,7 +32,7 @@ pub struct Party {
     pub who: String,
     /// How far its wall clock is off, milliseconds.
     pub wall_off: AtomicI64,
-    process: Mutex<Option<Arc<Process>>>,
+    process: Mutex<Option<Arc<SimProcess>>>,
     asleep: Mutex<bool>,
 }
 
@@ -51,12 +51,17 @@ impl Party {
     /// Drives all jobs, and restarts the controller after each death.
     pub async fn drive(self: Arc<Self>) {
         loop {
-            let process = Process::mortal(None, self.world.next_death("controller"));
+            let process = SimProcess::mortal(None, self.world.next_death("controller"));
             process.freeze(*self.asleep.lock().expect("only set"));
             *self.process.lock().expect("only set") = Some(Arc::clone(&process));
-            let controller =
-                controller(&process, &self.world, &self.who, Trouble::LaptopOffline, Some(&self));
-            let counted = Counted { world: &self.world, kind: "controller", process: &process };
+            let controller = controller(
+                &process,
+                &self.world,
+                &self.who,
+                WorldFault::LaptopOffline,
+                Some(&self),
+            );
+            let counted = CallCount { world: &self.world, kind: "controller", process: &process };
             tokio::select! {
                 biased;
                 () = process.died() => self.world.told(format_args!("{}: the controller died", self.who)),
@@ -85,10 +90,10 @@ impl Party {
 
 /// The shipped controller over the lines of one party. Without a party its clock is right.
 fn controller(
-    process: &Arc<Process>,
+    process: &Arc<SimProcess>,
     world: &Arc<World>,
     who: &str,
-    cut_by: Trouble,
+    cut_by: WorldFault,
     party: Option<&Arc<Party>>,
 ) -> Controller {
     let line = Line { world: Arc::clone(world), who: who.to_owned(), cut_by, disk: None };
@@ -110,23 +115,23 @@ fn controller(
 
 /// The controller of a user who runs one command.
 pub fn person(world: &Arc<World>) -> Controller {
-    controller(&Process::new(None), world, "user", Trouble::LaptopOffline, None)
+    controller(&SimProcess::new(None), world, "user", WorldFault::LaptopOffline, None)
 }
 
 /// Runs the program of the Lambda function every five minutes, with its time limit.
 pub async fn sweep(world: Arc<World>) {
     loop {
         world.timeline.sleep(SWEEP_EVERY).await;
-        let process = Process::new(None);
+        let process = SimProcess::new(None);
         // It is inside the cloud, so a laptop that is offline does not cut its line.
-        let controller = controller(&process, &world, "sweeper", Trouble::StoreDown, None);
+        let controller = controller(&process, &world, "sweeper", WorldFault::StoreDown, None);
         let (due, could, throttled) =
-            (world.due(), Judge::can_sweep(&world), world.weather.is(Trouble::Ec2Throttled));
+            (world.due(), Judge::can_sweep(&world), world.weather.is(WorldFault::Ec2Throttled));
         let visit = controller.visit("sim", "sim", VISIT_ROOM).await;
         // Only active faults excuse a failed visit, never its own report.
         if could
             && Judge::can_sweep(&world)
-            && !world.weather.is(Trouble::Ec2Throttled)
+            && !world.weather.is(WorldFault::Ec2Throttled)
             && !throttled
         {
             world.visited(due);

@@ -19,22 +19,22 @@ use crate::ports::Store;
 use crate::sim::faults::fault_plan::{self, Story};
 use crate::sim::faults::fault_times::{self, Strikes};
 use crate::sim::faults::planted_bugs::Bug;
-use crate::sim::faults::recovery_times::{self, Measured};
+use crate::sim::faults::recovery_times::{self, RecoveryTimes};
 use crate::sim::faults::single_fault::Lone;
 use crate::sim::kernel::rng::Dice;
 use crate::sim::kernel::virtual_time::{Timeline, at, in_virtual_time};
 use crate::sim::laws::receipt_check;
-use crate::sim::world::active_faults::Trouble;
+use crate::sim::world::active_faults::WorldFault;
 use crate::sim::world::foreign_machines;
-use crate::sim::world::offers::{Course, Sold, take_away};
+use crate::sim::world::offers::{Course, SimMarket, take_away};
 use crate::sim::world::store::Line;
-use crate::sim::world::training_checkpoints::Saves;
-use crate::sim::world::workload::{End, Habit};
+use crate::sim::world::training_checkpoints::SaveStyle;
+use crate::sim::world::workload::{Habit, WorkEnd};
 use crate::sim::world::world::{Death, Deed, JOB, OWNER, Roughly, Violation, World};
 
 /// How a world is played.
 #[derive(Clone, Copy, Debug)]
-pub struct Play {
+pub struct WorldRun {
     pub seed: u64,
     /// How many hours have faults. The length of the job, its limits and the number of faults grow
     /// with it.
@@ -56,7 +56,7 @@ pub struct Play {
     /// A planted bug of the product.
     pub planted: Option<Bug>,
     /// How its work saves, in place of the seed's choice. The oldest named seeds use `Renamed`.
-    pub saves: Option<Saves>,
+    pub saves: Option<SaveStyle>,
     /// With faults that were added after the older seeds were named.
     pub newer: bool,
     /// With checkpoint layouts that were added after the seeds were named.
@@ -65,7 +65,7 @@ pub struct Play {
 
 /// The result of a world.
 #[derive(Debug)]
-pub struct Played {
+pub struct WorldResult {
     pub seed: u64,
     /// The command that plays it again.
     pub command: String,
@@ -81,7 +81,7 @@ pub struct Played {
     /// did not work then.
     pub converged: Option<Duration>,
     /// The recovery after its single fault.
-    pub measured: Option<Measured>,
+    pub measured: Option<RecoveryTimes>,
     /// Its faults by kind: how many, and how many struck a machine.
     pub strikes: Strikes,
     /// The lines of the trace for people.
@@ -105,7 +105,7 @@ const STEPS_OF_A_STALL: u32 = 11;
 /// and its run time limit ends it (`policy::watch::stall`, seed 918): an hour after the end of the
 /// faults. Work with its own checkpoint is known to report, unless a stale listing hid the
 /// checkpoint.
-fn longest_run_hours(play: &Play) -> u64 {
+fn longest_run_hours(play: &WorldRun) -> u64 {
     play.hours + 1
 }
 
@@ -121,9 +121,9 @@ const ENDS_WELL_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// follow (seed 37027451 of 24 h: 610 s).
 const ENDS_STUCK_WITHIN: Duration = Duration::from_secs(14 * 60);
 
-impl Play {
+impl WorldRun {
     pub fn seed(seed: u64) -> Self {
-        Play {
+        WorldRun {
             seed,
             hours: HOURS,
             calm: false,
@@ -151,17 +151,17 @@ impl Play {
 }
 
 /// Plays it.
-pub fn play(play: Play) -> Played {
+pub fn play(play: WorldRun) -> WorldResult {
     play_on(play, &[])
 }
 
 /// Plays a world whose capacity follows one of these recordings in each zone, with interruptions.
 /// Without recordings the seed decides.
-pub fn play_on(play: Play, recordings: &[Course]) -> Played {
+pub fn play_on(play: WorldRun, recordings: &[Course]) -> WorldResult {
     in_virtual_time(|timeline| live(play, recordings, timeline))
 }
 
-async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Played {
+async fn live(play: WorldRun, recordings: &[Course], timeline: Arc<Timeline>) -> WorldResult {
     let dice = Dice::new(play.seed);
     let habit = match () {
         () if play.short || play.story.is_some() => SHORT,
@@ -175,9 +175,9 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
     let swept =
         play.lone.map_or_else(|| !play.short && dice.fork("swept").percent(80), Lone::is_swept);
     let sold = if recordings.is_empty() {
-        Sold::of_the_laws()
+        SimMarket::of_the_laws()
     } else {
-        Sold::recorded(recordings, &dice.fork("recordings"))
+        SimMarket::recorded(recordings, &dice.fork("recordings"))
     };
     let is_rough = !play.calm && !play.short && play.lone.is_none();
     let roughly = Roughly { is_rough, writes_land_late: is_rough && play.newer };
@@ -198,7 +198,7 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
     let store: Arc<dyn Store> = Arc::new(Line {
         world: Arc::clone(&world),
         who: "user".into(),
-        cut_by: Trouble::LaptopOffline,
+        cut_by: WorldFault::LaptopOffline,
         disk: None,
     });
     let dir = submit(&store, &world.spec, None).await.expect("the weather is calm at the start");
@@ -248,7 +248,7 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
     let strikes = std::mem::take(&mut *struck.lock().expect("the lock is not poisoned"));
     let lone_struck = lone_struck.lock().expect("the lock is not poisoned").take();
     let measured = lone_struck.map(|struck| recovery_times::measure(&world, &struck));
-    let played = Played { converged, strikes, measured, ..judge(&world, &play, receipts) };
+    let played = WorldResult { converged, strikes, measured, ..judge(&world, &play, receipts) };
     tasks.into_iter().for_each(|task| task.abort());
     tokio::task::yield_now().await;
     world.dismantle();
@@ -261,7 +261,7 @@ async fn to_the_end(
     world: &Arc<World>,
     mut dir: JobDir,
     laptop: &Arc<Party>,
-    play: &Play,
+    play: &WorldRun,
     faults: Duration,
 ) -> (Vec<Option<Receipt>>, Option<Duration>) {
     let receipt = |dir: &JobDir| world.objects.body(&crate::jobdir::layout::receipt(dir.job()));
@@ -273,10 +273,10 @@ async fn to_the_end(
     let work = world.habit.whole();
     let mut limit = faults + CONVERGES_WITHIN + work;
     match world.habit.end {
-        End::Hangs => limit += Duration::from_secs(longest_run_hours(play) * 3600),
+        WorkEnd::Hangs => limit += Duration::from_secs(longest_run_hours(play) * 3600),
         // Before its fifth step only its limit ends it (decision 31). After that law 3 has its
         // bound.
-        End::HangsOnce => {
+        WorkEnd::HangsOnce => {
             limit += (world.habit.step * STEPS_OF_A_STALL)
                 .max(Duration::from_secs(longest_run_hours(play) * 3600))
         }
@@ -322,7 +322,7 @@ async fn to_the_end(
 }
 
 /// Checks the laws at the end of a world.
-fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Played {
+fn judge(world: &Arc<World>, play: &WorldRun, receipts: Vec<Option<Receipt>>) -> WorldResult {
     let now = world.timeline.now();
     if receipts.iter().any(Option::is_none) {
         world.violated(18, "the faults are over, and the job has no end".into());
@@ -350,7 +350,7 @@ fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Pla
         world.violated(5, format!("{strangers} machines of others were ended"));
     }
     let trace = world.trace();
-    Played {
+    WorldResult {
         seed: play.seed,
         command: play.command(),
         sha256: trace.sha256(),
@@ -378,8 +378,8 @@ const SHORT: Habit = Habit {
     steps: 14,
     step: Duration::from_secs(5),
     save_every: 4,
-    saves: Saves::Renamed,
-    end: End::Succeeds,
+    saves: SaveStyle::Renamed,
+    end: WorkEnd::Succeeds,
     saves_when_asked: true,
     ignores_term: false,
     quiet: false,
@@ -390,7 +390,7 @@ const SHORT: Habit = Habit {
 fn short_fates() -> Vec<fault_plan::Due> {
     vec![fault_plan::Due {
         at: Duration::ZERO,
-        fate: fault_plan::Fate::ReclaimFirst(Duration::from_secs(45)),
+        fate: fault_plan::FaultKind::ReclaimFirst(Duration::from_secs(45)),
     }]
 }
 
@@ -399,10 +399,10 @@ pub(crate) fn scaled(secs: u64, hours: u64) -> Duration {
     Duration::from_secs(secs * hours / HOURS)
 }
 
-fn habit(dice: &Dice, play: &Play) -> Habit {
+fn habit(dice: &Dice, play: &WorldRun) -> Habit {
     let hours = play.hours;
     let saves = play.saves.unwrap_or_else(|| {
-        let saves = Saves::of(&dice.fork("saves"));
+        let saves = SaveStyle::of(&dice.fork("saves"));
         if play.layouts && play.lone.is_none() {
             saves.laid_out(&dice.fork("layout"))
         } else {
@@ -414,12 +414,12 @@ fn habit(dice: &Dice, play: &Play) -> Habit {
     let step = if quiet { 18 * 60 } else { dice.pick(&[10, 20, 30, 60]) };
     let minutes = dice.pick(&[4, 30, 60, 120, 240, 330]) * hours / HOURS;
     let end = match dice.roll(20) {
-        0 => End::Fails(3),
-        1 | 2 => End::FailsOnce(1),
-        3 | 4 => End::HangsOnce,
-        5 => End::Hangs,
-        6 => End::Idles,
-        _ => End::Succeeds,
+        0 => WorkEnd::Fails(3),
+        1 | 2 => WorkEnd::FailsOnce(1),
+        3 | 4 => WorkEnd::HangsOnce,
+        5 => WorkEnd::Hangs,
+        6 => WorkEnd::Idles,
+        _ => WorkEnd::Succeeds,
     };
     Habit {
         steps: (minutes * 60 / step).max(4),
@@ -435,7 +435,7 @@ fn habit(dice: &Dice, play: &Play) -> Habit {
 }
 
 /// The job that the user submits.
-fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> ResolvedSpec {
+fn spec(dice: &Dice, habit: Habit, play: &WorldRun, now: jiff::Timestamp) -> ResolvedSpec {
     let (short, long) = (play.short || play.story.is_some(), play.long);
     let rolled = short || (!long && dice.percent(65));
     let spot = play.lone.and_then(Lone::market).map_or(rolled, |market| market == Market::Spot);

@@ -28,11 +28,11 @@ use crate::ports::Store;
 use crate::sim::kernel::rng::Dice;
 use crate::sim::kernel::virtual_time::{Timeline, at, in_virtual_time};
 use crate::sim::laws::receipt_check;
-use crate::sim::world::active_faults::Trouble;
-use crate::sim::world::offers::{Course, Sold, take_away};
+use crate::sim::world::active_faults::WorldFault;
+use crate::sim::world::offers::{Course, SimMarket, take_away};
 use crate::sim::world::store::Line;
-use crate::sim::world::training_checkpoints::Saves;
-use crate::sim::world::workload::{End, Habit, Start};
+use crate::sim::world::training_checkpoints::SaveStyle;
+use crate::sim::world::workload::{Habit, Start, WorkEnd};
 use crate::sim::world::world::{JOB, OWNER, Roughly, Violation, World};
 
 /// The shortest and longest step. Shorter steps only take more time to play. A save comes between
@@ -83,7 +83,7 @@ async fn to_the_end(
 ) -> Option<Lived> {
     let habit = habit(job.play, &job.spec.spec);
     let dice = Dice::new(job.seed);
-    let sold = Sold::on(job.course.clone(), job.play.spot, job.play.on_demand, job.extras);
+    let sold = SimMarket::on(job.course.clone(), job.play.spot, job.play.on_demand, job.extras);
     let world = World::new(
         timeline,
         &dice,
@@ -96,7 +96,7 @@ async fn to_the_end(
     let store: Arc<dyn Store> = Arc::new(Line {
         world: Arc::clone(&world),
         who: "user".into(),
-        cut_by: Trouble::LaptopOffline,
+        cut_by: WorldFault::LaptopOffline,
         disk: None,
     });
     let dir = submit(&store, &world.spec, None).await.expect("nothing is wrong with this store");
@@ -152,8 +152,8 @@ fn habit(play: &Play, spec: &Spec) -> Habit {
         steps,
         step,
         save_every,
-        saves: Saves::Renamed,
-        end: End::Succeeds,
+        saves: SaveStyle::Renamed,
+        end: WorkEnd::Succeeds,
         saves_when_asked: spec
             .checkpoint
             .as_ref()

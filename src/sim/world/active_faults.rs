@@ -8,7 +8,7 @@ use crate::sim::kernel::virtual_time::Timeline;
 
 /// A fault that lasts for a while. The index in [`Weather`] is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum WorldFault {
     StoreDown,
     /// A quarter of the calls fails before the effect, a quarter loses its reply, some hang.
     StoreLossy,
@@ -50,7 +50,7 @@ pub enum Trouble {
     DarkBoots,
 }
 
-const TROUBLES: usize = Trouble::DarkBoots as usize + 1;
+const TROUBLES: usize = WorldFault::DarkBoots as usize + 1;
 
 pub struct Weather {
     timeline: Arc<Timeline>,
@@ -63,12 +63,12 @@ impl Weather {
         Weather { timeline, until: Default::default() }
     }
 
-    pub fn begin(&self, trouble: Trouble, lasts: Duration) {
+    pub fn begin(&self, trouble: WorldFault, lasts: Duration) {
         let until = u64::try_from((self.timeline.now() + lasts).as_nanos()).unwrap_or(u64::MAX);
         self.until[trouble as usize].fetch_max(until, Ordering::Relaxed);
     }
 
-    pub fn is(&self, trouble: Trouble) -> bool {
+    pub fn is(&self, trouble: WorldFault) -> bool {
         self.timeline.now()
             < Duration::from_nanos(self.until[trouble as usize].load(Ordering::Relaxed))
     }

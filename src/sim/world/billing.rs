@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::machines::Machine;
+use super::machines::SimMachine;
 use super::world::Which;
 use crate::market::{Market, Usd, UsdPerHour, elapsed};
 use crate::sim::kernel::virtual_time::at;
@@ -17,7 +17,7 @@ pub struct Bill {
     pub ended: Duration,
 }
 
-impl Machine {
+impl SimMachine {
     /// The bill for one attempt on it, and when that ended. A kept machine has several attempts.
     pub fn bill(&self, attempt: Which, now: Duration) -> Option<(Usd, Option<Duration>)> {
         if self.attempt() == Some(attempt) {

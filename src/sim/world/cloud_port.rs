@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::active_faults::Trouble;
-use super::machines::{Launched, Machine};
+use super::active_faults::WorldFault;
+use super::machines::{LaunchAnswer, SimMachine};
 use super::offers::ZONES;
-use super::world::{Ask, Deed, World};
+use super::world::{Deed, EndRequest, World};
 use crate::instance::{InstanceState, InstanceView, MachineRef};
 use crate::job::{
     LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec,
@@ -21,15 +21,15 @@ use crate::ports::{Cloud, CloudError, NoCredentials};
 use crate::sim::faults::planted_bugs;
 
 pub const REGION: &str = "us-east-1";
-const EMPTY: [(&str, Trouble); 2] =
-    [(ZONES[0], Trouble::NoCapacityA), (ZONES[1], Trouble::NoCapacityB)];
+const EMPTY: [(&str, WorldFault); 2] =
+    [(ZONES[0], WorldFault::NoCapacityA), (ZONES[1], WorldFault::NoCapacityB)];
 
 /// One party's line to EC2.
 pub struct Ec2Line {
     pub world: Arc<World>,
     pub who: String,
     /// The trouble that cuts this line alone; `None`: it is inside the cloud.
-    pub cut_by: Option<Trouble>,
+    pub cut_by: Option<WorldFault>,
 }
 
 fn ambiguous(act: &str, cause: &str) -> CloudError {
@@ -48,17 +48,17 @@ impl Ec2Line {
             self.world.timeline.sleep(Duration::from_secs(dice.pick(&[1, 10, 60]))).await;
             return Err(ambiguous(act, "no route"));
         }
-        if self.cut_by.is_some() && weather.is(Trouble::SignedOut) {
+        if self.cut_by.is_some() && weather.is(WorldFault::SignedOut) {
             let nobody = NoCredentials {
                 what: "the AWS session is over (ExpiredToken)".into(),
                 fix: "`aws sso login` begins another".into(),
             };
             return Err(CloudError::Denied { act: act.into(), cause: Box::new(nobody) });
         }
-        if weather.is(Trouble::Ec2Throttled) && dice.percent(70) {
+        if weather.is(WorldFault::Ec2Throttled) && dice.percent(70) {
             return Err(CloudError::Throttled);
         }
-        if !weather.is(Trouble::Ec2Lossy) {
+        if !weather.is(WorldFault::Ec2Lossy) {
             return Ok(false);
         }
         match dice.roll(100) {
@@ -94,19 +94,19 @@ impl Ec2Line {
         }
         let launched = self.world.ec2.launch(&self.world, plan);
         let (id, new) = match &launched {
-            Launched::New(id) => (id.as_str(), true),
-            Launched::Same(id) => (id.as_str(), false),
-            Launched::Mismatch(_) => ("mismatch", false),
-            Launched::Spent => ("spent", false),
+            LaunchAnswer::New(id) => (id.as_str(), true),
+            LaunchAnswer::Same(id) => (id.as_str(), false),
+            LaunchAnswer::Mismatch(_) => ("mismatch", false),
+            LaunchAnswer::Spent => ("spent", false),
         };
         self.world.happened(&Deed::Launched { plan, id, new, by: &self.who });
         match launched {
-            Launched::New(id) | Launched::Same(id) => Self::reply(lost, act, id),
-            Launched::Mismatch(id) => Err(CloudError::Mismatch {
+            LaunchAnswer::New(id) | LaunchAnswer::Same(id) => Self::reply(lost, act, id),
+            LaunchAnswer::Mismatch(id) => Err(CloudError::Mismatch {
                 machine: Some(id),
                 what: "the token was used with other parameters".into(),
             }),
-            Launched::Spent => Err(CloudError::NoCapacity {
+            LaunchAnswer::Spent => Err(CloudError::NoCapacity {
                 what: "its machine has ended".into(),
                 refusal: Refusal::Spent,
             }),
@@ -121,7 +121,7 @@ impl Ec2Line {
     ) -> Result<Vec<InstanceView>, CloudError> {
         let act = "describe the machines";
         let lost = self.meet(act).await?;
-        if self.world.weather.is(Trouble::Ec2Down) {
+        if self.world.weather.is(WorldFault::Ec2Down) {
             return Err(ambiguous(act, "Unavailable: the zone does not answer"));
         }
         let behind = self.behind();
@@ -141,7 +141,7 @@ impl Ec2Line {
     async fn find(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
         let act = "find the machine of a plan";
         let lost = self.meet(act).await?;
-        if self.world.weather.is(Trouble::Ec2Down) {
+        if self.world.weather.is(WorldFault::Ec2Down) {
             return Err(ambiguous(act, "Unavailable: the zone does not answer"));
         }
         let found = self.world.ec2.by_token(&plan.client_token, self.behind());
@@ -153,7 +153,8 @@ impl Ec2Line {
 
     /// How old an answer is.
     fn behind(&self) -> Duration {
-        let stale = self.world.weather.is(Trouble::Ec2Stale) && self.world.dice.cloud.percent(60);
+        let stale =
+            self.world.weather.is(WorldFault::Ec2Stale) && self.world.dice.cloud.percent(60);
         if stale {
             self.world.dice.cloud.between(Duration::from_secs(1), Duration::from_secs(25))
         } else {
@@ -168,10 +169,10 @@ impl Ec2Line {
         let zone = EMPTY.iter().find(|(zone, _)| *zone == plan.offer.zone.as_str());
         let refusal = match zone {
             Some((_, trouble)) if weather.is(*trouble) => Refusal::Capacity,
-            _ if weather.is(Trouble::QuotaFull) => Refusal::Quota,
+            _ if weather.is(WorldFault::QuotaFull) => Refusal::Quota,
             _ if !sold.has_capacity(&plan.offer, now) => Refusal::Capacity,
             _ if is_spot
-                && (weather.is(Trouble::PriceHigh)
+                && (weather.is(WorldFault::PriceHigh)
                     || sold.is_dearer_than(plan.bid, &plan.offer, now)) =>
             {
                 Refusal::Price
@@ -263,7 +264,11 @@ impl Cloud for Ec2Line {
         }
         let act = "terminate the machine";
         let lost = self.meet_known(act, machine).await?;
-        self.world.happened(&Deed::Asked { ask: Ask::Terminate, id: &machine.id, by: &self.who });
+        self.world.happened(&Deed::Asked {
+            ask: EndRequest::Terminate,
+            id: &machine.id,
+            by: &self.who,
+        });
         self.world.ec2.terminate(
             &self.world,
             &machine.id,
@@ -275,7 +280,7 @@ impl Cloud for Ec2Line {
     async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
         let act = "stop the machine";
         let lost = self.meet_known(act, machine).await?;
-        self.world.happened(&Deed::Asked { ask: Ask::Stop, id: &machine.id, by: &self.who });
+        self.world.happened(&Deed::Asked { ask: EndRequest::Stop, id: &machine.id, by: &self.who });
         self.world.ec2.stop(
             &self.world,
             &machine.id,
@@ -323,11 +328,11 @@ impl Cloud for Ec2Line {
     async fn failing_hosts(&self, region: &Region) -> Result<BTreeSet<String>, CloudError> {
         let act = "read the checks of hosts";
         let lost = self.meet(act).await?;
-        if self.world.weather.is(Trouble::Ec2Down) {
+        if self.world.weather.is(WorldFault::Ec2Down) {
             return Err(ambiguous(act, "Unavailable: the zone does not answer"));
         }
         let (now, is_here) = (self.world.timeline.now(), region.as_str() == REGION);
-        let fails = |machine: &&Machine| {
+        let fails = |machine: &&SimMachine| {
             is_here && machine.host.as_ref().is_some_and(|host| !host.fails_for(now).is_zero())
         };
         let failing = self.world.ec2.look(|machines| {

@@ -13,7 +13,7 @@ use crate::job::CodeArchive;
 use crate::ports::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile};
 use crate::sim::kernel::virtual_time::Timeline;
 
-pub struct Disk {
+pub struct MemoryDisk {
     timeline: Arc<Timeline>,
     inner: Mutex<Inner>,
 }
@@ -28,9 +28,9 @@ struct Inner {
     full_until: Option<Duration>,
 }
 
-impl Disk {
+impl MemoryDisk {
     pub fn new(timeline: Arc<Timeline>) -> Arc<Self> {
-        Arc::new(Disk { timeline, inner: Mutex::default() })
+        Arc::new(MemoryDisk { timeline, inner: Mutex::default() })
     }
 
     pub fn fill(&self, full: bool) {
@@ -105,7 +105,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[async_trait]
-impl Files for Disk {
+impl Files for MemoryDisk {
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
         Ok(self.inner().files.get(text(path)).map(|(body, _)| body.clone()))
     }

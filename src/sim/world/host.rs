@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::active_faults::Trouble;
-use super::disk::Disk;
+use super::active_faults::WorldFault;
+use super::disk::MemoryDisk;
 use super::host_ports::{HostClock, Ports};
-use super::process::Process;
+use super::process::SimProcess;
 use super::process_ports::{SensesThrough, Through};
 use super::sensors::Senses;
 use super::store::Line;
@@ -53,8 +53,8 @@ pub struct Host {
     pub world: Arc<World>,
     pub id: String,
     pub plan: Plan,
-    pub kernel: Arc<Process>,
-    pub disk: Arc<Disk>,
+    pub kernel: Arc<SimProcess>,
+    pub disk: Arc<MemoryDisk>,
     /// How far the machine's wall clock is off, milliseconds.
     wall_off: AtomicI64,
     clock_was_set: AtomicBool,
@@ -66,13 +66,13 @@ pub struct Host {
     /// Its GPU is broken from the start.
     pub lacks_gpu: bool,
     /// How its first boot ends.
-    first_boot: FirstBoot,
-    pub state: Mutex<State>,
+    first_boot: BootOutcome,
+    pub state: Mutex<HostState>,
     booted: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FirstBoot {
+enum BootOutcome {
     Well,
     /// The deadline unit, and no agent: its download failed, or it does not run there.
     NoAgent,
@@ -81,8 +81,8 @@ enum FirstBoot {
 }
 
 #[derive(Default)]
-pub struct State {
-    pub agent: Option<Arc<Process>>,
+pub struct HostState {
+    pub agent: Option<Arc<SimProcess>>,
     /// When each agent started.
     pub agents: Vec<Duration>,
     pub starts: Vec<Arc<Start>>,
@@ -98,19 +98,19 @@ pub struct State {
     /// Since when its hardware is dead.
     dead: Option<Duration>,
     /// A crash after the n-th call of the first agent: for the exhaustive test.
-    pub reboot: Option<Arc<Process>>,
+    pub reboot: Option<Arc<SimProcess>>,
 }
 
 impl Host {
     pub fn new(world: &Arc<World>, id: &str, plan: &Plan) -> Arc<Self> {
         let lacks_gpu = world.roughly.is_rough && world.dice.faults.percent(2);
         let first_boot = match () {
-            () if world.weather.is(Trouble::BadBoots) => {
-                world.dice.newer.pick(&[FirstBoot::NoAgent, FirstBoot::Dark])
+            () if world.weather.is(WorldFault::BadBoots) => {
+                world.dice.newer.pick(&[BootOutcome::NoAgent, BootOutcome::Dark])
             }
-            () if world.weather.is(Trouble::NoAgents) => FirstBoot::NoAgent,
-            () if world.weather.is(Trouble::DarkBoots) => FirstBoot::Dark,
-            () => FirstBoot::Well,
+            () if world.weather.is(WorldFault::NoAgents) => BootOutcome::NoAgent,
+            () if world.weather.is(WorldFault::DarkBoots) => BootOutcome::Dark,
+            () => BootOutcome::Well,
         };
         Arc::new(Host { first_boot, ..Host::fresh(world, id, plan, lacks_gpu) })
     }
@@ -120,15 +120,15 @@ impl Host {
             world: Arc::clone(world),
             id: id.to_owned(),
             plan: plan.clone(),
-            kernel: Process::new(None),
-            disk: Disk::new(Arc::clone(&world.timeline)),
+            kernel: SimProcess::new(None),
+            disk: MemoryDisk::new(Arc::clone(&world.timeline)),
             wall_off: AtomicI64::new(0),
             clock_was_set: AtomicBool::new(false),
             power_failed: AtomicBool::new(false),
             boots: AtomicU32::new(0),
             life: AtomicU64::default(),
             lacks_gpu,
-            first_boot: FirstBoot::Well,
+            first_boot: BootOutcome::Well,
             state: Mutex::default(),
             booted: world.timeline.wall(),
         }
@@ -145,16 +145,16 @@ impl Host {
         })
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, HostState> {
         self.state.lock().expect("the lock is not poisoned")
     }
 
     /// From power-on to the end of the kernel.
     pub async fn run(self: Arc<Self>) {
-        if self.first_boot != FirstBoot::Well {
+        if self.first_boot != BootOutcome::Well {
             self.world
                 .told(format_args!("{}: its first boot fails: {:?}", self.id, self.first_boot));
-            self.kernel.freeze(self.first_boot == FirstBoot::Dark);
+            self.kernel.freeze(self.first_boot == BootOutcome::Dark);
         }
         let ttl = (self.booted + BOOT_TTL).as_second();
         let _ = self.disk.write(Path::new(DEADLINE), format!("{ttl}\n").as_bytes());
@@ -221,7 +221,7 @@ impl Host {
     /// One boot after the other; a reboot ends everything but the disk.
     async fn boots(self: &Arc<Self>) {
         loop {
-            let boot = Process::new(Some(Arc::clone(&self.kernel)));
+            let boot = SimProcess::new(Some(Arc::clone(&self.kernel)));
             self.state().reboot = Some(Arc::clone(&boot));
             self.boots.fetch_add(1, Ordering::Relaxed);
             self.life.store(nanos(self.world.timeline.now()), Ordering::Relaxed);
@@ -272,8 +272,8 @@ impl Host {
     }
 
     /// `Restart=always`.
-    async fn supervise(self: &Arc<Self>, boot: &Arc<Process>) {
-        if self.first_boot == FirstBoot::NoAgent {
+    async fn supervise(self: &Arc<Self>, boot: &Arc<SimProcess>) {
+        if self.first_boot == BootOutcome::NoAgent {
             return std::future::pending().await;
         }
         loop {
@@ -285,10 +285,10 @@ impl Host {
             if self.world.planted() == Some(Bug::AgentForgets) {
                 let _ = self.disk.remove(Path::new(STATE));
             }
-            let agent = Process::mortal(Some(Arc::clone(boot)), dies);
+            let agent = SimProcess::mortal(Some(Arc::clone(boot)), dies);
             self.state().agents.push(self.world.timeline.now());
             self.state().agent = Some(Arc::clone(&agent));
-            let counted = Counted { world: &self.world, kind: "agent", process: &agent };
+            let counted = CallCount { world: &self.world, kind: "agent", process: &agent };
             let watchdog = Watchdog::new(&self.world.timeline, &agent);
             tokio::task::spawn_local(Arc::clone(self).watch(Arc::clone(&watchdog)));
             tokio::select! {
@@ -316,7 +316,7 @@ impl Host {
     }
 
     /// Runs the shipped agent until it ends.
-    async fn agent(self: &Arc<Self>, process: &Arc<Process>, service: Arc<dyn Service>) {
+    async fn agent(self: &Arc<Self>, process: &Arc<SimProcess>, service: Arc<dyn Service>) {
         let clock: Arc<dyn Clock> =
             Arc::new(HostClock { host: Arc::clone(self), process: Arc::clone(process) });
         let files: Arc<dyn Files> =
@@ -324,7 +324,7 @@ impl Host {
         let line = Line {
             world: Arc::clone(&self.world),
             who: self.id.clone(),
-            cut_by: Trouble::MachineOffline,
+            cut_by: WorldFault::MachineOffline,
             disk: Some(Arc::clone(&self.disk)),
         };
         let store: Arc<dyn Store> = Through::<dyn Store>::new(process, Arc::new(line));
@@ -433,7 +433,7 @@ impl Host {
     }
 
     pub(crate) fn power_fails(&self) -> bool {
-        let fails = self.world.weather.is(Trouble::PowerBroken);
+        let fails = self.world.weather.is(WorldFault::PowerBroken);
         if fails && !self.power_failed.swap(true, Ordering::Relaxed) {
             self.world.told(format_args!("{}: its power switch does nothing", self.id));
         }
@@ -459,13 +459,13 @@ impl Host {
 }
 
 /// Counts the calls of a process when it is dropped.
-pub struct Counted<'a> {
+pub struct CallCount<'a> {
     pub world: &'a World,
     pub kind: &'static str,
-    pub process: &'a Process,
+    pub process: &'a SimProcess,
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CallCount<'_> {
     fn drop(&mut self) {
         self.world.count_calls(self.kind, self.process.calls());
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::active_faults::Trouble;
+use super::active_faults::WorldFault;
 use super::host::Host;
-use super::process::Process;
+use super::process::SimProcess;
 use crate::instance::Notice;
 use crate::ports::{
     Clock, Identity, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Stacks,
@@ -27,7 +27,7 @@ const LADDER: Duration = Duration::from_secs(120);
 /// sleep, and an agent sleeps five times a second.
 pub(crate) struct HostClock {
     pub(crate) host: Arc<Host>,
-    pub(crate) process: Arc<Process>,
+    pub(crate) process: Arc<SimProcess>,
 }
 
 #[async_trait]
@@ -72,7 +72,7 @@ impl Metadata for Ports {
 
 impl Ports {
     async fn answers(&self, what: &str) -> Result<(), MetadataError> {
-        if self.0.world.weather.is(Trouble::MetadataDown) {
+        if self.0.world.weather.is(WorldFault::MetadataDown) {
             self.0.world.timeline.sleep(Duration::from_millis(500)).await;
             return Err(MetadataError::Unavailable {
                 what: what.into(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::active_faults::Trouble;
+use super::active_faults::WorldFault;
 use super::billing::Bill;
 use super::host::Host;
 use super::world::{Deed, Which, World, which};
@@ -29,7 +29,7 @@ const LATE_SHOW: Duration = Duration::from_secs(270);
 /// How long a machine hangs in its end, unless it is forced.
 const STUCK: Duration = Duration::from_secs(20 * 60);
 
-pub enum Launched {
+pub enum LaunchAnswer {
     New(String),
     /// The token is known, with the same request.
     Same(String),
@@ -41,7 +41,7 @@ pub enum Launched {
 
 /// One state and since when.
 #[derive(Clone)]
-struct Moment {
+struct StateChange {
     since: Duration,
     state: InstanceState,
     reason: Option<String>,
@@ -49,7 +49,7 @@ struct Moment {
     dated: Option<Duration>,
 }
 
-pub struct Machine {
+pub struct SimMachine {
     pub id: String,
     pub tags: BTreeMap<String, String>,
     pub offer: Offer,
@@ -59,7 +59,7 @@ pub struct Machine {
     shown: Duration,
     /// When billing ended.
     pub ended: Option<Duration>,
-    history: Vec<Moment>,
+    history: Vec<StateChange>,
     pub stuck: bool,
     /// EC2 interrupted it.
     pub(crate) taken: bool,
@@ -71,9 +71,9 @@ pub struct Machine {
 }
 
 #[derive(Default)]
-pub struct Ec2(Mutex<Vec<Machine>>);
+pub struct Ec2(Mutex<Vec<SimMachine>>);
 
-impl Machine {
+impl SimMachine {
     pub fn state(&self) -> InstanceState {
         self.history.last().map_or(InstanceState::Pending, |moment| moment.state)
     }
@@ -190,28 +190,28 @@ impl Ec2 {
         self.lock().iter().any(|machine| machine.token == token)
     }
 
-    pub fn launch(&self, world: &Arc<World>, plan: &Plan) -> Launched {
+    pub fn launch(&self, world: &Arc<World>, plan: &Plan) -> LaunchAnswer {
         let request = serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, &plan.bid))
             .expect("a plan is a record");
         let mut machines = self.lock();
         // EC2 keeps a token by zone if the request names one. In another zone it buys another
         // machine (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html,
         // "RunInstances idempotency").
-        let is_known = |machine: &&Machine| {
+        let is_known = |machine: &&SimMachine| {
             machine.token == plan.client_token && machine.offer.zone == plan.offer.zone
         };
         if let Some(known) = machines.iter().find(is_known) {
             return match () {
-                () if known.request != request => Launched::Mismatch(known.id.clone()),
-                () if known.state().is_terminated() => Launched::Spent,
-                () => Launched::Same(known.id.clone()),
+                () if known.request != request => LaunchAnswer::Mismatch(known.id.clone()),
+                () if known.state().is_terminated() => LaunchAnswer::Spent,
+                () => LaunchAnswer::Same(known.id.clone()),
             };
         }
         let now = world.timeline.now();
         let id = format!("i-{:04}", machines.len() + 1);
-        let late = world.weather.is(Trouble::LateShows);
+        let late = world.weather.is(WorldFault::LateShows);
         let host = Host::new(world, &id, plan);
-        machines.push(Machine {
+        machines.push(SimMachine {
             id: id.clone(),
             tags: plan
                 .tags
@@ -230,7 +230,7 @@ impl Ec2 {
                     world.dice.cloud.between(Duration::ZERO, Duration::from_secs(4))
                 },
             ended: None,
-            history: vec![Moment {
+            history: vec![StateChange {
                 since: now,
                 state: InstanceState::Pending,
                 reason: None,
@@ -243,8 +243,8 @@ impl Ec2 {
             tags_before: Vec::new(),
         });
         drop(machines);
-        boot(world, &id, host, world.weather.is(Trouble::Withdraws));
-        Launched::New(id)
+        boot(world, &id, host, world.weather.is(WorldFault::Withdraws));
+        LaunchAnswer::New(id)
     }
 
     /// StartInstances. It boots from its disk, for the attempt of this plan. Returns the state
@@ -268,7 +268,7 @@ impl Ec2 {
             }
             machine.before.extend(bill);
             (machine.launched, machine.ended) = (now, None);
-            machine.history.push(Moment {
+            machine.history.push(StateChange {
                 since: now,
                 state: InstanceState::Pending,
                 reason: None,
@@ -285,14 +285,14 @@ impl Ec2 {
 
     /// A machine of another owner, which always runs.
     pub fn add_foreign(&self, id: &str, tags: BTreeMap<String, String>, offer: Offer) {
-        let history = vec![Moment {
+        let history = vec![StateChange {
             since: Duration::ZERO,
             state: InstanceState::Running,
             reason: None,
             dated: None,
         }];
         let (launched, shown, token) = (Duration::ZERO, Duration::ZERO, id.to_owned());
-        let foreign = Machine {
+        let foreign = SimMachine {
             id: id.to_owned(),
             tags,
             offer,
@@ -345,7 +345,7 @@ impl Ec2 {
                 && !from_within)
                 .then_some(now);
             let dated = begins.or(last.and_then(|moment| moment.dated)).filter(|_| !state.bills());
-            machine.history.push(Moment { since: now, state, reason, dated });
+            machine.history.push(StateChange { since: now, state, reason, dated });
             if !state.bills()
                 && let Some(host) = &machine.host
             {
@@ -384,7 +384,7 @@ impl Ec2 {
 
     /// Finishes a stop or termination some time later.
     fn finish(&self, world: &Arc<World>, id: &str, from: InstanceState, to: InstanceState) {
-        let stuck = world.weather.is(Trouble::StuckEnds);
+        let stuck = world.weather.is(WorldFault::StuckEnds);
         self.with_mut(id, |machine| machine.stuck = stuck);
         let time = if stuck {
             STUCK
@@ -431,22 +431,23 @@ impl Ec2 {
     pub fn by_token(&self, token: &str, behind: Duration) -> Vec<InstanceView> {
         let machines = self.lock();
         let ours = machines.iter().filter(|machine| machine.token == token);
-        let now = |machine: &Machine| machine.host.as_ref().map(|host| host.world.timeline.now());
+        let now =
+            |machine: &SimMachine| machine.host.as_ref().map(|host| host.world.timeline.now());
         ours.filter_map(|machine| machine.view(now(machine)?.saturating_sub(behind))).collect()
     }
 
-    pub fn with<T>(&self, id: &str, read: impl FnOnce(&Machine) -> T) -> Option<T> {
+    pub fn with<T>(&self, id: &str, read: impl FnOnce(&SimMachine) -> T) -> Option<T> {
         self.lock().iter().find(|machine| machine.id == id).map(read)
     }
 
-    fn with_mut(&self, id: &str, change: impl FnOnce(&mut Machine)) {
+    fn with_mut(&self, id: &str, change: impl FnOnce(&mut SimMachine)) {
         if let Some(machine) = self.lock().iter_mut().find(|machine| machine.id == id) {
             change(machine);
         }
     }
 
     /// Reads all machines.
-    pub fn look<T>(&self, read: impl FnOnce(&[Machine]) -> T) -> T {
+    pub fn look<T>(&self, read: impl FnOnce(&[SimMachine]) -> T) -> T {
         read(&self.lock())
     }
 
@@ -463,7 +464,7 @@ impl Ec2 {
         self.lock().clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Machine>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<SimMachine>> {
         self.0.lock().expect("the lock is not poisoned")
     }
 }

@@ -40,7 +40,7 @@ const NOTICE: Duration = Duration::from_secs(120);
 const KNOWN_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// The market of a world, from its beginning to its end.
-pub struct Sold {
+pub struct SimMarket {
     offers: Vec<Offer>,
     /// By zone.
     courses: Vec<(&'static str, Course)>,
@@ -175,7 +175,7 @@ fn offer(
 
 const MARKETS: [Market; 2] = [Market::Spot, Market::OnDemand];
 
-impl Sold {
+impl SimMarket {
     /// In the worlds of the laws.
     pub fn of_the_laws() -> Self {
         let prices = (dollars(SPOT), dollars(ON_DEMAND), dollars(EXTRAS));
@@ -183,7 +183,7 @@ impl Sold {
             .iter()
             .flat_map(|zone| MARKETS.map(|market| offer(zone, market, prices)))
             .collect();
-        Sold { offers, courses: Vec::new(), has_room: AtomicBool::new(false) }
+        SimMarket { offers, courses: Vec::new(), has_room: AtomicBool::new(false) }
     }
 
     /// The same, but the capacity of each zone follows one of these recordings from a random start.
@@ -198,7 +198,7 @@ impl Sold {
                 },
             )
         };
-        Sold { courses: ZONES.map(begun).into(), ..Sold::of_the_laws() }
+        SimMarket { courses: ZONES.map(begun).into(), ..SimMarket::of_the_laws() }
     }
 
     /// For a user's job: one pool, at prices that include `extras` (disk and address). They are
@@ -209,7 +209,7 @@ impl Sold {
             UsdPerHour::new((all_in.per_hour() - extras.per_hour()).max(Usd::ZERO))
         };
         let prices = (alone(spot), alone(on_demand), extras);
-        Sold {
+        SimMarket {
             offers: MARKETS.map(|market| offer(ZONES[0], market, prices)).into(),
             courses: vec![(ZONES[0], course)],
             has_room: AtomicBool::new(false),
@@ -369,7 +369,7 @@ mod tests {
             ["0.4", "0.4", "0.9", "0.9", "0.4", "0.4", "0.9"].map(dollars)
         );
         // A world that begins in the middle of a recording knows the prices before it.
-        let later = Sold::on(
+        let later = SimMarket::on(
             Course { begins: minutes(60), ..course.clone() },
             dollars("0.4"),
             dollars("1"),
@@ -381,7 +381,7 @@ mod tests {
             ["0.4", "0.4", "0.9"].map(dollars)
         );
         assert_eq!(past.points()[2].at, at(Duration::ZERO) - minutes(53));
-        let sold = Sold::on(course, dollars("0.5"), dollars("1.1"), dollars("0.1"));
+        let sold = SimMarket::on(course, dollars("0.5"), dollars("1.1"), dollars("0.1"));
         let spot = |minute| sold.offers(&[Market::Spot], minutes(minute)).remove(0);
         assert_eq!((spot(0).price, spot(8).price), (dollars("0.4"), dollars("0.9")));
         assert_eq!(

@@ -13,16 +13,16 @@ use std::time::Duration;
 use crate::ports::Clock;
 
 /// Counts the calls of its ports.
-pub struct Process {
+pub struct SimProcess {
     /// The process that it runs on. It freezes and dies with it.
-    on: Option<Arc<Process>>,
+    on: Option<Arc<SimProcess>>,
     frozen: AtomicBool,
     dead: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ProcessState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProcessState {
     calls: u64,
     /// The call at which it dies or pauses, and whether that call takes effect first.
     dies: Option<(u64, bool)>,
@@ -32,7 +32,7 @@ struct State {
 }
 
 /// The result of a call.
-enum Fate {
+enum CallFate {
     Done,
     /// The process dies instead.
     Never,
@@ -46,18 +46,18 @@ enum Fate {
     },
 }
 
-impl Process {
-    pub fn new(on: Option<Arc<Process>>) -> Arc<Self> {
-        Process::with(on, State::default())
+impl SimProcess {
+    pub fn new(on: Option<Arc<SimProcess>>) -> Arc<Self> {
+        SimProcess::with(on, ProcessState::default())
     }
 
     /// One that dies at its n-th call, before or after the effect.
-    pub fn mortal(on: Option<Arc<Process>>, dies: Option<(u64, bool)>) -> Arc<Self> {
-        Process::with(on, State { dies, ..State::default() })
+    pub fn mortal(on: Option<Arc<SimProcess>>, dies: Option<(u64, bool)>) -> Arc<Self> {
+        SimProcess::with(on, ProcessState { dies, ..ProcessState::default() })
     }
 
-    fn with(on: Option<Arc<Process>>, state: State) -> Arc<Self> {
-        Arc::new(Process {
+    fn with(on: Option<Arc<SimProcess>>, state: ProcessState) -> Arc<Self> {
+        Arc::new(SimProcess {
             on,
             frozen: AtomicBool::default(),
             dead: AtomicBool::default(),
@@ -67,9 +67,13 @@ impl Process {
 
     /// One that pauses at its n-th call, before or after the effect.
     pub fn pausing(call: u64, after: bool, clock: Arc<dyn Clock>, pause: Duration) -> Arc<Self> {
-        Process::with(
+        SimProcess::with(
             None,
-            State { dies: Some((call, after)), pause: Some((clock, pause)), ..State::default() },
+            ProcessState {
+                dies: Some((call, after)),
+                pause: Some((clock, pause)),
+                ..ProcessState::default()
+            },
         )
     }
 
@@ -149,21 +153,21 @@ impl Process {
     pub async fn call<T>(&self, work: impl Future<Output = T>) -> T {
         self.running().await;
         match self.fate() {
-            Fate::Done => {
+            CallFate::Done => {
                 let done = work.await;
                 self.running().await;
                 done
             }
-            Fate::Never => self.end().await,
-            Fate::Unheard => {
+            CallFate::Never => self.end().await,
+            CallFate::Unheard => {
                 work.await;
                 self.end().await
             }
-            Fate::Late { after: false, clock, pause } => {
+            CallFate::Late { after: false, clock, pause } => {
                 clock.sleep(pause).await;
                 work.await
             }
-            Fate::Late { after: true, clock, pause } => {
+            CallFate::Late { after: true, clock, pause } => {
                 let done = work.await;
                 clock.sleep(pause).await;
                 done
@@ -178,12 +182,12 @@ impl Process {
         }
         match self.fate() {
             // A call that does not wait cannot pause.
-            Fate::Done | Fate::Late { .. } => work(),
-            Fate::Never => {
+            CallFate::Done | CallFate::Late { .. } => work(),
+            CallFate::Never => {
                 self.kill();
                 nothing()
             }
-            Fate::Unheard => {
+            CallFate::Unheard => {
                 let done = work();
                 self.kill();
                 done
@@ -196,22 +200,22 @@ impl Process {
         std::future::pending().await
     }
 
-    fn fate(&self) -> Fate {
+    fn fate(&self) -> CallFate {
         let mut state = self.state();
         state.calls += 1;
         let Some((_, after)) = state.dies.filter(|(call, _)| *call == state.calls) else {
-            return Fate::Done;
+            return CallFate::Done;
         };
         match (&state.pause, after) {
             (Some((clock, pause)), after) => {
-                Fate::Late { after, clock: Arc::clone(clock), pause: *pause }
+                CallFate::Late { after, clock: Arc::clone(clock), pause: *pause }
             }
-            (None, true) => Fate::Unheard,
-            (None, false) => Fate::Never,
+            (None, true) => CallFate::Unheard,
+            (None, false) => CallFate::Never,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProcessState> {
         self.state.lock().expect("the lock is not poisoned")
     }
 }

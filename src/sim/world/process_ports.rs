@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::process::Process;
+use super::process::SimProcess;
 use crate::account::{ForeignMachine, Residue};
 use crate::instance::{InstanceView, MachineRef, Notice, Sample};
 use crate::job::{CodeArchive, JobId, LaunchRequest, MachineSpec, Plan, ResolvedSpec, Spec};
@@ -27,12 +27,12 @@ use crate::ports::{
 
 /// A port as one process has it.
 pub struct Through<T: ?Sized> {
-    pub process: Arc<Process>,
+    pub process: Arc<SimProcess>,
     pub inner: Arc<T>,
 }
 
 impl<T: ?Sized> Through<T> {
-    pub fn new(process: &Arc<Process>, inner: Arc<T>) -> Arc<Self> {
+    pub fn new(process: &Arc<SimProcess>, inner: Arc<T>) -> Arc<Self> {
         Arc::new(Through { process: Arc::clone(process), inner })
     }
 
@@ -385,7 +385,7 @@ impl Power for Through<dyn Power> {
 }
 
 /// Senses are one agent's own.
-pub struct SensesThrough(pub Arc<Process>, pub Box<dyn SensorFeed>);
+pub struct SensesThrough(pub Arc<SimProcess>, pub Box<dyn SensorFeed>);
 
 #[async_trait]
 impl SensorFeed for SensesThrough {

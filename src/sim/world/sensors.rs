@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::active_faults::Trouble;
+use super::active_faults::WorldFault;
 use super::host::Host;
 use crate::instance::{GpuSample, IoCounters, Marks, Reading, Sample};
 use crate::ports::{Scope, SensorFeed};
@@ -36,7 +36,7 @@ impl SensorFeed for Senses {
             self.cpu += mono.saturating_sub(self.at);
         }
         self.at = mono;
-        let lost = host.world.weather.is(Trouble::NvmlLost);
+        let lost = host.world.weather.is(WorldFault::NvmlLost);
         let works = works || host.world.planted() == Some(Bug::MemoryIsWork);
         let gpu = GpuSample {
             index: 0,

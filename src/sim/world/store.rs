@@ -12,8 +12,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::active_faults::Trouble;
-use super::disk::Disk;
+use super::active_faults::WorldFault;
+use super::disk::MemoryDisk;
 use super::world::{Deed, World};
 use crate::ports::{Created, Files, ObjectMeta, Store, StoreError};
 use crate::sim::faults::planted_bugs::{self, Bug};
@@ -69,9 +69,9 @@ pub struct Line {
     pub world: Arc<World>,
     pub who: String,
     /// The trouble that cuts this line alone.
-    pub cut_by: Trouble,
+    pub cut_by: WorldFault,
     /// The disk of this party.
-    pub disk: Option<Arc<Disk>>,
+    pub disk: Option<Arc<MemoryDisk>>,
 }
 
 impl Line {
@@ -101,11 +101,11 @@ impl Line {
             key: key.to_owned(),
             cause: cause.to_owned().into(),
         };
-        if weather.is(self.cut_by) || weather.is(Trouble::StoreDown) {
+        if weather.is(self.cut_by) || weather.is(WorldFault::StoreDown) {
             self.world.timeline.sleep(Duration::from_secs(dice.pick(&[0, 1, 5, 40]))).await;
             return Err(lost("the line is down"));
         }
-        if !weather.is(Trouble::StoreLossy) {
+        if !weather.is(WorldFault::StoreLossy) {
             return Ok(false);
         }
         match dice.roll(100) {
@@ -125,8 +125,8 @@ impl Line {
     fn is_denied(&self) -> Option<&'static str> {
         let weather = &self.world.weather;
         match self.cut_by {
-            Trouble::LaptopOffline if weather.is(Trouble::SignedOut) => Some("ExpiredToken"),
-            Trouble::MachineOffline if weather.is(Trouble::RoleGone) => Some("AccessDenied"),
+            WorldFault::LaptopOffline if weather.is(WorldFault::SignedOut) => Some("ExpiredToken"),
+            WorldFault::MachineOffline if weather.is(WorldFault::RoleGone) => Some("AccessDenied"),
             _ => None,
         }
     }
@@ -210,7 +210,7 @@ impl Line {
     }
 
     fn shown(&self, object: &Object) -> bool {
-        !self.world.weather.is(Trouble::StoreStale)
+        !self.world.weather.is(WorldFault::StoreStale)
             || self.world.timeline.now().saturating_sub(object.born) > LISTED_AFTER
     }
 }

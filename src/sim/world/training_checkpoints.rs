@@ -29,7 +29,7 @@ const LEFT: usize = 2;
 const PARTS: [&str; 2] = ["model", "optim"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saves {
+pub enum SaveStyle {
     /// One file, written beside and renamed; each save is marked.
     Renamed,
     /// A model and an optimizer with the step in their names, each written where it stays, the one
@@ -55,48 +55,50 @@ pub enum Layout {
 const SETTINGS: &str = "hparams.yaml";
 const POINTER: &str = "latest";
 
-impl Saves {
-    pub(crate) fn of(dice: &Dice) -> Saves {
+impl SaveStyle {
+    pub(crate) fn of(dice: &Dice) -> SaveStyle {
         let marks = dice.percent(50);
         // A training that pauses for longer than two seconds must mark (docs/checkpoints.md).
         let pause =
             Duration::from_secs(if marks { dice.pick(&[0, 1, 5, 20]) } else { dice.roll(2) });
         let layout = if dice.percent(50) { Layout::Folders } else { Layout::Files };
-        let series = Saves::Series { marks, layout, pause };
-        if dice.percent(50) { Saves::Renamed } else { series }
+        let series = SaveStyle::Series { marks, layout, pause };
+        if dice.percent(50) { SaveStyle::Renamed } else { series }
     }
 
     /// With the layouts that were added later.
-    pub(crate) fn laid_out(self, dice: &Dice) -> Saves {
+    pub(crate) fn laid_out(self, dice: &Dice) -> SaveStyle {
         match self {
-            Saves::Series { marks, pause, .. } if dice.percent(40) => {
-                Saves::Series { marks, layout: dice.pick(&[Layout::Runs, Layout::Pointed]), pause }
-            }
+            SaveStyle::Series { marks, pause, .. } if dice.percent(40) => SaveStyle::Series {
+                marks,
+                layout: dice.pick(&[Layout::Runs, Layout::Pointed]),
+                pause,
+            },
             saves => saves,
         }
     }
 
     pub(crate) fn marks(self) -> bool {
-        !matches!(self, Saves::Series { marks: false, .. })
+        !matches!(self, SaveStyle::Series { marks: false, .. })
     }
 
     /// A training with a long pause marks at its start the checkpoint that it resumes. So its marks
     /// are known before its first save.
     pub(crate) fn announces(self) -> bool {
-        matches!(self, Saves::Series { marks: true, pause, .. } if pause > HALF)
+        matches!(self, SaveStyle::Series { marks: true, pause, .. } if pause > HALF)
     }
 
     /// How long one save takes. No steps are computed meanwhile.
     pub(crate) fn takes(self) -> Duration {
         match self {
-            Saves::Renamed => 2 * HALF,
-            Saves::Series { pause, .. } => 2 * HALF + pause,
+            SaveStyle::Renamed => 2 * HALF,
+            SaveStyle::Series { pause, .. } => 2 * HALF + pause,
         }
     }
 
     /// The step of the newest whole checkpoint. Half and superfluous ones are deleted.
     pub(crate) fn resumed(self, host: &Host, folder: &Path) -> u64 {
-        let Saves::Series { layout, .. } = self else {
+        let SaveStyle::Series { layout, .. } = self else {
             return host
                 .disk
                 .read(&folder.join("model"))
@@ -139,7 +141,7 @@ impl Saves {
             host.world.timeline.sleep(time).await;
             running().await;
         };
-        let Saves::Series { layout, pause, .. } = self else {
+        let SaveStyle::Series { layout, pause, .. } = self else {
             let (part, model) = (folder.join("model.tmp"), folder.join("model"));
             if host.disk.write(&part, b"half").is_err() {
                 return false;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::process::Process;
+use super::process::SimProcess;
 use crate::ports::Service;
 use crate::sim::kernel::virtual_time::Timeline;
 
@@ -17,14 +17,14 @@ pub const WATCHDOG: Duration = Duration::from_secs(30);
 /// The service manager, as the agent sees it.
 pub struct Watchdog {
     timeline: Arc<Timeline>,
-    agent: Arc<Process>,
+    agent: Arc<SimProcess>,
     /// When the agent last gave a sign of life, nanoseconds.
     said: AtomicU64,
 }
 
 impl Watchdog {
     /// For an agent that begins now.
-    pub fn new(timeline: &Arc<Timeline>, agent: &Arc<Process>) -> Arc<Self> {
+    pub fn new(timeline: &Arc<Timeline>, agent: &Arc<SimProcess>) -> Arc<Self> {
         let watchdog = Watchdog {
             timeline: Arc::clone(timeline),
             agent: Arc::clone(agent),
@@ -43,7 +43,7 @@ impl Watchdog {
 
     /// Waits until the agent is dead; true if its silence was the reason. A frozen kernel does not
     /// watch.
-    pub async fn watch(&self, kernel: &Process) -> bool {
+    pub async fn watch(&self, kernel: &SimProcess) -> bool {
         while !self.agent.is_dead() {
             let due = Duration::from_nanos(self.said.load(Ordering::Relaxed)) + WATCHDOG;
             let now = self.timeline.now();
@@ -80,7 +80,7 @@ mod tests {
     /// When the watchdog ends an agent that gives a sign each second, and then is silent or frozen.
     fn ends(speaks_secs: u64, frozen_at: Option<u64>) -> Duration {
         in_virtual_time(async |timeline: Arc<Timeline>| {
-            let (kernel, agent) = (Process::new(None), Process::new(None));
+            let (kernel, agent) = (SimProcess::new(None), SimProcess::new(None));
             let watchdog = Watchdog::new(&timeline, &agent);
             let speaks = async {
                 for second in 0..speaks_secs {
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn watchdog_of_a_frozen_kernel_does_nothing() {
         in_virtual_time(async |timeline: Arc<Timeline>| {
-            let kernel = Process::new(None);
-            let agent = Process::new(Some(Arc::clone(&kernel)));
+            let kernel = SimProcess::new(None);
+            let agent = SimProcess::new(Some(Arc::clone(&kernel)));
             let watchdog = Watchdog::new(&timeline, &agent);
             kernel.freeze(true);
             let stands = async {

@@ -13,8 +13,8 @@ use tokio::sync::{Notify, watch};
 
 use super::host::Host;
 use super::host_ports::Ports;
-use super::process::Process;
-use super::training_checkpoints::Saves;
+use super::process::SimProcess;
+use super::training_checkpoints::SaveStyle;
 use super::world::Deed;
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Files, Launch, Scope, Signal, Workload, WorkloadError, Workloads};
@@ -26,9 +26,9 @@ pub struct Habit {
     pub steps: u64,
     pub step: Duration,
     pub save_every: u64,
-    pub saves: Saves,
+    pub saves: SaveStyle,
     /// How it ends.
-    pub end: End,
+    pub end: WorkEnd,
     /// It saves on SIGUSR1.
     pub saves_when_asked: bool,
     pub ignores_term: bool,
@@ -57,7 +57,7 @@ impl Habit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum WorkEnd {
     Succeeds,
     /// With this exit code, after half of its steps, at its first start only.
     FailsOnce(i32),
@@ -84,7 +84,7 @@ pub struct Start {
     busy: AtomicBool,
     /// A reboot ended it. No agent finds it again.
     gone: AtomicBool,
-    life: Arc<Process>,
+    life: Arc<SimProcess>,
     began: Duration,
     truth: Mutex<Truth>,
     /// The file that it is writing.
@@ -206,14 +206,14 @@ impl Start {
         for step in resumed + 1..=habit.steps {
             if step > half {
                 match habit.end {
-                    End::FailsOnce(code) if first => return self.end(code),
-                    End::Fails(code) => return self.end(code),
-                    End::Idles => {
+                    WorkEnd::FailsOnce(code) if first => return self.end(code),
+                    WorkEnd::Fails(code) => return self.end(code),
+                    WorkEnd::Idles => {
                         self.busy.store(false, Ordering::Relaxed);
                         self.change(|truth| truth.quiet_since = Some(host.world.timeline.now()));
                         return self.wait_for_term(habit).await;
                     }
-                    End::Hangs | End::HangsOnce if first || habit.end == End::Hangs => {
+                    WorkEnd::Hangs | WorkEnd::HangsOnce if first || habit.end == WorkEnd::Hangs => {
                         self.change(|truth| truth.hung_since = Some(host.world.timeline.now()));
                         return self.wait_for_term(habit).await;
                     }
@@ -349,7 +349,7 @@ impl Workloads for Ports {
             printed: AtomicU64::new(0),
             busy: AtomicBool::new(true),
             gone: AtomicBool::new(false),
-            life: Process::new(on),
+            life: SimProcess::new(on),
             began: host.world.timeline.now(),
             truth: Mutex::default(),
             open: Mutex::default(),

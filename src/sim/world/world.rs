@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::active_faults::Weather;
 use super::host::Host;
 use super::machines::Ec2;
-use super::offers::Sold;
+use super::offers::SimMarket;
 use super::store::Objects;
 use super::workload::{Habit, Start};
 use crate::instance::{InstanceState, InstanceView};
@@ -51,7 +51,7 @@ pub enum Deed<'a> {
         views: &'a [InstanceView],
     },
     Asked {
-        ask: Ask,
+        ask: EndRequest,
         id: &'a str,
         by: &'a str,
     },
@@ -81,7 +81,7 @@ pub enum Deed<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum EndRequest {
     Terminate,
     Stop,
 }
@@ -132,7 +132,7 @@ pub struct World {
     pub ec2: Ec2,
     pub spec: ResolvedSpec,
     pub habit: Habit,
-    pub sold: Sold,
+    pub sold: SimMarket,
     /// Whether a sweeper of ours runs in the cloud (switch E).
     pub swept: bool,
     pub roughly: Roughly,
@@ -157,7 +157,7 @@ impl World {
         habit: Habit,
         (swept, roughly): (bool, Roughly),
         (death, planted): (Option<Death>, Option<Bug>),
-        sold: Sold,
+        sold: SimMarket,
     ) -> Arc<Self> {
         Arc::new(World {
             weather: Weather::new(Arc::clone(&timeline)),
