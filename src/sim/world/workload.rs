@@ -257,6 +257,7 @@ impl Start {
         let mut until = host.world.timeline.now() + habit.step;
         self.computes(true, host.world.timeline.now());
         loop {
+            let left = until.saturating_sub(host.world.timeline.now());
             tokio::select! {
                 biased;
                 () = self.told.notified() => if !habit.ignores_term { return false },
@@ -268,7 +269,7 @@ impl Start {
                     until += host.world.timeline.now() - began;
                     self.computes(true, host.world.timeline.now());
                 }
-                () = host.world.timeline.sleep(until.saturating_sub(host.world.timeline.now())) => break,
+                () = host.world.timeline.sleep(left) => break,
             }
         }
         self.life.running().await;
