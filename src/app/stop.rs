@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 
 use super::release_kept;
 use super::stop_missing_spec;
+use super::view::job_summary::Summary;
 use super::view::kept_machines;
 use super::{ExitCode, Fault};
 use crate::job::{CheckpointSpec, CheckpointSummary, JobId, NEVER_RESTS, Receipt, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
-use crate::market::{Span, elapsed};
+use crate::market::{Span, UsdPerHour, elapsed};
 use crate::policy::Wishes;
+use crate::policy::purchase::hard_end::DRAIN_ALLOWANCE;
 use crate::wire::Store;
 
 #[derive(Clone, Copy, Debug)]
@@ -252,6 +254,42 @@ async fn newest_events(dir: &JobDir) -> Result<(bool, Vec<Event>), JobDirError> 
             || events.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. })),
         events,
     ))
+}
+
+/// What a stop or a cancel would do to the job and to its bill, before it is asked for.
+///
+/// # Errors
+/// Fails when the job has ended, or the job root is unreachable.
+pub async fn foretell(dir: &JobDir, wish: Wish, now: Timestamp) -> Result<String, Fault> {
+    let spec = find_job::must_be_under_way(dir).await?;
+    let fault = |error| record_errors::record_fault(&error);
+    let work = match (wish, &spec.checkpoint) {
+        (Wish::Stop, Some(checkpoint)) => {
+            let (_, events) = newest_events(dir).await.map_err(fault)?;
+            what_is_kept(checkpoint, &events)
+        }
+        (Wish::Stop, None) => {
+            "it saves no checkpoint: only its outputs are kept, and `lamp start` begins anew"
+                .to_owned()
+        }
+        (_, Some(_)) => {
+            "it ends at once, and work since its last complete checkpoint is lost".to_owned()
+        }
+        (_, None) => "it ends at once, and its work is lost but for what is stored".to_owned(),
+    };
+    let summary = Summary::read(dir, now).await.map_err(fault)?;
+    let bill = summary.map(|summary| {
+        let hour = summary.usd_per_hour.filter(|hour| *hour > UsdPerHour::ZERO);
+        hour.map_or("the machine costs nothing".to_owned(), |hour| {
+            let most = hour.cost_of(DRAIN_ALLOWANCE).rounded_up();
+            format!(
+                "the machine costs {hour} until it is gone: about {most} at most for its last {}, after {} so far",
+                Span::from_secs(DRAIN_ALLOWANCE.as_secs()),
+                summary.usd
+            )
+        })
+    });
+    Ok(bill.map_or_else(|| work.clone(), |bill| format!("{work}; {bill}")))
 }
 
 fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {

@@ -1,4 +1,4 @@
-//! Style, script and icon, inside the program. They hold no facts, so they need no token.
+//! Style, script and icon, inside the program. Anyone may read them.
 
 use axum::extract::Path;
 use axum::http::{StatusCode, header};
@@ -7,6 +7,10 @@ use axum::response::{IntoResponse as _, Response};
 const FILES: &[(&str, &str, &str)] = &[
     ("style.css", "text/css; charset=utf-8", include_str!("assets/style.css")),
     ("page.js", "text/javascript; charset=utf-8", include_str!("assets/page.js")),
+    // uPlot 1.6.32 by Leon Sorokin, MIT (assets/uplot-LICENSE), unchanged.
+    ("uplot.min.js", "text/javascript; charset=utf-8", include_str!("assets/uplot.min.js")),
+    ("uplot.min.css", "text/css; charset=utf-8", include_str!("assets/uplot.min.css")),
+    ("uplot-LICENSE", "text/plain; charset=utf-8", include_str!("assets/uplot-LICENSE")),
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse as _, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use crate::app::Fault;
+use crate::app::{ExitCode, Fault};
 
 pub struct Page<'a> {
     title: &'a str,
@@ -52,13 +52,15 @@ impl<'a> Page<'a> {
                     title { (self.title) " · Lamplighter" }
                     link rel="icon" href="/assets/icon.svg";
                     link rel="stylesheet" href="/assets/style.css";
+                    link rel="stylesheet" href="/assets/uplot.min.css";
+                    script src="/assets/uplot.min.js" defer {}
                     script src="/assets/page.js" defer {}
                 }
                 body {
                     header {
                         a.brand href="/" { "Lamplighter" }
                         @if has_nav {
-                            nav aria-label="Pages" { a href="/" { "Jobs" } }
+                            nav aria-label="Pages" { a href="/" { "Jobs" } a href="/costs" { "Costs" } }
                         }
                     }
                     main { h1 { (self.title) } (body) }
@@ -72,6 +74,18 @@ impl<'a> Page<'a> {
 /// A page of one sentence.
 pub fn message_page(status: StatusCode, title: &str, text: &str) -> Response {
     (status, Page::new(title).plain(html! { p { (text) } })).into_response()
+}
+
+/// A fault as a page, with the status that its code means.
+pub fn fault_page(fault: &Fault) -> Response {
+    let status = match fault.code {
+        ExitCode::NOT_FOUND => StatusCode::NOT_FOUND,
+        ExitCode::USAGE => StatusCode::BAD_REQUEST,
+        ExitCode::REFUSED => StatusCode::CONFLICT,
+        ExitCode::UNREACHABLE => StatusCode::BAD_GATEWAY,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (status, Page::new("This did not work").show(fault_box(fault), html! {})).into_response()
 }
 
 pub fn fault_box(fault: &Fault) -> Markup {
@@ -90,5 +104,27 @@ pub fn in_code(text: &str) -> Markup {
         @for (at, part) in text.split('`').enumerate() {
             @if at % 2 == 1 { code { (part) } } @else { (part) }
         }
+    }
+}
+
+/// Only letters and digits stay as they are.
+pub fn form_encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::form_encoded;
+
+    #[test]
+    fn filter_survives_its_way_through_an_address() {
+        assert_eq!(form_encoded("state:running cost>5&ä"), "state%3Arunning%20cost%3E5%26%C3%A4");
     }
 }

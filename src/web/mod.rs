@@ -8,11 +8,16 @@
 //! Each page is readable without JavaScript. A GET changes nothing. Not here: a fact about a job
 //! (`app::view`), an act on one (`app`), or the socket's address and its question (`cli`).
 
+mod act_page;
 mod assets;
+mod costs_page;
 mod guard;
+mod job_log;
+mod job_page;
 mod layout;
 mod live;
 mod overview_page;
+mod plots;
 pub mod server;
 mod sign_in;
 mod site;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::layout::{Page, fault_box};
+use super::layout::{Page, fault_box, form_encoded};
 use super::live;
 use super::site::{Newest, Site};
 use super::sparkline::{self, Trend};
@@ -39,20 +39,13 @@ impl Asked {
     }
 }
 
-/// Only letters and digits stay as they are.
-fn form_encoded(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
+pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Html<String> {
+    let shown = changing(&site, &asked, filter(&asked)).await;
+    Page::new("Jobs").live(asked.live_from()).show(html! {}, shown)
 }
 
-pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Html<String> {
-    let filter = html! {
+fn filter(asked: &Asked) -> Markup {
+    html! {
         form.filter role="search" method="get" action="/" {
             label for="q" { "Filter" }
             input #q type="search" name="q" value=(asked.q) placeholder=(EXAMPLE)
@@ -71,24 +64,24 @@ pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> 
                 }
             }
         }
-    };
-    Page::new("Jobs").live(asked.live_from()).show(filter, changing(&site, &asked).await)
+    }
 }
 
 pub async fn events(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Response {
     live::stream(site, move |site| {
         let asked = asked.clone();
-        async move { changing(&site, &asked).await.into_string() }
+        // The browser keeps the filter that it has.
+        async move { changing(&site, &asked, html! {}).await.into_string() }
     })
     .into_response()
 }
 
-async fn changing(site: &Site, asked: &Asked) -> Markup {
+async fn changing(site: &Site, asked: &Asked, form: Markup) -> Markup {
     let newest = site.overview().await;
     let now = site.clock.now();
     let Some(overview) = &newest.overview else { return nothing_read(&newest) };
-    let filter = JobFilter::parse(&asked.q);
-    let fits: Vec<&JobRow> = overview.jobs.iter().filter(|row| filter.fits(&row.summary)).collect();
+    let chosen = JobFilter::parse(&asked.q);
+    let fits: Vec<&JobRow> = overview.jobs.iter().filter(|row| chosen.fits(&row.summary)).collect();
     let is_filtered = !asked.q.trim().is_empty();
     let mut ended = 0;
     let shown: Vec<&JobRow> = fits
@@ -109,7 +102,8 @@ async fn changing(site: &Site, asked: &Asked) -> Markup {
         (needs(&overview.needs))
         section aria-labelledby="jobs" {
             h2 #jobs { "Jobs" }
-            @for word in &filter.unknown {
+            div #filter data-keep { (form) }
+            @for word in &chosen.unknown {
                 p.warn { "The filter does not know " code { (word) } ". Known: " code { (EXAMPLE) } }
             }
             @if shown.is_empty() {
@@ -188,7 +182,7 @@ fn needs(needs: &[Need]) -> Markup {
             ul {
                 @for need in needs {
                     li {
-                        @if let Some(job) = &need.job { strong { (job) } ": " }
+                        @if let Some(job) = &need.job { a href=(format!("/job/{job}")) { (job) } ": " }
                         (need.text) ". "
                         code { (need.command) }
                     }
@@ -204,7 +198,7 @@ fn job(row: &JobRow, trend: Option<&Trend>, now: Timestamp) -> Markup {
         li.job data-job=(summary.job) {
             div.head {
                 span class={ "state " (colour(row)) } { (summary.state_told()) }
-                strong.name { (summary.name) }
+                a.name href=(format!("/job/{}", summary.job)) { strong { (summary.name) } }
                 code.id { (summary.job) }
             }
             p { (row.sentence) }
@@ -252,15 +246,5 @@ fn age(overview: &Overview, is_stale: bool, now: Timestamp) -> Markup {
             @if is_stale { ", " strong { (age) " ago" } }
             ". The same: " code { "lamp status" }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::form_encoded;
-
-    #[test]
-    fn filter_survives_its_way_through_an_address() {
-        assert_eq!(form_encoded("state:running cost>5&ä"), "state%3Arunning%20cost%3E5%26%C3%A4");
     }
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use super::layout::message_page;
 use super::site::Site;
-use super::{assets, guard, overview_page, sign_in};
+use super::{act_page, assets, costs_page, guard, job_page, overview_page, plots, sign_in};
 
 /// A bound address: nothing is answered yet.
 pub struct Listen {
@@ -61,6 +61,14 @@ pub async fn serve(
     let router = Router::new()
         .route("/", get(overview_page::page))
         .route("/live", get(overview_page::events))
+        .route("/job/{job}", get(job_page::page))
+        .route("/job/{job}/live", get(job_page::events))
+        .route("/job/{job}/plot.json", get(plots::json))
+        .route("/job/{job}/table/{series}", get(plots::table))
+        .route("/job/{job}/csv/{series}", get(plots::csv))
+        .route("/job/{job}/act/{act}", get(act_page::ask).post(act_page::act))
+        .route("/costs", get(costs_page::page))
+        .route("/costs.csv", get(costs_page::csv))
         .route("/enter", get(sign_in::form).post(sign_in::enter))
         .route("/assets/{name}", get(assets::asset))
         .fallback(nothing_there)

@@ -69,17 +69,14 @@ fn state_part(summary: &Summary) -> String {
     let (verdict, reason) = judged(summary);
     let verdict = verdict.map(|verdict| format!(", {}", verdict.replace('_', " ")));
     let reason = reason.filter(|_| summary.state != JobState::Held);
-    format!(
-        "{state}{}{}",
-        verdict.clone().unwrap_or_default(),
-        reason.map(|reason| format!(": {}", once(&reason, verdict.as_deref()))).unwrap_or_default()
-    )
+    let word = summary.verdict.as_deref().unwrap_or(&state);
+    let reason = reason.map(|reason| format!(": {}", once(&reason, word))).unwrap_or_default();
+    format!("{state}{}{reason}", verdict.unwrap_or_default())
 }
 
 /// `idle: nothing for 15m`, not `idle: idle: nothing for 15m`.
-fn once<'a>(reason: &'a str, verdict: Option<&str>) -> &'a str {
-    let word = verdict.map(|verdict| verdict.trim_start_matches(", "));
-    word.and_then(|word| reason.strip_prefix(word)?.strip_prefix(": ")).unwrap_or(reason)
+fn once<'a>(reason: &'a str, word: &str) -> &'a str {
+    reason.strip_prefix(word).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(reason)
 }
 
 #[cfg(test)]
@@ -101,7 +98,7 @@ mod tests {
 
     #[test]
     fn verdict_is_said_once() {
-        assert_eq!(once("idle: nothing for 15m", Some(", idle")), "nothing for 15m");
-        assert_eq!(once("the GPU works", Some(", busy")), "the GPU works");
+        assert_eq!(once("idle: nothing for 15m", "idle"), "nothing for 15m");
+        assert_eq!(once("the GPU works", "busy"), "the GPU works");
     }
 }

@@ -42,7 +42,7 @@ pub struct Overview {
 pub struct Money {
     /// By all jobs of this job root.
     pub spent: Usd,
-    /// What the unfinished jobs can still cost. Null: one of them has no limit.
+    /// The highest further cost of the unfinished jobs. Null: one of them has no limit.
     pub more_at_most: Option<Usd>,
     pub per_hour_now: UsdPerHour,
     /// On this day of the calendar, here.
@@ -51,7 +51,7 @@ pub struct Money {
     /// A machine is silent, or the exact end of its bill is unknown.
     pub estimated: bool,
     pub caps: Caps,
-    /// What counts against the caps. Null: there is no cap.
+    /// The spending that counts against the caps. Null: there is no cap.
     pub counted: Option<Spending>,
 }
 
@@ -247,7 +247,7 @@ async fn counted(workstation: &Workstation, store: &Store) -> Result<Option<Spen
     spending.map(Some).map_err(|error| record_errors::record_fault(&error))
 }
 
-/// What its receipt says is still in the cloud, besides what the user keeps.
+/// Its leftovers in the cloud, by its receipt, besides what the user keeps.
 fn leftovers(receipt: &Receipt) -> Vec<Need> {
     let left = receipt.left.iter().filter(|left| left.fate == LeavingFate::Left);
     left.map(|left| Need {
@@ -278,7 +278,7 @@ fn needs_of(summary: &Summary) -> Vec<Need> {
     }
     if summary.driven_here == Some(false) {
         let text =
-            "no process on this workstation drives it: it is not relaunched, and gets no receipt";
+            "it needs a process on this workstation that relaunches it and writes its receipt";
         needs.push(need(text.to_owned(), format!("lamp daemon --job {job} --until-done")));
     }
     if let Some(silence) = summary.silence.as_ref().filter(|_| !summary.alone) {

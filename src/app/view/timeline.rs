@@ -133,6 +133,24 @@ pub struct Entry {
     pub text: String,
 }
 
+/// The entries of each attempt, with the requests and decisions of its time.
+pub fn story(explained: &Explained, all: bool) -> Vec<(AttemptNo, Vec<Entry>)> {
+    let attempts = &explained.attempts;
+    let told = |(index, attempt): (usize, &ExplainedAttempt)| {
+        let from = if index == 0 { None } else { attempt.began() };
+        let next = attempts.get(index + 1).and_then(ExplainedAttempt::began);
+        let is_here =
+            |at: Timestamp| from.is_none_or(|from| at >= from) && next.is_none_or(|next| at < next);
+        let requests: Vec<&Request> =
+            explained.requests.iter().filter(|request| is_here(request.at)).collect();
+        let decisions: Vec<&Reason> =
+            explained.market.iter().filter(|reason| is_here(reason.at)).collect();
+        let beside = (requests.as_slice(), decisions.as_slice());
+        (attempt.attempt, entries(attempt, beside, explained.setup.as_deref(), all))
+    };
+    attempts.iter().enumerate().map(told).collect()
+}
+
 /// The entries of an attempt in order of time, each once. `all`: also phases and agents.
 pub fn entries(
     attempt: &ExplainedAttempt,

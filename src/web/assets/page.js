@@ -5,17 +5,84 @@ const enter = document.getElementById("enter");
 if (enter) enter.submit();
 
 const live = document.getElementById("live");
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
 if (live && live.dataset.from) {
   const stale = document.getElementById("stale");
   const source = new EventSource(live.dataset.from);
   source.onmessage = (event) => {
     stale.hidden = true;
-    // Whoever selects text or uses a control keeps it.
-    const busy = live.contains(document.activeElement) || !getSelection().isCollapsed;
-    if (busy) return;
+    // A person who selects text or uses a control keeps it.
+    if (live.contains(document.activeElement) || !getSelection().isCollapsed) return;
+    const kept = [...live.querySelectorAll("[data-keep]")];
+    const log = live.querySelector(".log");
+    const scroll = log && { top: log.scrollTop, end: log.scrollTop + log.clientHeight >= log.scrollHeight - 4 };
     live.innerHTML = event.data;
-    live.dispatchEvent(new Event("drawn"));
+    for (const part of kept) document.getElementById(part.id)?.replaceWith(part);
+    const newLog = live.querySelector(".log");
+    if (newLog && scroll) newLog.scrollTop = scroll.end ? newLog.scrollHeight : scroll.top;
   };
   source.onerror = () => { stale.hidden = false; };
   window.addEventListener("pagehide", () => source.close());
+}
+
+const firstLog = document.querySelector(".log");
+if (firstLog) firstLog.scrollTop = firstLog.scrollHeight;
+
+// One time axis and one cursor for all plots of a job.
+const plots = document.getElementById("plots");
+const marksOf = (marks, zero) => (u) => {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.strokeStyle = colour("--warn");
+  ctx.setLineDash([4, 4]);
+  for (const mark of marks) {
+    const x = u.valToPos(zero + mark.secs, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+};
+
+async function draw() {
+  const answer = await fetch(plots.dataset.from);
+  if (!answer.ok) return;
+  const data = await answer.json();
+  const zero = data.began ? Date.parse(data.began) / 1000 : 0;
+  for (const series of data.series) {
+    const canvas = plots.querySelector(`[data-series="${series.name}"] .canvas`);
+    if (!canvas) continue;
+    const points = [series.t_secs.map((secs) => zero + secs), series.values];
+    if (canvas.plot) { canvas.plot.setData(points); continue; }
+    canvas.textContent = "";
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+    canvas.plot = new uPlot({
+      width: canvas.clientWidth, height: 150,
+      cursor: { sync: { key: "job" } },
+      scales: { x: { time: zero > 0 }, y: { range: (u, low, high) => [0, Math.max(high * 1.05, 1)] } },
+      axes: [axis, { ...axis, size: 56, values: (u, ticks) => ticks.map(short) }],
+      series: [{ label: "time" }, { label: series.unit, stroke: colour("--plot"), width: 1.5, spanGaps: false, points: { show: false } }],
+      hooks: { draw: [marksOf(data.marks, zero)] },
+    }, points, canvas);
+  }
+}
+
+function short(number) {
+  if (number >= 1e9) return `${number / 1e9} G`;
+  if (number >= 1e6) return `${number / 1e6} M`;
+  if (number >= 1e3) return `${number / 1e3} k`;
+  return String(number);
+}
+
+if (plots && window.uPlot) {
+  draw();
+  setInterval(draw, 15000);
+  window.addEventListener("resize", () => {
+    for (const canvas of plots.querySelectorAll(".canvas")) {
+      if (canvas.plot) canvas.plot.setSize({ width: canvas.clientWidth, height: 150 });
+    }
+  });
 }

@@ -1,0 +1,276 @@
+//! The samples of an attempt: a drawing without a script, numbers for the script, a table and CSV.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{Page, fault_page, message_page};
+use super::site::Site;
+use crate::app::text::local_time;
+use crate::app::view::plot_data::{PlotData, Series};
+use crate::app::view::timeline::{self, Entry, Explained};
+use crate::app::{Fault, find_job, record_errors};
+use crate::job::AttemptNo;
+use crate::jobdir::JobDir;
+use crate::market::Span;
+
+/// A drawing is about as wide.
+const POINTS: usize = 800;
+
+/// A table for people.
+const ROWS: usize = 200;
+
+const WIDTH: f64 = 800.0;
+
+const HEIGHT: f64 = 120.0;
+
+#[derive(Deserialize)]
+pub struct Asked {
+    pub attempt: Option<u32>,
+}
+
+/// Something that happened, at its place on the time axis.
+#[derive(Debug, Serialize)]
+pub struct Mark {
+    secs: f64,
+    word: &'static str,
+    text: String,
+}
+
+#[derive(Serialize)]
+pub struct Plots {
+    attempt: AttemptNo,
+    #[serde(flatten)]
+    data: PlotData,
+    marks: Vec<Mark>,
+}
+
+/// What stands on the axis: the verdicts, and what changes the work.
+const MARKED: &[&str] =
+    &["checkpoint", "resumed", "notice", "request", "started", "ended", "verdict", "because"];
+
+impl Plots {
+    /// # Errors
+    /// Fails when the job root is unreachable.
+    pub async fn read(
+        dir: &JobDir,
+        explained: &Explained,
+        attempt: AttemptNo,
+    ) -> Result<Plots, Fault> {
+        let data = PlotData::read(dir, attempt, POINTS)
+            .await
+            .map_err(|error| record_errors::record_fault(&error))?;
+        let story = timeline::story(explained, false);
+        let entries = story.into_iter().find(|(number, _)| *number == attempt);
+        let entries = entries.map(|(_, entries)| entries).unwrap_or_default();
+        let marks = data.began.map(|began| marks(began, &entries)).unwrap_or_default();
+        Ok(Plots { attempt, data, marks })
+    }
+
+    pub fn draw(&self, job: &str) -> Markup {
+        if self.data.series.is_empty() {
+            return html! { p.muted { "There are no samples of this attempt yet." } };
+        }
+        html! {
+            @for series in &self.data.series {
+                figure.plot data-series=(series.name) {
+                    figcaption {
+                        strong { (title(series.name)) } " "
+                        span.muted { (last(series)) }
+                        span.links {
+                            @let rest = format!("{}?attempt={}", series.name, self.attempt.number());
+                            a href=(format!("/job/{job}/table/{rest}")) { "Table" } " "
+                            a href=(format!("/job/{job}/csv/{rest}")) { "CSV" }
+                        }
+                    }
+                    div.canvas { (drawing(series, &self.marks)) }
+                }
+            }
+        }
+    }
+}
+
+fn marks(began: Timestamp, entries: &[Entry]) -> Vec<Mark> {
+    let mark = |entry: &Entry| Mark {
+        secs: entry.at.duration_since(began).as_secs_f64(),
+        word: entry.word,
+        text: entry.text.clone(),
+    };
+    entries.iter().filter(|entry| MARKED.contains(&entry.word)).map(mark).collect()
+}
+
+fn title(name: &str) -> &'static str {
+    match name {
+        "gpu_percent" => "GPU",
+        "gpu_memory_percent" => "GPU memory traffic",
+        "gpu_memory_used_mib" => "GPU memory",
+        "gpu_power_watts" => "GPU power",
+        "cpu_percent" => "Processor, this job",
+        "machine_cpu_percent" => "Processor, whole machine",
+        "disk_bytes_per_sec" => "Disk",
+        "net_bytes_per_sec" => "Network",
+        _ => "Other",
+    }
+}
+
+fn number(value: f64) -> String {
+    if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+fn last(series: &Series) -> String {
+    let known = series.values.iter().flatten();
+    let most = known.clone().copied().fold(0.0_f64, f64::max);
+    known.last().map_or_else(
+        || "unknown".to_owned(),
+        |last| format!("now {}, at most {} {}", number(*last), number(most), series.unit),
+    )
+}
+
+/// Without a script. With one, a plot with a cursor takes its place.
+fn drawing(series: &Series, marks: &[Mark]) -> Markup {
+    let end = series.t_secs.last().copied().unwrap_or_default().max(1.0);
+    let top = series.values.iter().flatten().copied().fold(1e-9_f64, f64::max);
+    let x = |secs: f64| format!("{:.1}", secs / end * WIDTH);
+    let mut lines: Vec<String> = vec![String::new()];
+    for (secs, value) in series.t_secs.iter().zip(&series.values) {
+        match (value, lines.last_mut()) {
+            (Some(value), Some(line)) => {
+                let y = HEIGHT - 1.0 - (value / top).clamp(0.0, 1.0) * (HEIGHT - 2.0);
+                line.push_str(&format!("{},{y:.1} ", x(*secs)));
+            }
+            // An unknown value is a gap.
+            _ => lines.push(String::new()),
+        }
+    }
+    html! {
+        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img"
+            aria-label=(format!("{}: {}", title(series.name), last(series))) {
+            @for mark in marks.iter().filter(|mark| mark.secs >= 0.0 && mark.secs <= end) {
+                line.mark x1=(x(mark.secs)) x2=(x(mark.secs)) y1="0" y2=(HEIGHT) {
+                    title { (mark.word) ": " (mark.text) }
+                }
+            }
+            @for line in lines.iter().filter(|line| !line.is_empty()) { polyline points=(line.trim_end()) {} }
+        }
+    }
+}
+
+pub async fn json(
+    State(site): State<Arc<Site>>,
+    Path(job): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let read = async {
+        let (dir, explained) = explained(&site, &job).await?;
+        let attempt = chosen(&explained, asked.attempt);
+        Plots::read(&dir, &explained, attempt).await
+    };
+    match read.await {
+        Ok(plots) => {
+            let text = serde_json::to_string(&plots).unwrap_or_default();
+            ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+        }
+        Err(fault) => fault_page(&fault),
+    }
+}
+
+pub async fn table(
+    State(site): State<Arc<Site>>,
+    Path((job, name)): Path<(String, String)>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let read = one(&site, &job, &name, asked.attempt, ROWS).await;
+    let (began, series) = match read {
+        Ok(Some(found)) => found,
+        Ok(None) => return no_series(),
+        Err(fault) => return fault_page(&fault),
+    };
+    let body = html! {
+        p { a href=(format!("/job/{job}")) { (job) } }
+        div.wide {
+            table {
+                thead { tr { th { "Time" } th { "Since the start" } th { (series.unit) } } }
+                tbody {
+                    @for (secs, value) in series.t_secs.iter().zip(&series.values) {
+                        tr {
+                            td { (moment(began, *secs).map(local_time).unwrap_or_default()) }
+                            td.number { (Span::from_secs(*secs as u64)) }
+                            td.number { (value.map_or_else(|| "unknown".to_owned(), number)) }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    Page::new(title(series.name)).show(body, html! {}).into_response()
+}
+
+pub async fn csv(
+    State(site): State<Arc<Site>>,
+    Path((job, name)): Path<(String, String)>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    match one(&site, &job, &name, asked.attempt, usize::MAX).await {
+        Ok(Some((began, series))) => {
+            let mut text = format!("time,seconds,{}\n", series.name);
+            for (secs, value) in series.t_secs.iter().zip(&series.values) {
+                let at = moment(began, *secs).map(|at| at.to_string()).unwrap_or_default();
+                let value = value.map(|value| value.to_string()).unwrap_or_default();
+                text.push_str(&format!("{at},{secs},{value}\n"));
+            }
+            ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response()
+        }
+        Ok(None) => no_series(),
+        Err(fault) => fault_page(&fault),
+    }
+}
+
+fn no_series() -> Response {
+    let text = "There are no samples of this name in this attempt.";
+    message_page(StatusCode::NOT_FOUND, "Nothing there", text)
+}
+
+fn moment(began: Option<Timestamp>, secs: f64) -> Option<Timestamp> {
+    began?.checked_add(std::time::Duration::try_from_secs_f64(secs).ok()?).ok()
+}
+
+async fn one(
+    site: &Site,
+    job: &str,
+    name: &str,
+    attempt: Option<u32>,
+    points: usize,
+) -> Result<Option<(Option<Timestamp>, Series)>, Fault> {
+    let dir = find_job::find(&site.store, Some(job)).await?;
+    let attempts = dir.attempts().await.map_err(|error| record_errors::record_fault(&error))?;
+    let attempt = attempt.map(AttemptNo::new).or(attempts.last().copied());
+    let Some(attempt) = attempt.filter(|attempt| attempts.contains(attempt)) else {
+        return Ok(None);
+    };
+    let data = PlotData::read(&dir, attempt, points)
+        .await
+        .map_err(|error| record_errors::record_fault(&error))?;
+    let found = data.series.into_iter().find(|series| series.name == name);
+    Ok(found.map(|series| (data.began, series)))
+}
+
+pub async fn explained(site: &Site, job: &str) -> Result<(JobDir, Explained), Fault> {
+    let dir = find_job::find(&site.store, Some(job)).await?;
+    let explained = timeline::read(&dir, site.clock.now())
+        .await
+        .map_err(|error| record_errors::record_fault(&error))?;
+    Ok((dir, explained))
+}
+
+/// The attempt that was asked for, else the newest.
+pub fn chosen(explained: &Explained, asked: Option<u32>) -> AttemptNo {
+    let has =
+        |number: u32| explained.attempts.iter().map(|a| a.attempt).find(|no| no.number() == number);
+    let newest = explained.attempts.last().map(|attempt| attempt.attempt);
+    asked.and_then(has).or(newest).unwrap_or(AttemptNo::FIRST)
+}
