@@ -94,7 +94,7 @@ fn question(
     is_confirmation: bool,
 ) -> Response {
     let body = html! {
-        section.need aria-label="What it does" { p { (in_code(sentence)) "." } }
+        section.need aria-label="What it does" { p { (in_code(&capital(sentence))) "." } }
         form.act method="post" action=(format!("/job/{job}/act/{word}")) {
             input type="hidden" name="token" value=(site.form_token());
             @if is_confirmation { input type="hidden" name="confirmed" value="yes"; }
@@ -108,6 +108,11 @@ fn question(
         p.muted { "The same: " code { "lamp " (word) " " (job) @if act == Act::Extend { " 2h" } } }
     };
     Page::new(act.title()).show(html! { p { (job) } (body) }, html! {}).into_response()
+}
+
+fn capital(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
 pub async fn act(

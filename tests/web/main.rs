@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
 mod browser;
+mod job;
 mod pages;
 #[path = "../cli/place.rs"]
 #[allow(dead_code, reason = "the tests of the command line use the rest")]

@@ -66,6 +66,19 @@ impl<'a> Served<'a> {
                 .header(AUTHORIZATION, format!("Bearer {}", self.token())),
         )
     }
+
+    /// A form of this page, with the token.
+    pub(crate) fn post(&self, path: &str, form: &[(String, String)]) -> Answer {
+        let body: Vec<String> =
+            form.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        self.send(
+            self.request(Method::POST, path)
+                .header(AUTHORIZATION, format!("Bearer {}", self.token()))
+                .header(ORIGIN, &self.root)
+                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .body(body.join("&")),
+        )
+    }
 }
 
 impl Drop for Served<'_> {
