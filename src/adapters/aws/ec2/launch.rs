@@ -21,7 +21,7 @@ use aws_sdk_ec2::types::{
 };
 
 use super::describe;
-use super::errors::{Class, RefusedCall, Ec2Error};
+use super::errors::{Class, Ec2Error, RefusedCall};
 use super::subnets;
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::host::system_clock::SystemClock;

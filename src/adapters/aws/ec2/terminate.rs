@@ -19,7 +19,7 @@ use aws_sdk_ec2::types::{
 use jiff::Timestamp;
 
 use super::describe::{self, filter, state, tag_map, transition};
-use super::errors::{Class, RefusedCall, Ec2Error, meaning};
+use super::errors::{Class, Ec2Error, RefusedCall, meaning};
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::aws::session_cache::Ec2Memory;
 use crate::adapters::host::system_clock::SystemClock;
