@@ -93,7 +93,7 @@ async fn changing(site: &Site, asked: &Asked, form: Markup) -> Markup {
         })
         .take(SHOWN_MAX)
         .collect();
-    let trends = join_all(shown.iter().map(|row| sparkline::trend(site, row))).await;
+    let trends = join_all(shown.iter().map(|row| site.trends.of(row, &site.store, now))).await;
     html! {
         @if let Some(fault) = &newest.fault {
             (fault_box(fault))

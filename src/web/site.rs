@@ -1,13 +1,12 @@
 //! What all pages share: where the records are, who may look, and the newest overview.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use super::sparkline::Trend;
+use super::sparkline::Trends;
 use crate::app::Fault;
 use crate::app::overview::overview::{Overview, OverviewReader};
 use crate::market::elapsed;
@@ -33,7 +32,7 @@ pub struct Site {
     code: Mutex<Option<String>>,
     reader: OverviewReader,
     newest: tokio::sync::Mutex<Newest>,
-    trends: Mutex<BTreeMap<String, (Timestamp, Arc<Trend>)>>,
+    pub trends: Trends,
 }
 
 /// The newest overview, and why there is no newer one.
@@ -64,7 +63,7 @@ impl Site {
             cookie: String::new(),
             reader: OverviewReader::default(),
             newest: tokio::sync::Mutex::default(),
-            trends: Mutex::default(),
+            trends: Trends::default(),
         })
     }
 
@@ -124,22 +123,6 @@ impl Site {
             newest.looked = Some(now);
         }
         newest.clone()
-    }
-
-    /// The trend of a job, if it is not older than a minute.
-    pub fn trend(&self, job: &str) -> Option<Arc<Trend>> {
-        const OLD: Duration = Duration::from_secs(60);
-        let now = self.clock.now();
-        let trends = self.trends.lock().unwrap_or_else(PoisonError::into_inner);
-        let (read, trend) = trends.get(job)?;
-        (elapsed(*read, now) < OLD).then(|| Arc::clone(trend))
-    }
-
-    pub fn keep_trend(&self, job: &str, trend: Trend) -> Arc<Trend> {
-        let trend = Arc::new(trend);
-        let mut trends = self.trends.lock().unwrap_or_else(PoisonError::into_inner);
-        trends.insert(job.to_owned(), (self.clock.now(), Arc::clone(&trend)));
-        trend
     }
 
     fn code(&self) -> MutexGuard<'_, Option<String>> {

@@ -1,14 +1,18 @@
 //! The last hour of a job as a small drawing in text: the GPU, else the processor.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 
-use super::site::Site;
 use crate::app::overview::overview::JobRow;
 use crate::app::view::plot_data::PlotData;
-use crate::job::{AttemptNo, JobId, JobState};
+use crate::job::{AttemptNo, JobState};
 use crate::jobdir::JobDir;
+use crate::market::elapsed;
+use crate::wire::Store;
 
 /// A batch has about five minutes.
 const BATCHES: usize = 12;
@@ -27,24 +31,48 @@ pub struct Trend {
     values: Vec<Option<f64>>,
 }
 
-/// `None`: the job has no machine whose samples say anything about now.
-pub async fn trend(site: &Site, row: &JobRow) -> Option<Arc<Trend>> {
-    let summary = &row.summary;
-    let is_at_work = matches!(summary.state, JobState::Running | JobState::Draining);
-    let attempt = summary.attempt.filter(|_| is_at_work).map(AttemptNo::new)?;
-    if let Some(known) = site.trend(&summary.job) {
-        return Some(known);
+/// A newer trend would look the same.
+const OLD: Duration = Duration::from_secs(60);
+
+/// The trends that were read in the last minute.
+#[derive(Default)]
+pub struct Trends(Mutex<BTreeMap<String, (Timestamp, Arc<Trend>)>>);
+
+impl Trends {
+    /// `None`: the job has no machine whose samples say anything about now.
+    pub async fn of(&self, row: &JobRow, store: &Store, now: Timestamp) -> Option<Arc<Trend>> {
+        let summary = &row.summary;
+        let is_at_work = matches!(summary.state, JobState::Running | JobState::Draining);
+        let attempt = summary.attempt.filter(|_| is_at_work).map(AttemptNo::new)?;
+        let known = self.known().get(&summary.job).cloned();
+        if let Some((read, trend)) = known
+            && elapsed(read, now) < OLD
+        {
+            return Some(trend);
+        }
+        let dir = JobDir::new(Arc::clone(store), summary.job.parse().ok()?);
+        let data = PlotData::recent(&dir, attempt, BATCHES, POINTS).await.ok()?;
+        let trend = Arc::new(Trend::of(&data));
+        self.known().insert(summary.job.clone(), (now, Arc::clone(&trend)));
+        Some(trend)
     }
-    let job: JobId = summary.job.parse().ok()?;
-    let dir = JobDir::new(Arc::clone(&site.store), job);
-    let data = PlotData::recent(&dir, attempt, BATCHES, POINTS).await.ok()?;
-    let series = ["gpu_percent", "cpu_percent"]
-        .iter()
-        .find_map(|name| data.series.iter().find(|series| series.name == *name));
-    let trend = series
-        .map(|series| Trend { name: series.name, unit: series.unit, values: series.values.clone() })
-        .unwrap_or_default();
-    Some(site.keep_trend(&summary.job, trend))
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, (Timestamp, Arc<Trend>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Trend {
+    fn of(data: &PlotData) -> Trend {
+        let series = ["gpu_percent", "cpu_percent"]
+            .iter()
+            .find_map(|name| data.series.iter().find(|series| series.name == *name));
+        series.map_or_else(Trend::default, |series| Trend {
+            name: series.name,
+            unit: series.unit,
+            values: series.values.clone(),
+        })
+    }
 }
 
 pub fn draw(trend: &Trend) -> Markup {

@@ -16,7 +16,9 @@ pub fn seen_from_here(
         && let Ok(here) = workstation.here()
         && let Some(whose) = belongs_elsewhere(plan, owner, here.as_str())
     {
-        summary.attention.push(format!("{whose}: it is driven from there, and ended from here only when nobody is there any more"));
+        summary.attention.push(format!(
+            "{whose}: it is driven from there; end it from here only when that workstation is gone"
+        ));
         return summary;
     }
     if summary.alone || summary.state.is_final() {
