@@ -6,9 +6,9 @@
 //! ```text
 //!   market <- job <- instance <- account <- policy   pure: nouns and decisions
 //!                        ^          ^
-//!                      ports     jobdir              what we need from the world; the channel between the programs
+//!                      ports     jobdir              what we need from the world; the channel
 //!                        ^          ^
-//!        adapters    controller   agent              the world; the two loops (wake, observe, decide, act)
+//!        adapters    controller   agent              the world; the two loops
 //!             ^          ^          ^
 //!                      wire                          the only place that picks adapters for ports
 //!                        ^

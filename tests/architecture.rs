@@ -1,8 +1,8 @@
 //! The referee: which layer may use which, how a folder looks, what the agent may carry.
 //!
-//! The rules are the tables at the top; docs/decisions.md and CONTRIBUTING.md give the reasons. If a
-//! rule hurts, move the code or change the rule here in the open, with the reason in the commit; do
-//! not work around it.
+//! The rules are the tables at the top; docs/decisions.md and CONTRIBUTING.md give the reasons. If
+//! a rule hurts, move the code or change the rule here in the open, with the reason in the commit;
+//! do not work around it.
 
 #![expect(clippy::disallowed_methods, reason = "a test reads the files it judges")]
 
@@ -378,7 +378,8 @@ fn folder_has_at_most_twenty_files() {
     judge(crowded.map(told).collect());
 }
 
-/// The simulated world is one machine: its parts know each other. No other folder may have a circle.
+/// The simulated world is one machine: its parts know each other. No other folder may have a
+/// circle.
 const CIRCLE_ALLOWED: &str = "sim";
 
 #[test]
@@ -407,26 +408,107 @@ fn files_use_each_other_in_no_circle() {
     );
 }
 
-/// As rustfmt.toml says. It breaks neither a comment nor a string.
+/// Type names that still stand for two things. The list only gets shorter: a name that is unique
+/// again must leave it.
+const NAMED_TWICE: &[&str] = &[
+    "Account",
+    "Act",
+    "Asked",
+    "Change",
+    "CheckpointFile",
+    "Clock",
+    "Cloud",
+    "EndAsked",
+    "Ended",
+    "Entry",
+    "Facts",
+    "Fault",
+    "Format",
+    "Found",
+    "Heartbeat",
+    "Journal",
+    "Marks",
+    "Played",
+    "Rates",
+    "Said",
+    "Seen",
+    "Sent",
+    "Spell",
+    "Stage",
+    "Standing",
+    "Starts",
+    "Step",
+    "Store",
+    "SweeperSeen",
+    "Terms",
+    "What",
+];
+
+/// Each command has its `Args`, each module may have its `Error`.
+const NAMED_OFTEN: &[&str] = &["Args", "Error"];
+
+fn types(source: &Source) -> Vec<String> {
+    let item = |line: &str| {
+        let words = line.strip_prefix("pub(crate) ").or_else(|| line.strip_prefix("pub(super) "));
+        let words = words.or_else(|| line.strip_prefix("pub ")).unwrap_or(line);
+        let name = ["struct ", "enum ", "trait ", "union ", "type "]
+            .iter()
+            .find_map(|kind| words.strip_prefix(kind))?;
+        Some(name.chars().take_while(|letter| letter.is_alphanumeric()).collect::<String>())
+    };
+    source.code.lines().filter_map(item).collect()
+}
+
+#[test]
+fn type_names_are_unique() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources().iter().filter(|source| !source.path.ends_with("_tests.rs")) {
+        for name in types(source) {
+            places.entry(name).or_default().push(source.path.display().to_string());
+        }
+    }
+    let is_twice = |name: &str| places.get(name).is_some_and(|places| places.len() > 1);
+    let known = |name: &str| NAMED_TWICE.contains(&name) || NAMED_OFTEN.contains(&name);
+    let new = places.iter().filter(|(name, places)| places.len() > 1 && !known(name)).map(
+        |(name, places)| {
+            format!("`{name}` is {}\n  do: name each for what it is", places.join(" and "))
+        },
+    );
+    let mended = NAMED_TWICE.iter().filter(|name| !is_twice(name)).map(|name| {
+        format!("`{name}` is unique now\n  do: take it out of NAMED_TWICE in tests/architecture.rs")
+    });
+    judge(new.chain(mended).collect());
+}
+
+/// Words that say nothing of a subject: no file has them as its name.
+const NO_NAMES: &[&str] = &[
+    "ahead", "here", "kept", "left", "lone", "misc", "most", "of", "over", "own", "reach", "rest",
+    "said", "seen", "sold", "stray", "swept", "through", "told", "until", "utils", "within",
+];
+
+#[test]
+fn file_names_are_nouns_of_the_field() {
+    judge(places(&sources(), |source| {
+        let name = source.path.file_stem().unwrap_or_default().to_string_lossy();
+        let what = format!("`{name}` names no subject\n  do: name the file for what it is about");
+        if NO_NAMES.contains(&name.as_ref()) { vec![(1, what)] } else { Vec::new() }
+    }));
+}
+
+/// As rustfmt.toml says, which `cargo fmt --check` holds for code. rustfmt breaks no comment.
 const COLUMNS_MAX: usize = 100;
 
 fn too_wide(source: &Source) -> Vec<(usize, String)> {
-    let lines = source.text.lines().zip(source.code.lines()).enumerate();
+    let lines = source.text.lines().enumerate();
     lines
-        .filter(|(_, (text, code))| {
-            let width = text.chars().count();
-            let is_comment = text.trim_start().starts_with("//");
-            // What is blanked in the code is a string: no place to break the line.
-            let strings = text.bytes().zip(code.bytes()).filter(|(text, code)| text != code);
-            let kept = if is_comment { width } else { text.len() - strings.count() };
-            width > COLUMNS_MAX && kept > COLUMNS_MAX
-        })
+        .filter(|(_, text)| text.trim_start().starts_with("//"))
+        .filter(|(_, text)| text.chars().count() > COLUMNS_MAX)
         .map(|(at, _)| (at + 1, format!("more than {COLUMNS_MAX} columns\n  do: break the line")))
         .collect()
 }
 
 #[test]
-fn lines_have_at_most_a_hundred_columns() {
+fn comments_have_at_most_a_hundred_columns() {
     judge(places(&sources(), too_wide));
 }
 
@@ -538,7 +620,8 @@ fn nothing_is_unfinished() {
 }
 
 /// Nothing of ours can be called, on a port or on a socket in a folder, but the page of `lamp web`,
-/// when a person starts it (docs/web.md). systemd's own socket is written to, by a crate of its own.
+/// when a person starts it (docs/web.md). systemd's own socket is written to, by a crate of its
+/// own.
 const NEVER_LISTENING: &[&str] = &[
     "TcpListener",
     "TcpSocket",

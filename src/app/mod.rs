@@ -4,8 +4,8 @@
 //! face (cli, web) ─ parse ─> app: find the job, ask, act ─> values ─> face draws
 //! ```
 //!
-//! A function takes the job root, the workstation and the clock, and returns a value or a [`Fault`].
-//! Not here: printing, flags and tables (`cli`), or a decision about a job (`policy`).
+//! A function takes the job root, the workstation and the clock, and returns a value or a
+//! [`Fault`]. Not here: printing, flags and tables (`cli`), or a decision about a job (`policy`).
 
 pub mod discard;
 pub mod discard_selection;

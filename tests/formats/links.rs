@@ -1,6 +1,6 @@
 //! Links between the pages lead somewhere: the file exists, and so does the heading that a link
-//! names. The pages in `docs/` are a book (`book.toml`), so their links stay in it. The source files
-//! that a page names exist too.
+//! names. The pages in `docs/` are a book (`book.toml`), so their links stay in it. The source
+//! files that a page names exist too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};

@@ -4,8 +4,8 @@
 //!   LAMP_PROGRESS ──every second──> new bytes ──> lines ──> ActivityCounters: steps, marks, signs
 //!                                    └ marks count once their time is known
 //! ```
-//! Not here: the sum of the signs ([`crate::agent::activity_counters`]), or which files a mark covers
-//! (the module `checkpoint::declared`).
+//! Not here: the sum of the signs ([`crate::agent::activity_counters`]), or which files a mark
+//! covers (the module `checkpoint::declared`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -2,8 +2,8 @@
 //! finish, interruptions and lost work.
 //!
 //! ```text
-//!   job, prices, courses ──> simulate::world: the shipped controller and agent ──┐
-//!                       └──> --quick: policy::market::replay, the choice alone ──┴──> simulate::text
+//!   job, prices, courses ─> simulate::world: the shipped controller and agent ─┐
+//!                      └──> --quick: policy::market::replay, the choice alone ─┴─> simulate::text
 //! ```
 //!
 //! Starts nothing. Not here: a rule, or how it is shown (`simulate::text`).

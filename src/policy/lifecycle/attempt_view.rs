@@ -38,8 +38,8 @@ pub(crate) struct AttemptView<'a> {
     pub wishes: Wishes,
     /// Whether its agent ever left a record.
     pub heard: bool,
-    /// Time of the last heartbeat, by the store's clock if known, because the cloud dates the end of
-    /// billing.
+    /// Time of the last heartbeat, by the store's clock if known, because the cloud dates the end
+    /// of billing.
     pub last_heard: Option<Timestamp>,
     /// How long its machine may be silent.
     pub patience: Duration,

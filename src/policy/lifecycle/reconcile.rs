@@ -1,7 +1,7 @@
 //! The controller's one decision: from a job's records and the cloud's answer to the next actions.
 //!
 //! ```text
-//!   no attempt, or the last is settled ─> relaunch::next ─> plan the next one, or write the receipt
+//!   no attempt, or the last is settled ─> relaunch::next: plan the next, or write the receipt
 //!   an open attempt, no machine shown ──> missing_machine: launch (again), or settle
 //!   an open attempt, its machine shown ─> visible_machine: wait, end it, or settle
 //! ```
