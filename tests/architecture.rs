@@ -423,7 +423,6 @@ const NAMED_TWICE: &[&str] = &[
     "Entry",
     "Facts",
     "Fault",
-    "Format",
     "Found",
     "Heartbeat",
     "Journal",
