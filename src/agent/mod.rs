@@ -13,6 +13,7 @@
 
 mod act;
 pub mod activity_counters;
+#[expect(clippy::module_inception, reason = "the type that the folder is named for")]
 mod agent;
 pub mod checkpoint;
 mod decide;

@@ -24,6 +24,7 @@ mod attempt_memory;
 mod clocks;
 mod cloud_answers;
 mod clouds;
+#[expect(clippy::module_inception, reason = "the type that the folder is named for")]
 mod controller;
 mod daemon_round;
 mod drive;

@@ -3,4 +3,5 @@
 pub mod driven_here;
 pub mod job_filter;
 pub mod job_sentence;
+#[expect(clippy::module_inception, reason = "the type that the folder is named for")]
 pub mod overview;

@@ -94,8 +94,7 @@ pub fn by_day(from: Timestamp, to: Timestamp, usd: Usd, zone: &TimeZone) -> Vec<
 pub fn sums(rows: &[CostRow], word: impl Fn(&CostRow) -> String) -> BTreeMap<String, Usd> {
     let mut sums: BTreeMap<String, Usd> = BTreeMap::new();
     for row in rows {
-        let sum = sums.entry(word(row)).or_insert(Usd::ZERO);
-        *sum = *sum + row.usd;
+        *sums.entry(word(row)).or_insert(Usd::ZERO) += row.usd;
     }
     sums
 }

@@ -26,7 +26,7 @@ pub(crate) struct Candidate<'a> {
 pub(crate) enum Verdict {
     Fits,
     /// It would do, and costs too much to buy without asking.
-    TooDear(TooDear),
+    TooDear(Box<TooDear>),
     /// Why it does not fit, to follow its name.
     Rejected(String),
 }
@@ -40,7 +40,7 @@ impl<'a> Candidate<'a> {
         let terms = ask.terms(offer, bid.as_ref().and_then(|bid| bid.as_ref().ok()));
         let verdict = match (judge(ask, &terms, bid.as_ref()), bound.too_dear(offer)) {
             (Err(because), _) => Verdict::Rejected(because),
-            (Ok(()), Some(dear)) => Verdict::TooDear(dear),
+            (Ok(()), Some(dear)) => Verdict::TooDear(Box::new(dear)),
             (Ok(()), None) => Verdict::Fits,
         };
         Candidate { offer, bid: bid.and_then(Result::ok), terms, verdict }
