@@ -127,20 +127,21 @@ pub fn of_checkpoint(job: &JobId, manifest: &Manifest, folder: &str) -> Vec<Outp
     manifest.files.iter().map(output).collect()
 }
 
-/// Fetches the outputs into a folder, and sets the `state` of each.
+/// Fetches the outputs into a folder, and sets the `state` of each. `shown`: the folder as the
+/// person knows it.
 ///
 /// # Errors
 /// Fails when the disk is too small, or the folder cannot be written.
 pub async fn fetch(
     dir: &JobDir,
     outputs: Vec<Output>,
-    folder: &Path,
+    (folder, shown): (&Path, &str),
     force: bool,
     transfer: &Transfer,
 ) -> Result<Vec<Output>, Fault> {
     room_for(&outputs, folder, force)?;
     if let Err(error) = wire::make_writable(folder) {
-        let what = format!("cannot write into `{}`", folder.display());
+        let what = format!("cannot write into `{shown}`");
         let fault = Fault::new(ExitCode::REFUSED, what)
             .because(&error)
             .meaning("nothing was fetched; the outputs are safe in the job root");

@@ -209,6 +209,7 @@ async fn bring(
         || context.current_dir.join(FOLDER).join(dir.job().as_str()),
         |into| context.current_dir.join(into),
     );
+    let shown = config::shown(&folder, &context.current_dir);
     let (transfer, all) = (Transfer::default(), listed.len() as u64);
     let total = listed.iter().map(|output| output.bytes).sum();
     let told = || {
@@ -219,7 +220,7 @@ async fn bring(
             Some(Bytes { come, before: 0, total }),
         )
     };
-    let fetched = stored::fetch(dir, listed, &folder, force, &transfer);
+    let fetched = stored::fetch(dir, listed, (&folder, &shown), force, &transfer);
     let files = with_bytes(context, told, fetched).await?;
     Ok(FetchedOutputs { folder, files })
 }
