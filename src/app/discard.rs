@@ -19,7 +19,8 @@ use std::sync::atomic::AtomicU64;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 
-use super::discard_selection::{Known, Look, NOTHING, READS_IN_FLIGHT, Wanted, look};
+use super::discard_selection::{Known, Look, NOTHING, Wanted, look};
+use super::find_job::READS_IN_FLIGHT;
 use super::session::Session;
 use super::{Fault, drive, record_errors};
 use crate::job::{Discarded, JobId, JobOutcome, RECORD_FORMAT, StoredKind};

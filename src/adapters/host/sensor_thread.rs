@@ -10,12 +10,12 @@
 use std::sync::mpsc as sync;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::instance::Sample;
 use crate::ports::{Scope, SensorFeed, Sensors};
-use async_trait::async_trait;
 
 /// NVIDIA's library runs its initialisers on this stack, some ten KiB. Too small ends the process;
 /// the default of 2 MiB only reserves addresses.

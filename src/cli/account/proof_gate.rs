@@ -8,10 +8,10 @@
 //! Only AWS machines need a proof: local machines cost nothing. Not here: how long a proof holds
 //! (`policy::account::shutdown_proof`).
 
-use crate::app::record_errors;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::app::record_errors;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{MachineSpec, Plan, Proof};
 use crate::jobdir::{ProofDir, proof_keys};

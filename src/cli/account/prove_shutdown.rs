@@ -11,10 +11,6 @@
 //! machine has tags and a hard cap. If this process dies, a daemon or `lamp sweep` ends the
 //! machine. Not here: what is proven (`policy::account::shutdown_proof`).
 
-use crate::app::drive;
-use crate::app::record_errors;
-use crate::cli::plan::first_plan;
-use crate::cli::plan::preflight;
 use std::pin::{Pin, pin};
 
 use futures::future::{FutureExt as _, join_all};
@@ -22,10 +18,14 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{proof_gate, prove_sweeper};
+use crate::app::drive;
+use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::cli::output::printer::{Stream, Style};
 use crate::cli::output::progress::with_progress;
 use crate::cli::plan::account_ready;
+use crate::cli::plan::first_plan;
+use crate::cli::plan::preflight;
 use crate::cli::shell::{confirm, ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::SpanWord;

@@ -1,7 +1,6 @@
 //! `lamp sweep`: ends our machines that no job needs, in every region. With `--foreign` it only
 //! lists machines that no `lamp` launched.
 
-use crate::app::drive;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
@@ -14,6 +13,7 @@ use super::stop_cost::AtStake;
 use super::sweep_report::Swept;
 use super::unknown_job_machines::{self, NamedMachines};
 use crate::account::{ForeignMachine, Residue};
+use crate::app::drive;
 use crate::app::text::counted;
 use crate::cli::output::unreachable;
 use crate::cli::shell::confirm::confirm;

@@ -3,8 +3,6 @@
 //! Only resources with our owner tag go. A job root with jobs stays unless `--delete-jobs` is given
 //! and their number is typed. A bucket with other objects stays.
 
-use crate::app::find_job;
-use crate::app::record_errors;
 use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Subcommand};
@@ -16,6 +14,8 @@ use super::setup_steps::{
 };
 use crate::account::lookup::SetupFound;
 use crate::account::setup::{InUse, SetupStep};
+use crate::app::find_job;
+use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::cli::output::progress::with_progress;
 use crate::cli::shell::job_root;

@@ -9,8 +9,6 @@
 //! The set is everything in the job root with its label and our owner name. Not here: what follows
 //! from a changed file (`policy::schedule::apply_diff`).
 
-use crate::app::drive;
-use crate::app::record_errors;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +23,8 @@ use super::execute;
 use super::job_files::files_of;
 use super::ready_file::{self, ReadyFile, Scheduled};
 use super::shortfall::Short;
+use crate::app::drive;
+use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::cli::account::proof_gate::{self, Proofs};
 use crate::cli::output::printer::shell_word;

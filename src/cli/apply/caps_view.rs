@@ -1,9 +1,9 @@
 //! The user's caps and what counts against them, for `plan` and `status`.
 
-use crate::app::drive;
-use crate::app::record_errors;
 use serde::Serialize;
 
+use crate::app::drive;
+use crate::app::record_errors;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, Fault};
 use crate::market::{Usd, UsdPerHour};

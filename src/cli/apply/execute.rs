@@ -1,10 +1,10 @@
 //! Carries out `lamp apply`: stops jobs, makes jobs, and keeps schedules in the job root.
 
-use crate::app::drive;
-use crate::app::record_errors;
 use std::sync::Arc;
 
 use super::ready_file::{ReadyFile, Scheduled};
+use crate::app::drive;
+use crate::app::record_errors;
 use crate::cli::output::progress::with_progress;
 use crate::cli::run::attach::Attached;
 use crate::cli::run::packed_job;

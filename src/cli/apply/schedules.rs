@@ -1,6 +1,5 @@
 //! `lamp schedules`: what is scheduled, the next run, the end of the last run, and why it waits.
 
-use crate::app::record_errors;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
@@ -8,6 +7,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::app::record_errors;
 use crate::app::text::local_time;
 use crate::app::view::job_summary::Summary;
 use crate::cli::run::run;

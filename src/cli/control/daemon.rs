@@ -8,9 +8,6 @@
 //! The loops share only the spending: the user's caps count all these job roots together. Not here:
 //! decisions about a job.
 
-use crate::app::drive;
-use crate::app::find_job;
-use crate::app::record_errors;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +16,9 @@ use clap::Args as ClapArgs;
 use futures::future::join_all;
 use tracing::Instrument as _;
 
+use crate::app::drive;
+use crate::app::find_job;
+use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::cli::run::attach::TELLING_MAX;
 use crate::cli::shell::{ctrl_c, job_root};

@@ -9,8 +9,6 @@
 //! The AWS CLI (with its plugin) or OpenSSH runs the session: a client of our own would need
 //! upkeep. This module must never read a secret or open a port.
 
-use crate::app::find_job;
-use crate::app::record_errors;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,6 +16,8 @@ use std::process::Command;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use crate::app::find_job;
+use crate::app::record_errors;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::LaunchRequest;

@@ -8,14 +8,14 @@
 //! it. Not here: a price (`market::Catalog`), and which offer is better
 //! (`policy::purchase::placement`).
 
-use super::first_plan;
-use crate::app::text::local_time;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::first_plan;
 use super::limit_check::OutOfReach;
 use super::text;
+use crate::app::text::local_time;
 use crate::cli::output::table::{Give, render_within};
 use crate::cli::plan::account_ready;
 use crate::cli::plan::submission::Submission;

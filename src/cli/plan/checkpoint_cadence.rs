@@ -5,10 +5,10 @@
 //! plan` shows all of it. `lamp run` refuses a spot machine if the last save does not fit into the
 //! notice, unless `--late-save` is given.
 
-use crate::app::find_job;
 use futures::future::join_all;
 use serde::Serialize;
 
+use crate::app::find_job;
 use crate::app::text::counted;
 use crate::cli::rehearse::cadence::CLOUDS_NOTICE;
 use crate::cli::{Context, ExitCode, Fault};

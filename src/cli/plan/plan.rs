@@ -1,8 +1,5 @@
 //! `lamp plan`: shows which machine, its price, and the most that it can cost. Starts nothing.
 
-use crate::app::drive;
-use crate::app::text::local_time;
-use crate::cli::plan::account_ready;
 use clap::Args as ClapArgs;
 
 use super::catalog_plan::Shipped;
@@ -12,7 +9,10 @@ use super::forecast::{self, Forecast};
 use super::limit_check::OutOfReach;
 use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
 use super::{bid_text, check, checkpoint_cadence, saved_files, text};
+use crate::app::drive;
+use crate::app::text::local_time;
 use crate::cli::apply::caps_view;
+use crate::cli::plan::account_ready;
 use crate::cli::plan::submission::Submission;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};

@@ -4,8 +4,6 @@
 //!   run ── notice ── checkpoint complete? then cut the power ── attempt 2 ── checklist
 //! ```
 
-use crate::app::drive;
-use crate::app::record_errors;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -19,6 +17,8 @@ use super::python_environment;
 use super::rehearsed_job::RehearsedJob;
 use super::report::{checks, proved, saved};
 use super::resume_watch::FIRST_STEP_WITHIN;
+use crate::app::drive;
+use crate::app::record_errors;
 use crate::cli::plan::submission::Submission;
 use crate::cli::run::{packed_job, run};
 use crate::cli::shell::{ctrl_c, job_root};

@@ -7,13 +7,13 @@
 //! Pure: evidence in, checks out. Each failed check says what is missing and how to fix it. Not
 //! here: running anything.
 
+use jiff::Timestamp;
+
 use super::cadence::cadence;
 use super::evidence::{Evidence, RehearsalCheck, bad, good, notice, secs};
 use super::last_checkpoint::{kept, kept_before, was_kept};
 use super::missing_proof::why_not_saved;
 use super::second_attempt::went_on;
-use jiff::Timestamp;
-
 use crate::instance::Notice;
 use crate::job::{CheckpointSummary, EndedBecause};
 use crate::jobdir::{Event, What};

@@ -2,15 +2,15 @@
 //!
 //! It only reads the job directory. Not here: driving the job.
 
-use crate::app::drive;
-use crate::app::record_errors;
-use crate::app::text::waits_text;
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::time::Duration;
 
+use crate::app::drive;
 use crate::app::log_tail::LogTail;
+use crate::app::record_errors;
+use crate::app::text::waits_text;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::summary_text;
 use crate::cli::output::log_piece::print_piece;

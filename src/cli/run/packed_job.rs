@@ -1,8 +1,8 @@
 //! A job with its packed workdir, until it is in the job root.
 
-use crate::app::record_errors;
 use std::path::{Path, PathBuf};
 
+use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::cli::output::progress::{Bytes, with_bytes};
 use crate::cli::plan::submission::Submission;

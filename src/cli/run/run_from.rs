@@ -2,12 +2,12 @@
 //!
 //! `lamp start` continues with the same spec. Not here: what happens to the job then (`run`).
 
-use crate::app::drive;
-use crate::app::find_job;
-use crate::cli::plan::first_plan;
 use std::path::PathBuf;
 
+use crate::app::drive;
+use crate::app::find_job;
 use crate::app::view::discarded;
+use crate::cli::plan::first_plan;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Kept;

@@ -7,12 +7,6 @@
 //! The continuation is a job of its own (docs/decisions.md, 13). Not here: whether a machine can be
 //! started (`policy::lifecycle::continuation`).
 
-use crate::app::drive;
-use crate::app::find_job;
-use crate::app::record_errors;
-use crate::cli::plan::account_ready;
-use crate::cli::plan::first_plan;
-use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,10 +16,16 @@ use serde_json::json;
 
 use super::start_code::{self, CodeArgs};
 use super::{nested_run, packed_job, run};
+use crate::app::drive;
+use crate::app::find_job;
+use crate::app::record_errors;
 use crate::app::view::discarded;
 use crate::cli::account::proof_gate;
 use crate::cli::apply::caps_view;
 use crate::cli::output::progress::with_progress;
+use crate::cli::plan::account_ready;
+use crate::cli::plan::first_plan;
+use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
 use crate::cli::plan::text;
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};

@@ -1,10 +1,10 @@
 //! `lamp completions`: shell completion of commands, flags and jobs.
 
-use crate::app::record_errors;
 use clap::{Args as ClapArgs, Command};
 use clap_complete::Shell;
 
 use super::job_root;
+use crate::app::record_errors;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::jobdir;
 

@@ -8,9 +8,6 @@
 //!
 //! Starts nothing. Not here: a rule, or how it is shown (`simulate::text`).
 
-use crate::app::drive;
-use crate::cli::plan::first_plan;
-use crate::cli::plan::preflight;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +19,13 @@ use super::text;
 use super::text::MarketRow;
 use super::world;
 use super::world::Worlds;
+use crate::app::drive;
 use crate::app::text::counted;
 use crate::cli::plan::checkpoint_cadence;
+use crate::cli::plan::first_plan;
 use crate::cli::plan::forecast::{self, TICK};
 use crate::cli::plan::limit_check::OutOfReach;
+use crate::cli::plan::preflight;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream};
 use crate::config::Hourly;

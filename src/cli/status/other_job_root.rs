@@ -2,9 +2,9 @@
 //!
 //! Not here: which job root applies (`config::job_root`).
 
-use crate::app::find_job;
 use std::time::Duration;
 
+use crate::app::find_job;
 use crate::app::text::counted;
 use crate::cli::Context;
 use crate::cli::output::printer::shell_word;

@@ -1,12 +1,12 @@
 //! `lamp receipt`: what ran, why it ended, how long, and how much.
 
-use crate::app::drive;
-use crate::app::find_job;
-use crate::app::record_errors;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
+use crate::app::drive;
+use crate::app::find_job;
+use crate::app::record_errors;
 use crate::app::text::in_local_time;
 use crate::app::text::local_time;
 use crate::app::view::discarded::DiscardedShown;

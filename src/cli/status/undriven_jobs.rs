@@ -3,11 +3,11 @@
 //! Their agents still end their machines, but an interrupted job stays interrupted, and no receipt
 //! is written. Not here: the end of a daemon.
 
-use crate::app::find_job;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 
+use crate::app::find_job;
 use crate::app::text::{counted, some_of};
 use crate::app::view::job_summary::Summary;
 use crate::cli::Context;

@@ -1,10 +1,10 @@
 //! `lamp status --watch`: repeats the look; on a terminal it replaces the one before.
 
-use crate::app::find_job;
-use crate::app::record_errors;
 use std::time::Duration;
 
 use super::status;
+use crate::app::find_job;
+use crate::app::record_errors;
 use crate::app::view::job_summary::Summary;
 use crate::cli::shell::job_root;
 use crate::cli::shell::slow_notice::{never_silent, of_root};
