@@ -18,7 +18,7 @@ use crate::app::view::job_summary::Summary;
 use crate::app::view::receipt_text::{at_most, loss_text};
 use crate::app::view::summary_text::{money_text, progress_text, spent_text, usage_text};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
-use crate::app::{Fault, record_errors};
+use crate::app::{Fault, find_job, record_errors};
 use crate::job::{AttemptNo, Receipt};
 use crate::jobdir::JobDir;
 use crate::market::Span;
@@ -43,10 +43,15 @@ struct Facts {
 
 impl Facts {
     async fn read(site: &Site, job: &str, asked: &Asked) -> Result<Facts, Fault> {
-        let (dir, explained) = plots::explained(site, job).await?;
+        let dir = find_job::find(&site.store, Some(job)).await?;
         let fault = |error| record_errors::record_fault(&error);
         let receipt = dir.receipt().await.map_err(fault)?;
-        let summary = Summary::read(&dir, site.clock.now()).await.map_err(fault)?;
+        let summary = match receipt.clone() {
+            Some(receipt) => Summary::ended(&dir, receipt).await.map(Some),
+            None => Summary::open(&dir, site.clock.now()).await,
+        };
+        let summary = summary.map_err(fault)?;
+        let explained = timeline::of(&dir, summary.as_ref()).await.map_err(fault)?;
         let summary = summary.map(|summary| seen_from_here(&site.workstation, &mut None, summary));
         let attempt = plots::chosen(&explained, asked.attempt);
         let log = job_log::tail(&dir, attempt, &asked.find).await.map_err(fault)?;

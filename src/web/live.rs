@@ -8,7 +8,7 @@ use futures::stream::{self, Stream};
 
 use super::site::Site;
 
-/// `draw` gives the part as HTML. The browser has it already, so the first one is not sent.
+/// `draw` gives the part as HTML. The first one is sent at once: the page may be older.
 pub fn stream<D, F>(
     site: Arc<Site>,
     draw: D,

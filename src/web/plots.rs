@@ -259,7 +259,7 @@ async fn one(
     Ok(found.map(|series| (data.began, series)))
 }
 
-pub async fn explained(site: &Site, job: &str) -> Result<(JobDir, Explained), Fault> {
+async fn explained(site: &Site, job: &str) -> Result<(JobDir, Explained), Fault> {
     let dir = find_job::find(&site.store, Some(job)).await?;
     let explained = timeline::read(&dir, site.clock.now())
         .await

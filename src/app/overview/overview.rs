@@ -161,14 +161,15 @@ impl OverviewReader {
         let known = self.known().get(dir.job()).cloned();
         let receipt = match known {
             Some(receipt) => Some(receipt),
-            None => dir.receipt().await?.map(Arc::new),
+            None => dir.receipt().await?.map(Arc::new).inspect(|receipt| {
+                self.known().insert(dir.job().clone(), Arc::clone(receipt));
+            }),
         };
         if let Some(receipt) = receipt {
-            self.known().insert(dir.job().clone(), Arc::clone(&receipt));
             let summary = Summary::ended(dir, Receipt::clone(&receipt)).await?;
             return Ok(Found::Job(Box::new(summary), Some(receipt)));
         }
-        if let Some(summary) = Summary::read(dir, now).await? {
+        if let Some(summary) = Summary::open(dir, now).await? {
             return Ok(Found::Job(Box::new(summary), None));
         }
         let Some(gone) = SpecGone::of(dir).await? else { return Ok(Found::Nothing) };

@@ -1,5 +1,7 @@
 //! Reads one job from its records alone, and makes its summary.
 
+use jiff::Timestamp;
+
 use super::attempt_records::{attempts_of, is_heard};
 use super::attempt_text::{before, moved};
 use super::cost_bound::{Limited, hard_end, most, most_of_job};
@@ -16,7 +18,6 @@ use crate::market::{Usd, elapsed};
 use crate::policy::Wishes;
 use crate::policy::lifecycle::reconcile::{AttemptFacts, history, job_state};
 use crate::policy::lifecycle::relaunch;
-use jiff::Timestamp;
 
 impl Summary {
     /// Reads one job; `None`: it has no spec. A finished job is one read, and three if it kept
@@ -28,6 +29,14 @@ impl Summary {
         if let Some(receipt) = dir.receipt().await? {
             return Summary::ended(dir, receipt).await.map(Some);
         }
+        Summary::open(dir, now).await
+    }
+
+    /// As [`Summary::read`], for a job without a receipt, as the caller has seen.
+    ///
+    /// # Errors
+    /// As [`Summary::read`].
+    pub async fn open(dir: &JobDir, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
         // A single look also reads the requests: one more listing.
         let requests = match dir.requests().await {
             Err(error) if !error.is_damage() => return Err(error),

@@ -77,6 +77,14 @@ impl ExplainedAttempt {
 /// Fails when the store is unreachable, or a record is not understood.
 pub async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
     let summary = Summary::read(dir, now).await?;
+    of(dir, summary.as_ref()).await
+}
+
+/// The same with a summary that the caller has read.
+///
+/// # Errors
+/// As [`read`].
+pub async fn of(dir: &JobDir, summary: Option<&Summary>) -> Result<Explained, JobDirError> {
     let mut attempts = Vec::new();
     for number in dir.attempts().await? {
         let plan = dir.plan(number).await?;
@@ -106,14 +114,14 @@ pub async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError
     let spec = dir.spec().await?;
     Ok(Explained {
         job: dir.job().to_string(),
-        alone: summary.as_ref().is_some_and(|summary| summary.alone),
+        alone: summary.is_some_and(|summary| summary.alone),
         created: spec.as_ref().map(|spec| spec.created),
-        state: summary.as_ref().map_or(JobState::Submitted, |summary| summary.state),
-        waiting: summary.as_ref().and_then(|summary| summary.waiting.clone()),
-        waiting_until: summary.as_ref().and_then(|summary| summary.waiting_until),
-        held: summary.as_ref().and_then(|summary| summary.held.clone()),
-        hard_end: summary.as_ref().and_then(|summary| summary.plan.as_ref()?.kill_at),
-        reason: summary.and_then(|summary| summary.reason),
+        state: summary.map_or(JobState::Submitted, |summary| summary.state),
+        waiting: summary.and_then(|summary| summary.waiting.clone()),
+        waiting_until: summary.and_then(|summary| summary.waiting_until),
+        held: summary.and_then(|summary| summary.held.clone()),
+        hard_end: summary.and_then(|summary| summary.plan.as_ref()?.kill_at),
+        reason: summary.and_then(|summary| summary.reason.clone()),
         discarded: DiscardedShown::read(dir).await,
         requests: dir.requests().await?,
         market: unless_damaged(dir.market().await)?.map(|log| log.decisions).unwrap_or_default(),
@@ -123,7 +131,7 @@ pub async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError
 }
 
 /// Requests and market decisions of the time of an attempt.
-pub type Beside<'a> = (&'a [&'a Request], &'a [&'a Reason]);
+type Beside<'a> = (&'a [&'a Request], &'a [&'a Reason]);
 
 /// One entry of the timeline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -136,23 +144,24 @@ pub struct Entry {
 /// The entries of each attempt, with the requests and decisions of its time.
 pub fn story(explained: &Explained, all: bool) -> Vec<(AttemptNo, Vec<Entry>)> {
     let attempts = &explained.attempts;
-    let told = |(index, attempt): (usize, &ExplainedAttempt)| {
-        let from = if index == 0 { None } else { attempt.began() };
+    let (mut requests, mut decisions): (Vec<&Request>, Vec<&Reason>) =
+        (explained.requests.iter().collect(), explained.market.iter().collect());
+    let mut story = Vec::with_capacity(attempts.len());
+    for (index, attempt) in attempts.iter().enumerate() {
         let next = attempts.get(index + 1).and_then(ExplainedAttempt::began);
-        let is_here =
-            |at: Timestamp| from.is_none_or(|from| at >= from) && next.is_none_or(|next| at < next);
-        let requests: Vec<&Request> =
-            explained.requests.iter().filter(|request| is_here(request.at)).collect();
-        let decisions: Vec<&Reason> =
-            explained.market.iter().filter(|reason| is_here(reason.at)).collect();
-        let beside = (requests.as_slice(), decisions.as_slice());
-        (attempt.attempt, entries(attempt, beside, explained.setup.as_deref(), all))
-    };
-    attempts.iter().enumerate().map(told).collect()
+        let is_now = |at: Timestamp| next.is_none_or(|next| at < next);
+        let (asked, asked_later) = requests.into_iter().partition(|request| is_now(request.at));
+        let (decided, decided_later) = decisions.into_iter().partition(|it| is_now(it.at));
+        (requests, decisions) = (asked_later, decided_later);
+        let beside: (Vec<&Request>, Vec<&Reason>) = (asked, decided);
+        let entries = entries(attempt, (&beside.0, &beside.1), explained.setup.as_deref(), all);
+        story.push((attempt.attempt, entries));
+    }
+    story
 }
 
 /// The entries of an attempt in order of time, each once. `all`: also phases and agents.
-pub fn entries(
+fn entries(
     attempt: &ExplainedAttempt,
     (requests, decisions): Beside<'_>,
     setup: Option<&str>,

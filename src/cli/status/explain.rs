@@ -5,13 +5,10 @@ use jiff::Timestamp;
 
 use crate::app::text::{local_time, waits_text};
 use crate::app::view::reason_text::market_text;
-use crate::app::view::timeline::{
-    Beside, Explained, ExplainedAttempt, entries, read, unheard_text,
-};
+use crate::app::view::timeline::{Entry, Explained, ExplainedAttempt, read, story, unheard_text};
 use crate::app::{find_job, record_errors};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Stream, Style};
-use crate::job::{Reason, Request};
 use crate::market::Span;
 
 /// Show every verdict on a job with the numbers behind it, and why it ended
@@ -45,30 +42,19 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let printer = &context.printer;
     printer.line(format!("{}: {}", explained.job, explained.state));
-    let (mut untold, mut decisions): (Vec<&Request>, Vec<&Reason>) =
-        (explained.requests.iter().collect(), explained.market.iter().collect());
-    for (index, attempt) in explained.attempts.iter().enumerate() {
-        let next = explained.attempts.get(index + 1).and_then(ExplainedAttempt::began);
-        let (now, later) = untold
-            .into_iter()
-            .partition::<Vec<_>, _>(|request| next.is_none_or(|next| request.at < next));
-        let (decided, to_come) = decisions
-            .into_iter()
-            .partition::<Vec<_>, _>(|reason| next.is_none_or(|next| reason.at < next));
-        (untold, decisions) = (later, to_come);
-        show_attempt(context, attempt, (&now, &decided), &explained, args.all);
+    for (attempt, (_, entries)) in explained.attempts.iter().zip(story(&explained, args.all)) {
+        show_attempt(context, attempt, &entries, &explained);
     }
-    for reason in decisions {
-        printer.prose(2, format!("market at {}: {}", local_time(reason.at), market_text(reason)));
-    }
-    for request in untold {
-        printer.line(format!(
-            "request {} by {} at {}: {}",
-            request.number,
-            request.by,
-            local_time(request.at),
-            request.wish
-        ));
+    if explained.attempts.is_empty() {
+        for reason in &explained.market {
+            let at = local_time(reason.at);
+            printer.prose(2, format!("market at {at}: {}", market_text(reason)));
+        }
+        for request in &explained.requests {
+            let at = local_time(request.at);
+            let (number, by) = (request.number, &request.by);
+            printer.line(format!("request {number} by {by} at {at}: {}", request.wish));
+        }
     }
     if let Some(waiting) = &explained.waiting {
         printer.prose(2, format!("waits for {}", waits_text(waiting, explained.waiting_until)));
@@ -98,9 +84,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 fn show_attempt(
     context: &Context,
     attempt: &ExplainedAttempt,
-    beside: Beside<'_>,
+    entries: &[Entry],
     explained: &Explained,
-    all: bool,
 ) {
     let printer = &context.printer;
     let began = attempt.began().or(explained.created).unwrap_or_else(|| context.clock.now());
@@ -119,7 +104,7 @@ fn show_attempt(
         None => format!("attempt {number}: nothing was launched yet"),
     };
     printer.prose(2, printer.paint(Stream::Out, Style::Bold, &title));
-    for entry in entries(attempt, beside, explained.setup.as_deref(), all) {
+    for entry in entries {
         printer.prose(TEXT_AT, line(began, entry.at, entry.word, &entry.text));
     }
     if let (Some(plan), None, true) = (&attempt.plan, &attempt.settled, attempt.events.is_empty()) {
