@@ -2,15 +2,15 @@
 //!
 //! Not here: the verdict (`policy::lifecycle::discardable`), and the deletion.
 
-use super::find_job;
-use super::record_errors;
-use super::session::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 
+use super::find_job;
+use super::record_errors;
+use super::session::Session;
 use super::view::kept_machines;
 use super::{ExitCode, Fault};
 use crate::job::{AttemptNo, JobId, ResolvedSpec, StoredKind};
@@ -40,8 +40,6 @@ pub struct Look {
     pub left_out: Vec<(JobId, String)>,
 }
 
-pub const READS_IN_FLIGHT: usize = 32;
-
 pub const NOTHING: &str = "nothing was deleted";
 
 /// `meant`: jobs with a new discard record, and whether they were discarded before it.
@@ -58,8 +56,10 @@ pub async fn look(
     let all = jobdir::jobs(store.as_ref())
         .await
         .map_err(|error| nothing(record_errors::record_fault(&error.into())))?;
-    let read =
-        stream::iter(all).map(|job| known(session, job)).buffered(READS_IN_FLIGHT).try_collect();
+    let read = stream::iter(all)
+        .map(|job| known(session, job))
+        .buffered(find_job::READS_IN_FLIGHT)
+        .try_collect();
     let known: Vec<Option<Known>> = read.await.map_err(nothing)?;
     let mut known: Vec<Known> = known.into_iter().flatten().collect();
     for known in &mut known {

@@ -9,11 +9,11 @@
 //! of a million pages.
 
 use std::collections::VecDeque;
-use std::io::{self, Read as _};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
+use super::unpack::unpacked;
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::wire::StoreError;
@@ -132,15 +132,6 @@ pub fn last_lines(bytes: &[u8], lines: usize) -> &[u8] {
         0 => bytes,
         _ => ends.take(skipped).last().filter(|_| lines > 0).map_or(&[], |from| &bytes[from..]),
     }
-}
-
-/// Far above any piece that an agent writes. A longer one is cut.
-const UNPACKED_MAX: u64 = 64 * 1024 * 1024;
-
-fn unpacked(piece: &[u8]) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    zstd::stream::Decoder::new(piece)?.take(UNPACKED_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub mod session;
 pub mod stop;
 pub mod stop_missing_spec;
 pub mod text;
+pub mod unpack;
 pub mod view;
 
 pub use exit_code::ExitCode;

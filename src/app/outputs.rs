@@ -135,7 +135,8 @@ pub fn of_checkpoint(job: &JobId, manifest: &Manifest, folder: &str) -> Vec<Outp
 pub async fn fetch(
     dir: &JobDir,
     outputs: Vec<Output>,
-    (folder, shown): (&Path, &str),
+    folder: &Path,
+    shown: &str,
     force: bool,
     transfer: &Transfer,
 ) -> Result<Vec<Output>, Fault> {

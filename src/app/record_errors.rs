@@ -67,7 +67,7 @@ pub fn silence(error: &(dyn Error + 'static)) -> Fault {
 
 /// Why a local job cannot reach its job root, before anything is packed. `from`: the source of
 /// its URL.
-pub fn unreached((root, from): (&str, &str), error: &JobDirError) -> Fault {
+pub fn unreached(root: &str, from: &str, error: &JobDirError) -> Fault {
     let fault = record_fault(error).meaning("nothing was started or billed");
     let Some(nobody) = wire::NoCredentials::among(error) else { return fault };
     Fault::new(fault.code, format!("the job root is {root} (from the {from}), and {nobody}"))

@@ -2,12 +2,13 @@
 //!
 //! Not here: whose machine it is (`controller::settle::release_kept`).
 
+use serde_json::{Value, json};
+
 use super::drive;
 use super::find_job;
 use super::record_errors;
 use super::session::Session;
-use serde_json::{Value, json};
-
+use super::text::verb;
 use super::view::kept_machines;
 use super::{ExitCode, Fault};
 use crate::controller::continuation_of;
@@ -133,7 +134,7 @@ async fn unless_it_goes_on(
     {
         return Ok(());
     }
-    let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+    let verb = verb(wish);
     Err(find_job::has_ended(dir, ended)
         .meaning(format!("nothing was changed: it went on as job `{next}`"))
         .hint(format!("`lamp {verb} {next}` ends that one")))

@@ -1,6 +1,7 @@
 //! What an act of a person needs: where the jobs are, who asks, and how to speak with the person.
 
 use super::Fault;
+use crate::job::JobId;
 use crate::wire::{Clock, Store, Workstation};
 
 pub struct Session<'a> {
@@ -33,6 +34,20 @@ pub enum Said {
 }
 
 impl Session<'_> {
+    /// Asks before the machine of another owner ends, whose controller obeys every wish in the
+    /// records of the job. `owner`: of the job; `None`: unknown, or it must not be asked.
+    ///
+    /// # Errors
+    /// Fails when the person declines, or cannot be asked.
+    pub fn confirm_owner(&self, job: &JobId, owner: Option<String>) -> Result<(), Fault> {
+        let mine = &self.workstation.owner;
+        let Some(theirs) = owner.filter(|owner| owner != mine) else { return Ok(()) };
+        let what = format!(
+            "the machine of `{job}` is of the owner `{theirs}`, and you are `{mine}`: this ends it"
+        );
+        self.confirm(&what, "nothing was asked of it")
+    }
+
     pub fn confirm(&self, what: &str, otherwise: &str) -> Result<(), Fault> {
         self.face.confirm(what, otherwise)
     }

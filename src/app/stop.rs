@@ -2,14 +2,15 @@
 //!
 //! Not here: which jobs are meant, and the wait for their end (the face).
 
-use super::find_job;
-use super::record_errors;
-use super::session::Session;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::find_job;
+use super::record_errors;
 use super::release_kept;
+use super::session::Session;
 use super::stop_missing_spec;
+use super::text::verb;
 use super::view::job_summary::Summary;
 use super::view::kept_machines;
 use super::{ExitCode, Fault};
@@ -92,15 +93,7 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
     let before = requests.into_iter().rev().find(|request| request.wish == wish);
     // Unreadable records must not prevent the end of a job.
     let owner = if before.is_none() { find_job::owner_of(&dir).await.ok().flatten() } else { None };
-    if let Some(theirs) = owner.filter(|owner| *owner != workstation.owner) {
-        // The other owner's controller obeys every wish in this job's records.
-        let what = format!(
-            "the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it",
-            dir.job(),
-            workstation.owner
-        );
-        session.confirm(&what, "nothing was asked of it")?;
-    }
+    session.confirm_owner(dir.job(), owner)?;
     if (wish == Wish::Cancel || checkpoint.is_none()) && named == Named::No && before.is_none() {
         // A job that the user did not name needs a question before it loses work.
         let how = if wish == Wish::Cancel {
@@ -197,10 +190,6 @@ async fn none_under_way(store: &Store, dir: &JobDir, ended: &Receipt) -> Fault {
         Ok(kept) if !kept.is_empty() => fault.hint(kept_machines::hint(dir.job().as_str())),
         _ => fault.hint("`lamp status --all` lists the jobs that have ended"),
     }
-}
-
-pub fn verb(wish: Wish) -> &'static str {
-    if wish == Wish::Stop { "stop" } else { "cancel" }
 }
 
 pub fn how_to_go_on(job: &JobId) -> String {

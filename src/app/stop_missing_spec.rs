@@ -1,9 +1,10 @@
 //! `lamp stop` and `lamp cancel` of a job whose spec is gone: its agent still reads requests.
 
-use super::session::Session;
 use serde_json::{Value, json};
 
 use super::missing_spec::SpecGone;
+use super::session::Session;
+use super::text::verb;
 use super::{ExitCode, Fault};
 use super::{find_job, record_errors};
 use crate::job::Wish;
@@ -29,17 +30,8 @@ pub async fn end(
         return Err(gone.fault(dir));
     }
     let workstation = session.workstation;
-    if let Some(theirs) =
-        find_job::owner_of(dir).await.ok().flatten().filter(|owner| *owner != workstation.owner)
-    {
-        let what = format!(
-            "the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it",
-            dir.job(),
-            workstation.owner
-        );
-        session.confirm(&what, "nothing was asked of it")?;
-    }
-    let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+    session.confirm_owner(dir.job(), find_job::owner_of(dir).await.ok().flatten())?;
+    let verb = verb(wish);
     let before =
         dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
     let request = match before {

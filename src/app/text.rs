@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use regex::{Captures, Regex};
 
+use crate::job::Wish;
 use crate::market::UsdPerHour;
 
 /// The reason and the time, after "waits for".
@@ -29,6 +30,11 @@ pub fn in_local_time(text: &str) -> Cow<'_, str> {
         let moment = &found[0];
         moment.parse::<Timestamp>().map_or_else(|_| moment.to_owned(), local_time)
     })
+}
+
+/// The command that asks for an end.
+pub fn verb(wish: Wish) -> &'static str {
+    if wish == Wish::Stop { "stop" } else { "cancel" }
 }
 
 /// `1 file`, `2 files`.

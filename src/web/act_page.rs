@@ -130,7 +130,7 @@ pub async fn act(
         Err(fault) => return fault_page(&fault),
     };
     let face = Arc::new(PageFace { confirmed: sent.confirmed == "yes", ..PageFace::default() });
-    let done = on_its_own(Arc::clone(&site), Arc::clone(&face), job.clone(), (act, more)).await;
+    let done = on_its_own(Arc::clone(&site), Arc::clone(&face), job.clone(), act, more).await;
     match (done, face.question()) {
         (Ok(()), _) => {
             let said = face.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +159,8 @@ async fn on_its_own(
     site: Arc<Site>,
     face: Arc<PageFace>,
     job: String,
-    (act, more): (Act, More),
+    act: Act,
+    more: More,
 ) -> Result<(), Fault> {
     let runtime = tokio::runtime::Handle::current();
     let work = tokio::task::spawn_blocking(move || {

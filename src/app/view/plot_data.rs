@@ -1,11 +1,10 @@
 //! The samples of an attempt as series for a plot: few points, and every extreme.
 
-use std::io::{self, Read as _};
-
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::app::unpack::{UNPACKED_MAX, unpacked};
 use crate::instance::{Rates, Reading};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
@@ -13,9 +12,6 @@ use crate::wire::StoreError;
 
 /// Reads in parallel: a day has about 300 batches.
 const READS_IN_FLIGHT: usize = 16;
-
-/// Far above any batch that an agent writes: a record of ours has at most a few megabytes.
-const BATCH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// One series. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -143,7 +139,7 @@ pub async fn samples(
     batches.sort_by(|one, other| one.key.cmp(&other.key));
     batches.drain(..batches.len().saturating_sub(newest));
     let read = |batch: crate::wire::ObjectMeta| async move {
-        match dir.store().get_at_most(&batch.key, BATCH_BYTES_MAX).await {
+        match dir.store().get_at_most(&batch.key, UNPACKED_MAX).await {
             Err(StoreError::Unfit { .. }) => Ok(None),
             read => read,
         }
@@ -157,12 +153,6 @@ pub async fn samples(
         samples.extend(lines.filter_map(|line| serde_json::from_slice::<Rates>(line).ok()));
     }
     Ok(samples)
-}
-
-fn unpacked(piece: &[u8]) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    zstd::stream::Decoder::new(piece)?.take(BATCH_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! `lamp logs`: the workload's output, byte for byte.
 
-use super::discarded_warning;
-use crate::app::drive;
-use crate::app::find_job;
-use crate::app::record_errors;
 use clap::Args as ClapArgs;
 
+use super::outputs::warn_discarded;
+use crate::app::drive;
+use crate::app::find_job;
 use crate::app::log_tail::{LogTail, lines_in};
+use crate::app::record_errors;
 use crate::app::view::discarded;
 use crate::app::view::standalone_run::AloneRun;
 use crate::cli::output::log_piece::{as_object, print_piece};
@@ -55,7 +55,7 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     // From here on, no output means that the log is silent.
     let (store, dir, alone) = never_silent(context, of_root(context), find).await?;
-    discarded_warning::warn(context, &dir, StoredKind::Logs).await;
+    warn_discarded(context, &dir, StoredKind::Logs).await;
     let from = match args.tail {
         Some(lines) => {
             let attempts = dir.attempts().await.map_err(fault)?;
@@ -78,7 +78,7 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let dir = find_job::find_to_watch(&store, args.job.as_deref()).await?;
     let fault = |error: JobDirError| record_errors::record_fault(&error);
     let (attempts, gone) =
-        tokio::join!(dir.attempts(), discarded_warning::warn(context, &dir, StoredKind::Logs));
+        tokio::join!(dir.attempts(), warn_discarded(context, &dir, StoredKind::Logs));
     let attempts = attempts.map_err(fault)?;
     let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
         Some(one) if attempts.contains(&one) => vec![one],

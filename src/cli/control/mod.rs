@@ -3,7 +3,6 @@
 
 pub(crate) mod daemon;
 pub(crate) mod discard;
-pub(crate) mod discarded_warning;
 pub(crate) mod extend;
 pub(crate) mod logs;
 pub(crate) mod outputs;

@@ -1,15 +1,14 @@
 //! `lamp outputs`: lists or fetches the files that a job kept.
 
-use super::discarded_warning;
-use crate::app::find_job;
-use crate::app::record_errors;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use crate::app::find_job;
 use crate::app::outputs::{self as stored, Output, OutputState, Transfer};
+use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::app::text::local_time;
 use crate::app::view::discarded;
@@ -76,10 +75,8 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
     if args.checkpoints {
         return checkpoint(args, context, dir).await;
     }
-    let (listed, gone) = tokio::join!(
-        list(context, dir),
-        discarded_warning::warn(context, dir, StoredKind::Outputs)
-    );
+    let (listed, gone) =
+        tokio::join!(list(context, dir), warn_discarded(context, dir, StoredKind::Outputs));
     let listed = listed?;
     if listed.is_empty() && gone.is_some() && !context.is_machine_output() {
         return Ok(ExitCode::SUCCESS);
@@ -123,7 +120,7 @@ async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<Exit
         }
     }
     let Some((holder, manifest)) = newest else {
-        let gone = discarded_warning::warn(context, dir, StoredKind::Checkpoints).await;
+        let gone = warn_discarded(context, dir, StoredKind::Checkpoints).await;
         let what = format!(
             "job `{}` has {} checkpoint",
             dir.job(),
@@ -220,7 +217,7 @@ async fn bring(
             Some(Bytes { come, before: 0, total }),
         )
     };
-    let fetched = stored::fetch(dir, listed, (&folder, &shown), force, &transfer);
+    let fetched = stored::fetch(dir, listed, &folder, &shown, force, &transfer);
     let files = with_bytes(context, told, fetched).await?;
     Ok(FetchedOutputs { folder, files })
 }
@@ -359,4 +356,15 @@ pub async fn line_of_receipt(dir: &JobDir) -> Option<String> {
         show_bytes(bytes),
         dir.job()
     ))
+}
+
+/// Warns that the data was discarded, maybe in part. `None`: it was not, or that is unknown.
+pub async fn warn_discarded(
+    context: &Context,
+    dir: &JobDir,
+    kind: StoredKind,
+) -> Option<Discarded> {
+    let (gone, said) = discarded::told(dir, kind).await?;
+    context.printer.warn(said);
+    Some(gone)
 }

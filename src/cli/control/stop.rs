@@ -8,14 +8,15 @@
 //! A job that cannot be asked does not keep the others from being asked: running machines bill. Not
 //! here: what becomes of one job (`app::stop`; after its end, `app::release_kept`).
 
-use crate::app::drive;
-use crate::app::find_job;
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 
+use crate::app::drive;
+use crate::app::find_job;
 use crate::app::stop::{self, Asked, How, Named, Standing, see_it_through};
 use crate::app::text::counted;
+use crate::app::text::verb;
 use crate::cli::run::attach::Attached;
 use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::job_root;
@@ -203,7 +204,7 @@ async fn wait(
         Attached::new(context, dir).without_log().follow_and_drive(&controller).await?
     else {
         see_it_through(&Terminal::new(context, false).session(store)?, dir, wish);
-        context.printer.note(format!("the {} stands", stop::verb(wish)));
+        context.printer.note(format!("the {} stands", verb(wish)));
         context.printer.hint(format!("`lamp status {}` shows when it is over", dir.job()));
         return Ok(None);
     };

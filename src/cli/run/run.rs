@@ -1,9 +1,5 @@
 //! `lamp run`: submits a job, drives it, and shows it until it has ended.
 
-use crate::app::drive;
-use crate::app::record_errors;
-use crate::cli::plan::account_ready;
-use crate::cli::plan::first_plan;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -14,9 +10,13 @@ use super::attach::Attached;
 use super::job_draft::Draft;
 use super::run_from::RunFrom;
 use super::{duplicate_name, nested_run, packed_job};
+use crate::app::drive;
+use crate::app::record_errors;
 use crate::cli::account::proof_gate;
 use crate::cli::control::outputs;
 use crate::cli::output::progress::with_progress;
+use crate::cli::plan::account_ready;
+use crate::cli::plan::first_plan;
 use crate::cli::plan::limit_check::OutOfReach;
 use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
@@ -198,8 +198,9 @@ async fn reach_root(context: &Context, store: &Store, cloud: Cloud) -> Result<()
     if cloud != Cloud::Local || store.is_folder() {
         return Ok(());
     }
-    let root = (context.job_root.as_str(), context.job_root_origin);
-    proof_keys(&**store).await.map(drop).map_err(|error| record_errors::unreached(root, &error))
+    let (root, from) = (&context.job_root, context.job_root_origin);
+    let keys = proof_keys(&**store).await.map(drop);
+    keys.map_err(|error| record_errors::unreached(root, from, &error))
 }
 
 pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receipt> {

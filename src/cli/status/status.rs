@@ -1,9 +1,5 @@
 //! `lamp status`: a line for each job; unfinished ones first, the newest first in each group.
 
-use crate::app::find_job;
-use crate::app::record_errors;
-use crate::app::text::local_time;
-use crate::app::text::waits_text;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
@@ -12,9 +8,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::other_job_root;
+use crate::app::find_job;
 use crate::app::missing_spec::SpecGone;
 use crate::app::overview::driven_here::seen_from_here;
+use crate::app::record_errors;
 use crate::app::text::counted;
+use crate::app::text::local_time;
+use crate::app::text::waits_text;
 use crate::app::view::discarded::DiscardedShown;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::summary_text;
@@ -67,9 +67,6 @@ const GIVE: Give<'_> = Give { cut: &[5], go: &[2, 7, 4, 3, 5] };
 /// On a narrower terminal, a machine is shown without its zone.
 const ZONES_FROM: usize = 110;
 
-/// Reads in parallel. A distant store answers in 100 ms: a thousand jobs then take a few seconds.
-const READS_IN_FLIGHT: usize = 32;
-
 type ReadJob = (JobDir, Result<Option<Summary>, JobDirError>, Option<SpecGone>);
 
 /// # Errors
@@ -101,7 +98,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             (dir, read, gone)
         }
     });
-    let read: Vec<ReadJob> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
+    let read: Vec<ReadJob> = read.buffer_unordered(find_job::READS_IN_FLIGHT).collect().await;
     let (mut summaries, mut left_out) = (Vec::new(), Vec::new());
     let workstation = job_root::workstation(context)?;
     let mut daemon = None;
