@@ -260,8 +260,8 @@ fn a_controller_reaches_its_job_root_its_alarms_and_its_role_alone() {
     );
 }
 
-/// Whoever runs on a machine has its role: what it writes is data, and never what a controller or
-/// another machine acts on.
+/// Every program on a machine has the role of that machine. It may write data, but no record that a
+/// controller or another machine obeys.
 #[test]
 fn a_machine_writes_what_an_agent_writes_and_touches_no_machine() {
     let machine = Who::is(PolicyName::Box);

@@ -19,8 +19,8 @@ use lamplighter::adapters::workdir::secret_scan::scan;
 const FOUND_MIN_PERCENT: f64 = 99.0;
 const FALSE_MAX_PERCENT: f64 = 0.5;
 
-/// What has no rule, of the ways to log in that the documents of others name. Whoever adds a rule
-/// takes its line away.
+/// Credentials that other programs document and that have no rule here. A new rule removes its line
+/// from this list.
 const MISSED: &[&str] = &[];
 
 struct Dice(u64);

@@ -1,5 +1,5 @@
-//! Who lives and who dies: the workload outlives the agent, and nothing outlives `kill_tree` or the
-//! machine.
+//! The end of processes: the workload runs on after its agent has ended. `kill_tree` and the end of
+//! the machine end every process.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

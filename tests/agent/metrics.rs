@@ -113,8 +113,7 @@ impl Meter for OutFor {
     }
 }
 
-/// Whoever drives the job goes by it: the alarm that misses the measurements would end a machine
-/// that works.
+/// The controller relies on this: an alarm without measurements would end a machine that works.
 #[test]
 fn that_nobody_takes_its_measurements_stands_in_its_heartbeat_until_somebody_does() {
     simulate(async |clock: Arc<VirtualClock>| {

@@ -504,8 +504,8 @@ fn in_a_bucket_what_is_stored_goes_and_nothing_beside_it() {
 /// Saves a number, and then fails.
 const SAVES: &str = r#"echo 1 > "$LAMP_CHECKPOINT_DIR/n.new"; mv "$LAMP_CHECKPOINT_DIR/n.new" "$LAMP_CHECKPOINT_DIR/n"; sleep 2; exit 3"#;
 
-/// Whoever was asked takes their time, and meanwhile somebody goes on with the job: its checkpoint
-/// is that one's now.
+/// While the question waits for its answer, another user continues the job. The new job needs the
+/// checkpoint.
 #[test]
 fn a_start_between_the_question_and_the_yes_keeps_the_checkpoint() {
     if !Terminal::is_there() {

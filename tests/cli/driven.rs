@@ -330,8 +330,7 @@ fn a_cap_lets_one_of_several_drivers_launch() {
     place.nothing_is_left();
 }
 
-/// Whoever wrote 0 for "no cap" hears of it before anything waits for ever, and so does whoever
-/// reads what the daemon says.
+/// A user who wrote 0 for "no cap" is told before a job waits for ever. The daemon logs it too.
 #[test]
 fn a_cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
     let place = Place::new("true");

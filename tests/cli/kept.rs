@@ -130,8 +130,8 @@ fn the_kept_machine_of_an_ended_job_is_given_up_by_cancel_and_by_nothing_less() 
 /// end.
 const AGAIN: &str = "if [ -e again ]; then trap 'exit 0' TERM; while :; do sleep 0.1; done; fi; touch again; exit 3";
 
-/// Whoever was asked takes their time, and meanwhile somebody goes on with the machine: it is that
-/// job's now.
+/// While the question waits for its answer, another user continues the job on the kept machine. The
+/// machine belongs to the new job.
 #[test]
 fn a_start_between_the_question_and_the_yes_keeps_the_machine() {
     if !Terminal::is_there() {

@@ -272,8 +272,7 @@ fn a_budget_that_a_high_bid_eats_up_says_how_long_it_lasts() {
     assert!(near.code == 0 && !near.out.contains("the budget ends it"), "{}", near.out);
 }
 
-/// What nobody can finish in time is said before anything else, by plan and by run, and what it
-/// costs all the same.
+/// `lamp plan` and `lamp run` first say that the work cannot finish in time, then what it costs.
 #[test]
 fn a_deadline_that_cannot_be_met_is_a_warning_before_all_else() {
     let Some(ec2) = market() else { return };

@@ -214,8 +214,8 @@ fn a_budget_or_a_bid_that_is_too_small_names_the_smallest_that_would_do() {
     );
 }
 
-/// A region of which neither AWS's list nor the shipped one knows a disk's price sells nothing, and
-/// that is said with its cure; one of the shipped list does.
+/// A region without a known price for disks offers nothing, and the message has the cure. A price of
+/// the shipped list is enough.
 #[test]
 fn a_region_without_the_price_of_a_disk_says_so_and_what_to_do() {
     let Some(ec2) = market() else { return };

@@ -253,8 +253,8 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
     assert_eq!(made, [6, 2, 2, 1, 0, 0], "all is gone but what the whole account has: {after}");
 }
 
-/// A look writes the clock; a bucket in which nothing else is holds no job, and one with a file of
-/// somebody's is not emptied.
+/// A look writes the clock. A bucket with that object alone counts as empty; a bucket with a file of
+/// the user is never emptied.
 #[test]
 fn a_bucket_with_lamps_own_records_alone_goes_and_one_with_somebodys_file_stays() {
     let Some(user) = User::new() else { return };

@@ -1,5 +1,5 @@
-//! What a new user stumbled over because nobody said it: what runs on, what is kept and until when,
-//! and that nothing was done.
+//! Messages that new users missed: a machine that runs on, the end of a kept machine, and a command
+//! that changed nothing.
 
 use serde_json::Value;
 

@@ -244,9 +244,9 @@ fn what_was_added_to_a_budget_is_in_every_figure_of_the_most() {
     place.nothing_is_left();
 }
 
-/// As long as its agent has not seen it, its state does not show that somebody wants it to end: a
-/// line of its own does, by whom and since when; and who asks a second time is told of the first.
-/// Left with Ctrl-C, a wish that is waited for stands, and somebody carries it out.
+/// Until the agent has read a stop request, the state of the job is unchanged. `lamp status` then
+/// shows the request on its own line, with its author and time. A second request names the first.
+/// After Ctrl-C during the wait, the request stays and is carried out.
 #[test]
 fn a_stop_that_is_waited_for_is_carried_out_by_somebody_when_its_user_goes() {
     let place = Place::new("trap '' TERM; while [ ! -e GO ]; do sleep 0.1; done");

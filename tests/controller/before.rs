@@ -1,7 +1,6 @@
-//! Whoever stands before the false cloud: a few calls are their own, the others they name and pass
-//! on.
+//! Wrappers of the false cloud: each answers a few calls itself and passes the others on.
 //!
-//! What is neither named nor written is the port's default, as it is for a cloud that cannot do it.
+//! A call that a wrapper does not define has the default of the port, as for a cloud without it.
 
 /// `before_the_cloud!(Type passes on [names] { its own methods })`; the cloud behind it is its
 /// field `inner`.

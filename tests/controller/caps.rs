@@ -146,8 +146,8 @@ fn what_costs_nothing_and_what_is_anothers_is_not_counted() {
     });
 }
 
-/// Whoever launches under a cap reads no job that ended before the cap's day: one process finds out
-/// which those are, and those that follow are told.
+/// A launch under a cap reads no job that ended before the day of the cap. One process finds these
+/// jobs and records them for the next ones.
 #[test]
 fn jobs_that_ended_long_ago_are_read_once_for_all_processes() {
     simulate(async |clock: Arc<VirtualClock>| {

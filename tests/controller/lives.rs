@@ -377,8 +377,8 @@ fn the_daemon_drives_every_job_and_forgets_the_finished() {
     });
 }
 
-/// The laptop is closed after the launch, and the machine is taken away while nobody looks; in the
-/// morning a daemon starts. EC2 may still show the machine, or not any more.
+/// The laptop is closed after the launch, and EC2 interrupts the machine meanwhile. In the morning a
+/// daemon starts. EC2 may or may not still show the machine.
 #[test]
 fn a_job_whose_first_attempt_nobody_watched_goes_on_from_its_checkpoint() {
     for (forgotten, because) in [(false, EndedBecause::Interrupted), (true, EndedBecause::Lost)] {
@@ -417,8 +417,8 @@ fn a_job_whose_first_attempt_nobody_watched_goes_on_from_its_checkpoint() {
     }
 }
 
-/// Whoever asks for an end gets the work first: a machine that saves is not ended by us, however
-/// long it takes, and ends when its checkpoint is complete and it does not go dark by itself.
+/// A stop request keeps the work first. The controller lets a machine finish its save, however long
+/// that takes. It ends the machine when the checkpoint is complete and the machine still runs.
 #[test]
 fn a_machine_is_terminated_only_when_its_checkpoint_is_complete() {
     simulate(async |clock| {

@@ -1,5 +1,4 @@
-//! A region in which nothing can be launched yet stops no job that may run elsewhere, and somebody
-//! hears of it.
+//! A region that cannot launch yet does not delay a job that may run elsewhere. The user is told.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -163,8 +162,7 @@ fn a_job_that_waits_for_a_region_to_be_made_ready_says_so() {
     });
 }
 
-/// A region in which nothing can be launched is no spot market: the choice between the markets is
-/// made without it.
+/// The choice between the markets ignores a region that cannot launch.
 #[test]
 fn the_market_is_chosen_without_the_regions_that_are_not_ready() {
     simulate(async |clock: Arc<VirtualClock>| {

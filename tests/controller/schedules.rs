@@ -243,8 +243,7 @@ fn what_waits_is_not_missed_by_a_daemon_that_comes_later() {
     }
 }
 
-/// Whoever waited through two due times is waiting for the later one, though the sentence is the
-/// same.
+/// A run that waited through two due times waits for the later one, with the same message.
 #[test]
 fn of_two_due_times_that_waited_for_the_same_the_later_one_is_on_record() {
     simulate(async |clock: Arc<VirtualClock>| {

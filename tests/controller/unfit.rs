@@ -1,5 +1,5 @@
-//! What is known never to be launched is no place to go next, and no part of the most that a job
-//! can cost.
+//! An offer that can never be launched is not tried next. It does not count in the highest cost of a
+//! job.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -179,8 +179,7 @@ fn what_ends_after_a_notice_is_over_before_the_machine_is_taken() {
     }
 }
 
-/// Whoever waits for a retry has nothing to judge and nothing to end twice, and yet a machine that
-/// bills.
+/// While the agent waits for a retry, there is no work to judge. Its machine still bills.
 #[test]
 fn between_two_starts_only_what_ends_an_attempt_from_outside_counts() {
     let mut world = World {

@@ -27,8 +27,8 @@ const SEEN_LATER: f64 = 60.0;
 /// From what a person asks for, or the end of the work, to a machine that bills no more.
 const ENDS: Duration = Duration::from_secs(120);
 
-/// What EC2 would bill is what the receipt says: to the second where EC2 tells its end, and else
-/// not less, and no more than it took until somebody looked.
+/// The receipt equals the bill of EC2 to the second if EC2 tells the end. Otherwise it is at least
+/// the bill, and at most the cost until the next look.
 pub fn bill_agrees(journey: &Journey, receipt: &Value, instances: &[&Seen]) {
     for seen in instances {
         let ledger = journey.ec2.ledger(&seen.id).billed_seconds() as f64;
