@@ -1,6 +1,6 @@
 //! Wrappers of the false cloud: each answers a few calls itself and passes the others on.
 //!
-//! A call that a wrapper does not define has the default of the port, as for a cloud without it.
+//! All other calls have the default of the port, as for a cloud that lacks them.
 
 /// `before_the_cloud!(Type passes on [names] { its own methods })`; the cloud behind it is its
 /// field `inner`.

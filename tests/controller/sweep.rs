@@ -80,8 +80,8 @@ fn what_cannot_be_read_is_left_alone() {
     });
 }
 
-/// Seed 919 of the false world: the agent sends heartbeats, its switch does nothing, and no
-/// controller drives the job.
+/// Seed 919 of the false world: the agent sends heartbeats, and its switch is broken. The job lacks
+/// a controller.
 #[test]
 fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_not_where_somebody_looks_at_it()
  {

@@ -1,4 +1,4 @@
-//! An offer that can never be launched is not tried next. It does not count in the highest cost of a
+//! An offer that can never be launched is left out: of the next tries, and of the highest cost of a
 //! job.
 
 use std::sync::Arc;
