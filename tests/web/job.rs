@@ -42,6 +42,10 @@ fn job_page_tells_all_without_a_script() {
     assert!(found.contains("1 line of the last 3") && !found.contains(">one\n"), "{found}");
     assert_eq!(page.get("/job/none-222222").status, StatusCode::NOT_FOUND);
     assert_eq!(page.get(&format!("/job/{job}/act/explode")).status, StatusCode::NOT_FOUND);
+    // The first sample has no rate yet. Usage comes from the second.
+    wait_until("its usage is measured", || {
+        page.get(&format!("/job/{job}")).text.contains("<dt>Usage</dt>").then_some(())
+    });
     place.0.write("go", "");
     place.until(&job, "failed");
     let text = page.get(&format!("/job/{job}")).text;
