@@ -4,7 +4,13 @@
 //! signal that this machine lacks ([`Reading::Absent`]) has no effect on a verdict. A signal that
 //! could not be read ([`Reading::Unknown`]) stops the idle clock.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{DeserializeOwned, Error, IntoDeserializer as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 /// In records: the value itself, `null` for absent, `{"unknown": "why"}` for unknown.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -27,6 +33,10 @@ impl<T> Reading<T> {
             Reading::Known(value) => Some(value),
             _ => None,
         }
+    }
+
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Reading::Absent)
     }
 
     pub fn is_unknown(&self) -> bool {
@@ -65,16 +75,60 @@ impl<T: Serialize> Serialize for Reading<T> {
     }
 }
 
-impl<'de, T: serde::de::DeserializeOwned> Deserialize<'de> for Reading<T> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Reading<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
-        if value.is_null() {
-            return Ok(Reading::Absent);
-        }
-        if let Some(why) = value.get("unknown").and_then(|why| why.as_str()) {
+        deserializer.deserialize_any(ReadingVisitor(PhantomData))
+    }
+}
+
+/// Reads a number without a tree in between: a week of samples has ten million of them.
+struct ReadingVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for ReadingVisitor<T> {
+    type Value = Reading<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value, null, or {\"unknown\": \"why\"}")
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Known)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Known)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Known)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Known)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Known)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Reading::Absent)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Reading::Absent)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let value = Value::deserialize(MapAccessDeserializer::new(map))?;
+        if let Some(why) = value.get("unknown").and_then(Value::as_str) {
             return Ok(Reading::Unknown(why.to_owned()));
         }
-        serde_json::from_value(value).map(Reading::Known).map_err(serde::de::Error::custom)
+        serde_json::from_value(value).map(Reading::Known).map_err(Error::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(SeqAccessDeserializer::new(seq)).map(Reading::Known)
     }
 }
 
@@ -88,5 +142,15 @@ mod tests {
             let text = serde_json::to_string(&reading).unwrap();
             assert_eq!(serde_json::from_str::<Reading<f64>>(&text).unwrap(), reading, "{text}");
         }
+    }
+
+    #[test]
+    fn values_of_every_shape_read_back() {
+        let of = |text: &str| serde_json::from_str::<Reading<Value>>(text).unwrap();
+        for text in ["1", "-1", "1.5", "true", r#""word""#, "[1,2]", r#"{"used":1}"#] {
+            assert_eq!(of(text), Reading::Known(serde_json::from_str(text).unwrap()), "{text}");
+        }
+        assert_eq!(serde_json::from_str::<Reading<f64>>("7").unwrap(), Reading::Known(7.0));
+        assert!(serde_json::from_str::<Reading<f64>>(r#""7""#).is_err());
     }
 }
