@@ -43,6 +43,25 @@ pub struct Rates {
     pub checkpoint_marks: Reading<f64>,
     /// Seconds since a user last typed; absent if no user is logged in.
     pub typing_secs: Reading<f64>,
+    /// What the driver lets the counted GPUs draw, summed. For people, as are the next five: no
+    /// policy uses them, and records of older agents lack them.
+    #[serde(skip_serializing_if = "Reading::is_absent")]
+    pub gpu_power_limit_watts: Reading<f64>,
+    /// Of the hottest counted GPU.
+    #[serde(skip_serializing_if = "Reading::is_absent")]
+    pub gpu_temperature_celsius: Reading<f64>,
+    /// The clock of the cores, of the slowest counted GPU.
+    #[serde(skip_serializing_if = "Reading::is_absent")]
+    pub gpu_clock_mhz: Reading<f64>,
+    /// Of the workload's tree.
+    #[serde(skip_serializing_if = "Reading::is_absent")]
+    pub memory_bytes: Reading<f64>,
+    /// Of the machine's memory, what programs cannot get now.
+    #[serde(skip_serializing_if = "Reading::is_absent")]
+    pub machine_memory_percent: Reading<f64>,
+    /// Free bytes of the file system of the workdir.
+    #[serde(skip_serializing_if = "Reading::is_absent")]
+    pub disk_free_bytes: Reading<f64>,
     /// Wall clock at the end of the interval, for people.
     pub at: Option<Timestamp>,
 }
@@ -67,6 +86,12 @@ impl Default for Rates {
             step: None,
             checkpoint_marks: Reading::Absent,
             typing_secs: Reading::Absent,
+            gpu_power_limit_watts: Reading::Absent,
+            gpu_temperature_celsius: Reading::Absent,
+            gpu_clock_mhz: Reading::Absent,
+            memory_bytes: Reading::Absent,
+            machine_memory_percent: Reading::Absent,
+            disk_free_bytes: Reading::Absent,
             at: None,
         }
     }
@@ -110,6 +135,15 @@ pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSel
             Reading::Known(None) | Reading::Absent => Reading::Absent,
             Reading::Unknown(why) => Reading::Unknown(why.clone()),
         },
+        gpu_power_limit_watts: total(&gpus, |gpu| gpu.power_limit_watts.clone()),
+        gpu_temperature_celsius: busiest(&gpus, |gpu| &gpu.temperature_celsius),
+        gpu_clock_mhz: slowest(&gpus),
+        memory_bytes: now.tree_memory_bytes.clone().map(|bytes| bytes as f64),
+        machine_memory_percent: now
+            .machine_memory_bytes
+            .clone()
+            .map(|(used, total)| used as f64 * 100.0 / total.max(1) as f64),
+        disk_free_bytes: now.disk_free_bytes.clone().map(|bytes| bytes as f64),
         at: Some(now.at),
     }
 }
@@ -141,6 +175,17 @@ fn busiest(
 ) -> Reading<f64> {
     match gpus {
         Reading::Known(gpus) => fold(gpus.iter().map(|gpu| value(gpu).clone()), 0.0, f64::max),
+        Reading::Absent => Reading::Absent,
+        Reading::Unknown(why) => Reading::Unknown(why.clone()),
+    }
+}
+
+/// The lowest clock; unknown if any is unknown.
+fn slowest(gpus: &Reading<Vec<&GpuSample>>) -> Reading<f64> {
+    match gpus {
+        Reading::Known(gpus) => {
+            fold(gpus.iter().map(|gpu| gpu.clock_mhz.clone()), f64::INFINITY, f64::min)
+        }
         Reading::Absent => Reading::Absent,
         Reading::Unknown(why) => Reading::Unknown(why.clone()),
     }

@@ -52,6 +52,10 @@ pub struct GpuSample {
     pub memory_used_mib: Reading<u64>,
     pub memory_total_mib: Reading<u64>,
     pub power_watts: Reading<f64>,
+    /// What the driver lets it draw.
+    pub power_limit_watts: Reading<f64>,
+    /// The clock of its cores.
+    pub clock_mhz: Reading<f64>,
     pub temperature_celsius: Reading<f64>,
     /// Whether a process of the workload's tree holds this GPU; `Unknown` if the driver lists no
     /// processes.

@@ -21,6 +21,8 @@ fn gpu(xids: &[u64], lost: bool) -> Reading<Vec<GpuSample>> {
         memory_used_mib: Reading::Absent,
         memory_total_mib: Reading::Absent,
         power_watts: known(60.0),
+        power_limit_watts: Reading::Absent,
+        clock_mhz: Reading::Absent,
         temperature_celsius: known(60.0),
         used_by_workload: Reading::Absent,
         used_by_others: Reading::Absent,

@@ -14,6 +14,8 @@ fn gpu(index: u32, xids: &[u64], lost: bool) -> GpuSample {
         memory_used_mib: Reading::Absent,
         memory_total_mib: Reading::Absent,
         power_watts: Reading::Absent,
+        power_limit_watts: Reading::Absent,
+        clock_mhz: Reading::Absent,
         temperature_celsius: Reading::Absent,
         used_by_workload: Reading::Absent,
         used_by_others: Reading::Absent,

@@ -129,6 +129,8 @@ mod tests {
             memory_used_mib: Reading::Absent,
             memory_total_mib: mib,
             power_watts: Reading::Absent,
+            power_limit_watts: Reading::Absent,
+            clock_mhz: Reading::Absent,
             temperature_celsius: Reading::Absent,
             used_by_workload: Reading::Absent,
             used_by_others: Reading::Absent,

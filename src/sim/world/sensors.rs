@@ -52,6 +52,8 @@ impl SensorFeed for Senses {
                 true => 240.0,
                 false => 60.0,
             }),
+            power_limit_watts: Reading::Known(300.0),
+            clock_mhz: Reading::Known(1_700.0),
             temperature_celsius: Reading::Known(60.0),
             used_by_workload: Reading::Known(true),
             used_by_others: Reading::Known(false),

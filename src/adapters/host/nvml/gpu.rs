@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use nvml_wrapper::Device;
-use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, Sampling, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::{
+    Clock, EccCounter, MemoryError, Sampling, TemperatureSensor,
+};
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
@@ -16,8 +18,8 @@ use super::utilization::{Utilisation, UtilisationSample};
 use crate::adapters::host::process_scope::{ProcessOwner, WorkloadTree};
 use crate::instance::{GpuSample, Reading};
 
-/// Time between two reads of processes, memory and temperature, which change slowly. The four calls
-/// take 0.45 ms on an H100, twice as much as one sample. Longer makes `rates` wrong for longer
+/// Time between two reads of processes, memory, temperature and clock. The calls for all but the
+/// clock take 0.45 ms on an H100, twice as much as one sample. Longer makes `rates` wrong for longer
 /// about the GPUs that the workload uses.
 const SLOW_EVERY: Duration = Duration::from_secs(5);
 
@@ -52,6 +54,7 @@ pub(crate) struct GpuState {
     util: Utilisation,
     memory: TimedReading<(u64, u64)>,
     temperature: TimedReading<u32>,
+    clock: TimedReading<u32>,
     processes: TimedReading<Vec<u32>>,
     ecc: TimedReading<u64>,
     limit_watts: TimedReading<f64>,
@@ -96,6 +99,7 @@ impl GpuState {
         let temperature = self
             .temperature
             .at(now, SLOW_EVERY, || reading(device.temperature(TemperatureSensor::Gpu)))?;
+        let clock = self.clock.at(now, SLOW_EVERY, || reading(device.clock_info(Clock::SM)))?;
         let processes = self.processes(device, now, tree)?;
         let ecc = self.ecc.at(now, ECC_EVERY, || {
             reading(device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile))
@@ -110,6 +114,8 @@ impl GpuState {
             memory_total_mib: memory.map(|(_, total)| total >> 20),
             power_watts: reading(device.power_usage())?
                 .map(|milliwatts| f64::from(milliwatts) / 1000.0),
+            power_limit_watts: self.limit(device, now)?,
+            clock_mhz: clock.map(f64::from),
             temperature_celsius: temperature.map(f64::from),
             used_by_workload: held_by(&processes, tree, ProcessOwner::Workload),
             used_by_others: held_by(&processes, tree, ProcessOwner::Other),
@@ -132,9 +138,7 @@ impl GpuState {
         else {
             return;
         };
-        let limit = self.limit_watts.at(now, LIMIT_EVERY, || {
-            Ok(reading(device.enforced_power_limit())?.map(|limit| f64::from(limit) / 1000.0))
-        });
+        let limit = self.limit(device, now);
         let limit =
             limit.ok().and_then(|limit| limit.known().copied()).filter(|limit| *limit > 0.0);
         let at_work =
@@ -142,6 +146,12 @@ impl GpuState {
         if watts >= at_work {
             sample.util_percent = Reading::unknown(format!("the driver says 0 % at {watts:.0} W"));
         }
+    }
+
+    fn limit(&mut self, device: &Device, now: Duration) -> Result<Reading<f64>, Halt> {
+        self.limit_watts.at(now, LIMIT_EVERY, || {
+            Ok(reading(device.enforced_power_limit())?.map(|limit| f64::from(limit) / 1000.0))
+        })
     }
 
     /// A sample of a device that gives no values.
@@ -155,6 +165,8 @@ impl GpuState {
             memory_used_mib: Reading::unknown(why),
             memory_total_mib: Reading::unknown(why),
             power_watts: Reading::unknown(why),
+            power_limit_watts: Reading::unknown(why),
+            clock_mhz: Reading::unknown(why),
             temperature_celsius: Reading::unknown(why),
             used_by_workload: Reading::unknown(why),
             used_by_others: Reading::unknown(why),
