@@ -7,6 +7,7 @@
 //! A function takes the job root, the workstation and the clock, and returns a value or a
 //! [`Fault`]. Not here: printing, flags and tables (`cli`), or a decision about a job (`policy`).
 
+pub mod analysis;
 pub mod discard;
 pub mod discard_selection;
 pub mod drive;

@@ -31,6 +31,7 @@ pub(crate) mod shell;
 pub(crate) mod simulate;
 pub(crate) mod status;
 
+pub use crate::app::analysis::idle_replay::{Change, Replayed, replay_idle};
 pub use crate::app::find_job::each_under_way;
 pub use crate::app::log_tail::LogTail;
 pub use crate::app::{ExitCode, Fault};
@@ -42,4 +43,3 @@ pub use shell::args::{ColorChoice, Format, Globals};
 pub use shell::context::Context;
 pub use shell::flags::{JobArgs, JobFlags};
 pub use shell::main::{Cli, Verb, main};
-pub use simulate::replay_idle::{Change, Replayed, replay_idle};

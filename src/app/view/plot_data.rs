@@ -1,5 +1,6 @@
 //! The samples of an attempt as series for a plot: few points, and every extreme.
 
+use bytes::Bytes;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -8,10 +9,10 @@ use crate::app::unpack::{UNPACKED_MAX, unpacked};
 use crate::instance::{Rates, Reading};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
-use crate::wire::StoreError;
+use crate::wire::{ObjectMeta, StoreError};
 
 /// Reads in parallel: a day has about 300 batches.
-const READS_IN_FLIGHT: usize = 16;
+pub(crate) const READS_IN_FLIGHT: usize = 16;
 
 /// One series. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,18 +37,46 @@ pub struct PlotData {
     pub series: Vec<Series>,
 }
 
-type Field = (&'static str, &'static str, fn(&Rates) -> &Reading<f64>);
+/// A series: its name, its unit, and its value in a sample.
+pub(crate) struct PlotField {
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub value: fn(&Rates) -> Option<f64>,
+}
 
-const FIELDS: [Field; 8] = [
-    ("gpu_percent", "%", |rates| &rates.gpu_percent),
-    ("gpu_memory_percent", "%", |rates| &rates.gpu_memory_percent),
-    ("gpu_memory_used_mib", "MiB", |rates| &rates.gpu_memory_used_mib),
-    ("gpu_power_watts", "W", |rates| &rates.gpu_power_watts),
-    ("cpu_percent", "% of a core", |rates| &rates.cpu_percent),
-    ("machine_cpu_percent", "% of all cores", |rates| &rates.machine_cpu_percent),
-    ("disk_bytes_per_sec", "B/s", |rates| &rates.disk_bytes_per_sec),
-    ("net_bytes_per_sec", "B/s", |rates| &rates.net_bytes_per_sec),
+const fn field(
+    name: &'static str,
+    unit: &'static str,
+    value: fn(&Rates) -> Option<f64>,
+) -> PlotField {
+    PlotField { name, unit, value }
+}
+
+pub(crate) const FIELDS: [PlotField; 14] = [
+    field("gpu_percent", "%", |rates| known(&rates.gpu_percent)),
+    field("gpu_power_percent", "% of the limit", power_percent),
+    field("gpu_memory_percent", "%", |rates| known(&rates.gpu_memory_percent)),
+    field("gpu_memory_used_mib", "MiB", |rates| known(&rates.gpu_memory_used_mib)),
+    field("gpu_power_watts", "W", |rates| known(&rates.gpu_power_watts)),
+    field("gpu_clock_mhz", "MHz", |rates| known(&rates.gpu_clock_mhz)),
+    field("gpu_temperature_celsius", "°C", |rates| known(&rates.gpu_temperature_celsius)),
+    field("cpu_percent", "% of a core", |rates| known(&rates.cpu_percent)),
+    field("machine_cpu_percent", "% of all cores", |rates| known(&rates.machine_cpu_percent)),
+    field("memory_bytes", "B", |rates| known(&rates.memory_bytes)),
+    field("machine_memory_percent", "%", |rates| known(&rates.machine_memory_percent)),
+    field("disk_bytes_per_sec", "B/s", |rates| known(&rates.disk_bytes_per_sec)),
+    field("disk_free_bytes", "B", |rates| known(&rates.disk_free_bytes)),
+    field("net_bytes_per_sec", "B/s", |rates| known(&rates.net_bytes_per_sec)),
 ];
+
+/// The power of the counted GPUs, as a share of what the driver lets them draw.
+fn power_percent(rates: &Rates) -> Option<f64> {
+    let limit = known(&rates.gpu_power_limit_watts).filter(|limit| *limit > 0.0)?;
+    Some(known(&rates.gpu_power_watts)? / limit * 100.0)
+}
+
+/// A point of a series. `None`: the value is missing.
+pub(crate) type Point = (f64, Option<f64>);
 
 impl PlotData {
     /// Reads an attempt, and reduces each series to about `points` points.
@@ -76,23 +105,33 @@ impl PlotData {
     }
 
     pub fn of(samples: &[Rates], points: usize) -> Self {
-        let began = samples.iter().find_map(|rates| {
-            let since = std::time::Duration::try_from_secs_f64(rates.t_secs).ok()?;
-            rates.at?.checked_sub(since).ok()
+        let series = FIELDS.iter().filter_map(|field| {
+            let all: Vec<Point> =
+                samples.iter().map(|rates| (rates.t_secs, (field.value)(rates))).collect();
+            all.iter().any(|(_, value)| value.is_some()).then(|| Series::of(field, &all, points))
         });
-        let series = FIELDS.iter().filter_map(|(name, unit, field)| {
-            let all: Vec<(f64, Option<f64>)> =
-                samples.iter().map(|rates| (rates.t_secs, known(field(rates)))).collect();
-            all.iter().any(|(_, value)| value.is_some()).then(|| {
-                let (t_secs, values) = reduced(&all, points).into_iter().unzip();
-                Series { name, unit, t_secs, values }
-            })
-        });
-        PlotData { began, samples: samples.len(), series: series.collect() }
+        PlotData {
+            began: samples.iter().find_map(began),
+            samples: samples.len(),
+            series: series.collect(),
+        }
     }
 }
 
-fn known(reading: &Reading<f64>) -> Option<f64> {
+impl Series {
+    pub(crate) fn of(field: &PlotField, all: &[Point], points: usize) -> Series {
+        let (t_secs, values) = reduced(all, points).into_iter().unzip();
+        Series { name: field.name, unit: field.unit, t_secs, values }
+    }
+}
+
+/// The wall clock at zero seconds.
+pub(crate) fn began(rates: &Rates) -> Option<Timestamp> {
+    let since = std::time::Duration::try_from_secs_f64(rates.t_secs).ok()?;
+    rates.at?.checked_sub(since).ok()
+}
+
+pub(crate) fn known(reading: &Reading<f64>) -> Option<f64> {
     match reading {
         Reading::Known(value) => Some(*value).filter(|value| value.is_finite()),
         Reading::Absent | Reading::Unknown(_) => None,
@@ -102,7 +141,7 @@ fn known(reading: &Reading<f64>) -> Option<f64> {
 /// The first, lowest, highest and last point of each of `points / 4` equal spans of samples (M4:
 /// Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014). A line
 /// through them looks the same at that width. A span without a known value keeps one gap.
-fn reduced(all: &[(f64, Option<f64>)], points: usize) -> Vec<(f64, Option<f64>)> {
+pub(crate) fn reduced(all: &[Point], points: usize) -> Vec<Point> {
     if all.len() <= points.max(4) {
         return all.to_vec();
     }
@@ -135,24 +174,56 @@ pub async fn samples(
     attempt: AttemptNo,
     newest: usize,
 ) -> Result<Vec<Rates>, JobDirError> {
+    let mut samples = Vec::new();
+    each_sample(dir, attempt, newest, |rates| samples.push(rates)).await?;
+    Ok(samples)
+}
+
+/// The same, one after the other: a week of samples does not fit in memory.
+///
+/// # Errors
+/// As [`samples`].
+pub async fn each_sample(
+    dir: &JobDir,
+    attempt: AttemptNo,
+    newest: usize,
+    mut take: impl FnMut(Rates),
+) -> Result<(), JobDirError> {
+    let mut batches = batches(dir, attempt).await?;
+    batches.drain(..batches.len().saturating_sub(newest));
+    let read = |batch: ObjectMeta| async move { batch_bytes(dir, &batch).await };
+    let mut read = std::pin::pin!(stream::iter(batches).map(read).buffered(READS_IN_FLIGHT));
+    while let Some(piece) = read.try_next().await? {
+        rows(&piece.unwrap_or_default()).into_iter().for_each(&mut take);
+    }
+    Ok(())
+}
+
+/// The batches of an attempt, oldest first. They never change.
+pub(crate) async fn batches(
+    dir: &JobDir,
+    attempt: AttemptNo,
+) -> Result<Vec<ObjectMeta>, JobDirError> {
     let mut batches = dir.store().list(&layout::samples(dir.job(), attempt)).await?;
     batches.sort_by(|one, other| one.key.cmp(&other.key));
-    batches.drain(..batches.len().saturating_sub(newest));
-    let read = |batch: crate::wire::ObjectMeta| async move {
-        match dir.store().get_at_most(&batch.key, UNPACKED_MAX).await {
-            Err(StoreError::Unfit { .. }) => Ok(None),
-            read => read,
-        }
-    };
-    let read: Vec<_> =
-        stream::iter(batches).map(read).buffered(READS_IN_FLIGHT).try_collect().await?;
-    let mut samples = Vec::new();
-    for piece in read.into_iter().flatten() {
-        let Ok(text) = unpacked(&piece) else { continue };
-        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        samples.extend(lines.filter_map(|line| serde_json::from_slice::<Rates>(line).ok()));
+    Ok(batches)
+}
+
+/// The packed bytes. `None`: it is gone, or is not a batch.
+pub(crate) async fn batch_bytes(
+    dir: &JobDir,
+    batch: &ObjectMeta,
+) -> Result<Option<Bytes>, JobDirError> {
+    match dir.store().get_at_most(&batch.key, UNPACKED_MAX).await {
+        Err(StoreError::Unfit { .. }) => Ok(None),
+        read => Ok(read?),
     }
-    Ok(samples)
+}
+
+pub(crate) fn rows(piece: &[u8]) -> Vec<Rates> {
+    let Ok(text) = unpacked(piece) else { return Vec::new() };
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.filter_map(|line| serde_json::from_slice::<Rates>(line).ok()).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `lamp replay idle FILE`: the idle and stall rules on a recorded series, each change of verdict
 //! with its numbers. `lamp replay market` is in `replay_market`.
 //!
-//! The rules are the shipped ones; only the clock is the recording's. Not here: a rule.
+//! Not here: the replay (`app::analysis::idle_replay`), or a rule.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::replay_market;
+use crate::app::analysis::idle_replay::{Change, Replayed, replay_idle};
 use crate::cli::{Context, ExitCode, Fault, Format};
-use crate::instance::{Rates, Reading};
 use crate::job::{IdleSpec, RECORD_FORMAT, StallSpec};
 use crate::market::Span;
-use crate::policy::{IdleWatch, StallWatch, Standing, WatchAction, WatchVerdict};
+use crate::policy::{WatchAction, WatchVerdict};
 use crate::wire::{SeriesError, read_series};
 
 /// Run a rule over a recording
@@ -61,25 +61,6 @@ pub struct IdleArgs {
     pub stall_window: Option<Span>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    pub t_secs: f64,
-    /// `idle` or `stall`.
-    pub rule: &'static str,
-    pub verdict: WatchVerdict,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Replayed {
-    pub samples: usize,
-    /// From the first to the last sample.
-    pub secs: f64,
-    /// Whether the stall rule had anything to judge.
-    pub stall_judged: bool,
-    pub changes: Vec<Change>,
-    pub last: WatchVerdict,
-}
-
 /// # Errors
 /// Fails when a recording cannot be read, or has a broken line.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
@@ -116,47 +97,6 @@ impl From<SeriesError> for Fault {
             }
         }
     }
-}
-
-/// Runs both rules on a series. A recording cannot restart its job, so the stall rule stays at that
-/// step until there is progress.
-pub fn replay_idle(series: &[Rates], idle: &IdleSpec, stall: &StallSpec) -> Replayed {
-    let (mut idle_watch, mut stall_watch) = (IdleWatch::new(idle), StallWatch::new(stall));
-    let stall_judged = series.iter().any(has_marks);
-    let mut changes: Vec<Change> = Vec::new();
-    let mut last = WatchVerdict::new(Standing::Starting, WatchAction::None, "no samples");
-    for rates in series {
-        let of_idle = idle_watch.step(rates);
-        // As in `policy::watch::supervise`: an idle verdict goes before stall steps that only
-        // report.
-        let stands = |verdict: &WatchVerdict| {
-            verdict.standing == Standing::Stalled
-                && (verdict.action >= WatchAction::Restart || of_idle.standing != Standing::Idle)
-        };
-        let of_stall = stall_judged.then(|| stall_watch.step(rates, 0)).filter(stands);
-        let (rule, verdict) = match of_stall {
-            Some(verdict) => ("stall", verdict),
-            None => ("idle", of_idle),
-        };
-        let known = |change: &Change| {
-            (change.rule, change.verdict.standing, change.verdict.action)
-                == (rule, verdict.standing, verdict.action)
-        };
-        if !changes.last().is_some_and(known) {
-            changes.push(Change { t_secs: rates.t_secs, rule, verdict: verdict.clone() });
-        }
-        last = verdict;
-    }
-    let secs =
-        series.first().zip(series.last()).map_or(0.0, |(first, last)| last.t_secs - first.t_secs);
-    Replayed { samples: series.len(), secs, stall_judged, changes, last }
-}
-
-fn has_marks(rates: &Rates) -> bool {
-    rates.step.is_some()
-        || [&rates.progress_marks, &rates.log_bytes, &rates.checkpoint_marks]
-            .iter()
-            .any(|reading| **reading != Reading::Absent)
 }
 
 impl IdleArgs {
@@ -205,10 +145,6 @@ impl Change {
 }
 
 impl Replayed {
-    pub fn first_stop(&self) -> Option<&Change> {
-        self.changes.iter().find(|change| change.verdict.action == WatchAction::Stop)
-    }
-
     fn to_json(&self) -> Value {
         json!({
             "format": RECORD_FORMAT,
@@ -263,6 +199,7 @@ fn clock(secs: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instance::{Rates, Reading};
 
     #[test]
     fn a_hung_job_is_told_in_the_four_words_that_other_programs_know() {

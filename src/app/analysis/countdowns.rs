@@ -1,0 +1,251 @@
+//! Every end that a job is heading for, with its time, the nearest first.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::app::view::job_summary::Summary;
+use crate::instance::Status;
+use crate::job::{LimitsSpec, Reason};
+use crate::market::{Usd, UsdPerHour};
+use crate::policy::Wishes;
+
+/// One end. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Countdown {
+    pub at: Timestamp,
+    /// `hard cap`, `budget`, `idle` and so on.
+    pub what: &'static str,
+    /// What must stay as it is for this end; `null`: it comes in any case.
+    pub condition: Option<&'static str>,
+}
+
+/// The records of a job that has not ended.
+#[derive(Clone, Copy)]
+pub struct EndFacts<'a> {
+    pub summary: &'a Summary,
+    pub limits: &'a LimitsSpec,
+    pub wishes: &'a Wishes,
+    pub status: Option<&'a Status>,
+    pub now: Timestamp,
+}
+
+/// Empty for a job that has ended, or that nothing limits.
+pub fn countdowns(facts: &EndFacts<'_>) -> Vec<Countdown> {
+    let summary = facts.summary;
+    if summary.state.is_final() {
+        return Vec::new();
+    }
+    let mut ends: Vec<Countdown> =
+        [limit_ends(facts), watch_ends(facts), machine_ends(facts)].into_iter().flatten().collect();
+    ends.sort_by_key(|end| end.at);
+    ends
+}
+
+fn end(
+    at: Option<Timestamp>,
+    what: &'static str,
+    condition: Option<&'static str>,
+) -> Option<Countdown> {
+    Some(Countdown { at: at?, what, condition })
+}
+
+/// The limits of the spec, with all extensions.
+fn limit_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
+    let EndFacts { summary, limits, wishes, now, .. } = *facts;
+    let more = wishes.more_time.duration();
+    let planned = summary.plan.as_ref().map(|plan| plan.created);
+    let run_time = limits.max_runtime.zip(planned);
+    let run_time =
+        run_time.and_then(|(time, from)| later(from, time.duration().saturating_add(more)));
+    let deadline = limits.deadline.and_then(|deadline| later(deadline, more));
+    let budget = limits.budget.map(|budget| budget + wishes.more_budget);
+    let spent = budget
+        .zip(summary.usd_per_hour)
+        .and_then(|(budget, hour)| later(now, time_left(budget, summary.usd, hour)?));
+    let rate = Some("at the rate of now");
+    [
+        end(run_time, "run time", None),
+        end(deadline, "deadline", None),
+        end(spent.filter(|_| planned.is_some()), "budget", rate),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn time_left(budget: Usd, spent: Usd, hour: UsdPerHour) -> Option<Duration> {
+    if hour <= UsdPerHour::ZERO {
+        return None;
+    }
+    hour.time_for((budget - spent).max(Usd::ZERO))
+}
+
+/// What the watching policies would do if nothing changes.
+fn watch_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
+    let Some(status) = facts.status.filter(|_| facts.summary.silence.is_none()) else {
+        return Vec::new();
+    };
+    let Some(reason) = &status.reason else { return Vec::new() };
+    // Without GPU or workload there is no verdict to come.
+    let is_watched = facts.summary.verdict.is_some();
+    let counted = |quiet: &str| {
+        let secs = window_left(reason, quiet).filter(|_| is_watched)?;
+        later(status.at, Duration::try_from_secs_f64(secs).ok()?)
+    };
+    let ends = match reason.policy.as_str() {
+        "idle" => end(counted("quiet_secs"), "idle", Some("if it stays quiet")),
+        "stall" => end(counted("silent_secs"), "stall", Some("if no progress comes")),
+        _ => None,
+    };
+    ends.into_iter().collect()
+}
+
+/// `None`: the clock does not run, or the verdict was given.
+fn window_left(reason: &Reason, quiet: &str) -> Option<f64> {
+    let number = |name: &str| reason.numbers.get(name).copied();
+    let (quiet, window) = (number(quiet)?, number("window_secs")?);
+    (quiet > 0.0 && quiet < window).then_some(window - quiet)
+}
+
+fn machine_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
+    let EndFacts { summary, status, .. } = *facts;
+    let plan = summary.plan.as_ref();
+    let heard = status.map(|status| status.at);
+    let lease = plan.zip(heard).and_then(|(plan, heard)| later(heard, plan.lease.duration()));
+    let boot = plan.filter(|_| summary.is_unheard());
+    let boot = boot.and_then(|plan| later(plan.created, plan.boot.duration()));
+    let silent = Some("if its agent stays silent");
+    [
+        end(plan.and_then(|plan| plan.kill_at), "hard cap", None),
+        end(lease.filter(|_| summary.silence.is_some()), "lease", silent),
+        end(boot, "boot", silent),
+        end(summary.held.as_ref().map(|held| held.until), "kept machine", None),
+        end(summary.waiting_until, "wait", None),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn later(from: Timestamp, by: Duration) -> Option<Timestamp> {
+    from.checked_add(by).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::app::view::cost_bound::Limited;
+    use crate::job::{JobState, Plan};
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + minute * 60).expect("a moment")
+    }
+
+    fn summary(state: JobState) -> Summary {
+        let offer = json!({ "cloud": "aws", "region": "r", "zone": "r1a", "instance_type": "t", "gpus": 1,
+            "gpu_model": "A10G", "market": "spot", "price": 1.0 });
+        let plan = json!({ "format": 1, "job": "x-222222", "attempt": 1, "created": at(0), "controller": "c",
+            "offer": offer, "reasons": [], "most_usd": null, "client_token": "t", "kill_at": at(125), "lease": "30m", "tags": {} });
+        let plan: Plan = serde_json::from_value(plan).expect("a plan");
+        Summary {
+            job: "x-222222".into(),
+            name: "x".into(),
+            state,
+            attempt: Some(1),
+            instance: Some("i".into()),
+            machine: None,
+            end_asked: None,
+            held: None,
+            verdict: Some("busy".into()),
+            alone: false,
+            usd: "$1".parse().expect("money"),
+            usd_unheard: Usd::ZERO,
+            usd_estimated: false,
+            most_usd: None,
+            most_job_usd: None,
+            usd_per_hour: Some(UsdPerHour::new("$1".parse().expect("money"))),
+            started: at(0),
+            ended: None,
+            progress: None,
+            cpu_percent: None,
+            gpus: Vec::new(),
+            checkpoints: 0,
+            heartbeat_seconds: None,
+            silence: None,
+            reason: None,
+            exit_code: None,
+            because: None,
+            waiting: None,
+            waiting_until: None,
+            tried_again: None,
+            trouble: None,
+            driven_here: None,
+            kept: Vec::new(),
+            discarded: None,
+            attention: Vec::new(),
+            plan: Some(plan),
+            owner: None,
+            moved: None,
+            before: None,
+            limited: Limited::Job,
+        }
+    }
+
+    fn status(policy: &str, numbers: &Value) -> Status {
+        let reason = json!({ "at": at(60), "policy": policy, "verdict": "busy", "text": "t", "numbers": numbers });
+        let status = json!({ "format": 1, "instance": "i", "sequence": 1, "at": at(60), "phase": "running", "started": at(0),
+            "verdict": "busy", "reason": reason, "useful": "1s", "idle": "0s" });
+        serde_json::from_value(status).expect("a heartbeat")
+    }
+
+    fn told(summary: &Summary, status: &Status, limits: Value, wishes: &Wishes) -> Vec<String> {
+        let limits: LimitsSpec = serde_json::from_value(limits).expect("limits");
+        let facts =
+            EndFacts { summary, limits: &limits, wishes, status: Some(status), now: at(60) };
+        let one =
+            |end: &Countdown| format!("{} {}", end.what, end.at.duration_since(at(0)).as_mins());
+        countdowns(&facts).iter().map(one).collect()
+    }
+
+    #[test]
+    fn nearest_end_comes_first_and_extensions_count() {
+        let limits = || json!({ "max_runtime": "2h", "budget": 2.5, "deadline": at(300) });
+        let quiet = status("idle", &json!({ "quiet_secs": 60.0, "window_secs": 660.0 }));
+        let running = summary(JobState::Running);
+        let none = Wishes::default();
+        assert_eq!(
+            told(&running, &quiet, limits(), &none),
+            ["idle 70", "run time 120", "hard cap 125", "budget 150", "deadline 300"]
+        );
+        let more = Wishes {
+            more_time: crate::market::Span::from_secs(3600),
+            more_budget: "$1".parse().expect("money"),
+            ..Wishes::default()
+        };
+        let told_more = told(&running, &quiet, limits(), &more);
+        assert_eq!(told_more[2..], ["run time 180", "budget 210", "deadline 360"]);
+        assert!(told(&summary(JobState::Failed), &quiet, limits(), &none).is_empty());
+    }
+
+    #[test]
+    fn clock_that_stands_or_has_run_out_counts_nothing_down() {
+        let running = summary(JobState::Running);
+        for numbers in [
+            json!({ "quiet_secs": 0.0, "window_secs": 600.0 }),
+            json!({ "quiet_secs": 900.0, "window_secs": 600.0 }),
+            json!({ "quiet_secs": 300.0 }),
+        ] {
+            let status = status("idle", &numbers);
+            assert_eq!(told(&running, &status, json!({}), &Wishes::default()), ["hard cap 125"]);
+        }
+        let silent = status("stall", &json!({ "silent_secs": 600.0, "window_secs": 1200.0 }));
+        assert_eq!(
+            told(&running, &silent, json!({}), &Wishes::default()),
+            ["stall 70", "hard cap 125"]
+        );
+    }
+}

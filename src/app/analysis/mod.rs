@@ -1,0 +1,8 @@
+//! What the records and samples of one job say beyond their values: bands, phases, replays.
+
+pub mod bands;
+pub mod countdowns;
+pub mod effective_load;
+pub mod idle_replay;
+pub mod sample_cache;
+pub mod startup_timeline;

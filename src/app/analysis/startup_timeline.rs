@@ -1,0 +1,253 @@
+//! The phases of an attempt from its plan to its first work, beside the median of earlier ones.
+//!
+//! ```text
+//!   plan ─ launch ─ boot ─ fetch ─ setup ─ first work
+//!        machine asked │   agent    code, checkpoint   command started
+//!                      └ the cloud's start of billing, known once the attempt is settled
+//! ```
+//! Each phase ends where the next begins. A record that is missing makes its phase unknown.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::app::view::timeline::ExplainedAttempt;
+use crate::job::{AttemptNo, AttemptPhase};
+use crate::jobdir::What;
+
+/// One phase. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StartupPhase {
+    pub name: &'static str,
+    pub from: Timestamp,
+    pub secs: f64,
+    /// It still goes on, and `secs` is up to now.
+    pub under_way: bool,
+    /// Of the earlier attempts of this job; `null`: there is none with this phase.
+    pub median_secs: Option<f64>,
+}
+
+/// How one attempt began. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StartupTimeline {
+    pub attempt: AttemptNo,
+    pub phases: Vec<StartupPhase>,
+    /// From the plan to the first work, or to the last known phase.
+    pub secs: f64,
+    /// The first work was seen.
+    pub is_complete: bool,
+}
+
+/// The timelines of all attempts, oldest first. `working_since`: of the newest, from its
+/// heartbeat. An attempt without a plan has none.
+pub fn startup_timelines(
+    attempts: &[ExplainedAttempt],
+    working_since: Option<Timestamp>,
+    now: Timestamp,
+) -> Vec<StartupTimeline> {
+    let mut timelines: Vec<StartupTimeline> = Vec::new();
+    for (at, attempt) in attempts.iter().enumerate() {
+        let is_last = at + 1 == attempts.len();
+        let working = working_since.filter(|_| is_last);
+        let Some(mut timeline) = timeline_of(attempt, working, now) else { continue };
+        for phase in &mut timeline.phases {
+            phase.median_secs = median(&timelines, phase.name);
+        }
+        timelines.push(timeline);
+    }
+    timelines
+}
+
+/// The moments between the phases; `None`: not recorded, or not reached.
+struct Moments {
+    planned: Timestamp,
+    billed: Option<Timestamp>,
+    agent: Option<Timestamp>,
+    fetched: Option<Timestamp>,
+    started: Option<Timestamp>,
+    working: Option<Timestamp>,
+}
+
+impl Moments {
+    fn of(attempt: &ExplainedAttempt, working: Option<Timestamp>) -> Option<Moments> {
+        let first = |fits: &dyn Fn(&What) -> bool| {
+            attempt.events.iter().find(|event| fits(&event.what)).map(|event| event.at)
+        };
+        let phase = |wanted: AttemptPhase| {
+            first(&|what| matches!(what, What::Phase { phase } if *phase == wanted))
+        };
+        let settled = attempt.settled.as_ref();
+        let outcome = settled.and_then(|settled| settled.outcome.as_ref());
+        let (setup, running) = (phase(AttemptPhase::Setup), phase(AttemptPhase::Running));
+        Some(Moments {
+            planned: attempt.plan.as_ref()?.created,
+            billed: settled.and_then(|settled| settled.billed_from),
+            agent: first(&|what| matches!(what, What::Agent { .. })),
+            fetched: setup.or(running),
+            started: running,
+            working: outcome.and_then(|outcome| outcome.working_since).or(working),
+        })
+    }
+
+    /// Each phase with its begin and end. Two phases without the moment between them are one.
+    fn phases(&self, has_setup: bool) -> Vec<(&'static str, Timestamp, Option<Timestamp>)> {
+        let mut phases = Vec::new();
+        match self.billed.filter(|billed| *billed >= self.planned) {
+            Some(billed) => {
+                phases.push(("launch", self.planned, Some(billed)));
+                phases.push(("boot", billed, self.agent));
+            }
+            None => phases.push(("launch and boot", self.planned, self.agent)),
+        }
+        let rest = [
+            ("fetch", self.agent, self.fetched),
+            ("setup", self.fetched.filter(|_| has_setup), self.started),
+            ("first work", self.started, self.working),
+        ];
+        phases.extend(rest.into_iter().filter_map(|(name, from, to)| Some((name, from?, to))));
+        phases
+    }
+}
+
+fn timeline_of(
+    attempt: &ExplainedAttempt,
+    working: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<StartupTimeline> {
+    let moments = Moments::of(attempt, working)?;
+    let has_setup = moments.fetched != moments.started;
+    let is_open = attempt.settled.is_none();
+    let mut phases = Vec::new();
+    for (name, from, to) in moments.phases(has_setup) {
+        // An attempt that ended in a phase says nothing about its length.
+        let Some(until) = to.or(is_open.then_some(now)) else { break };
+        let secs = until.duration_since(from).as_secs_f64().max(0.0);
+        let under_way = to.is_none();
+        phases.push(StartupPhase { name, from, secs, under_way, median_secs: None });
+        if under_way {
+            break;
+        }
+    }
+    let secs = phases.iter().map(|phase| phase.secs).sum();
+    let is_complete =
+        phases.last().is_some_and(|last| last.name == "first work" && !last.under_way);
+    Some(StartupTimeline { attempt: attempt.attempt, phases, secs, is_complete })
+}
+
+fn median(earlier: &[StartupTimeline], name: &str) -> Option<f64> {
+    let phases = earlier.iter().flat_map(|timeline| &timeline.phases);
+    let mut secs: Vec<f64> = phases
+        .filter(|phase| phase.name == name && !phase.under_way)
+        .map(|phase| phase.secs)
+        .collect();
+    secs.sort_by(f64::total_cmp);
+    let middle = secs.len().checked_sub(1)? / 2;
+    Some((secs[middle] + secs[secs.len() / 2]) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::jobdir::Event;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).expect("a moment")
+    }
+
+    /// Planned at `second`. The agent comes after `boot`, and the rest in 10 s steps.
+    fn attempt(number: u32, second: i64, boot: i64, settled: bool) -> ExplainedAttempt {
+        let offer = json!({ "cloud": "aws", "region": "r", "zone": "r1a", "instance_type": "t", "gpus": 1,
+            "gpu_model": "A10G", "market": "spot", "price": 1.0 });
+        let plan = json!({ "format": 1, "job": "x-222222", "attempt": number, "created": at(second), "controller": "c",
+            "offer": offer, "reasons": [], "most_usd": null, "client_token": "t", "lease": "30m", "tags": {} });
+        let agent = second + boot;
+        let outcome = json!({ "format": 1, "job": "x-222222", "attempt": number, "instance": "i", "started": at(agent),
+            "ended": at(agent + 90), "because": "interrupted", "reasons": [], "useful": "1s", "idle": "0s",
+            "working_since": at(agent + 35) });
+        let settled = settled.then(|| json!({ "format": 1, "attempt": number, "instance": "i", "because": "interrupted",
+            "billed_from": at(second + 4), "billed_to": at(agent + 90), "billed": "1m", "usd": 0.1, "outcome": outcome }));
+        let event = |after: i64, what: What| Event { seq: 1, at: at(agent + after), what };
+        let phase = |phase| What::Phase { phase };
+        ExplainedAttempt {
+            attempt: AttemptNo::new(number),
+            plan: Some(serde_json::from_value(plan).expect("a plan")),
+            settled: settled.map(|settled| serde_json::from_value(settled).expect("a record")),
+            instance: None,
+            reasons: Vec::new(),
+            idle_cost: None,
+            idle_at: None,
+            events: vec![
+                event(
+                    0,
+                    What::Agent { version: "1".into(), instance: "i".into(), reattached: false },
+                ),
+                event(0, phase(AttemptPhase::Preparing)),
+                event(10, phase(AttemptPhase::Setup)),
+                event(30, phase(AttemptPhase::Running)),
+                // The agent was started again.
+                event(
+                    80,
+                    What::Agent { version: "1".into(), instance: "i".into(), reattached: true },
+                ),
+            ],
+        }
+    }
+
+    fn told(timeline: &StartupTimeline) -> Vec<String> {
+        let one = |phase: &StartupPhase| {
+            let median = phase.median_secs.map(|secs| format!(" of {secs}")).unwrap_or_default();
+            let open = if phase.under_way { " so far" } else { "" };
+            format!("{} {}{open}{median}", phase.name, phase.secs)
+        };
+        timeline.phases.iter().map(one).collect()
+    }
+
+    #[test]
+    fn each_phase_stands_beside_the_median_of_earlier_attempts() {
+        let attempts =
+            [attempt(1, 0, 60, true), attempt(2, 1000, 100, true), attempt(3, 2000, 70, true)];
+        let timelines = startup_timelines(&attempts, None, at(9000));
+        assert_eq!(
+            told(&timelines[0]),
+            ["launch 4", "boot 56", "fetch 10", "setup 20", "first work 5"]
+        );
+        assert_eq!(
+            told(&timelines[2]),
+            [
+                "launch 4 of 4",
+                "boot 66 of 76",
+                "fetch 10 of 10",
+                "setup 20 of 20",
+                "first work 5 of 5"
+            ]
+        );
+        assert_eq!((timelines[0].secs, timelines[0].is_complete), (95.0, true));
+    }
+
+    #[test]
+    fn attempt_under_way_shows_its_phase_so_far() {
+        let mut young = attempt(1, 0, 60, false);
+        young.events.truncate(2);
+        let shown = |attempt: &ExplainedAttempt, working| {
+            let timelines = startup_timelines(std::slice::from_ref(attempt), working, at(65));
+            told(&timelines[0])
+        };
+        assert_eq!(shown(&young, None), ["launch and boot 60", "fetch 5 so far"]);
+        let runs = attempt(1, -100, 60, false);
+        assert_eq!(
+            shown(&runs, Some(at(-5)))[1..],
+            ["fetch 10", "setup 20", "first work 5"].map(str::to_owned)
+        );
+        young.events.clear();
+        young.settled = attempt(1, 0, 60, true).settled;
+        assert_eq!(shown(&young, None), ["launch 4"], "it ended while it booted");
+    }
+
+    #[test]
+    fn attempt_without_a_plan_has_no_timeline() {
+        let mut alone = attempt(1, 0, 60, false);
+        alone.plan = None;
+        assert_eq!(startup_timelines(&[alone], None, at(0)), []);
+    }
+}
