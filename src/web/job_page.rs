@@ -1,26 +1,29 @@
 //! The page of a job: its sentence, money, samples, log, attempts, receipt and timeline.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse as _, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::job::ends_part::ends_part;
+use super::job::idle_part::{idle_answer, idle_part};
+use super::job::job_look::{JobLook, LookSource};
+use super::job::startup_part::startup_part;
 use super::layout::{Page, fault_box, fault_page, form_encoded};
 use super::plots::{self, Plots};
 use super::site::Site;
 use super::{job_log, live};
-use crate::app::overview::driven_here::seen_from_here;
 use crate::app::overview::job_sentence::{NextEnd, job_sentence};
 use crate::app::text::{in_local_time, local_time};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::receipt_text::{at_most, loss_text};
 use crate::app::view::summary_text::{money_text, progress_text, spent_text, usage_text};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
-use crate::app::{Fault, find_job, record_errors};
+use crate::app::{Fault, record_errors};
 use crate::job::{AttemptNo, Receipt};
-use crate::jobdir::JobDir;
 use crate::market::Span;
 
 #[derive(Clone, Default, Deserialize)]
@@ -29,34 +32,31 @@ pub struct Asked {
     /// Lines of the log with this text.
     #[serde(default)]
     find: String,
+    /// Another idle window, like `10m`.
+    #[serde(default)]
+    idle: String,
 }
 
-/// All records of a job that its page shows.
+/// What the page shows: the shared look, and what this page alone asked for.
 struct Facts {
-    dir: JobDir,
-    summary: Option<Summary>,
-    explained: Explained,
-    receipt: Option<Receipt>,
+    look: Arc<JobLook>,
     attempt: AttemptNo,
     log: Markup,
 }
 
 impl Facts {
-    async fn read(site: &Site, job: &str, asked: &Asked) -> Result<Facts, Fault> {
-        let dir = find_job::find(&site.store, Some(job)).await?;
-        let fault = |error| record_errors::record_fault(&error);
-        let receipt = dir.receipt().await.map_err(fault)?;
-        let summary = match receipt.clone() {
-            Some(receipt) => Summary::ended(&dir, receipt).await.map(Some),
-            None => Summary::open(&dir, site.clock.now()).await,
-        };
-        let summary = summary.map_err(fault)?;
-        let explained = timeline::of(&dir, summary.as_ref()).await.map_err(fault)?;
-        let summary = summary.map(|summary| seen_from_here(&site.workstation, &mut None, summary));
-        let attempt = plots::chosen(&explained, asked.attempt);
-        let log = job_log::tail(&dir, attempt, &asked.find).await.map_err(fault)?;
-        Ok(Facts { dir, summary, explained, receipt, attempt, log })
+    async fn read(site: &Site, job: &str, asked: &Asked, age: Duration) -> Result<Facts, Fault> {
+        let look = site.looks.of(source(site), job, age).await?;
+        let attempt = plots::chosen(&look.explained, asked.attempt);
+        let log = job_log::tail(&look.dir, attempt, &asked.find)
+            .await
+            .map_err(|error| record_errors::record_fault(&error))?;
+        Ok(Facts { look, attempt, log })
     }
+}
+
+fn source(site: &Site) -> LookSource<'_> {
+    LookSource { store: &site.store, workstation: &site.workstation, clock: &site.clock }
 }
 
 pub async fn page(
@@ -64,20 +64,26 @@ pub async fn page(
     Path(job): Path<String>,
     Query(asked): Query<Asked>,
 ) -> Response {
-    let facts = match Facts::read(&site, &job, &asked).await {
+    // A person who loads the page again wants what is true now.
+    let facts = match Facts::read(&site, &job, &asked, Duration::ZERO).await {
         Ok(facts) => facts,
         Err(fault) => return fault_page(&fault),
     };
-    let drawn = match Plots::read(&facts.dir, &facts.explained, facts.attempt).await {
-        Ok(plots) => plots.draw(facts.dir.job().as_str()),
+    let look = &*facts.look;
+    let drawn = match Plots::read(&site, &look.dir, &look.explained, facts.attempt).await {
+        Ok(plots) => plots.draw(look.dir.job().as_str()),
         Err(fault) => fault_box(&fault),
     };
-    let name = facts.summary.as_ref().map_or(job.as_str(), |summary| summary.name.as_str());
-    let (id, attempt) = (facts.dir.job(), facts.attempt.number());
+    let idle = match idle_answer(look, facts.attempt, &asked.idle).await {
+        Ok(answer) => idle_part(look, facts.attempt, &asked.idle, &answer),
+        Err(fault) => fault_box(&fault),
+    };
+    let name = look.summary.as_ref().map_or(job.as_str(), |summary| summary.name.as_str());
+    let (id, attempt) = (look.dir.job(), facts.attempt.number());
     let find = form_encoded(&asked.find);
     Page::new(name)
         .live(format!("/job/{id}/live?attempt={attempt}&find={find}"))
-        .show(html! {}, body(&facts, &asked, drawn))
+        .show(html! {}, body(&facts, &asked, drawn, idle))
         .into_response()
 }
 
@@ -89,9 +95,9 @@ pub async fn events(
     live::stream(site, move |site| {
         let (job, asked) = (job.clone(), asked.clone());
         async move {
-            // The browser keeps the plots that it has.
-            let drawn = match Facts::read(&site, &job, &asked).await {
-                Ok(facts) => body(&facts, &asked, html! {}),
+            // The browser keeps the plots and the replay that it has.
+            let drawn = match Facts::read(&site, &job, &asked, site.every()).await {
+                Ok(facts) => body(&facts, &asked, html! {}, html! {}),
                 Err(fault) => fault_box(&fault),
             };
             drawn.into_string()
@@ -100,10 +106,11 @@ pub async fn events(
     .into_response()
 }
 
-fn body(facts: &Facts, asked: &Asked, drawn: Markup) -> Markup {
-    let (id, attempt) = (facts.dir.job().as_str(), facts.attempt.number());
+fn body(facts: &Facts, asked: &Asked, drawn: Markup, idle: Markup) -> Markup {
+    let (look, attempt) = (&*facts.look, facts.attempt.number());
+    let id = look.dir.job().as_str();
     html! {
-        @if let Some(summary) = &facts.summary { (head(summary)) }
+        @if let Some(summary) = &look.summary { (head(summary, look)) }
         section aria-labelledby="samples" {
             h2 #samples { "Machine, attempt " (attempt) }
             div #plots data-keep data-from=(format!("/job/{id}/plot.json?attempt={attempt}")) { (drawn) }
@@ -123,17 +130,23 @@ fn body(facts: &Facts, asked: &Asked, drawn: Markup) -> Markup {
             (facts.log)
             p.muted { "The same: " code { "lamp logs " (id) } }
         }
+        section aria-labelledby="idle" {
+            h2 #idle { "Another idle window" }
+            div #idle-trial data-keep { (idle) }
+        }
         (attempts(id, facts))
-        @if let Some(receipt) = &facts.receipt { (receipt_part(receipt)) }
-        (story(facts))
+        (startup_part(&look.startups))
+        @if let Some(receipt) = &look.receipt { (receipt_part(receipt)) }
+        (story(&look.explained))
     }
 }
 
-fn head(summary: &Summary) -> Markup {
+fn head(summary: &Summary, look: &JobLook) -> Markup {
     let line = |key: &str, value: Option<String>| {
         html! { @if let Some(value) = value { div { dt { (key) } dd { (value) } } } }
     };
     let end = NextEnd::of(summary).map(|end| local_time(end.at));
+    let nearest = look.ends.first().map(|end| local_time(end.at)).or(end);
     let heard = summary.heartbeat_seconds.filter(|_| !summary.state.is_final());
     html! {
         section aria-label="Now" {
@@ -147,11 +160,12 @@ fn head(summary: &Summary) -> Markup {
                 (line("Progress", summary.progress.as_ref().and_then(progress_text)))
                 (line("Usage", usage_text(summary).filter(|_| summary.silence.is_none())))
                 (line("Checkpoints", Some(summary.checkpoints.to_string())))
-                (line("Nearest end", end))
+                (line("Nearest end", nearest))
                 (line("Last heard", heard.map(|secs| format!("{} ago", Span::from_secs(secs as u64)))))
                 (line("Started", Some(local_time(summary.started))))
                 (line("Ended", summary.ended.map(local_time)))
             }
+            (ends_part(&look.ends, look.at))
             @if summary.driven_here == Some(false) {
                 p.warn { "No process on this workstation drives it: "
                     code { "lamp daemon --job " (summary.job) " --until-done" } }
@@ -198,7 +212,7 @@ fn attempts(id: &str, facts: &Facts) -> Markup {
                     thead { tr {
                         @for heading in ["No", "Type", "Zone", "Market", "Price", "Began", "From", "Ended because", "Cost"] { th { (heading) } }
                     } }
-                    tbody { @for attempt in &facts.explained.attempts { (row(attempt)) } }
+                    tbody { @for attempt in &facts.look.explained.attempts { (row(attempt)) } }
                 }
             }
         }
@@ -224,18 +238,18 @@ fn receipt_part(receipt: &Receipt) -> Markup {
     }
 }
 
-fn story(facts: &Facts) -> Markup {
+fn story(explained: &Explained) -> Markup {
     let line = |entry: &Entry| {
         html! { tr { td { (local_time(entry.at)) } td { (entry.word) } td { (entry.text) } } }
     };
     html! {
         section aria-labelledby="timeline" {
             h2 #timeline { "Timeline" }
-            @for (attempt, entries) in timeline::story(&facts.explained, false) {
+            @for (attempt, entries) in timeline::story(explained, false) {
                 h3 { "Attempt " (attempt.number()) }
                 div.wide { table { tbody { @for entry in &entries { (line(entry)) } } } }
             }
-            p.muted { "The same: " code { "lamp explain " (facts.dir.job()) } }
+            p.muted { "The same: " code { "lamp explain " (explained.job) } }
         }
     }
 }

@@ -12,6 +12,7 @@ mod act_page;
 mod assets;
 mod costs_page;
 mod guard;
+mod job;
 mod job_log;
 mod job_page;
 mod layout;

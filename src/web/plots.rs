@@ -1,6 +1,7 @@
 //! The samples of an attempt: a drawing without a script, numbers for the script, a table and CSV.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
@@ -11,16 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::{Page, fault_page, message_page};
 use super::site::Site;
+use crate::app::analysis::bands::{BLIND_SECS, Band, BandKind, SecsRange, bands, sums_text};
+use crate::app::analysis::effective_load::EffectiveLoad;
+use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::text::local_time;
 use crate::app::view::plot_data::{PlotData, Series};
-use crate::app::view::timeline::{self, Entry, Explained};
+use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
 use crate::app::{Fault, find_job, record_errors};
 use crate::job::AttemptNo;
 use crate::jobdir::JobDir;
 use crate::market::Span;
-
-/// A drawing is about as wide.
-const POINTS: usize = 800;
 
 /// A table for people.
 const ROWS: usize = 200;
@@ -48,28 +49,62 @@ pub struct Plots {
     #[serde(flatten)]
     data: PlotData,
     marks: Vec<Mark>,
+    bands: Vec<Band>,
+    load: Option<EffectiveLoad>,
+    #[serde(skip)]
+    gpus: u32,
 }
 
 /// What stands on the axis: the verdicts, and what changes the work.
-const MARKED: &[&str] =
-    &["checkpoint", "resumed", "notice", "request", "started", "ended", "verdict", "because"];
+const MARKED: &[&str] = &[
+    "asked",
+    "attention",
+    "because",
+    "checkpoint",
+    "ended",
+    "lost",
+    "market",
+    "notice",
+    "plan",
+    "request",
+    "resumed",
+    "settled",
+    "stacks",
+    "started",
+    "verdict",
+];
 
 impl Plots {
     /// # Errors
     /// Fails when the job root is unreachable.
     pub async fn read(
+        site: &Site,
         dir: &JobDir,
         explained: &Explained,
-        attempt: AttemptNo,
+        number: AttemptNo,
     ) -> Result<Plots, Fault> {
-        let data = PlotData::read(dir, attempt, POINTS)
+        let now = site.clock.now();
+        // Each look at a bucket costs money.
+        let age = if site.store.is_folder() { Duration::ZERO } else { site.every() };
+        let plot = site
+            .samples
+            .read(dir, number, now, age)
             .await
             .map_err(|error| record_errors::record_fault(&error))?;
+        let attempt = explained.attempts.iter().find(|attempt| attempt.attempt == number);
         let story = timeline::story(explained, false);
-        let entries = story.into_iter().find(|(number, _)| *number == attempt);
+        let entries = story.into_iter().find(|(other, _)| *other == number);
         let entries = entries.map(|(_, entries)| entries).unwrap_or_default();
-        let marks = data.began.map(|began| marks(began, &entries)).unwrap_or_default();
-        Ok(Plots { attempt, data, marks })
+        let marks = plot.data.began.map(|began| marks(began, &entries)).unwrap_or_default();
+        let plan = attempt.and_then(|attempt| attempt.plan.as_ref());
+        Ok(Plots {
+            attempt: number,
+            data: plot.data.clone(),
+            marks,
+            bands: attempt.map(|attempt| bands_of(attempt, &plot, now)).unwrap_or_default(),
+            load: EffectiveLoad::of(&plot.load),
+            gpus: plan.map_or(1, |plan| plan.offer.gpus),
+        })
     }
 
     pub fn draw(&self, job: &str) -> Markup {
@@ -77,6 +112,7 @@ impl Plots {
             return html! { p.muted { "There are no samples of this attempt yet." } };
         }
         html! {
+            (self.words())
             @for series in &self.data.series {
                 figure.plot data-series=(series.name) {
                     figcaption {
@@ -88,11 +124,101 @@ impl Plots {
                             a href=(format!("/job/{job}/csv/{rest}")) { "CSV" }
                         }
                     }
-                    div.canvas { (drawing(series, &self.marks)) }
+                    div.canvas { (self.drawing(series)) }
+                }
+            }
+            p #mark.muted aria-live="off" { "Dashed lines are marks. The timeline below has their words." }
+        }
+    }
+
+    /// The load in words, and the bands with their colours.
+    fn words(&self) -> Markup {
+        let sums = sums_text(&self.bands);
+        html! {
+            @if let Some(load) = &self.load {
+                p { (load.text(self.gpus)) }
+                @if let Some(disagreement) = load.disagreement(self.gpus) {
+                    p #disagreement.warn { (disagreement) }
+                }
+            }
+            @if !sums.is_empty() {
+                p.legend {
+                    @for kind in ["busy", "starting", "idle", "stalled", "unknown"] {
+                        span.swatch.(kind) {} " " (kind) " "
+                    }
+                    span.muted { "In this attempt: " (sums) }
+                }
+            }
+            // One pattern for all drawings.
+            svg.defs aria-hidden="true" width="0" height="0" {
+                defs {
+                    pattern #hatch width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
+                        rect.hatch width="2" height="6" {}
+                    }
                 }
             }
         }
     }
+
+    /// Without a script. With one, a plot with a cursor takes its place.
+    fn drawing(&self, series: &Series) -> Markup {
+        let end = series.t_secs.last().copied().unwrap_or_default().max(1.0);
+        let x = |secs: f64| format!("{:.1}", (secs / end).clamp(0.0, 1.0) * WIDTH);
+        let width = |band: &Band| {
+            let (from, to) = (band.from_secs.min(end), band.to_secs.min(end));
+            format!("{:.1}", (to - from) / end * WIDTH)
+        };
+        let fill = |band: &Band| (band.kind == BandKind::Unknown).then_some("url(#hatch)");
+        html! {
+            svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img"
+                aria-label=(format!("{}: {}", title(series.name), last(series))) {
+                @for band in &self.bands {
+                    rect class={ "band " (band.kind.word()) } x=(x(band.from_secs)) y="0" width=(width(band))
+                        height=(HEIGHT) fill=[fill(band)] { title { (band.kind.word()) } }
+                }
+                @for mark in self.marks.iter().filter(|mark| mark.secs >= 0.0 && mark.secs <= end) {
+                    line.mark x1=(x(mark.secs)) x2=(x(mark.secs)) y1="0" y2=(HEIGHT) {
+                        title { (mark.word) ": " (mark.text) }
+                    }
+                }
+                @for line in lines(series, &x) { polyline points=(line.trim_end()) {} }
+            }
+        }
+    }
+}
+
+/// The bands of an attempt. One that is under way and silent is unknown up to now.
+fn bands_of(attempt: &ExplainedAttempt, plot: &AttemptPlot, now: Timestamp) -> Vec<Band> {
+    let Some(began) = plot.data.began else { return Vec::new() };
+    let mut blind = plot.blind.clone();
+    let mut end = plot.end_secs;
+    let since = now.duration_since(began).as_secs_f64();
+    // A batch has a minute, and comes when it is full.
+    if attempt.settled.is_none() && since - end > BATCH_SECS + BLIND_SECS {
+        blind.push(SecsRange { from: end, to: since });
+        end = since;
+    }
+    bands(&attempt.events, began, end, &blind)
+}
+
+/// An agent sends its samples once a minute.
+const BATCH_SECS: f64 = 60.0;
+
+/// One line for each stretch without a gap: an unknown value is not zero.
+fn lines(series: &Series, x: impl Fn(f64) -> String) -> Vec<String> {
+    let top = series.values.iter().flatten().copied().fold(1e-9_f64, f64::max);
+    let mut lines: Vec<String> = vec![String::new()];
+    for (secs, value) in series.t_secs.iter().zip(&series.values) {
+        match (value, lines.last_mut()) {
+            (Some(value), Some(line)) => {
+                let y = HEIGHT - 1.0 - (value / top).clamp(0.0, 1.0) * (HEIGHT - 2.0);
+                line.push_str(&format!("{},{y:.1} ", x(*secs)));
+            }
+            _ => lines.push(String::new()),
+        }
+    }
+    lines.retain(|line| !line.is_empty());
+    lines
 }
 
 fn marks(began: Timestamp, entries: &[Entry]) -> Vec<Mark> {
@@ -107,6 +233,12 @@ fn marks(began: Timestamp, entries: &[Entry]) -> Vec<Mark> {
 fn title(name: &str) -> &'static str {
     match name {
         "gpu_percent" => "GPU",
+        "gpu_power_percent" => "GPU power, of its limit",
+        "gpu_clock_mhz" => "GPU clock",
+        "gpu_temperature_celsius" => "GPU temperature",
+        "memory_bytes" => "Memory, this job",
+        "machine_memory_percent" => "Memory, whole machine",
+        "disk_free_bytes" => "Disk, free",
         "gpu_memory_percent" => "GPU memory traffic",
         "gpu_memory_used_mib" => "GPU memory",
         "gpu_power_watts" => "GPU power",
@@ -131,35 +263,6 @@ fn last(series: &Series) -> String {
     )
 }
 
-/// Without a script. With one, a plot with a cursor takes its place.
-fn drawing(series: &Series, marks: &[Mark]) -> Markup {
-    let end = series.t_secs.last().copied().unwrap_or_default().max(1.0);
-    let top = series.values.iter().flatten().copied().fold(1e-9_f64, f64::max);
-    let x = |secs: f64| format!("{:.1}", secs / end * WIDTH);
-    let mut lines: Vec<String> = vec![String::new()];
-    for (secs, value) in series.t_secs.iter().zip(&series.values) {
-        match (value, lines.last_mut()) {
-            (Some(value), Some(line)) => {
-                let y = HEIGHT - 1.0 - (value / top).clamp(0.0, 1.0) * (HEIGHT - 2.0);
-                line.push_str(&format!("{},{y:.1} ", x(*secs)));
-            }
-            // An unknown value is a gap.
-            _ => lines.push(String::new()),
-        }
-    }
-    html! {
-        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img"
-            aria-label=(format!("{}: {}", title(series.name), last(series))) {
-            @for mark in marks.iter().filter(|mark| mark.secs >= 0.0 && mark.secs <= end) {
-                line.mark x1=(x(mark.secs)) x2=(x(mark.secs)) y1="0" y2=(HEIGHT) {
-                    title { (mark.word) ": " (mark.text) }
-                }
-            }
-            @for line in lines.iter().filter(|line| !line.is_empty()) { polyline points=(line.trim_end()) {} }
-        }
-    }
-}
-
 pub async fn json(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
@@ -168,7 +271,7 @@ pub async fn json(
     let read = async {
         let (dir, explained) = explained(&site, &job).await?;
         let attempt = chosen(&explained, asked.attempt);
-        Plots::read(&dir, &explained, attempt).await
+        Plots::read(&site, &dir, &explained, attempt).await
     };
     match read.await {
         Ok(plots) => {

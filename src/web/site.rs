@@ -6,8 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
+use super::job::job_look::JobLooks;
 use super::sparkline::Trends;
 use crate::app::Fault;
+use crate::app::analysis::sample_cache::SampleCache;
 use crate::app::overview::overview::{Overview, OverviewReader};
 use crate::market::elapsed;
 use crate::wire::{Clock, Store, Workstation, random_token};
@@ -33,6 +35,8 @@ pub struct Site {
     reader: OverviewReader,
     newest: tokio::sync::Mutex<Newest>,
     pub trends: Trends,
+    pub samples: SampleCache,
+    pub looks: JobLooks,
 }
 
 /// The newest overview, and why there is no newer one.
@@ -64,6 +68,8 @@ impl Site {
             reader: OverviewReader::default(),
             newest: tokio::sync::Mutex::default(),
             trends: Trends::default(),
+            samples: SampleCache::default(),
+            looks: JobLooks::default(),
         })
     }
 

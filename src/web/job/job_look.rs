@@ -1,0 +1,128 @@
+//! One look at the records of a job, which all open pages of this job share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::app::analysis::countdowns::{Countdown, EndFacts, countdowns};
+use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
+use crate::app::overview::driven_here::seen_from_here;
+use crate::app::view::job_summary::Summary;
+use crate::app::view::timeline::{self, Explained};
+use crate::app::{Fault, find_job, record_errors};
+use crate::instance::Status;
+use crate::job::{Receipt, ResolvedSpec};
+use crate::jobdir::{JobDir, unless_damaged};
+use crate::market::elapsed;
+use crate::policy::Wishes;
+use crate::wire::{Clock, Store, Workstation};
+
+/// Jobs whose last look is kept.
+const JOBS_MAX: usize = 32;
+
+/// All records of a job that its page shows, but for its samples and its log.
+pub struct JobLook {
+    pub dir: JobDir,
+    pub summary: Option<Summary>,
+    pub explained: Explained,
+    pub receipt: Option<Receipt>,
+    pub spec: Option<ResolvedSpec>,
+    pub ends: Vec<Countdown>,
+    pub startups: Vec<StartupTimeline>,
+    pub at: Timestamp,
+}
+
+/// Where the records are.
+#[derive(Clone, Copy)]
+pub struct LookSource<'a> {
+    pub store: &'a Store,
+    pub workstation: &'a Workstation,
+    pub clock: &'a Clock,
+}
+
+impl JobLook {
+    /// # Errors
+    /// When there is no such job, or its records cannot be read.
+    pub async fn read(source: LookSource<'_>, job: &str) -> Result<JobLook, Fault> {
+        let dir = find_job::find(source.store, Some(job)).await?;
+        let now = source.clock.now();
+        let fault = |error| record_errors::record_fault(&error);
+        let receipt = dir.receipt().await.map_err(fault)?;
+        let summary = match receipt.clone() {
+            Some(receipt) => Summary::ended(&dir, receipt).await.map(Some),
+            None => Summary::open(&dir, now).await,
+        };
+        let summary = summary.map_err(fault)?;
+        let explained = timeline::of(&dir, summary.as_ref()).await.map_err(fault)?;
+        let spec = dir.spec().await.map_err(fault)?;
+        let status = match explained.attempts.last().filter(|_| receipt.is_none()) {
+            Some(last) => unless_damaged(dir.status(last.attempt).await).map_err(fault)?,
+            None => None,
+        };
+        let summary = summary.map(|summary| seen_from_here(source.workstation, &mut None, summary));
+        let working = status.as_ref().and_then(|status| status.working_since);
+        Ok(JobLook {
+            ends: ends(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
+            startups: startup_timelines(&explained.attempts, working, now),
+            dir,
+            summary,
+            explained,
+            receipt,
+            spec,
+            at: now,
+        })
+    }
+}
+
+fn ends(
+    summary: Option<&Summary>,
+    spec: Option<&ResolvedSpec>,
+    explained: &Explained,
+    status: Option<&Status>,
+    now: Timestamp,
+) -> Vec<Countdown> {
+    let Some((summary, spec)) = summary.zip(spec) else { return Vec::new() };
+    let wishes = Wishes::of(&explained.requests);
+    let limits = &spec.spec.limits;
+    countdowns(&EndFacts { summary, limits, wishes: &wishes, status, now })
+}
+
+/// The last look at each job.
+#[derive(Default)]
+pub struct JobLooks(Mutex<BTreeMap<String, Arc<KeptLook>>>);
+
+type KeptLook = tokio::sync::Mutex<Option<Arc<JobLook>>>;
+
+impl JobLooks {
+    /// A look that is as old as `age` at most. Pages that ask at once wait for one read.
+    ///
+    /// # Errors
+    /// As [`JobLook::read`].
+    pub async fn of(
+        &self,
+        source: LookSource<'_>,
+        job: &str,
+        age: Duration,
+    ) -> Result<Arc<JobLook>, Fault> {
+        let now = source.clock.now();
+        let kept = self.kept(job);
+        let mut kept = kept.lock().await;
+        let is_new = |look: &Arc<JobLook>| look.at > now || elapsed(look.at, now) < age;
+        if let Some(look) = kept.as_ref().filter(|look| is_new(look)) {
+            return Ok(Arc::clone(look));
+        }
+        let look = Arc::new(JobLook::read(source, job).await?);
+        *kept = Some(Arc::clone(&look));
+        Ok(look)
+    }
+
+    fn kept(&self, job: &str) -> Arc<KeptLook> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= JOBS_MAX && !all.contains_key(job) {
+            all.clear();
+        }
+        Arc::clone(all.entry(job.to_owned()).or_default())
+    }
+}
