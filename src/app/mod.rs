@@ -21,6 +21,7 @@ pub mod outputs;
 pub mod overview;
 pub mod record_errors;
 pub mod release_kept;
+pub mod save_now;
 pub mod session;
 pub mod stop;
 pub mod stop_missing_spec;

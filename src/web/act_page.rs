@@ -1,4 +1,4 @@
-//! Stop, cancel and extend: a page that says what the act does to the job and to its bill, and the
+//! Stop, cancel, extend and save: a page that says what the act does to the job and to its bill, and the
 //! form that does it.
 //!
 //! ```text
@@ -18,7 +18,7 @@ use super::site::Site;
 use crate::app::extend::{More, extend};
 use crate::app::session::{Face, Said, Session};
 use crate::app::stop::{self, How, Named};
-use crate::app::{ExitCode, Fault, find_job};
+use crate::app::{ExitCode, Fault, find_job, save_now};
 use crate::job::Wish;
 use crate::market::{Span, Usd};
 
@@ -40,6 +40,7 @@ enum Act {
     Stop,
     Cancel,
     Extend,
+    Save,
 }
 
 impl Act {
@@ -48,6 +49,7 @@ impl Act {
             "stop" => Some(Act::Stop),
             "cancel" => Some(Act::Cancel),
             "extend" => Some(Act::Extend),
+            "save" => Some(Act::Save),
             _ => None,
         }
     }
@@ -57,6 +59,7 @@ impl Act {
             Act::Stop => "Stop this job",
             Act::Cancel => "Cancel this job",
             Act::Extend => "Give this job more",
+            Act::Save => "Save a checkpoint now",
         }
     }
 }
@@ -72,6 +75,7 @@ pub async fn ask(
         match act {
             Act::Stop => stop::foretell(&dir, Wish::Stop, now).await,
             Act::Cancel => stop::foretell(&dir, Wish::Cancel, now).await,
+            Act::Save => save_now::foretell(&dir).await,
             Act::Extend => {
                 find_job::must_be_under_way(&dir).await?;
                 Ok("The job may run longer, or spend more. Its machine bills until its new end at the latest".to_owned())
@@ -105,7 +109,9 @@ fn question(
             button { (act.title()) }
             a href=(format!("/job/{job}")) { "Back, without a change" }
         }
-        p.muted { "The same: " code { "lamp " (word) " " (job) @if act == Act::Extend { " 2h" } } }
+        @if act != Act::Save {
+            p.muted { "The same: " code { "lamp " (word) " " (job) @if act == Act::Extend { " 2h" } } }
+        }
     };
     Page::new(act.title()).show(html! { p { (job) } (body) }, html! {}).into_response()
 }
@@ -173,6 +179,10 @@ async fn on_its_own(
                 face: &*face,
             };
             let wish = match act {
+                Act::Save => {
+                    let dir = find_job::find_under_way(&site.store, Some(&job)).await?;
+                    return save_now::save_now(&session, &dir).await.map(drop);
+                }
                 Act::Stop => Wish::Stop,
                 Act::Cancel => Wish::Cancel,
                 Act::Extend => return extend(&session, &job, more).await.map(drop),

@@ -23,7 +23,7 @@ use crate::app::view::receipt_text::{at_most, loss_text};
 use crate::app::view::summary_text::{money_text, progress_text, spent_text, usage_text};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
 use crate::app::{Fault, record_errors};
-use crate::job::{AttemptNo, Receipt};
+use crate::job::{AttemptNo, JobState, Receipt};
 use crate::market::Span;
 
 #[derive(Clone, Default, Deserialize)]
@@ -155,6 +155,8 @@ fn head(summary: &Summary, look: &JobLook) -> Markup {
                 (line("Job", Some(summary.job.clone())))
                 (line("Spent", Some(spent_text(summary))))
                 (line("Cost", Some(money_text(summary))))
+                (line("Idle", look.lost.idle_text()))
+                (line("Interrupted", look.lost.interruptions_text()))
                 (line("Rate", summary.usd_per_hour.map(|hour| hour.to_string())))
                 (line("Machine", summary.machine.as_ref().map(|machine| machine.line())))
                 (line("Progress", summary.progress.as_ref().and_then(progress_text)))
@@ -173,7 +175,7 @@ fn head(summary: &Summary, look: &JobLook) -> Markup {
             @for attention in &summary.attention { p.warn { (attention) } }
             @if !summary.state.is_final() && !summary.alone {
                 p.acts {
-                    @for (word, text) in [("stop", "Stop"), ("extend", "Extend"), ("cancel", "Cancel")] {
+                    @for (word, text) in acts(look) {
                         a.button href=(format!("/job/{}/act/{word}", summary.job)) { (text) }
                     }
                 }
@@ -181,6 +183,16 @@ fn head(summary: &Summary, look: &JobLook) -> Markup {
             p.muted { "The same: " code { "lamp status " (summary.job) } }
         }
     }
+}
+
+/// A job that cannot be asked to save has no button for it.
+fn acts(look: &JobLook) -> Vec<(&'static str, &'static str)> {
+    let checkpoint = look.spec.as_ref().and_then(|spec| spec.spec.checkpoint.as_ref());
+    let can_save = checkpoint.is_some_and(|checkpoint| checkpoint.signal.is_some());
+    let is_running = look.summary.as_ref().is_some_and(|one| one.state == JobState::Running);
+    let save = (can_save && is_running).then_some(("save", "Save now"));
+    let acts = [("stop", "Stop"), ("extend", "Extend"), ("cancel", "Cancel")];
+    save.into_iter().chain(acts).collect()
 }
 
 fn attempts(id: &str, facts: &Facts) -> Markup {

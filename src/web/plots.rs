@@ -16,7 +16,7 @@ use crate::app::analysis::bands::{BLIND_SECS, Band, BandKind, SecsRange, bands, 
 use crate::app::analysis::effective_load::EffectiveLoad;
 use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::text::local_time;
-use crate::app::view::plot_data::{PlotData, Series};
+use crate::app::view::plot_data::{FIELDS, PlotData, Series, each_sample, reduced};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
 use crate::app::{Fault, find_job, record_errors};
 use crate::job::AttemptNo;
@@ -84,13 +84,7 @@ impl Plots {
         number: AttemptNo,
     ) -> Result<Plots, Fault> {
         let now = site.clock.now();
-        // Each look at a bucket costs money.
-        let age = if site.store.is_folder() { Duration::ZERO } else { site.every() };
-        let plot = site
-            .samples
-            .read(dir, number, now, age)
-            .await
-            .map_err(|error| record_errors::record_fault(&error))?;
+        let plot = samples_of(site, dir, number).await?;
         let attempt = explained.attempts.iter().find(|attempt| attempt.attempt == number);
         let story = timeline::story(explained, false);
         let entries = story.into_iter().find(|(other, _)| *other == number);
@@ -287,7 +281,7 @@ pub async fn table(
     Path((job, name)): Path<(String, String)>,
     Query(asked): Query<Asked>,
 ) -> Response {
-    let read = one(&site, &job, &name, asked.attempt, ROWS).await;
+    let read = one(&site, &job, &name, asked.attempt).await;
     let (began, series) = match read {
         Ok(Some(found)) => found,
         Ok(None) => return no_series(),
@@ -318,19 +312,34 @@ pub async fn csv(
     Path((job, name)): Path<(String, String)>,
     Query(asked): Query<Asked>,
 ) -> Response {
-    match one(&site, &job, &name, asked.attempt, usize::MAX).await {
-        Ok(Some((began, series))) => {
-            let mut text = format!("time,seconds,{}\n", series.name);
-            for (secs, value) in series.t_secs.iter().zip(&series.values) {
-                let at = moment(began, *secs).map(|at| at.to_string()).unwrap_or_default();
-                let value = value.map(|value| value.to_string()).unwrap_or_default();
-                text.push_str(&format!("{at},{secs},{value}\n"));
-            }
+    match csv_text(&site, &job, &name, asked.attempt).await {
+        Ok(Some(text)) => {
             ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response()
         }
         Ok(None) => no_series(),
         Err(fault) => fault_page(&fault),
     }
+}
+
+/// Every sample, one after the other. `None`: no sample has a value of this name.
+async fn csv_text(
+    site: &Site,
+    job: &str,
+    name: &str,
+    attempt: Option<u32>,
+) -> Result<Option<String>, Fault> {
+    let Some(field) = FIELDS.iter().find(|field| field.name == name) else { return Ok(None) };
+    let Some((dir, attempt)) = attempt_of(site, job, attempt).await? else { return Ok(None) };
+    let (mut text, mut has_value) = (format!("time,seconds,{name}\n"), false);
+    let read = each_sample(&dir, attempt, usize::MAX, |rates| {
+        let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
+        let value = (field.value)(&rates);
+        has_value |= value.is_some();
+        let value = value.map(|value| value.to_string()).unwrap_or_default();
+        text.push_str(&format!("{at},{},{value}\n", rates.t_secs));
+    });
+    read.await.map_err(|error| record_errors::record_fault(&error))?;
+    Ok(has_value.then_some(text))
 }
 
 fn no_series() -> Response {
@@ -342,24 +351,46 @@ fn moment(began: Option<Timestamp>, secs: f64) -> Option<Timestamp> {
     began?.checked_add(std::time::Duration::try_from_secs_f64(secs).ok()?).ok()
 }
 
+async fn attempt_of(
+    site: &Site,
+    job: &str,
+    asked: Option<u32>,
+) -> Result<Option<(JobDir, AttemptNo)>, Fault> {
+    let dir = find_job::find(&site.store, Some(job)).await?;
+    let attempts = dir.attempts().await.map_err(|error| record_errors::record_fault(&error))?;
+    let attempt = asked.map(AttemptNo::new).or(attempts.last().copied());
+    Ok(attempt.filter(|attempt| attempts.contains(attempt)).map(|attempt| (dir, attempt)))
+}
+
+/// The numbers of a table. `None`: there is no such series.
 async fn one(
     site: &Site,
     job: &str,
     name: &str,
-    attempt: Option<u32>,
-    points: usize,
+    asked: Option<u32>,
 ) -> Result<Option<(Option<Timestamp>, Series)>, Fault> {
-    let dir = find_job::find(&site.store, Some(job)).await?;
-    let attempts = dir.attempts().await.map_err(|error| record_errors::record_fault(&error))?;
-    let attempt = attempt.map(AttemptNo::new).or(attempts.last().copied());
-    let Some(attempt) = attempt.filter(|attempt| attempts.contains(attempt)) else {
-        return Ok(None);
-    };
-    let data = PlotData::read(&dir, attempt, points)
-        .await
-        .map_err(|error| record_errors::record_fault(&error))?;
-    let found = data.series.into_iter().find(|series| series.name == name);
-    Ok(found.map(|series| (data.began, series)))
+    let Some((dir, attempt)) = attempt_of(site, job, asked).await? else { return Ok(None) };
+    let plot = samples_of(site, &dir, attempt).await?;
+    let series = plot.data.series.iter().find(|series| series.name == name);
+    Ok(series.map(|series| (plot.data.began, thinned(series))))
+}
+
+/// A table for people has few rows, with the extremes.
+fn thinned(series: &Series) -> Series {
+    let points: Vec<_> = series.t_secs.iter().copied().zip(series.values.clone()).collect();
+    let (t_secs, values) = reduced(&points, ROWS).into_iter().unzip();
+    Series { t_secs, values, ..series.clone() }
+}
+
+async fn samples_of(
+    site: &Site,
+    dir: &JobDir,
+    attempt: AttemptNo,
+) -> Result<Arc<AttemptPlot>, Fault> {
+    // Each look at a bucket costs money.
+    let age = if site.store.is_folder() { Duration::ZERO } else { site.every() };
+    let read = site.samples.read(dir, attempt, site.clock.now(), age).await;
+    read.map_err(|error| record_errors::record_fault(&error))
 }
 
 async fn explained(site: &Site, job: &str) -> Result<(JobDir, Explained), Fault> {

@@ -62,3 +62,18 @@ fn narrow_window_gets_a_picture() {
     let picture = std::fs::read(&picture).expect("a picture");
     assert!(picture.starts_with(b"\x89PNG") && picture.len() > 5_000, "{}", picture.len());
 }
+
+#[test]
+fn plots_are_drawn_over_bands() {
+    let place = Place::new("sleep 3");
+    let job = place.0.lamp(&["run", "-d", "-q", "--max-runtime", "1h", "--", "sh", "job.sh"]);
+    let job = job.out.trim();
+    place.until(job, "succeeded");
+    let page = Served::of(&place);
+    let to = format!("%2Fjob%2F{job}");
+    let Some(dom) = shown(&place, &page, &to, &[]) else { return };
+    // The script has replaced each drawing, and found a band or none for the cursor.
+    assert!(dom.contains("class=\"uplot") && dom.contains("u-over"), "{dom}");
+    assert!(!dom.contains("<polyline"), "{dom}");
+    assert!(dom.contains("class=\"legend\""), "{dom}");
+}

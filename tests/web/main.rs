@@ -4,6 +4,7 @@
 
 mod browser;
 mod job;
+mod job_analysis;
 mod pages;
 #[path = "../cli/place.rs"]
 #[allow(dead_code, reason = "the tests of the command line use the rest")]

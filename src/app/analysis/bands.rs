@@ -75,9 +75,8 @@ pub fn bands(events: &[Event], began: Timestamp, end_secs: f64, blind: &[SecsRan
     for (at, change) in changes.iter().enumerate() {
         let to = changes.get(at + 1).map_or(end_secs, |next| next.secs).min(end_secs);
         let from = (change.secs - change.quiet_secs).max(0.0);
-        match change.kind {
-            Some(kind) => paint(&mut drawn, Band { from_secs: from, to_secs: to, kind }),
-            None => {}
+        if let Some(kind) = change.kind {
+            paint(&mut drawn, Band { from_secs: from, to_secs: to, kind });
         }
     }
     for gap in blind {
@@ -229,7 +228,7 @@ mod tests {
 
     #[test]
     fn attempt_without_events_has_no_bands_but_its_gaps() {
-        assert_eq!(bands(&[], at(0), 10.0, &[]), []);
+        assert!(bands(&[], at(0), 10.0, &[]).is_empty());
         let gap = SecsRange { from: 2.0, to: 4.0 };
         assert_eq!(told(&bands(&[], at(0), 10.0, &[gap])), ["2-4 unknown"]);
     }

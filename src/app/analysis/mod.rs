@@ -4,5 +4,6 @@ pub mod bands;
 pub mod countdowns;
 pub mod effective_load;
 pub mod idle_replay;
+pub mod lost_money;
 pub mod sample_cache;
 pub mod startup_timeline;

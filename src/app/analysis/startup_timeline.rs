@@ -248,6 +248,6 @@ mod tests {
     fn attempt_without_a_plan_has_no_timeline() {
         let mut alone = attempt(1, 0, 60, false);
         alone.plan = None;
-        assert_eq!(startup_timelines(&[alone], None, at(0)), []);
+        assert!(startup_timelines(&[alone], None, at(0)).is_empty());
     }
 }

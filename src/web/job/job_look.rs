@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::app::analysis::countdowns::{Countdown, EndFacts, countdowns};
+use crate::app::analysis::lost_money::{LostMoney, lost_money};
 use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
 use crate::app::overview::driven_here::seen_from_here;
 use crate::app::view::job_summary::Summary;
@@ -31,6 +32,7 @@ pub struct JobLook {
     pub spec: Option<ResolvedSpec>,
     pub ends: Vec<Countdown>,
     pub startups: Vec<StartupTimeline>,
+    pub lost: LostMoney,
     pub at: Timestamp,
 }
 
@@ -65,6 +67,7 @@ impl JobLook {
         let working = status.as_ref().and_then(|status| status.working_since);
         Ok(JobLook {
             ends: ends(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
+            lost: lost_money(&explained.attempts, status.as_ref()),
             startups: startup_timelines(&explained.attempts, working, now),
             dir,
             summary,

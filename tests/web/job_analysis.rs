@@ -1,0 +1,80 @@
+//! What the page of a job says beyond its records: bands, ends, starts, another idle window.
+
+use reqwest::StatusCode;
+use serde_json::Value;
+
+use crate::pages::Served;
+use crate::place::{Place, wait_until};
+
+fn run(place: &Place, more: &[&str]) -> String {
+    let words = ["run", "-d", "-q", "--usd-per-hour", "2", "--name", "trains"];
+    let command = ["--max-runtime", "1h", "--", "sh", "job.sh"];
+    place.0.lamp(&[&words[..], more, &command].concat()).out.trim().to_owned()
+}
+
+#[test]
+fn job_page_counts_down_to_each_end_and_shows_how_it_began() {
+    let place = Place::new("echo one; while [ ! -e GO ]; do sleep 0.1; done");
+    let job = run(&place, &["--budget", "50"]);
+    place.until(&job, "running");
+    let page = Served::of(&place);
+    let path = format!("/job/{job}");
+    let text = page.get(&path).text;
+    for word in ["Ends, the nearest first", "Run time", "Hard cap", "Budget, at the rate of now"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    let place_of = |word: &str| text.find(word).expect("it is there");
+    assert!(place_of("<dt>Run time") < place_of("<dt>Hard cap"), "{text}");
+    // It has no [checkpoint], so it cannot be asked to save.
+    assert!(!text.contains("/act/save"), "{text}");
+    let refused = page.get(&format!("{path}/act/save"));
+    assert_eq!(refused.status, StatusCode::CONFLICT);
+    assert!(refused.text.contains("has no [checkpoint]"), "{}", refused.text);
+    place.0.write("go", "");
+    place.until(&job, "succeeded");
+    let text = page.get(&path).text;
+    assert!(!text.contains("Ends, the nearest first"), "an ended job has no end to come: {text}");
+    assert!(text.contains("Start of each attempt") && text.contains("phase-fetch"), "{text}");
+}
+
+#[test]
+fn bands_marks_and_another_idle_window_come_from_the_stored_samples() {
+    let place = Place::new("echo one; while [ ! -e GO ]; do sleep 0.1; done");
+    let job = run(&place, &["--idle", "10m"]);
+    place.until(&job, "running");
+    let page = Served::of(&place);
+    // The first sample has no rate yet. Usage comes from the second.
+    wait_until("its usage is measured", || {
+        page.get(&format!("/job/{job}")).text.contains("<dt>Usage</dt>").then_some(())
+    });
+    place.0.write("go", "");
+    place.until(&job, "succeeded");
+    let data: Value =
+        serde_json::from_str(&page.get(&format!("/job/{job}/plot.json")).text).expect("JSON");
+    let list = |name: &str| data[name].as_array().cloned().unwrap_or_default();
+    let marks = list("marks");
+    assert!(marks.iter().any(|mark| mark["word"] == "started"), "{data}");
+    assert!(marks.iter().any(|mark| mark["word"] == "settled"), "{data}");
+    let bands = list("bands");
+    let known = ["starting", "busy", "idle", "stalled", "unknown"];
+    assert!(!bands.is_empty(), "{data}");
+    for band in &bands {
+        assert!(known.contains(&band["kind"].as_str().expect("a word")), "{band}");
+        assert!(band["from_secs"].as_f64() < band["to_secs"].as_f64(), "{band}");
+    }
+    let names: Vec<Value> = list("series").iter().map(|series| series["name"].clone()).collect();
+    for name in ["machine_memory_percent", "disk_free_bytes"] {
+        assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
+    }
+    let text = page.get(&format!("/job/{job}")).text;
+    assert!(text.contains("class=\"band ") && text.contains("id=\"hatch\""), "{text}");
+    let asked = |idle: &str| page.get(&format!("/job/{job}?idle={idle}")).text;
+    let replayed = asked("10m");
+    assert!(
+        replayed.contains("id=\"idle-answer\"") && replayed.contains("would not have ended it"),
+        "{replayed}"
+    );
+    assert!(replayed.contains("This job has"), "{replayed}");
+    let wrong = asked("%3Cb%3E");
+    assert!(wrong.contains("is no time") && !wrong.contains("<b>"), "{wrong}");
+}
