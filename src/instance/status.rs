@@ -64,6 +64,7 @@ pub struct Status {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct GpuStatus {
     pub index: u32,
     #[serde(default)]

@@ -14,10 +14,14 @@ const MICROS_PER_USD: i64 = 1_000_000;
 ///
 /// Signed, because differences are amounts too. Serialised as a decimal number of dollars (`1.25`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "web", schema(value_type = f64))]
 pub struct Usd(i64);
 
 /// A price in whole micro-dollars per hour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "web", schema(value_type = f64))]
 #[serde(transparent)]
 pub struct UsdPerHour(Usd);
 

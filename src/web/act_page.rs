@@ -12,12 +12,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::layout::{Page, fault_page, in_code, message_page};
 use super::site::Site;
 use crate::app::extend::{More, extend};
 use crate::app::session::{Face, Said, Session};
-use crate::app::stop::{self, How, Named};
+use crate::app::stop::{self, Asked, How, Named};
 use crate::app::{ExitCode, Fault, find_job, save_now};
 use crate::job::Wish;
 use crate::market::{Span, Usd};
@@ -35,8 +36,9 @@ pub struct Sent {
     budget: String,
 }
 
+/// What a person can ask of a job here.
 #[derive(Clone, Copy, PartialEq)]
-enum Act {
+pub enum Act {
     Stop,
     Cancel,
     Extend,
@@ -44,7 +46,7 @@ enum Act {
 }
 
 impl Act {
-    fn of(word: &str) -> Option<Act> {
+    pub fn of(word: &str) -> Option<Act> {
         match word {
             "stop" => Some(Act::Stop),
             "cancel" => Some(Act::Cancel),
@@ -135,12 +137,11 @@ pub async fn act(
         Ok(more) => more,
         Err(fault) => return fault_page(&fault),
     };
-    let face = Arc::new(PageFace { confirmed: sent.confirmed == "yes", ..PageFace::default() });
-    let done = on_its_own(Arc::clone(&site), Arc::clone(&face), job.clone(), act, more).await;
+    let face = Arc::new(PageFace::new(sent.confirmed == "yes"));
+    let done = carry_out(Arc::clone(&site), Arc::clone(&face), job.clone(), act, more).await;
     match (done, face.question()) {
-        (Ok(()), _) => {
-            let said = face.said.lock().unwrap_or_else(PoisonError::into_inner);
-            Page::new("It is recorded").show(recorded(&job, &said), html! {}).into_response()
+        (Ok(_), _) => {
+            Page::new("It is recorded").show(recorded(&job, &face.said()), html! {}).into_response()
         }
         (Err(_), Some(asked)) => question(&site, &job, &word, act, &asked, &sent, true),
         (Err(fault), None) => fault_page(&fault),
@@ -160,14 +161,18 @@ fn more(sent: &Sent) -> Result<More, Fault> {
     Ok(More { time: time.transpose()?, budget: budget.transpose()?, fallback_cost: None })
 }
 
-/// An act asks its face in between, so it stays on one thread of its own.
-async fn on_its_own(
+/// Carries an act out, and returns what `-o json` prints about it. An act asks its face in between,
+/// so it stays on one thread of its own.
+///
+/// # Errors
+/// Fails when the job has ended, the person was asked first, or the job root is unreachable.
+pub async fn carry_out(
     site: Arc<Site>,
     face: Arc<PageFace>,
     job: String,
     act: Act,
     more: More,
-) -> Result<(), Fault> {
+) -> Result<Value, Fault> {
     let runtime = tokio::runtime::Handle::current();
     let work = tokio::task::spawn_blocking(move || {
         runtime.block_on(async {
@@ -181,22 +186,31 @@ async fn on_its_own(
             let wish = match act {
                 Act::Save => {
                     let dir = find_job::find_under_way(&site.store, Some(&job)).await?;
-                    return save_now::save_now(&session, &dir).await.map(drop);
+                    let saved = save_now::save_now(&session, &dir).await?;
+                    return serde_json::to_value(saved).map_err(|error| unfinished(&error));
                 }
                 Act::Stop => Wish::Stop,
                 Act::Cancel => Wish::Cancel,
-                Act::Extend => return extend(&session, &job, more).await.map(drop),
+                Act::Extend => {
+                    let extended = extend(&session, &job, more).await?;
+                    return serde_json::to_value(extended).map_err(|error| unfinished(&error));
+                }
             };
             let dir = find_job::find_under_way(&site.store, Some(&job)).await?;
             // A page that is open since before its end must not give up what the job keeps.
             find_job::must_be_under_way(&dir).await?;
             let how = How { wish, wait: false, named: Named::Itself, several: false };
-            stop::ask(&session, dir, how).await.map(drop)
+            Ok(match stop::ask(&session, dir, how).await? {
+                Asked::Over(_, document) => document,
+                Asked::Stands(standing) => standing.document,
+            })
         })
     });
-    work.await.unwrap_or_else(|error| {
-        Err(Fault::new(ExitCode::INTERNAL, "the act was not finished").because(&error))
-    })
+    work.await.unwrap_or_else(|error| Err(unfinished(&error)))
+}
+
+fn unfinished(error: &(dyn std::error::Error + 'static)) -> Fault {
+    Fault::new(ExitCode::INTERNAL, "the act was not finished").because(error)
 }
 
 fn recorded(job: &str, said: &[Said]) -> Markup {
@@ -220,14 +234,22 @@ fn unknown() -> Response {
 
 /// A page cannot wait for an answer: a question ends the act, and is shown as a form.
 #[derive(Default)]
-struct PageFace {
+pub struct PageFace {
     confirmed: bool,
     asked: Mutex<Option<String>>,
     said: Mutex<Vec<Said>>,
 }
 
 impl PageFace {
-    fn question(&self) -> Option<String> {
+    pub fn new(confirmed: bool) -> PageFace {
+        PageFace { confirmed, ..PageFace::default() }
+    }
+
+    pub fn said(&self) -> Vec<Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn question(&self) -> Option<String> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
+use super::api;
 use super::layout::message_page;
 use super::site::Site;
 
@@ -55,7 +56,7 @@ fn refusal(site: &Site, request: &Request) -> Option<Response> {
     if !host.is_some_and(is_ours) || !named.is_none_or(is_ours) {
         let text = "This name is not one of this page. Open it by the link that `lamp web` printed; \
             `lamp web --host NAME` allows another name.";
-        return Some(message_page(StatusCode::FORBIDDEN, "Unknown host", text));
+        return Some(refused(request, StatusCode::FORBIDDEN, "Unknown host", text));
     }
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let is_from_here = match word(header::ORIGIN) {
@@ -68,7 +69,7 @@ fn refusal(site: &Site, request: &Request) -> Option<Response> {
     };
     if !is_from_here {
         let text = "Another site sent this request. Nothing was changed.";
-        return Some(message_page(StatusCode::FORBIDDEN, "Unknown origin", text));
+        return Some(refused(request, StatusCode::FORBIDDEN, "Unknown origin", text));
     }
     let path = request.uri().path();
     let is_open = path == "/enter" || path.starts_with("/assets/");
@@ -79,10 +80,24 @@ fn refusal(site: &Site, request: &Request) -> Option<Response> {
     if !is_open && !is_known {
         let text = "This browser has no token. Open the link that `lamp web` printed. \
             The link works once: end `lamp web` and start it again for a new one.";
-        let page = message_page(StatusCode::UNAUTHORIZED, "Who are you?", text);
+        let page = refused(request, StatusCode::UNAUTHORIZED, "Who are you?", text);
         return Some(([(header::WWW_AUTHENTICATE, "Bearer")], page).into_response());
     }
+    let has_token = bearer(headers).is_some_and(|said| site.is_token(said));
+    if api::is_for_programs(path) && !is_read && !has_token {
+        let text = "A cookie is not enough here. Nothing was changed.";
+        return Some(refused(request, StatusCode::FORBIDDEN, "Unknown program", text));
+    }
     None
+}
+
+/// A page for a person, or a problem for a program.
+fn refused(request: &Request, status: StatusCode, title: &str, text: &str) -> Response {
+    if api::is_for_programs(request.uri().path()) {
+        let hint = "send `Authorization: Bearer TOKEN`; the token is in the file `web-token` of the state folder";
+        return api::problem(status, text, Some(hint));
+    }
+    message_page(status, title, text)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -76,16 +76,20 @@ pub fn message_page(status: StatusCode, title: &str, text: &str) -> Response {
     (status, Page::new(title).plain(html! { p { (text) } })).into_response()
 }
 
-/// A fault as a page, with the status that its code means.
-pub fn fault_page(fault: &Fault) -> Response {
-    let status = match fault.code {
+/// The status that the code of a fault means.
+pub fn status_of(fault: &Fault) -> StatusCode {
+    match fault.code {
         ExitCode::NOT_FOUND => StatusCode::NOT_FOUND,
         ExitCode::USAGE => StatusCode::BAD_REQUEST,
         ExitCode::REFUSED => StatusCode::CONFLICT,
         ExitCode::UNREACHABLE => StatusCode::BAD_GATEWAY,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    (status, Page::new("This did not work").show(fault_box(fault), html! {})).into_response()
+    }
+}
+
+pub fn fault_page(fault: &Fault) -> Response {
+    (status_of(fault), Page::new("This did not work").show(fault_box(fault), html! {}))
+        .into_response()
 }
 
 pub fn fault_box(fault: &Fault) -> Markup {

@@ -1,7 +1,7 @@
 //! The page: the same facts and acts as the command line, for a browser on this workstation.
 //!
 //! ```text
-//! browser ─> guard (host, origin, token) ─> router ─> app ─> values ─> HTML
+//! browser ─> guard (host, origin, token) ─> router ─> app ─> values ─> HTML, or JSON for programs
 //!                                              └─ server-sent events repeat the changed part
 //! ```
 //!
@@ -9,6 +9,7 @@
 //! (`app::view`), an act on one (`app`), or the socket's address and its question (`cli`).
 
 mod act_page;
+mod api;
 mod assets;
 mod costs_page;
 mod guard;

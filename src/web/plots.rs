@@ -37,14 +37,18 @@ pub struct Asked {
 
 /// Something that happened, at its place on the time axis.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Mark {
     secs: f64,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     word: &'static str,
     text: String,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Plots {
+    #[cfg_attr(feature = "web", schema(value_type = u32))]
     attempt: AttemptNo,
     #[serde(flatten)]
     data: PlotData,
@@ -393,7 +397,9 @@ async fn samples_of(
     read.map_err(|error| record_errors::record_fault(&error))
 }
 
-async fn explained(site: &Site, job: &str) -> Result<(JobDir, Explained), Fault> {
+/// # Errors
+/// Fails when the job is missing, or the job root is unreachable.
+pub async fn explained(site: &Site, job: &str) -> Result<(JobDir, Explained), Fault> {
     let dir = find_job::find(&site.store, Some(job)).await?;
     let explained = timeline::read(&dir, site.clock.now())
         .await

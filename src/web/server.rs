@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::middleware;
 use axum::response::Response;
 use axum::routing::get;
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use super::layout::message_page;
 use super::site::Site;
-use super::{act_page, assets, costs_page, guard, job_page, overview_page, plots, sign_in};
+use super::{act_page, api, assets, costs_page, guard, job_page, overview_page, plots, sign_in};
 
 /// A bound address: nothing is answered yet.
 pub struct Listen {
@@ -71,6 +71,7 @@ pub async fn serve(
         .route("/costs.csv", get(costs_page::csv))
         .route("/enter", get(sign_in::form).post(sign_in::enter))
         .route("/assets/{name}", get(assets::asset))
+        .merge(api::router())
         .fallback(nothing_there)
         .layer(middleware::from_fn_with_state(Arc::clone(&site), guard::guard))
         .with_state(site);
@@ -81,6 +82,10 @@ pub async fn serve(
     }
 }
 
-async fn nothing_there() -> Response {
+async fn nothing_there(uri: Uri) -> Response {
+    if api::is_for_programs(uri.path()) {
+        let hint = Some("`/api/v1/openapi.json` has each address");
+        return api::problem(StatusCode::NOT_FOUND, "there is nothing with this address", hint);
+    }
     message_page(StatusCode::NOT_FOUND, "Nothing there", "There is no page with this address.")
 }

@@ -11,8 +11,10 @@ use crate::market::Span;
 
 /// The next moment at which something ends. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct NextEnd {
     pub at: Timestamp,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub what: &'static str,
 }
 

@@ -27,6 +27,7 @@ use crate::policy::purchase::spending_cap::{Caps, Spending};
 use crate::wire::{Store, Workstation};
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Overview {
     /// When the records were read.
     pub at: Timestamp,
@@ -39,6 +40,7 @@ pub struct Overview {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Money {
     /// By all jobs of this job root.
     pub spent: Usd,
@@ -57,6 +59,7 @@ pub struct Money {
 
 /// Something that a person should look at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Need {
     pub job: Option<String>,
     pub text: String,
@@ -65,6 +68,7 @@ pub struct Need {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct JobRow {
     pub summary: Summary,
     pub sentence: String,

@@ -13,6 +13,7 @@ use crate::market::Usd;
 
 /// The cost of one attempt on one day. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct CostRow {
     pub day: Date,
     pub job: String,

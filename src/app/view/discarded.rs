@@ -28,6 +28,7 @@ pub fn for_programs(gone: Option<&Discarded>) -> Value {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct DiscardedShown {
     at: Timestamp,
     by: String,

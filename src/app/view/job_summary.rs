@@ -16,6 +16,7 @@ use crate::market::{Usd, UsdPerHour};
 
 /// The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Summary {
     pub job: String,
     pub name: String,
@@ -88,6 +89,9 @@ pub struct Summary {
     pub moved: Option<String>,
     #[serde(skip)]
     pub before: Option<String>,
+    /// When its newest checkpoint was saved.
+    #[serde(skip)]
+    pub last_checkpoint: Option<Timestamp>,
     #[serde(skip)]
     pub limited: Limited,
 }

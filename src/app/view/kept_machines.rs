@@ -11,9 +11,11 @@ use crate::market::{Region, Usd};
 
 /// One kept thing. The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct KeptThing {
     pub kind: String,
     pub id: String,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub region: Region,
     pub detail: String,
     pub usd_per_month: Usd,

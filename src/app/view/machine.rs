@@ -7,11 +7,13 @@ use crate::market::{Cloud, Market, Region, UsdPerHour, Zone};
 
 /// The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct MachineShown {
     pub instance_type: String,
     pub market: Market,
     pub zone: String,
     /// `None`, like the price, for an ended job: its receipt has the cost.
+    #[cfg_attr(feature = "web", schema(value_type = Option<String>))]
     pub region: Option<Region>,
     /// With disk and address.
     pub usd_per_hour: Option<UsdPerHour>,

@@ -13,8 +13,10 @@ use crate::policy::lifecycle::reconcile::AttemptFacts;
 
 /// A request to end that is not carried out yet. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct EndAsked {
     /// `stop` or `cancel`.
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub wish: &'static str,
     pub by: String,
     pub at: Timestamp,
@@ -29,10 +31,12 @@ impl From<EndWish> for EndAsked {
 /// A machine that is kept after the end (`[on] failure = "keep 30m"`). The field names are an
 /// interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Held {
     pub until: Timestamp,
     pub usd: Usd,
     /// The folder of its work, for a local machine.
+    #[cfg_attr(feature = "web", schema(value_type = Option<String>))]
     pub folder: Option<PathBuf>,
 }
 

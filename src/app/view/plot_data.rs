@@ -16,9 +16,12 @@ pub(crate) const READS_IN_FLIGHT: usize = 16;
 
 /// One series. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Series {
     /// The field of `instance::Rates`, for example `gpu_percent`.
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub name: &'static str,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub unit: &'static str,
     /// Seconds since the work began, ascending.
     pub t_secs: Vec<f64>,
@@ -28,6 +31,7 @@ pub struct Series {
 
 /// The samples of one attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct PlotData {
     /// The wall clock at zero seconds, if a sample has it.
     pub began: Option<Timestamp>,

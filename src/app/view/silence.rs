@@ -16,6 +16,7 @@ pub const SILENT_AFTER: Duration = Duration::from_secs(2 * 60);
 
 /// The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Silence {
     /// Since the last heartbeat, by this workstation's clock.
     pub seconds: f64,
@@ -23,6 +24,7 @@ pub struct Silence {
     pub is_lost: bool,
     /// `running`, `terminated` and so on, or `gone` if the cloud shows none. Null: it did not
     /// answer.
+    #[cfg_attr(feature = "web", schema(value_type = Option<String>))]
     pub machine: Option<Seen>,
     /// When it ended, by the cloud.
     pub ended: Option<Timestamp>,

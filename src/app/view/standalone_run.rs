@@ -118,6 +118,9 @@ impl AloneRun {
             owner: None,
             moved: None,
             before: None,
+            last_checkpoint: status
+                .and_then(|status| status.last_checkpoint.as_ref())
+                .map(|last| last.created),
             limited: Limited::Job,
         }
     }

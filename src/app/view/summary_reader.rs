@@ -98,7 +98,8 @@ impl Summary {
         Ok(Some(summary))
     }
 
-    fn of_receipt(receipt: Receipt) -> Summary {
+    /// An ended job by its receipt alone: what it keeps is not read.
+    pub fn of_receipt(receipt: Receipt) -> Summary {
         let because =
             receipt.because.or(receipt.attempts.last().map(|attempt| attempt.ended_because));
         let (last, usd_estimated) = (receipt.attempts.last(), receipt.is_estimated());
@@ -142,6 +143,7 @@ impl Summary {
             owner: None,
             moved: None,
             before: None,
+            last_checkpoint: receipt.last_checkpoint.map(|last| last.created),
             limited: Limited::Job,
         }
     }
@@ -235,6 +237,7 @@ impl Summary {
             owner: spec.owner().filter(|_| attempts.is_empty()).map(str::to_owned),
             moved: moved(attempts),
             before: before(attempts),
+            last_checkpoint: last_checkpoint(attempts),
             limited: Limited::of(&spec.spec.limits),
         }
     }
@@ -264,6 +267,15 @@ fn checkpoints(attempts: &[AttemptFacts]) -> u32 {
         settled.or(attempt.status.as_ref().map(|status: &Status| status.checkpoints)).unwrap_or(0)
     };
     attempts.iter().map(of).sum()
+}
+
+fn last_checkpoint(attempts: &[AttemptFacts]) -> Option<Timestamp> {
+    let of = |attempt: &AttemptFacts| {
+        let ended = attempt.settled.as_ref().and_then(|settled| settled.outcome.as_ref());
+        let told = ended.and_then(|outcome| outcome.last_checkpoint.as_ref());
+        told.or(attempt.status.as_ref()?.last_checkpoint.as_ref()).map(|last| last.created)
+    };
+    attempts.iter().filter_map(of).max()
 }
 
 #[cfg(test)]

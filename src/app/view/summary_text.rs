@@ -284,6 +284,7 @@ mod tests {
             owner: None,
             moved: None,
             before: None,
+            last_checkpoint: None,
             limited: Limited::Job,
         }
     }

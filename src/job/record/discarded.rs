@@ -20,6 +20,7 @@ pub struct Discarded {
 
 /// The data that a job stores beside its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StoredKind {
     Checkpoints,

@@ -54,6 +54,7 @@ pub struct Outcome {
 
 /// Why an attempt ended. The words are stable: receipts and scripts use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndedBecause {
     Succeeded,

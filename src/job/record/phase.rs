@@ -8,6 +8,7 @@ use crate::job::{AttemptPhase, JobOutcome};
 
 /// The words that `lamp status` shows. Stable: scripts use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// The spec is written; no machine is planned yet.

@@ -37,6 +37,7 @@ pub struct ProgressLine {
 
 /// The newest progress.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Progress {
     pub step: Option<f64>,
     pub total: Option<f64>,

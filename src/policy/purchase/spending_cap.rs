@@ -13,6 +13,7 @@ use crate::market::{Usd, UsdPerHour, elapsed};
 
 /// The user's caps. Both cover all jobs of one owner in the job roots of the launching controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Caps {
     pub usd_per_hour: Option<UsdPerHour>,
     pub usd_per_day: Option<Usd>,
@@ -31,6 +32,7 @@ pub struct Spell {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Spending {
     pub machines: usize,
     /// The most that an hour of all of them may cost.

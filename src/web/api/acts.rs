@@ -1,0 +1,124 @@
+//! Stop, cancel and extend for programs. Each needs the token in a header (`guard`).
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::answer::{body, fault, of, problem};
+use crate::app::extend::More;
+use crate::app::session::Said;
+use crate::app::{ExitCode, Fault};
+use crate::market::{Span, Usd};
+use crate::web::act_page::{Act, PageFace, carry_out};
+use crate::web::site::Site;
+
+/// How to end a job.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ending {
+    /// Also when the machine is of another owner, or work is lost.
+    confirmed: bool,
+}
+
+/// What a job gets in addition. One of `time` and `budget` must be there.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Extension {
+    /// More time, for example `2h`.
+    #[schema(nullable = false, pattern = "^[1-9][0-9]{0,3}[smh]$")]
+    time: Option<String>,
+    /// More dollars on its budget.
+    #[schema(nullable = false, minimum = 0.01, maximum = 1_000_000.0)]
+    budget: Option<f64>,
+    /// Also when the machine is of another owner.
+    confirmed: bool,
+}
+
+/// What was recorded.
+#[derive(Serialize, ToSchema)]
+pub struct Recorded {
+    /// What `-o json` of the command prints.
+    #[schema(value_type = Object)]
+    recorded: Value,
+    /// What it means for the job and its bill, and what to do next.
+    said: Vec<String>,
+}
+
+/// Ask a job to save a checkpoint and end: `lamp stop`
+#[utoipa::path(post, path = "/api/v1/jobs/{job}/stop", params(("job" = String, Path)),
+    request_body = Ending, responses((status = 200, body = Recorded)))]
+pub async fn stop(state: State<Arc<Site>>, job: Path<String>, sent: Bytes) -> Response {
+    end(state, job, &sent, Act::Stop).await
+}
+
+/// End a job at once, without a checkpoint: `lamp cancel`
+#[utoipa::path(post, path = "/api/v1/jobs/{job}/cancel", params(("job" = String, Path)),
+    request_body = Ending, responses((status = 200, body = Recorded)))]
+pub async fn cancel(state: State<Arc<Site>>, job: Path<String>, sent: Bytes) -> Response {
+    end(state, job, &sent, Act::Cancel).await
+}
+
+async fn end(
+    State(site): State<Arc<Site>>,
+    Path(job): Path<String>,
+    sent: &Bytes,
+    act: Act,
+) -> Response {
+    match body::<Ending>(sent) {
+        Ok(sent) => done(site, job, act, More::default(), sent.confirmed).await,
+        Err(error) => fault(&error),
+    }
+}
+
+/// Give a job more time or more money: `lamp extend`
+#[utoipa::path(post, path = "/api/v1/jobs/{job}/extend", params(("job" = String, Path)),
+    request_body = Extension, responses((status = 200, body = Recorded)))]
+pub async fn extend(
+    State(site): State<Arc<Site>>,
+    Path(job): Path<String>,
+    sent: Bytes,
+) -> Response {
+    let read = body::<Extension>(&sent).and_then(|sent| Ok((more(&sent)?, sent.confirmed)));
+    match read {
+        Ok((more, confirmed)) => done(site, job, Act::Extend, more, confirmed).await,
+        Err(error) => fault(&error),
+    }
+}
+
+fn more(sent: &Extension) -> Result<More, Fault> {
+    let wrong = |what: String| {
+        Fault::new(ExitCode::USAGE, what)
+            .meaning("nothing was changed")
+            .hint("send a time like \"2h\", or a budget like 5")
+    };
+    let time = sent.time.as_ref().map(|text| text.parse::<Span>());
+    let budget = sent.budget.map(Usd::from_dollars);
+    let more = More {
+        time: time.transpose().map_err(|error| wrong(error.to_string()))?,
+        budget: budget.transpose().map_err(|error| wrong(error.to_string()))?,
+        fallback_cost: None,
+    };
+    if more.time.is_none() && more.budget.is_none() {
+        return Err(wrong("neither `time` nor `budget` was sent".to_owned()));
+    }
+    Ok(more)
+}
+
+async fn done(site: Arc<Site>, job: String, act: Act, more: More, confirmed: bool) -> Response {
+    let face = Arc::new(PageFace::new(confirmed));
+    let done = carry_out(site, Arc::clone(&face), job, act, more).await;
+    if let (Err(_), Some(question)) = (&done, face.question()) {
+        let hint = "send {\"confirmed\": true} if that is meant";
+        return problem(StatusCode::CONFLICT, &question, Some(hint));
+    }
+    let said = face.said().into_iter().map(|said| match said {
+        Said::Note(text) | Said::Warning(text) | Said::Hint(text) => text,
+    });
+    of(done.map(|recorded| Recorded { recorded, said: said.collect() }))
+}
