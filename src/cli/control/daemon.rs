@@ -16,6 +16,8 @@ use clap::Args as ClapArgs;
 use futures::future::join_all;
 use tracing::Instrument as _;
 
+#[cfg(feature = "web")]
+use super::daemon_page as page;
 use crate::app::drive;
 use crate::app::find_job;
 use crate::app::record_errors;
@@ -42,6 +44,12 @@ pub struct Args {
     /// drives them too
     #[arg(long, requires = "job")]
     pub until_done: bool,
+
+    /// Serve the page and the API of the first job root too, as `lamp web` does [default address:
+    /// 127.0.0.1:7878]
+    #[cfg(feature = "web")]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:7878")]
+    pub web: Option<std::net::SocketAddr>,
 }
 
 /// # Errors
@@ -53,6 +61,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             "--job names a job of one job root, and --job-root was given more than once",
         ));
     }
+    #[cfg(feature = "web")]
+    args.web.map_or(Ok(()), page::only_this_machine)?;
     let mut desks = Vec::new();
     let here = job_root::workstation(context)?;
     for root in std::iter::once(&context.job_root).chain(&context.more_job_roots) {
@@ -86,8 +96,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         driven.instrument(if roots.len() > 1 { of(roots[at]) } else { tracing::Span::none() })
     }));
     let mut has_left = false;
+    #[cfg(feature = "web")]
+    let page = page::beside(args.web, context, desks[0].store.clone(), &desks[0].workstation);
+    #[cfg(not(feature = "web"))]
+    let page = std::future::pending::<()>();
     tokio::select! {
         _ = driven => {}
+        () = page => {}
         // The job root has all state, so nothing needs saving.
         () = left.heard() => has_left = true,
         () = taken_over(context, &desks) => context.printer.note("this process gets no answers, and a newer one drives the jobs too"),

@@ -2,6 +2,8 @@
 //! `daemon`, `web`.
 
 pub(crate) mod daemon;
+#[cfg(feature = "web")]
+pub(crate) mod daemon_page;
 pub(crate) mod discard;
 pub(crate) mod extend;
 pub(crate) mod logs;

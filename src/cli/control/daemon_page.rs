@@ -1,0 +1,57 @@
+//! `lamp daemon --web`: the page and the API in the daemon's own process.
+//!
+//! A failure of the page never ends the daemon: it is said, and the jobs are driven on.
+
+use std::future::pending;
+use std::net::SocketAddr;
+
+use crate::cli::{Context, ExitCode, Fault};
+use crate::web::{Listen, Site, serve};
+use crate::wire::{Store, Workstation};
+
+/// Nobody can be asked in a service, so other machines are refused.
+///
+/// # Errors
+/// Fails when other machines could reach the address.
+pub fn only_this_machine(address: SocketAddr) -> Result<(), Fault> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    let what = format!("`--web {address}` would let other machines reach the page");
+    Err(Fault::new(ExitCode::USAGE, what)
+        .meaning("nothing was started")
+        .hint("`lamp web --listen` asks first; a tunnel needs no other address"))
+}
+
+/// Serves until the daemon ends. Without an address it only waits.
+pub async fn beside(
+    address: Option<SocketAddr>,
+    context: &Context,
+    store: Store,
+    workstation: &Workstation,
+) {
+    if let Some(address) = address
+        && let Err(error) = page(address, context, store, workstation).await
+    {
+        context.printer.warn(format!("no page at {address}: {error}; the jobs are driven on"));
+        context.printer.hint("`--web 127.0.0.1:0` takes a free port");
+    }
+    pending().await
+}
+
+async fn page(
+    address: SocketAddr,
+    context: &Context,
+    store: Store,
+    workstation: &Workstation,
+) -> std::io::Result<()> {
+    let listen = Listen::bind(address).await?;
+    let site = Site::new(store, workstation.clone(), context.clock.clone(), context.is_misread)?;
+    let site = site.reached_at(listen.hosts(&[]), listen.address.port());
+    context.printer.note(format!(
+        "the page of {} is at {}; this link works once",
+        workstation.job_root,
+        site.link()
+    ));
+    serve(listen, site, pending()).await
+}
