@@ -9,6 +9,7 @@ mod pages;
 #[path = "../cli/place.rs"]
 #[allow(dead_code, reason = "the tests of the command line use the rest")]
 mod place;
+mod programs;
 #[path = "../cli/sandbox.rs"]
 #[allow(dead_code, reason = "the tests of the command line use the rest")]
 mod sandbox;

@@ -14,7 +14,8 @@ use crate::place::{Place, Words, end, wait_until};
 /// A page that is served. It ends with the test.
 pub(crate) struct Served<'a> {
     place: &'a Place,
-    child: Child,
+    /// `None`: another process serves it.
+    child: Option<Child>,
     client: Client,
     /// `http://127.0.0.1:PORT`
     pub(crate) root: String,
@@ -30,16 +31,28 @@ impl<'a> Served<'a> {
         let mut child = place.start(&[&["web", "--port", "0"], more].concat());
         let link = Words::of(child.stdout.take()).until("/enter?code=").trim().to_owned();
         let (root, _) = link.split_once("/enter").expect("a link to the way in");
+        let mut page = Served::at(place, root.trim_start_matches("http://"));
+        (page.child, page.link) = (Some(child), link.clone());
+        page
+    }
+
+    /// A page that another process serves at `HOST:PORT`.
+    pub(crate) fn at(place: &'a Place, address: &str) -> Self {
         // The crate's own TLS has no default; a page on loopback needs none.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().redirect(redirect::Policy::none()).build();
         Served {
             place,
-            child,
+            child: None,
             client: client.expect("a client"),
-            root: root.to_owned(),
-            link: link.clone(),
+            root: format!("http://{address}"),
+            link: String::new(),
         }
+    }
+
+    /// A request that the test makes up.
+    pub(crate) fn ask(&self, request: impl FnOnce(&Client) -> RequestBuilder) -> Answer {
+        self.send(request(&self.client))
     }
 
     pub(crate) fn token(&self) -> String {
@@ -83,8 +96,10 @@ impl<'a> Served<'a> {
 
 impl Drop for Served<'_> {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -95,7 +110,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn header(&self, name: reqwest::header::HeaderName) -> &str {
+    pub(crate) fn header(&self, name: reqwest::header::HeaderName) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }

@@ -1,0 +1,174 @@
+//! `/api/v1` and `/metrics`: the real binary, asked by a real HTTP client.
+
+use std::process::Command;
+
+use reqwest::StatusCode;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, ORIGIN};
+use serde_json::{Value, json};
+
+use crate::pages::Served;
+use crate::place::{Place, Words, signal, wait_until};
+
+const WAITS: &str = "echo hello; while [ ! -e GO ]; do sleep 0.1; done";
+
+fn run(place: &Place, name: &str) -> String {
+    let words = ["run", "-d", "-q", "--usd-per-hour", "2", "--idle", "off", "--name", name];
+    let rest = ["--max-runtime", "1h", "--", "sh", "job.sh"];
+    place.0.lamp(&[&words[..], &rest].concat()).out.trim().to_owned()
+}
+
+fn value(page: &Served<'_>, path: &str) -> Value {
+    let answer = page.get(path);
+    assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text);
+    assert_eq!(answer.header(CONTENT_TYPE), "application/json", "{path}");
+    serde_json::from_str(&answer.text).expect("JSON")
+}
+
+#[test]
+fn programs_read_the_same_values_as_the_command_line_prints() {
+    let place = Place::new(WAITS);
+    let name = "a \"b\"";
+    let job = run(&place, name);
+    place.until(&job, "running");
+    let page = Served::of(&place);
+    let row = value(&page, &format!("/api/v1/jobs/{job}"));
+    let status = place.status(&job);
+    for field in ["job", "name", "state", "usd_per_hour", "most_job_usd", "started", "machine"] {
+        assert_eq!(row["summary"][field], status[field], "{field}");
+    }
+    let jobs = |filter: &str| {
+        let found = value(&page, &format!("/api/v1/jobs?filter={filter}"));
+        found["jobs"].as_array().expect("jobs").len()
+    };
+    assert_eq!([jobs("state:running"), jobs("state:failed"), jobs("")], [1, 0, 1]);
+    let refused = page.get("/api/v1/jobs?filter=colour:red");
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST, "a wrong term must not choose all jobs");
+    assert!(refused.text.contains("colour:red"), "{}", refused.text);
+    wait_until("its log is there", || {
+        let log = page.get(&format!("/api/v1/jobs/{job}/log?lines=1"));
+        (log.text == "hello\n").then_some(())
+    });
+    assert_eq!(value(&page, "/api/v1/costs")["rows"][0]["job"], job.as_str());
+    assert_eq!(value(&page, &format!("/api/v1/jobs/{job}/explain"))["job"], job.as_str());
+    for missing in ["jobs/none-222222", &format!("jobs/{job}/receipt"), "nothing"] {
+        let answer = page.get(&format!("/api/v1/{missing}"));
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{missing}: {}", answer.text);
+        let problem: Value = serde_json::from_str(&answer.text).expect("a problem");
+        assert!(problem["error"].is_string() && problem["hint"].is_string(), "{problem}");
+    }
+    let metrics = page.get("/metrics");
+    assert!(metrics.header(CONTENT_TYPE).starts_with("application/openmetrics-text"));
+    let state = format!("lamp_job_state{{job_id=\"{job}\",name=\"a \\\"b\\\"\",state=\"running\"");
+    assert!(metrics.text.contains(&state), "{}", metrics.text);
+    assert!(metrics.text.contains("lamp_rate_dollars_per_hour 2.0"), "{}", metrics.text);
+    place.0.write("go", "");
+    place.until(&job, "succeeded");
+    let receipt = value(&page, &format!("/api/v1/jobs/{job}/receipt"));
+    assert_eq!(receipt, place.receipt(&job));
+}
+
+#[test]
+fn programs_act_only_with_the_token_in_a_header() {
+    let place = Place::new(WAITS);
+    let job = run(&place, "acts");
+    place.until(&job, "running");
+    let page = Served::of(&place);
+    let path = |act: &str| format!("/api/v1/jobs/{job}/{act}");
+    let port = page.root.rsplit(':').next().expect("a port").to_owned();
+    let cookie = format!("lamp_{port}={}", page.token());
+    let by_cookie = page.ask(|client| {
+        let request = client.post(format!("{}{}", page.root, path("cancel")));
+        request.header(COOKIE, &cookie).header(ORIGIN, &page.root)
+    });
+    assert_eq!(by_cookie.status, StatusCode::FORBIDDEN, "{}", by_cookie.text);
+    assert_eq!(place.status(&job)["state"], "running");
+    let post = |act: &str, body: &Value| {
+        page.ask(|client| {
+            let request = client.post(format!("{}{}", page.root, path(act)));
+            let bearer = format!("Bearer {}", page.token());
+            request.header(AUTHORIZATION, bearer).body(body.to_string())
+        })
+    };
+    for wrong in [json!({}), json!({ "time": "2" }), json!({ "colour": 1 }), json!([])] {
+        let answer = post("extend", &wrong);
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text);
+    }
+    let extended = post("extend", &json!({ "time": "2h" }));
+    assert_eq!(extended.status, StatusCode::OK, "{}", extended.text);
+    assert!(extended.text.contains("\"max_runtime\":\"3h\""), "{}", extended.text);
+    let stopped = post("stop", &json!({}));
+    assert_eq!(stopped.status, StatusCode::OK, "{}", stopped.text);
+    place.until(&job, "stopped");
+    assert_eq!(post("stop", &json!({})).status, StatusCode::CONFLICT);
+}
+
+#[test]
+fn openapi_document_has_each_address_and_no_open_reference() {
+    let place = Place::new("true");
+    let page = Served::of(&place);
+    let document = value(&page, "/api/v1/openapi.json");
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    let text = document.to_string();
+    let named = text.split("\"#/components/schemas/").skip(1);
+    for name in named.filter_map(|rest| rest.split('"').next()) {
+        assert!(schemas.contains_key(name), "{name} is described nowhere");
+    }
+    let paths = document["paths"].as_object().expect("paths");
+    assert_eq!(paths.len(), 11, "{:?}", paths.keys());
+    for (path, item) in paths {
+        let answer = page.get(&path.replace("{job}", "none-222222"));
+        let is_act = item.get("post").is_some();
+        assert_eq!(answer.status == StatusCode::METHOD_NOT_ALLOWED, is_act, "{path}");
+    }
+}
+
+#[test]
+fn daemon_serves_the_page_and_drives_on_when_the_port_is_taken() {
+    let place = Place::new("true");
+    let serves = |words: &Words| {
+        let line = words.until("this link works once");
+        line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).map(str::to_owned)
+    };
+    let (mut daemon, words) = place.driving(&["daemon", "--web", "127.0.0.1:0"]);
+    let address = serves(&words).expect("an address");
+    let page = Served::at(&place, &address);
+    assert_eq!(value(&page, "/api/v1/overview")["jobs"], json!([]));
+    signal(daemon.id(), "TERM");
+    assert!(daemon.wait().expect("it ends").success());
+    // Its port is taken by another program now.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let (mut daemon, words) = place.driving(&["daemon", "--web", &address]);
+    words.until("the jobs are driven on");
+    let job = run(&place, "driven");
+    place.until(&job, "succeeded");
+    signal(daemon.id(), "TERM");
+    assert!(daemon.wait().expect("it ends").success());
+    let refused = place.0.lamp(&["daemon", "--web", "0.0.0.0:0"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+}
+
+/// Asks as a fuzzer asks: `LAMP_TEST_SCHEMATHESIS` is the path of the program.
+#[test]
+fn fuzzer_finds_nothing_that_the_document_does_not_say() {
+    let Ok(program) = std::env::var("LAMP_TEST_SCHEMATHESIS") else {
+        eprintln!("skipped: LAMP_TEST_SCHEMATHESIS does not name schemathesis");
+        return;
+    };
+    let place = Place::new("echo hello");
+    for name in ["one", "two"] {
+        let job = run(&place, name);
+        place.until(&job, "succeeded");
+    }
+    let page = Served::of(&place);
+    let ended = Command::new(program)
+        .arg("run")
+        .arg(format!("{}/api/v1/openapi.json", page.root))
+        .args(["--header", &format!("Authorization: Bearer {}", page.token())])
+        .args(["--max-examples", "20", "--seed", "1"])
+        .current_dir(place.0.path())
+        .output()
+        .expect("schemathesis runs");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{said}");
+}
