@@ -15,6 +15,7 @@ pub const BLIND_SECS: f64 = 90.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub enum BandKind {
     /// Too early for a verdict.
     Starting,
@@ -51,6 +52,7 @@ impl BandKind {
 /// A stretch of time of one kind, in seconds since the first sample. The field names are an
 /// interface.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Band {
     pub from_secs: f64,
     pub to_secs: f64,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// What 100 % of the power is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PowerScale {
     /// The limit that the driver enforces, in the samples.
@@ -16,6 +17,7 @@ pub enum PowerScale {
 
 /// The means of the last minutes. The field names are an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct EffectiveLoad {
     /// Of the busiest GPU.
     pub busy_percent: f64,

@@ -136,7 +136,7 @@ pub async fn plot(
         if let Some(number) = which.attempt.filter(|number| !has(*number)) {
             return Err(no_attempt(&job, number));
         }
-        Plots::read(&dir, &explained, plots::chosen(&explained, which.attempt)).await
+        Plots::read(&site, &dir, &explained, plots::chosen(&explained, which.attempt)).await
     };
     of(read.await)
 }
