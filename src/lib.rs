@@ -14,7 +14,7 @@
 //!                        ^
 //!            config <- app                           what a person can ask for, and sees
 //!                        ^
-//!                   cli  web   bin                  the faces
+//!                   cli  web  mcp  bin              the faces
 //!
 //!   sim: controller and agent over simulated ports, in virtual time
 //! ```
@@ -46,6 +46,8 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "lamp")]
 pub mod controller;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 #[cfg(feature = "lamp")]
 pub mod sim;
 #[cfg(feature = "web")]

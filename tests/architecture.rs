@@ -94,12 +94,29 @@ const LAYERS: &[(&str, &[&str])] = &[
             "config",
             "wire",
             "app",
-            // `lamp web` starts the other face.
+            // `lamp web` and `lamp mcp` start the other faces.
             "web",
+            "mcp",
         ],
     ),
     (
         "web",
+        &[
+            "market",
+            "job",
+            "instance",
+            "account",
+            "policy",
+            "jobdir",
+            "controller",
+            "agent",
+            "config",
+            "wire",
+            "app",
+        ],
+    ),
+    (
+        "mcp",
         &[
             "market",
             "job",
@@ -130,6 +147,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "app",
             "cli",
             "web",
+            "mcp",
         ],
     ),
     ("lib", &[]),

@@ -15,6 +15,7 @@ pub mod exit_code;
 pub mod extend;
 pub mod fault;
 pub mod find_job;
+pub mod import;
 pub mod log_tail;
 pub mod missing_spec;
 pub mod outputs;

@@ -100,6 +100,17 @@ impl CapsFile {
     }
 }
 
+/// What coding agents may spend through `lamp mcp`. Only a person writes this table: no tool of the
+/// server changes it. Without it, its tools start no job.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PurseFile {
+    /// The most that jobs of coding agents may cost. A job counts with the most that it can cost,
+    /// and with its cost until 24 hours after its end. `0` allows jobs that cost nothing.
+    #[schemars(extend("examples" = [20]))]
+    pub usd_per_day: Option<Dollars>,
+}
+
 /// The schedule of a job, and what is wrong with it.
 pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpec, Vec<Finding>) {
     let mut found = Vec::new();

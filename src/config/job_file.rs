@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::automation::{CapsFile, ScheduleFile};
+use super::automation::{CapsFile, PurseFile, ScheduleFile};
 use super::union_values::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::values::{
     AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord,
@@ -297,6 +297,7 @@ pub struct UserFile {
     /// Defaults for every job's `[limits]`.
     pub limits: Option<LimitsFile>,
     pub caps: Option<CapsFile>,
+    pub purse: Option<PurseFile>,
 }
 
 /// How AWS is reached, and what the machines there get. Nothing here is needed: the AWS tools' own

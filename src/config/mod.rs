@@ -31,7 +31,7 @@ mod user;
 mod values;
 mod workstation_checks;
 
-pub use automation::{CapsFile, CatchUpWord, OverlapWord, ScheduleFile};
+pub use automation::{CapsFile, CatchUpWord, OverlapWord, PurseFile, ScheduleFile};
 pub use document::JOB_FILE;
 pub use env::Environment;
 pub use error::ConfigError;

@@ -23,6 +23,8 @@ pub struct UserConfig {
     pub aws: AwsFile,
     /// Limits on the cost of all jobs together.
     pub caps: Caps,
+    /// What coding agents may spend in 24 hours. `None`: they start nothing.
+    pub purse: Option<Usd>,
     /// Defaults for jobs: the weakest layer.
     pub defaults: JobFile,
     /// The file with the line of each key.
@@ -44,7 +46,7 @@ pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
 
 /// An error in these tables leaves the job root and the owner known. An unknown key outside them
 /// may be a misspelt `job_root`.
-const HARMLESS_TABLES: [&str; 5] = ["caps.", "limits.", "machine.", "watch.", "notify."];
+const HARMLESS_TABLES: [&str; 6] = ["caps.", "purse.", "limits.", "machine.", "watch.", "notify."];
 
 /// The same for a command that only looks or ends machines: it gets all that could be read, with
 /// the error, if the job root and the owner are known. `any_key`: an unknown key is such an error
@@ -104,6 +106,7 @@ pub fn load_user_all_the_same(
         },
         aws: fragment.aws.unwrap_or_default(),
         caps: fragment.caps.unwrap_or_default().caps(),
+        purse: fragment.purse.and_then(|purse| purse.usd_per_day).map(|usd| usd.0),
         defaults: JobFile {
             machine: fragment.machine,
             watch: fragment.watch,
@@ -136,6 +139,12 @@ fn judge(file: &UserFile) -> Vec<Finding> {
         found.push(
             finding.hint("write the dollars that all jobs may cost in 24 hours, or leave it out"),
         );
+    }
+    let purse = file.purse.as_ref().and_then(|purse| purse.usd_per_day.as_ref());
+    if purse.is_some_and(|purse| purse.0 < Usd::ZERO) {
+        let finding =
+            Finding::error("purse.usd_per_day", "is less than nothing: no job would ever fit");
+        found.push(finding.hint("write 0 for jobs that cost nothing, or leave it out"));
     }
     found
 }
@@ -279,6 +288,16 @@ mod tests {
         {
             assert!(all_the_same(elsewhere).is_err(), "{elsewhere}: other jobs would be looked at");
         }
+    }
+
+    #[test]
+    fn purse_is_read_and_is_not_below_nothing() {
+        assert_eq!(load("").unwrap().purse, None);
+        assert_eq!(load("[purse]\nusd_per_day = 0").unwrap().purse, Some(Usd::ZERO));
+        let Err(ConfigError::Findings { findings, .. }) = load("[purse]\nusd_per_day = -1") else {
+            panic!("must be refused")
+        };
+        assert_eq!((findings[0].path.as_str(), findings[0].line), ("purse.usd_per_day", Some(2)));
     }
 
     #[test]

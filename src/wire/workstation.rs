@@ -361,6 +361,13 @@ impl Workstation {
         page_token::page_token(&self.state)
     }
 
+    /// A lock that one launch of a coding agent holds while its cost is compared with the purse.
+    /// `None`: another process holds it for longer than `patience`.
+    pub async fn take_purse_turn(&self, patience: Duration) -> Option<ports::Turn> {
+        let name = format!("purse of {}", self.job_root);
+        ports::Turns::take(&LaunchTurns::new(&self.state, &name), patience).await
+    }
+
     /// The service manager that started this program, if one did.
     pub fn service(&self) -> Box<dyn ports::Service> {
         Box::new(Notify)

@@ -56,7 +56,7 @@ const VERBS: [(&str, &[&str]); 28] = [
 
 /// Verbs whose stdout is not a result of ours, which only some builds have, or which serve until
 /// Ctrl-C (tests/web reads the link that `web` prints).
-const LEFT_OUT: [&str; 3] = ["agent", "uninit", "web"];
+const LEFT_OUT: [&str; 4] = ["agent", "mcp", "uninit", "web"];
 
 #[test]
 fn what_every_verb_prints_for_machines_is_json() {

@@ -18,6 +18,7 @@ mod documents;
 mod driven;
 mod estimated;
 mod first_hour;
+mod import;
 mod init;
 mod jobs;
 mod kept;
@@ -29,6 +30,8 @@ mod logs;
 #[cfg(feature = "aws")]
 mod lost;
 mod machine_output;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod newcomer;
 #[cfg(feature = "aws")]
 mod nobody;

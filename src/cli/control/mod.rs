@@ -1,5 +1,5 @@
 //! Commands that act on a job: `stop`, `cancel`, `extend`, `discard`, `logs`, `outputs`, `ssh`,
-//! `daemon`, `web`.
+//! `daemon`, `web`, `mcp`.
 
 pub(crate) mod daemon;
 #[cfg(feature = "web")]
@@ -7,6 +7,8 @@ pub(crate) mod daemon_page;
 pub(crate) mod discard;
 pub(crate) mod extend;
 pub(crate) mod logs;
+#[cfg(feature = "mcp")]
+pub(crate) mod mcp;
 pub(crate) mod outputs;
 pub(crate) mod ssh;
 pub(crate) mod stop;

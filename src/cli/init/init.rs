@@ -111,7 +111,9 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
+/// # Errors
+/// Fails when the file exists, or cannot be written.
+pub fn write_new(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
 }
 

@@ -1,5 +1,6 @@
-//! `lamp init`: reads the script of the user and writes a first job file.
+//! `lamp init` and `lamp import`: write a first job file, from a script or from another tool's file.
 
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod progress_pattern;
 pub(crate) mod project_detection;

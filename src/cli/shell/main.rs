@@ -16,7 +16,7 @@ use super::{completions, foreign_commands, logging, schema};
 use crate::cli::account::{doctor, iam, sweep};
 use crate::cli::apply::{apply, schedules};
 use crate::cli::control::{daemon, discard, extend, logs, outputs, ssh, stop};
-use crate::cli::init::init;
+use crate::cli::init::{import, init};
 use crate::cli::output::printer::shell_word;
 use crate::cli::plan::{check, plan};
 use crate::cli::prices::prices;
@@ -37,6 +37,7 @@ const HELP: &str = "\
 
 Write a job
   init         Write a first job file for a script
+  import       Write one from a file of SkyPilot, dstack, ML Engine
   check        Find mistakes in a job file
   plan         Show the machine and the most that it can cost
   rehearse     Interrupt a job here and prove that it resumes
@@ -47,6 +48,7 @@ Run it
   apply        Run what the job files of a directory say
   schedules    Show what is due, and what it waits for
   daemon       Drive all jobs of the job root
+  mcp          Serve tools to a coding agent, within a purse
   agent        Watch one command on this machine, without a job root
 Look at it
   status       Show jobs: state, cost, next end [alias: ps]
@@ -86,6 +88,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
     Init(init::Args),
+    Import(import::Args),
     #[cfg(feature = "aws")]
     Uninit(crate::cli::account::uninit_aws::Args),
     Doctor(doctor::Args),
@@ -103,6 +106,8 @@ pub enum Verb {
     Outputs(outputs::Args),
     #[cfg(feature = "web")]
     Web(crate::cli::control::web::Args),
+    #[cfg(feature = "mcp")]
+    Mcp(crate::cli::control::mcp::Args),
     #[command(aliases = ["cost", "cost-report"])]
     Receipt(receipt::Args),
     Explain(explain::Args),
@@ -145,6 +150,8 @@ impl Verb {
             | Verb::Schedules(_) => Forgives::Keys,
             #[cfg(feature = "web")]
             Verb::Web(_) => Forgives::Keys,
+            #[cfg(feature = "mcp")]
+            Verb::Mcp(_) => Forgives::Keys,
             Verb::Doctor(args) if !args.prove => Forgives::Keys,
             Verb::Sweep(_) => Forgives::Terms,
             _ => Forgives::Nothing,
@@ -243,6 +250,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
             block_on(crate::cli::account::init_aws::run(args, context))
         }
         Verb::Init(args) => init::run(args, context),
+        Verb::Import(args) => import::run(args, context),
         #[cfg(feature = "aws")]
         Verb::Uninit(args) => block_on(crate::cli::account::uninit_aws::run(args, context)),
         Verb::Doctor(args) => block_on(doctor::run(args, context)),
@@ -276,6 +284,8 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         }
         #[cfg(feature = "web")]
         Verb::Web(args) => block_on(crate::cli::control::web::run(args, context)),
+        #[cfg(feature = "mcp")]
+        Verb::Mcp(args) => block_on(crate::cli::control::mcp::run(args, context)),
         Verb::Plan(args) => block_on(plan::run(args, context)),
         Verb::Prices(args) => block_on(prices::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
