@@ -10,7 +10,7 @@ use super::place::{Place, end};
 use super::sandbox::repository;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
-const VERBS: [(&str, &[&str]); 28] = [
+const VERBS: [(&str, &[&str]); 29] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),
@@ -22,6 +22,7 @@ const VERBS: [(&str, &[&str]); 28] = [
     ("explain", &["explain", "walks"]),
     ("extend", &["extend", "walks", "1h"]),
     ("iam", &["iam", "box", "--job-root", "s3://bucket/prefix"]),
+    ("import", &["import", "sky.yaml", "--to", "imported.toml"]),
     ("init", &["init", "fresh.toml"]),
     ("logs", &["logs", "walks"]),
     ("outputs", &["outputs", "walks"]),
@@ -63,6 +64,7 @@ fn what_every_verb_prints_for_machines_is_json() {
     let place = Place::new("echo one; echo two");
     place.0.write("lamp.toml", "name = 'walks'\ncommand = ['sh', 'job.sh']\n");
     place.0.write("jobs/other.toml", "command = ['sh', 'job.sh']\nworkdir = '..'\n");
+    place.0.write("sky.yaml", "run: sh job.sh\nports: 1\n");
     let (code, out, err) = end(place.start(&["run", "-o", "json"]));
     let receipt: Value =
         serde_json::from_slice(&out).unwrap_or_else(|error| panic!("run: {error}: {err}"));

@@ -216,7 +216,8 @@ fn client_of_the_protocol_finds_the_tools() {
     sandbox.write("client.py", CLIENT);
     let mut command = Command::new(python);
     command.arg("client.py").arg(env!("CARGO_BIN_EXE_lamp")).current_dir(sandbox.path());
-    command.env("HOME", sandbox.path().join("home")).env_remove("XDG_STATE_HOME");
+    command.env_clear().env("HOME", sandbox.path().join("home")).env("USER", "alice");
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
     let ended = sandbox.end(&mut command);
     assert_eq!((ended.code, ended.out.trim()), (0, "succeeded"), "{ended:?}");
 }
@@ -230,12 +231,14 @@ async def main():
     server = StdioServerParameters(command=sys.argv[1], args=["mcp"], env=dict(os.environ))
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
-        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-        assert tools["status"].annotations.readOnlyHint is True, tools["status"]
+        # By the names of the protocol: versions 1 and 2 of the package name the fields differently.
+        tools = (await session.list_tools()).model_dump(by_alias=True)["tools"]
+        tools = {tool["name"]: tool for tool in tools}
+        assert tools["status"]["annotations"]["readOnlyHint"] is True, tools["status"]
         async def call(name, **arguments):
-            result = await session.call_tool(name, arguments)
-            assert not result.isError, result
-            return json.loads(result.content[0].text)
+            result = (await session.call_tool(name, arguments)).model_dump(by_alias=True)
+            assert not result["isError"], result
+            return json.loads(result["content"][0]["text"])
         job = (await call("run", command=["sh", "-c", "echo hello"]))["job"]
         while not (found := (await call("job", job=job))["jobs"][0])["ended"]:
             await asyncio.sleep(0.2)

@@ -1,7 +1,7 @@
 //! A task, a service or a development environment of dstack (`.dstack.yml`).
 
 use super::gpu_words::GpuWish;
-use super::imported_job::{ImportedJob, Reason, gib, span};
+use super::imported_job::{ImportedJob, NotCarried, gib, span};
 use super::yaml_node::{YamlNode, YamlValue};
 
 const CARRIED: [&str; 18] = [
@@ -25,7 +25,7 @@ const CARRIED: [&str; 18] = [
     "working_dir",
 ];
 
-const REASONS: &[Reason] = &[
+const REASONS: &[NotCarried] = &[
     (
         "image",
         "the image is not used: a job runs on AWS's deep learning image; `docker run` in the command starts a container",
@@ -67,7 +67,7 @@ const REASONS: &[Reason] = &[
     ("tags", "tags of machines are fixed"),
 ];
 
-const RESOURCE_REASONS: &[Reason] = &[
+const RESOURCE_REASONS: &[NotCarried] = &[
     ("cpu", "the machine is chosen by its GPUs: `instance_types` names others"),
     ("memory", "the machine is chosen by its GPUs: `instance_types` names others"),
     ("shm_size", "the command runs without a container: /dev/shm is half of the memory"),

@@ -31,6 +31,13 @@ impl GpuWish {
                 GpuWish { models, ..wishes.into_iter().next()? }
             }
             YamlValue::Map(pairs) if is_dstack(node) => GpuWish::of_keys(node, pairs),
+            // `{A100:8, L4:1}` without a space is a set: its keys hold the counts.
+            YamlValue::Map(pairs) if pairs.first().is_some_and(|(name, _)| name.contains(':')) => {
+                let texts = pairs.iter().map(|(name, _)| GpuWish::of_text(name));
+                let wishes: Vec<GpuWish> = texts.collect();
+                let models = wishes.iter().flat_map(|wish| wish.models.clone()).collect();
+                GpuWish { models, ..wishes.into_iter().next()? }
+            }
             YamlValue::Map(pairs) => {
                 let models = pairs.iter().map(|(name, _)| name.clone()).collect();
                 let (count, is_rounded) = count_of(pairs.first()?.1.text().unwrap_or("1"))?;
@@ -112,6 +119,7 @@ mod tests {
             ("T4:0.5", "T4:1", true),
             ("{A100: 8, V100: 4}", "A100:8", false),
             ("[L4, A10G]", "L4:1", false),
+            ("{L4:1, A10G:2}", "L4:1", false),
             ("24GB", "1 x 24GiB", false),
             ("24GB+", "1 x 24GiB", false),
             ("nvidia:24GB..:2", "2 x 24GiB", false),

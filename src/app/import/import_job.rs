@@ -1,21 +1,9 @@
 //! Recognises the format of a foreign job file, and imports it.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::Serialize;
-
 use super::imported_job::{ImportNote, ImportedJob};
+use super::source_format::SourceFormat;
 use super::yaml_node::{YamlNode, documents};
 use super::{dstack, job_text, ml_engine, skypilot};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SourceFormat {
-    Sky,
-    Dstack,
-    MlEngine,
-}
 
 /// A job file of ours, and what it does not say.
 #[derive(Debug)]
@@ -33,29 +21,6 @@ pub enum ImportError {
     Unknown,
     #[error("the file describes {0}")]
     NotAJob(&'static str),
-}
-
-impl FromStr for SourceFormat {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        match word {
-            "sky" | "skypilot" => Ok(SourceFormat::Sky),
-            "dstack" => Ok(SourceFormat::Dstack),
-            "mlengine" => Ok(SourceFormat::MlEngine),
-            _ => Err("write `sky`, `dstack` or `mlengine`".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for SourceFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SourceFormat::Sky => "SkyPilot",
-            SourceFormat::Dstack => "dstack",
-            SourceFormat::MlEngine => "ML Engine",
-        })
-    }
 }
 
 /// `name`: the name of a job whose file has none. `has_folder`: whether a workdir is there.

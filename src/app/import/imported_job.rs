@@ -45,7 +45,7 @@ pub struct ImportNote {
 }
 
 /// Why a key is not carried.
-pub type Reason = (&'static str, &'static str);
+pub type NotCarried = (&'static str, &'static str);
 
 impl ImportedJob {
     pub fn note(&mut self, line: usize, key: &str, text: impl Into<String>) {
@@ -64,7 +64,7 @@ impl ImportedJob {
         map: &YamlNode,
         prefix: &str,
         carried: &[&str],
-        reasons: &[Reason],
+        reasons: &[NotCarried],
     ) {
         for (key, node) in map.pairs() {
             if carried.contains(&key.as_str()) {

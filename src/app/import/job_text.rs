@@ -1,7 +1,7 @@
 //! The text of an imported job file. Comments mark what a person must decide.
 
-use super::import_job::SourceFormat;
 use super::imported_job::{ImportNote, ImportedJob};
+use super::source_format::SourceFormat;
 use crate::job::JobId;
 
 pub fn job_file(job: &ImportedJob, format: SourceFormat) -> String {

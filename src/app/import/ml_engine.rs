@@ -1,6 +1,6 @@
 //! A training job of ML Engine, later AI Platform Training (`config.yaml`).
 
-use super::imported_job::{ImportedJob, Reason, span};
+use super::imported_job::{ImportedJob, NotCarried, span};
 use super::yaml_node::YamlNode;
 
 const CARRIED: [&str; 8] = [
@@ -14,7 +14,7 @@ const CARRIED: [&str; 8] = [
     "region",
 ];
 
-const REASONS: &[Reason] = &[
+const REASONS: &[NotCarried] = &[
     ("packageUris", "packages are not fetched from Google: the folder of the job file is shipped"),
     ("runtimeVersion", "install TensorFlow in `setup`: there is no runtime version"),
     ("pythonVersion", "the Python of the machine is used: `setup` can install another"),

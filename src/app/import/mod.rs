@@ -15,7 +15,9 @@ mod imported_job;
 mod job_text;
 mod ml_engine;
 mod skypilot;
+mod source_format;
 mod yaml_node;
 
-pub use import_job::{ImportError, Imported, SourceFormat, import_job};
+pub use import_job::{ImportError, Imported, import_job};
 pub use imported_job::ImportNote;
+pub use source_format::SourceFormat;

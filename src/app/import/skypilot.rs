@@ -1,13 +1,13 @@
 //! A task of SkyPilot (`sky launch task.yaml`).
 
 use super::gpu_words::GpuWish;
-use super::imported_job::{ImportedJob, Reason, gib, span};
+use super::imported_job::{ImportedJob, NotCarried, gib, span};
 use super::yaml_node::{YamlNode, YamlValue};
 
 const CARRIED: [&str; 8] =
     ["name", "workdir", "setup", "run", "envs", "secrets", "resources", "num_nodes"];
 
-const REASONS: &[Reason] = &[
+const REASONS: &[NotCarried] = &[
     (
         "file_mounts",
         "no storage is mounted: copy small files into the workdir, and fetch data in `setup`, for example with `aws s3 cp`",
@@ -42,7 +42,7 @@ const CARRIED_RESOURCES: [&str; 15] = [
     "zone",
 ];
 
-const RESOURCE_REASONS: &[Reason] = &[
+const RESOURCE_REASONS: &[NotCarried] = &[
     ("cpus", "the machine is chosen by its GPUs: `instance_types` names others"),
     ("memory", "the machine is chosen by its GPUs: `instance_types` names others"),
     ("disk_tier", "disks are gp3"),

@@ -24,9 +24,21 @@ pub enum YamlValue {
 /// # Errors
 /// Fails when the text is no YAML.
 pub fn documents(text: &str) -> Result<Vec<YamlNode>, saphyr::ScanError> {
-    let documents = MarkedYamlOwned::load_from_str(text)?;
+    let documents = MarkedYamlOwned::load_from_str(text).or_else(|error| {
+        MarkedYamlOwned::load_from_str(&with_brackets_indented(text)).map_err(|_| error)
+    })?;
     let nodes = documents.iter().map(|node| node_of(node, node.span.start.line()));
     Ok(nodes.filter(|node| node.value != YamlValue::Null).collect())
+}
+
+/// Python's parser takes a closing bracket at the indentation of its key, and YAML 1.2 does not.
+/// The lines keep their numbers.
+fn with_brackets_indented(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.trim() {
+        "]" | "]," => format!("{:40}{line}\n", ""),
+        _ => format!("{line}\n"),
+    });
+    lines.collect()
 }
 
 fn node_of(node: &MarkedYamlOwned, line: usize) -> YamlNode {
@@ -117,6 +129,9 @@ mod tests {
         assert_eq!(envs.get("C").map(|node| (node.line, &node.value)), Some((6, &YamlValue::Null)));
         assert_eq!(root.get("list").unwrap().texts(), ["2.5"]);
         assert!(documents("a: [1").is_err());
+        let python = documents("a:\n- b: [\n    1\n  ]\n  c: 2\n").unwrap();
+        let item = &python[0].get("a").unwrap().items()[0];
+        assert_eq!((item.text_of("c"), item.get("c").unwrap().line), (Some("2"), 5));
         assert_eq!(documents("---\na: 1\n---\nb: 2\n").unwrap().len(), 2);
     }
 }

@@ -96,7 +96,7 @@ fn name_of(path: &Path) -> String {
 
 fn tell(context: &Context, imported: &Imported, shown: &str) {
     let printer = &context.printer;
-    printer.line(format!("wrote {shown}"));
+    printer.line(format!("wrote {shown} from a file of {}", imported.format));
     let line = |note: &ImportNote| {
         let at = note.line.map(|line| format!("line {line}: ")).unwrap_or_default();
         let decide = if note.decide { "decide: " } else { "" };
@@ -106,9 +106,8 @@ fn tell(context: &Context, imported: &Imported, shown: &str) {
     let open = imported.notes.iter().filter(|note| note.decide).count() as u64;
     let word = shell_word(shown);
     printer.hint(format!(
-        "{} of {} to decide: edit {word}, then `lamp check {word}` and `lamp plan {word}`",
+        "{} to decide: edit {word}, then `lamp check {word}` and `lamp plan {word}`",
         counted(open, "value"),
-        imported.format
     ));
 }
 
