@@ -8,6 +8,7 @@
 //! [`Fault`]. Not here: printing, flags and tables (`cli`), or a decision about a job (`policy`).
 
 pub mod analysis;
+pub mod costs;
 pub mod discard;
 pub mod discard_selection;
 pub mod drive;

@@ -1,4 +1,4 @@
-//! What jobs cost: by day, by job, by market; the rows as CSV.
+//! What jobs cost: by day, job, market, machine type and owner; the rows as CSV and FOCUS.
 
 use std::sync::Arc;
 
@@ -9,112 +9,124 @@ use maud::{Markup, html};
 
 use super::layout::{Page, fault_box, fault_page};
 use super::site::Site;
+use crate::app::costs::export;
 use crate::app::text::local_time;
-use crate::app::view::costs::{CostRow, sums};
+use crate::app::view::costs::{CostGroup, CostRow, CostSum, sums, total};
 use crate::market::Usd;
 
 pub async fn page(State(site): State<Arc<Site>>) -> Response {
     let newest = site.overview().await;
-    let body = html! {
-        @if let Some(fault) = &newest.fault { (fault_box(fault)) }
-        @match &newest.overview {
-            None => p { "The records could not be read yet. What jobs cost is not known." },
-            Some(overview) => {
-                @let rows = &overview.costs;
-                section aria-label="Total" {
-                    p { "Spent by all jobs of this job root: " strong { (overview.money.spent) } }
-                    p { a href="/costs.csv" { "All rows as CSV" } }
-                    p.muted {
-                        "An unfinished job counts until " (local_time(overview.at))
-                        ", and its rows are estimates. Days are those of this workstation."
-                    }
-                }
-                (table("By day", "Day", &sums(rows, |row| row.day.to_string()), true))
-                (table("By job", "Job", &sums(rows, |row| row.job.clone()), false))
-                (table("By market", "Market", &sums(rows, |row| row.market.clone()), false))
-                (table("By machine type", "Type", &sums(rows, |row| row.instance_type.clone()), false))
+    let body = match &newest.overview {
+        None => html! { p { "The records could not be read yet. What jobs cost is not known." } },
+        Some(overview) => {
+            let mut rows = overview.costs.clone();
+            site.costs.fill(&site.store, &mut rows).await;
+            html! {
+                (summary(&total(&rows), overview.at))
+                @for group in CostGroup::ALL { (table(group, &sums(&rows, group))) }
             }
         }
+    };
+    let body = html! {
+        @if let Some(fault) = &newest.fault { (fault_box(fault)) }
+        (body)
     };
     Page::new("Costs").show(body, html! {}).into_response()
 }
 
-fn table(
-    title: &str,
-    heading: &str,
-    sums: &std::collections::BTreeMap<String, Usd>,
-    newest_first: bool,
-) -> Markup {
-    let mut rows: Vec<(&String, &Usd)> = sums.iter().collect();
-    if newest_first {
-        rows.reverse();
-    } else {
-        rows.sort_by_key(|(_, usd)| std::cmp::Reverse(usd.micros()));
-    }
-    let most = sums.values().map(|usd| usd.dollars()).fold(1e-6, f64::max);
+fn summary(all: &CostSum, at: jiff::Timestamp) -> Markup {
     html! {
-        section aria-label=(title) {
-            h2 { (title) }
-            @if rows.is_empty() { p.muted { "Nothing was spent." } }
-            div.wide {
-                table {
-                    thead { tr { th { (heading) } th { "Cost" } th { "Share" } } }
-                    tbody {
-                        @for (word, usd) in rows {
-                            tr {
-                                td { @if heading == "Job" { a href=(format!("/job/{word}")) { (word) } } @else { (word) } }
-                                td.number { (usd) }
-                                td { meter min="0" max=(most) value=(usd.dollars()) aria-label="share" {} }
+        section aria-label="Total" {
+            dl.money {
+                div { dt { "Spent by all jobs" } dd { (all.usd) } }
+                div { dt { "Idle" } dd { (known(all.idle_usd)) } }
+                div { dt { "Lost to interruptions" } dd { (known(all.lost_usd)) } }
+                div { dt { "The same on demand" } dd { (known(all.on_demand_usd)) } }
+                div { dt { "Saved" } dd { (known(all.saved_usd)) } }
+            }
+            p { "All rows: " a href="/costs.csv" { "CSV" } ", " a href="/costs.focus.csv" { "FOCUS 1.2" } }
+            p.muted {
+                "An unfinished job counts until " (local_time(at))
+                ", and its rows are estimates. Days are those of this workstation. "
+                "A sum is unknown if one of its rows is."
+            }
+        }
+    }
+}
+
+fn known(usd: Option<Usd>) -> String {
+    usd.map_or_else(|| "unknown".to_owned(), |usd| usd.to_string())
+}
+
+fn heading(group: CostGroup) -> &'static str {
+    match group {
+        CostGroup::Day => "Day",
+        CostGroup::Job => "Job",
+        CostGroup::Market => "Market",
+        CostGroup::Type => "Machine type",
+        CostGroup::Owner => "Owner",
+    }
+}
+
+fn table(group: CostGroup, sums: &[CostSum]) -> Markup {
+    let most = sums.iter().map(|sum| sum.usd.dollars()).fold(1e-6, f64::max);
+    let (heading, word) = (heading(group), group.word());
+    let id = format!("by-{word}");
+    html! {
+        section aria-labelledby=(id) {
+            h2 id=(id) { "By " (heading.to_lowercase()) }
+            @if sums.is_empty() { p.muted { "Nothing was spent." } } @else {
+                div.wide tabindex="0" role="group" aria-labelledby=(id) {
+                    table {
+                        thead { tr {
+                            th scope="col" { (heading) }
+                            @for title in ["Cost", "Share", "Idle", "Lost", "On demand", "Saved"] {
+                                th scope="col" { (title) }
                             }
-                        }
+                        } }
+                        tbody { @for sum in sums { (row(group, sum, most)) } }
                     }
                 }
             }
+            p.muted { "The same: " code { "lamp costs --by " (word) } }
+        }
+    }
+}
+
+fn row(group: CostGroup, sum: &CostSum, most: f64) -> Markup {
+    html! {
+        tr {
+            th scope="row" {
+                @if group == CostGroup::Job { a href=(format!("/job/{}", sum.key)) { (sum.key) } }
+                @else { (sum.key) }
+            }
+            td.number { @if sum.estimated { "<= " } (sum.usd) }
+            td { meter min="0" max=(most) value=(sum.usd.dollars().max(0.0)) aria-label={ "share of " (sum.key) } {} }
+            td.number { (known(sum.idle_usd)) }
+            td.number { (known(sum.lost_usd)) }
+            td.number { (known(sum.on_demand_usd)) }
+            td.number { (known(sum.saved_usd)) }
         }
     }
 }
 
 pub async fn csv(State(site): State<Arc<Site>>) -> Response {
+    file(&site, export::csv).await
+}
+
+pub async fn focus(State(site): State<Arc<Site>>) -> Response {
+    file(&site, export::focus).await
+}
+
+async fn file(site: &Site, write: fn(&[CostRow]) -> String) -> Response {
     let newest = site.overview().await;
     match (&newest.overview, &newest.fault) {
         // Old rows would look like new ones.
         (_, Some(fault)) => fault_page(fault),
         (overview, None) => {
-            let rows = overview.as_ref().map(|overview| overview.costs.as_slice());
-            let mut text = "day,job,name,attempt,instance_type,market,usd,estimated\n".to_owned();
-            rows.unwrap_or_default().iter().for_each(|row| text.push_str(&line(row)));
-            ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response()
+            let mut rows = overview.as_ref().map(|all| all.costs.clone()).unwrap_or_default();
+            site.costs.fill(&site.store, &mut rows).await;
+            ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], write(&rows)).into_response()
         }
-    }
-}
-
-fn line(row: &CostRow) -> String {
-    format!(
-        "{},{},{},{},{},{},{:.6},{}\n",
-        row.day,
-        cell(&row.job),
-        cell(&row.name),
-        row.attempt,
-        cell(&row.instance_type),
-        cell(&row.market),
-        row.usd.dollars(),
-        row.estimated
-    )
-}
-
-/// A text in quotes. A spreadsheet would run one that begins like a formula.
-fn cell(text: &str) -> String {
-    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
-    format!("\"{guard}{}\"", text.replace('"', "\"\""))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::cell;
-
-    #[test]
-    fn cell_is_text_whatever_its_name() {
-        assert_eq!(cell("a \"b\", c"), "\"a \"\"b\"\", c\"");
-        assert_eq!(cell("=1+1"), "\"'=1+1\"");
     }
 }

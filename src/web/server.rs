@@ -69,6 +69,7 @@ pub async fn serve(
         .route("/job/{job}/act/{act}", get(act_page::ask).post(act_page::act))
         .route("/costs", get(costs_page::page))
         .route("/costs.csv", get(costs_page::csv))
+        .route("/costs.focus.csv", get(costs_page::focus))
         .route("/enter", get(sign_in::form).post(sign_in::enter))
         .route("/assets/{name}", get(assets::asset))
         .merge(api::router())

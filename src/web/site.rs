@@ -10,6 +10,7 @@ use super::job::job_look::JobLooks;
 use super::sparkline::Trends;
 use crate::app::Fault;
 use crate::app::analysis::sample_cache::SampleCache;
+use crate::app::costs::details::CostReader;
 use crate::app::overview::overview::{Overview, OverviewReader};
 use crate::market::elapsed;
 use crate::wire::{Clock, Store, Workstation, random_token};
@@ -37,6 +38,7 @@ pub struct Site {
     pub trends: Trends,
     pub samples: SampleCache,
     pub looks: JobLooks,
+    pub costs: CostReader,
 }
 
 /// The newest overview, and why there is no newer one.
@@ -70,6 +72,7 @@ impl Site {
             trends: Trends::default(),
             samples: SampleCache::default(),
             looks: JobLooks::default(),
+            costs: CostReader::default(),
         })
     }
 
