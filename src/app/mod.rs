@@ -21,6 +21,7 @@ pub mod log_tail;
 pub mod missing_spec;
 pub mod outputs;
 pub mod overview;
+pub mod prices;
 pub mod record_errors;
 pub mod release_kept;
 pub mod save_now;

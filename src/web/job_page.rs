@@ -180,7 +180,10 @@ fn head(summary: &Summary, look: &JobLook) -> Markup {
                     }
                 }
             }
-            p.muted { "The same: " code { "lamp status " (summary.job) } }
+            p.muted {
+                "The same: " code { "lamp status " (summary.job) } ". "
+                a href=(format!("/job/{}/share", summary.job)) { "Share as one file" }
+            }
         }
     }
 }

@@ -6,6 +6,10 @@ use maud::{DOCTYPE, Markup, html};
 
 use crate::app::{ExitCode, Fault};
 
+/// The pages of the navigation, by address and title.
+const PAGES: &[(&str, &str)] =
+    &[("/", "Jobs"), ("/machines", "Machines"), ("/costs", "Costs"), ("/prices", "Prices")];
+
 pub struct Page<'a> {
     title: &'a str,
     /// Where the changing part comes from.
@@ -60,7 +64,11 @@ impl<'a> Page<'a> {
                     header {
                         a.brand href="/" { "Lamplighter" }
                         @if has_nav {
-                            nav aria-label="Pages" { a href="/" { "Jobs" } a href="/costs" { "Costs" } }
+                            nav aria-label="Pages" {
+                                @for (to, name) in PAGES {
+                                    a href=(to) aria-current=[(*name == self.title).then_some("page")] { (name) }
+                                }
+                            }
                         }
                     }
                     main { h1 { (self.title) } (body) }

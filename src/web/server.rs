@@ -12,7 +12,10 @@ use tokio::net::TcpListener;
 
 use super::layout::message_page;
 use super::site::Site;
-use super::{act_page, api, assets, costs_page, guard, job_page, overview_page, plots, sign_in};
+use super::{
+    act_page, api, assets, costs_page, guard, job_page, machines_page, overview_page, plots,
+    prices_page, share, sign_in,
+};
 
 /// A bound address: nothing is answered yet.
 pub struct Listen {
@@ -67,6 +70,10 @@ pub async fn serve(
         .route("/job/{job}/table/{series}", get(plots::table))
         .route("/job/{job}/csv/{series}", get(plots::csv))
         .route("/job/{job}/act/{act}", get(act_page::ask).post(act_page::act))
+        .route("/job/{job}/share", get(share::file))
+        .route("/machines", get(machines_page::page))
+        .route("/prices", get(prices_page::page))
+        .route("/prices.csv", get(prices_page::csv))
         .route("/costs", get(costs_page::page))
         .route("/costs.csv", get(costs_page::csv))
         .route("/costs.focus.csv", get(costs_page::focus))

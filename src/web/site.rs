@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::job::job_look::JobLooks;
+use super::prices_page::PriceMemory;
 use super::sparkline::Trends;
 use crate::app::Fault;
 use crate::app::analysis::sample_cache::SampleCache;
@@ -39,6 +40,7 @@ pub struct Site {
     pub samples: SampleCache,
     pub looks: JobLooks,
     pub costs: CostReader,
+    pub prices: PriceMemory,
 }
 
 /// The newest overview, and why there is no newer one.
@@ -73,6 +75,7 @@ impl Site {
             samples: SampleCache::default(),
             looks: JobLooks::default(),
             costs: CostReader::default(),
+            prices: PriceMemory::default(),
         })
     }
 

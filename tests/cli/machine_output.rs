@@ -11,11 +11,13 @@ use super::sandbox::repository;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
 const VERBS: [(&str, &[&str]); 29] = [
+const VERBS: [(&str, &[&str]); 30] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),
     ("check", &["check"]),
     ("completions", &["completions", "bash"]),
+    ("costs", &["costs"]),
     ("daemon", &["daemon", "--job", "JOB", "--until-done"]),
     ("discard", &["discard", "JOB", "--dry-run"]),
     ("doctor", &["doctor"]),
@@ -34,6 +36,7 @@ const VERBS: [(&str, &[&str]); 29] = [
     ("run", &["run"]),
     ("schedules", &["schedules"]),
     ("schema", &["schema", "job"]),
+    ("share", &["share", "JOB", "shared.html"]),
     (
         "simulate",
         &[

@@ -3,8 +3,10 @@
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
 mod browser;
+mod fit;
 mod job;
 mod job_analysis;
+mod more_pages;
 mod pages;
 #[path = "../cli/place.rs"]
 #[allow(dead_code, reason = "the tests of the command line use the rest")]

@@ -1,7 +1,9 @@
 //! All jobs at once, as `lamp status` and the page show them: rows, filter, money and needs.
 
 pub mod driven_here;
+pub mod found_machine;
 pub mod job_filter;
 pub mod job_sentence;
 #[expect(clippy::module_inception, reason = "the type that the folder is named for")]
+pub mod machines;
 pub mod overview;

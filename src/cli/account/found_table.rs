@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::found_machine::{hour, is_orphan, is_shown, is_stray, words};
 use super::stop_cost::AtStake;
 use crate::account::Residue;
+use crate::app::overview::found_machine::{hour, is_orphan, is_shown, is_stray, words};
 use crate::app::text::counted;
 use crate::cli::output::unreachable;
 use crate::cli::{Context, Give, Stream, render_table_within};

@@ -3,7 +3,6 @@
 
 pub(crate) mod doctor;
 pub(crate) mod doctor_aws;
-pub(crate) mod found_machine;
 pub(crate) mod found_table;
 pub(crate) mod iam;
 #[cfg(feature = "aws")]

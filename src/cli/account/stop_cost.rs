@@ -15,7 +15,7 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::found_machine::{is_orphan, so_far};
+use crate::app::overview::found_machine::{is_orphan, so_far};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Found, Judged};
 use crate::instance::InstanceView;

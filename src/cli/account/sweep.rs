@@ -7,13 +7,13 @@ use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt};
 use serde_json::json;
 
-use super::found_machine::{is_orphan, is_shown};
 use super::found_table;
 use super::stop_cost::AtStake;
 use super::sweep_report::Swept;
 use super::unknown_job_machines::{self, NamedMachines};
 use crate::account::{ForeignMachine, Residue};
 use crate::app::drive;
+use crate::app::overview::found_machine::{is_orphan, is_shown};
 use crate::app::text::counted;
 use crate::cli::output::unreachable;
 use crate::cli::shell::confirm::confirm;

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::found_machine::{figures, is_shown, is_stray, words};
 use super::stop_cost::AtStake;
 use crate::account::Residue;
+use crate::app::overview::found_machine::{figures, is_shown, is_stray, words};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, EndAsked, Found, Judged, SECOND_LOOK};
 use crate::instance::MachineRef;

@@ -9,10 +9,10 @@
 //!
 //! Not here: whether a job is known (`policy::lifecycle::orphan`).
 
-use super::found_machine::{is_orphan, is_stray};
 use super::found_table;
 use super::stop_cost::AtStake;
 use super::sweep_report::Swept;
+use crate::app::overview::found_machine::{is_orphan, is_stray};
 use crate::cli::shell::confirm::confirm;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, Found, Judged};

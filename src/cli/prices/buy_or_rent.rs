@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::table::PriceRow;
+use crate::app::prices::price_row::PriceRow;
 use crate::market::{Usd, UsdPerHour};
 
 #[derive(Clone, Debug, clap::Args)]

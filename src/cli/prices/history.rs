@@ -9,7 +9,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::table::{self, PriceRow};
+use super::table;
+use crate::app::prices::price_row::PriceRow;
 use crate::cli::{ExitCode, Fault};
 use crate::market::{PriceHistory, Supply};
 

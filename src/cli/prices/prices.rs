@@ -9,8 +9,8 @@ use serde_json::json;
 use super::history as course;
 use super::source::PriceSource;
 use super::table;
-use super::table::PriceRow;
 use super::{buy_or_rent, plot};
+use crate::app::prices::price_row::{self, PriceRow};
 use crate::cli::plan::region_arg;
 use crate::cli::shell::flags::one_name;
 use crate::cli::shell::job_root;
@@ -92,7 +92,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     source.warn(context);
     let now = context.clock.now();
     let from = back(now, Span::from_secs(u64::from(args.days) * 86_400));
-    let rows = table::rows(&supply, args.bid, from, now, args.backtest);
+    let rows = price_row::rows(&supply, args.bid, from, now, args.backtest);
     if rows.is_empty() {
         return Err(nothing(&machine, &supply, is_asked));
     }
@@ -109,7 +109,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             "buy": buy_or_rent::document(&args.buy, &rows),
         })),
         Format::Jsonl if args.history => course::points(&courses).for_each(|point| context.printer.json(&point)),
-        Format::Jsonl => rows.iter().for_each(|row| context.printer.json(&row.with(&source))),
+        Format::Jsonl => rows.iter().for_each(|row| context.printer.json(&table::with_source(row, &source))),
         Format::Text => show(args, context, &rows, &courses, from),
     }
     // Beside rows and beside the table; a document contains them.

@@ -23,7 +23,7 @@ use crate::cli::prices::prices;
 use crate::cli::rehearse::rehearse;
 use crate::cli::run::{run, start};
 use crate::cli::simulate::replay_idle;
-use crate::cli::status::{explain, receipt, status};
+use crate::cli::status::{costs, explain, receipt, status};
 use crate::cli::{ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer};
 use crate::config::Environment;
 use crate::job::Wish;
@@ -57,6 +57,7 @@ Look at it
   outputs      Fetch the files that a job kept
   ssh          Open a shell on the machine of a job
   web          Show all jobs in a browser
+  share        Write a job as one HTML file
   replay       Run a rule over a recording
 End it
   stop         Save a checkpoint, keep the outputs, end the job
@@ -66,6 +67,7 @@ End it
 Money, machines, account
   prices       Show what machines cost, on demand and spot
   receipt      Show what ran, why it ended and what it cost
+  costs        Show what jobs cost: by day, job, market, type
   sweep        End machines that no job needs, in all regions
   doctor       Check all that jobs need, here and at AWS
   uninit       Remove what `lamp init aws` made
@@ -110,6 +112,9 @@ pub enum Verb {
     Mcp(crate::cli::control::mcp::Args),
     #[command(aliases = ["cost", "cost-report"])]
     Receipt(receipt::Args),
+    Costs(costs::Args),
+    #[cfg(feature = "web")]
+    Share(crate::cli::status::share::Args),
     Explain(explain::Args),
     Discard(discard::Args),
     Plan(Box<plan::Args>),
@@ -141,6 +146,7 @@ impl Verb {
             | Verb::Ssh(_)
             | Verb::Outputs(_)
             | Verb::Receipt(_)
+            | Verb::Costs(_)
             | Verb::Explain(_)
             | Verb::Completions(_) => Forgives::Keys,
             Verb::Stop(_)
@@ -149,7 +155,7 @@ impl Verb {
             | Verb::Prices(_)
             | Verb::Schedules(_) => Forgives::Keys,
             #[cfg(feature = "web")]
-            Verb::Web(_) => Forgives::Keys,
+            Verb::Web(_) | Verb::Share(_) => Forgives::Keys,
             #[cfg(feature = "mcp")]
             Verb::Mcp(_) => Forgives::Keys,
             Verb::Doctor(args) if !args.prove => Forgives::Keys,
@@ -168,6 +174,7 @@ impl Verb {
             Verb::Status(_)
                 | Verb::Logs(_)
                 | Verb::Receipt(_)
+                | Verb::Costs(_)
                 | Verb::Explain(_)
                 | Verb::Doctor(_)
                 | Verb::Schedules(_)
@@ -282,10 +289,19 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Receipt(args) => {
             block_on(never_silent(context, of_root(context), receipt::run(args, context)))
         }
+        Verb::Costs(args) => {
+            block_on(never_silent(context, of_root(context), costs::run(args, context)))
+        }
         #[cfg(feature = "web")]
         Verb::Web(args) => block_on(crate::cli::control::web::run(args, context)),
         #[cfg(feature = "mcp")]
         Verb::Mcp(args) => block_on(crate::cli::control::mcp::run(args, context)),
+        #[cfg(feature = "web")]
+        Verb::Share(args) => block_on(never_silent(
+            context,
+            of_root(context),
+            crate::cli::status::share::run(args, context),
+        )),
         Verb::Plan(args) => block_on(plan::run(args, context)),
         Verb::Prices(args) => block_on(prices::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
@@ -442,10 +458,15 @@ fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
     })
 }
 
-/// Only `prices` has `-o csv`, because its rows are all alike. For other commands clap reports the
-/// error.
+/// Only `prices` and `costs` have `-o csv`, because their rows are all alike. For other commands
+/// clap reports the error.
 fn with_csv(words: Vec<OsString>) -> Vec<OsString> {
-    if !words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "prices") {
+    if !words
+        .iter()
+        .skip(1)
+        .take_while(|word| *word != "--")
+        .any(|word| word == "prices" || word == "costs")
+    {
         return words;
     }
     let mut rest = words.into_iter().peekable();

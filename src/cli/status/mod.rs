@@ -1,9 +1,12 @@
-//! Commands that show jobs: `status`, `receipt`, `explain`, and the words for attempts, machines
+//! Commands that show jobs: `status`, `receipt`, `costs`, `explain`, and the words for attempts, machines
 //! and ends.
 
+pub(crate) mod costs;
 pub(crate) mod explain;
 pub(crate) mod other_job_root;
 pub(crate) mod receipt;
+#[cfg(feature = "web")]
+pub(crate) mod share;
 pub(crate) mod status;
 pub(crate) mod undriven_jobs;
 pub(crate) mod watch;

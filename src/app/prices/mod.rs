@@ -1,0 +1,3 @@
+//! What machines cost: the same rows for `lamp prices` and the page.
+
+pub mod price_row;

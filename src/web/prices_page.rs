@@ -1,0 +1,409 @@
+//! Prices: spot price history by zone and type, a bid, and how long the bid would have held.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::layout::{Page, fault_box, fault_page, form_encoded};
+use super::site::Site;
+use crate::app::costs::export::cell;
+use crate::app::prices::price_row::{self, PriceRow};
+use crate::app::text::{counted, local_time};
+use crate::app::{ExitCode, Fault};
+use crate::job::{MachineSpec, MarketChoice};
+use crate::market::{
+    Cloud, GpuRequirement, PriceHistory, PriceRule, Span, Supply, Usd, UsdPerHour, elapsed,
+};
+use crate::policy::purchase::bid::back;
+
+/// EC2 changes a spot price a few times a day. A shorter time asks it again for each changed bid.
+const KEPT: Duration = Duration::from_secs(10 * 60);
+
+/// A silent region must not hold the page.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const DAYS: u32 = 14;
+
+const DAYS_MAX: u32 = 90;
+
+/// Plots on one page: the cheapest pools. The table has all.
+const DRAWN_MAX: usize = 6;
+
+const WIDTH: f64 = 800.0;
+
+const HEIGHT: f64 = 120.0;
+
+#[derive(Clone, Default, Deserialize)]
+pub struct Asked {
+    #[serde(default)]
+    gpu: String,
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    region: String,
+    #[serde(default)]
+    days: String,
+    #[serde(default)]
+    bid: String,
+}
+
+/// What EC2 answered last, so that another bid asks nothing.
+#[derive(Default)]
+pub struct PriceMemory(tokio::sync::Mutex<Option<Remembered>>);
+
+struct Remembered {
+    machine: MachineSpec,
+    days: u32,
+    at: Timestamp,
+    supply: Arc<Supply>,
+}
+
+/// A request that is understood.
+struct Wanted {
+    machine: MachineSpec,
+    days: u32,
+    bid: Option<UsdPerHour>,
+}
+
+/// An answer, with its time.
+struct PriceAnswer {
+    wanted: Wanted,
+    rows: Vec<PriceRow>,
+    supply: Arc<Supply>,
+    from: Timestamp,
+    at: Timestamp,
+}
+
+impl Asked {
+    fn is_empty(&self) -> bool {
+        [&self.gpu, &self.kind].iter().all(|text| text.trim().is_empty())
+    }
+
+    fn days(&self) -> &str {
+        if self.days.is_empty() { "14" } else { &self.days }
+    }
+
+    fn wanted(&self) -> Result<Wanted, Fault> {
+        let wrong = |what: &str, hint: &str| {
+            Fault::new(ExitCode::USAGE, format!("`{what}` is not understood"))
+                .meaning("EC2 was not asked")
+                .hint(hint)
+        };
+        let gpu = self.gpu.trim();
+        let gpus = if gpu.is_empty() {
+            GpuRequirement::NONE
+        } else {
+            gpu.parse().map_err(|_| wrong(gpu, "write GPUs like `A10G`, `H100:8` or `any`"))?
+        };
+        let days: u32 = self.days().trim().parse().unwrap_or(DAYS);
+        let bid = self.bid.trim().trim_start_matches('$');
+        let usd = || bid.parse::<f64>().ok().and_then(|usd| Usd::from_dollars(usd).ok());
+        let bid = match bid {
+            "" => None,
+            text => Some(
+                usd()
+                    .filter(|usd| *usd > Usd::ZERO)
+                    .ok_or_else(|| wrong(text, "write a bid in dollars an hour, like `0.65`"))?,
+            ),
+        };
+        let names = |text: &str| {
+            text.split([',', ' ']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        Ok(Wanted {
+            machine: MachineSpec {
+                cloud: Cloud::Aws,
+                gpus,
+                instance_types: names(&self.kind),
+                regions: names(&self.region),
+                market: MarketChoice::Auto,
+                max_price: PriceRule::Auto,
+                ..MachineSpec::default()
+            },
+            days: days.clamp(1, DAYS_MAX),
+            bid: bid.map(UsdPerHour::new),
+        })
+    }
+
+    fn address(&self) -> String {
+        [
+            ("gpu", &self.gpu),
+            ("type", &self.kind),
+            ("region", &self.region),
+            ("days", &self.days),
+            ("bid", &self.bid),
+        ]
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| format!("{name}={}", form_encoded(value)))
+        .collect::<Vec<_>>()
+        .join("&")
+    }
+
+    /// The command that prints the same.
+    fn command(&self) -> String {
+        let flag = |name: &str, value: &str| match value.trim() {
+            "" => String::new(),
+            value => format!(" --{name} {value}"),
+        };
+        format!(
+            "lamp prices --zones{}{}{}{}{}",
+            flag("gpu", &self.gpu),
+            flag("type", &self.kind),
+            flag("region", &self.region),
+            flag("days", self.days()),
+            flag("bid", &self.bid)
+        )
+    }
+}
+
+pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Response {
+    let answer = if asked.is_empty() { None } else { Some(answer(&site, &asked).await) };
+    let body = html! {
+        (form(&asked))
+        @match &answer {
+            None => p { "Name a GPU or a machine type. EC2 is then asked for the prices." },
+            Some(Err(fault)) => {
+                (fault_box(fault))
+                p { "The prices are not known. " code { "lamp doctor" } " says what keeps AWS from answering, and "
+                    code { "lamp init aws" } " sets it up." }
+            },
+            Some(Ok(answer)) => (shown(&asked, answer)),
+        }
+    };
+    Page::new("Prices").show(body, html! {}).into_response()
+}
+
+fn form(asked: &Asked) -> Markup {
+    let field = |name: &str, label: &str, value: &str, hint: &str| {
+        html! {
+            label { span { (label) } input name=(name) value=(value) placeholder=(hint) autocomplete="off"; }
+        }
+    };
+    html! {
+        form.act method="get" action="/prices" {
+            (field("gpu", "GPU", &asked.gpu, "A10G"))
+            (field("type", "Machine type", &asked.kind, "g5.xlarge"))
+            (field("region", "Region", &asked.region, "us-east-1"))
+            (field("days", "Days", asked.days(), "14"))
+            (field("bid", "Bid, $ an hour", &asked.bid, "0.65"))
+            button { "Show prices" }
+        }
+    }
+}
+
+async fn answer(site: &Site, asked: &Asked) -> Result<PriceAnswer, Fault> {
+    let wanted = asked.wanted()?;
+    let now = site.clock.now();
+    let (supply, at) = site.prices.supply(site, &wanted, now).await?;
+    let from = back(now, window(wanted.days));
+    let rule = wanted.bid.map_or(PriceRule::Auto, |bid| PriceRule::Fixed(bid.per_hour()));
+    let rows = price_row::rows(&supply, rule, from, now, false);
+    if rows.is_empty() {
+        let why: Vec<&str> = supply.refused.iter().take(3).map(String::as_str).collect();
+        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
+        return Err(Fault::new(ExitCode::NOT_FOUND, format!("EC2 sells nothing that fits{why}"))
+            .hint("`lamp prices` without a word shows every GPU machine"));
+    }
+    Ok(PriceAnswer { wanted, rows, supply, from, at })
+}
+
+fn window(days: u32) -> Span {
+    Span::from_secs(u64::from(days) * 86_400)
+}
+
+impl PriceMemory {
+    async fn supply(
+        &self,
+        site: &Site,
+        wanted: &Wanted,
+        now: Timestamp,
+    ) -> Result<(Arc<Supply>, Timestamp), Fault> {
+        let mut kept = self.0.lock().await;
+        let is_same = |kept: &&Remembered| {
+            kept.machine == wanted.machine
+                && kept.days == wanted.days
+                && elapsed(kept.at, now) < KEPT
+        };
+        if let Some(kept) = kept.as_ref().filter(is_same) {
+            return Ok((Arc::clone(&kept.supply), kept.at));
+        }
+        // The rule `auto` looks back two weeks.
+        let days = wanted.days.max(DAYS);
+        let asked = site.workstation.ec2_supply(&wanted.machine, window(days));
+        let supply = match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(supply)) => Arc::new(supply),
+            Ok(Err(error)) => return Err(Fault::from_error(ExitCode::UNREACHABLE, &*error)),
+            Err(_) => {
+                let text = format!("EC2 did not answer within {} s", PATIENCE.as_secs());
+                return Err(Fault::new(ExitCode::UNREACHABLE, text));
+            }
+        };
+        *kept = Some(Remembered {
+            machine: wanted.machine.clone(),
+            days: wanted.days,
+            at: now,
+            supply: Arc::clone(&supply),
+        });
+        Ok((supply, now))
+    }
+}
+
+impl PriceAnswer {
+    fn history(&self, row: &PriceRow) -> Option<PriceHistory> {
+        let found = self.supply.histories.iter().find(|history| row.is_of(history));
+        found.map(|history| history.since(self.from))
+    }
+}
+
+fn dollars(price: Option<UsdPerHour>) -> String {
+    price
+        .map_or_else(|| "unknown".to_owned(), |price| format!("${:.4}", price.per_hour().dollars()))
+}
+
+fn held(row: &PriceRow) -> String {
+    match row.share_above {
+        Some(above) => format!("{:.1} %", (1.0 - above) * 100.0),
+        None => "unknown".to_owned(),
+    }
+}
+
+fn shown(asked: &Asked, answer: &PriceAnswer) -> Markup {
+    let spot = answer.rows.iter().filter(|row| row.spot.is_some());
+    let drawn: Vec<(&PriceRow, PriceHistory)> =
+        spot.filter_map(|row| Some((row, answer.history(row)?))).take(DRAWN_MAX).collect();
+    let named = if answer.wanted.bid.is_some() { "your bid" } else { "the bid of the rule `auto`" };
+    html! {
+        section aria-labelledby="history" {
+            h2 #history { "Spot prices of the last " (counted(u64::from(answer.wanted.days), "day")) }
+            @if drawn.is_empty() { p { "EC2 tells no spot price of these." } }
+            @for (row, history) in &drawn { (drawing(row, history, answer)) }
+            p.muted { "The line across is " (named) ". Up to " (DRAWN_MAX) " of the cheapest are drawn. "
+                a href=(format!("/prices.csv?{}", asked.address())) { "All changes as CSV" } }
+        }
+        section aria-labelledby="pools" {
+            h2 #pools { "By type and zone" }
+            div.wide tabindex="0" role="group" aria-labelledby="pools" {
+                table {
+                    thead { tr {
+                        @for heading in ["Type", "Zone", "GPUs", "On demand", "Spot", "Bid", "Would have held", "Times exceeded"] {
+                            th scope="col" { (heading) }
+                        }
+                    } }
+                    tbody { @for row in &answer.rows { (table_row(row)) } }
+                }
+            }
+            p.muted { "Asked " (local_time(answer.at)) ". A bid that held is no promise: EC2 also interrupts for lack of capacity." }
+            @for note in &answer.supply.notes { p.muted { (note) } }
+            p.muted { "The same: " code { (asked.command()) } }
+        }
+    }
+}
+
+fn table_row(row: &PriceRow) -> Markup {
+    html! {
+        tr {
+            td { (row.instance_type) }
+            td { (row.zone) }
+            td { (row.gpu_text()) }
+            td.number { (dollars(row.on_demand)) }
+            td.number { (dollars(row.spot)) }
+            td.number { (dollars(row.bid)) }
+            td.number { (held(row)) }
+            td.number { (row.crossings.map_or_else(|| "unknown".to_owned(), |times| times.to_string())) }
+        }
+    }
+}
+
+/// A price holds until the next one: the line has steps.
+fn drawing(row: &PriceRow, history: &PriceHistory, answer: &PriceAnswer) -> Markup {
+    let usd = |price: UsdPerHour| price.per_hour().dollars();
+    let points = history.points();
+    let bid = row.bid.map(usd);
+    let top = points.iter().map(|point| usd(point.price)).chain(bid).fold(1e-9, f64::max) * 1.05;
+    let all = answer.at.duration_since(answer.from).as_secs_f64().max(1.0);
+    let x = |at: Timestamp| {
+        (at.duration_since(answer.from).as_secs_f64() / all).clamp(0.0, 1.0) * WIDTH
+    };
+    let y = |usd: f64| HEIGHT - usd / top * HEIGHT;
+    let mut line = String::new();
+    for (at, point) in points.iter().enumerate() {
+        let until = points.get(at + 1).map_or(answer.at, |next| next.at);
+        let height = y(usd(point.price));
+        line.push_str(&format!("{:.1},{height:.1} {:.1},{height:.1} ", x(point.at), x(until)));
+    }
+    let label = format!(
+        "{} in {}: now {}, bid {}, which would have held {}",
+        row.instance_type,
+        row.zone,
+        dollars(row.spot),
+        dollars(row.bid),
+        held(row)
+    );
+    html! {
+        figure.plot {
+            figcaption { (label) }
+            div.canvas {
+                svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(label) {
+                    @if let Some(bid) = bid {
+                        line.mark x1="0" x2=(WIDTH) y1=(format!("{:.1}", y(bid))) y2=(format!("{:.1}", y(bid))) {}
+                    }
+                    polyline points=(line.trim_end()) {}
+                }
+            }
+        }
+    }
+}
+
+pub async fn csv(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Response {
+    let answer = match answer(&site, &asked).await {
+        Ok(answer) => answer,
+        Err(fault) => return fault_page(&fault),
+    };
+    let mut text = "instance_type,region,zone,at,price\n".to_owned();
+    for history in answer.rows.iter().filter_map(|row| answer.history(row)) {
+        for point in history.points() {
+            text.push_str(&format!(
+                "{},{},{},{},{}\n",
+                cell(&history.instance_type),
+                cell(history.region.as_str()),
+                cell(history.zone.as_str()),
+                point.at,
+                point.price.per_hour().dollars()
+            ));
+        }
+    }
+    ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(gpu: &str, bid: &str) -> Asked {
+        Asked { gpu: gpu.into(), bid: bid.into(), ..Asked::default() }
+    }
+
+    #[test]
+    fn bid_is_dollars_or_refused_before_ec2_is_asked() {
+        let bid = |text: &str| asked("A10G", text).wanted().map(|wanted| wanted.bid);
+        let usd = |usd: f64| Usd::from_dollars(usd).ok().map(UsdPerHour::new);
+        assert_eq!(bid("$0.65").ok(), Some(usd(0.65)));
+        assert_eq!(bid("").ok(), Some(None));
+        for wrong in ["soon", "-1", "0", "NaN"] {
+            assert_eq!(bid(wrong).map_err(|fault| fault.code), Err(ExitCode::USAGE), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn command_and_address_say_the_same_request() {
+        let asked = asked("A10G", "0.65");
+        assert_eq!(asked.address(), "gpu=A10G&bid=0.65");
+        assert_eq!(asked.command(), "lamp prices --zones --gpu A10G --days 14 --bid 0.65");
+    }
+}
