@@ -1,7 +1,6 @@
 //! Prices: spot price history by zone and type, a bid, and how long the bid would have held.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::header;
@@ -18,16 +17,11 @@ use crate::app::text::{counted, local_time};
 use crate::app::{ExitCode, Fault};
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
-    Cloud, GpuRequirement, PriceHistory, PriceRule, Span, Supply, Usd, UsdPerHour, elapsed,
+    Cloud, GpuRequirement, PriceHistory, PriceRule, Span, Supply, Usd, UsdPerHour,
 };
 use crate::policy::purchase::bid::back;
 
-/// EC2 changes a spot price a few times a day. A shorter time asks it again for each changed bid.
-const KEPT: Duration = Duration::from_secs(10 * 60);
-
-/// A silent region must not hold the page.
-const PATIENCE: Duration = Duration::from_secs(60);
-
+/// The rule `auto` looks back two weeks.
 const DAYS: u32 = 14;
 
 const DAYS_MAX: u32 = 90;
@@ -53,19 +47,8 @@ pub struct Asked {
     bid: String,
 }
 
-/// What EC2 answered last, so that another bid asks nothing.
-#[derive(Default)]
-pub struct PriceMemory(tokio::sync::Mutex<Option<Remembered>>);
-
-struct Remembered {
-    machine: MachineSpec,
-    days: u32,
-    at: Timestamp,
-    supply: Arc<Supply>,
-}
-
 /// A request that is understood.
-struct Wanted {
+struct WantedPrices {
     machine: MachineSpec,
     days: u32,
     bid: Option<UsdPerHour>,
@@ -73,7 +56,7 @@ struct Wanted {
 
 /// An answer, with its time.
 struct PriceAnswer {
-    wanted: Wanted,
+    wanted: WantedPrices,
     rows: Vec<PriceRow>,
     supply: Arc<Supply>,
     from: Timestamp,
@@ -89,7 +72,7 @@ impl Asked {
         if self.days.is_empty() { "14" } else { &self.days }
     }
 
-    fn wanted(&self) -> Result<Wanted, Fault> {
+    fn wanted(&self) -> Result<WantedPrices, Fault> {
         let wrong = |what: &str, hint: &str| {
             Fault::new(ExitCode::USAGE, format!("`{what}` is not understood"))
                 .meaning("EC2 was not asked")
@@ -115,7 +98,7 @@ impl Asked {
         let names = |text: &str| {
             text.split([',', ' ']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
         };
-        Ok(Wanted {
+        Ok(WantedPrices {
             machine: MachineSpec {
                 cloud: Cloud::Aws,
                 gpus,
@@ -200,7 +183,9 @@ fn form(asked: &Asked) -> Markup {
 async fn answer(site: &Site, asked: &Asked) -> Result<PriceAnswer, Fault> {
     let wanted = asked.wanted()?;
     let now = site.clock.now();
-    let (supply, at) = site.prices.supply(site, &wanted, now).await?;
+    let asked = window(wanted.days.max(DAYS));
+    let kept = site.prices.supply(&site.workstation, &wanted.machine, asked, now).await?;
+    let (supply, at) = (kept.supply, kept.at);
     let from = back(now, window(wanted.days));
     let rule = wanted.bid.map_or(PriceRule::Auto, |bid| PriceRule::Fixed(bid.per_hour()));
     let rows = price_row::rows(&supply, rule, from, now, false);
@@ -215,43 +200,6 @@ async fn answer(site: &Site, asked: &Asked) -> Result<PriceAnswer, Fault> {
 
 fn window(days: u32) -> Span {
     Span::from_secs(u64::from(days) * 86_400)
-}
-
-impl PriceMemory {
-    async fn supply(
-        &self,
-        site: &Site,
-        wanted: &Wanted,
-        now: Timestamp,
-    ) -> Result<(Arc<Supply>, Timestamp), Fault> {
-        let mut kept = self.0.lock().await;
-        let is_same = |kept: &&Remembered| {
-            kept.machine == wanted.machine
-                && kept.days == wanted.days
-                && elapsed(kept.at, now) < KEPT
-        };
-        if let Some(kept) = kept.as_ref().filter(is_same) {
-            return Ok((Arc::clone(&kept.supply), kept.at));
-        }
-        // The rule `auto` looks back two weeks.
-        let days = wanted.days.max(DAYS);
-        let asked = site.workstation.ec2_supply(&wanted.machine, window(days));
-        let supply = match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(Ok(supply)) => Arc::new(supply),
-            Ok(Err(error)) => return Err(Fault::from_error(ExitCode::UNREACHABLE, &*error)),
-            Err(_) => {
-                let text = format!("EC2 did not answer within {} s", PATIENCE.as_secs());
-                return Err(Fault::new(ExitCode::UNREACHABLE, text));
-            }
-        };
-        *kept = Some(Remembered {
-            machine: wanted.machine.clone(),
-            days: wanted.days,
-            at: now,
-            supply: Arc::clone(&supply),
-        });
-        Ok((supply, now))
-    }
 }
 
 impl PriceAnswer {

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::job::job_look::JobLooks;
-use super::prices_page::PriceMemory;
 use super::sparkline::Trends;
 use crate::app::Fault;
 use crate::app::analysis::sample_cache::SampleCache;
 use crate::app::costs::details::CostReader;
 use crate::app::overview::overview::{Overview, OverviewReader};
+use crate::app::prices::price_memory::PriceMemory;
 use crate::market::elapsed;
 use crate::wire::{Clock, Store, Workstation, random_token};
 

@@ -112,16 +112,16 @@ fn on_demand(plan: &Plan) -> Option<UsdPerHour> {
 }
 
 /// Parts of the billed time, 0 to 1.
-struct Shares {
+struct AttemptShares {
     idle: Option<f64>,
     lost: Option<f64>,
 }
 
-fn shares(settled: &Settled) -> Shares {
+fn shares(settled: &Settled) -> AttemptShares {
     let billed = settled.billed.secs_f64();
     // Without billed time there is no money to lose.
     if billed <= 0.0 {
-        return Shares { idle: Some(0.0), lost: Some(0.0) };
+        return AttemptShares { idle: Some(0.0), lost: Some(0.0) };
     }
     let outcome = settled.outcome.as_ref();
     let share = |secs: f64| (secs / billed).clamp(0.0, 1.0);
@@ -130,7 +130,7 @@ fn shares(settled: &Settled) -> Shares {
     } else {
         Some(0.0)
     };
-    Shares { idle: outcome.map(|outcome| share(outcome.idle.secs_f64())), lost }
+    AttemptShares { idle: outcome.map(|outcome| share(outcome.idle.secs_f64())), lost }
 }
 
 /// The machine was taken away, or broke.

@@ -14,7 +14,7 @@ use crate::job::JobState;
 use crate::market::UsdPerHour;
 use crate::wire::{Store, Workstation};
 
-/// All regions answer in a few seconds. A shorter wait loses slow ones, a longer one holds the page.
+/// Regions answer in a few seconds. A shorter wait loses slow ones, a longer one holds the page.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
 /// A machine of an unfinished job, by its records.

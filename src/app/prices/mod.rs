@@ -1,3 +1,4 @@
 //! What machines cost: the same rows for `lamp prices` and the page.
 
+pub mod price_memory;
 pub mod price_row;
