@@ -25,8 +25,10 @@ fn page_and_command_tell_the_same_costs() {
     assert_eq!(costs["total"]["lost_usd"], 0.0, "no interruption: {costs}");
     let page = Served::of(&place);
     let text = page.get("/costs").text;
-    for word in [&job, &format!("${usd:.2}"), "Lost to interruptions", "lamp costs --by owner"] {
-        assert!(text.contains(word.as_str()), "{word} in {text}");
+    for word in
+        [job.as_str(), &format!("${usd:.2}"), "Lost to interruptions", "lamp costs --by owner"]
+    {
+        assert!(text.contains(word), "{word} in {text}");
     }
     assert_eq!(page.get("/costs.csv").text, place.0.lamp(&["costs", "-o", "csv"]).out);
     let focus = page.get("/costs.focus.csv").text;
