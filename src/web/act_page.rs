@@ -1,5 +1,5 @@
-//! Stop, cancel, extend and save: a page that says what the act does to the job and to its bill, and the
-//! form that does it.
+//! Stop, cancel, extend and save: a page that says what the act does to the job and to its bill,
+//! and the form that does it.
 //!
 //! ```text
 //! GET /job/J/stop ─> sentence and form ─POST─> app::stop ─> what was recorded

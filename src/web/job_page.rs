@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::job::ends_part::ends_part;
 use super::job::idle_part::{idle_answer, idle_part};
-use super::job::job_look::{JobLook, LookSource};
+use super::job::job_look::JobLook;
 use super::job::startup_part::startup_part;
 use super::layout::{Page, fault_box, fault_page, form_encoded};
 use super::plots::{self, Plots};
@@ -46,17 +46,13 @@ struct Facts {
 
 impl Facts {
     async fn read(site: &Site, job: &str, asked: &Asked, age: Duration) -> Result<Facts, Fault> {
-        let look = site.looks.of(source(site), job, age).await?;
+        let look = site.looks.of(plots::source(site), job, age).await?;
         let attempt = plots::chosen(&look.explained, asked.attempt);
         let log = job_log::tail(&look.dir, attempt, &asked.find)
             .await
             .map_err(|error| record_errors::record_fault(&error))?;
         Ok(Facts { look, attempt, log })
     }
-}
-
-fn source(site: &Site) -> LookSource<'_> {
-    LookSource { store: &site.store, workstation: &site.workstation, clock: &site.clock }
 }
 
 pub async fn page(
@@ -70,7 +66,7 @@ pub async fn page(
         Err(fault) => return fault_page(&fault),
     };
     let look = &*facts.look;
-    let drawn = match Plots::read(&site, &look.dir, &look.explained, facts.attempt).await {
+    let drawn = match Plots::read(&site, look, facts.attempt).await {
         Ok(plots) => plots.draw(look.dir.job().as_str()),
         Err(fault) => fault_box(&fault),
     };

@@ -10,11 +10,15 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
+use super::job::job_look::{JobLook, LookSource};
 use super::layout::{Page, fault_page, message_page};
 use super::site::Site;
 use crate::app::analysis::bands::{BLIND_SECS, Band, BandKind, SecsRange, bands, sums_text};
+use crate::app::analysis::countdowns::Countdown;
 use crate::app::analysis::effective_load::EffectiveLoad;
+use crate::app::analysis::lost_money::LostMoney;
 use crate::app::analysis::sample_cache::AttemptPlot;
+use crate::app::analysis::startup_timeline::StartupTimeline;
 use crate::app::text::local_time;
 use crate::app::view::plot_data::{FIELDS, PlotData, Series, each_sample, reduced};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
@@ -55,6 +59,10 @@ pub struct Plots {
     marks: Vec<Mark>,
     bands: Vec<Band>,
     load: Option<EffectiveLoad>,
+    startup: Option<StartupTimeline>,
+    /// Of the whole job, like `lost`.
+    ends: Vec<Countdown>,
+    lost: LostMoney,
     #[serde(skip)]
     gpus: u32,
 }
@@ -81,14 +89,10 @@ const MARKED: &[&str] = &[
 impl Plots {
     /// # Errors
     /// Fails when the job root is unreachable.
-    pub async fn read(
-        site: &Site,
-        dir: &JobDir,
-        explained: &Explained,
-        number: AttemptNo,
-    ) -> Result<Plots, Fault> {
+    pub async fn read(site: &Site, look: &JobLook, number: AttemptNo) -> Result<Plots, Fault> {
         let now = site.clock.now();
-        let plot = samples_of(site, dir, number).await?;
+        let plot = samples_of(site, &look.dir, number).await?;
+        let explained = &look.explained;
         let attempt = explained.attempts.iter().find(|attempt| attempt.attempt == number);
         let story = timeline::story(explained, false);
         let entries = story.into_iter().find(|(other, _)| *other == number);
@@ -101,6 +105,9 @@ impl Plots {
             marks,
             bands: attempt.map(|attempt| bands_of(attempt, &plot, now)).unwrap_or_default(),
             load: EffectiveLoad::of(&plot.load),
+            startup: look.startups.iter().find(|startup| startup.attempt == number).cloned(),
+            ends: look.ends.clone(),
+            lost: look.lost,
             gpus: plan.map_or(1, |plan| plan.offer.gpus),
         })
     }
@@ -267,9 +274,8 @@ pub async fn json(
     Query(asked): Query<Asked>,
 ) -> Response {
     let read = async {
-        let (dir, explained) = explained(&site, &job).await?;
-        let attempt = chosen(&explained, asked.attempt);
-        Plots::read(&site, &dir, &explained, attempt).await
+        let look = site.looks.of(source(&site), &job, age(&site)).await?;
+        Plots::read(&site, &look, chosen(&look.explained, asked.attempt)).await
     };
     match read.await {
         Ok(plots) => {
@@ -391,9 +397,7 @@ async fn samples_of(
     dir: &JobDir,
     attempt: AttemptNo,
 ) -> Result<Arc<AttemptPlot>, Fault> {
-    // Each look at a bucket costs money.
-    let age = if site.store.is_folder() { Duration::ZERO } else { site.every() };
-    let read = site.samples.read(dir, attempt, site.clock.now(), age).await;
+    let read = site.samples.read(dir, attempt, site.clock.now(), age(site)).await;
     read.map_err(|error| record_errors::record_fault(&error))
 }
 
@@ -405,6 +409,15 @@ pub async fn explained(site: &Site, job: &str) -> Result<(JobDir, Explained), Fa
         .await
         .map_err(|error| record_errors::record_fault(&error))?;
     Ok((dir, explained))
+}
+
+/// How old an answer may be. Each look at a bucket costs money.
+fn age(site: &Site) -> Duration {
+    if site.store.is_folder() { Duration::ZERO } else { site.every() }
+}
+
+pub fn source(site: &Site) -> LookSource<'_> {
+    LookSource { store: &site.store, workstation: &site.workstation, clock: &site.clock }
 }
 
 /// The attempt that was asked for, else the newest.

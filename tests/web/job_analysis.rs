@@ -55,6 +55,9 @@ fn bands_marks_and_another_idle_window_come_from_the_stored_samples() {
     let marks = list("marks");
     assert!(marks.iter().any(|mark| mark["word"] == "started"), "{data}");
     assert!(marks.iter().any(|mark| mark["word"] == "settled"), "{data}");
+    assert_eq!(data["startup"]["attempt"], 1, "{data}");
+    assert_eq!(data["startup"]["phases"][0]["name"], "launch", "{data}");
+    assert_eq!(data["ends"].as_array().map(Vec::len), Some(0), "it has ended: {data}");
     let bands = list("bands");
     let known = ["starting", "busy", "idle", "stalled", "unknown"];
     assert!(!bands.is_empty(), "{data}");

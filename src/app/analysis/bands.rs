@@ -69,8 +69,8 @@ pub struct SecsRange {
 /// The bands of an attempt whose samples began at `began` and whose plots end at `end_secs`.
 /// `blind`: stretches without samples.
 pub fn bands(events: &[Event], began: Timestamp, end_secs: f64, blind: &[SecsRange]) -> Vec<Band> {
-    let mut changes: Vec<Change> =
-        events.iter().filter_map(|event| Change::of(event, began)).collect();
+    let mut changes: Vec<VerdictChange> =
+        events.iter().filter_map(|event| VerdictChange::of(event, began)).collect();
     // An event may be recorded later than it was judged.
     changes.sort_by(|one, other| one.secs.total_cmp(&other.secs));
     let mut drawn = Vec::new();
@@ -89,7 +89,7 @@ pub fn bands(events: &[Event], began: Timestamp, end_secs: f64, blind: &[SecsRan
 }
 
 /// A change of what is known about the workload.
-struct Change {
+struct VerdictChange {
     secs: f64,
     /// `None`: the workload has ended, and there is nothing to judge.
     kind: Option<BandKind>,
@@ -97,21 +97,21 @@ struct Change {
     quiet_secs: f64,
 }
 
-impl Change {
-    fn of(event: &Event, began: Timestamp) -> Option<Change> {
+impl VerdictChange {
+    fn of(event: &Event, began: Timestamp) -> Option<VerdictChange> {
         let secs = |at: Timestamp| at.duration_since(began).as_secs_f64();
         match &event.what {
             What::Verdict { reason } => {
                 let kind = BandKind::of(&reason.verdict)?;
                 let quiet_secs = judged_secs(kind, reason);
-                Some(Change { secs: secs(reason.at), kind: Some(kind), quiet_secs })
+                Some(VerdictChange { secs: secs(reason.at), kind: Some(kind), quiet_secs })
             }
             What::WorkloadStarted { .. } => {
                 let kind = Some(BandKind::Starting);
-                Some(Change { secs: secs(event.at), kind, quiet_secs: 0.0 })
+                Some(VerdictChange { secs: secs(event.at), kind, quiet_secs: 0.0 })
             }
             What::WorkloadEnded { .. } => {
-                Some(Change { secs: secs(event.at), kind: None, quiet_secs: 0.0 })
+                Some(VerdictChange { secs: secs(event.at), kind: None, quiet_secs: 0.0 })
             }
             _ => None,
         }

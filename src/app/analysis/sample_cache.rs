@@ -133,8 +133,12 @@ impl AttemptSamples {
         let mut axis = Axis::default();
         let mut all: Vec<Vec<Point>> = vec![Vec::new(); FIELDS.len()];
         for batch in self.batches.values().filter(|batch| batch.samples > 0) {
+            let (last, gaps) = (axis.last_secs, axis.blind.len());
             let shift = axis.take(batch);
+            // A line over a gap would claim values that were not measured.
+            let is_cut = axis.blind.get(gaps).is_some_and(|gap| gap.from <= last);
             for (field, points) in all.iter_mut().zip(&batch.points) {
+                field.extend(is_cut.then_some((last, None)));
                 field.extend(points.iter().map(|(secs, value)| (secs + shift, *value)));
             }
         }
@@ -242,8 +246,12 @@ impl BatchPoints {
             return BatchPoints::default();
         };
         let points = |value: fn(&Rates) -> Option<f64>| {
-            let all: Vec<Point> =
-                samples.iter().map(|rates| (rates.t_secs, value(rates))).collect();
+            let mut all: Vec<Point> = Vec::with_capacity(samples.len());
+            for rates in samples {
+                let before = all.last().map_or(rates.t_secs, |(secs, _)| *secs);
+                all.extend(gap(before, rates.t_secs).map(|gap| (gap.from, None)));
+                all.push((rates.t_secs, value(rates)));
+            }
             kept(&all, detail)
         };
         let pairs = samples.iter().zip(samples.iter().skip(1));
@@ -373,6 +381,7 @@ mod tests {
         assert!(gpu.t_secs.is_sorted(), "{:?}", gpu.t_secs);
         assert_eq!((plot.data.samples, plot.end_secs), (180, 659.0));
         assert_eq!(plot.blind, [SecsRange { from: 119.0, to: 600.0 }]);
+        assert_eq!(gpu.values.iter().position(Option::is_none), Some(120), "the line is cut");
         assert_eq!(plot.load.highest_watts, Some(160.0));
         assert_eq!(plot.load.busy_percent, Some(60.0));
         assert_eq!(plot.load.limit_watts, None);

@@ -67,6 +67,13 @@ struct Moments {
     working: Option<Timestamp>,
 }
 
+/// A phase between two moments. `to` is `None` while it goes on, or if its end has no record.
+struct PhaseBounds {
+    name: &'static str,
+    from: Timestamp,
+    to: Option<Timestamp>,
+}
+
 impl Moments {
     fn of(attempt: &ExplainedAttempt, working: Option<Timestamp>) -> Option<Moments> {
         let first = |fits: &dyn Fn(&What) -> bool| {
@@ -89,21 +96,23 @@ impl Moments {
     }
 
     /// Each phase with its begin and end. Two phases without the moment between them are one.
-    fn phases(&self, has_setup: bool) -> Vec<(&'static str, Timestamp, Option<Timestamp>)> {
+    fn phases(&self, has_setup: bool) -> Vec<PhaseBounds> {
+        let bounds = |name, from, to| PhaseBounds { name, from, to };
         let mut phases = Vec::new();
         match self.billed.filter(|billed| *billed >= self.planned) {
             Some(billed) => {
-                phases.push(("launch", self.planned, Some(billed)));
-                phases.push(("boot", billed, self.agent));
+                phases.push(bounds("launch", self.planned, Some(billed)));
+                phases.push(bounds("boot", billed, self.agent));
             }
-            None => phases.push(("launch and boot", self.planned, self.agent)),
+            None => phases.push(bounds("launch and boot", self.planned, self.agent)),
         }
         let rest = [
             ("fetch", self.agent, self.fetched),
             ("setup", self.fetched.filter(|_| has_setup), self.started),
             ("first work", self.started, self.working),
         ];
-        phases.extend(rest.into_iter().filter_map(|(name, from, to)| Some((name, from?, to))));
+        phases
+            .extend(rest.into_iter().filter_map(|(name, from, to)| Some(bounds(name, from?, to))));
         phases
     }
 }
@@ -117,7 +126,7 @@ fn timeline_of(
     let has_setup = moments.fetched != moments.started;
     let is_open = attempt.settled.is_none();
     let mut phases = Vec::new();
-    for (name, from, to) in moments.phases(has_setup) {
+    for PhaseBounds { name, from, to } in moments.phases(has_setup) {
         // An attempt that ended in a phase says nothing about its length.
         let Some(until) = to.or(is_open.then_some(now)) else { break };
         let secs = until.duration_since(from).as_secs_f64().max(0.0);

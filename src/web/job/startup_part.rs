@@ -80,6 +80,11 @@ fn class(name: &str) -> &'static str {
     }
 }
 
-fn span(secs: f64) -> Span {
-    Span::from_secs(secs.round() as u64)
+/// A start on this workstation takes less than a second.
+fn span(secs: f64) -> String {
+    if secs < 9.95 {
+        format!("{secs:.1}s")
+    } else {
+        Span::from_secs(secs.round() as u64).to_string()
+    }
 }
