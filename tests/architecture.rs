@@ -159,7 +159,9 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
 /// The crates that a pure layer may use, besides the standard library. `croner` reads a cron
 /// pattern, and knows no clock; `fast_glob` compares a pattern with a name, and opens nothing.
-const PURE_CRATES: &[&str] = &["serde", "serde_json", "jiff", "thiserror", "croner", "fast_glob"];
+/// `utoipa` derives the schema of a type.
+const PURE_CRATES: &[&str] =
+    &["serde", "serde_json", "jiff", "thiserror", "croner", "fast_glob", "utoipa"];
 
 /// The parts of the standard library that a pure layer may not touch: they read or change the
 /// world.

@@ -21,7 +21,7 @@ use crate::web::site::Site;
 /// How to end a job.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Ending {
+pub struct EndBody {
     /// Also when the machine is of another owner, or work is lost.
     confirmed: bool,
 }
@@ -29,12 +29,12 @@ pub struct Ending {
 /// What a job gets in addition. One of `time` and `budget` must be there.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Extension {
+pub struct ExtendBody {
     /// More time, for example `2h`.
-    #[schema(nullable = false, pattern = "^[1-9][0-9]{0,3}[smh]$")]
+    #[schema(pattern = "^([0-9]+([.][0-9]+)?(ms|s|m|h|d|w))+$")]
     time: Option<String>,
     /// More dollars on its budget.
-    #[schema(nullable = false, minimum = 0.01, maximum = 1_000_000.0)]
+    #[schema(exclusive_minimum = 0.0, maximum = 1_000_000.0)]
     budget: Option<f64>,
     /// Also when the machine is of another owner.
     confirmed: bool,
@@ -52,14 +52,14 @@ pub struct Recorded {
 
 /// Ask a job to save a checkpoint and end: `lamp stop`
 #[utoipa::path(post, path = "/api/v1/jobs/{job}/stop", params(("job" = String, Path)),
-    request_body = Ending, responses((status = 200, body = Recorded)))]
+    request_body = EndBody, responses((status = 200, body = Recorded)))]
 pub async fn stop(state: State<Arc<Site>>, job: Path<String>, sent: Bytes) -> Response {
     end(state, job, &sent, Act::Stop).await
 }
 
 /// End a job at once, without a checkpoint: `lamp cancel`
 #[utoipa::path(post, path = "/api/v1/jobs/{job}/cancel", params(("job" = String, Path)),
-    request_body = Ending, responses((status = 200, body = Recorded)))]
+    request_body = EndBody, responses((status = 200, body = Recorded)))]
 pub async fn cancel(state: State<Arc<Site>>, job: Path<String>, sent: Bytes) -> Response {
     end(state, job, &sent, Act::Cancel).await
 }
@@ -70,7 +70,7 @@ async fn end(
     sent: &Bytes,
     act: Act,
 ) -> Response {
-    match body::<Ending>(sent) {
+    match body::<EndBody>(sent) {
         Ok(sent) => done(site, job, act, More::default(), sent.confirmed).await,
         Err(error) => fault(&error),
     }
@@ -78,20 +78,20 @@ async fn end(
 
 /// Give a job more time or more money: `lamp extend`
 #[utoipa::path(post, path = "/api/v1/jobs/{job}/extend", params(("job" = String, Path)),
-    request_body = Extension, responses((status = 200, body = Recorded)))]
+    request_body = ExtendBody, responses((status = 200, body = Recorded)))]
 pub async fn extend(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
     sent: Bytes,
 ) -> Response {
-    let read = body::<Extension>(&sent).and_then(|sent| Ok((more(&sent)?, sent.confirmed)));
+    let read = body::<ExtendBody>(&sent).and_then(|sent| Ok((more(&sent)?, sent.confirmed)));
     match read {
         Ok((more, confirmed)) => done(site, job, Act::Extend, more, confirmed).await,
         Err(error) => fault(&error),
     }
 }
 
-fn more(sent: &Extension) -> Result<More, Fault> {
+fn more(sent: &ExtendBody) -> Result<More, Fault> {
     let wrong = |what: String| {
         Fault::new(ExitCode::USAGE, what)
             .meaning("nothing was changed")

@@ -30,9 +30,9 @@ use super::{acts, reads};
     ),
     components(schemas(Problem)),
     security(("token" = [])),
-    modifiers(&Token, &Problems)
+    modifiers(&TokenScheme, &Problems)
 )]
-struct Described;
+struct ApiDocument;
 
 /// `GET /api/v1/openapi.json`
 pub async fn openapi() -> Response {
@@ -40,12 +40,12 @@ pub async fn openapi() -> Response {
 }
 
 pub fn document() -> Document {
-    Described::openapi()
+    ApiDocument::openapi()
 }
 
-struct Token;
+struct TokenScheme;
 
-impl Modify for Token {
+impl Modify for TokenScheme {
     fn modify(&self, document: &mut Document) {
         let scheme = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
@@ -16,7 +16,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::answer::fault;
+use super::answer::{fault, problem};
 use super::reads::newest;
 use crate::app::overview::overview::{JobRow, Money, Overview};
 use crate::instance::GpuStatus;
@@ -30,7 +30,7 @@ const STAYS: Duration = Duration::from_secs(3600);
 
 const MIB: f64 = 1_048_576.0;
 
-type Number = Gauge<f64, AtomicU64>;
+type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// The text of a label. The crate writes it as it is, so a quote would end it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +109,7 @@ struct Scrape {
 
 impl Scrape {
     fn one(&mut self, name: &str, help: &str, unit: Option<Unit>, value: f64) {
-        let gauge = Number::default();
+        let gauge = FloatGauge::default();
         gauge.set(value);
         match unit {
             Some(unit) => self.registry.register_with_unit(name, help, unit, gauge),
@@ -117,11 +117,11 @@ impl Scrape {
         }
     }
 
-    fn family<L>(&mut self, name: &str, help: &str, unit: Option<Unit>) -> Family<L, Number>
+    fn family<L>(&mut self, name: &str, help: &str, unit: Option<Unit>) -> Family<L, FloatGauge>
     where
         L: EncodeLabelSet + Clone + std::fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static,
     {
-        let family = Family::<L, Number>::default();
+        let family = Family::<L, FloatGauge>::default();
         match unit {
             Some(unit) => self.registry.register_with_unit(name, help, unit, family.clone()),
             None => self.registry.register(name, help, family.clone()),
@@ -330,9 +330,7 @@ pub async fn metrics(State(site): State<Arc<Site>>) -> Response {
     };
     match written(&overview) {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
-        Err(error) => {
-            super::problem(axum::http::StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), None)
-        }
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), None),
     }
 }
 

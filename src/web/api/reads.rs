@@ -28,11 +28,8 @@ const LINES_MAX: u32 = 20_000;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Which {
+pub struct WhichJobs {
     /// Terms that all must fit, for example `state:running cost>5`.
-    #[param(
-        pattern = r"^([ ]*((state|verdict|machine|gpu|market|name|job):[!-~]*|cost[<>][$]?[0-9]{1,6}|[a-z0-9-]+))*[ ]*$"
-    )]
     filter: Option<String>,
 }
 
@@ -64,7 +61,7 @@ pub struct Jobs<'a> {
 
 /// The cost of each attempt on each day, and when it was read.
 #[derive(Serialize, ToSchema)]
-pub struct Costs<'a> {
+pub struct CostList<'a> {
     at: Timestamp,
     rows: &'a [CostRow],
 }
@@ -87,8 +84,8 @@ pub async fn overview(State(site): State<Arc<Site>>) -> Response {
 }
 
 /// The jobs that fit a filter, unfinished ones first
-#[utoipa::path(get, path = "/api/v1/jobs", params(Which), responses((status = 200, body = Jobs)))]
-pub async fn jobs(State(site): State<Arc<Site>>, Query(which): Query<Which>) -> Response {
+#[utoipa::path(get, path = "/api/v1/jobs", params(WhichJobs), responses((status = 200, body = Jobs)))]
+pub async fn jobs(State(site): State<Arc<Site>>, Query(which): Query<WhichJobs>) -> Response {
     let filter = JobFilter::parse(which.filter.as_deref().unwrap_or_default());
     if !filter.unknown.is_empty() {
         let what = format!("the filter has unknown terms: {}", filter.unknown.join(" "));
@@ -210,10 +207,10 @@ async fn log_text(site: &Site, job: &str, which: &WhichLines) -> Result<String, 
 }
 
 /// What jobs cost: a row for each attempt and day
-#[utoipa::path(get, path = "/api/v1/costs", responses((status = 200, body = Costs)))]
+#[utoipa::path(get, path = "/api/v1/costs", responses((status = 200, body = CostList)))]
 pub async fn costs(State(site): State<Arc<Site>>) -> Response {
     match newest(&site).await {
-        Ok(overview) => json(&Costs { at: overview.at, rows: &overview.costs }),
+        Ok(overview) => json(&CostList { at: overview.at, rows: &overview.costs }),
         Err(error) => fault(&error),
     }
 }
