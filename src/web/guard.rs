@@ -65,7 +65,8 @@ fn refusal(site: &Site, request: &Request) -> Option<Response> {
             host.is_some_and(is_ours)
         }
         // A browser names the origin of each form. A program has the token in a header.
-        None => is_read || bearer(headers).is_some(),
+        // Without one it is told below that the token is missing.
+        None => is_read || bearer(headers).is_some() || api::is_for_programs(request.uri().path()),
     };
     if !is_from_here {
         let text = "Another site sent this request. Nothing was changed.";
