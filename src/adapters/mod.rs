@@ -10,16 +10,19 @@
 //! | `aws/account` | | the setup and check of an account, and its sweeper |
 //! | `host` | `Sensors`, `People`, `Stacks`, `Power`, `Files`, `Clock`, `Service` | this machine |
 //! | `local` | `Cloud`, `Metadata`, `Power` | the cloud `local`: folders and processes here |
+//! | `notify` | `Notifier` | channels to the user: webhook, Slack, ntfy, mail, desktop |
 //! | `recordings` | | prices, capacity and utilisation, read from files |
 //! | `store` | `Store` | job roots: a folder or an S3 bucket |
 //! | `workdir` | | the code archive: packed, searched for secrets, unpacked |
 //! | `workload` | `Workloads`, `Workload` | runs a process, a systemd unit, a whole machine |
 //! | `workload/holder` | | the process between agent and workload |
-//! | `workstation` | `Notifier`, `Turns`, `Agents`, `Cloud` | files of the user, the catalogue |
+//! | `workstation` | `Turns`, `Agents`, `Cloud` | files of the user, the catalogue |
 
 pub mod aws;
 pub mod host;
 pub mod local;
+#[cfg(feature = "lamp")]
+pub mod notify;
 #[cfg(feature = "lamp")]
 pub mod recordings;
 pub mod store;

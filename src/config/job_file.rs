@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::automation::{CapsFile, PurseFile, ScheduleFile};
+use super::notify::NotifyFile;
 use super::union_values::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::values::{
     AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord,
@@ -336,14 +337,4 @@ impl AwsFile {
     pub fn secrets(&self) -> Vec<SecretSource> {
         self.secrets.iter().flatten().map(|word| word.0.clone()).collect()
     }
-}
-
-/// How the user is notified.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct NotifyFile {
-    /// A program with its arguments. It has the sentence in LAMP_TEXT, the job in LAMP_JOB, and the
-    /// event as one line of JSON on its standard input.
-    #[schemars(extend("examples" = [["sh", "-c", "notify-send \"$LAMP_JOB\" \"$LAMP_TEXT\""]]))]
-    pub command: Option<Vec<String>>,
 }

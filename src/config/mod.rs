@@ -22,6 +22,7 @@ mod job_file;
 mod job_root;
 mod key_suggest;
 mod load;
+mod notify;
 mod schema;
 mod schema_patterns;
 mod settings;
@@ -36,12 +37,13 @@ pub use document::JOB_FILE;
 pub use env::Environment;
 pub use error::ConfigError;
 pub use job_file::{
-    AwsFile, CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, NotifyFile,
-    OnFile, RetriesFile, UserFile, WatchFile,
+    AwsFile, CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, OnFile,
+    RetriesFile, UserFile, WatchFile,
 };
 pub use job_root::{JobRoot, job_root};
 pub use key_suggest::closest;
 pub use load::{COMMAND_LINE, Loaded, load_job, read_job, shown};
+pub use notify::{EventWord, NotifyFile};
 pub use schema::{job_schema, key_paths, user_schema};
 pub use settings::{Inputs, WORKDIR_BYTES_MAX};
 pub use union_values::{CommandWord, EnvPair, EnvValue, ScriptWord, SecretPair};

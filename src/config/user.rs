@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::decode::decode;
 use super::document::Source;
 use super::job_file::{AwsFile, JobFile, UserFile};
+use super::notify;
 use super::source_file::read_file;
 use super::{ConfigError, Environment};
 use crate::job::{Finding, FindingCause, KeySuggestion, NotifySpec};
@@ -19,6 +20,7 @@ pub struct UserConfig {
     pub job_root: Option<String>,
     /// The owner of the machines.
     pub owner: String,
+    /// The channels to the user.
     pub notify: NotifySpec,
     pub aws: AwsFile,
     /// Limits on the cost of all jobs together.
@@ -101,9 +103,7 @@ pub fn load_user_all_the_same(
         path,
         job_root: fragment.job_root,
         owner: owner.unwrap_or_else(|| OWNER_UNKNOWN.to_owned()),
-        notify: NotifySpec {
-            command: fragment.notify.and_then(|notify| notify.command).unwrap_or_default(),
-        },
+        notify: notify::settings(&fragment.notify.unwrap_or_default(), environment),
         aws: fragment.aws.unwrap_or_default(),
         caps: fragment.caps.unwrap_or_default().caps(),
         purse: fragment.purse.and_then(|purse| purse.usd_per_day).map(|usd| usd.0),
@@ -130,6 +130,7 @@ fn judge(file: &UserFile) -> Vec<Finding> {
             Finding::error("owner", "is blank: everything that is launched carries whose it is");
         found.push(finding.hint("leave it out: then it is the login name"));
     }
+    found.extend(file.notify.as_ref().map(notify::judge).unwrap_or_default());
     let per_day = file.caps.as_ref().and_then(|caps| caps.usd_per_day.as_ref());
     if per_day.is_some_and(|per_day| per_day.0 < Usd::ZERO) {
         let finding = Finding::error(
@@ -182,6 +183,7 @@ impl CapsReader {
 #[expect(clippy::disallowed_methods, reason = "a test writes the file that it reads")]
 mod tests {
     use super::*;
+    use crate::job::ChannelSpec;
 
     fn load(text: &str) -> Result<UserConfig, ConfigError> {
         let folder = tempfile::tempdir().unwrap();
@@ -198,7 +200,8 @@ mod tests {
     fn defaults_of_the_user_become_a_layer() {
         let user = load("owner = 'team'\njob_root = 's3://b'\n[limits]\nbudget = '$5'\n[notify]\ncommand = ['mail', 'me']").unwrap();
         assert_eq!(user.owner, "team");
-        assert_eq!(user.notify.command, ["mail", "me"]);
+        let command = ChannelSpec::Command(vec!["mail".into(), "me".into()]);
+        assert_eq!(user.notify.channels, [command]);
         assert!(user.defaults.limits.unwrap().budget.is_some());
         assert_eq!(load("").unwrap().owner, "alice");
     }

@@ -115,7 +115,8 @@ impl Controller {
         loop {
             if jobs.is_empty() {
                 self.schedules.run(&mut schedules).await;
-                if let Some(stopped) = self.sweeper.sweep_when_due(&mut sweeps, &root).await {
+                let sweep = self.sweeper.sweep_when_due(&mut sweeps, &root, &self.notifier);
+                if let Some(stopped) = sweep.await {
                     self.look_at_kept(&mut kept, &root, &stopped).await;
                 }
             }

@@ -10,7 +10,7 @@ use super::cloud_answers::{ANSWER_HOLDS, CloudRegion};
 use super::launch::market_memory::MarketMemory;
 use super::retry_delay::Throttle;
 use crate::job::{AttemptNo, EndedBecause, Leaving, Receipt, Request, ResolvedSpec, Wish};
-use crate::market::Region;
+use crate::market::{Region, Usd};
 
 /// The trouble that was recorded last.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +29,8 @@ pub struct HeldBack {
     pub until: Duration,
     /// The recorded reason.
     pub why: String,
+    /// A cap on the cost of all jobs holds it back.
+    pub is_cap: bool,
 }
 
 /// An ended job's leftovers in the cloud, as the receipt lists them.
@@ -66,6 +68,8 @@ pub struct JobMemory {
     pub quotas_told: BTreeSet<String>,
     /// The names of notifications sent.
     pub told: BTreeSet<String>,
+    /// The cost of all attempts so far, for notifications; about, while a machine runs.
+    pub usd_so_far: Option<Usd>,
     /// Looks in a row that found no spec.
     pub looks_without: u32,
     /// The job's leftovers in the cloud, after the cleanup.

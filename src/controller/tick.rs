@@ -104,7 +104,7 @@ impl Controller {
         let answer =
             self.settler.date_unshown(&dir, &mut observed, &answer).await.unwrap_or(answer);
         self.settler.look_who_ended(&dir, &mut observed, &answer).await?;
-        self.notifier.tell_attention(&dir, &spec, memory, &observed).await;
+        self.notifier.tell_events(&dir, &spec, memory, &observed).await;
         self.notifier.tell_refusal(&dir, &spec, memory, &observed).await;
         self.notifier.tell_of_sweeper(&dir, &spec, memory).await;
         JobNotifier::tell_lying(memory, &observed);
@@ -151,6 +151,7 @@ impl Controller {
                 ActEffect::Recorded | ActEffect::Final => {}
             }
         }
+        self.notifier.tell_cap(&dir, &spec, memory).await;
         if matches!(step, Step::Waiting) {
             self.launcher.look_at_market(&dir, &spec, memory, &observed, &answer).await?;
         }

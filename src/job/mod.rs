@@ -44,12 +44,13 @@ pub use spec::glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use spec::image::{ImageChoice, ImageError, Release, System, contents as image_contents};
 pub use spec::launcher::is_launchers;
 pub use spec::limits::{BOOT, LEASE, LimitsSpec, SETUP};
+pub use spec::notify::{ChannelSecret, ChannelSpec, EmailSpec, EventKind, NotifySpec};
 pub use spec::schedule::{CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 pub use spec::secret::{SECRET_BYTES_MAX, SECRET_WORDS, SecretSource};
 pub use spec::shell::{setup_argv, shell_word, shown};
 pub use spec::signal::signal_name;
 pub use spec::spec::{
     ALONE_WRITER, Applied, CheckpointSpec, CodeArchive, CodeSource, Command, GpuSelection,
-    IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec, REHEARSAL,
-    Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+    IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, OnSpec, REHEARSAL, Reaction,
+    ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };

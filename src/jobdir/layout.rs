@@ -217,7 +217,7 @@ pub fn checkpoint_file(id: &JobId, no: CheckpointNo, path: &str) -> String {
     format!("{}files/{path}", checkpoint(id, no))
 }
 
-/// A message that the user got once: `attention-<hash>` or `ended-<hash>`.
+/// A message that the user got once: `<kind>-<hash>`, like `ended-<hash>`.
 pub fn told(id: &JobId, name: &str) -> String {
     format!("{}told/{name}.json", job(id))
 }

@@ -25,17 +25,17 @@ use crate::adapters::host::service_manager::Notify;
 use crate::adapters::local::cloud::LocalCloud;
 use crate::adapters::local::file_reads;
 use crate::adapters::local::machine_folder::{LocalAws, LocalFolder};
+use crate::adapters::notify::NotifyChannels;
 use crate::adapters::store::open::{self, OpenError};
 use crate::adapters::store::upload_resume::Unsent;
 use crate::adapters::workstation::agent_files::AgentFiles;
 use crate::adapters::workstation::catalog_cloud::ShippedCloud;
 use crate::adapters::workstation::driver_process;
 use crate::adapters::workstation::launch_lock::LaunchTurns;
-use crate::adapters::workstation::notify_command::NotifyCommand;
 use crate::adapters::workstation::page_token;
 use crate::adapters::workstation::process_env;
 use crate::controller::{CapsInForce, Controller, Shipper};
-use crate::job::{JobId, MachineSpec};
+use crate::job::{JobId, MachineSpec, NotifySpec};
 use crate::market::{self, Region, Span, Supply, Zone};
 use crate::ports;
 
@@ -60,8 +60,8 @@ pub struct Workstation {
     pub owner: String,
     /// `user@host`, for people.
     pub name: String,
-    /// The user's notify command. Empty: no notifications.
-    pub notify: Vec<String>,
+    /// The user's channels. Without one: no notifications.
+    pub notify: NotifySpec,
     pub aws: AwsSettings,
     /// The spending caps over all jobs, in any job root.
     pub caps: Arc<CapsInForce>,
@@ -77,7 +77,7 @@ impl Workstation {
         job_root: &str,
         owner: &str,
         user: Option<&str>,
-        notify: &[String],
+        notify: &NotifySpec,
         aws: AwsSettings,
     ) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -87,7 +87,7 @@ impl Workstation {
             job_root: job_root.to_owned(),
             owner: owner.to_owned(),
             name,
-            notify: notify.to_vec(),
+            notify: notify.clone(),
             #[cfg(feature = "aws")]
             session: AwsSession::new(aws.clone()),
             aws,
@@ -143,10 +143,10 @@ impl Workstation {
         let controller = controller.shipping(self.shipper()).capped_by(Arc::clone(&self.caps));
         let controller =
             controller.taking_turns(Arc::new(LaunchTurns::new(&self.state, &self.job_root)));
-        Ok(match self.notify.as_slice() {
-            [] => controller,
-            argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),
-        })
+        if self.notify.channels.is_empty() {
+            return Ok(controller);
+        }
+        Ok(controller.notifying(Arc::new(NotifyChannels::new(&self.notify))))
     }
 
     /// A controller that plans for AWS from the shipped catalogue when AWS does not answer. It

@@ -83,6 +83,8 @@ mod tests {
             at: jiff::Timestamp::UNIX_EPOCH,
             kind: "ended",
             text: "it has ended".into(),
+            command: None,
+            usd: None,
             receipt: None,
         };
         let command = NotifyCommand { argv: vec!["sleep".into(), "1000".into()] };
@@ -104,6 +106,8 @@ mod tests {
             at: jiff::Timestamp::UNIX_EPOCH,
             kind: "attention",
             text: "cannot send `a\u{1b}]0;owned\u{7}\nlamp: all is well`\u{202e}".into(),
+            command: None,
+            usd: None,
             receipt: None,
         };
         let script = format!(

@@ -55,7 +55,7 @@ pub fn workstation_of(context: &Context) -> Result<&Workstation, Fault> {
         &context.job_root,
         &context.user.owner,
         context.environment.user.as_deref(),
-        &context.user.notify.command,
+        &context.user.notify,
         aws_settings(context),
     );
     workstation.caps = Arc::new(caps_in_force(context));

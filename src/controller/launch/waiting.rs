@@ -22,6 +22,9 @@ use crate::ports::{Clock, chain};
 /// minutes.
 pub(super) const WAIT_LOOK: Duration = Duration::from_secs(60);
 
+/// The policy of a reason that comes from a cap.
+const CAP: &str = "cap";
+
 impl JobLauncher {
     /// Whether one of these caps holds this plan back; then it is recorded why.
     pub(crate) async fn hold_back(
@@ -66,7 +69,8 @@ impl JobLauncher {
                 warn!(job = %dir.job(), "cannot record why it waits: {}", chain(&error));
             }
         }
-        memory.held_back = Some(HeldBack { until: self.clock.mono() + look, why: reason.text });
+        let (until, is_cap) = (self.clock.mono() + look, reason.policy == CAP);
+        memory.held_back = Some(HeldBack { until, why: reason.text, is_cap });
     }
 
     /// Every place has refused lately. The records say which and when to ask again, so nothing more
@@ -83,7 +87,8 @@ impl JobLauncher {
         if memory.held_back.is_none() {
             info!(job = %dir.job(), "waits for {waits}");
         }
-        memory.held_back = Some(HeldBack { until: self.clock.mono() + wait, why: waits });
+        let until = self.clock.mono() + wait;
+        memory.held_back = Some(HeldBack { until, why: waits, is_cap: false });
     }
 
     /// No machine within the limits is free, and the free ones cost more than the user was told.

@@ -9,6 +9,7 @@
 
 use tracing::{info, warn};
 
+use super::job_events::JobEvent;
 use super::notifier::JobNotifier;
 use crate::controller::act_result::{ActError, Ticked};
 use crate::controller::job_memory::{Alert, JobMemory};
@@ -132,8 +133,9 @@ impl JobNotifier {
         text: &str,
     ) {
         let day = self.clock.now().strftime("%Y-%m-%d").to_string();
-        self.tell_as(dir, spec, memory, ("attention", &format!("{day} {trouble}")), text, None)
-            .await;
+        let topic = format!("{day} {trouble}");
+        let event = JobEvent { topic, ..JobEvent::attention(text) };
+        self.tell_as(dir, spec, memory, &event).await;
     }
 
     /// Tells of a launch that was refused for good, or for a quota: the user can mend that.
@@ -236,7 +238,7 @@ impl JobNotifier {
 }
 
 /// The constant words of a sentence: AWS adds numbers, times and long codes that change each time.
-fn gist(text: &str) -> String {
+pub(super) fn gist(text: &str) -> String {
     let changes = |word: &&str| {
         word.len() > 40
             || (word.chars().any(|letter| letter.is_ascii_digit()) && !word.starts_with("i-"))

@@ -1,4 +1,5 @@
 //! Notifications to the user: what is worth one, and how often.
 
 pub(crate) mod alert;
+pub(crate) mod job_events;
 pub(crate) mod notifier;

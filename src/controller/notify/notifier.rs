@@ -11,13 +11,15 @@ use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
+use super::alert::gist;
+use super::job_events::{JobEvent, SeenJob};
 use crate::account::sweeper;
 use crate::account::sweeper_visit::Visit;
 use crate::controller::clocks::Clocks;
 use crate::controller::clouds::Clouds;
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
-use crate::job::{RECORD_FORMAT, Receipt, ResolvedSpec};
+use crate::job::{EventKind, RECORD_FORMAT, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, SweeperDir, encode, layout};
 use crate::market::{Span, elapsed};
 use crate::ports::{Clock, Created, Notification, Notifier, Store};
@@ -104,30 +106,44 @@ impl JobNotifier {
             let text = format!(
                 "the sweeper in the cloud {what} for {hours}, so a machine that hangs may run to its hard cap: `lamp doctor` says why"
             );
-            self.tell_as(
-                dir,
-                spec,
-                memory,
-                ("attention", "the sweeper does not come"),
-                &text,
-                None,
-            )
-            .await;
+            let what = "the sweeper does not come";
+            let news = JobEvent { topic: what.into(), ..JobEvent::attention(text) };
+            self.tell_as(dir, spec, memory, &news).await;
         }
     }
 
-    /// Sends the new sentences of the newest heartbeat.
-    pub(crate) async fn tell_attention(
+    /// Sends what the records and the newest heartbeat say anew.
+    pub(crate) async fn tell_events(
         &self,
         dir: &JobDir,
         spec: &ResolvedSpec,
         memory: &mut JobMemory,
         observed: &Observed,
     ) {
-        let status = observed.attempts.last().and_then(|attempt| attempt.status.as_ref());
-        for text in status.map(|status| status.attention.as_slice()).unwrap_or_default() {
-            self.tell(dir, spec, memory, "attention", text, None).await;
+        let Some(port) = self.port.clone() else { return };
+        let now = self.clock.now();
+        let seen = SeenJob { job: dir.job(), spec, observed, now };
+        memory.usd_so_far = Some(seen.usd());
+        for event in seen.events() {
+            // A user who does not want the kind of its own hears of it as of any sentence.
+            let event = match event.otherwise_attention && !port.wants(event.kind) {
+                true => JobEvent { kind: EventKind::Attention, ..event },
+                false => event,
+            };
+            self.tell_as(dir, spec, memory, &event).await;
         }
+    }
+
+    /// Sends that a cap holds the next launch back, once a day for each cap.
+    pub(crate) async fn tell_cap(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory) {
+        let Some(held) = memory.held_back.as_ref().filter(|held| held.is_cap) else { return };
+        let day = self.clock.now().strftime("%Y-%m-%d").to_string();
+        let event = JobEvent {
+            topic: format!("{day} {}", gist(&held.why)),
+            command: Some(format!("lamp cancel {}", dir.job())),
+            ..JobEvent::new(EventKind::Cap, format!("the next machine waits for {}", held.why))
+        };
+        self.tell_as(dir, spec, memory, &event).await;
     }
 
     /// Sends the end of a job that this process drove. A job that ended last month is no news.
@@ -137,34 +153,33 @@ impl JobNotifier {
         if spec.trial.is_some() {
             return;
         }
+        memory.usd_so_far = Some(receipt.total_usd);
         let text = format!("{}: {}", receipt.outcome, receipt.reason);
-        self.tell(dir, &spec, memory, "ended", &text, Some(receipt)).await;
+        let event = JobEvent {
+            receipt: Some(Box::new(receipt.clone())),
+            ..JobEvent::new(EventKind::Ended, text)
+        };
+        self.tell_as(dir, &spec, memory, &event).await;
     }
 
-    async fn tell(
-        &self,
-        dir: &JobDir,
-        spec: &ResolvedSpec,
-        memory: &mut JobMemory,
-        kind: &'static str,
-        text: &str,
-        receipt: Option<&Receipt>,
-    ) {
-        self.tell_as(dir, spec, memory, (kind, text), text, receipt).await;
+    /// Whether the user wants messages of this kind.
+    pub(crate) fn is_wanted(&self, kind: EventKind) -> bool {
+        self.port.as_ref().is_some_and(|port| port.wants(kind))
     }
 
-    /// Sends one message for each `what`, its topic. `false`: the next look must try again.
+    /// Sends one message for each topic. `false`: the next look must try again.
     pub(crate) async fn tell_as(
         &self,
         dir: &JobDir,
         spec: &ResolvedSpec,
         memory: &mut JobMemory,
-        (kind, what): (&'static str, &str),
-        text: &str,
-        receipt: Option<&Receipt>,
+        event: &JobEvent,
     ) -> bool {
-        let Some(notifier) = self.port.clone() else { return true };
-        let name = format!("{kind}-{}", hex::encode(&Sha256::digest(what.as_bytes())[..6]));
+        let Some(notifier) = self.port.clone().filter(|port| port.wants(event.kind)) else {
+            return true;
+        };
+        let kind = event.kind.word();
+        let name = format!("{kind}-{}", hex::encode(&Sha256::digest(event.topic.as_bytes())[..6]));
         if !memory.told.insert(name.clone()) {
             return true;
         }
@@ -174,8 +189,10 @@ impl JobNotifier {
             name: spec.spec.name.clone(),
             at: self.clock.now(),
             kind,
-            text: text.to_owned(),
-            receipt: receipt.cloned(),
+            text: event.text.clone(),
+            command: event.command.clone(),
+            usd: memory.usd_so_far,
+            receipt: event.receipt.as_deref().cloned(),
         };
         match dir
             .store()

@@ -12,6 +12,7 @@ use tracing::warn;
 
 use super::sweeper::OrphanSweeper;
 use crate::controller::job_memory::JobMemory;
+use crate::controller::notify::job_events::JobEvent;
 use crate::controller::notify::notifier::JobNotifier;
 use crate::instance::{InstanceView, MachineRef};
 use crate::jobdir::{JobDir, layout};
@@ -84,17 +85,9 @@ impl OrphanSweeper {
         // For a job of another job root there is only the log.
         match dir.spec().await {
             Ok(Some(spec)) => {
-                let what = format!("kept {machine} week {week}");
-                notifier
-                    .tell_as(
-                        &dir,
-                        &spec,
-                        &mut JobMemory::default(),
-                        ("attention", &what),
-                        &text,
-                        None,
-                    )
-                    .await
+                let topic = format!("kept {machine} week {week}");
+                let event = JobEvent { topic, ..JobEvent::attention(text) };
+                notifier.tell_as(&dir, &spec, &mut JobMemory::default(), &event).await
             }
             Ok(None) => true,
             Err(error) => {

@@ -9,6 +9,7 @@
 //! with regions and pages, not with jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -18,8 +19,13 @@ use tracing::{debug, info, warn};
 use super::sweeper::{EndAsked, Judged, OrphanSweeper, READS_IN_FLIGHT, SECOND_LOOK};
 use crate::controller::clocks::no_answer;
 use crate::controller::cloud_answers::CloudRegion;
+use crate::controller::job_memory::JobMemory;
+use crate::controller::notify::job_events::JobEvent;
+use crate::controller::notify::notifier::JobNotifier;
 use crate::controller::root_memory::RootMemory;
 use crate::instance::InstanceView;
+use crate::job::EventKind;
+use crate::jobdir::JobDir;
 use crate::market::{Cloud, Region};
 use crate::policy::lifecycle::orphan::{self, OrphanVerdict};
 use crate::ports::{Clock, CloudError, NoCredentials, chain};
@@ -34,6 +40,9 @@ const FIRST: Duration = Duration::from_secs(60);
 /// A longer look is given up until the next sweep: meanwhile the jobs need their ticks, and the
 /// watchdog its report. Every region answers in a second.
 const LOOK_MAX: Duration = Duration::from_secs(45);
+
+/// The read of a spec before a message about an orphan. The jobs need their ticks.
+const TELL_MAX: Duration = Duration::from_secs(5);
 
 /// A call to one region; a look makes two in a row. Healthy regions answer in a second.
 const REGION_MAX: Duration = Duration::from_secs(15);
@@ -66,6 +75,7 @@ impl OrphanSweeper {
         &self,
         memory: &mut SweepMemory,
         root: &RootMemory,
+        notifier: &JobNotifier,
     ) -> Option<Vec<InstanceView>> {
         let now = self.clock.mono();
         if memory.second_look.is_some_and(|at| now >= at) {
@@ -94,10 +104,31 @@ impl OrphanSweeper {
         for suspect in &suspects {
             if let OrphanVerdict::Orphan { why } = &suspect.verdict {
                 warn!(job = %suspect.view.tags.job, "{} seems to be needed by no job ({why}); looking again in a minute", suspect.view.machine());
+                self.tell_orphan(notifier, &suspect.view, why).await;
             }
         }
         memory.suspects = suspects;
         Some(stopped)
+    }
+
+    /// A machine of another job root is only logged: its job has no records here.
+    async fn tell_orphan(&self, notifier: &JobNotifier, view: &InstanceView, why: &str) {
+        if !notifier.is_wanted(EventKind::Orphan) {
+            return;
+        }
+        let (job, machine) = (&view.tags.job, view.machine());
+        let dir = JobDir::new(Arc::clone(&self.store), job.clone());
+        let Some(Ok(Some(spec))) = self.clock.bounded(TELL_MAX, dir.spec()).await else { return };
+        let text = format!(
+            "{machine} in {} runs and bills, and no job needs it ({why}): the daemon looks again in a minute and ends it",
+            machine.region
+        );
+        let event = JobEvent {
+            topic: format!("orphan {machine}"),
+            command: Some("lamp sweep".to_owned()),
+            ..JobEvent::new(EventKind::Orphan, text)
+        };
+        notifier.tell_as(&dir, &spec, &mut JobMemory::default(), &event).await;
     }
 
     async fn end_suspect(&self, suspect: &Judged) {

@@ -331,13 +331,6 @@ pub struct InterruptionsSpec {
     pub max: u32,
 }
 
-/// How the user is notified. The command gets the event as JSON on its standard input.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct NotifySpec {
-    pub command: Vec<String>,
-}
-
 impl Command {
     /// The arguments to execute.
     pub fn argv(&self) -> Vec<String> {

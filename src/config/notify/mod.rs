@@ -1,0 +1,7 @@
+//! `[notify]` of the user configuration: as written, and what is wrong with it.
+
+mod notify_file;
+mod notify_settings;
+
+pub use notify_file::{EventWord, NotifyFile};
+pub use notify_settings::{judge, settings};
