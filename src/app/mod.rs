@@ -19,6 +19,7 @@ pub mod find_job;
 pub mod import;
 pub mod log_tail;
 pub mod missing_spec;
+pub mod notify;
 pub mod outputs;
 pub mod overview;
 pub mod prices;

@@ -14,6 +14,10 @@ pub mod sweeper;
 #[cfg(feature = "lamp")]
 mod workstation;
 
+/// A channel to the user.
+#[cfg(feature = "lamp")]
+pub use crate::adapters::notify::Channel as NotifyChannel;
+
 // Functions on one workdir, which need no port: what is uploaded, what must not be, what is
 // downloaded.
 #[cfg(feature = "lamp")]

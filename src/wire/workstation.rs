@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 #[cfg(feature = "aws")]
 use sha2::{Digest as _, Sha256};
 
@@ -25,7 +26,7 @@ use crate::adapters::host::service_manager::Notify;
 use crate::adapters::local::cloud::LocalCloud;
 use crate::adapters::local::file_reads;
 use crate::adapters::local::machine_folder::{LocalAws, LocalFolder};
-use crate::adapters::notify::NotifyChannels;
+use crate::adapters::notify::{Channel, ChannelError, Message, NotifyChannels};
 use crate::adapters::store::open::{self, OpenError};
 use crate::adapters::store::upload_resume::Unsent;
 use crate::adapters::workstation::agent_files::AgentFiles;
@@ -147,6 +148,18 @@ impl Workstation {
             return Ok(controller);
         }
         Ok(controller.notifying(Arc::new(NotifyChannels::new(&self.notify))))
+    }
+
+    /// Sends a test message through a channel, once.
+    ///
+    /// # Errors
+    /// A setting is wrong, or the service refuses or does not answer.
+    pub async fn test_channel(
+        &self,
+        channel: &Channel,
+        now: Timestamp,
+    ) -> Result<(), ChannelError> {
+        NotifyChannels::try_once(channel, &Message::test(&self.notify, now)).await
     }
 
     /// A controller that plans for AWS from the shipped catalogue when AWS does not answer. It

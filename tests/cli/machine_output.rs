@@ -11,7 +11,6 @@ use super::sandbox::repository;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
 const VERBS: [(&str, &[&str]); 29] = [
-const VERBS: [(&str, &[&str]); 30] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),
@@ -27,6 +26,7 @@ const VERBS: [(&str, &[&str]); 30] = [
     ("import", &["import", "sky.yaml", "--to", "imported.toml"]),
     ("init", &["init", "fresh.toml"]),
     ("logs", &["logs", "walks"]),
+    ("notify", &["notify"]),
     ("outputs", &["outputs", "walks"]),
     ("plan", &["plan"]),
     ("prices", &["prices"]),

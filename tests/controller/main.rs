@@ -40,6 +40,7 @@ mod submit;
 mod sweep;
 mod telling;
 mod throttled;
+mod told_events;
 mod town;
 mod unfit;
 mod unheeded;

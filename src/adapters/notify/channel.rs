@@ -51,6 +51,20 @@ impl Channel {
         }
     }
 
+    /// Whether its secrets can be read. Sends nothing.
+    ///
+    /// # Errors
+    /// A file or a variable is missing.
+    pub fn check(&self) -> Result<(), ChannelError> {
+        let secrets = match &self.spec {
+            ChannelSpec::Command(_) | ChannelSpec::Desktop => [None, None],
+            ChannelSpec::Webhook { url } | ChannelSpec::Slack { url } => [Some(url), None],
+            ChannelSpec::Ntfy { url, token } => [Some(url), token.as_ref()],
+            ChannelSpec::Email(spec) => [spec.password.as_ref(), None],
+        };
+        secrets.into_iter().flatten().try_for_each(|secret| read(secret).map(drop))
+    }
+
     /// Tries once.
     ///
     /// # Errors

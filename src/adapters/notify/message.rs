@@ -1,9 +1,11 @@
 //! The message that every channel formats: pure, from the event and the settings.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::job::terminal_safe::{harmless, one_line};
-use crate::job::{EventKind, NotifySpec};
+use crate::job::{EventKind, JobId, NotifySpec, RECORD_FORMAT, Receipt};
+use crate::market::Span;
 use crate::ports::Notification;
 
 /// A longer text is cut: ntfy takes 4096 bytes, and Slack 4000 letters.
@@ -43,6 +45,23 @@ impl Message {
         }
     }
 
+    /// A message that tells of no job.
+    pub fn test(spec: &NotifySpec, at: Timestamp) -> Self {
+        let job = JobId::from_name("test", [0; 6]);
+        let notification = Notification {
+            format: RECORD_FORMAT,
+            job,
+            name: "lamp notify".to_owned(),
+            at,
+            kind: "test",
+            text: "this is a test message of `lamp notify test`: the channel works".to_owned(),
+            command: None,
+            usd: None,
+            receipt: None,
+        };
+        Message::of(&notification, &NotifySpec { page: None, ..spec.clone() })
+    }
+
     /// The event as JSON, with the link.
     pub fn json(&self) -> Value {
         let event = serde_json::to_value(&self.notification);
@@ -66,10 +85,22 @@ fn whole_text(notification: &Notification, link: Option<&str>) -> String {
     let command = notification.command.as_ref().map(|command| format!("to type: {command}"));
     let cost = notification.usd.map(|usd| format!("cost so far: {usd}"));
     let cost = cost.filter(|_| notification.receipt.is_none());
-    let total = notification.receipt.as_ref().map(|receipt| format!("cost: {}", receipt.total_usd));
+    let total = notification.receipt.as_ref().map(bill);
     let lines = [cost, total, command, link.map(str::to_owned)];
     let lines = lines.into_iter().flatten();
     std::iter::once(notification.text.clone()).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// The receipt in one line.
+fn bill(receipt: &Receipt) -> String {
+    let span = |secs: f64| Span::from_secs(secs.max(0.0).round() as u64);
+    format!(
+        "cost: {}, attempts: {}, useful {}, idle {}",
+        receipt.total_usd,
+        receipt.attempts.len(),
+        span(receipt.useful_seconds),
+        span(receipt.idle_seconds)
+    )
 }
 
 /// The template in one pass: a text with a placeholder in it is not filled again.

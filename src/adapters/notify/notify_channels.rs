@@ -16,12 +16,12 @@ use super::message::Message;
 use crate::job::{EventKind, NotifySpec};
 use crate::ports::{Notification, Notifier, NotifierError};
 
-/// The pauses before the second and the third try. With a try of ten seconds, all end within a
-/// minute: a `lamp run` waits for its last message. Longer helps only in a longer outage.
+/// The pauses before the second and the third try. All three end within two minutes, because a
+/// `lamp run` waits for its last message. Longer pauses help only in a longer outage.
 const PAUSES: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(15)];
 
-/// A mail has several steps of ten seconds each, and a command has half a minute.
-const TRY_MAX: Duration = Duration::from_secs(35);
+/// One try. A mail has several steps of ten seconds each, and a command ends itself after 30 s.
+const TRY_MAX: Duration = Duration::from_secs(33);
 
 #[derive(Clone, Debug)]
 pub struct NotifyChannels {

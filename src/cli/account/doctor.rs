@@ -50,6 +50,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Box::pin(async { vec![place(context).await] }),
         Box::pin(async { vec![daemon(daemon_unit().await, workstation.daemon_runs())] }),
         Box::pin(async { vec![gpu(gpus().await)] }),
+        Box::pin(async { notifications(context) }),
     ];
     let first_of_aws = asked.len();
     asked.extend(doctor_aws::checks(context, &workstation, &agent));
@@ -160,6 +161,25 @@ fn refuses_every_job(context: &Context) -> Option<Finding> {
 }
 
 /// A configuration that can be read may still let no job run.
+/// One line for each channel whose secrets cannot be read, or one for all. Nothing without a
+/// channel.
+fn notifications(context: &Context) -> Vec<Check> {
+    let channels = context.user.notify.channels.iter().cloned();
+    let channels: Vec<wire::NotifyChannel> = channels.map(wire::NotifyChannel::new).collect();
+    let wrong = channels.iter().filter_map(|channel| {
+        let error = channel.check().err()?;
+        let said = format!("no message goes through `{}`: {error}", channel.name());
+        Some(Check::warning("notify", said).fix(error.cure))
+    });
+    let wrong: Vec<Check> = wrong.collect();
+    if channels.is_empty() || !wrong.is_empty() {
+        return wrong;
+    }
+    let names: Vec<&str> = channels.iter().map(wire::NotifyChannel::name).collect();
+    let said = format!("{}; `lamp notify test` sends a message", names.join(", "));
+    vec![Check::ok("notify", said)]
+}
+
 fn configuration(context: &Context) -> Check {
     match &context.user.path {
         Some(_) if let Some(wrong) = refuses_every_job(context) => {

@@ -1,5 +1,5 @@
 //! Commands that act on a job: `stop`, `cancel`, `extend`, `discard`, `logs`, `outputs`, `ssh`,
-//! `daemon`, `web`, `mcp`.
+//! `daemon`, `web`, `mcp`, and `notify`, which tells of jobs.
 
 pub(crate) mod daemon;
 #[cfg(feature = "web")]
@@ -9,6 +9,7 @@ pub(crate) mod extend;
 pub(crate) mod logs;
 #[cfg(feature = "mcp")]
 pub(crate) mod mcp;
+pub(crate) mod notify;
 pub(crate) mod outputs;
 pub(crate) mod ssh;
 pub(crate) mod stop;

@@ -15,7 +15,7 @@ use super::slow_notice::{never_silent, of_cloud, of_root};
 use super::{completions, foreign_commands, logging, schema};
 use crate::cli::account::{doctor, iam, sweep};
 use crate::cli::apply::{apply, schedules};
-use crate::cli::control::{daemon, discard, extend, logs, outputs, ssh, stop};
+use crate::cli::control::{daemon, discard, extend, logs, notify, outputs, ssh, stop};
 use crate::cli::init::{import, init};
 use crate::cli::output::printer::shell_word;
 use crate::cli::plan::{check, plan};
@@ -69,6 +69,7 @@ Money, machines, account
   receipt      Show what ran, why it ended and what it cost
   costs        Show what jobs cost: by day, job, market, type
   sweep        End machines that no job needs, in all regions
+  notify       Show how you are notified, or send a test message
   doctor       Check all that jobs need, here and at AWS
   uninit       Remove what `lamp init aws` made
   iam          Print the IAM policy of a part of Lamplighter
@@ -129,6 +130,7 @@ pub enum Verb {
     /// The agent of a machine, or of a command that runs alone: `lamp agent --help`
     Agent,
     Iam(iam::Args),
+    Notify(notify::Args),
     Completions(completions::Args),
     Replay(replay_idle::Args),
     Simulate(Box<crate::cli::simulate::simulate::Args>),
@@ -177,6 +179,7 @@ impl Verb {
                 | Verb::Costs(_)
                 | Verb::Explain(_)
                 | Verb::Doctor(_)
+                | Verb::Notify(_)
                 | Verb::Schedules(_)
         )
     }
@@ -262,6 +265,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Uninit(args) => block_on(crate::cli::account::uninit_aws::run(args, context)),
         Verb::Doctor(args) => block_on(doctor::run(args, context)),
         Verb::Iam(args) => iam::run(args, context),
+        Verb::Notify(args) => block_on(notify::run(args, context)),
         Verb::Run(args) => {
             block_on(unless_left_early(context, gone_before, run::run(args, context)))
         }

@@ -173,6 +173,10 @@ fn judge_email(email: &EmailFile) -> Vec<Finding> {
             );
         }
     }
+    found.extend(sends_password_openly(email).then(|| {
+        Finding::error("notify.email.server", "gets the password without encryption")
+            .hint("write smtps://HOST, or smtp://HOST:587?tls=required")
+    }));
     let passwords = [&email.password_file, &email.password_env].into_iter().flatten().count();
     if passwords > 1 {
         found.push(Finding::error("notify.email", "names its password more than once"));
@@ -184,6 +188,16 @@ fn judge_email(email: &EmailFile) -> Vec<Finding> {
         );
     }
     found
+}
+
+/// A server on this workstation may be reached without TLS.
+fn sends_password_openly(email: &EmailFile) -> bool {
+    let Some(rest) = email.server.as_deref().and_then(|url| url.strip_prefix("smtp://")) else {
+        return false;
+    };
+    let host = rest.split([':', '/', '?']).next().unwrap_or_default();
+    let is_here = ["localhost", "127.0.0.1"].contains(&host);
+    email.user.is_some() && !rest.contains("tls=required") && !is_here
 }
 
 fn judge_template(template: &str) -> Option<Finding> {
@@ -253,7 +267,13 @@ mod tests {
         let email = read("[email]\nto = []\nserver = 'smtp://me:hidden@m'\nuser = 'me'");
         assert_eq!(
             paths(email),
-            ["notify.email.to", "notify.email.from", "notify.email.server", "notify.email"]
+            [
+                "notify.email.to",
+                "notify.email.from",
+                "notify.email.server",
+                "notify.email.server",
+                "notify.email"
+            ]
         );
         let template =
             NotifyFile { template: Some("{job} {cots}".into()), ..NotifyFile::default() };

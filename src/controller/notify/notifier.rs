@@ -157,6 +157,7 @@ impl JobNotifier {
         let text = format!("{}: {}", receipt.outcome, receipt.reason);
         let event = JobEvent {
             receipt: Some(Box::new(receipt.clone())),
+            command: Some(format!("lamp receipt {}", dir.job())),
             ..JobEvent::new(EventKind::Ended, text)
         };
         self.tell_as(dir, &spec, memory, &event).await;
