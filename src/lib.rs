@@ -14,7 +14,7 @@
 //!                        ^
 //!            config <- app                           what a person can ask for, and sees
 //!                        ^
-//!                   cli  web  mcp  bin              the faces
+//!                   cli  web  top  mcp  bin              the faces
 //!
 //!   sim: controller and agent over simulated ports, in virtual time
 //! ```
@@ -50,5 +50,7 @@ pub mod controller;
 pub mod mcp;
 #[cfg(feature = "lamp")]
 pub mod sim;
+#[cfg(feature = "top")]
+pub mod top;
 #[cfg(feature = "web")]
 pub mod web;

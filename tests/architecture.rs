@@ -94,9 +94,26 @@ const LAYERS: &[(&str, &[&str])] = &[
             "config",
             "wire",
             "app",
-            // `lamp web` and `lamp mcp` start the other faces.
+            // `lamp web`, `lamp mcp` and `lamp top` start the other faces.
             "web",
             "mcp",
+            "top",
+        ],
+    ),
+    (
+        "top",
+        &[
+            "market",
+            "job",
+            "instance",
+            "account",
+            "policy",
+            "jobdir",
+            "controller",
+            "agent",
+            "config",
+            "wire",
+            "app",
         ],
     ),
     (
@@ -148,6 +165,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "cli",
             "web",
             "mcp",
+            "top",
         ],
     ),
     ("lib", &[]),

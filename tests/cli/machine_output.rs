@@ -56,6 +56,7 @@ const VERBS: [(&str, &[&str]); 29] = [
     ("status", &["status"]),
     ("stop", &["stop", "walks"]),
     ("sweep", &["sweep", "--dry-run"]),
+    ("top", &["top"]),
 ];
 
 /// Verbs whose stdout is not a result of ours, which only some builds have, or which serve until

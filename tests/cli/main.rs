@@ -90,6 +90,8 @@ mod sweeper;
 mod sweeper_setup;
 mod terminal;
 mod told;
+#[cfg(feature = "top")]
+mod top;
 #[cfg(feature = "aws")]
 mod uninit;
 mod unreadable;

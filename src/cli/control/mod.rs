@@ -1,5 +1,5 @@
 //! Commands that act on a job: `stop`, `cancel`, `extend`, `discard`, `logs`, `outputs`, `ssh`,
-//! `daemon`, `web`, `mcp`, and `notify`, which tells of jobs.
+//! `daemon`, `web`, `top`, `mcp`, and `notify`, which tells of jobs.
 
 pub(crate) mod daemon;
 #[cfg(feature = "web")]
@@ -13,5 +13,7 @@ pub(crate) mod notify;
 pub(crate) mod outputs;
 pub(crate) mod ssh;
 pub(crate) mod stop;
+#[cfg(feature = "top")]
+pub(crate) mod top;
 #[cfg(feature = "web")]
 pub(crate) mod web;

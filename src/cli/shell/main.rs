@@ -56,6 +56,7 @@ Look at it
   explain      Show every verdict on a job, with its numbers
   outputs      Fetch the files that a job kept
   ssh          Open a shell on the machine of a job
+  top          Show all jobs live in this terminal
   web          Show all jobs in a browser
   share        Write a job as one HTML file
   replay       Run a rule over a recording
@@ -107,6 +108,8 @@ pub enum Verb {
     Cancel(stop::Args),
     Extend(extend::Args),
     Outputs(outputs::Args),
+    #[cfg(feature = "top")]
+    Top(crate::cli::control::top::Args),
     #[cfg(feature = "web")]
     Web(crate::cli::control::web::Args),
     #[cfg(feature = "mcp")]
@@ -156,6 +159,8 @@ impl Verb {
             | Verb::Extend(_)
             | Verb::Prices(_)
             | Verb::Schedules(_) => Forgives::Keys,
+            #[cfg(feature = "top")]
+            Verb::Top(_) => Forgives::Keys,
             #[cfg(feature = "web")]
             Verb::Web(_) | Verb::Share(_) => Forgives::Keys,
             #[cfg(feature = "mcp")]
@@ -296,6 +301,8 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Costs(args) => {
             block_on(never_silent(context, of_root(context), costs::run(args, context)))
         }
+        #[cfg(feature = "top")]
+        Verb::Top(args) => block_on(crate::cli::control::top::run(args, context)),
         #[cfg(feature = "web")]
         Verb::Web(args) => block_on(crate::cli::control::web::run(args, context)),
         #[cfg(feature = "mcp")]

@@ -1,0 +1,54 @@
+//! `lamp top`: all jobs live in this terminal.
+//!
+//! Not here: the screens and their keys (`top`).
+
+use std::io::IsTerminal as _;
+
+use clap::Args as ClapArgs;
+
+use crate::cli::output::printer::Stream;
+use crate::cli::shell::{ctrl_c, job_root};
+use crate::cli::{Context, ExitCode, Fault};
+use crate::top::{Palette, TopSource, live, once};
+
+/// Show all jobs live in this terminal: state, cost, next end
+///
+/// Enter opens a job, `?` lists the keys. The jobs go on when it ends.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Print one frame as plain text, and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Where no width is known, as in a pipe.
+const COLUMNS: usize = 100;
+
+/// # Errors
+/// Fails when the job root is unreachable, or the terminal cannot be used.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let workstation = job_root::workstation(context)?;
+    let source = TopSource::new(store, workstation, context.clock.clone(), context.is_misread);
+    if context.is_machine_output() {
+        context.printer.json(&*source.overview().await?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let palette = Palette { is_colored: context.printer.is_colored() };
+    let can_draw = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if args.once || !can_draw {
+        let width = context.printer.columns(Stream::Out).unwrap_or(COLUMNS);
+        let overview = source.overview().await?;
+        context.printer.line(once(overview, &source, palette, width).await);
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Listen before the terminal is changed: a signal then still restores it.
+    let mut left = ctrl_c::LeaveSignals::listen();
+    live(source, palette, left.heard()).await.map_err(|error| {
+        Fault::new(ExitCode::UNREACHABLE, "this terminal cannot show the view")
+            .because(&error)
+            .meaning("the jobs go on")
+            .hint("`lamp top --once` prints one frame, `lamp status` the jobs")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,214 @@
+//! The lines of a job's screen: its sentence, money, machine, samples, attempts, log and timeline.
+
+use jiff::Timestamp;
+use ratatui::style::Style;
+
+use super::model::{Preset, TopModel};
+use super::open_job::OpenJob;
+use super::sheet::{Sheet, fitted, part};
+use super::spark::plot;
+use crate::app::overview::job_sentence::{NextEnd, job_sentence};
+use crate::app::text::local_time;
+use crate::app::view::job_summary::Summary;
+use crate::app::view::plot_data::Series;
+use crate::app::view::summary_text::{money_text, progress_text, usage_text};
+use crate::app::view::timeline::{self, ExplainedAttempt};
+use crate::job::JobState;
+use crate::market::Span as Time;
+
+/// Lines of the log beside the rest.
+const LOG_BESIDE: usize = 8;
+
+/// Lines of a plot in the preset of plots.
+const PLOT_LINES: usize = 3;
+
+/// The widest name of a series and its figures stand beside a plot.
+const PLOT_NAME: usize = 14;
+const PLOT_FIGURES: usize = 26;
+
+pub fn job_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
+    let mut sheet = Sheet::default();
+    if model.preset != Preset::Log {
+        head(model, look, &mut sheet, width);
+    }
+    match model.preset {
+        Preset::All => {
+            plots(model, look, 1, &mut sheet, width);
+            attempts(model, look, &mut sheet);
+            log(model, look, LOG_BESIDE, &mut sheet);
+        }
+        Preset::Plots => plots(model, look, PLOT_LINES, &mut sheet, width),
+        Preset::Log => {
+            log(model, look, usize::MAX, &mut sheet);
+            sheet.is_from_end = true;
+        }
+        Preset::Timeline => story(model, look, &mut sheet, width),
+    }
+    sheet
+}
+
+fn head(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
+    let Some(summary) = look.summary.as_ref() else {
+        sheet.text("Nothing is recorded of it yet.", Style::new());
+        return;
+    };
+    sheet.wrapped(&job_sentence(summary), model.palette.bold(), 0, width);
+    for (name, text) in facts(summary, model.now) {
+        sheet.push(vec![
+            part(&format!("{name:<12}"), model.palette.quiet()),
+            part(fitted(&text, width.saturating_sub(12)).trim_end(), Style::new()),
+        ]);
+    }
+    if summary.driven_here == Some(false) {
+        sheet.text("No process on this workstation drives it:", model.palette.warn());
+        let command = format!("  lamp daemon --job {} --until-done", summary.job);
+        sheet.text(&command, model.palette.command());
+    }
+    for attention in &summary.attention {
+        sheet.wrapped(attention, model.palette.warn(), 0, width);
+    }
+}
+
+fn facts(summary: &Summary, now: Timestamp) -> Vec<(&'static str, String)> {
+    let is_open = !summary.state.is_final();
+    let heard = summary.heartbeat_seconds.filter(|_| is_open);
+    let eta = summary
+        .progress
+        .as_ref()
+        .filter(|_| summary.state == JobState::Running && summary.silence.is_none())
+        .and_then(|progress| progress.secs_left())
+        .and_then(|secs| std::time::Duration::try_from_secs_f64(secs).ok())
+        .and_then(|left| now.checked_add(left).ok());
+    let progress = summary.progress.as_ref().and_then(progress_text);
+    let progress = progress.map(|text| match eta {
+        Some(eta) => format!("{text}; done about {}", local_time(eta)),
+        None => text,
+    });
+    let end = NextEnd::of(summary).map(|end| format!("{} ({})", end.countdown(now), end.what));
+    let rate = summary.usd_per_hour.map(|rate| format!(", {rate}")).filter(|_| is_open);
+    let all = [
+        ("Cost", Some(money_text(summary) + &rate.unwrap_or_default())),
+        ("Machine", summary.machine.as_ref().map(|machine| machine.line())),
+        ("Usage", usage_text(summary).filter(|_| summary.silence.is_none())),
+        ("Progress", progress),
+        ("Checkpoints", Some(summary.checkpoints.to_string())),
+        ("Nearest end", end),
+        ("Last heard", heard.map(|secs| format!("{} ago", Time::from_secs(secs as u64)))),
+        ("Started", Some(local_time(summary.started))),
+        ("Ended", summary.ended.map(local_time)),
+    ];
+    all.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
+}
+
+fn title(name: &str) -> &'static str {
+    match name {
+        "gpu_percent" => "GPU",
+        "gpu_memory_percent" => "GPU mem busy",
+        "gpu_memory_used_mib" => "GPU memory",
+        "gpu_power_watts" => "GPU power",
+        "cpu_percent" => "CPU, job",
+        "machine_cpu_percent" => "CPU, machine",
+        "disk_bytes_per_sec" => "Disk",
+        "net_bytes_per_sec" => "Network",
+        _ => "Other",
+    }
+}
+
+fn figure(value: f64, unit: &str) -> String {
+    match unit {
+        "B/s" if value >= 1e6 => format!("{:.1} MB/s", value / 1e6),
+        "B/s" => format!("{:.0} kB/s", value / 1e3),
+        "MiB" => format!("{:.1} GiB", value / 1024.0),
+        "W" => format!("{value:.0} W"),
+        _ => format!("{value:.0}%"),
+    }
+}
+
+fn plots(model: &TopModel, look: &OpenJob, lines: usize, sheet: &mut Sheet, width: usize) {
+    let attempt = look.attempt.number();
+    let end = look.plots.series.iter().filter_map(|series| series.t_secs.last()).copied();
+    let end = end.fold(0.0, f64::max);
+    let title = format!("Samples of attempt {attempt}, {} in all", Time::from_secs(end as u64));
+    sheet.heading(&title, model.palette.quiet());
+    if look.plots.series.is_empty() {
+        sheet.text("There are no samples of this attempt yet.", Style::new());
+    }
+    for series in &look.plots.series {
+        series_lines(model, series, lines, sheet, width);
+    }
+}
+
+fn series_lines(model: &TopModel, series: &Series, lines: usize, sheet: &mut Sheet, width: usize) {
+    let known = || series.values.iter().flatten().copied();
+    let most = known().fold(0.0_f64, f64::max);
+    // A share of a GPU or of a machine has a fixed scale.
+    let top = if ["%", "% of all cores"].contains(&series.unit) { 100.0 } else { most };
+    let last = known().next_back().unwrap_or_default();
+    let figures = [
+        format!(" {}", figure(last, series.unit)),
+        format!(" at most {}", figure(most, series.unit)),
+    ];
+    let columns = width.saturating_sub(PLOT_NAME + PLOT_FIGURES).max(10);
+    for (at, drawn) in plot(&series.values, top, columns, lines).into_iter().enumerate() {
+        let name = if at == 0 { title(series.name) } else { "" };
+        let beside = if lines == 1 {
+            figures.concat()
+        } else {
+            figures.get(at).cloned().unwrap_or_default()
+        };
+        sheet.push(vec![
+            part(&fitted(name, PLOT_NAME), model.palette.quiet()),
+            part(&drawn, model.palette.good()),
+            part(fitted(&beside, PLOT_FIGURES).trim_end(), Style::new()),
+        ]);
+    }
+    if lines > 1 {
+        sheet.text("", Style::new());
+    }
+}
+
+fn attempts(model: &TopModel, look: &OpenJob, sheet: &mut Sheet) {
+    sheet.heading("Attempts  ([ and ] choose one)", model.palette.quiet());
+    for attempt in &look.explained.attempts {
+        let is_shown = attempt.attempt == look.attempt;
+        let style = if is_shown { model.palette.bold() } else { Style::new() };
+        let mark = if is_shown { "* " } else { "  " };
+        sheet.text(&format!("{mark}{}", attempt_line(attempt)), style);
+    }
+}
+
+fn attempt_line(attempt: &ExplainedAttempt) -> String {
+    let offer = attempt.plan.as_ref().map(|plan| &plan.offer);
+    let machine = offer.map(|offer| {
+        format!("{} {} {} {}", offer.instance_type, offer.zone, offer.market, offer.hourly())
+    });
+    let settled = attempt.settled.as_ref();
+    let end = settled.map_or_else(
+        || "under way".to_owned(),
+        |settled| format!("{}, {}", settled.because.word().replace('_', " "), settled.usd),
+    );
+    format!("{}  {}  {end}", attempt.attempt.number(), machine.unwrap_or_default())
+}
+
+fn log(model: &TopModel, look: &OpenJob, lines: usize, sheet: &mut Sheet) {
+    let attempt = look.attempt.number();
+    sheet.heading(&format!("Log of attempt {attempt}, its end"), model.palette.quiet());
+    if look.log.is_empty() {
+        sheet.text("The log is empty.", Style::new());
+    }
+    let from = look.log.len().saturating_sub(lines);
+    for line in &look.log[from..] {
+        sheet.text(line, Style::new());
+    }
+}
+
+fn story(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
+    for (attempt, entries) in timeline::story(&look.explained, false) {
+        sheet.heading(&format!("Attempt {}", attempt.number()), model.palette.quiet());
+        for entry in &entries {
+            let text = format!("{}  {}", local_time(entry.at), entry.word);
+            sheet.text(&text, model.palette.bold());
+            sheet.wrapped(&entry.text, Style::new(), 4, width);
+        }
+    }
+}
