@@ -19,6 +19,9 @@ use crate::market::Span as Time;
 /// Lines of the log beside the rest.
 const LOG_BESIDE: usize = 8;
 
+/// Plots beside the rest. The preset of plots has all of them.
+const BESIDE: [&str; 4] = ["gpu_percent", "gpu_power_watts", "gpu_memory_used_mib", "cpu_percent"];
+
 /// Lines of a plot in the preset of plots.
 const PLOT_LINES: usize = 3;
 
@@ -106,6 +109,12 @@ fn title(name: &str) -> &'static str {
         "gpu_memory_percent" => "GPU mem busy",
         "gpu_memory_used_mib" => "GPU memory",
         "gpu_power_watts" => "GPU power",
+        "gpu_power_percent" => "Power, share",
+        "gpu_clock_mhz" => "GPU clock",
+        "gpu_temperature_celsius" => "GPU heat",
+        "memory_bytes" => "Memory, job",
+        "machine_memory_percent" => "Memory, all",
+        "disk_free_bytes" => "Disk, free",
         "cpu_percent" => "CPU, job",
         "machine_cpu_percent" => "CPU, machine",
         "disk_bytes_per_sec" => "Disk",
@@ -118,9 +127,10 @@ fn figure(value: f64, unit: &str) -> String {
     match unit {
         "B/s" if value >= 1e6 => format!("{:.1} MB/s", value / 1e6),
         "B/s" => format!("{:.0} kB/s", value / 1e3),
+        "B" => format!("{:.1} GB", value / 1e9),
         "MiB" => format!("{:.1} GiB", value / 1024.0),
-        "W" => format!("{value:.0} W"),
-        _ => format!("{value:.0}%"),
+        unit if unit.starts_with('%') => format!("{value:.0}%"),
+        unit => format!("{value:.0} {unit}"),
     }
 }
 
@@ -133,7 +143,8 @@ fn plots(model: &TopModel, look: &OpenJob, lines: usize, sheet: &mut Sheet, widt
     if look.plots.series.is_empty() {
         sheet.text("There are no samples of this attempt yet.", Style::new());
     }
-    for series in &look.plots.series {
+    let is_shown = |series: &&Series| lines > 1 || BESIDE.contains(&series.name);
+    for series in look.plots.series.iter().filter(is_shown) {
         series_lines(model, series, lines, sheet, width);
     }
 }
@@ -142,7 +153,8 @@ fn series_lines(model: &TopModel, series: &Series, lines: usize, sheet: &mut She
     let known = || series.values.iter().flatten().copied();
     let most = known().fold(0.0_f64, f64::max);
     // A share of a GPU or of a machine has a fixed scale.
-    let top = if ["%", "% of all cores"].contains(&series.unit) { 100.0 } else { most };
+    let is_share = ["%", "% of all cores", "% of the limit"].contains(&series.unit);
+    let top = if is_share { 100.0 } else { most };
     let last = known().next_back().unwrap_or_default();
     let figures = [
         format!(" {}", figure(last, series.unit)),
