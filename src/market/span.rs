@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A duration in whole milliseconds. Serialised as text with units (`"1h30m"`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema), schema(value_type = String))]
 pub struct Span(Duration);
 
 /// Why a text is not a duration. The message teaches the syntax.

@@ -18,7 +18,7 @@ use super::purse::{self, Purse};
 use super::tool_input::{JobChoice, JobInput, LogInput, NamedJob, StatusInput, mark, not_a_flag};
 use super::tool_result::{of_end, of_fault, of_log, of_value};
 use crate::app::overview::overview::{Overview, OverviewReader};
-use crate::app::view::costs::sums;
+use crate::app::view::costs::{CostGroup, sums};
 use crate::app::{ExitCode, Fault, find_job};
 use crate::config::Environment;
 use crate::market::Usd;
@@ -152,9 +152,9 @@ impl AgentServer {
             json!({
                 "at": overview.at,
                 "spent_usd": overview.money.spent,
-                "by_day": sums(&overview.costs, |row| row.day.to_string()),
-                "by_job": sums(&overview.costs, |row| row.job.clone()),
-                "by_market": sums(&overview.costs, |row| row.market.clone()),
+                "by_day": sums(&overview.costs, CostGroup::Day),
+                "by_job": sums(&overview.costs, CostGroup::Job),
+                "by_market": sums(&overview.costs, CostGroup::Market),
             })
         }))
     }

@@ -401,18 +401,8 @@ async fn samples_of(
     read.map_err(|error| record_errors::record_fault(&error))
 }
 
-/// # Errors
-/// Fails when the job is missing, or the job root is unreachable.
-pub async fn explained(site: &Site, job: &str) -> Result<(JobDir, Explained), Fault> {
-    let dir = find_job::find(&site.store, Some(job)).await?;
-    let explained = timeline::read(&dir, site.clock.now())
-        .await
-        .map_err(|error| record_errors::record_fault(&error))?;
-    Ok((dir, explained))
-}
-
 /// How old an answer may be. Each look at a bucket costs money.
-fn age(site: &Site) -> Duration {
+pub fn age(site: &Site) -> Duration {
     if site.store.is_folder() { Duration::ZERO } else { site.every() }
 }
 

@@ -13,6 +13,7 @@ use crate::policy::Wishes;
 
 /// One end. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Countdown {
     pub at: Timestamp,
     /// `hard cap`, `budget`, `idle` and so on.

@@ -13,6 +13,7 @@ use crate::market::{Span, Usd, UsdPerHour, elapsed};
 
 /// The field names are an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct LostMoney {
     /// By the agents' own count.
     pub idle: Span,

@@ -16,6 +16,7 @@ use crate::jobdir::What;
 
 /// One phase. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct StartupPhase {
     pub name: &'static str,
     pub from: Timestamp,
@@ -28,7 +29,9 @@ pub struct StartupPhase {
 
 /// How one attempt began. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct StartupTimeline {
+    #[cfg_attr(feature = "web", schema(value_type = u32))]
     pub attempt: AttemptNo,
     pub phases: Vec<StartupPhase>,
     /// From the plan to the first work, or to the last known phase.

@@ -128,12 +128,13 @@ pub async fn plot(
     Query(which): Query<WhichAttempt>,
 ) -> Response {
     let read = async {
-        let (dir, explained) = plots::explained(&site, &job).await?;
+        let look = site.looks.of(plots::source(&site), &job, plots::age(&site)).await?;
+        let explained = &look.explained;
         let has = |number| explained.attempts.iter().any(|one| one.attempt.number() == number);
         if let Some(number) = which.attempt.filter(|number| !has(*number)) {
             return Err(no_attempt(&job, number));
         }
-        Plots::read(&site, &dir, &explained, plots::chosen(&explained, which.attempt)).await
+        Plots::read(&site, &look, plots::chosen(explained, which.attempt)).await
     };
     of(read.await)
 }
