@@ -64,6 +64,7 @@ fn summary(name: &str, state: JobState, cents: i64) -> Summary {
         cpu_percent: Some(210.0),
         gpus: vec![serde_json::from_value(gpu).expect("a GPU")],
         checkpoints: 2,
+        last_checkpoint: None,
         heartbeat_seconds: Some(4.0),
         silence: None,
         reason: Some("the GPU works".into()),

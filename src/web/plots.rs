@@ -186,7 +186,7 @@ impl Plots {
                         title { (mark.word) ": " (mark.text) }
                     }
                 }
-                @for line in lines(series, &x) { polyline points=(line.trim_end()) {} }
+                @for line in lines(series, x) { polyline points=(line.trim_end()) {} }
             }
         }
     }

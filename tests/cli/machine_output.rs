@@ -10,7 +10,7 @@ use super::place::{Place, end};
 use super::sandbox::repository;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
-const VERBS: [(&str, &[&str]); 32] = [
+const VERBS: [(&str, &[&str]); 33] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),

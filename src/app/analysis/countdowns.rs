@@ -175,6 +175,7 @@ mod tests {
             cpu_percent: None,
             gpus: Vec::new(),
             checkpoints: 0,
+            last_checkpoint: None,
             heartbeat_seconds: None,
             silence: None,
             reason: None,

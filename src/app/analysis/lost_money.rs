@@ -42,7 +42,7 @@ pub fn lost_money(attempts: &[ExplainedAttempt], status: Option<&Status>) -> Los
         // A refused launch interrupted nothing.
         if !is_last && attempt.instance.is_some() {
             lost.interruptions += 1;
-            let unsaved = outcome.map(|outcome| unsaved(outcome)).unwrap_or_default();
+            let unsaved = outcome.map(unsaved).unwrap_or_default();
             lost.add_work(unsaved, hourly);
         }
         if lost.interruptions > 0 && attempt.instance.is_some() {
