@@ -6,7 +6,7 @@ use super::{ExitCode, Fault, find_job, record_errors};
 use crate::job::{JobId, JobState, Spec, Wish};
 use crate::jobdir::JobDir;
 
-/// What the act does to the job and to its bill.
+/// Says what the act does to the job and to its bill.
 ///
 /// # Errors
 /// Fails when the job has ended, saves no checkpoints, or the job root is unreachable.

@@ -43,20 +43,20 @@ pub struct Rates {
     pub checkpoint_marks: Reading<f64>,
     /// Seconds since a user last typed; absent if no user is logged in.
     pub typing_secs: Reading<f64>,
-    /// What the driver lets the counted GPUs draw, summed. For people, as are the next five: no
-    /// policy uses them, and records of older agents lack them.
+    /// The summed power limits of the counted GPUs. It and the next five are for people: no policy
+    /// uses them, and records of older agents lack them.
     #[serde(skip_serializing_if = "Reading::is_absent")]
     pub gpu_power_limit_watts: Reading<f64>,
-    /// Of the hottest counted GPU.
+    /// The temperature of the hottest counted GPU.
     #[serde(skip_serializing_if = "Reading::is_absent")]
     pub gpu_temperature_celsius: Reading<f64>,
     /// The clock of the cores, of the slowest counted GPU.
     #[serde(skip_serializing_if = "Reading::is_absent")]
     pub gpu_clock_mhz: Reading<f64>,
-    /// Of the workload's tree.
+    /// The memory of the workload's tree.
     #[serde(skip_serializing_if = "Reading::is_absent")]
     pub memory_bytes: Reading<f64>,
-    /// Of the machine's memory, what programs cannot get now.
+    /// The share of the machine's memory that programs cannot get now.
     #[serde(skip_serializing_if = "Reading::is_absent")]
     pub machine_memory_percent: Reading<f64>,
     /// Free bytes of the file system of the workdir.

@@ -52,7 +52,7 @@ pub struct GpuSample {
     pub memory_used_mib: Reading<u64>,
     pub memory_total_mib: Reading<u64>,
     pub power_watts: Reading<f64>,
-    /// What the driver lets it draw.
+    /// The power that the driver lets it draw.
     pub power_limit_watts: Reading<f64>,
     /// The clock of its cores.
     pub clock_mhz: Reading<f64>,

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! The tools that `cli` implements today start our own program as a child. So an agent meets the
-//! same checks, caps and refusals as a person. The child has no terminal, and no tool passes a flag
-//! that answers a question. Not here: a decision about a job, or a change of the configuration.
+//! same checks, caps and refusals as a person. The child runs without a terminal. Tools never pass
+//! a flag that answers a question. Not here: a decision about a job, or a change of the
+//! configuration.
 
 mod own_program;
 mod purse;

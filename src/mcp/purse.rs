@@ -49,7 +49,7 @@ pub struct PurseJob {
     pub ended: Option<Timestamp>,
 }
 
-/// What a person has allowed.
+/// The dollars per day that a person has allowed.
 ///
 /// # Errors
 /// Fails when the configuration has errors, or has no purse.
@@ -125,7 +125,7 @@ pub fn is_marked(spec: &ResolvedSpec) -> bool {
     spec.spec.env.get(MARK).is_some_and(|value| value == MARK_VALUE)
 }
 
-/// What a job counts. `None`: it does not.
+/// The amount that a job takes from the purse. `None`: the job does not count.
 async fn counted(
     store: &Store,
     workstation: &Workstation,

@@ -31,7 +31,7 @@ const TURN_PATIENCE: Duration = Duration::from_secs(120);
 /// Lines of a log without a number. More fill the context of an agent.
 const LOG_LINES: u32 = 100;
 
-/// What a client tells its model about the server.
+/// The text about the server that a client gives to its model.
 const INSTRUCTIONS: &str = "\
 Lamplighter runs training jobs on this workstation or on cloud GPU machines, and ends the machines. \
 Order: check, plan, rehearse, run, then status and logs until the job has ended, then receipt. \

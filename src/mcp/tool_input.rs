@@ -1,4 +1,4 @@
-//! What the tools take, and the words of the command line that it becomes.
+//! The inputs of the tools, and the words of the command line that each becomes.
 //!
 //! Each value is one word behind its flag, so that no value can become a flag of its own.
 
@@ -41,7 +41,7 @@ pub struct LogInput {
     pub lines: Option<u32>,
 }
 
-/// A job: a job file, or a command; the other values come before those of the file.
+/// A job: a job file, or a command; the other values come before the values of the file.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobInput {

@@ -1,4 +1,4 @@
-//! What a tool returns: a text of limited size, or an error that says what to do.
+//! The result of a tool: a text of limited size, or an error that says what to do.
 
 use rmcp::model::{CallToolResult, Content};
 use serde::Serialize;

@@ -18,7 +18,7 @@ pub struct Notification {
     /// and nothing bills.
     pub kind: &'static str,
     pub text: String,
-    /// What to type next, if that changes anything.
+    /// The command that the user types next, if it changes anything.
     pub command: Option<String>,
     /// The cost of the job so far: exact for `ended`, otherwise about.
     pub usd: Option<Usd>,

@@ -15,7 +15,7 @@ use crate::app::stop::{self, How, Named};
 use crate::app::{ExitCode, Fault, find_job, save_now};
 use crate::job::Wish;
 
-/// What the act would do to the job and to its bill.
+/// Says what the act would do to the job and to its bill.
 ///
 /// # Errors
 /// Fails when the job has ended, or its records cannot be read.

@@ -104,7 +104,7 @@ fn title(model: &TopModel) -> String {
     };
     let age = read.map(|at| format!("  read {} ago", age(elapsed(at, model.now).as_secs())));
     let paused = if model.is_paused { "  PAUSED" } else { "" };
-    // What does not fit is cut, so the job root comes last.
+    // The frame cuts the end of a long line, so the job root comes last.
     let (age, root) = (age.unwrap_or_default(), safe(&model.job_root));
     format!("lamp top  {place}{paused}{age}  {root}")
 }

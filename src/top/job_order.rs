@@ -1,4 +1,4 @@
-//! Which jobs the overview lists, and in which order.
+//! The jobs that the overview lists, and their order.
 
 use std::cmp::Reverse;
 

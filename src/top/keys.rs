@@ -1,11 +1,11 @@
-//! What each key does to the model.
+//! The effect of each key on the model.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::act_order::{Order, TopAct, amount};
 use super::model::{Dialog, Preset, TopModel, TopScreen};
 
-/// What the view must do outside of the model.
+/// The work that the view must do outside of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     Nothing,

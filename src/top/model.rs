@@ -1,4 +1,4 @@
-//! What the view knows and where the person is. All lines are functions of it.
+//! The facts that the view knows, and the place of the person. All lines are functions of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub enum TopScreen {
     Gpus,
 }
 
-/// What the screen of a job shows: the keys 1 to 4.
+/// The parts that the screen of a job shows. The keys 1 to 4 choose one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
     #[default]
@@ -68,7 +68,7 @@ pub enum Dialog {
         typed: String,
         wrong: Option<String>,
     },
-    /// What the act does is being read, or the act is under way.
+    /// The view reads what the act does, or the act is under way.
     Wait {
         text: String,
     },
@@ -84,7 +84,7 @@ pub enum Dialog {
     },
 }
 
-/// What the reader must follow.
+/// The choice that the reader must follow: job, attempt and pause.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Followed {
     pub job: Option<String>,
@@ -117,7 +117,7 @@ pub struct TopModel {
     pub dialog: Option<Dialog>,
 }
 
-/// What the reader found.
+/// The news that the view gets.
 #[derive(Debug)]
 pub enum TopNews {
     Overview(Result<Arc<Overview>, Fault>),
@@ -126,7 +126,7 @@ pub enum TopNews {
         job: String,
         read: Result<Arc<OpenJob>, Fault>,
     },
-    /// What an act would do.
+    /// The effect that an act would have.
     Foretold {
         order: Order,
         sentence: Result<String, Fault>,
@@ -249,7 +249,7 @@ fn told_fault(title: &'static str, fault: &Fault) -> Dialog {
     Dialog::Told { title, text: fault_lines(fault) }
 }
 
-/// What happened, what it means, and the command that mends it.
+/// The lines of a fault: the event, its meaning, and the command that mends it.
 pub fn fault_lines(fault: &Fault) -> Vec<String> {
     let hint = fault.hint.as_ref().map(|hint| format!("hint: {hint}"));
     [Some(fault.sentence()), fault.meaning.clone(), hint].into_iter().flatten().collect()

@@ -27,7 +27,7 @@ pub struct OpenJob {
     pub at: Timestamp,
     pub summary: Option<Summary>,
     pub explained: Explained,
-    /// Of which the plots and the log are.
+    /// The plots and the log show this attempt.
     pub attempt: AttemptNo,
     pub plots: PlotData,
     pub log: Vec<String>,

@@ -65,7 +65,7 @@ pub fn overview_sheet(model: &TopModel, width: usize, is_once: bool) -> Sheet {
     sheet
 }
 
-/// What is old says how old it is.
+/// The fault of the last read, and the age of the values below.
 fn faults(model: &TopModel, sheet: &mut Sheet, width: usize) {
     let Some(fault) = &model.fault else { return };
     for line in fault_lines(fault) {

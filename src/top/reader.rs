@@ -29,7 +29,7 @@ const TRACE_OLD: Duration = Duration::from_secs(60);
 /// Jobs whose last hour is read at once. Each has up to a dozen objects.
 const TRACES_IN_FLIGHT: usize = 4;
 
-/// Starts the tasks that read. They end with the runtime, or when nobody listens.
+/// Starts the tasks that read. They end with the runtime, or when the view has ended.
 pub fn start(source: &Arc<TopSource>, watched: &watch::Receiver<Followed>, news: &Sender<TopNews>) {
     tokio::spawn(follow_overview(Arc::clone(source), watched.clone(), news.clone()));
     tokio::spawn(follow_job(Arc::clone(source), watched.clone(), news.clone()));

@@ -36,7 +36,7 @@ pub struct Sent {
     budget: String,
 }
 
-/// What a person can ask of a job here.
+/// The acts that a person can ask for here.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Act {
     Stop,

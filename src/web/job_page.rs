@@ -37,7 +37,7 @@ pub struct Asked {
     idle: String,
 }
 
-/// What the page shows: the shared look, and what this page alone asked for.
+/// The page's content: the shared look, and the parts that only this page asked for.
 struct Facts {
     look: Arc<JobLook>,
     attempt: AttemptNo,
@@ -77,10 +77,12 @@ pub async fn page(
     let name = look.summary.as_ref().map_or(job.as_str(), |summary| summary.name.as_str());
     let (id, attempt) = (look.dir.job(), facts.attempt.number());
     let find = form_encoded(&asked.find);
-    Page::new(name)
-        .live(format!("/job/{id}/live?attempt={attempt}&find={find}"))
-        .show(html! {}, body(&facts, &asked, drawn, idle))
-        .into_response()
+    let mut shown = Page::new(name);
+    // The records of an ended job stay as they are.
+    if look.summary.as_ref().is_none_or(|summary| !summary.state.is_final()) {
+        shown = shown.live(format!("/job/{id}/live?attempt={attempt}&find={find}"));
+    }
+    shown.show(html! {}, body(&facts, &asked, drawn, idle)).into_response()
 }
 
 pub async fn events(

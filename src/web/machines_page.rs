@@ -1,4 +1,4 @@
-//! Machines: those of the records, and on request all that the clouds show, with what each bills.
+//! The machines of the records, and on request all machines that the clouds show, with their bills.
 
 use std::sync::Arc;
 

@@ -60,7 +60,7 @@ pub struct Plots {
     bands: Vec<Band>,
     load: Option<EffectiveLoad>,
     startup: Option<StartupTimeline>,
-    /// Of the whole job, like `lost`.
+    /// The ends of the whole job. `lost` is for the whole job too.
     ends: Vec<Countdown>,
     lost: LostMoney,
     #[serde(skip)]

@@ -71,7 +71,8 @@ fn plots_are_drawn_over_bands() {
     place.until(job, "succeeded");
     let page = Served::of(&place);
     let to = format!("%2Fjob%2F{job}");
-    let Some(dom) = shown(&place, &page, &to, &[]) else { return };
+    // Lets the script fetch and draw. The page of an ended job keeps no connection open.
+    let Some(dom) = shown(&place, &page, &to, &["--virtual-time-budget=4000"]) else { return };
     // The script has replaced each drawing, and found a band or none for the cursor.
     assert!(dom.contains("class=\"uplot") && dom.contains("u-over"), "{dom}");
     assert!(!dom.contains("<polyline"), "{dom}");

@@ -1,4 +1,4 @@
-//! What the page of a job says beyond its records: bands, ends, starts, another idle window.
+//! Tests the analysis on a job's page: bands, ends, starts, another idle window.
 
 use reqwest::StatusCode;
 use serde_json::Value;

@@ -41,7 +41,7 @@ fn page_and_command_tell_the_same_costs() {
     assert!((billed - usd).abs() < 1e-5, "{billed} and {usd}");
 }
 
-/// Without credentials nobody knows, and nothing is "none".
+/// Without credentials the clouds stay unknown, and the page says so.
 #[test]
 fn machines_tell_records_at_once_and_clouds_on_request() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.1; done");

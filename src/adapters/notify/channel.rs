@@ -103,6 +103,6 @@ async fn by_ntfy(
 ) -> Result<(), ChannelError> {
     let (url, token) = (read(url)?, token.map(read).transpose()?);
     let (server, body) = ntfy_post(&url, message)?;
-    // Whoever knows the topic can read it, and the server may repeat it.
+    // A person who knows the topic can read its messages. The server may repeat the topic.
     HttpPost { url: &server, token: token.as_deref(), secrets: &[&url], body }.send().await
 }

@@ -5,7 +5,7 @@
 #[error("{what}")]
 pub struct ChannelError {
     pub what: String,
-    /// What the user does about it.
+    /// The step by which the user mends it.
     pub cure: String,
     /// Another try may succeed: there was no answer, or the service is busy.
     pub may_pass: bool,

@@ -25,7 +25,7 @@ const NTFY_HIGH: u8 = 4;
 pub struct HttpPost<'a> {
     pub url: &'a str,
     pub token: Option<&'a str>,
-    /// What must not stand in an error, beside URL and token.
+    /// Texts that an error must not contain, beside URL and token.
     pub secrets: &'a [&'a str],
     pub body: Value,
 }

@@ -22,7 +22,7 @@ pub enum BandKind {
     Busy,
     Idle,
     Stalled,
-    /// A signal could not be read, or there are no samples.
+    /// A signal could not be read, or the samples are missing.
     Unknown,
 }
 

@@ -18,7 +18,7 @@ pub struct Countdown {
     pub at: Timestamp,
     /// `hard cap`, `budget`, `idle` and so on.
     pub what: &'static str,
-    /// What must stay as it is for this end; `null`: it comes in any case.
+    /// The state that must last for this end; `null`: it comes in any case.
     pub condition: Option<&'static str>,
 }
 
@@ -83,7 +83,7 @@ fn time_left(budget: Usd, spent: Usd, hour: UsdPerHour) -> Option<Duration> {
     hour.time_for((budget - spent).max(Usd::ZERO))
 }
 
-/// What the watching policies would do if nothing changes.
+/// The ends that the watching policies would bring if nothing changes.
 fn watch_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
     let Some(status) = facts.status.filter(|_| facts.summary.silence.is_none()) else {
         return Vec::new();

@@ -1,10 +1,10 @@
-//! What the GPUs draw, as a share of what they can draw, beside how busy the driver calls them.
+//! The power of the GPUs as a share of their full power, beside how busy the driver calls them.
 //!
 //! The driver counts a waiting kernel as busy, and a waiting kernel draws little power.
 
 use serde::Serialize;
 
-/// What 100 % of the power is.
+/// The power that counts as 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -19,9 +19,9 @@ pub enum PowerScale {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct EffectiveLoad {
-    /// Of the busiest GPU.
+    /// The utilisation of the busiest GPU.
     pub busy_percent: f64,
-    /// Of all counted GPUs together.
+    /// The power of all counted GPUs together, as a share of `scale_watts`.
     pub power_percent: f64,
     pub watts: f64,
     pub scale_watts: f64,

@@ -113,7 +113,7 @@ impl IdleReplay {
     }
 }
 
-/// What another idle window would have done to one attempt. The field names are an interface.
+/// The effect of another idle window on one attempt. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdleWindowTrial {
     pub window: Span,

@@ -1,4 +1,4 @@
-//! What the records and samples of one job say beyond their values: bands, phases, replays.
+//! Derives bands, phases and replays from the records and samples of one job.
 
 pub mod bands;
 pub mod countdowns;

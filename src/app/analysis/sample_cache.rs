@@ -224,7 +224,7 @@ impl Mean {
     }
 }
 
-/// What is kept of one batch.
+/// The part of one batch that the cache keeps.
 #[derive(Debug, Default)]
 struct BatchPoints {
     samples: usize,

@@ -23,7 +23,7 @@ pub struct StartupPhase {
     pub secs: f64,
     /// It still goes on, and `secs` is up to now.
     pub under_way: bool,
-    /// Of the earlier attempts of this job; `null`: there is none with this phase.
+    /// The median of the earlier attempts of this job; `null`: none has this phase.
     pub median_secs: Option<f64>,
 }
 
@@ -60,7 +60,7 @@ pub fn startup_timelines(
     timelines
 }
 
-/// The moments between the phases; `None`: not recorded, or not reached.
+/// The moments between the phases; `None`: the records lack this moment.
 struct Moments {
     planned: Timestamp,
     billed: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! What the records of an attempt say about its cost: idle money, lost money, the price on demand.
+//! Reads the idle money, lost money and on-demand price of an attempt from its records.
 //!
 //! ```text
 //! cost rows ─> plan and settlement of each attempt (read once) ─> rows with their shares
@@ -19,7 +19,7 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Market, Usd, UsdPerHour, elapsed};
 use crate::wire::Store;
 
-/// What is known of one attempt.
+/// The known facts of one attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct AttemptCosts {
     region: Option<String>,

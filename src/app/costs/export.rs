@@ -186,7 +186,7 @@ fn secs(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(1e-9)
 }
 
-/// Who sells the machine, and as which service.
+/// The seller of the machine, and the name of the service.
 fn provider(row: &CostRow) -> (&'static str, &'static str) {
     if Zone::is_workstation(&row.zone) {
         ("This workstation", "Workstation")

@@ -73,7 +73,7 @@ const RESOURCE_REASONS: &[NotCarried] = &[
     ("shm_size", "the command runs without a container: /dev/shm is half of the memory"),
 ];
 
-/// What a configuration of another type is.
+/// Says what a configuration of another type is.
 pub fn not_a_job(document: &YamlNode) -> Option<&'static str> {
     match document.text_of("type") {
         Some("fleet") => Some("a fleet: each job here has its own machine"),

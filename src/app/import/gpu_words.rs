@@ -20,7 +20,7 @@ pub struct GpuWish {
 const VENDORS: [&str; 6] = ["nvidia", "amd", "google", "tpu", "intel", "tenstorrent"];
 
 impl GpuWish {
-    /// The value of `accelerators` or `gpu`. `None`: it is not understood, or asks for none.
+    /// The value of `accelerators` or `gpu`. `None`: it asks for no GPU, or cannot be read.
     pub fn read(node: &YamlNode) -> Option<GpuWish> {
         let wish = match &node.value {
             YamlValue::Null => return None,

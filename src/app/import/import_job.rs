@@ -26,7 +26,7 @@ pub enum ImportError {
 /// `name`: the name of a job whose file has none. `has_folder`: whether a workdir is there.
 ///
 /// # Errors
-/// Fails when the text is no YAML, or holds no job.
+/// Fails when the text is invalid YAML, or lacks a job.
 pub fn import_job(
     text: &str,
     from: Option<SourceFormat>,
@@ -70,7 +70,7 @@ fn format_of(document: &YamlNode) -> Option<SourceFormat> {
     }
 }
 
-/// What a job that buys a machine must have.
+/// Fills in or names the missing values of a job that buys a machine.
 fn complete(job: &mut ImportedJob, name: &str, has_folder: impl Fn(&str) -> bool) {
     job.name.get_or_insert_with(|| name.to_owned());
     if job.script.as_deref().is_none_or(|script| script.trim().is_empty()) && job.args.is_empty() {

@@ -1,4 +1,4 @@
-//! What a foreign job file says, in our words, and what it says that we do not carry.
+//! The parts of a foreign job file in our words, and the parts that we do not carry.
 
 use super::yaml_node::YamlNode;
 

@@ -15,7 +15,7 @@ pub enum YamlValue {
     /// Any scalar, as text.
     Text(String),
     List(Vec<YamlNode>),
-    /// In the order of the file. The line of a value is that of its key.
+    /// In the order of the file. The line of a value is the line of its key.
     Map(Vec<(String, YamlNode)>),
 }
 

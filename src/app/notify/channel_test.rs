@@ -23,7 +23,7 @@ pub struct ChannelView {
     pub to: String,
 }
 
-/// What became of one test message. The field names are an interface.
+/// The result of one test message. The field names are an interface.
 #[derive(Debug, Serialize)]
 pub struct ChannelTested {
     pub channel: &'static str,
@@ -31,7 +31,7 @@ pub struct ChannelTested {
     pub delivered: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the user does about it.
+    /// The step by which the user mends it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cure: Option<String>,
 }
@@ -50,7 +50,7 @@ pub fn view(spec: &NotifySpec) -> NotifyView {
 /// Sends a test message through all channels, or through one. Tries each once.
 ///
 /// # Errors
-/// Fails when there is no channel, or none of this name.
+/// Fails when no channel is set up, or the name is unknown.
 pub async fn test(
     workstation: &Workstation,
     only: Option<&str>,

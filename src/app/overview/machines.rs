@@ -1,4 +1,4 @@
-//! The machines: those of the records, and on request those that the clouds show.
+//! The machines that the records name, and on request the machines that the clouds show.
 //!
 //! The records are read often. A look asks every region, and ends nothing.
 
@@ -54,7 +54,7 @@ fn recorded_machine(row: &JobRow) -> Option<RecordedMachine> {
     })
 }
 
-/// What the clouds show.
+/// The answer of the clouds to one look.
 #[derive(Debug)]
 pub struct MachineLook {
     pub at: Timestamp,

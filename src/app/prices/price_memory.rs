@@ -17,7 +17,7 @@ const KEPT: Duration = Duration::from_secs(10 * 60);
 /// A silent region must not hold a page.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What EC2 answered last, so that another bid asks nothing.
+/// The last answer of EC2, so that another bid asks nothing.
 #[derive(Default)]
 pub struct PriceMemory(Mutex<Option<RememberedSupply>>);
 

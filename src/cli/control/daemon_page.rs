@@ -9,7 +9,7 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::web::{Listen, Site, serve};
 use crate::wire::{Store, Workstation};
 
-/// Nobody can be asked in a service, so other machines are refused.
+/// A service cannot ask a person, so the daemon refuses an address that other machines can reach.
 ///
 /// # Errors
 /// Fails when other machines could reach the address.

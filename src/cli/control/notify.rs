@@ -26,7 +26,7 @@ pub enum NotifyAct {
 }
 
 /// # Errors
-/// Fails when no channel is set up, or none of this name.
+/// Fails when no channel is set up, or the name is unknown.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let Some(NotifyAct::Test { channel }) = &args.what else {
         show(context, &view(&context.user.notify));

@@ -1,4 +1,4 @@
-//! `lamp init` and `lamp import`: write a first job file, from a script or from another tool's file.
+//! `lamp init` and `lamp import`: write a first job file, from a script or another tool's file.
 
 pub(crate) mod import;
 pub(crate) mod init;

@@ -1,5 +1,5 @@
-//! Commands that show jobs: `status`, `receipt`, `costs`, `explain`, and the words for attempts, machines
-//! and ends.
+//! Commands that show jobs: `status`, `receipt`, `costs`, `explain`, and the words for attempts,
+//! machines and ends.
 
 pub(crate) mod costs;
 pub(crate) mod explain;

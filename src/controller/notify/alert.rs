@@ -9,6 +9,7 @@
 
 use tracing::{info, warn};
 
+use super::gist::gist;
 use super::job_events::JobEvent;
 use super::notifier::JobNotifier;
 use crate::controller::act_result::{ActError, Ticked};
@@ -234,28 +235,5 @@ impl JobNotifier {
             "`{}` ({}) in {}, which is {} vCPUs",
             quota.name, quota.code, quota.region, quota.vcpus_max
         ))
-    }
-}
-
-/// The constant words of a sentence: AWS adds numbers, times and long codes that change each time.
-pub(super) fn gist(text: &str) -> String {
-    let changes = |word: &&str| {
-        word.len() > 40
-            || (word.chars().any(|letter| letter.is_ascii_digit()) && !word.starts_with("i-"))
-    };
-    text.split_whitespace().filter(|word| !changes(word)).collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gist_ignores_numbers_and_long_codes() {
-        let said = |minutes: &str, blob: &str| {
-            format!("i-1 may still run: the clock is {minutes} min ahead; failure message: {blob}")
-        };
-        assert_eq!(gist(&said("7", &"x".repeat(60))), gist(&said("8", &"y".repeat(70))));
-        assert_ne!(gist("i-1 may still run"), gist("i-2 may still run"));
     }
 }

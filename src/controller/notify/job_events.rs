@@ -28,10 +28,10 @@ const STACKS: &str = "stalled: what the processes wait for";
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct JobEvent {
     pub kind: EventKind,
-    /// What it is about: told once.
+    /// The subject. The controller tells each subject once.
     pub topic: String,
     pub text: String,
-    /// What to type next.
+    /// The command that the user types next.
     pub command: Option<String>,
     /// A sentence of the agent, also told as `attention`.
     pub otherwise_attention: bool,
@@ -52,7 +52,7 @@ impl JobEvent {
     }
 }
 
-/// What a tick sees of a job.
+/// The part of a job that a tick sees.
 pub(super) struct SeenJob<'a> {
     pub job: &'a JobId,
     pub spec: &'a ResolvedSpec,
@@ -69,7 +69,7 @@ impl SeenJob<'_> {
         events
     }
 
-    /// The bill of the settled attempts, and about that of the open one.
+    /// The bill of the settled attempts, plus an estimate for the open one.
     pub(super) fn usd(&self) -> Usd {
         let cost = |attempt: &AttemptFacts| match (&attempt.settled, attempt.watched.launched_at) {
             (Some(settled), _) => settled.usd,

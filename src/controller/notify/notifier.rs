@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::alert::gist;
+use super::gist::gist;
 use super::job_events::{JobEvent, SeenJob};
 use crate::account::sweeper;
 use crate::account::sweeper_visit::Visit;

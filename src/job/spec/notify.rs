@@ -1,4 +1,4 @@
-//! How the user is notified: of which events, through which channels.
+//! How the user is notified: the events and the channels.
 //!
 //! Not here: the sending (`adapters::notify`), and when an event happens (`controller::notify`).
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a message is about. The words are an interface: `[notify] on`, and `kind` of the event.
+/// The event that a message tells. The words are an interface: `[notify] on`, and `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
     /// The command of the job runs for the first time.

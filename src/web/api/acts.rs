@@ -26,7 +26,7 @@ pub struct EndBody {
     confirmed: bool,
 }
 
-/// What a job gets in addition. One of `time` and `budget` must be there.
+/// The time or money that a job gets in addition. One of `time` and `budget` must be there.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExtendBody {
@@ -43,10 +43,10 @@ pub struct ExtendBody {
 /// What was recorded.
 #[derive(Serialize, ToSchema)]
 pub struct Recorded {
-    /// What `-o json` of the command prints.
+    /// The JSON that the command prints with `-o json`.
     #[schema(value_type = Object)]
     recorded: Value,
-    /// What it means for the job and its bill, and what to do next.
+    /// The meaning for the job and its bill, and the next step.
     said: Vec<String>,
 }
 

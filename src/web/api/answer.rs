@@ -11,9 +11,9 @@ use crate::web::layout::status_of;
 /// Why a request had no result.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Problem {
-    /// What happened, and what it means for the job and its bill.
+    /// The fault, and its meaning for the job and its bill.
     pub error: String,
-    /// What to do next.
+    /// The next step.
     pub hint: Option<String>,
 }
 

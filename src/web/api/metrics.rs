@@ -341,7 +341,7 @@ mod tests {
     use crate::market::{Usd, UsdPerHour};
     use crate::policy::purchase::spending_cap::{Caps, Spending};
 
-    /// An overview in which every value is known.
+    /// An overview that has every value.
     fn overview() -> Overview {
         let receipt: Receipt =
             serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json"))

@@ -4,7 +4,7 @@
 //! guard (token) ─> router ─> app ─> values ─> JSON, or OpenMetrics
 //! ```
 //!
-//! The values are those of `-o json`. Not here: who may ask (`guard`).
+//! The values are the same as in `-o json`. Not here: who may ask (`guard`).
 
 mod acts;
 mod answer;

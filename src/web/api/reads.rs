@@ -157,7 +157,7 @@ pub async fn explain(State(site): State<Arc<Site>>, Path(job): Path<String>) -> 
     of(read.await)
 }
 
-/// What an ended job cost: what `lamp receipt -o json` prints
+/// The cost of an ended job: what `lamp receipt -o json` prints
 #[utoipa::path(get, path = "/api/v1/jobs/{job}/receipt", params(("job" = String, Path)),
     responses((status = 200, body = Object)))]
 pub async fn receipt(State(site): State<Arc<Site>>, Path(job): Path<String>) -> Response {

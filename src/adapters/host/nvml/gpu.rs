@@ -19,8 +19,8 @@ use crate::adapters::host::process_scope::{ProcessOwner, WorkloadTree};
 use crate::instance::{GpuSample, Reading};
 
 /// Time between two reads of processes, memory, temperature and clock. The calls for all but the
-/// clock take 0.45 ms on an H100, twice as much as one sample. Longer makes `rates` wrong for longer
-/// about the GPUs that the workload uses.
+/// clock take 0.45 ms on an H100, twice as much as one sample. Longer makes `rates` wrong for
+/// longer about the GPUs that the workload uses.
 const SLOW_EVERY: Duration = Duration::from_secs(5);
 
 /// Time between two reads of the memory error counters: errors are rare and never reset.
