@@ -25,7 +25,7 @@ pub struct UserConfig {
     pub aws: AwsFile,
     /// Limits on the cost of all jobs together.
     pub caps: Caps,
-    /// What coding agents may spend in 24 hours. `None`: they start nothing.
+    /// The money that coding agents may spend in 24 hours. `None`: they start nothing.
     pub purse: Option<Usd>,
     /// Defaults for jobs: the weakest layer.
     pub defaults: JobFile,

@@ -84,7 +84,7 @@ pub async fn test(
 }
 
 fn no_channel() -> Fault {
-    Fault::new(ExitCode::NOT_FOUND, "no channel is set up, so no message can be sent")
+    Fault::new(ExitCode::NOT_FOUND, "the configuration has no channel in [notify]")
         .meaning("jobs run and end as before, and `lamp status` shows what happens")
         .hint("write `[notify.ntfy]` with `url = \"https://ntfy.sh/YOUR-TOPIC\"` into ~/.config/lamplighter/config.toml")
 }

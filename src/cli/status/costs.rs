@@ -17,7 +17,7 @@ use crate::market::Usd;
 /// checkpoint held it. SAVED compares with the same time on demand. `?` means unknown.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// What the sums are of
+    /// The group of each sum
     #[arg(long, value_name = "WORD", default_value = "day")]
     pub by: GroupArg,
 

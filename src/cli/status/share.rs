@@ -11,7 +11,7 @@ use crate::web::share;
 
 /// Write a job as one HTML file: plots, log, attempts, receipt
 ///
-/// The file needs nothing else and runs no script. It has the end of the log as it is: read it
+/// The file is complete, and runs no script. It has the end of the log as it is: read it
 /// before you give it away.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {

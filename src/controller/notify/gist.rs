@@ -1,4 +1,4 @@
-//! What stays of a sentence when its numbers change.
+//! The constant words of a sentence, without its numbers.
 
 /// The constant words of a sentence: AWS adds numbers, times and long codes that change each time.
 pub fn gist(text: &str) -> String {

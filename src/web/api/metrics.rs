@@ -162,13 +162,13 @@ impl Scrape {
     }
 
     fn money(&mut self, money: &Money) {
-        let help = "What all jobs of the job root have cost";
+        let help = "Cost of all jobs of the job root so far";
         self.one("lamp_spent", help, Some(dollars()), money.spent.dollars());
-        let help = "What machines cost on this day of the calendar";
+        let help = "Cost of the machines on this day of the calendar";
         self.one("lamp_spent_today", help, Some(dollars()), money.today.dollars());
-        let help = "What machines cost in this month of the calendar";
+        let help = "Cost of the machines in this month of the calendar";
         self.one("lamp_spent_month", help, Some(dollars()), money.month.dollars());
-        let help = "What all machines cost in an hour now";
+        let help = "Cost of all machines in an hour now";
         let rate = money.per_hour_now.per_hour().dollars();
         self.one("lamp_rate", help, Some(dollars_per_hour()), rate);
         if let Some(more) = money.more_at_most {
@@ -224,7 +224,7 @@ impl Scrape {
         self.each(("lamp_job_most", help, Some(dollars())), rows, |row| {
             row.summary.most_job_usd.map(|most| most.dollars())
         });
-        let help = "What its machine costs in an hour";
+        let help = "Cost of its machine in an hour";
         self.each(("lamp_job_rate", help, Some(dollars_per_hour())), rows, |row| {
             row.summary.usd_per_hour.map(|rate| rate.per_hour().dollars())
         });
