@@ -100,8 +100,8 @@ impl CapsFile {
     }
 }
 
-/// The money that coding agents may spend through `lamp mcp`. Only a person writes this table: no tool of the
-/// server changes it. Without it, its tools start no job.
+/// The money that coding agents may spend through `lamp mcp`. Only a person writes this table: no
+/// tool of the server changes it. Without it, its tools start no job.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PurseFile {
