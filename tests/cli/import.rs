@@ -131,7 +131,7 @@ fn task_of_dstack_becomes_a_job_that_passes() {
     assert_eq!(spec["machine"]["gpus"], "2 x 24GiB");
     assert_eq!(spec["limits"]["max_runtime"], "3h");
     assert_eq!(spec["machine"]["max_price"], "1.5", "{spec}");
-    assert!(notes(&said).contains(&(15, "ports".to_owned())), "{said}");
+    assert!(notes(&said).contains(&(16, "ports".to_owned())), "{said}");
 }
 
 #[test]
