@@ -125,7 +125,8 @@ fn model(overview: Overview) -> TopModel {
     let palette = Palette { is_colored: false };
     let mut model = TopModel::new("file:///jobs".into(), palette, moment(3));
     model.hear(TopNews::Overview(Ok(Arc::new(overview))));
-    let values = (0..60).map(|at| (at != 30).then_some(f64::from(at) * 1.5)).collect();
+    let values =
+        (0..60).map(|at| (!(28..40).contains(&at)).then_some(f64::from(at) * 1.5)).collect();
     let trace = JobTrace { label: "GPU", values, top: 100.0 };
     model.hear(TopNews::Traces(BTreeMap::from([("llama-ft-7f3k2q".into(), Arc::new(trace))])));
     model
