@@ -45,7 +45,7 @@ impl TopSource {
     }
 
     /// # Errors
-    /// As [`OpenJob::read`].
+    /// As `OpenJob::read`.
     pub async fn job(&self, job: &str, attempt: Option<u32>) -> Result<Arc<OpenJob>, Fault> {
         let now = self.clock.now();
         OpenJob::read(&self.store, &self.workstation, job, attempt, now).await.map(Arc::new)
