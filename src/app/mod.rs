@@ -17,6 +17,7 @@ pub mod extend;
 pub mod fault;
 pub mod find_job;
 pub mod import;
+pub mod job_act;
 pub mod log_tail;
 pub mod missing_spec;
 pub mod notify;

@@ -1,41 +1,23 @@
 //! An act on a job that a person chose, before it is carried out.
 
 use crate::app::extend::More;
+use crate::app::job_act::JobAct;
 use crate::market::{Span, Usd};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TopAct {
-    Stop,
-    Cancel,
-    Extend,
-    /// Save a checkpoint and go on.
-    Save,
-}
-
-impl TopAct {
-    pub fn verb(self) -> &'static str {
-        match self {
-            TopAct::Stop => "stop",
-            TopAct::Cancel => "cancel",
-            TopAct::Extend => "extend",
-            TopAct::Save => "save",
-        }
-    }
-
-    pub fn done(self) -> &'static str {
-        match self {
-            TopAct::Stop => "Asked to stop",
-            TopAct::Cancel => "Asked to cancel",
-            TopAct::Extend => "Extended",
-            TopAct::Save => "Asked to save",
-        }
+/// The beginning of the sentence after the act.
+pub fn done(act: JobAct) -> &'static str {
+    match act {
+        JobAct::Stop => "Asked to stop",
+        JobAct::Cancel => "Asked to cancel",
+        JobAct::Extend => "Extended",
+        JobAct::Save => "Asked to save",
     }
 }
 
 /// An act on a job that a person chose.
 #[derive(Clone, Debug)]
 pub struct Order {
-    pub act: TopAct,
+    pub act: JobAct,
     pub job: String,
     pub more: More,
     /// The person has read the question of another owner's machine.
@@ -50,13 +32,13 @@ impl PartialEq for Order {
 }
 
 impl Order {
-    pub fn new(act: TopAct, job: String) -> Order {
+    pub fn new(act: JobAct, job: String) -> Order {
         Order { act, job, more: More::default(), is_confirmed: false }
     }
 
     /// The same on the command line. A save has no verb there.
     pub fn command(&self) -> Option<String> {
-        if self.act == TopAct::Save {
+        if self.act == JobAct::Save {
             return None;
         }
         let time = self.more.time.map(|time| format!(" {time}")).unwrap_or_default();
@@ -100,10 +82,10 @@ mod tests {
 
     #[test]
     fn order_is_a_command() {
-        let order = Order { more: amount("$5").unwrap(), ..Order::new(TopAct::Extend, "a".into()) };
+        let order = Order { more: amount("$5").unwrap(), ..Order::new(JobAct::Extend, "a".into()) };
         assert_eq!(order.command().as_deref(), Some("lamp extend a --budget 5"));
         let command = |act| Order::new(act, "a".into()).command();
-        assert_eq!(command(TopAct::Stop).as_deref(), Some("lamp stop a"));
-        assert_eq!(command(TopAct::Save), None);
+        assert_eq!(command(JobAct::Stop).as_deref(), Some("lamp stop a"));
+        assert_eq!(command(JobAct::Save), None);
     }
 }

@@ -6,13 +6,13 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-use super::act_order::TopAct;
 use super::gpu_sheet::gpu_sheet;
 use super::job_sheet::job_sheet;
 use super::model::{Dialog, TopModel, TopScreen, fault_lines};
 use super::overview_sheet::overview_sheet;
 use super::safe_text::safe;
 use super::sheet::{Sheet, fitted, part, width_of, wrap};
+use crate::app::job_act::JobAct;
 use crate::app::overview::job_filter::EXAMPLE;
 use crate::app::text::counted;
 use crate::market::{Span as Time, elapsed};
@@ -142,7 +142,7 @@ fn boxed(frame: &mut Frame<'_>, model: &TopModel, body: Rect) {
         }
         Dialog::Question { order, sentence, typed } => {
             let mut text = vec![capital(sentence) + ".", String::new()];
-            if order.act == TopAct::Cancel {
+            if order.act == JobAct::Cancel {
                 text.push("Type cancel and press Enter to do it; Esc: back.".to_owned());
                 text.push(format!("> {typed}_"));
             } else {

@@ -2,8 +2,9 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::act_order::{Order, TopAct, amount};
+use super::act_order::{Order, amount};
 use super::model::{Dialog, Preset, TopModel, TopScreen};
+use crate::app::job_act::JobAct;
 
 /// The work that the view must do outside of the model.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,9 +36,9 @@ fn on_screen(model: &mut TopModel, key: KeyCode) -> Effect {
         KeyCode::Char('q') | KeyCode::Esc => return back(model, key),
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => model.dialog = Some(Dialog::Help),
         KeyCode::Char('p') => model.is_paused = !model.is_paused,
-        KeyCode::Char('S') => return ask(model, TopAct::Stop),
-        KeyCode::Char('C') => return ask(model, TopAct::Cancel),
-        KeyCode::Char('W') => return ask(model, TopAct::Save),
+        KeyCode::Char('S') => return ask(model, JobAct::Stop),
+        KeyCode::Char('C') => return ask(model, JobAct::Cancel),
+        KeyCode::Char('W') => return ask(model, JobAct::Save),
         KeyCode::Char('E') => {
             model.dialog = model.current_job().map(|job| Dialog::Amount {
                 job,
@@ -138,7 +139,7 @@ fn travel(model: &mut TopModel, is_up: bool, by: usize) {
     }
 }
 
-fn ask(model: &mut TopModel, act: TopAct) -> Effect {
+fn ask(model: &mut TopModel, act: JobAct) -> Effect {
     let Some(job) = model.current_job() else { return Effect::Nothing };
     foretell(model, Order::new(act, job))
 }
@@ -192,7 +193,7 @@ fn type_amount(model: &mut TopModel, job: String, mut typed: String, key: KeyCod
         KeyCode::Esc => return Effect::Nothing,
         KeyCode::Enter => match amount(&typed) {
             Ok(more) => {
-                let order = Order { more, ..Order::new(TopAct::Extend, job) };
+                let order = Order { more, ..Order::new(JobAct::Extend, job) };
                 return foretell(model, order);
             }
             Err(text) => wrong = Some(text),
@@ -211,7 +212,7 @@ fn answer(
     mut typed: String,
     key: KeyCode,
 ) -> Effect {
-    let is_typed = order.act == TopAct::Cancel;
+    let is_typed = order.act == JobAct::Cancel;
     let is_yes = match key {
         KeyCode::Enter => is_typed && typed == order.act.verb(),
         KeyCode::Char('y' | 'Y') => !is_typed,

@@ -32,8 +32,8 @@ pub async fn once(
     palette: Palette,
     width: usize,
 ) -> String {
-    let mut model = TopModel::new(source.store.url(), palette, source.clock.now());
-    model.traces = reader::traces_once(source, &overview).await;
+    let mut model = TopModel::new(source.place.store.url(), palette, source.now());
+    model.traces = source.traces(&overview).await;
     model.overview = Some(overview);
     let lines = overview_sheet(&model, width, true).lines;
     let lines: Vec<String> =
@@ -58,8 +58,8 @@ pub async fn live(
     let acts = tokio::spawn(reader::serve_effects(Arc::clone(&source), effects, news_sender));
     let is_left = Arc::new(AtomicBool::new(false));
     let screen = Screen {
-        model: TopModel::new(source.store.url(), palette, source.clock.now()),
-        clock: Arc::clone(&source.clock),
+        model: TopModel::new(source.place.store.url(), palette, source.now()),
+        clock: Arc::clone(&source.place.clock),
         news,
         watched: watched_sender,
         effects: effect_sender,
@@ -74,7 +74,7 @@ pub async fn live(
             is_left.store(true, Ordering::Relaxed);
             tokio::select! {
                 shown = &mut drawn => shown,
-                () = source.clock.sleep(LEAVES_WITHIN) => {
+                () = source.place.clock.sleep(LEAVES_WITHIN) => {
                     ratatui::restore();
                     return Ok(());
                 }

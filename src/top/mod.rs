@@ -28,7 +28,6 @@ mod source;
 mod spark;
 #[cfg(test)]
 mod tests;
-mod trace;
 
 pub use live::{live, once};
 pub use palette::Palette;

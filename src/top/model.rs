@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::act_order::Order;
+use super::act_order::{Order, done};
 use super::job_order::{JobOrder, listed};
 use super::open_job::OpenJob;
 use super::palette::Palette;
-use super::trace::JobTrace;
 use crate::app::Fault;
 use crate::app::overview::overview::{JobRow, Overview};
+use crate::app::overview::usage_trend::UsageTrend;
 
 /// Which screen is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub struct TopModel {
     pub overview: Option<Arc<Overview>>,
     /// Why there is no newer overview.
     pub fault: Option<Fault>,
-    pub traces: BTreeMap<String, Arc<JobTrace>>,
+    pub traces: BTreeMap<String, Arc<UsageTrend>>,
     /// The records of the open job, once they are read.
     pub look: Option<Arc<OpenJob>>,
     pub look_fault: Option<Fault>,
@@ -121,7 +121,7 @@ pub struct TopModel {
 #[derive(Debug)]
 pub enum TopNews {
     Overview(Result<Arc<Overview>, Fault>),
-    Traces(BTreeMap<String, Arc<JobTrace>>),
+    Traces(BTreeMap<String, Arc<UsageTrend>>),
     Look {
         job: String,
         read: Result<Arc<OpenJob>, Fault>,
@@ -226,7 +226,7 @@ impl TopModel {
             }
             TopNews::Done { order, said } => {
                 self.dialog = Some(match said {
-                    Ok(text) => Dialog::Told { title: order.act.done(), text },
+                    Ok(text) => Dialog::Told { title: done(order.act), text },
                     Err(fault) => told_fault("Nothing was recorded", &fault),
                 });
             }

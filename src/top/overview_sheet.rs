@@ -6,9 +6,9 @@ use ratatui::text::Span;
 use super::model::{TopModel, fault_lines};
 use super::sheet::{Sheet, fitted, fitted_right, part};
 use super::spark::plot;
-use super::trace::JobTrace;
 use crate::app::overview::job_filter::{EXAMPLE, JobFilter};
 use crate::app::overview::overview::{JobRow, Money, Need};
+use crate::app::overview::usage_trend::UsageTrend;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::summary_text::spent_text;
 use crate::market::{Span as Time, Usd, elapsed};
@@ -219,7 +219,7 @@ fn usage_now(summary: &Summary) -> Option<String> {
     gpu.or_else(|| summary.cpu_percent.map(|cpu| format!(" CPU {cpu:.0}%")))
 }
 
-fn traced(trace: &JobTrace, width: usize) -> (String, String) {
+fn traced(trace: &UsageTrend, width: usize) -> (String, String) {
     let drawn = plot(&trace.values, trace.top, width, 1).concat();
     let last = trace.last().map(|last| format!(" {} {last:.0}%", trace.label));
     (drawn, last.unwrap_or_default())

@@ -6,28 +6,15 @@
 //! effects ──> act tasks ─────┘
 //! ```
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
-use futures::stream::{self, StreamExt as _};
-use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
 use super::acts::{carry_out, foretell};
 use super::keys::Effect;
 use super::model::{Followed, TopNews};
 use super::source::TopSource;
-use super::trace::JobTrace;
-use crate::app::overview::overview::{JobRow, Overview};
-use crate::market::elapsed;
-
-/// A newer trace would look the same.
-const TRACE_OLD: Duration = Duration::from_secs(60);
-
-/// Jobs whose last hour is read at once. Each has up to a dozen objects.
-const TRACES_IN_FLIGHT: usize = 4;
 
 /// Starts the tasks that read. They end with the runtime, or when the view has ended.
 pub fn start(source: &Arc<TopSource>, watched: &watch::Receiver<Followed>, news: &Sender<TopNews>) {
@@ -61,22 +48,11 @@ pub async fn serve_effects(
     }
 }
 
-/// The last hour of each job that has not ended.
-pub async fn traces_once(
-    source: &TopSource,
-    overview: &Overview,
-) -> BTreeMap<String, Arc<JobTrace>> {
-    let mut traces = Traces::default();
-    traces.read(source, overview).await;
-    traces.shown()
-}
-
 async fn follow_overview(
     source: Arc<TopSource>,
     mut watched: watch::Receiver<Followed>,
     news: Sender<TopNews>,
 ) {
-    let mut traces = Traces::default();
     loop {
         let read = source.overview().await;
         let overview = read.as_ref().ok().cloned();
@@ -84,10 +60,9 @@ async fn follow_overview(
             return;
         }
         if let Some(overview) = overview {
-            traces.read(&source, &overview).await;
-            let _ = news.send(TopNews::Traces(traces.shown()));
+            let _ = news.send(TopNews::Traces(source.traces(&overview).await));
         }
-        source.clock.sleep(source.every()).await;
+        source.place.clock.sleep(source.every()).await;
         if watched.wait_for(|watched| !watched.is_paused).await.is_err() {
             return;
         }
@@ -112,44 +87,8 @@ async fn follow_job(
         }
         // Another job or attempt is read at once.
         tokio::select! {
-            () = source.clock.sleep(source.every()) => {}
+            () = source.place.clock.sleep(source.every()) => {}
             changed = watched.changed() => if changed.is_err() { return },
         }
-    }
-}
-
-/// The traces that were read, and when.
-#[derive(Default)]
-struct Traces(BTreeMap<String, (Timestamp, Option<Arc<JobTrace>>)>);
-
-impl Traces {
-    async fn read(&mut self, source: &TopSource, overview: &Overview) {
-        let now = source.clock.now();
-        let is_open = |job: &str| {
-            overview.jobs.iter().any(|row| row.summary.job == *job && !row.summary.state.is_final())
-        };
-        self.0.retain(|job, _| is_open(job));
-        let is_new =
-            |job: &str| self.0.get(job).is_some_and(|(read, _)| elapsed(*read, now) < TRACE_OLD);
-        let old: Vec<&JobRow> = overview
-            .jobs
-            .iter()
-            .filter(|row| is_open(&row.summary.job) && !is_new(&row.summary.job))
-            .collect();
-        let read = |row: JobRow| async move {
-            let trace = JobTrace::read(&row, &source.store).await;
-            (row.summary.job, (now, trace.map(Arc::new)))
-        };
-        let rows = old.into_iter().cloned().collect::<Vec<_>>();
-        let found: Vec<_> =
-            stream::iter(rows).map(read).buffer_unordered(TRACES_IN_FLIGHT).collect().await;
-        self.0.extend(found);
-    }
-
-    fn shown(&self) -> BTreeMap<String, Arc<JobTrace>> {
-        let shown = |(job, (_, trace)): (&String, &(Timestamp, Option<Arc<JobTrace>>))| {
-            Some((job.clone(), Arc::clone(trace.as_ref()?)))
-        };
-        self.0.iter().filter_map(shown).collect()
     }
 }

@@ -1,53 +1,64 @@
 //! Where the view reads and acts, and how often it reads.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt as _};
+use jiff::Timestamp;
+
 use super::open_job::OpenJob;
 use crate::app::Fault;
-use crate::app::overview::overview::{Overview, OverviewReader};
-use crate::wire::{Clock, Store, Workstation};
+use crate::app::job_act::ActPlace;
+use crate::app::overview::overview::{JobRow, Overview, OverviewReader, look_interval};
+use crate::app::overview::usage_trend::{UsageTrend, UsageTrends};
 
-/// Between two looks at a folder. Longer is noticed.
-const EVERY: Duration = Duration::from_secs(2);
-
-/// The same for a bucket, where each look costs money.
-const EVERY_AWAY: Duration = Duration::from_secs(10);
+/// Jobs whose last hour is read at once. Each has up to a dozen objects.
+const TRACES_IN_FLIGHT: usize = 4;
 
 pub struct TopSource {
-    pub store: Store,
-    pub workstation: Workstation,
-    pub clock: Clock,
-    /// The configuration has errors, so no process is started with it.
-    pub is_misread: bool,
+    pub place: ActPlace,
     reader: OverviewReader,
+    trends: UsageTrends,
 }
 
 impl TopSource {
-    pub fn new(
-        store: Store,
-        workstation: Workstation,
-        clock: Clock,
-        is_misread: bool,
-    ) -> TopSource {
-        TopSource { store, workstation, clock, is_misread, reader: OverviewReader::default() }
+    pub fn new(place: ActPlace) -> TopSource {
+        TopSource { place, reader: OverviewReader::default(), trends: UsageTrends::default() }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.place.clock.now()
     }
 
     pub fn every(&self) -> Duration {
-        if self.store.is_folder() { EVERY } else { EVERY_AWAY }
+        look_interval(&self.place.store)
     }
 
     /// # Errors
     /// Fails when the job root is unreachable.
     pub async fn overview(&self) -> Result<Arc<Overview>, Fault> {
-        let now = self.clock.now();
-        self.reader.read(&self.store, &self.workstation, now).await.map(Arc::new)
+        let ActPlace { store, workstation, .. } = &self.place;
+        self.reader.read(store, workstation, self.now()).await.map(Arc::new)
+    }
+
+    /// The last hour of each job that has not ended.
+    pub async fn traces(&self, overview: &Overview) -> BTreeMap<String, Arc<UsageTrend>> {
+        let now = self.now();
+        let read = |row: JobRow| async move {
+            let trend = self.trends.of(&row, &self.place.store, now).await;
+            trend.map(|trend| (row.summary.job, trend))
+        };
+        let open = overview.jobs.iter().filter(|row| !row.summary.state.is_final());
+        let rows: Vec<JobRow> = open.cloned().collect();
+        let found = stream::iter(rows).map(read).buffer_unordered(TRACES_IN_FLIGHT);
+        found.filter_map(std::future::ready).collect().await
     }
 
     /// # Errors
     /// As `OpenJob::read`.
     pub async fn job(&self, job: &str, attempt: Option<u32>) -> Result<Arc<OpenJob>, Fault> {
-        let now = self.clock.now();
-        OpenJob::read(&self.store, &self.workstation, job, attempt, now).await.map(Arc::new)
+        let ActPlace { store, workstation, .. } = &self.place;
+        OpenJob::read(store, workstation, job, attempt, self.now()).await.map(Arc::new)
     }
 }

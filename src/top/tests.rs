@@ -9,15 +9,15 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
-use super::act_order::TopAct;
 use super::frame::draw;
 use super::keys::{Effect, press};
 use super::model::{Dialog, Preset, TopModel, TopNews, TopScreen};
 use super::open_job::OpenJob;
 use super::palette::Palette;
-use super::trace::JobTrace;
+use crate::app::job_act::JobAct;
 use crate::app::overview::job_sentence::{NextEnd, job_sentence};
 use crate::app::overview::overview::{JobRow, Money, Need, Overview};
+use crate::app::overview::usage_trend::UsageTrend;
 use crate::app::view::cost_bound::Limited;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::{PlotData, Series};
@@ -127,7 +127,7 @@ fn model(overview: Overview) -> TopModel {
     model.hear(TopNews::Overview(Ok(Arc::new(overview))));
     let values =
         (0..60).map(|at| (!(28..40).contains(&at)).then_some(f64::from(at) * 1.5)).collect();
-    let trace = JobTrace { label: "GPU", values, top: 100.0 };
+    let trace = UsageTrend { label: "GPU", unit: "%", values, top: 100.0 };
     model.hear(TopNews::Traces(BTreeMap::from([("llama-ft-7f3k2q".into(), Arc::new(trace))])));
     model
 }
@@ -331,7 +331,7 @@ fn cancel_is_typed_and_extend_takes_time_or_money() {
     key(&mut model, KeyCode::Backspace);
     types(&mut model, "cancel");
     let Effect::CarryOut(order) = key(&mut model, KeyCode::Enter) else { panic!("no act") };
-    assert_eq!(order.act, TopAct::Cancel);
+    assert_eq!(order.act, JobAct::Cancel);
     model.dialog = None;
     key(&mut model, KeyCode::Char('E'));
     types(&mut model, "soon");

@@ -12,9 +12,10 @@ use serde::Deserialize;
 use super::layout::{Page, fault_box, form_encoded};
 use super::live;
 use super::site::{Newest, Site};
-use super::sparkline::{self, Trend};
+use super::sparkline;
 use crate::app::overview::job_filter::{EXAMPLE, JobFilter};
 use crate::app::overview::overview::{JobRow, Money, Need, Overview};
+use crate::app::overview::usage_trend::UsageTrend;
 use crate::app::text::{counted, local_time};
 use crate::app::view::summary_text::{money_text, progress_text};
 use crate::job::JobState;
@@ -192,7 +193,7 @@ fn needs(needs: &[Need]) -> Markup {
     }
 }
 
-fn job(row: &JobRow, trend: Option<&Trend>, now: Timestamp) -> Markup {
+fn job(row: &JobRow, trend: Option<&UsageTrend>, now: Timestamp) -> Markup {
     let summary = &row.summary;
     html! {
         li.job data-job=(summary.job) {

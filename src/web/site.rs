@@ -7,20 +7,15 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::job::job_look::JobLooks;
-use super::sparkline::Trends;
 use crate::app::Fault;
 use crate::app::analysis::sample_cache::SampleCache;
 use crate::app::costs::details::CostReader;
-use crate::app::overview::overview::{Overview, OverviewReader};
+use crate::app::job_act::ActPlace;
+use crate::app::overview::overview::{Overview, OverviewReader, look_interval};
+use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::prices::price_memory::PriceMemory;
 use crate::market::elapsed;
 use crate::wire::{Clock, Store, Workstation, random_token};
-
-/// Between two looks at a folder.
-const EVERY: Duration = Duration::from_secs(2);
-
-/// The same for a bucket, where each look costs money.
-const EVERY_AWAY: Duration = Duration::from_secs(10);
 
 pub struct Site {
     pub store: Store,
@@ -36,7 +31,7 @@ pub struct Site {
     code: Mutex<Option<String>>,
     reader: OverviewReader,
     newest: tokio::sync::Mutex<Newest>,
-    pub trends: Trends,
+    pub trends: UsageTrends,
     pub samples: SampleCache,
     pub looks: JobLooks,
     pub costs: CostReader,
@@ -71,7 +66,7 @@ impl Site {
             cookie: String::new(),
             reader: OverviewReader::default(),
             newest: tokio::sync::Mutex::default(),
-            trends: Trends::default(),
+            trends: UsageTrends::default(),
             samples: SampleCache::default(),
             looks: JobLooks::default(),
             costs: CostReader::default(),
@@ -115,9 +110,18 @@ impl Site {
         same(&self.form_token(), said)
     }
 
+    pub fn act_place(&self) -> ActPlace {
+        ActPlace {
+            store: Arc::clone(&self.store),
+            workstation: self.workstation.clone(),
+            clock: Arc::clone(&self.clock),
+            is_misread: self.is_misread,
+        }
+    }
+
     /// Between two looks.
     pub fn every(&self) -> Duration {
-        if self.store.is_folder() { EVERY } else { EVERY_AWAY }
+        look_interval(&self.store)
     }
 
     /// All pages share one look, which is as old as [`Site::every`] at most.

@@ -7,3 +7,4 @@ pub mod job_sentence;
 pub mod machines;
 #[expect(clippy::module_inception, reason = "the type that the folder is named for")]
 pub mod overview;
+pub mod usage_trend;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
@@ -88,6 +89,17 @@ enum Found {
     Job(Box<Summary>, Option<Arc<Receipt>>),
     Need(Need),
     Nothing,
+}
+
+/// Between two looks at a folder. A person notices more.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// The same for a bucket, where each look costs money.
+const EVERY_AWAY: Duration = Duration::from_secs(10);
+
+/// The time between two looks of a view that stays open.
+pub fn look_interval(store: &Store) -> Duration {
+    if store.is_folder() { EVERY } else { EVERY_AWAY }
 }
 
 impl OverviewReader {
@@ -200,7 +212,7 @@ fn row(summary: Summary, now: Timestamp) -> JobRow {
         .as_ref()
         .filter(|_| summary.state == JobState::Running && summary.silence.is_none())
         .and_then(|progress| progress.secs_left())
-        .and_then(|secs| std::time::Duration::try_from_secs_f64(secs).ok());
+        .and_then(|secs| Duration::try_from_secs_f64(secs).ok());
     JobRow {
         sentence: job_sentence(&summary),
         next_end: NextEnd::of(&summary),

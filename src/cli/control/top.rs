@@ -6,6 +6,7 @@ use std::io::IsTerminal as _;
 
 use clap::Args as ClapArgs;
 
+use crate::app::job_act::ActPlace;
 use crate::cli::output::printer::Stream;
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
@@ -29,7 +30,12 @@ const COLUMNS: usize = 100;
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let workstation = job_root::workstation(context)?;
-    let source = TopSource::new(store, workstation, context.clock.clone(), context.is_misread);
+    let source = TopSource::new(ActPlace {
+        store,
+        workstation,
+        clock: context.clock.clone(),
+        is_misread: context.is_misread,
+    });
     if context.is_machine_output() {
         context.printer.json(&*source.overview().await?);
         return Ok(ExitCode::SUCCESS);

@@ -12,10 +12,10 @@ use utoipa::ToSchema;
 
 use super::answer::{body, fault, of, problem};
 use crate::app::extend::More;
+use crate::app::job_act::{JobAct, LaterFace, carry_out};
 use crate::app::session::Said;
 use crate::app::{ExitCode, Fault};
 use crate::market::{Span, Usd};
-use crate::web::act_page::{Act, PageFace, carry_out};
 use crate::web::site::Site;
 
 /// How to end a job.
@@ -54,21 +54,21 @@ pub struct Recorded {
 #[utoipa::path(post, path = "/api/v1/jobs/{job}/stop", params(("job" = String, Path)),
     request_body = EndBody, responses((status = 200, body = Recorded)))]
 pub async fn stop(state: State<Arc<Site>>, job: Path<String>, sent: Bytes) -> Response {
-    end(state, job, &sent, Act::Stop).await
+    end(state, job, &sent, JobAct::Stop).await
 }
 
 /// End a job at once, without a checkpoint: `lamp cancel`
 #[utoipa::path(post, path = "/api/v1/jobs/{job}/cancel", params(("job" = String, Path)),
     request_body = EndBody, responses((status = 200, body = Recorded)))]
 pub async fn cancel(state: State<Arc<Site>>, job: Path<String>, sent: Bytes) -> Response {
-    end(state, job, &sent, Act::Cancel).await
+    end(state, job, &sent, JobAct::Cancel).await
 }
 
 async fn end(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
     sent: &Bytes,
-    act: Act,
+    act: JobAct,
 ) -> Response {
     match body::<EndBody>(sent) {
         Ok(sent) => done(site, job, act, More::default(), sent.confirmed).await,
@@ -86,7 +86,7 @@ pub async fn extend(
 ) -> Response {
     let read = body::<ExtendBody>(&sent).and_then(|sent| Ok((more(&sent)?, sent.confirmed)));
     match read {
-        Ok((more, confirmed)) => done(site, job, Act::Extend, more, confirmed).await,
+        Ok((more, confirmed)) => done(site, job, JobAct::Extend, more, confirmed).await,
         Err(error) => fault(&error),
     }
 }
@@ -110,9 +110,9 @@ fn more(sent: &ExtendBody) -> Result<More, Fault> {
     Ok(more)
 }
 
-async fn done(site: Arc<Site>, job: String, act: Act, more: More, confirmed: bool) -> Response {
-    let face = Arc::new(PageFace::new(confirmed));
-    let done = carry_out(site, Arc::clone(&face), job, act, more).await;
+async fn done(site: Arc<Site>, job: String, act: JobAct, more: More, confirmed: bool) -> Response {
+    let face = Arc::new(LaterFace::new(confirmed));
+    let done = carry_out(site.act_place(), Arc::clone(&face), job, act, more).await;
     if let (Err(_), Some(question)) = (&done, face.question()) {
         let hint = "send {\"confirmed\": true} if that is meant";
         return problem(StatusCode::CONFLICT, &question, Some(hint));

@@ -1,11 +1,16 @@
 //! The last hour of a job for its line in the overview: the GPU, else the processor.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crate::app::overview::overview::JobRow;
+use jiff::Timestamp;
+
+use super::overview::JobRow;
 use crate::app::view::plot_data::{PlotData, Series};
 use crate::job::{AttemptNo, JobState};
 use crate::jobdir::JobDir;
+use crate::market::elapsed;
 use crate::wire::Store;
 
 /// A batch has about five minutes.
@@ -13,32 +18,56 @@ const BATCHES: usize = 12;
 
 const POINTS: usize = 60;
 
+/// A newer trend would look the same.
+const OLD: Duration = Duration::from_secs(60);
+
 /// Without values, nothing is known.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct JobTrace {
+pub struct UsageTrend {
+    /// `GPU` or `CPU`.
     pub label: &'static str,
+    pub unit: &'static str,
     pub values: Vec<Option<f64>>,
     /// The value at the upper edge.
     pub top: f64,
 }
 
-impl JobTrace {
+/// The trends that were read in the last minute.
+#[derive(Default)]
+pub struct UsageTrends(Mutex<BTreeMap<String, (Timestamp, Arc<UsageTrend>)>>);
+
+impl UsageTrends {
     /// `None`: the job has no machine whose samples say anything about now, or they cannot be read.
-    pub async fn read(row: &JobRow, store: &Store) -> Option<JobTrace> {
+    pub async fn of(&self, row: &JobRow, store: &Store, now: Timestamp) -> Option<Arc<UsageTrend>> {
         let summary = &row.summary;
         let is_at_work = matches!(summary.state, JobState::Running | JobState::Draining);
         let attempt = summary.attempt.filter(|_| is_at_work).map(AttemptNo::new)?;
+        let known = self.known().get(&summary.job).cloned();
+        if let Some((read, trend)) = known
+            && elapsed(read, now) < OLD
+        {
+            return Some(trend);
+        }
         let dir = JobDir::new(Arc::clone(store), summary.job.parse().ok()?);
         let data = PlotData::recent(&dir, attempt, BATCHES, POINTS).await.ok()?;
-        Some(JobTrace::of(&data))
+        let trend = Arc::new(UsageTrend::of(&data));
+        self.known().insert(summary.job.clone(), (now, Arc::clone(&trend)));
+        Some(trend)
     }
 
-    pub fn of(data: &PlotData) -> JobTrace {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, (Timestamp, Arc<UsageTrend>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl UsageTrend {
+    fn of(data: &PlotData) -> UsageTrend {
         let named = |name: &str| data.series.iter().find(|series| series.name == name);
         let of = |label: &'static str, series: &Series| {
             let known = series.values.iter().flatten().copied();
-            // Processor time of several cores has no fixed top.
-            JobTrace { label, values: series.values.clone(), top: known.fold(100.0, f64::max) }
+            // A percentage of one GPU has a fixed scale. Processor time of several cores has none.
+            let top = known.fold(100.0, f64::max);
+            UsageTrend { label, unit: series.unit, values: series.values.clone(), top }
         };
         named("gpu_percent")
             .map(|series| of("GPU", series))

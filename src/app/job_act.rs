@@ -1,0 +1,170 @@
+//! The acts on a job that a view offers: what each would do, and doing it.
+//!
+//! ```text
+//! foretell ─> question ─ yes ─> carry_out ─> what was recorded
+//! ```
+//! Not here: the question as a form or a box, which each face draws.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::extend::{More, extend};
+use super::session::{Face, Said, Session};
+use super::stop::{self, Asked, How, Named};
+use super::{ExitCode, Fault, find_job, save_now};
+use crate::job::Wish;
+use crate::jobdir::JobDir;
+use crate::wire::{Clock, Store, Workstation};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobAct {
+    Stop,
+    Cancel,
+    Extend,
+    /// Save a checkpoint and go on.
+    Save,
+}
+
+impl JobAct {
+    /// The word in addresses, and of the command line. A save has no command.
+    pub fn verb(self) -> &'static str {
+        match self {
+            JobAct::Stop => "stop",
+            JobAct::Cancel => "cancel",
+            JobAct::Extend => "extend",
+            JobAct::Save => "save",
+        }
+    }
+
+    pub fn of_verb(verb: &str) -> Option<JobAct> {
+        [JobAct::Stop, JobAct::Cancel, JobAct::Extend, JobAct::Save]
+            .into_iter()
+            .find(|act| act.verb() == verb)
+    }
+}
+
+/// Where the job is, and who acts.
+#[derive(Clone)]
+pub struct ActPlace {
+    pub store: Store,
+    pub workstation: Workstation,
+    pub clock: Clock,
+    /// The configuration has errors, so no process is started with it.
+    pub is_misread: bool,
+}
+
+/// Says what a stop, a cancel or a save would do to the job and to its bill. `None`: the act is an
+/// extension, whose sentence depends on the amount.
+///
+/// # Errors
+/// Fails when the job has ended, or its records cannot be read.
+pub async fn foretell(
+    dir: &JobDir,
+    act: JobAct,
+    now: jiff::Timestamp,
+) -> Result<Option<String>, Fault> {
+    match act {
+        JobAct::Stop => stop::foretell(dir, Wish::Stop, now).await.map(Some),
+        JobAct::Cancel => stop::foretell(dir, Wish::Cancel, now).await.map(Some),
+        JobAct::Save => save_now::foretell(dir).await.map(Some),
+        JobAct::Extend => find_job::must_be_under_way(dir).await.map(|_| None),
+    }
+}
+
+/// Carries an act out, and returns what `-o json` prints about it. An act asks its face in between,
+/// so it stays on one thread of its own.
+///
+/// # Errors
+/// Fails when the job has ended, the person was asked first, or the job root is unreachable.
+pub async fn carry_out(
+    place: ActPlace,
+    face: Arc<LaterFace>,
+    job: String,
+    act: JobAct,
+    more: More,
+) -> Result<Value, Fault> {
+    let runtime = tokio::runtime::Handle::current();
+    let work = tokio::task::spawn_blocking(move || {
+        let session = Session {
+            store: &place.store,
+            workstation: &place.workstation,
+            clock: &place.clock,
+            is_misread: place.is_misread,
+            face: &*face,
+        };
+        runtime.block_on(recorded(&session, &job, act, more))
+    });
+    work.await.unwrap_or_else(|error| Err(unfinished(&error)))
+}
+
+async fn recorded(
+    session: &Session<'_>,
+    job: &str,
+    act: JobAct,
+    more: More,
+) -> Result<Value, Fault> {
+    let wish = match act {
+        JobAct::Save => {
+            let dir = find_job::find_under_way(session.store, Some(job)).await?;
+            return document(&save_now::save_now(session, &dir).await?);
+        }
+        JobAct::Extend => return document(&extend(session, job, more).await?),
+        JobAct::Stop => Wish::Stop,
+        JobAct::Cancel => Wish::Cancel,
+    };
+    let dir = find_job::find_under_way(session.store, Some(job)).await?;
+    // A view that is open since before its end must not give up what the job keeps.
+    find_job::must_be_under_way(&dir).await?;
+    let how = How { wish, wait: false, named: Named::Itself, several: false };
+    Ok(match stop::ask(session, dir, how).await? {
+        Asked::Over(_, document) => document,
+        Asked::Stands(standing) => standing.document,
+    })
+}
+
+fn document(done: &impl serde::Serialize) -> Result<Value, Fault> {
+    serde_json::to_value(done).map_err(|error| unfinished(&error))
+}
+
+fn unfinished(error: &(dyn std::error::Error + 'static)) -> Fault {
+    Fault::new(ExitCode::INTERNAL, "the act was not finished").because(error)
+}
+
+/// The face of a view that cannot wait for an answer: a question ends the act, and the view shows
+/// it.
+#[derive(Default)]
+pub struct LaterFace {
+    is_confirmed: bool,
+    asked: Mutex<Option<String>>,
+    said: Mutex<Vec<Said>>,
+}
+
+impl LaterFace {
+    /// `is_confirmed`: the person has read the question of another owner's machine.
+    pub fn new(is_confirmed: bool) -> LaterFace {
+        LaterFace { is_confirmed, ..LaterFace::default() }
+    }
+
+    pub fn said(&self) -> Vec<Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn question(&self) -> Option<String> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Face for LaterFace {
+    fn confirm(&self, what: &str, otherwise: &str) -> Result<(), Fault> {
+        if self.is_confirmed {
+            return Ok(());
+        }
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(what.to_owned());
+        Err(Fault::new(ExitCode::REFUSED, what).meaning(otherwise))
+    }
+
+    fn tell(&self, said: Said) {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).push(said);
+    }
+}
