@@ -56,6 +56,26 @@ pub fn times(price: UsdPerHour, of: UsdPerHour) -> String {
     format!("{} times", (times * 10.0).round() / 10.0)
 }
 
+/// A progress bar writes each state over the last one: only the newest counts.
+pub fn newest_state(line: &str) -> &str {
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    line.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or_default()
+}
+
+static TERMINAL_SEQUENCE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b.")
+        .expect("a constant pattern, tested")
+});
+
+/// A log as text: without the colours and moves of a terminal, and with the newest state of each
+/// line.
+pub fn readable(log: &str) -> String {
+    let log = TERMINAL_SEQUENCE.replace_all(log, "");
+    let kept = |letter: &char| *letter == '\t' || !letter.is_control();
+    let line = |line: &str| newest_state(line).chars().filter(kept).collect::<String>();
+    log.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +95,11 @@ mod tests {
         for text in ["nothing", "2026-11-28", "i-2026-11-28T13:58Z", "2026-99-28T13:58:08Z"] {
             assert_eq!(in_local_time(text), text);
         }
+    }
+
+    #[test]
+    fn log_is_text_without_moves() {
+        assert_eq!(readable("a\x1b[31mred\x1b[0m\n10%\r20%\r\nend"), "ared\n20%\nend");
+        assert_eq!(newest_state("10%\r20%\r"), "20%");
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::safe_text::newest_state;
 use crate::app::log_tail::LogTail;
 use crate::app::overview::driven_here::seen_from_here;
+use crate::app::text::newest_state;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::PlotData;
 use crate::app::view::timeline::{self, Explained};
@@ -48,11 +48,7 @@ impl OpenJob {
             Fault::new(crate::app::ExitCode::USAGE, format!("`{job}` is not the id of a job"))
         })?;
         let dir = JobDir::new(Arc::clone(store), id);
-        let summary = match dir.receipt().await.map_err(fault)? {
-            Some(receipt) => Summary::ended(&dir, receipt).await.map(Some),
-            None => Summary::open(&dir, now).await,
-        };
-        let summary = summary.map_err(fault)?;
+        let summary = Summary::read(&dir, now).await.map_err(fault)?;
         let explained = timeline::of(&dir, summary.as_ref()).await.map_err(fault)?;
         let summary = summary.map(|summary| seen_from_here(workstation, &mut None, summary));
         let has = |number: &u32| explained.attempts.iter().any(|it| it.attempt.number() == *number);

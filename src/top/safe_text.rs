@@ -18,12 +18,6 @@ pub fn safe(text: &str) -> String {
     kept
 }
 
-/// A progress bar writes each state over the last one: only the newest counts.
-pub fn newest_state(line: &str) -> &str {
-    let line = line.strip_suffix('\r').unwrap_or(line);
-    line.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or_default()
-}
-
 type Letters<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
 fn skip_sequence(letters: &mut Letters<'_>) {
@@ -77,6 +71,5 @@ mod tests {
         for (text, shown) in cases {
             assert_eq!(safe(text), shown, "{text:?}");
         }
-        assert_eq!(newest_state("10%\r20%\r"), "20%");
     }
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::app::log_tail::LogTail;
-use crate::app::text::counted;
+use crate::app::text::{counted, readable};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError};
 
@@ -52,34 +52,6 @@ fn found(text: &str, find: &str) -> Markup {
             }
         }
     }
-}
-
-/// A bar writes each state over the last: only the newest counts. Colours and moves are left out.
-fn readable(text: &str) -> String {
-    let newest = |line: &str| {
-        let line = line.strip_suffix('\r').unwrap_or(line);
-        let line = line.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or_default();
-        let mut kept = String::new();
-        let mut letters = line.chars().peekable();
-        while let Some(letter) = letters.next() {
-            match letter {
-                '\u{1b}' if letters.next_if_eq(&'[').is_some() => {
-                    // A sequence ends with a letter.
-                    for part in letters.by_ref() {
-                        if part.is_ascii_alphabetic() {
-                            break;
-                        }
-                    }
-                }
-                '\t' => kept.push(letter),
-                _ if letter.is_control() => {}
-                _ => kept.push(letter),
-            }
-        }
-        kept
-    };
-    let lines: Vec<String> = text.lines().map(newest).collect();
-    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::job::ends_part::ends_part;
 use super::job::idle_part::{idle_answer, idle_part};
 use super::job::job_look::JobLook;
 use super::job::startup_part::startup_part;
-use super::layout::{Page, fault_box, fault_page, form_encoded};
+use super::layout::{Page, fact, fault_box, fault_page, form_encoded};
 use super::plots::{self, Plots};
 use super::site::Site;
 use super::{job_log, live};
@@ -140,9 +140,6 @@ fn body(facts: &Facts, asked: &Asked, drawn: Markup, idle: Markup) -> Markup {
 }
 
 fn head(summary: &Summary, look: &JobLook) -> Markup {
-    let line = |key: &str, value: Option<String>| {
-        html! { @if let Some(value) = value { div { dt { (key) } dd { (value) } } } }
-    };
     let end = NextEnd::of(summary).map(|end| local_time(end.at));
     let nearest = look.ends.first().map(|end| local_time(end.at)).or(end);
     let heard = summary.heartbeat_seconds.filter(|_| !summary.state.is_final());
@@ -150,20 +147,20 @@ fn head(summary: &Summary, look: &JobLook) -> Markup {
         section aria-label="Now" {
             p { strong { (job_sentence(summary)) } }
             dl.facts {
-                (line("Job", Some(summary.job.clone())))
-                (line("Spent", Some(spent_text(summary))))
-                (line("Cost", Some(money_text(summary))))
-                (line("Idle", look.lost.idle_text()))
-                (line("Interrupted", look.lost.interruptions_text()))
-                (line("Rate", summary.usd_per_hour.map(|hour| hour.to_string())))
-                (line("Machine", summary.machine.as_ref().map(|machine| machine.line())))
-                (line("Progress", summary.progress.as_ref().and_then(progress_text)))
-                (line("Usage", usage_text(summary).filter(|_| summary.silence.is_none())))
-                (line("Checkpoints", Some(summary.checkpoints.to_string())))
-                (line("Nearest end", nearest))
-                (line("Last heard", heard.map(|secs| format!("{} ago", Span::from_secs(secs as u64)))))
-                (line("Started", Some(local_time(summary.started))))
-                (line("Ended", summary.ended.map(local_time)))
+                (fact("Job", Some(summary.job.clone())))
+                (fact("Spent", Some(spent_text(summary))))
+                (fact("Cost", Some(money_text(summary))))
+                (fact("Idle", look.lost.idle_text()))
+                (fact("Interrupted", look.lost.interruptions_text()))
+                (fact("Rate", summary.usd_per_hour.map(|hour| hour.to_string())))
+                (fact("Machine", summary.machine.as_ref().map(|machine| machine.line())))
+                (fact("Progress", summary.progress.as_ref().and_then(progress_text)))
+                (fact("Usage", usage_text(summary).filter(|_| summary.silence.is_none())))
+                (fact("Checkpoints", Some(summary.checkpoints.to_string())))
+                (fact("Nearest end", nearest))
+                (fact("Last heard", heard.map(|secs| format!("{} ago", Span::from_secs(secs as u64)))))
+                (fact("Started", Some(local_time(summary.started))))
+                (fact("Ended", summary.ended.map(local_time)))
             }
             (ends_part(&look.ends, look.at))
             @if summary.driven_here == Some(false) {

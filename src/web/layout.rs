@@ -95,6 +95,11 @@ pub fn status_of(fault: &Fault) -> StatusCode {
     }
 }
 
+/// An entry of a list of facts; without a value, nothing.
+pub fn fact(key: &str, value: Option<String>) -> Markup {
+    html! { @if let Some(value) = value { div { dt { (key) } dd { (value) } } } }
+}
+
 pub fn fault_page(fault: &Fault) -> Response {
     (status_of(fault), Page::new("This did not work").show(fault_box(fault), html! {}))
         .into_response()

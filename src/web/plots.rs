@@ -30,9 +30,9 @@ use crate::market::Span;
 /// A table for people.
 const ROWS: usize = 200;
 
-const WIDTH: f64 = 800.0;
+pub const WIDTH: f64 = 800.0;
 
-const HEIGHT: f64 = 120.0;
+pub const HEIGHT: f64 = 120.0;
 
 #[derive(Deserialize)]
 pub struct Asked {
@@ -210,7 +210,7 @@ fn bands_of(attempt: &ExplainedAttempt, plot: &AttemptPlot, now: Timestamp) -> V
 const BATCH_SECS: f64 = 60.0;
 
 /// One line for each stretch without a gap: an unknown value is not zero.
-fn lines(series: &Series, x: impl Fn(f64) -> String) -> Vec<String> {
+pub fn lines(series: &Series, x: impl Fn(f64) -> String) -> Vec<String> {
     let top = series.values.iter().flatten().copied().fold(1e-9_f64, f64::max);
     let mut lines: Vec<String> = vec![String::new()];
     for (secs, value) in series.t_secs.iter().zip(&series.values) {

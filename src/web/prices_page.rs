@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Page, fault_box, fault_page, form_encoded};
+use super::plots::{HEIGHT, WIDTH};
 use super::site::Site;
 use crate::app::costs::export::cell;
 use crate::app::prices::price_row::{self, PriceRow};
@@ -28,10 +29,6 @@ const DAYS_MAX: u32 = 90;
 
 /// Plots on one page: the cheapest pools. The table has all.
 const DRAWN_MAX: usize = 6;
-
-const WIDTH: f64 = 800.0;
-
-const HEIGHT: f64 = 120.0;
 
 #[derive(Clone, Default, Deserialize)]
 pub struct Asked {

@@ -12,11 +12,12 @@ use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use regex::Regex;
 
-use super::layout::fault_page;
+use super::layout::{fact, fault_page};
+use super::plots::{HEIGHT, WIDTH, lines};
 use super::site::Site;
 use crate::app::log_tail::LogTail;
 use crate::app::overview::job_sentence::job_sentence;
-use crate::app::text::{in_local_time, local_time};
+use crate::app::text::{in_local_time, local_time, readable};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::{PlotData, Series};
 use crate::app::view::receipt_text::{at_most, loss_text};
@@ -33,10 +34,6 @@ const LOG_LINES: usize = 500;
 
 /// Points of a plot: more than a wide screen shows.
 const POINTS: usize = 600;
-
-const WIDTH: f64 = 800.0;
-
-const HEIGHT: f64 = 120.0;
 
 const STYLE: &str = include_str!("assets/style.css");
 
@@ -84,18 +81,14 @@ struct ToldAttempt {
 }
 
 async fn read(dir: &JobDir, now: Timestamp) -> Result<ToldJob, JobDirError> {
-    let receipt = dir.receipt().await?;
-    let summary = match receipt.clone() {
-        Some(receipt) => Some(Summary::ended(dir, receipt).await?),
-        None => Summary::open(dir, now).await?,
-    };
+    let (summary, receipt) = Summary::with_receipt(dir, now).await?;
     let explained = timeline::of(dir, summary.as_ref()).await?;
     let mut attempts = Vec::new();
     for attempt in &explained.attempts {
         let attempt = attempt.attempt;
         let plots = PlotData::read(dir, attempt, POINTS).await?;
         let (bytes, _) = LogTail::last(dir, attempt, LOG_LINES).await?;
-        let log = plain(&String::from_utf8_lossy(&bytes));
+        let log = readable(&String::from_utf8_lossy(&bytes));
         attempts.push(ToldAttempt { attempt, plots, log });
     }
     Ok(ToldJob { receipt, summary, explained, attempts })
@@ -127,10 +120,6 @@ fn page(dir: &JobDir, told: &ToldJob, now: Timestamp) -> Markup {
             }
         }
     }
-}
-
-fn fact(key: &str, value: Option<String>) -> Markup {
-    html! { @if let Some(value) = value { div { dt { (key) } dd { (value) } } } }
 }
 
 fn head(summary: &Summary) -> Markup {
@@ -234,23 +223,13 @@ fn label(series: &Series) -> String {
 /// An unknown value is a gap.
 fn drawing(series: &Series) -> Markup {
     let end = series.t_secs.last().copied().unwrap_or_default().max(1.0);
-    let top = series.values.iter().flatten().copied().fold(1e-9_f64, f64::max);
-    let mut lines: Vec<String> = vec![String::new()];
-    for (secs, value) in series.t_secs.iter().zip(&series.values) {
-        match (value, lines.last_mut()) {
-            (Some(value), Some(line)) => {
-                let y = HEIGHT - 1.0 - (value / top).clamp(0.0, 1.0) * (HEIGHT - 2.0);
-                line.push_str(&format!("{:.1},{y:.1} ", secs / end * WIDTH));
-            }
-            _ => lines.push(String::new()),
-        }
-    }
+    let x = |secs: f64| format!("{:.1}", secs / end * WIDTH);
     html! {
         figure.plot {
             figcaption { (label(series)) span.muted { "over " (Span::from_secs(end as u64)) } }
             div.canvas {
                 svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(label(series)) {
-                    @for line in lines.iter().filter(|line| !line.is_empty()) { polyline points=(line.trim_end()) {} }
+                    @for line in lines(series, x) { polyline points=(line.trim_end()) {} }
                 }
             }
         }
@@ -273,21 +252,6 @@ fn story(explained: &Explained) -> Markup {
             }
         }
     }
-}
-
-/// Without the colours and moves of a terminal.
-fn plain(text: &str) -> String {
-    static MOVES: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b.")
-            .expect("a constant pattern is valid")
-    });
-    let text = MOVES.replace_all(text, "");
-    // A progress bar writes each state over the last: only the newest counts.
-    let newest = |line: &str| {
-        let line = line.trim_end_matches('\r');
-        line.rsplit('\r').next().unwrap_or_default().to_owned()
-    };
-    text.lines().map(newest).collect::<Vec<_>>().join("\n")
 }
 
 /// `/home/ann/runs/x` becomes `~/runs/x`.
@@ -315,10 +279,5 @@ mod tests {
         ] {
             assert_eq!(without_home(text), kept);
         }
-    }
-
-    #[test]
-    fn log_is_text_without_moves() {
-        assert_eq!(plain("a\x1b[31mred\x1b[0m\n10%\r20%\r\nend"), "ared\n20%\nend");
     }
 }

@@ -1,6 +1,5 @@
 //! Mails, through the user's own server.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use lettre::message::Mailbox;
@@ -14,6 +13,7 @@ use super::channel_secret::{hide, read};
 use super::message::Message;
 use crate::adapters::store::s3::install_crypto;
 use crate::job::EmailSpec;
+use crate::ports::causes;
 
 /// One command of the protocol. A server that delays answers to deter spam needs some seconds.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
@@ -28,7 +28,10 @@ pub async fn send(spec: &EmailSpec, message: &Message) -> Result<(), ChannelErro
     let secrets: Vec<&str> = password.as_deref().into_iter().collect();
     install_crypto();
     let wrong = |error: SmtpError| {
-        let what = hide(&format!("the server's address is wrong: {}", chain(&error)), &secrets);
+        let what = hide(
+            &format!("the server's address is wrong: {}", causes(&error).join(": ")),
+            &secrets,
+        );
         ChannelError::lasting(what, "write smtps://HOST, or smtp://HOST:587?tls=required")
     };
     let mut transport = Transport::from_url(&spec.server).map_err(wrong)?;
@@ -60,7 +63,7 @@ fn address(text: &str) -> Result<Mailbox, ChannelError> {
 }
 
 fn unsent(error: &SmtpError, secrets: &[&str]) -> ChannelError {
-    let what = hide(&chain(error), secrets);
+    let what = hide(&causes(error).join(": "), secrets);
     if error.is_permanent() {
         return ChannelError::lasting(
             format!("the mail server refuses: {what}"),
@@ -75,17 +78,4 @@ fn unsent(error: &SmtpError, secrets: &[&str]) -> ChannelError {
         format!("the mail server does not take it: {what}"),
         "check `server` and the network, then `lamp notify test email`",
     )
-}
-
-fn chain(error: &SmtpError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        source = cause.source();
-    }
-    text
 }

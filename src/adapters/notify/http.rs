@@ -1,6 +1,5 @@
 //! Webhook, Slack and ntfy: one POST of JSON each.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
@@ -11,6 +10,7 @@ use super::channel_error::ChannelError;
 use super::channel_secret::hide;
 use super::message::Message;
 use crate::adapters::store::s3::install_crypto;
+use crate::ports::causes;
 
 /// One try. A healthy service answers within a second.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ impl HttpPost<'_> {
         let named = [Some(self.url), self.token].into_iter().flatten();
         let secrets: Vec<&str> = named.chain(self.secrets.iter().copied()).collect();
         let unsent = |error: reqwest::Error| {
-            let what = format!("no answer: {}", chain(&error.without_url()));
+            let what = format!("no answer: {}", causes(&error.without_url()).join(": "));
             let cure = "check the address and the network, then `lamp notify test`";
             ChannelError::passing(hide(&what, &secrets), cure)
         };
@@ -130,18 +130,4 @@ async fn said(mut response: Response) -> String {
     let text = String::from_utf8_lossy(&bytes);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     words.chars().filter(|letter| !letter.is_control()).take(REFUSAL_CHARS_MAX).collect()
-}
-
-/// The innermost cause says what happened: `Connection refused`.
-fn chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        source = cause.source();
-    }
-    text
 }

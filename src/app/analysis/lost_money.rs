@@ -42,7 +42,7 @@ pub fn lost_money(attempts: &[ExplainedAttempt], status: Option<&Status>) -> Los
         // A refused launch interrupted nothing.
         if !is_last && attempt.instance.is_some() {
             lost.interruptions += 1;
-            let unsaved = outcome.map(unsaved).unwrap_or_default();
+            let unsaved = outcome.map(Outcome::unsaved).unwrap_or_default();
             lost.add_work(unsaved, hourly);
         }
         if lost.interruptions > 0 && attempt.instance.is_some() {
@@ -61,10 +61,6 @@ pub fn lost_money(attempts: &[ExplainedAttempt], status: Option<&Status>) -> Los
 
 fn outcome_of(attempt: &ExplainedAttempt) -> Option<&Outcome> {
     attempt.settled.as_ref().and_then(|settled| settled.outcome.as_ref())
-}
-
-fn unsaved(outcome: &Outcome) -> Span {
-    Span::from_duration(outcome.useful.duration().saturating_sub(outcome.saved.duration()))
 }
 
 impl LostMoney {

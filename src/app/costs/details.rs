@@ -14,7 +14,7 @@ use futures::stream::{self, StreamExt as _};
 use crate::app::find_job::READS_IN_FLIGHT;
 use crate::app::view::costs::CostRow;
 use crate::instance::OWNER_TAG;
-use crate::job::{AttemptNo, EndedBecause, JobId, Outcome, Plan, Settled};
+use crate::job::{AttemptNo, JobId, Plan, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Market, Usd, UsdPerHour, elapsed};
 use crate::wire::Store;
@@ -125,22 +125,12 @@ fn shares(settled: &Settled) -> AttemptShares {
     }
     let outcome = settled.outcome.as_ref();
     let share = |secs: f64| (secs / billed).clamp(0.0, 1.0);
-    let lost = if is_interrupted(settled.because) {
-        outcome.map(|outcome| share(unsaved_secs(outcome)))
+    let lost = if settled.because.is_interruption() {
+        outcome.map(|outcome| share(outcome.unsaved().secs_f64()))
     } else {
         Some(0.0)
     };
     AttemptShares { idle: outcome.map(|outcome| share(outcome.idle.secs_f64())), lost }
-}
-
-/// The machine was taken away, or broke.
-fn is_interrupted(because: EndedBecause) -> bool {
-    matches!(because, EndedBecause::Interrupted | EndedBecause::HardwareLost | EndedBecause::Lost)
-}
-
-/// Useful work that no checkpoint holds.
-fn unsaved_secs(outcome: &Outcome) -> f64 {
-    (outcome.useful.secs_f64() - outcome.saved.secs_f64()).max(0.0)
 }
 
 fn fill_row(row: &mut CostRow, costs: &AttemptCosts) {

@@ -26,10 +26,24 @@ impl Summary {
     /// # Errors
     /// Fails when the store is unreachable, or a record is not understood.
     pub async fn read(dir: &JobDir, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
-        if let Some(receipt) = dir.receipt().await? {
-            return Summary::ended(dir, receipt).await.map(Some);
+        Ok(Summary::with_receipt(dir, now).await?.0)
+    }
+
+    /// As [`Summary::read`], beside the receipt of a finished job.
+    ///
+    /// # Errors
+    /// As [`Summary::read`].
+    pub async fn with_receipt(
+        dir: &JobDir,
+        now: Timestamp,
+    ) -> Result<(Option<Summary>, Option<Receipt>), JobDirError> {
+        match dir.receipt().await? {
+            Some(receipt) => {
+                let summary = Summary::ended(dir, receipt.clone()).await?;
+                Ok((Some(summary), Some(receipt)))
+            }
+            None => Ok((Summary::open(dir, now).await?, None)),
         }
-        Summary::open(dir, now).await
     }
 
     /// As [`Summary::read`], for a job without a receipt, as the caller has seen.

@@ -113,10 +113,8 @@ impl SeenJob<'_> {
             let settled = attempt.settled.as_ref().map(|settled| settled.because);
             settled.or(attempt.outcome.as_ref().map(|outcome| outcome.because))
         };
-        let is_lost = |attempt: &&AttemptFacts| {
-            let lost = [EndedBecause::Interrupted, EndedBecause::Lost, EndedBecause::HardwareLost];
-            because(attempt).is_some_and(|because| lost.contains(&because))
-        };
+        let is_lost =
+            |attempt: &&AttemptFacts| because(attempt).is_some_and(EndedBecause::is_interruption);
         let lost = self.observed.attempts.iter().rev().find(is_lost)?;
         let what = match because(lost) {
             Some(EndedBecause::Interrupted) => "the cloud took its machine",

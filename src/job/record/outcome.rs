@@ -145,6 +145,13 @@ impl fmt::Display for ExitStatus {
     }
 }
 
+impl Outcome {
+    /// Useful work that no checkpoint holds.
+    pub fn unsaved(&self) -> Span {
+        Span::from_duration(self.useful.duration().saturating_sub(self.saved.duration()))
+    }
+}
+
 impl EndedBecause {
     /// The stable word, as in records.
     pub fn word(self) -> &'static str {

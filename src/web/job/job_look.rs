@@ -51,12 +51,7 @@ impl JobLook {
         let dir = find_job::find(source.store, Some(job)).await?;
         let now = source.clock.now();
         let fault = |error| record_errors::record_fault(&error);
-        let receipt = dir.receipt().await.map_err(fault)?;
-        let summary = match receipt.clone() {
-            Some(receipt) => Summary::ended(&dir, receipt).await.map(Some),
-            None => Summary::open(&dir, now).await,
-        };
-        let summary = summary.map_err(fault)?;
+        let (summary, receipt) = Summary::with_receipt(&dir, now).await.map_err(fault)?;
         let explained = timeline::of(&dir, summary.as_ref()).await.map_err(fault)?;
         let spec = dir.spec().await.map_err(fault)?;
         let status = match explained.attempts.last().filter(|_| receipt.is_none()) {
