@@ -19,6 +19,21 @@ use source::{Source, all, matching_brace, without_comments_and_strings};
 
 const PURE: &[&str] = &["market", "job", "instance", "account", "policy"];
 
+/// The layers that a face may name, besides the faces that it starts.
+const FACE: &[&str] = &[
+    "market",
+    "job",
+    "instance",
+    "account",
+    "policy",
+    "jobdir",
+    "controller",
+    "agent",
+    "config",
+    "wire",
+    "app",
+];
+
 /// Each layer, and the layers that its files may name besides their own. A folder that is not here
 /// is an error.
 const LAYERS: &[(&str, &[&str])] = &[
@@ -100,54 +115,9 @@ const LAYERS: &[(&str, &[&str])] = &[
             "top",
         ],
     ),
-    (
-        "top",
-        &[
-            "market",
-            "job",
-            "instance",
-            "account",
-            "policy",
-            "jobdir",
-            "controller",
-            "agent",
-            "config",
-            "wire",
-            "app",
-        ],
-    ),
-    (
-        "web",
-        &[
-            "market",
-            "job",
-            "instance",
-            "account",
-            "policy",
-            "jobdir",
-            "controller",
-            "agent",
-            "config",
-            "wire",
-            "app",
-        ],
-    ),
-    (
-        "mcp",
-        &[
-            "market",
-            "job",
-            "instance",
-            "account",
-            "policy",
-            "jobdir",
-            "controller",
-            "agent",
-            "config",
-            "wire",
-            "app",
-        ],
-    ),
+    ("top", FACE),
+    ("web", FACE),
+    ("mcp", FACE),
     (
         "bin",
         &[

@@ -35,7 +35,7 @@ pub async fn save_now(session: &Session<'_>, dir: &JobDir) -> Result<u32, Fault>
             ExitCode::REFUSED,
             format!("job `{}` is {state}: its command does not run now", dir.job()),
         )
-        .meaning("nothing was asked of it, and nothing was saved")
+        .meaning("the job and its bill are as before")
         .hint(format!("`lamp status {}` shows when it runs", dir.job())));
     }
     let owner = find_job::owner_of(dir).await?;
@@ -52,7 +52,7 @@ pub async fn save_now(session: &Session<'_>, dir: &JobDir) -> Result<u32, Fault>
 
 fn must_save(spec: &Spec, job: &JobId) -> Result<(), Fault> {
     let why = match &spec.checkpoint {
-        None => "has no [checkpoint], so it saves none",
+        None => "has no [checkpoint] to save to",
         Some(checkpoint) if checkpoint.signal.is_none() => {
             "has no `signal` in [checkpoint], so it cannot be asked to save"
         }

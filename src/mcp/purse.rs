@@ -63,7 +63,7 @@ pub fn allowed(environment: &Environment) -> Result<Usd, Fault> {
             .hint("a person mends the configuration; `lamp check` lists its errors")
     })?;
     user.purse.ok_or_else(|| {
-        Fault::new(ExitCode::REFUSED, "no purse is set, so no tool may start a job")
+        Fault::new(ExitCode::REFUSED, "no purse is set: a person must set one first")
             .meaning("nothing was started or billed")
             .hint(format!(
                 "a person writes `[purse]` and `usd_per_day = 20` into {file}; `0` allows jobs that cost nothing"

@@ -194,7 +194,7 @@ const HELP: [&str; 18] = [
     "Up, Down, j, k   move; PageUp, PageDown, Home, End too",
     "/                filter, like state:running cost>5 name",
     "s                sort: newest, cost, rate, next end, name",
-    "p                pause: nothing is read, nothing changes",
+    "p                pause: the view stays as it is",
     "Tab, 1 2 3 4     views of a job: all, plots, log, timeline",
     "[ ]              another attempt of a job",
     "S                stop: save a checkpoint, then end",

@@ -28,7 +28,7 @@ pub fn gpu_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
         sheet.text(&format!("as heard {heard} ago"), style);
     }
     if summary.gpus.is_empty() {
-        let text = "Its agent reports no GPU: the machine has none, or its driver does not answer.";
+        let text = "Its agent reports no GPU: the machine lacks one, or its driver is silent.";
         sheet.wrapped(text, Style::new(), 0, width);
     }
     for gpu in &summary.gpus {

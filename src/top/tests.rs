@@ -18,7 +18,6 @@ use crate::app::job_act::JobAct;
 use crate::app::overview::job_sentence::{NextEnd, job_sentence};
 use crate::app::overview::overview::{JobRow, Money, Need, Overview};
 use crate::app::overview::usage_trend::UsageTrend;
-use crate::app::view::cost_bound::Limited;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::{PlotData, Series};
 use crate::app::view::timeline::Explained;
@@ -44,45 +43,20 @@ fn summary(name: &str, state: JobState, cents: i64) -> Summary {
     Summary {
         job: format!("{name}-7f3k2q"),
         name: name.to_owned(),
-        state,
-        attempt: Some(1),
         instance: Some("i-1".into()),
-        machine: None,
-        end_asked: None,
-        held: None,
-        verdict: Some("busy".into()),
-        alone: false,
         usd: usd(cents),
-        usd_unheard: Usd::ZERO,
-        usd_estimated: false,
         most_usd: Some(usd(500)),
         most_job_usd: Some(usd(500)),
         usd_per_hour: Some(UsdPerHour::new(usd(100))),
         started: moment(0),
-        ended: None,
         progress: Some(progress),
         cpu_percent: Some(210.0),
         gpus: vec![serde_json::from_value(gpu).expect("a GPU")],
         checkpoints: 2,
-        last_checkpoint: None,
         heartbeat_seconds: Some(4.0),
-        silence: None,
         reason: Some("the GPU works".into()),
-        exit_code: None,
-        because: None,
-        waiting: None,
-        waiting_until: None,
-        tried_again: None,
-        trouble: None,
         driven_here: Some(true),
-        kept: Vec::new(),
-        discarded: None,
-        attention: Vec::new(),
-        plan: None,
-        owner: None,
-        moved: None,
-        before: None,
-        limited: Limited::Job,
+        ..Summary::example(state)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::market::Usd;
 pub async fn page(State(site): State<Arc<Site>>) -> Response {
     let newest = site.overview().await;
     let body = match &newest.overview {
-        None => html! { p { "The records could not be read yet. What jobs cost is not known." } },
+        None => html! { p { "The records could not be read yet, so the costs are unknown." } },
         Some(overview) => {
             let mut rows = overview.costs.clone();
             site.costs.fill(&site.store, &mut rows).await;
@@ -47,7 +47,7 @@ fn summary(all: &CostSum, at: jiff::Timestamp) -> Markup {
             p { "All rows: " a href="/costs.csv" { "CSV" } ", " a href="/costs.focus.csv" { "FOCUS 1.2" } }
             p.muted {
                 "An unfinished job counts until " (local_time(at))
-                ", and its rows are estimates. Days are those of this workstation. "
+                ", and its rows are estimates. Each day begins at midnight here. "
                 "A sum is unknown if one of its rows is."
             }
         }

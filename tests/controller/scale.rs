@@ -76,8 +76,8 @@ impl Drop for World {
 
 #[test]
 fn calls_of_a_tick_grow_with_pages_and_not_with_machines() {
-    // Of five thousand, so many ticks as have a sweep and the schedules in them.
-    for (running, ticks) in [(10, 20), (100, 20), (2_100, 20), (5_000, 4)] {
+    // Of ten thousand, so many ticks as have a sweep and the schedules in them.
+    for (running, ticks) in [(10, 20), (100, 20), (2_100, 20), (10_000, 4)] {
         let (store, cloud) = simulate(async |clock| {
             let world = World::start(clock, running, 0);
             world.ticks(4, None).await;

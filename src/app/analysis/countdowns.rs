@@ -139,7 +139,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::app::view::cost_bound::Limited;
     use crate::job::{JobState, Plan};
 
     fn at(minute: i64) -> Timestamp {
@@ -155,45 +154,12 @@ mod tests {
         Summary {
             job: "x-222222".into(),
             name: "x".into(),
-            state,
-            attempt: Some(1),
             instance: Some("i".into()),
-            machine: None,
-            end_asked: None,
-            held: None,
-            verdict: Some("busy".into()),
-            alone: false,
             usd: "$1".parse().expect("money"),
-            usd_unheard: Usd::ZERO,
-            usd_estimated: false,
-            most_usd: None,
-            most_job_usd: None,
             usd_per_hour: Some(UsdPerHour::new("$1".parse().expect("money"))),
             started: at(0),
-            ended: None,
-            progress: None,
-            cpu_percent: None,
-            gpus: Vec::new(),
-            checkpoints: 0,
-            last_checkpoint: None,
-            heartbeat_seconds: None,
-            silence: None,
-            reason: None,
-            exit_code: None,
-            because: None,
-            waiting: None,
-            waiting_until: None,
-            tried_again: None,
-            trouble: None,
-            driven_here: None,
-            kept: Vec::new(),
-            discarded: None,
-            attention: Vec::new(),
             plan: Some(plan),
-            owner: None,
-            moved: None,
-            before: None,
-            limited: Limited::Job,
+            ..Summary::example(state)
         }
     }
 

@@ -14,7 +14,7 @@ const REASONS: &[NotCarried] = &[
     ),
     ("storage", "no storage is mounted: fetch data in `setup`"),
     ("volumes", "no volume is attached: fetch data in `setup`, and keep results by `outputs`"),
-    ("service", "a job has no port and no replicas"),
+    ("service", "a job runs once: ports and replicas are left out"),
     ("inputs", "inputs are not estimated: `lamp plan` shows the cost"),
     ("outputs", "outputs are not estimated: `outputs` here names files to keep"),
     ("config", "settings of SkyPilot do not apply"),

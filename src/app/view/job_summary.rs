@@ -110,3 +110,53 @@ impl Summary {
         self.state == JobState::Provisioning && self.instance.is_none() && self.waiting.is_none()
     }
 }
+
+#[cfg(test)]
+impl Summary {
+    /// A busy first attempt of which little is known, for tests.
+    pub fn example(state: JobState) -> Summary {
+        Summary {
+            job: "example-222222".into(),
+            name: "example".into(),
+            state,
+            attempt: Some(1),
+            instance: None,
+            machine: None,
+            end_asked: None,
+            held: None,
+            verdict: Some("busy".into()),
+            alone: false,
+            usd: Usd::ZERO,
+            usd_unheard: Usd::ZERO,
+            usd_estimated: false,
+            most_usd: None,
+            most_job_usd: None,
+            usd_per_hour: None,
+            started: Timestamp::UNIX_EPOCH,
+            ended: None,
+            progress: None,
+            cpu_percent: None,
+            gpus: Vec::new(),
+            checkpoints: 0,
+            last_checkpoint: None,
+            heartbeat_seconds: None,
+            silence: None,
+            reason: None,
+            exit_code: None,
+            because: None,
+            waiting: None,
+            waiting_until: None,
+            tried_again: None,
+            trouble: None,
+            driven_here: None,
+            kept: Vec::new(),
+            discarded: None,
+            attention: Vec::new(),
+            plan: None,
+            owner: None,
+            moved: None,
+            before: None,
+            limited: Limited::Job,
+        }
+    }
+}

@@ -51,7 +51,7 @@ fn show(context: &Context, view: &NotifyView) {
         .map(|channel| vec![channel.channel.to_owned(), channel.to.clone()])
         .collect();
     if rows.is_empty() {
-        printer.note("no channel is set up: nobody is notified of a job");
+        printer.note("no channel is set up: messages about jobs go nowhere");
         return printer
             .hint("write a table like [notify.ntfy] into ~/.config/lamplighter/config.toml");
     }

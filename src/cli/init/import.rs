@@ -51,13 +51,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let shown = shown.strip_prefix("./").unwrap_or(&shown).to_owned();
     write_new(&target, &imported.text).map_err(|error| unwritten(&error, &shown))?;
     let flags = JobFile::default();
-    let inputs = config::Inputs {
-        flags: &flags,
-        user: &context.user,
-        environment: &context.environment,
-        current_dir: &context.current_dir,
-        now: context.clock.now(),
-    };
+    let inputs = context.job_inputs(&flags);
     let findings = config::read_job(Some(&target), &inputs)?.findings;
     if context.format == Format::Text {
         tell(context, &imported, &shown);
@@ -128,7 +122,7 @@ fn refused(error: &ImportError, file: &Path) -> Fault {
     fault.hint(match error {
         ImportError::Yaml(_) => format!("mend `{word}`: the tool that it is for reads YAML"),
         ImportError::Unknown => {
-            format!("if it is one, say of which: `lamp import {word} --from sky|dstack|mlengine`")
+            format!("name the tool that it is for: `lamp import {word} --from sky|dstack|mlengine`")
         }
         ImportError::NotAJob(_) => "import the file of a task in its place".to_owned(),
     })

@@ -99,13 +99,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         command: found.is_placeholder().then_some(CommandWord(command)),
         ..JobFile::default()
     };
-    let inputs = config::Inputs {
-        flags: &flags,
-        user: &context.user,
-        environment: &context.environment,
-        current_dir: &context.current_dir,
-        now: context.clock.now(),
-    };
+    let inputs = context.job_inputs(&flags);
     let loaded = config::load_job(Some(&path), &inputs)?;
     tell(context, &shown, &found, &loaded.spec.name);
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::args::{Format, Globals};
 use crate::cli::{ExitCode, Fault, Printer};
-use crate::config::{self, ConfigError, Environment, UserConfig};
+use crate::config::{self, ConfigError, Environment, Inputs, JobFile, UserConfig};
 use crate::wire;
 
 /// Which configuration errors a command tolerates.
@@ -51,6 +51,17 @@ pub struct Context {
 }
 
 impl Context {
+    /// What a job is read from, beside its file.
+    pub fn job_inputs<'a>(&'a self, flags: &'a JobFile) -> Inputs<'a> {
+        Inputs {
+            flags,
+            user: &self.user,
+            environment: &self.environment,
+            current_dir: &self.current_dir,
+            now: self.clock.now(),
+        }
+    }
+
     /// # Errors
     /// Fails when the configuration has errors, the job root is invalid, or a needed current folder
     /// is gone.

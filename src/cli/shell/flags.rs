@@ -10,9 +10,9 @@ use super::deadline_arg::DeadlineArg;
 use crate::cli::{Context, Fault};
 use crate::config::{
     self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair,
-    EnvValue, FallbackCostWord, Gpus, Hourly, Inputs, InterruptionsFile, JobFile, LimitsFile,
-    Loaded, MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SecretPair,
-    SecretWord, SpanOrOff, SpanWord, WatchFile,
+    EnvValue, FallbackCostWord, Gpus, Hourly, InterruptionsFile, JobFile, LimitsFile, Loaded,
+    MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SecretPair, SecretWord,
+    SpanOrOff, SpanWord, WatchFile,
 };
 use crate::job::{Command, MarketChoice, name_problem};
 
@@ -183,15 +183,8 @@ impl JobArgs {
     /// # Errors
     /// Fails when the file is missing or unreadable.
     pub fn read(&self, context: &Context) -> Result<Loaded, Fault> {
-        let now = context.clock.now();
-        let flags = self.fragment(now);
-        let inputs = Inputs {
-            flags: &flags,
-            user: &context.user,
-            environment: &context.environment,
-            current_dir: &context.current_dir,
-            now,
-        };
+        let flags = self.fragment(context.clock.now());
+        let inputs = context.job_inputs(&flags);
         Ok(config::read_job(self.file.as_deref(), &inputs)?)
     }
 

@@ -113,7 +113,7 @@ pub fn judge(file: &NotifyFile) -> Vec<Finding> {
         match ways.number() {
             1 => found.extend(ways.written.and_then(|url| judge_url(&path, url))),
             0 => found.push(
-                Finding::error(&path, "has no address, so no message can be sent")
+                Finding::error(&path, "needs an address before it can send")
                     .hint("write one of `url`, `url_file` and `url_env`"),
             ),
             _ => found.push(

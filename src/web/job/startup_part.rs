@@ -26,7 +26,7 @@ pub fn startup_part(startups: &[StartupTimeline]) -> Markup {
                     }
                 }
                 p.muted {
-                    "From the plan to the first work. A median is that of earlier attempts of this job."
+                    "From the plan to the first work. Each median covers the earlier attempts of this job."
                 }
             }
         }
