@@ -89,7 +89,7 @@ fn top_lives_in_a_terminal_and_gives_it_back() {
     let lamp = place.0.command(&[]).get_program().to_string_lossy().into_owned();
     // The second one ends by a signal, as from a service manager.
     let script = format!(
-        "stty -g > before; {lamp} top; echo left $?; sh -c 'echo $$ > pid; exec {lamp} top'; code=$?; stty -g > after; echo gone $code"
+        "stty -g > before; {lamp} top; echo left $?; read next; sh -c 'echo $$ > pid; exec {lamp} top'; code=$?; stty -g > after; echo gone $code"
     );
     place.0.write("view.sh", script);
     let folder = place.0.path().display().to_string();
@@ -110,7 +110,9 @@ fn top_lives_in_a_terminal_and_gives_it_back() {
     tmux.press(&["q"]);
     tmux.until("by newest");
     tmux.press(&["q"]);
+    // The second one would hide the line at once.
     tmux.until("left 0");
+    tmux.press(&["Enter"]);
     tmux.until("by newest");
     signal(place.0.read("pid").trim().parse().expect("a process id"), "TERM");
     tmux.until("gone 0");
