@@ -148,7 +148,7 @@ async fn counted(
         let (usd, ended) = (receipt.total_usd, Some(receipt.ended));
         return Ok(Some(PurseJob { job: dir.job().to_string(), usd, ended }));
     }
-    let summary = Summary::read(&dir, now).await.map_err(|error| unknown(&dir, fault(error)))?;
+    let summary = Summary::open(&dir, now).await.map_err(|error| unknown(&dir, fault(error)))?;
     let most = summary.as_ref().and_then(|summary| summary.most_job_usd);
     let usd = most
         .or_else(|| before_its_plan(&spec))

@@ -17,6 +17,7 @@ use super::own_program::{OwnProgram, ProgramEnd};
 use super::purse::{self, Purse};
 use super::tool_input::{JobChoice, JobInput, LogInput, NamedJob, StatusInput, mark, not_a_flag};
 use super::tool_result::{of_end, of_fault, of_log, of_value};
+use crate::app::costs::details::CostReader;
 use crate::app::overview::overview::{Overview, OverviewReader};
 use crate::app::view::costs::{CostGroup, sums};
 use crate::app::{ExitCode, Fault, find_job};
@@ -52,6 +53,7 @@ struct ServerParts {
     environment: Environment,
     program: OwnProgram,
     overviews: OverviewReader,
+    costs: CostReader,
 }
 
 /// Serves one client until it closes stdin.
@@ -76,8 +78,9 @@ impl AgentServer {
         job_root: String,
     ) -> io::Result<Self> {
         let program = OwnProgram::new(job_root)?;
-        let overviews = OverviewReader::default();
-        let shared = ServerParts { store, workstation, clock, environment, program, overviews };
+        let (overviews, costs) = (OverviewReader::default(), CostReader::default());
+        let shared =
+            ServerParts { store, workstation, clock, environment, program, overviews, costs };
         Ok(AgentServer { shared: Arc::new(shared), tool_router: Self::tool_router() })
     }
 
@@ -148,15 +151,19 @@ impl AgentServer {
         annotations(title = "Costs", read_only_hint = true, open_world_hint = false)
     )]
     async fn costs(&self) -> CallToolResult {
-        answer(self.overview().await.map(|overview| {
-            json!({
+        let shared = &self.shared;
+        let read = async {
+            let overview = self.overview().await?;
+            let rows = shared.costs.rows(&shared.store, &overview).await;
+            Ok(json!({
                 "at": overview.at,
                 "spent_usd": overview.money.spent,
-                "by_day": sums(&overview.costs, CostGroup::Day),
-                "by_job": sums(&overview.costs, CostGroup::Job),
-                "by_market": sums(&overview.costs, CostGroup::Market),
-            })
-        }))
+                "by_day": sums(&rows, CostGroup::Day),
+                "by_job": sums(&rows, CostGroup::Job),
+                "by_market": sums(&rows, CostGroup::Market),
+            }))
+        };
+        answer(read.await)
     }
 
     #[tool(
@@ -176,7 +183,7 @@ impl AgentServer {
         annotations(title = "Check a job", read_only_hint = true, open_world_hint = false)
     )]
     async fn check(&self, Parameters(input): Parameters<JobInput>) -> CallToolResult {
-        self.about_job_file("check", &input, true).await
+        self.about_job_file("check", &input).await
     }
 
     #[tool(
@@ -184,7 +191,7 @@ impl AgentServer {
         annotations(title = "Plan a job", read_only_hint = true, open_world_hint = true)
     )]
     async fn plan(&self, Parameters(input): Parameters<JobInput>) -> CallToolResult {
-        self.about_job_file("plan", &input, true).await
+        self.about_job_file("plan", &input).await
     }
 
     #[tool(
@@ -200,7 +207,7 @@ impl AgentServer {
         if let Err(fault) = purse::allowed(&self.shared.environment) {
             return of_fault(&fault);
         }
-        self.about_job_file("rehearse", &input, true).await
+        self.about_job_file("rehearse", &input).await
     }
 
     #[tool(
@@ -325,15 +332,10 @@ impl AgentServer {
         }
     }
 
-    async fn about_job_file(
-        &self,
-        verb: &str,
-        input: &JobInput,
-        is_verdict: bool,
-    ) -> CallToolResult {
+    async fn about_job_file(&self, verb: &str, input: &JobInput) -> CallToolResult {
         let ended = async { self.child(verb, &input.words(&[])?).await };
         match ended.await {
-            Ok(ended) => of_end(&ended, is_verdict),
+            Ok(ended) => of_end(&ended, true),
             Err(fault) => of_fault(&fault),
         }
     }

@@ -19,8 +19,7 @@ pub async fn page(State(site): State<Arc<Site>>) -> Response {
     let body = match &newest.overview {
         None => html! { p { "The records could not be read yet, so the costs are unknown." } },
         Some(overview) => {
-            let mut rows = overview.costs.clone();
-            site.costs.fill(&site.store, &mut rows).await;
+            let rows = site.costs.rows(&site.store, overview).await;
             html! {
                 (summary(&total(&rows), overview.at))
                 @for group in CostGroup::ALL { (table(group, &sums(&rows, group))) }
@@ -124,8 +123,10 @@ async fn file(site: &Site, write: fn(&[CostRow]) -> String) -> Response {
         // Old rows would look like new ones.
         (_, Some(fault)) => fault_page(fault),
         (overview, None) => {
-            let mut rows = overview.as_ref().map(|all| all.costs.clone()).unwrap_or_default();
-            site.costs.fill(&site.store, &mut rows).await;
+            let rows = match overview {
+                Some(overview) => site.costs.rows(&site.store, overview).await,
+                None => Vec::new(),
+            };
             ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], write(&rows)).into_response()
         }
     }

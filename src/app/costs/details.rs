@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::stream::{self, StreamExt as _};
 
 use crate::app::find_job::READS_IN_FLIGHT;
+use crate::app::overview::overview::Overview;
 use crate::app::view::costs::CostRow;
 use crate::instance::OWNER_TAG;
 use crate::job::{AttemptNo, JobId, Plan, Settled};
@@ -43,8 +44,15 @@ pub struct CostReader {
 }
 
 impl CostReader {
+    /// The rows of an overview with their shares.
+    pub async fn rows(&self, store: &Store, overview: &Overview) -> Vec<CostRow> {
+        let mut rows = overview.costs.clone();
+        self.fill(store, &mut rows).await;
+        rows
+    }
+
     /// An unreadable record leaves its rows without shares.
-    pub async fn fill(&self, store: &Store, rows: &mut [CostRow]) {
+    async fn fill(&self, store: &Store, rows: &mut [CostRow]) {
         let wanted: BTreeSet<AttemptKey> = rows.iter().map(key).collect();
         let missing: Vec<AttemptKey> =
             wanted.into_iter().filter(|key| !self.known().contains_key(key)).collect();

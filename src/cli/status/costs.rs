@@ -1,6 +1,7 @@
 //! `lamp costs`: what jobs cost, by day, job, market, machine type or owner.
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use crate::app::costs::details::CostReader;
@@ -18,8 +19,8 @@ use crate::market::Usd;
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// The group of each sum
-    #[arg(long, value_name = "WORD", default_value = "day")]
-    pub by: GroupArg,
+    #[arg(long, value_name = "WORD", default_value = "day", value_parser = group_parser())]
+    pub by: CostGroup,
 
     /// The rows as comma-separated values, one for each attempt and day, like `-o csv`
     #[arg(long)]
@@ -30,25 +31,11 @@ pub struct Args {
     pub focus: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum GroupArg {
-    Day,
-    Job,
-    Market,
-    Type,
-    Owner,
-}
-
-impl From<GroupArg> for CostGroup {
-    fn from(group: GroupArg) -> CostGroup {
-        match group {
-            GroupArg::Day => CostGroup::Day,
-            GroupArg::Job => CostGroup::Job,
-            GroupArg::Market => CostGroup::Market,
-            GroupArg::Type => CostGroup::Type,
-            GroupArg::Owner => CostGroup::Owner,
-        }
-    }
+fn group_parser() -> impl TypedValueParser<Value = CostGroup> {
+    PossibleValuesParser::new(CostGroup::ALL.map(CostGroup::word)).map(|word| {
+        let group = CostGroup::ALL.into_iter().find(|group| group.word() == word);
+        group.expect("the parser lets only these words through")
+    })
 }
 
 /// # Errors
@@ -66,8 +53,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     let now = context.clock.now();
     let overview = OverviewReader::default().read(&store, &workstation, now).await?;
-    let mut rows = overview.costs;
-    CostReader::default().fill(&store, &mut rows).await;
+    let rows = CostReader::default().rows(&store, &overview).await;
     let printer = &context.printer;
     if is_file {
         printer.speak_beside_rows();
@@ -75,7 +61,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         printer.line(text.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
-    let group = CostGroup::from(args.by);
+    let group = args.by;
     let (groups, total) = (sums(&rows, group), total(&rows));
     match context.format {
         Format::Json => {

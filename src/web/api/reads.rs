@@ -211,7 +211,10 @@ async fn log_text(site: &Site, job: &str, which: &WhichLines) -> Result<String, 
 #[utoipa::path(get, path = "/api/v1/costs", responses((status = 200, body = CostList)))]
 pub async fn costs(State(site): State<Arc<Site>>) -> Response {
     match newest(&site).await {
-        Ok(overview) => json(&CostList { at: overview.at, rows: &overview.costs }),
+        Ok(overview) => {
+            let rows = site.costs.rows(&site.store, &overview).await;
+            json(&CostList { at: overview.at, rows: &rows })
+        }
         Err(error) => fault(&error),
     }
 }
