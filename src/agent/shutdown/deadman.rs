@@ -17,7 +17,7 @@ use crate::ports::{Clock, Files};
 
 /// How far ahead the deadline is without a hard end. Shorter ends useful work if a disk accepts no
 /// writes for that long. Longer lets a machine without agent and sweeper bill for that long
-/// (docs/decisions.md, 18).
+/// (docs/decisions.md, 24).
 const AHEAD: SignedDuration = SignedDuration::from_hours(24);
 
 /// How often the deadline is moved: many times within [`AHEAD`].
