@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::app::view::job_summary::Summary;
+use crate::app::view::next_end::{WatchEnd, WatchPolicy};
 use crate::instance::Status;
-use crate::job::{LimitsSpec, Reason};
+use crate::job::LimitsSpec;
 use crate::market::{Usd, UsdPerHour};
 use crate::policy::Wishes;
 
@@ -88,26 +89,13 @@ fn watch_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
     let Some(status) = facts.status.filter(|_| facts.summary.silence.is_none()) else {
         return Vec::new();
     };
-    let Some(reason) = &status.reason else { return Vec::new() };
     // Without GPU or workload there is no verdict to come.
-    let is_watched = facts.summary.verdict.is_some();
-    let counted = |quiet: &str| {
-        let secs = window_left(reason, quiet).filter(|_| is_watched)?;
-        later(status.at, Duration::try_from_secs_f64(secs).ok()?)
-    };
-    let ends = match reason.policy.as_str() {
-        "idle" => end(counted("quiet_secs"), "idle", Some("if it stays quiet")),
-        "stall" => end(counted("silent_secs"), "stall", Some("if no progress comes")),
-        _ => None,
-    };
+    let ends = WatchEnd::of(status).filter(|_| facts.summary.verdict.is_some());
+    let ends = ends.and_then(|watch| match watch.policy {
+        WatchPolicy::Idle => end(Some(watch.at), "idle", Some("if it stays quiet")),
+        WatchPolicy::Stall => end(Some(watch.at), "stall", Some("if no progress comes")),
+    });
     ends.into_iter().collect()
-}
-
-/// `None`: the clock does not run, or the verdict was given.
-fn window_left(reason: &Reason, quiet: &str) -> Option<f64> {
-    let number = |name: &str| reason.numbers.get(name).copied();
-    let (quiet, window) = (number(quiet)?, number("window_secs")?);
-    (quiet > 0.0 && quiet < window).then_some(window - quiet)
 }
 
 fn machine_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {

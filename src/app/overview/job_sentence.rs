@@ -21,6 +21,7 @@ pub struct NextEnd {
 impl NextEnd {
     /// `None`: the job has ended, or nothing limits it.
     pub fn of(summary: &Summary) -> Option<NextEnd> {
+        let watch = summary.watch_end.as_ref();
         let ends = [
             (summary.held.as_ref().map(|held| held.until), "its machine is kept until"),
             (
@@ -28,11 +29,17 @@ impl NextEnd {
                 "its machine ends at the latest at",
             ),
             (summary.waiting_until, "it stops waiting at"),
+            watch.map_or((None, ""), |watch| (Some(watch.at), watch.what())),
         ];
         ends.into_iter()
             .filter_map(|(at, what)| Some(NextEnd { at: at?, what }))
             .filter(|_| !summary.state.is_final())
             .min_by_key(|end| end.at)
+    }
+
+    /// The same without the end that a silence would bring.
+    fn certain(summary: &Summary) -> Option<NextEnd> {
+        NextEnd::of(&Summary { watch_end: None, ..summary.clone() })
     }
 
     /// `in 2h 3m`, or `now` once it is due.
@@ -53,7 +60,12 @@ pub fn job_sentence(summary: &Summary) -> String {
     if let Some(asked) = &summary.end_asked {
         said.push(format!("{} asked it to {}", asked.by, asked.wish));
     }
-    said.extend(NextEnd::of(summary).map(|end| format!("{} {}", end.what, local_time(end.at))));
+    let nearest = NextEnd::of(summary);
+    // A silence may end, so the certain end is said too.
+    let certain = summary.watch_end.as_ref().and_then(|_| NextEnd::certain(summary));
+    let certain = certain.filter(|certain| nearest.as_ref() != Some(certain));
+    let ends = nearest.into_iter().chain(certain);
+    said.extend(ends.map(|end| format!("{} {}", end.what, local_time(end.at))));
     in_local_time(&said.join("; ")).into_owned()
 }
 
@@ -67,6 +79,10 @@ fn state_part(summary: &Summary) -> String {
     }
     if summary.is_unheard() {
         return format!("{state}: its machine boots, and its agent has not reported");
+    }
+    if let Some((_, reason)) = summary.watch_end.as_ref().zip(summary.reason.as_ref()) {
+        // `busy: quiet for 12m` would be a contradiction.
+        return format!("{state}, {reason}");
     }
     let (verdict, reason) = judged(summary);
     let verdict = verdict.map(|verdict| format!(", {}", verdict.replace('_', " ")));

@@ -8,7 +8,7 @@ use super::cost_bound::Limited;
 use super::discarded::DiscardedShown;
 use super::kept_machines::KeptThing;
 use super::machine::MachineShown;
-use super::next_end::{EndAsked, Held};
+use super::next_end::{EndAsked, Held, WatchEnd};
 use super::silence::Silence;
 use crate::instance::GpuStatus;
 use crate::job::{EndedBecause, JobOutcome, JobState, Plan, Progress};
@@ -92,6 +92,9 @@ pub struct Summary {
     /// When its newest checkpoint was saved.
     #[serde(skip)]
     pub last_checkpoint: Option<Timestamp>,
+    /// The end that its present silence would bring.
+    #[serde(skip)]
+    pub watch_end: Option<WatchEnd>,
     #[serde(skip)]
     pub limited: Limited,
 }
@@ -156,6 +159,7 @@ impl Summary {
             owner: None,
             moved: None,
             before: None,
+            watch_end: None,
             limited: Limited::Job,
         }
     }

@@ -1,13 +1,16 @@
-//! A job's end in advance: whether it was requested, and how long its machine is kept.
+//! A job's end in advance: whether it was requested, how long its machine is kept, and the end that
+//! its silence would bring.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::app::text::local_time;
-use crate::job::AttemptPhase;
-use crate::market::{Usd, elapsed};
+use crate::instance::Status;
+use crate::job::{AttemptPhase, LimitsSpec, OnSpec, Reaction};
+use crate::market::{Span, Usd, elapsed};
 use crate::policy::EndWish;
 use crate::policy::lifecycle::reconcile::AttemptFacts;
 
@@ -64,5 +67,113 @@ impl Held {
             .map(|folder| format!("; its work is in {}", folder.display()))
             .unwrap_or_default();
         format!("until {}{costs}{folder}", local_time(self.until))
+    }
+}
+
+/// The end that a watching policy brings if nothing changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WatchEnd {
+    pub at: Timestamp,
+    pub policy: WatchPolicy,
+    /// The time without a sign, and the time that is enough for the verdict.
+    pub quiet: Span,
+    pub window: Span,
+    /// The words after `lamp extend JOB` that let it run on. `None`: it has no limit to extend.
+    pub more: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchPolicy {
+    Idle,
+    Stall,
+}
+
+/// A shorter share of the window is an ordinary pause, and a view would flicker.
+const PAUSE_SHARE: f64 = 0.1;
+
+/// From here on a person should decide: half of the window is left.
+const SOON_SHARE: f64 = 0.5;
+
+impl WatchEnd {
+    /// `None`: no clock runs, or its verdict was given.
+    pub fn of(status: &Status) -> Option<WatchEnd> {
+        let reason = status.reason.as_ref()?;
+        let (policy, counter) = match reason.policy.as_str() {
+            "idle" => (WatchPolicy::Idle, "quiet_secs"),
+            "stall" => (WatchPolicy::Stall, "silent_secs"),
+            _ => return None,
+        };
+        let secs = |name: &str| {
+            let secs = *reason.numbers.get(name)?;
+            Duration::try_from_secs_f64(secs).ok().map(Span::from_duration)
+        };
+        let (quiet, window) = (secs(counter)?, secs("window_secs")?);
+        if quiet == Span::ZERO || quiet >= window {
+            return None;
+        }
+        let left = window.duration() - quiet.duration();
+        let at = status.at.checked_add(left).ok()?;
+        Some(WatchEnd { at, policy, quiet, window, more: None })
+    }
+
+    /// `None` also for an ordinary pause, or if only a message follows.
+    pub fn seen(status: &Status, on: &OnSpec, limits: &LimitsSpec) -> Option<WatchEnd> {
+        let end = WatchEnd::of(status)?;
+        let reaction = match end.policy {
+            WatchPolicy::Idle => on.idle,
+            WatchPolicy::Stall => on.stall,
+        };
+        let has_time = limits.max_runtime.is_some() || limits.deadline.is_some();
+        let more = match (has_time, limits.budget) {
+            (true, _) => Some("1h"),
+            (false, Some(_)) => Some("--budget 1"),
+            (false, None) => None,
+        };
+        let is_seen = reaction != Reaction::Notify && end.share() >= PAUSE_SHARE;
+        is_seen.then_some(WatchEnd { more, ..end })
+    }
+
+    fn share(&self) -> f64 {
+        self.quiet.secs_f64() / self.window.secs_f64()
+    }
+
+    pub fn is_soon(&self) -> bool {
+        self.share() >= SOON_SHARE
+    }
+
+    /// The text before the time.
+    pub fn what(&self) -> &'static str {
+        match self.policy {
+            WatchPolicy::Idle => "it ends as idle, if it stays quiet, at",
+            WatchPolicy::Stall => "without progress it is restarted or ended at",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn end(quiet: f64, on: serde_json::Value) -> Option<WatchEnd> {
+        let at = Timestamp::from_second(1_700_000_000).expect("a moment");
+        let numbers = json!({ "quiet_secs": quiet, "window_secs": 900.0 });
+        let reason = json!({ "at": at, "policy": "idle", "verdict": "busy", "text": "t", "numbers": numbers });
+        let status = json!({ "format": 1, "instance": "i", "sequence": 1, "at": at, "phase": "running",
+            "started": at, "verdict": "busy", "reason": reason, "useful": "1s", "idle": "0s" });
+        let status: Status = serde_json::from_value(status).expect("a heartbeat");
+        let limits = serde_json::from_value(json!({ "budget": 5.0 })).expect("limits");
+        WatchEnd::seen(&status, &serde_json::from_value(on).expect("reactions"), &limits)
+    }
+
+    #[test]
+    fn pause_becomes_an_end_unless_only_a_message_follows() {
+        assert_eq!(end(60.0, json!({})), None, "an ordinary pause");
+        let quiet = end(720.0, json!({})).expect("an end");
+        assert_eq!(quiet.at.as_second(), 1_700_000_180);
+        assert_eq!((quiet.is_soon(), quiet.more), (true, Some("--budget 1")));
+        assert_eq!(end(900.0, json!({})), None, "the verdict was given");
+        assert_eq!(end(720.0, json!({ "idle": "notify" })), None);
     }
 }

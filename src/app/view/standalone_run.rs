@@ -121,6 +121,7 @@ impl AloneRun {
             last_checkpoint: status
                 .and_then(|status| status.last_checkpoint.as_ref())
                 .map(|last| last.created),
+            watch_end: None,
             limited: Limited::Job,
         }
     }

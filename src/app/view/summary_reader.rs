@@ -8,7 +8,7 @@ use super::cost_bound::{Limited, hard_end, most, most_of_job};
 use super::job_summary::Summary;
 use super::kept_machines;
 use super::machine::MachineShown;
-use super::next_end::{EndAsked, Held};
+use super::next_end::{EndAsked, Held, WatchEnd};
 use super::silence::Silence;
 use super::standalone_run::AloneRun;
 use crate::instance::Status;
@@ -158,6 +158,7 @@ impl Summary {
             moved: None,
             before: None,
             last_checkpoint: receipt.last_checkpoint.map(|last| last.created),
+            watch_end: None,
             limited: Limited::Job,
         }
     }
@@ -199,6 +200,7 @@ impl Summary {
             all - open_cost(attempt)
         };
         let unsaid: Usd = last.filter(|_| silence.is_some()).map(unsaid).into_iter().sum();
+        let is_silent = silence.is_some();
         // After the end, the last verdict has no meaning.
         let is_watched =
             matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
@@ -252,6 +254,9 @@ impl Summary {
             moved: moved(attempts),
             before: before(attempts),
             last_checkpoint: last_checkpoint(attempts),
+            watch_end: status
+                .filter(|_| state == JobState::Running && !is_silent)
+                .and_then(|status| WatchEnd::seen(status, &spec.spec.on, &spec.spec.limits)),
             limited: Limited::of(&spec.spec.limits),
         }
     }
