@@ -18,6 +18,7 @@ use super::purse::{self, Purse};
 use super::tool_input::{JobChoice, JobInput, LogInput, NamedJob, StatusInput, mark, not_a_flag};
 use super::tool_result::{of_end, of_fault, of_log, of_value};
 use crate::app::costs::details::CostReader;
+use crate::app::overview::machine_watch::CloudAsking;
 use crate::app::overview::overview::{Overview, OverviewReader};
 use crate::app::view::costs::{CostGroup, sums};
 use crate::app::{ExitCode, Fault, find_job};
@@ -78,7 +79,7 @@ impl AgentServer {
         job_root: String,
     ) -> io::Result<Self> {
         let program = OwnProgram::new(job_root)?;
-        let (overviews, costs) = (OverviewReader::default(), CostReader::default());
+        let (overviews, costs) = (OverviewReader::new(CloudAsking::Beside), CostReader::default());
         let shared =
             ServerParts { store, workstation, clock, environment, program, overviews, costs };
         Ok(AgentServer { shared: Arc::new(shared), tool_router: Self::tool_router() })

@@ -6,7 +6,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-use super::gpu_sheet::gpu_sheet;
+use super::attempt_sheet::attempt_sheet;
+use super::gpu_sheet::{gpu_sheet, process_sheet};
 use super::job_sheet::job_sheet;
 use super::model::{Dialog, TopModel, TopScreen, fault_lines};
 use super::overview_sheet::overview_sheet;
@@ -44,7 +45,7 @@ fn bar_line(model: &TopModel, text: &str, width: usize) -> Paragraph<'static> {
 fn sheet(model: &TopModel, width: usize) -> Sheet {
     match model.place {
         TopScreen::Overview => overview_sheet(model, width, false),
-        TopScreen::Job | TopScreen::Gpus => of_open_job(model, width),
+        _ => of_open_job(model, width),
     }
 }
 
@@ -64,7 +65,9 @@ fn of_open_job(model: &TopModel, width: usize) -> Sheet {
         faults.wrapped(&format!("What follows is {age} old."), model.palette.warn(), 0, width);
     }
     let mut sheet = match model.place {
+        TopScreen::Attempt => attempt_sheet(model, look, width),
         TopScreen::Gpus => gpu_sheet(model, look, width),
+        TopScreen::Processes => process_sheet(model, look, width),
         _ => job_sheet(model, look, width),
     };
     faults.lines.append(&mut sheet.lines);
@@ -90,7 +93,9 @@ fn first_line(model: &mut TopModel, sheet: &Sheet, height: usize) -> usize {
 fn title(model: &TopModel) -> String {
     let place = match (model.place, model.opened.as_deref()) {
         (TopScreen::Job, Some(job)) => format!("{job}  [{}]", model.preset.word()),
+        (TopScreen::Attempt, Some(job)) => format!("{job}  attempt"),
         (TopScreen::Gpus, Some(job)) => format!("{job}  GPUs"),
+        (TopScreen::Processes, Some(job)) => format!("{job}  processes"),
         _ => {
             let jobs = model.rows().len() as u64;
             let filter = Some(&model.filter).filter(|filter| !filter.trim().is_empty());
@@ -121,8 +126,13 @@ fn keys(model: &TopModel) -> String {
         TopScreen::Overview => {
             "? help  Enter open  / filter  s sort  p pause  S E W C acts  q quit"
         }
-        TopScreen::Job => "? help  1-4 views  [ ] attempt  Enter GPUs  S E W C acts  q back",
-        TopScreen::Gpus => "? help  S stop  E extend  W save  C cancel  p pause  q back",
+        TopScreen::Job if model.is_of_one_job => {
+            "? help  1-4 views  [ ] attempt  Enter attempt  S E W C acts  q to the log"
+        }
+        TopScreen::Job => "? help  1-4 views  [ ] attempt  Enter attempt  S E W C acts  q back",
+        TopScreen::Attempt => "? help  [ ] attempt  Enter GPUs  S E W C acts  p pause  q back",
+        TopScreen::Gpus => "? help  j k GPU  Enter processes  S E W C acts  p pause  q back",
+        TopScreen::Processes => "? help  S stop  E extend  W save  C cancel  p pause  q back",
     };
     keys.to_owned()
 }
@@ -189,7 +199,7 @@ fn box_over(frame: &mut Frame<'_>, model: &TopModel, body: Rect, title: &str, te
 }
 
 const HELP: [&str; 18] = [
-    "Enter, Right     open: a job, then its GPUs",
+    "Enter, Right     open: job, attempt, GPUs, processes",
     "q, Esc, Left     back; q on the overview ends lamp top",
     "Up, Down, j, k   move; PageUp, PageDown, Home, End too",
     "/                filter, like state:running cost>5 name",

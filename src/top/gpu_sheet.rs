@@ -1,4 +1,4 @@
-//! The GPUs of a job, one by one, by the last heartbeat of its agent.
+//! The GPUs of a job, one by one, by the last heartbeat of its agent, and the workload on them.
 
 use ratatui::style::Style;
 
@@ -6,7 +6,9 @@ use super::model::TopModel;
 use super::open_job::OpenJob;
 use super::overview_sheet::bar;
 use super::sheet::{Sheet, part};
+use super::spark::plot;
 use crate::instance::GpuStatus;
+use crate::jobdir::What;
 use crate::market::Span as Time;
 
 const CELLS: usize = 30;
@@ -31,18 +33,102 @@ pub fn gpu_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
         let text = "Its agent reports no GPU: the machine lacks one, or its driver is silent.";
         sheet.wrapped(text, Style::new(), 0, width);
     }
-    for gpu in &summary.gpus {
-        one(model, gpu, &mut sheet);
+    for (at, gpu) in summary.gpus.iter().enumerate() {
+        let from = sheet.lines.len();
+        one(model, gpu, at == model.gpu, &mut sheet);
+        if at == model.gpu {
+            sheet.focus = Some((if at == 0 { 0 } else { from }, sheet.lines.len()));
+        }
     }
-    let command = format!("lamp ssh {}", look.job);
-    sheet.heading("The processes of a GPU are not recorded. On the machine:", palette.quiet());
-    sheet.text(&format!("  {command}"), palette.command());
+    last_hour(model, look, &mut sheet, width);
     sheet
 }
 
-fn one(model: &TopModel, gpu: &GpuStatus, sheet: &mut Sheet) {
+/// The samples hold the busiest GPU and sums, and no single GPU.
+const TOGETHER: [(&str, &str); 4] = [
+    ("gpu_percent", "busiest"),
+    ("gpu_power_percent", "power"),
+    ("gpu_clock_mhz", "clock"),
+    ("gpu_temperature_celsius", "heat"),
+];
+
+fn last_hour(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
+    let series = &look.plot.data.series;
+    let known: Vec<_> = TOGETHER
+        .iter()
+        .filter_map(|(name, word)| Some((series.iter().find(|one| one.name == *name)?, *word)))
+        .collect();
+    if known.is_empty() {
+        return;
+    }
+    sheet.heading("All GPUs together, in this attempt", model.palette.quiet());
+    for (one, word) in known {
+        let values = || one.values.iter().flatten().copied();
+        let top = if one.unit.starts_with('%') { 100.0 } else { values().fold(1.0, f64::max) };
+        let columns = width.saturating_sub(34).max(10);
+        let drawn = plot(&one.values, top, columns, 1).concat();
+        let last = values().next_back().map(|last| format!(" {last:.0} {}", one.unit));
+        sheet.push(vec![
+            part(&format!("  {word:<8}"), model.palette.quiet()),
+            part(&drawn, model.palette.good()),
+            part(&last.unwrap_or_default(), Style::new()),
+        ]);
+    }
+    if let Some(load) = look.load() {
+        sheet.wrapped(&load.text(look.gpus()), Style::new(), 2, width);
+        if let Some(text) = load.disagreement(look.gpus()) {
+            sheet.wrapped(&text, model.palette.warn(), 2, width);
+        }
+    }
+}
+
+/// The workload on the machine, by its records. They do not say which process uses which GPU.
+pub fn process_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
+    let mut sheet = Sheet::default();
+    let palette = model.palette;
+    let summary = look.summary.as_ref();
+    let gpu = summary.and_then(|summary| summary.gpus.get(model.gpu));
+    if let Some(gpu) = gpu {
+        one(model, gpu, true, &mut sheet);
+    }
+    sheet.heading("The workload on this machine", palette.quiet());
+    let attempt = look.explained.attempts.iter().find(|it| it.attempt == look.attempt);
+    let started = attempt.and_then(|attempt| {
+        attempt.events.iter().rev().find_map(|event| match &event.what {
+            What::WorkloadStarted { start, pid, command } => Some((start, pid, command)),
+            _ => None,
+        })
+    });
+    match started {
+        Some((start, pid, command)) => {
+            sheet.wrapped(
+                &format!("process {pid}, start {start}: {command}"),
+                palette.bold(),
+                2,
+                width,
+            );
+        }
+        None => sheet.text("  Its command was not started yet.", Style::new()),
+    }
+    let status = look.status.as_ref();
+    let cpu = status.and_then(|status| status.cpu_percent);
+    let memory = status.and_then(|status| status.memory_bytes);
+    let cpu = cpu.map_or_else(|| "unknown".to_owned(), |cpu| format!("{cpu:.0}% of a core"));
+    let memory = memory.map_or_else(
+        || "unknown".to_owned(),
+        |bytes| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64),
+    );
+    sheet.text(&format!("  all its processes: processor {cpu}, memory {memory}"), Style::new());
+    let text = "Which process uses which GPU is not recorded. On the machine:";
+    sheet.heading(text, palette.quiet());
+    sheet.text(&format!("  lamp ssh {} -- nvidia-smi", look.job), palette.command());
+    sheet
+}
+
+fn one(model: &TopModel, gpu: &GpuStatus, is_selected: bool, sheet: &mut Sheet) {
     let name = gpu.name.as_deref().unwrap_or("unknown type");
-    sheet.heading(&format!("GPU {}  {name}", gpu.index), model.palette.bold());
+    let style = if is_selected { model.palette.bar() } else { model.palette.bold() };
+    sheet.heading(&format!("GPU {}  {name}", gpu.index), style);
     let util = gpu.util_percent.map(|util| (util / 100.0, format!("{util:.0}%")));
     gauge(model, sheet, "busy", util);
     let memory = gpu.memory_used_mib.zip(gpu.memory_total_mib).map(|(used, total)| {

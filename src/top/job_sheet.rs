@@ -56,7 +56,7 @@ fn head(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
         return;
     };
     sheet.wrapped(&job_sentence(summary), model.palette.bold(), 0, width);
-    for (name, text) in facts(summary, model.now) {
+    for (name, text) in facts(look, summary, model.now) {
         sheet.push(vec![
             part(&format!("{name:<12}"), model.palette.quiet()),
             part(fitted(&text, width.saturating_sub(12)).trim_end(), Style::new()),
@@ -70,9 +70,23 @@ fn head(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
     for attention in &summary.attention {
         sheet.wrapped(attention, model.palette.warn(), 0, width);
     }
+    if let Some(text) = look.load().and_then(|load| load.disagreement(look.gpus())) {
+        sheet.wrapped(&text, model.palette.warn(), 0, width);
+    }
 }
 
-fn facts(summary: &Summary, now: Timestamp) -> Vec<(&'static str, String)> {
+/// `idle in 3m, if it stays quiet`
+fn ends_text(look: &OpenJob, now: Timestamp) -> Option<String> {
+    let told = look.ends.iter().map(|end| {
+        let left = NextEnd { at: end.at, what: end.what }.countdown(now);
+        let condition = end.condition.map(|text| format!(", {text}")).unwrap_or_default();
+        format!("{} {left}{condition}", end.what)
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+fn facts(look: &OpenJob, summary: &Summary, now: Timestamp) -> Vec<(&'static str, String)> {
     let is_open = !summary.state.is_final();
     let heard = summary.heartbeat_seconds.filter(|_| is_open);
     let eta = summary
@@ -87,7 +101,8 @@ fn facts(summary: &Summary, now: Timestamp) -> Vec<(&'static str, String)> {
         Some(eta) => format!("{text}; done about {}", local_time(eta)),
         None => text,
     });
-    let end = NextEnd::of(summary).map(|end| format!("{} ({})", end.countdown(now), end.what));
+    let nearest = NextEnd::of(summary).map(|end| format!("{} ({})", end.countdown(now), end.what));
+    let ends = ends_text(look, now).or(nearest);
     let rate = summary.usd_per_hour.map(|rate| format!(", {rate}")).filter(|_| is_open);
     let all = [
         ("Cost", Some(money_text(summary) + &rate.unwrap_or_default())),
@@ -95,7 +110,7 @@ fn facts(summary: &Summary, now: Timestamp) -> Vec<(&'static str, String)> {
         ("Usage", usage_text(summary).filter(|_| summary.silence.is_none())),
         ("Progress", progress),
         ("Checkpoints", Some(summary.checkpoints.to_string())),
-        ("Nearest end", end),
+        ("Ends", ends),
         ("Last heard", heard.map(|secs| format!("{} ago", Time::from_secs(secs as u64)))),
         ("Started", Some(local_time(summary.started))),
         ("Ended", summary.ended.map(local_time)),
@@ -136,15 +151,15 @@ fn figure(value: f64, unit: &str) -> String {
 
 fn plots(model: &TopModel, look: &OpenJob, lines: usize, sheet: &mut Sheet, width: usize) {
     let attempt = look.attempt.number();
-    let end = look.plots.series.iter().filter_map(|series| series.t_secs.last()).copied();
+    let end = look.plot.data.series.iter().filter_map(|series| series.t_secs.last()).copied();
     let end = end.fold(0.0, f64::max);
     let title = format!("Samples of attempt {attempt}, {} in all", Time::from_secs(end as u64));
     sheet.heading(&title, model.palette.quiet());
-    if look.plots.series.is_empty() {
+    if look.plot.data.series.is_empty() {
         sheet.text("There are no samples of this attempt yet.", Style::new());
     }
     let is_shown = |series: &&Series| lines > 1 || BESIDE.contains(&series.name);
-    for series in look.plots.series.iter().filter(is_shown) {
+    for series in look.plot.data.series.iter().filter(is_shown) {
         series_lines(model, series, lines, sheet, width);
     }
 }

@@ -56,6 +56,7 @@ fn on_screen(model: &mut TopModel, key: KeyCode) -> Effect {
         KeyCode::End | KeyCode::Char('G') => travel(model, false, usize::MAX),
         _ if model.place == TopScreen::Overview => on_overview(model, key),
         _ if model.place == TopScreen::Job => on_job(model, key),
+        KeyCode::Char(letter @ ('[' | ']')) => choose_attempt(model, letter == ']'),
         _ => {}
     }
     Effect::Nothing
@@ -107,14 +108,19 @@ fn enter(model: &mut TopModel) {
             (model.selected, model.opened) = (Some(job.clone()), Some(job));
             (model.place, model.preset, model.scroll) = (TopScreen::Job, Preset::All, 0);
         }
-        TopScreen::Job => (model.place, model.scroll) = (TopScreen::Gpus, 0),
-        TopScreen::Gpus => {}
+        TopScreen::Job => (model.place, model.scroll) = (TopScreen::Attempt, 0),
+        TopScreen::Attempt => (model.place, model.scroll) = (TopScreen::Gpus, 0),
+        TopScreen::Gpus => (model.place, model.scroll) = (TopScreen::Processes, 0),
+        TopScreen::Processes => {}
     }
 }
 
 fn back(model: &mut TopModel, key: KeyCode) -> Effect {
     match model.place {
-        TopScreen::Gpus => (model.place, model.scroll) = (TopScreen::Job, 0),
+        TopScreen::Processes => (model.place, model.scroll) = (TopScreen::Gpus, 0),
+        TopScreen::Gpus => (model.place, model.scroll) = (TopScreen::Attempt, 0),
+        TopScreen::Attempt => (model.place, model.scroll) = (TopScreen::Job, 0),
+        TopScreen::Job if model.is_of_one_job => return Effect::Quit,
         TopScreen::Job => (model.place, model.scroll) = (TopScreen::Overview, 0),
         // Esc only goes back, so that one press too many does not end the view.
         TopScreen::Overview if key == KeyCode::Esc => model.filter.clear(),
@@ -130,6 +136,10 @@ fn travel(model: &mut TopModel, is_up: bool, by: usize) {
         let last = rows.len().saturating_sub(1);
         let row = rows.get(moved(model.selected_at()).min(last));
         model.selected = row.map(|row| row.summary.job.clone());
+    } else if model.place == TopScreen::Gpus {
+        let gpus = model.open_look().and_then(|look| look.summary.as_ref());
+        let last = gpus.map_or(0, |summary| summary.gpus.len().saturating_sub(1));
+        model.gpu = moved(model.gpu).min(last);
     } else if model.preset == Preset::Log && model.place == TopScreen::Job {
         // A log is read from its end.
         model.scroll =

@@ -41,13 +41,14 @@ pub async fn once(
     lines.join("\n")
 }
 
-/// Shows the view until the person leaves, or until `left` resolves.
+/// Shows the view until the person leaves, or until `left` resolves. With a job, only this one.
 ///
 /// # Errors
 /// Fails when the terminal cannot be used.
 pub async fn live(
     source: TopSource,
     palette: Palette,
+    job: Option<String>,
     left: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let source = Arc::new(source);
@@ -57,8 +58,15 @@ pub async fn live(
     reader::start(&source, &watched, &news_sender);
     let acts = tokio::spawn(reader::serve_effects(Arc::clone(&source), effects, news_sender));
     let is_left = Arc::new(AtomicBool::new(false));
+    let _leaves = LeavesOnDrop(Arc::clone(&is_left));
+    let model = TopModel::new(source.place.store.url(), palette, source.now());
+    let model = match job {
+        Some(job) => model.of_job(job),
+        None => model,
+    };
+    watched_sender.send_replace(model.watched());
     let screen = Screen {
-        model: TopModel::new(source.place.store.url(), palette, source.now()),
+        model,
         clock: Arc::clone(&source.place.clock),
         news,
         watched: watched_sender,
@@ -81,6 +89,7 @@ pub async fn live(
             }
         }
     };
+    is_left.store(true, Ordering::Relaxed);
     let _ = acts.await;
     shown.unwrap_or_else(|_| Err(io::Error::other("the drawing ended in a panic")))
 }
@@ -97,6 +106,17 @@ struct Screen {
     watched: watch::Sender<Followed>,
     effects: mpsc::UnboundedSender<Effect>,
     is_left: Arc<AtomicBool>,
+}
+
+/// A caller that gives the view up must not leave the drawing behind.
+struct LeavesOnDrop(Arc<AtomicBool>);
+
+impl Drop for LeavesOnDrop {
+    fn drop(&mut self) {
+        if !self.0.swap(true, Ordering::Relaxed) {
+            ratatui::restore();
+        }
+    }
 }
 
 /// Restores the terminal when it is dropped.

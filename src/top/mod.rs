@@ -11,6 +11,7 @@
 
 mod act_order;
 mod acts;
+mod attempt_sheet;
 mod frame;
 mod gpu_sheet;
 mod job_order;

@@ -19,7 +19,10 @@ pub enum TopScreen {
     #[default]
     Overview,
     Job,
+    Attempt,
     Gpus,
+    /// The processes that use one GPU.
+    Processes,
 }
 
 /// The parts that the screen of a job shows. The keys 1 to 4 choose one.
@@ -109,6 +112,10 @@ pub struct TopModel {
     /// The open job.
     pub opened: Option<String>,
     pub attempt: Option<u32>,
+    /// The GPU that Enter opens, by its place among the GPUs.
+    pub gpu: usize,
+    /// The view was opened for this one job: leaving its screen ends the view.
+    pub is_of_one_job: bool,
     pub selected: Option<String>,
     pub filter: String,
     pub order: JobOrder,
@@ -157,6 +164,8 @@ impl TopModel {
             preset: Preset::All,
             opened: None,
             attempt: None,
+            gpu: 0,
+            is_of_one_job: false,
             selected: None,
             filter: String::new(),
             order: JobOrder::Newest,
@@ -164,6 +173,13 @@ impl TopModel {
             scroll: 0,
             dialog: None,
         }
+    }
+
+    /// The view of one job, without the overview.
+    #[must_use]
+    pub fn of_job(mut self, job: String) -> TopModel {
+        (self.opened, self.place, self.is_of_one_job) = (Some(job), TopScreen::Job, true);
+        self
     }
 
     pub fn rows(&self) -> Vec<&JobRow> {
@@ -185,7 +201,7 @@ impl TopModel {
             TopScreen::Overview => {
                 self.rows().get(self.selected_at()).map(|row| row.summary.job.clone())
             }
-            TopScreen::Job | TopScreen::Gpus => self.opened.clone(),
+            _ => self.opened.clone(),
         }
     }
 

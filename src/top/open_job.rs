@@ -1,25 +1,31 @@
 //! All records of one job that its screen shows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::app::analysis::countdowns::{Countdown, EndFacts, countdowns};
+use crate::app::analysis::effective_load::EffectiveLoad;
+use crate::app::analysis::sample_cache::{AttemptPlot, SampleCache};
+use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
 use crate::app::log_tail::LogTail;
 use crate::app::overview::driven_here::seen_from_here;
 use crate::app::text::newest_state;
 use crate::app::view::job_summary::Summary;
-use crate::app::view::plot_data::PlotData;
 use crate::app::view::timeline::{self, Explained};
 use crate::app::{Fault, record_errors};
-use crate::job::AttemptNo;
-use crate::jobdir::JobDir;
+use crate::instance::Status;
+use crate::job::{AttemptNo, ResolvedSpec};
+use crate::jobdir::{JobDir, unless_damaged};
+use crate::policy::Wishes;
 use crate::wire::{Store, Workstation};
 
 /// Lines of the end of the log.
 const LOG_LINES: usize = 200;
 
-/// The widest terminal in use has fewer columns.
-const POINTS: usize = 400;
+/// New samples come about once a minute.
+const SAMPLES_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct OpenJob {
@@ -29,7 +35,12 @@ pub struct OpenJob {
     pub explained: Explained,
     /// The plots and the log show this attempt.
     pub attempt: AttemptNo,
-    pub plots: PlotData,
+    pub plot: Arc<AttemptPlot>,
+    /// Each end of the job, the nearest first.
+    pub ends: Vec<Countdown>,
+    pub startups: Vec<StartupTimeline>,
+    /// The newest heartbeat of an unfinished job.
+    pub status: Option<Status>,
     pub log: Vec<String>,
 }
 
@@ -39,6 +50,7 @@ impl OpenJob {
     pub async fn read(
         store: &Store,
         workstation: &Workstation,
+        samples: &SampleCache,
         job: &str,
         attempt: Option<u32>,
         now: Timestamp,
@@ -55,10 +67,50 @@ impl OpenJob {
         let newest = explained.attempts.last().map(|it| it.attempt);
         let attempt =
             attempt.filter(has).map(AttemptNo::new).or(newest).unwrap_or(AttemptNo::FIRST);
-        let plots = PlotData::read(&dir, attempt, POINTS).await.map_err(fault)?;
+        let plot = samples.read(&dir, attempt, now, SAMPLES_EVERY).await.map_err(fault)?;
+        let is_open = summary.as_ref().is_some_and(|summary| !summary.state.is_final());
+        let status = match newest.filter(|_| is_open) {
+            Some(newest) => unless_damaged(dir.status(newest).await).map_err(fault)?,
+            None => None,
+        };
+        let spec = dir.spec().await.map_err(fault)?;
+        let working = status.as_ref().and_then(|status| status.working_since);
         let (bytes, _) = LogTail::last(&dir, attempt, LOG_LINES).await.map_err(fault)?;
         let text = String::from_utf8_lossy(&bytes);
         let log = text.split_terminator('\n').map(|line| newest_state(line).to_owned()).collect();
-        Ok(OpenJob { job: job.to_owned(), at: now, summary, explained, attempt, plots, log })
+        Ok(OpenJob {
+            job: job.to_owned(),
+            at: now,
+            ends: ends(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
+            startups: startup_timelines(&explained.attempts, working, now),
+            summary,
+            explained,
+            attempt,
+            plot,
+            status,
+            log,
+        })
     }
+
+    /// How busy the GPUs are beside the power that they draw.
+    pub fn load(&self) -> Option<EffectiveLoad> {
+        EffectiveLoad::of(&self.plot.load)
+    }
+
+    pub fn gpus(&self) -> u32 {
+        let shown = self.explained.attempts.iter().find(|it| it.attempt == self.attempt);
+        shown.and_then(|attempt| attempt.plan.as_ref()).map_or(1, |plan| plan.offer.gpus)
+    }
+}
+
+fn ends(
+    summary: Option<&Summary>,
+    spec: Option<&ResolvedSpec>,
+    explained: &Explained,
+    status: Option<&Status>,
+    now: Timestamp,
+) -> Vec<Countdown> {
+    let Some((summary, spec)) = summary.zip(spec) else { return Vec::new() };
+    let wishes = Wishes::of(&explained.requests);
+    countdowns(&EndFacts { summary, limits: &spec.spec.limits, wishes: &wishes, status, now })
 }

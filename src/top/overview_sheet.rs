@@ -83,6 +83,7 @@ fn money(model: &TopModel, money: &Money, sheet: &mut Sheet, width: usize) {
     let most = money.more_at_most.map(|more| (money.spent + more).rounded_up().to_string());
     let figures = [
         ("Now", money.per_hour_now.to_string()),
+        ("Useful", money.useful_per_hour.to_string()),
         ("Spent", format!("{about}{}", money.spent)),
         ("At most", most.unwrap_or_else(|| "no limit".to_owned())),
         ("Today", format!("{about}{}", money.today)),

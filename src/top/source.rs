@@ -9,7 +9,9 @@ use jiff::Timestamp;
 
 use super::open_job::OpenJob;
 use crate::app::Fault;
+use crate::app::analysis::sample_cache::SampleCache;
 use crate::app::job_act::ActPlace;
+use crate::app::overview::machine_watch::CloudAsking;
 use crate::app::overview::overview::{JobRow, Overview, OverviewReader, look_interval};
 use crate::app::overview::usage_trend::{UsageTrend, UsageTrends};
 
@@ -20,11 +22,17 @@ pub struct TopSource {
     pub place: ActPlace,
     reader: OverviewReader,
     trends: UsageTrends,
+    samples: SampleCache,
 }
 
 impl TopSource {
-    pub fn new(place: ActPlace) -> TopSource {
-        TopSource { place, reader: OverviewReader::default(), trends: UsageTrends::default() }
+    pub fn new(place: ActPlace, asking: CloudAsking) -> TopSource {
+        TopSource {
+            place,
+            reader: OverviewReader::new(asking),
+            trends: UsageTrends::default(),
+            samples: SampleCache::default(),
+        }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -59,6 +67,7 @@ impl TopSource {
     /// As `OpenJob::read`.
     pub async fn job(&self, job: &str, attempt: Option<u32>) -> Result<Arc<OpenJob>, Fault> {
         let ActPlace { store, workstation, .. } = &self.place;
-        OpenJob::read(store, workstation, job, attempt, self.now()).await.map(Arc::new)
+        let read = OpenJob::read(store, workstation, &self.samples, job, attempt, self.now());
+        read.await.map(Arc::new)
     }
 }

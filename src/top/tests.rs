@@ -14,6 +14,7 @@ use super::keys::{Effect, press};
 use super::model::{Dialog, Preset, TopModel, TopNews, TopScreen};
 use super::open_job::OpenJob;
 use super::palette::Palette;
+use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::job_act::JobAct;
 use crate::app::overview::job_sentence::{NextEnd, job_sentence};
 use crate::app::overview::overview::{JobRow, Money, Need, Overview};
@@ -82,6 +83,7 @@ fn overview(jobs: Vec<JobRow>, needs: usize) -> Overview {
         },
         needs: (0..needs).map(need).collect(),
         jobs,
+        look: None,
         costs: Vec::new(),
     }
 }
@@ -135,11 +137,17 @@ fn look(name: &str) -> OpenJob {
         },
         summary: Some(summary),
         attempt: AttemptNo::FIRST,
-        plots: PlotData {
-            began: None,
-            samples: 100,
-            series: vec![series("gpu_percent", "%"), series("gpu_power_watts", "W")],
-        },
+        plot: Arc::new(AttemptPlot {
+            data: PlotData {
+                began: None,
+                samples: 100,
+                series: vec![series("gpu_percent", "%"), series("gpu_power_watts", "W")],
+            },
+            ..AttemptPlot::default()
+        }),
+        ends: Vec::new(),
+        startups: Vec::new(),
+        status: None,
         log: (0..60)
             .map(|at| format!("step {at} \u{1b}[31mloss\u{1b}[0m\u{1b}]0;owned\u{7}"))
             .collect(),
@@ -256,10 +264,16 @@ fn job_screen_has_its_views_and_nothing_of_the_log_reaches_the_terminal() {
     key(&mut model, KeyCode::Tab);
     assert_eq!(model.preset, Preset::Timeline);
     key(&mut model, KeyCode::Enter);
+    let attempt = frame(&mut model, 80, 24).0.join("\n");
+    assert!(attempt.contains("The job has no attempt yet"), "{attempt}");
+    key(&mut model, KeyCode::Enter);
     let gpus = frame(&mut model, 80, 24).0.join("\n");
     assert!(gpus.contains("  memory  [###############---------------] 12.0 of 24.0 GiB"), "{gpus}");
     assert!(gpus.contains("141 W") && gpus.contains("temperature unknown"), "{gpus}");
-    key(&mut model, KeyCode::Esc);
+    key(&mut model, KeyCode::Enter);
+    let processes = frame(&mut model, 80, 24).0.join("\n");
+    assert!(processes.contains("lamp ssh llama-ft-7f3k2q -- nvidia-smi"), "{processes}");
+    (0..3).for_each(|_| drop(key(&mut model, KeyCode::Esc)));
     key(&mut model, KeyCode::Esc);
     assert_eq!(model.place, TopScreen::Overview);
     assert_eq!(key(&mut model, KeyCode::Char('q')), Effect::Quit);
@@ -340,9 +354,27 @@ fn last_look_stays_with_its_age_and_a_pause_stands_still() {
 }
 
 #[test]
+fn view_of_one_job_ends_where_it_began() {
+    let palette = Palette { is_colored: false };
+    let model = TopModel::new("file:///jobs".into(), palette, moment(3));
+    let mut model = model.of_job("llama-ft-7f3k2q".into());
+    assert_eq!(model.watched().job.as_deref(), Some("llama-ft-7f3k2q"));
+    model.hear(TopNews::Look {
+        job: "llama-ft-7f3k2q".into(),
+        read: Ok(Arc::new(look("llama-ft"))),
+    });
+    let (lines, _) = frame(&mut model, 80, 24);
+    assert!(lines[23].ends_with("q to the log"), "{lines:#?}");
+    key(&mut model, KeyCode::Enter);
+    assert_eq!(key(&mut model, KeyCode::Esc), Effect::Nothing);
+    assert_eq!(key(&mut model, KeyCode::Esc), Effect::Quit);
+}
+
+#[test]
 fn every_size_is_drawn() {
     let mut model = model(three());
-    for place in [TopScreen::Overview, TopScreen::Job, TopScreen::Gpus] {
+    let all = [TopScreen::Job, TopScreen::Attempt, TopScreen::Gpus, TopScreen::Processes];
+    for place in [TopScreen::Overview].into_iter().chain(all) {
         model.place = place;
         model.opened = Some("llama-ft-7f3k2q".into());
         model.look = Some(Arc::new(look("llama-ft")));

@@ -12,6 +12,7 @@ use super::layout::{Page, fault_box, in_code};
 use super::site::Site;
 use crate::account::{ForeignMachine, Residue};
 use crate::app::overview::found_machine::{hour, is_shown, so_far, words};
+use crate::app::overview::machine_watch;
 use crate::app::overview::machines::{self, MachineLook, RecordedMachine};
 use crate::app::overview::overview::Overview;
 use crate::app::text::local_time;
@@ -30,7 +31,8 @@ pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> 
     let newest = site.overview().await;
     let now = site.clock.now();
     let looked = if asked.look == "1" {
-        Some(machines::look(&site.store, &site.workstation, now).await)
+        let look = machines::look(&site.store, &site.workstation, now).await;
+        Some(look.inspect(|look| drop(machine_watch::keep(&site.workstation, look))))
     } else {
         None
     };

@@ -14,6 +14,7 @@ use super::live;
 use super::site::{Newest, Site};
 use super::sparkline;
 use crate::app::overview::job_filter::{EXAMPLE, JobFilter};
+use crate::app::overview::machine_watch::CloudLook;
 use crate::app::overview::overview::{JobRow, Money, Need, Overview};
 use crate::app::overview::usage_trend::UsageTrend;
 use crate::app::text::{counted, local_time};
@@ -141,6 +142,7 @@ fn money(money: &Money) -> Markup {
                 div { dt { "Spent" } dd { (about) (money.spent) } }
                 div { dt { "Most it can cost" } dd { (most.unwrap_or_else(|| "no limit".to_owned())) } }
                 div { dt { "Rate now" } dd { (money.per_hour_now) } }
+                div { dt { "Useful now" } dd { (money.useful_per_hour) } }
                 div { dt { "Today" } dd { (about) (money.today) } }
                 div { dt { "This month" } dd { (about) (money.month) } }
             }
@@ -245,7 +247,7 @@ fn age(overview: &Overview, is_stale: bool, now: Timestamp) -> Markup {
         p.muted {
             "Read from the records at " (local_time(overview.at))
             @if is_stale { ", " strong { (age) " ago" } }
-            ". The same: " code { "lamp status" }
+            ". " (CloudLook::age_text(overview.look.as_ref(), now)) " The same: " code { "lamp status" }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::app::Fault;
 use crate::app::analysis::sample_cache::SampleCache;
 use crate::app::costs::details::CostReader;
 use crate::app::job_act::ActPlace;
+use crate::app::overview::machine_watch::CloudAsking;
 use crate::app::overview::overview::{Overview, OverviewReader, look_interval};
 use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::prices::price_memory::PriceMemory;
@@ -64,7 +65,7 @@ impl Site {
             is_misread,
             hosts: Vec::new(),
             cookie: String::new(),
-            reader: OverviewReader::default(),
+            reader: OverviewReader::new(CloudAsking::Beside),
             newest: tokio::sync::Mutex::default(),
             trends: UsageTrends::default(),
             samples: SampleCache::default(),

@@ -31,6 +31,7 @@ use crate::adapters::store::open::{self, OpenError};
 use crate::adapters::store::upload_resume::Unsent;
 use crate::adapters::workstation::agent_files::AgentFiles;
 use crate::adapters::workstation::catalog_cloud::ShippedCloud;
+use crate::adapters::workstation::cloud_look_file;
 use crate::adapters::workstation::driver_process;
 use crate::adapters::workstation::launch_lock::LaunchTurns;
 use crate::adapters::workstation::page_token;
@@ -372,6 +373,17 @@ impl Workstation {
     /// When the state folder cannot be used.
     pub fn page_token(&self) -> io::Result<String> {
         page_token::page_token(&self.state)
+    }
+
+    /// The last look at the clouds for this job root, as it was kept.
+    pub fn kept_look(&self) -> Option<Vec<u8>> {
+        cloud_look_file::read(&self.state, &self.job_root)
+    }
+
+    /// # Errors
+    /// When the state folder cannot be written.
+    pub fn keep_look(&self, look: &[u8]) -> io::Result<()> {
+        cloud_look_file::write(&self.state, &self.job_root, look)
     }
 
     /// A lock that one launch of a coding agent holds while its cost is compared with the purse.

@@ -5,6 +5,8 @@
 pub mod agent_files;
 #[cfg(feature = "lamp")]
 pub mod catalog_cloud;
+#[cfg(feature = "lamp")]
+pub mod cloud_look_file;
 pub mod detach;
 #[cfg(feature = "lamp")]
 pub mod doctor;

@@ -4,6 +4,7 @@ pub mod driven_here;
 pub mod found_machine;
 pub mod job_filter;
 pub mod job_sentence;
+pub mod machine_watch;
 pub mod machines;
 #[expect(clippy::module_inception, reason = "the type that the folder is named for")]
 pub mod overview;

@@ -10,20 +10,23 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::driven_here::seen_from_here;
 use super::job_sentence::{NextEnd, job_sentence};
+use super::machine_watch::{CloudAsking, CloudLook, MachineWatch, UnneededKind, UnneededMachine};
 use crate::app::find_job::READS_IN_FLIGHT;
 use crate::app::missing_spec::SpecGone;
+use crate::app::text::{in_local_time, local_time};
 use crate::app::view::costs::{self, CostRow};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::{kept_machines, silent_machine};
 use crate::app::{Fault, drive, record_errors};
 use crate::job::{JobId, JobState, LeavingFate, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError};
-use crate::market::{Usd, UsdPerHour};
+use crate::market::{Span, Usd, UsdPerHour, elapsed};
 use crate::policy::purchase::spending_cap::{Caps, Spending};
 use crate::wire::{Store, Workstation};
 
@@ -36,6 +39,8 @@ pub struct Overview {
     pub needs: Vec<Need>,
     /// Unfinished jobs first, the newest first in each group.
     pub jobs: Vec<JobRow>,
+    /// The last look at the clouds, for machines that no job needs. Null: there was none.
+    pub look: Option<CloudLook>,
     #[serde(skip)]
     pub costs: Vec<CostRow>,
 }
@@ -45,9 +50,13 @@ pub struct Overview {
 pub struct Money {
     /// By all jobs of this job root.
     pub spent: Usd,
-    /// The highest further cost of the unfinished jobs. Null: one of them has no limit.
+    /// The highest further cost of the unfinished jobs and unneeded machines. Null: one of them has
+    /// no limit.
     pub more_at_most: Option<Usd>,
+    /// Of the jobs' machines and of unneeded machines.
     pub per_hour_now: UsdPerHour,
+    /// The part of it whose machines do useful work now.
+    pub useful_per_hour: UsdPerHour,
     /// On this day of the calendar, here.
     pub today: Usd,
     pub month: Usd,
@@ -56,6 +65,19 @@ pub struct Money {
     pub caps: Caps,
     /// The spending that counts against the caps. Null: there is no cap.
     pub counted: Option<Spending>,
+}
+
+impl Money {
+    /// `now $3.02/h, of it $1.01/h useful; spent $4.20, at most $14.20`
+    pub fn sentence(&self) -> String {
+        let about = if self.estimated { "about " } else { "" };
+        let most = match self.more_at_most {
+            Some(more) => format!("at most {}", (self.spent + more).rounded_up()),
+            None => "no limit".to_owned(),
+        };
+        let (now, useful) = (self.per_hour_now, self.useful_per_hour);
+        format!("now {now}, of it {useful} useful; spent {about}{}, {most}", self.spent)
+    }
 }
 
 /// Something that a person should look at.
@@ -81,6 +103,7 @@ pub struct JobRow {
 /// Reads overviews. A receipt never changes, so each is read once.
 #[derive(Default)]
 pub struct OverviewReader {
+    watch: MachineWatch,
     ended: Mutex<BTreeMap<JobId, Arc<Receipt>>>,
 }
 
@@ -103,6 +126,10 @@ pub fn look_interval(store: &Store) -> Duration {
 }
 
 impl OverviewReader {
+    pub fn new(asking: CloudAsking) -> OverviewReader {
+        OverviewReader { watch: MachineWatch::new(asking), ..OverviewReader::default() }
+    }
+
     /// # Errors
     /// Fails when the job root is unreachable.
     pub async fn read(
@@ -121,6 +148,7 @@ impl OverviewReader {
             .await;
         let (mut summaries, mut needs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
         let zone = TimeZone::system();
+        let today = now.to_zoned(zone.clone()).date();
         let mut daemon = None;
         for found in found {
             match found? {
@@ -144,18 +172,22 @@ impl OverviewReader {
         summaries.sort_by(|one, other| {
             (is_open(other), other.started, &other.job).cmp(&(is_open(one), one.started, &one.job))
         });
+        let look = self.watch.look(store, workstation, has_aws(&summaries), now).await;
         needs.extend(summaries.iter().flat_map(needs_of));
+        needs.extend(look.iter().flat_map(|look| machine_needs(look, &summaries, now)));
         needs.sort_by(|one, other| one.job.cmp(&other.job));
         let money = Money {
             caps: workstation.caps.last(),
             counted: counted(workstation, store).await?,
-            ..money(&summaries, &costs, now, &zone)
+            today: sum_of(&costs, |day| day == today),
+            month: sum_of(&costs, |day| day.first_of_month() == today.first_of_month()),
+            ..money_now(&summaries, look.as_ref(), now)
         };
         costs.sort_by(|one, other| {
             (other.day, &one.job, one.attempt).cmp(&(one.day, &other.job, other.attempt))
         });
         let jobs = summaries.into_iter().map(|summary| row(summary, now)).collect();
-        Ok(Overview { at: now, money, needs, jobs, costs })
+        Ok(Overview { at: now, money, needs, jobs, look, costs })
     }
 
     async fn job(&self, dir: JobDir, now: Timestamp) -> Result<Found, Fault> {
@@ -228,30 +260,97 @@ fn bills(summary: &Summary) -> bool {
     !summary.state.is_final() && has_machine && summary.waiting.is_none() && !is_gone
 }
 
-fn money(summaries: &[Summary], costs: &[CostRow], now: Timestamp, zone: &TimeZone) -> Money {
-    let today = now.to_zoned(zone.clone()).date();
-    let sum = |fits: &dyn Fn(&CostRow) -> bool| -> Usd {
-        costs.iter().filter(|row| fits(row)).map(|row| row.usd).sum()
-    };
+fn sum_of(costs: &[CostRow], fits: impl Fn(Date) -> bool) -> Usd {
+    costs.iter().filter(|row| fits(row.day)).map(|row| row.usd).sum()
+}
+
+/// A job here has, or had, a machine that is not this workstation.
+pub fn has_aws(summaries: &[Summary]) -> bool {
+    summaries.iter().any(|summary| summary.machine.as_ref().is_some_and(|one| !one.is_here()))
+}
+
+/// The money of this moment; not what the days cost.
+pub fn money_now(summaries: &[Summary], look: Option<&CloudLook>, now: Timestamp) -> Money {
     let open = || summaries.iter().filter(|summary| !summary.state.is_final());
     let more = |summary: &Summary| {
         let most = summary.most_job_usd.or(summary.most_usd)?;
         Some(if most > summary.usd { most - summary.usd } else { Usd::ZERO })
     };
-    let hours = summaries.iter().filter(|summary| bills(summary)).filter_map(|s| s.usd_per_hour);
+    let rate = |is_counted: &dyn Fn(&Summary) -> bool| -> Usd {
+        let counted = summaries.iter().filter(|summary| bills(summary) && is_counted(summary));
+        counted.filter_map(|summary| summary.usd_per_hour).map(UsdPerHour::per_hour).sum()
+    };
+    let unneeded = || unneeded(look, summaries);
+    let unneeded_rate: Usd =
+        unneeded().filter_map(|one| one.usd_per_hour).map(UsdPerHour::per_hour).sum();
+    let jobs = open().filter(|summary| !summary.alone).map(more);
     Money {
         spent: summaries.iter().map(|summary| summary.usd).sum(),
-        more_at_most: open()
-            .filter(|summary| !summary.alone)
-            .map(more)
+        more_at_most: jobs
+            .chain(unneeded().map(|one| one.more_at_most(now)))
             .try_fold(Usd::ZERO, |sum, more| Some(sum + more?)),
-        per_hour_now: UsdPerHour::new(hours.map(UsdPerHour::per_hour).sum()),
-        today: sum(&|row| row.day == today),
-        month: sum(&|row| row.day.first_of_month() == today.first_of_month()),
+        per_hour_now: UsdPerHour::new(rate(&|_| true) + unneeded_rate),
+        useful_per_hour: UsdPerHour::new(rate(&is_useful)),
         estimated: summaries
             .iter()
             .any(|summary| summary.usd_estimated || summary.usd_unheard > Usd::ZERO),
         ..Money::default()
+    }
+}
+
+/// It works now, by its agent. A machine that starts or is silent is not counted.
+fn is_useful(summary: &Summary) -> bool {
+    let is_busy = summary.verdict.as_deref() == Some("busy");
+    is_busy && summary.state == JobState::Running && summary.watch_end.is_none()
+}
+
+/// The unneeded machines of this user that the jobs do not count already.
+fn unneeded<'a>(
+    look: Option<&'a CloudLook>,
+    summaries: &'a [Summary],
+) -> impl Iterator<Item = &'a UnneededMachine> {
+    look.into_iter().flat_map(CloudLook::ours).filter(|one| !is_counted(one, summaries))
+}
+
+/// A job that is under way here counts its machine, also if its agent is silent.
+fn is_counted(one: &UnneededMachine, summaries: &[Summary]) -> bool {
+    let has_it = |summary: &Summary| summary.instance.as_deref() == Some(&one.id);
+    summaries.iter().any(|summary| bills(summary) && has_it(summary))
+}
+
+/// What needs a person by the last look at the clouds.
+pub fn machine_needs(look: &CloudLook, summaries: &[Summary], now: Timestamp) -> Vec<Need> {
+    let machines = look.machines.iter().filter(|one| !is_counted(one, summaries));
+    let unknown = look.unknown.iter().map(|place| Need {
+        job: None,
+        text: format!("machines there are unknown: {place}"),
+        command: "lamp sweep --dry-run".to_owned(),
+    });
+    machines.map(|one| machine_need(one, look.at, now)).chain(unknown).collect()
+}
+
+fn machine_need(one: &UnneededMachine, seen: Timestamp, now: Timestamp) -> Need {
+    let rate =
+        one.usd_per_hour.map_or_else(|| "at an unknown price".to_owned(), |hour| hour.to_string());
+    let so_far = one.usd_so_far(now).map(|usd| format!(", {usd} so far")).unwrap_or_default();
+    let end = match one.ends {
+        Some(at) => format!("ends at {} at the latest", local_time(at)),
+        None => "has no end".to_owned(),
+    };
+    let what = match one.kind {
+        UnneededKind::Orphan => "no job needs",
+        UnneededKind::Stray => "has no job here",
+        UnneededKind::Foreign => "is not of `lamp`",
+    };
+    let age = Span::from_secs(elapsed(seen, now).as_secs());
+    Need {
+        job: one.job.clone().filter(|_| one.kind == UnneededKind::Orphan),
+        text: in_local_time(&format!(
+            "{} {} in {} {what}, and it bills {rate}{so_far}: {}; it {end} (seen {age} ago)",
+            one.instance_type, one.id, one.region, one.why
+        ))
+        .into_owned(),
+        command: one.command(),
     }
 }
 
@@ -304,13 +403,35 @@ fn needs_of(summary: &Summary) -> Vec<Need> {
         let command = if is_lost { "lamp sweep".to_owned() } else { format!("lamp logs {job}") };
         needs.push(need(text, command));
     }
-    if let Some(verdict) = summary.verdict.as_deref().filter(|verdict| *verdict == "stalled") {
-        let why = summary.reason.as_deref().unwrap_or("no progress");
-        needs.push(need(format!("{verdict}: {why}"), format!("lamp logs -f {job}")));
-    }
+    needs.extend(verdict_need(summary));
     let attention = summary.attention.iter();
     needs.extend(attention.map(|text| need(text.clone(), format!("lamp explain {job}"))));
     needs
+}
+
+/// A machine that bills without useful work, and what ends it or lets it run on.
+pub fn verdict_need(summary: &Summary) -> Option<Need> {
+    let job = &summary.job;
+    let need = |text: String, command: String| Need { job: Some(job.clone()), text, command };
+    let reason = summary.reason.as_deref().unwrap_or("no progress");
+    match summary.verdict.as_deref() {
+        // The reason begins with the verdict.
+        Some(word @ ("stalled" | "idle")) => {
+            let why = reason.strip_prefix(&format!("{word}: ")).unwrap_or(reason);
+            let bills = summary.usd_per_hour.map(|rate| format!("; it bills {rate}"));
+            let command = if word == "idle" { "lamp stop" } else { "lamp logs -f" };
+            let text = format!("{word}: {why}{}", bills.unwrap_or_default());
+            Some(need(text, format!("{command} {job}")))
+        }
+        _ => {
+            let end = summary.watch_end.as_ref().filter(|end| end.is_soon())?;
+            let command = match end.more {
+                Some(more) => format!("lamp extend {job} {more}"),
+                None => format!("lamp logs -f {job}"),
+            };
+            Some(need(format!("{reason}; {} {}", end.what(), local_time(end.at)), command))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,10 @@ impl From<&ReceiptAttempt> for MachineShown {
 }
 
 impl MachineShown {
+    pub fn is_here(&self) -> bool {
+        self.is_here
+    }
+
     /// A cell: `g5.xlarge spot us-east-1a $0.43/h`; a narrow one leaves the zone out.
     pub fn cell(&self, narrow: bool) -> String {
         let free = self.usd_per_hour.filter(|price| *price > UsdPerHour::ZERO);

@@ -7,6 +7,7 @@ use std::io::IsTerminal as _;
 use clap::Args as ClapArgs;
 
 use crate::app::job_act::ActPlace;
+use crate::app::overview::machine_watch::CloudAsking;
 use crate::cli::output::printer::Stream;
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
@@ -30,19 +31,22 @@ const COLUMNS: usize = 100;
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let workstation = job_root::workstation(context)?;
-    let source = TopSource::new(ActPlace {
+    let can_draw = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let is_live = can_draw && !args.once && !context.is_machine_output();
+    let asking = if is_live { CloudAsking::Beside } else { CloudAsking::Once };
+    let place = ActPlace {
         store,
         workstation,
         clock: context.clock.clone(),
         is_misread: context.is_misread,
-    });
+    };
+    let source = TopSource::new(place, asking);
     if context.is_machine_output() {
         context.printer.json(&*source.overview().await?);
         return Ok(ExitCode::SUCCESS);
     }
     let palette = Palette { is_colored: context.printer.is_colored() };
-    let can_draw = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    if args.once || !can_draw {
+    if !is_live {
         let width = context.printer.columns(Stream::Out).unwrap_or(COLUMNS);
         let overview = source.overview().await?;
         context.printer.line(once(overview, &source, palette, width).await);
@@ -50,7 +54,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     // Listen before the terminal is changed: a signal then still restores it.
     let mut left = ctrl_c::LeaveSignals::listen();
-    live(source, palette, left.heard()).await.map_err(|error| {
+    live(source, palette, None, left.heard()).await.map_err(|error| {
         Fault::new(ExitCode::UNREACHABLE, "this terminal cannot show the view")
             .because(&error)
             .meaning("the jobs go on")

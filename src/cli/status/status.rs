@@ -11,6 +11,9 @@ use super::other_job_root;
 use crate::app::find_job;
 use crate::app::missing_spec::SpecGone;
 use crate::app::overview::driven_here::seen_from_here;
+use crate::app::overview::job_sentence::NextEnd;
+use crate::app::overview::machine_watch::{CloudAsking, MachineWatch};
+use crate::app::overview::overview::{has_aws, machine_needs, money_now, verdict_need};
 use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::app::text::local_time;
@@ -24,8 +27,9 @@ use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, Style, render_table_within};
 use crate::job::{JobId, JobState, Plan, REHEARSAL};
 use crate::jobdir::{self, JobDir, JobDirError};
-use crate::market::{Span, Usd, elapsed};
+use crate::market::{Span, Usd, UsdPerHour, elapsed};
 use crate::policy::LIMIT_NEARS;
+use crate::wire::{Store, Workstation};
 
 /// Show jobs: what runs, what it costs, how it stands
 #[derive(Clone, Debug, ClapArgs)]
@@ -62,7 +66,7 @@ const FINISHED_SHOWN: usize = 10;
 
 /// Columns that a narrow terminal cuts or drops: the progress is cut first, since its beginning
 /// says most.
-const GIVE: Give<'_> = Give { cut: &[5], go: &[2, 7, 4, 3, 5] };
+const GIVE: Give<'_> = Give { cut: &[5], go: &[2, 8, 4, 3, 5] };
 
 /// On a narrower terminal, a machine is shown without its zone.
 const ZONES_FROM: usize = 110;
@@ -149,8 +153,32 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             other_job_root::tell_of_the_default(context).await;
         }
         caps.iter().for_each(|caps| context.printer.note(caps.text()));
+        tell_money_and_needs(context, &summaries, &store, &workstation).await;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The money of this moment, jobs that bill without useful work, and machines that no job needs.
+async fn tell_money_and_needs(
+    context: &Context,
+    summaries: &[Summary],
+    store: &Store,
+    workstation: &Workstation,
+) {
+    let now = context.clock.now();
+    let asking = if has_aws(summaries) { CloudAsking::Once } else { CloudAsking::Never };
+    let watch = MachineWatch::new(asking);
+    let look = watch.look(store, workstation, has_aws(summaries), now).await;
+    let money = money_now(summaries, look.as_ref(), now);
+    if money.per_hour_now > UsdPerHour::ZERO {
+        context.printer.note(money.sentence());
+    }
+    let machines = look.iter().flat_map(|look| machine_needs(look, summaries, now));
+    for need in summaries.iter().filter_map(verdict_need).chain(machines) {
+        let job = need.job.map(|job| format!("{job}: ")).unwrap_or_default();
+        context.printer.warn(format!("{job}{}", need.text));
+        context.printer.hint(format!("`{}`", need.command));
+    }
 }
 
 fn show_table(context: &Context, summaries: &[Summary], all: bool) {
@@ -183,8 +211,9 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         summaries.iter().filter_map(|summary| Some((summary, summary.trouble.as_ref()?)));
     let left_out = summaries.len() - shown.len();
     if !shown.is_empty() {
-        let headings =
-            ["job", "state", "attempt", "machine", "verdict", "progress", "cost", "started"];
+        let headings = [
+            "job", "state", "attempt", "machine", "verdict", "progress", "cost", "ends", "started",
+        ];
         context.printer.line(render_table_within(width, &headings, &shown, &[2, 6], GIVE));
     }
     for (summary, waiting) in waiting {
@@ -267,6 +296,7 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
             (false, true) => summary_text::spent_text(summary),
             (false, false) => summary.usd.to_string(),
         },
+        or_dash(NextEnd::of(summary).map(|end| end.countdown(context.clock.now()))),
         local_time(summary.started),
     ]
 }

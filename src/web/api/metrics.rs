@@ -376,7 +376,14 @@ mod tests {
             counted: Some(Spending::default()),
             ..Money::default()
         };
-        Overview { at: now, money, needs: Vec::new(), jobs: vec![row], costs: Vec::new() }
+        Overview {
+            at: now,
+            money,
+            needs: Vec::new(),
+            jobs: vec![row],
+            look: None,
+            costs: Vec::new(),
+        }
     }
 
     fn text() -> String {

@@ -1,0 +1,270 @@
+//! Machines that bill although no job here needs them, by the last look at the clouds.
+//!
+//! ```text
+//! view that stays open ─ every 5 min ─┐
+//! one command ─ if the look is old ───┴─> clouds ─> look ─> state folder ─> each face
+//! ```
+//!
+//! A look asks only, and ends nothing. Without jobs on AWS and without `[aws]`, only this
+//! workstation is asked.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::found_machine::{hour, is_orphan, is_stray, words};
+use super::machines::{self, MachineLook};
+use crate::account::ForeignMachine;
+use crate::app::drive;
+use crate::controller::Judged;
+use crate::market::{Cloud, Region, Span, Usd, UsdPerHour, elapsed};
+use crate::wire::{AwsSettings, Store, Workstation};
+
+/// As often as the daemon sweeps. A look makes some calls in each region.
+const EVERY: Duration = Duration::from_secs(5 * 60);
+
+/// A command that prints once waits this long for the clouds. Most regions answer in a second.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The answer of the clouds to one look. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct CloudLook {
+    pub at: Timestamp,
+    pub machines: Vec<UnneededMachine>,
+    /// Places that did not answer, with the cause: their machines are unknown.
+    pub unknown: Vec<String>,
+}
+
+/// A machine that bills, and that no job of this job root needs. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct UnneededMachine {
+    pub id: String,
+    pub instance_type: String,
+    pub region: String,
+    pub kind: UnneededKind,
+    /// The job in its tags.
+    pub job: Option<String>,
+    pub why: String,
+    pub launched: Timestamp,
+    /// On demand; a spot machine costs less. Null: unknown.
+    pub usd_per_hour: Option<UsdPerHour>,
+    /// Its hard cap. Null: it has none.
+    pub ends: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum UnneededKind {
+    /// Its job has ended, or its agent is silent.
+    Orphan,
+    /// Its job is not in this job root.
+    Stray,
+    /// `lamp` did not launch it.
+    Foreign,
+}
+
+impl CloudLook {
+    fn of(look: &MachineLook) -> CloudLook {
+        let ours = look.found.machines.iter().filter_map(unneeded);
+        let foreign = look.foreign.iter().map(foreign);
+        let unknown = look.found.unknown.iter().chain(&look.foreign_unknown);
+        let mut unknown: Vec<String> =
+            unknown.map(|(place, why)| format!("{place}: {why}")).collect();
+        unknown.sort();
+        unknown.dedup();
+        CloudLook { at: look.at, machines: ours.chain(foreign).collect(), unknown }
+    }
+
+    /// How old a look is; `None`: there was none.
+    pub fn age_text(look: Option<&CloudLook>, now: Timestamp) -> String {
+        match look {
+            Some(look) => {
+                let age = Span::from_secs(elapsed(look.at, now).as_secs());
+                format!("The clouds were asked {age} ago for machines that no job needs.")
+            }
+            None => "The clouds were not asked for machines that no job needs.".to_owned(),
+        }
+    }
+
+    /// The machines that `lamp` launched: their cost is part of yours.
+    pub fn ours(&self) -> impl Iterator<Item = &UnneededMachine> {
+        self.machines.iter().filter(|machine| machine.kind != UnneededKind::Foreign)
+    }
+}
+
+fn unneeded(judged: &Judged) -> Option<UnneededMachine> {
+    let kind = match judged {
+        judged if is_orphan(judged) => UnneededKind::Orphan,
+        judged if is_stray(judged) => UnneededKind::Stray,
+        _ => return None,
+    };
+    let view = &judged.view;
+    view.state.bills().then(|| UnneededMachine {
+        id: view.id.clone(),
+        instance_type: view.instance_type.clone(),
+        region: view.region.to_string(),
+        kind,
+        job: Some(view.tags.job.to_string()),
+        why: words(&judged.verdict).1.to_owned(),
+        launched: view.launched,
+        usd_per_hour: hour(view),
+        ends: view.tags.kill_at,
+    })
+}
+
+fn foreign(machine: &ForeignMachine) -> UnneededMachine {
+    let name = machine.name.as_ref().map(|name| format!("`{name}`, "));
+    let odd = machine.odd.as_deref().unwrap_or("`lamp` did not launch it");
+    UnneededMachine {
+        id: machine.id.clone(),
+        instance_type: machine.instance_type.clone(),
+        region: machine.region.to_string(),
+        kind: UnneededKind::Foreign,
+        job: None,
+        why: format!("{}{odd}", name.unwrap_or_default()),
+        launched: machine.launched,
+        usd_per_hour: machine.usd_per_hour,
+        ends: None,
+    }
+}
+
+impl UnneededMachine {
+    pub fn usd_so_far(&self, now: Timestamp) -> Option<Usd> {
+        self.usd_per_hour.map(|hour| hour.cost_of(elapsed(self.launched, now)))
+    }
+
+    /// The most that it can still cost. `None`: it has no end, or its price is unknown.
+    pub fn more_at_most(&self, now: Timestamp) -> Option<Usd> {
+        Some(self.usd_per_hour?.cost_of(elapsed(now, self.ends?)))
+    }
+
+    /// The command that mends it.
+    pub fn command(&self) -> String {
+        match self.kind {
+            UnneededKind::Orphan => "lamp sweep".to_owned(),
+            UnneededKind::Stray => format!("lamp sweep --machine {}", self.id),
+            UnneededKind::Foreign => "lamp sweep --foreign".to_owned(),
+        }
+    }
+}
+
+/// How a reader of overviews asks the clouds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CloudAsking {
+    /// Shows the last look that another program kept.
+    #[default]
+    Never,
+    /// One answer that is printed: asks first if the last look is old.
+    Once,
+    /// A view that stays open asks beside its reads.
+    Beside,
+}
+
+/// The looks of one reader.
+#[derive(Default)]
+pub struct MachineWatch {
+    asking: CloudAsking,
+    asked: Arc<Mutex<Asked>>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    is_under_way: bool,
+    last: Option<Timestamp>,
+}
+
+impl MachineWatch {
+    pub fn new(asking: CloudAsking) -> MachineWatch {
+        MachineWatch { asking, ..MachineWatch::default() }
+    }
+
+    /// The newest look. `None`: the clouds were never asked. `has_aws`: a job here was for AWS.
+    pub async fn look(
+        &self,
+        store: &Store,
+        workstation: &Workstation,
+        has_aws: bool,
+        now: Timestamp,
+    ) -> Option<CloudLook> {
+        let kept = kept(workstation);
+        if self.asking == CloudAsking::Never || !self.is_due(kept.as_ref(), now) {
+            return kept;
+        }
+        let (store, workstation) = (Arc::clone(store), workstation.clone());
+        let asked = Arc::clone(&self.asked);
+        let has_aws = has_aws || is_set_up(&workstation.aws);
+        let task = tokio::spawn(async move {
+            let look = ask(&store, &workstation, has_aws, now).await;
+            lock(&asked).is_under_way = false;
+            look
+        });
+        if self.asking == CloudAsking::Beside {
+            return kept;
+        }
+        match tokio::time::timeout(PATIENCE, task).await {
+            Ok(Ok(Some(look))) => Some(look),
+            // The last look stays, with its age.
+            _ => kept,
+        }
+    }
+
+    fn is_due(&self, kept: Option<&CloudLook>, now: Timestamp) -> bool {
+        let mut asked = lock(&self.asked);
+        let is_new = |at: Timestamp| at <= now && elapsed(at, now) < EVERY;
+        if asked.is_under_way || asked.last.is_some_and(is_new) {
+            return false;
+        }
+        if kept.is_some_and(|look| is_new(look.at)) {
+            return false;
+        }
+        *asked = Asked { is_under_way: true, last: Some(now) };
+        true
+    }
+}
+
+/// Whether the user has an `[aws]`.
+fn is_set_up(aws: &AwsSettings) -> bool {
+    // The cache is set in any case.
+    *aws != AwsSettings { cache: aws.cache.clone(), ..AwsSettings::default() }
+}
+
+fn lock(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+    asked.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A look of another version that is not understood counts as none.
+fn kept(workstation: &Workstation) -> Option<CloudLook> {
+    serde_json::from_slice(&workstation.kept_look()?).ok()
+}
+
+/// Keeps a look for the other faces. Without a state folder it is lost, which the next look mends.
+pub fn keep(workstation: &Workstation, look: &MachineLook) -> CloudLook {
+    let look = CloudLook::of(look);
+    if let Ok(bytes) = serde_json::to_vec(&look) {
+        let _ = workstation.keep_look(&bytes);
+    }
+    look
+}
+
+async fn ask(
+    store: &Store,
+    workstation: &Workstation,
+    has_aws: bool,
+    now: Timestamp,
+) -> Option<CloudLook> {
+    let look = if has_aws {
+        machines::look(store, workstation, now).await.ok()?
+    } else {
+        let controller = drive::controller(workstation, store).ok()?;
+        let here = BTreeSet::from([(Cloud::Local, Region::new("local"))]);
+        let found = controller.look_for_orphans(&here).await;
+        MachineLook { at: now, found, foreign: Vec::new(), foreign_unknown: Vec::new() }
+    };
+    Some(keep(workstation, &look))
+}
