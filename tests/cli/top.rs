@@ -79,6 +79,44 @@ impl Drop for Tmux<'_> {
     }
 }
 
+/// The live line stays, `t` opens the view of this job, and `q` comes back to the line.
+#[test]
+fn attached_run_opens_its_view_and_comes_back() {
+    if let Err(error) = Command::new("tmux").arg("-V").output() {
+        return skipped("tmux", format!("tmux is needed: {error}"));
+    }
+    let place = Place::new("echo first line; while [ ! -e GO ]; do sleep 0.1; done; echo last line");
+    let tmux = Tmux(&place);
+    let lamp = place.0.command(&[]).get_program().to_string_lossy().into_owned();
+    let script = format!(
+        "stty -g > before; {lamp} run --name walks --idle off -- sh job.sh; echo ended $?; stty -g > after; echo restored"
+    );
+    place.0.write("view.sh", script);
+    let folder = place.0.path().display().to_string();
+    let new = ["new-session", "-d", "-s", "top", "-x", "100", "-y", "30", "-c", &folder];
+    tmux.say(&[&new[..], &["sh view.sh; sleep 60"]].concat());
+    tmux.until("first line");
+    tmux.until("t: view");
+    for leaves in ["q", "Escape"] {
+        tmux.press(&["t"]);
+        tmux.until("q to the log");
+        tmux.until("Attempts");
+        tmux.press(&[leaves]);
+        tmux.until("t: view");
+    }
+    // A key without a meaning disturbs nothing.
+    tmux.press(&["x"]);
+    assert_eq!(place.status("walks")["state"], "running");
+    place.0.write("go", "");
+    tmux.until("last line");
+    tmux.until("restored");
+    assert!(tmux.screen().contains("ended 0"), "{}", tmux.screen());
+    let stty = |file: &str| place.0.read(file);
+    assert_eq!(stty("before"), stty("after"), "the terminal is as it was");
+    drop(tmux);
+    place.nothing_is_left();
+}
+
 #[test]
 fn top_lives_in_a_terminal_and_gives_it_back() {
     if let Err(error) = Command::new("tmux").arg("-V").output() {

@@ -15,6 +15,8 @@ use crate::app::view::job_summary::Summary;
 use crate::app::view::summary_text;
 use crate::cli::output::log_piece::print_piece;
 use crate::cli::output::printer::CLEAR;
+#[cfg(feature = "top")]
+use crate::cli::run::view_key::{HINT, KEYS_EVERY, ViewKey};
 use crate::cli::shell::ctrl_c::LeaveSignals;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, Fault};
@@ -42,6 +44,10 @@ const WISHES_EVERY_AWAY: Duration = Duration::from_secs(30);
 const PASSING: Duration = Duration::from_secs(2);
 
 const TROUBLE_EVERY: Duration = Duration::from_secs(30);
+
+/// On a narrower terminal, the line needs its columns.
+#[cfg(feature = "top")]
+const HINT_FROM: usize = 50;
 
 /// The notification command has 30 s itself. Less would cut it off; more only waits for an
 /// unreachable job root.
@@ -75,6 +81,9 @@ pub struct Attached<'a> {
     waits: Option<String>,
     /// The requests of the user, and when they were read.
     wishes: Option<(Wishes, Duration)>,
+    /// Opens the view of this job; `None`: the keys are not this program's.
+    #[cfg(feature = "top")]
+    view: Option<ViewKey>,
 }
 
 impl<'a> Attached<'a> {
@@ -100,6 +109,8 @@ impl<'a> Attached<'a> {
             attention: Vec::new(),
             waits: None,
             wishes: None,
+            #[cfg(feature = "top")]
+            view: None,
         }
     }
 
@@ -149,6 +160,10 @@ impl<'a> Attached<'a> {
         let _driving = job_root::workstation(self.context)
             .ok()
             .and_then(|workstation| workstation.lock_driving(self.dir.job().as_str()));
+        #[cfg(feature = "top")]
+        if self.terminal {
+            self.view = ViewKey::listen();
+        }
         let mut drive = pin!(controller.drive_on(self.dir.job(), memory));
         let mut driven = false;
         let ended = {
@@ -166,6 +181,8 @@ impl<'a> Attached<'a> {
             }
         };
         self.clear();
+        #[cfg(feature = "top")]
+        drop(self.view.take());
         // A notification command would end with this process, so it may finish.
         let finish = async {
             match &ended {
@@ -198,8 +215,45 @@ impl<'a> Attached<'a> {
             }
             // The time of the look counts, so that slow answers do not delay the log.
             let took = self.context.clock.mono().saturating_sub(began);
-            self.context.clock.sleep(every.saturating_sub(took).max(every / 5)).await;
+            self.pause(every.saturating_sub(took).max(every / 5)).await;
         }
+    }
+
+    #[cfg(not(feature = "top"))]
+    async fn pause(&mut self, time: Duration) {
+        self.context.clock.sleep(time).await;
+    }
+
+    /// Waits for the next look, and for the key of the view meanwhile.
+    #[cfg(feature = "top")]
+    async fn pause(&mut self, time: Duration) {
+        let Some(view) = &self.view else { return self.context.clock.sleep(time).await };
+        let end = self.context.clock.mono() + time;
+        loop {
+            let left = end.saturating_sub(self.context.clock.mono());
+            self.context.clock.sleep(left.min(KEYS_EVERY)).await;
+            if view.is_pressed() {
+                break;
+            }
+            if left <= KEYS_EVERY {
+                return;
+            }
+        }
+        let shown = view.show(self.context, self.dir).await;
+        // The line was cleared with the screen before the view.
+        self.clear();
+        if let Err(fault) = shown {
+            self.make_room();
+            self.context.printer.warn(fault.sentence());
+        }
+    }
+
+    /// The live line has its hint where there is room.
+    fn hint(&self) -> Option<&'static str> {
+        #[cfg(feature = "top")]
+        return self.view.as_ref().map(|_| HINT).filter(|_| terminal_width() >= HINT_FROM);
+        #[cfg(not(feature = "top"))]
+        None
     }
 
     async fn look(&mut self) -> Result<Option<Receipt>, JobDirError> {
@@ -325,7 +379,9 @@ impl<'a> Attached<'a> {
         }
         if self.terminal {
             self.make_room();
-            let line = summary_text::line(summary, self.context.clock.now(), terminal_width() - 1);
+            let hint = self.hint().map(|hint| format!("  {hint}")).unwrap_or_default();
+            let width = terminal_width() - 1 - hint.len();
+            let line = summary_text::line(summary, self.context.clock.now(), width) + &hint;
             self.context.printer.raw_err(&format!("{CLEAR}{}", one_line(&line)));
             self.live_shown = true;
         } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {

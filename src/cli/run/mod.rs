@@ -9,3 +9,5 @@ pub(crate) mod run;
 pub(crate) mod run_from;
 pub(crate) mod start;
 pub(crate) mod start_code;
+#[cfg(feature = "top")]
+pub(crate) mod view_key;
