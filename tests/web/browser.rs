@@ -7,7 +7,7 @@ use crate::place::Place;
 use lamp_test_support::skipped;
 
 /// What the browser shows at the end of the way in. `None`: there is no browser here.
-fn shown(place: &Place, page: &Served<'_>, to: &str, more: &[&str]) -> Option<String> {
+pub(crate) fn shown(place: &Place, page: &Served<'_>, to: &str, more: &[&str]) -> Option<String> {
     let link = format!("{}&to={to}", page.link);
     let profile = place.0.path().join("browser");
     let output = Command::new("chromium")

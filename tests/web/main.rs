@@ -15,3 +15,7 @@ mod programs;
 #[path = "../cli/sandbox.rs"]
 #[allow(dead_code, reason = "the tests of the command line use the rest")]
 mod sandbox;
+#[cfg(feature = "aws")]
+mod six_jobs;
+#[cfg(feature = "aws")]
+mod trial;

@@ -1,7 +1,7 @@
 //! `lamp web`: the real binary, asked by a real HTTP client.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 
 use reqwest::header::{
     AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN,
@@ -28,7 +28,13 @@ impl<'a> Served<'a> {
     }
 
     pub(crate) fn with(place: &'a Place, more: &[&str]) -> Self {
-        let mut child = place.start(&[&["web", "--port", "0"], more].concat());
+        Served::by(place, place.0.command(&[&["web", "--port", "0"], more].concat()))
+    }
+
+    /// By a command of the test.
+    pub(crate) fn by(place: &'a Place, mut command: Command) -> Self {
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().expect("lamp was built for this test");
         let link = Words::of(child.stdout.take()).until("/enter?code=").trim().to_owned();
         let (root, _) = link.split_once("/enter").expect("a link to the way in");
         let mut page = Served::at(place, root.trim_start_matches("http://"));
