@@ -210,7 +210,7 @@ impl SixJobs {
         self.put(WAITS, "spec.json", &spec(WAITS, "spot"));
         self.put(WAITS, "attempts/0001/plan.json", &plan(WAITS, "spot", 4));
         let settled = json!({ "format": 1, "attempt": 1, "instance": "i-0aaaabbbbccccdddd", "because": "interrupted",
-            "billed_from": ago(60), "billed_to": ago(30), "billed": "1800s", "usd": 0.226, "refusal": "capacity",
+            "billed_from": ago(60), "billed_to": ago(30), "billed": "1800s", "usd": 0.226, "refusal": null,
             "cloud_reason": "Server.SpotInstanceTermination", "outcome": null });
         self.put(WAITS, "attempts/0001/settled.json", &settled);
         let waiting = json!({ "format": 1, "at": ago(1), "by": "alice@lab", "until": in_minutes(45),
@@ -266,7 +266,7 @@ fn spec(job: &str, market: &str) -> Value {
         "name": name(job), "command": { "args": ["python", "train.py"] },
         "machine": { "cloud": "aws", "gpus": "A10G:1", "market": market },
         "watch": { "idle": { "window": "15m" }, "stall": { "window": "20m" } },
-        "checkpoint": { "path": "checkpoints", "signal": "SIGUSR1" },
+        "checkpoint": { "path": "checkpoints", "interval": "10m", "signal": "SIGUSR1", "grace": "90s" },
         "limits": { "max_runtime": "12h", "budget": 20.0 },
     } })
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::app::text::{in_local_time, local_time, waits_text};
 use crate::app::view::job_summary::Summary;
+use crate::app::view::next_end::WatchPolicy;
 use crate::app::view::summary_text::judged;
 use crate::job::JobState;
 use crate::market::Span;
@@ -18,18 +19,19 @@ pub struct NextEnd {
     pub what: &'static str,
 }
 
+const KEPT: &str = "its machine is kept until";
+const HARD_CAP: &str = "its machine ends at the latest at";
+const WAIT: &str = "it stops waiting at";
+
 impl NextEnd {
     /// `None`: the job has ended, or nothing limits it.
     pub fn of(summary: &Summary) -> Option<NextEnd> {
         let watch = summary.watch_end.as_ref();
         let ends = [
-            (summary.held.as_ref().map(|held| held.until), "its machine is kept until"),
-            (
-                summary.plan.as_ref().and_then(|plan| plan.kill_at),
-                "its machine ends at the latest at",
-            ),
-            (summary.waiting_until, "it stops waiting at"),
-            watch.map_or((None, ""), |watch| (Some(watch.at), watch.what())),
+            (summary.held.as_ref().map(|held| held.until), KEPT),
+            (summary.plan.as_ref().and_then(|plan| plan.kill_at), HARD_CAP),
+            (summary.waiting_until, WAIT),
+            watch.map_or((None, ""), |watch| (Some(watch.at), watch.policy.what())),
         ];
         ends.into_iter()
             .filter_map(|(at, what)| Some(NextEnd { at: at?, what }))
@@ -40,6 +42,17 @@ impl NextEnd {
     /// The same without the end that a silence would bring.
     fn certain(summary: &Summary) -> Option<NextEnd> {
         NextEnd::of(&Summary { watch_end: None, ..summary.clone() })
+    }
+
+    /// The end in a word or two, for a table.
+    pub fn word(&self) -> &'static str {
+        match self.what {
+            KEPT => "kept",
+            HARD_CAP => "hard cap",
+            WAIT => "wait",
+            what if what == WatchPolicy::Idle.what() => "idle",
+            _ => "stall",
+        }
     }
 
     /// `in 2h 3m`, or `now` once it is due.

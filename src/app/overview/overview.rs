@@ -429,7 +429,7 @@ pub fn verdict_need(summary: &Summary) -> Option<Need> {
                 Some(more) => format!("lamp extend {job} {more}"),
                 None => format!("lamp logs -f {job}"),
             };
-            Some(need(format!("{reason}; {} {}", end.what(), local_time(end.at)), command))
+            Some(need(format!("{reason}; {} {}", end.policy.what(), local_time(end.at)), command))
         }
     }
 }

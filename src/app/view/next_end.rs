@@ -140,10 +140,12 @@ impl WatchEnd {
     pub fn is_soon(&self) -> bool {
         self.share() >= SOON_SHARE
     }
+}
 
+impl WatchPolicy {
     /// The text before the time.
-    pub fn what(&self) -> &'static str {
-        match self.policy {
+    pub fn what(self) -> &'static str {
+        match self {
             WatchPolicy::Idle => "it ends as idle, if it stays quiet, at",
             WatchPolicy::Stall => "without progress it is restarted or ended at",
         }

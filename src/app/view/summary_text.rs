@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::app::text::local_time;
 use crate::app::view::cost_bound::Limited;
 use crate::app::view::job_summary::Summary;
+use crate::app::view::next_end::WatchPolicy;
 use crate::app::view::receipt_text::at_most;
 use crate::job::{JobState, Progress};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
@@ -58,7 +59,10 @@ pub fn usage_text(summary: &Summary) -> Option<String> {
 
 /// The verdict beside the state, if it says more.
 pub fn verdict_text(summary: &Summary) -> Option<String> {
-    summary.verdict.clone().filter(|_| summary.state == JobState::Running)
+    let verdict = summary.verdict.clone().filter(|_| summary.state == JobState::Running)?;
+    // `busy` beside `quiet for 12m of 15m` would be a contradiction.
+    let is_quiet = summary.watch_end.as_ref().is_some_and(|end| end.policy == WatchPolicy::Idle);
+    Some(if is_quiet { "quiet".to_owned() } else { verdict })
 }
 
 /// The verdict and its reason. A young job has no reason yet: beside `starting`,

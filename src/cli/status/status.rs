@@ -296,7 +296,10 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
             (false, true) => summary_text::spent_text(summary),
             (false, false) => summary.usd.to_string(),
         },
-        or_dash(NextEnd::of(summary).map(|end| end.countdown(context.clock.now()))),
+        or_dash(
+            NextEnd::of(summary)
+                .map(|end| format!("{}, {}", end.countdown(context.clock.now()), end.word())),
+        ),
         local_time(summary.started),
     ]
 }
