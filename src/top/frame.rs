@@ -122,14 +122,17 @@ fn keys(model: &TopModel) -> String {
     if let Some(Dialog::Filter { .. }) = model.dialog {
         return format!("/{}_   Enter keeps  Esc restores  like {EXAMPLE}", model.filter);
     }
+    if let Some(Dialog::Find { .. }) = model.dialog {
+        return format!("/{}_   lines of the log with it   Enter keeps  Esc restores", model.find);
+    }
     let keys = match model.place {
         TopScreen::Overview => {
             "? help  Enter open  / filter  s sort  p pause  S E W C acts  q quit"
         }
         TopScreen::Job if model.is_of_one_job => {
-            "? help  1-4 views  [ ] attempt  Enter attempt  S E W C acts  q to the log"
+            "? help  1-4 views  / log  [ ] Enter attempt  S E W C acts  q to the log"
         }
-        TopScreen::Job => "? help  1-4 views  [ ] attempt  Enter attempt  S E W C acts  q back",
+        TopScreen::Job => "? help  1-4 views  / log  [ ] Enter attempt  S E W C acts  q back",
         TopScreen::Attempt => "? help  [ ] attempt  Enter GPUs  S E W C acts  p pause  q back",
         TopScreen::Gpus => "? help  j k GPU  Enter processes  S E W C acts  p pause  q back",
         TopScreen::Processes => "? help  S stop  E extend  W save  C cancel  p pause  q back",
@@ -140,7 +143,7 @@ fn keys(model: &TopModel) -> String {
 fn boxed(frame: &mut Frame<'_>, model: &TopModel, body: Rect) {
     let Some(dialog) = &model.dialog else { return };
     let (title, text) = match dialog {
-        Dialog::Filter { .. } => return,
+        Dialog::Filter { .. } | Dialog::Find { .. } => return,
         Dialog::Help => ("Keys", HELP.iter().map(|line| (*line).to_owned()).collect()),
         Dialog::Wait { text } => ("A moment", vec![text.clone(), "Esc: back".to_owned()]),
         Dialog::Told { title, text } => (*title, with(text.clone(), &["", "Any key goes back."])),
@@ -198,7 +201,7 @@ fn box_over(frame: &mut Frame<'_>, model: &TopModel, body: Rect, title: &str, te
     frame.render_widget(Paragraph::new(Text::from(lines)).block(block), area);
 }
 
-const HELP: [&str; 18] = [
+const HELP: [&str; 19] = [
     "Enter, Right     open: job, attempt, GPUs, processes",
     "q, Esc, Left     back; q on the overview ends lamp top",
     "Up, Down, j, k   move; PageUp, PageDown, Home, End too",
@@ -207,6 +210,7 @@ const HELP: [&str; 18] = [
     "p                pause: the view stays as it is",
     "Tab, 1 2 3 4     views of a job: all, plots, log, timeline",
     "[ ]              another attempt of a job",
+    "/, e             lines of its log with a text; with an error",
     "S                stop: save a checkpoint, then end",
     "E                extend: more time or money",
     "W                save a checkpoint now, and go on",

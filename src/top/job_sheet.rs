@@ -39,6 +39,7 @@ pub fn job_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
             plots(model, look, 1, &mut sheet, width);
             attempts(model, look, &mut sheet);
             log(model, look, LOG_BESIDE, &mut sheet);
+            commands(model, look, &mut sheet);
         }
         Preset::Plots => plots(model, look, PLOT_LINES, &mut sheet, width),
         Preset::Log => {
@@ -219,14 +220,30 @@ fn attempt_line(attempt: &ExplainedAttempt) -> String {
 
 fn log(model: &TopModel, look: &OpenJob, lines: usize, sheet: &mut Sheet) {
     let attempt = look.attempt.number();
-    sheet.heading(&format!("Log of attempt {attempt}, its end"), model.palette.quiet());
+    let wanted = model.find.to_lowercase();
+    let is_found = |line: &&String| line.to_lowercase().contains(&wanted);
+    let found: Vec<&String> = look.log.iter().filter(is_found).collect();
+    let heading = if wanted.is_empty() {
+        format!("Log of attempt {attempt}, its end")
+    } else {
+        let (some, all) = (found.len(), look.log.len());
+        format!("Log of attempt {attempt}: {some} of its last {all} lines have `{}`", model.find)
+    };
+    sheet.heading(&heading, model.palette.quiet());
     if look.log.is_empty() {
         sheet.text("The log is empty.", Style::new());
     }
-    let from = look.log.len().saturating_sub(lines);
-    for line in &look.log[from..] {
+    let from = found.len().saturating_sub(lines);
+    for line in &found[from..] {
         sheet.text(line, Style::new());
     }
+}
+
+/// The view as commands.
+fn commands(model: &TopModel, look: &OpenJob, sheet: &mut Sheet) {
+    let job = &look.job;
+    let text = format!("The same: lamp status {job}, lamp logs -f {job}, lamp explain {job}");
+    sheet.heading(&text, model.palette.quiet());
 }
 
 fn story(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {

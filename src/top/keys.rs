@@ -15,6 +15,9 @@ pub enum Effect {
     CarryOut(Order),
 }
 
+/// The word of most errors in a log.
+const ERROR: &str = "error";
+
 /// Lines of a page key. It fits the smallest screen.
 const PAGE: usize = 10;
 
@@ -71,6 +74,17 @@ fn on_overview(model: &mut TopModel, key: KeyCode) {
 }
 
 fn on_job(model: &mut TopModel, key: KeyCode) {
+    match key {
+        KeyCode::Char('/') => {
+            model.dialog = Some(Dialog::Find { before: model.find.clone() });
+            (model.preset, model.scroll) = (Preset::Log, 0);
+        }
+        KeyCode::Char('e') => {
+            model.find = ERROR.to_owned();
+            (model.preset, model.scroll) = (Preset::Log, 0);
+        }
+        _ => {}
+    }
     let chosen = match key {
         KeyCode::Tab => Some(model.preset.next()),
         KeyCode::Char(digit @ '1'..='4') => {
@@ -105,6 +119,7 @@ fn enter(model: &mut TopModel) {
             if model.opened.as_ref() != Some(&job) {
                 (model.attempt, model.look, model.look_fault) = (None, None, None);
             }
+            model.find.clear();
             (model.selected, model.opened) = (Some(job.clone()), Some(job));
             (model.place, model.preset, model.scroll) = (TopScreen::Job, Preset::All, 0);
         }
@@ -173,6 +188,10 @@ fn in_dialog(model: &mut TopModel, dialog: Dialog, key: KeyCode) -> Effect {
             type_filter(model, before, key);
             Effect::Nothing
         }
+        Dialog::Find { before } => {
+            type_find(model, before, key);
+            Effect::Nothing
+        }
         Dialog::Amount { job, typed, .. } => type_amount(model, job, typed, key),
         Dialog::Question { order, sentence, typed } => answer(model, order, sentence, typed, key),
     }
@@ -185,6 +204,17 @@ fn type_filter(model: &mut TopModel, before: String, key: KeyCode) {
         key => {
             edit(&mut model.filter, key);
             model.dialog = Some(Dialog::Filter { before });
+        }
+    }
+}
+
+fn type_find(model: &mut TopModel, before: String, key: KeyCode) {
+    match key {
+        KeyCode::Enter => {}
+        KeyCode::Esc => model.find = before,
+        key => {
+            edit(&mut model.find, key);
+            model.dialog = Some(Dialog::Find { before });
         }
     }
 }

@@ -65,6 +65,10 @@ pub enum Dialog {
     Filter {
         before: String,
     },
+    /// The text in the log is being typed; Esc restores the one before.
+    Find {
+        before: String,
+    },
     /// How much time or money `extend` adds.
     Amount {
         job: String,
@@ -118,6 +122,8 @@ pub struct TopModel {
     pub is_of_one_job: bool,
     pub selected: Option<String>,
     pub filter: String,
+    /// The log shows only lines with this text; empty: all lines.
+    pub find: String,
     pub order: JobOrder,
     pub is_paused: bool,
     pub scroll: usize,
@@ -168,6 +174,7 @@ impl TopModel {
             is_of_one_job: false,
             selected: None,
             filter: String::new(),
+            find: String::new(),
             order: JobOrder::Newest,
             is_paused: false,
             scroll: 0,

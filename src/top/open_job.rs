@@ -22,7 +22,7 @@ use crate::policy::Wishes;
 use crate::wire::{Store, Workstation};
 
 /// Lines of the end of the log.
-const LOG_LINES: usize = 200;
+const LOG_LINES: usize = 1000;
 
 /// New samples come about once a minute.
 const SAMPLES_EVERY: Duration = Duration::from_secs(10);

@@ -16,6 +16,9 @@ use crate::market::{Span as Time, Usd, elapsed};
 /// Needs on a small screen. The rest is counted, so that the jobs stay in view.
 const NEEDS_SHOWN: usize = 3;
 
+/// Lines of a need on a screen. Its state, its reason and its end mostly fit.
+const NEED_LINES: usize = 2;
+
 /// From this width on there is more room for names and for the last hour.
 const WIDE: usize = 110;
 
@@ -53,6 +56,7 @@ pub fn overview_sheet(model: &TopModel, width: usize, is_once: bool) -> Sheet {
         let is_selected = at == selected && !is_once;
         let from = sheet.lines.len();
         job(model, row, is_selected, &mut sheet, width);
+        sentence(model, row, is_selected || is_once, &mut sheet, width);
         if is_selected {
             sheet.focus = Some((if at == 0 { 0 } else { from }, sheet.lines.len()));
         }
@@ -134,8 +138,12 @@ fn needs(model: &TopModel, needs: &[Need], shown: usize, sheet: &mut Sheet, widt
     sheet.text(&format!("Needs a person ({})", needs.len()), model.palette.warn());
     for need in needs.iter().take(shown) {
         let job = need.job.as_ref().map(|job| format!("{job}: ")).unwrap_or_default();
-        let text = fitted(&format!("  {job}{}", need.text), width);
-        sheet.text(text.trim_end(), Style::new());
+        let text = format!("{job}{}", need.text);
+        // On a screen, the jobs must stay in view.
+        let lines = if shown == usize::MAX { usize::MAX } else { NEED_LINES };
+        let from = sheet.lines.len();
+        sheet.wrapped(&text, Style::new(), 2, width);
+        sheet.lines.truncate(from.saturating_add(lines));
         sheet.text(&format!("    {}", need.command), model.palette.command());
     }
     if needs.len() > shown {
@@ -201,7 +209,11 @@ fn job(model: &TopModel, row: &JobRow, is_selected: bool, sheet: &mut Sheet, wid
         part(&fitted_right(&spent_text(summary), COST), Style::new()),
         part(&fitted_right(&end, END), Style::new()),
     ]);
-    if is_selected {
+}
+
+/// On a screen, only the selected job has its whole sentence.
+fn sentence(model: &TopModel, row: &JobRow, is_whole: bool, sheet: &mut Sheet, width: usize) {
+    if is_whole {
         sheet.wrapped(&row.sentence, Style::new(), 4, width);
     } else {
         let sentence = fitted(&row.sentence, width.saturating_sub(4));

@@ -261,6 +261,15 @@ fn job_screen_has_its_views_and_nothing_of_the_log_reaches_the_terminal() {
     assert_eq!(lines[22], "step 59 loss", "the end of the log, as text: {lines:#?}");
     key(&mut model, KeyCode::PageUp);
     assert_eq!(frame(&mut model, 80, 24).0[22], "step 49 loss");
+    key(&mut model, KeyCode::Char('/'));
+    types(&mut model, "step 4");
+    assert!(frame(&mut model, 80, 24).0[23].starts_with("/step 4_"));
+    key(&mut model, KeyCode::Enter);
+    let found = frame(&mut model, 80, 24).0.join("\n");
+    assert!(found.contains("11 of its last 60 lines have `step 4`"), "{found}");
+    assert!(found.contains("step 49 loss") && !found.contains("step 50"), "{found}");
+    key(&mut model, KeyCode::Char('e'));
+    assert!(frame(&mut model, 80, 24).0.join("\n").contains("0 of its last 60 lines"));
     key(&mut model, KeyCode::Tab);
     assert_eq!(model.preset, Preset::Timeline);
     key(&mut model, KeyCode::Enter);

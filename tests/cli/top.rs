@@ -85,7 +85,8 @@ fn attached_run_opens_its_view_and_comes_back() {
     if let Err(error) = Command::new("tmux").arg("-V").output() {
         return skipped("tmux", format!("tmux is needed: {error}"));
     }
-    let place = Place::new("echo first line; while [ ! -e GO ]; do sleep 0.1; done; echo last line");
+    let place =
+        Place::new("echo first line; while [ ! -e GO ]; do sleep 0.1; done; echo last line");
     let tmux = Tmux(&place);
     let lamp = place.0.command(&[]).get_program().to_string_lossy().into_owned();
     let script = format!(
