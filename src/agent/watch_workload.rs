@@ -17,6 +17,10 @@ use crate::policy::{
 /// The verdict's text before the workload is known.
 pub(crate) const JUST_STARTED: &str = "the workload has just started";
 
+/// Time between two samples that have each GPU on its own. Eight GPUs are ten times as long as the
+/// rest of a sample; longer hides which GPU waits for the others.
+const GPUS_EVERY: Duration = Duration::from_secs(10);
+
 /// Watches one workload, from its start or from the agent's restart.
 pub struct WorkloadWatch {
     selection: GpuSelection,
@@ -32,6 +36,8 @@ pub struct WorkloadWatch {
     began: Option<Sample>,
     previous: Option<Sample>,
     cpu_percent: Option<f64>,
+    /// When the rates last had each GPU.
+    gpus_told: Option<Duration>,
     /// Since when it has been busy and moving, without a pause.
     pub busy_since: Option<Duration>,
     pub idle: WatchVerdict,
@@ -78,6 +84,7 @@ impl WorkloadWatch {
             began: None,
             previous: None,
             cpu_percent: None,
+            gpus_told: None,
             busy_since: None,
             idle: starting(),
             stall: starting(),
@@ -199,6 +206,10 @@ impl WorkloadWatch {
             Some(&rates),
         );
         self.previous = Some(sample);
+        if self.gpus_told.is_none_or(|told| mono.saturating_sub(told) >= GPUS_EVERY) {
+            rates.gpus = self.gpu_status();
+            self.gpus_told = Some(mono);
+        }
         self.account(&rates);
         let busy = self.idle.standing == Standing::Busy
             && !self.is_quiet()
@@ -241,17 +252,7 @@ impl WorkloadWatch {
         let Some(Reading::Known(gpus)) = self.previous.as_ref().map(|sample| &sample.gpus) else {
             return Vec::new();
         };
-        gpus.iter()
-            .map(|gpu| GpuStatus {
-                index: gpu.index,
-                name: Some(gpu.name.clone()),
-                util_percent: gpu.util_percent.known().copied(),
-                memory_used_mib: gpu.memory_used_mib.known().copied(),
-                memory_total_mib: gpu.memory_total_mib.known().copied(),
-                power_watts: gpu.power_watts.known().copied(),
-                temperature_celsius: gpu.temperature_celsius.known().copied(),
-            })
-            .collect()
+        gpus.iter().map(GpuStatus::of).collect()
     }
 
     /// How long ago a user typed at a terminal of the machine, if one did.

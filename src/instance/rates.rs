@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{GpuSample, IoCounters, Reading, Sample};
+use super::{GpuSample, GpuStatus, IoCounters, Reading, Sample};
 use crate::job::GpuSelection;
 
 /// One interval. It is recorded, so that every verdict can be replayed.
@@ -62,6 +62,10 @@ pub struct Rates {
     /// Free bytes of the file system of the workdir.
     #[serde(skip_serializing_if = "Reading::is_absent")]
     pub disk_free_bytes: Reading<f64>,
+    /// Each GPU of the machine, every few seconds, for people. The other values are of all counted
+    /// GPUs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuStatus>,
     /// Wall clock at the end of the interval, for people.
     pub at: Option<Timestamp>,
 }
@@ -92,6 +96,7 @@ impl Default for Rates {
             memory_bytes: Reading::Absent,
             machine_memory_percent: Reading::Absent,
             disk_free_bytes: Reading::Absent,
+            gpus: Vec::new(),
             at: None,
         }
     }
@@ -144,6 +149,7 @@ pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSel
             .clone()
             .map(|(used, total)| used as f64 * 100.0 / total.max(1) as f64),
         disk_free_bytes: now.disk_free_bytes.clone().map(|bytes| bytes as f64),
+        gpus: Vec::new(),
         at: Some(now.at),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::Reading;
+use super::{GpuProcess, Reading};
 use crate::market::Cuda;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +61,10 @@ pub struct GpuSample {
     /// processes.
     pub used_by_workload: Reading<bool>,
     pub used_by_others: Reading<bool>,
+    /// Why its clock is below the highest, for example `power limit`. Empty: nothing slows it.
+    pub throttled_by: Reading<Vec<String>>,
+    /// The processes that hold it, those of the workload first; empty if unknown.
+    pub processes: Vec<GpuProcess>,
     /// Uncorrected ECC errors since the driver was loaded.
     pub ecc_uncorrected: Reading<u64>,
     /// Xid errors since the agent started, newest last.

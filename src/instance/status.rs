@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Notice;
+use super::{GpuSample, Notice};
 use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, Progress, Reason};
 use crate::market::Span;
 
@@ -63,7 +63,9 @@ pub struct Status {
     pub unmeasured: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One GPU, in the heartbeat and in samples. An older agent leaves out what follows the
+/// temperature.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct GpuStatus {
     pub index: u32,
@@ -75,4 +77,68 @@ pub struct GpuStatus {
     pub memory_total_mib: Option<u64>,
     pub power_watts: Option<f64>,
     pub temperature_celsius: Option<f64>,
+    /// The power that the driver lets it draw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_limit_watts: Option<f64>,
+    /// The clock of its cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_mhz: Option<f64>,
+    /// Why its clock is below the highest, for example `power limit`. Empty: nothing slows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_by: Option<Vec<String>>,
+    /// Uncorrected memory errors since the driver was loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecc_uncorrected: Option<u64>,
+    /// The newest Xid errors since the agent started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub xids: Vec<u64>,
+    /// The driver's message that this GPU is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+    /// The processes that hold it, those of the workload first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<GpuProcess>,
+}
+
+/// A process on a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct GpuProcess {
+    pub pid: u32,
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its memory on this GPU.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+    /// Whether it belongs to the workload. Null: unknown.
+    #[serde(default)]
+    pub of_workload: Option<bool>,
+}
+
+/// More processes make each heartbeat longer, and no screen shows more. A GPU that many data
+/// loaders hold has a few dozen.
+const PROCESSES_MAX: usize = 16;
+
+/// Older Xid errors are in the log of the driver.
+const XIDS_MAX: usize = 8;
+
+impl GpuStatus {
+    pub fn of(gpu: &GpuSample) -> GpuStatus {
+        GpuStatus {
+            index: gpu.index,
+            name: Some(gpu.name.clone()).filter(|name| !name.is_empty()),
+            util_percent: gpu.util_percent.known().copied(),
+            memory_used_mib: gpu.memory_used_mib.known().copied(),
+            memory_total_mib: gpu.memory_total_mib.known().copied(),
+            power_watts: gpu.power_watts.known().copied(),
+            temperature_celsius: gpu.temperature_celsius.known().copied(),
+            power_limit_watts: gpu.power_limit_watts.known().copied(),
+            clock_mhz: gpu.clock_mhz.known().copied(),
+            throttled_by: gpu.throttled_by.known().cloned(),
+            ecc_uncorrected: gpu.ecc_uncorrected.known().copied(),
+            xids: gpu.xids[gpu.xids.len().saturating_sub(XIDS_MAX)..].to_vec(),
+            lost: gpu.lost.clone(),
+            processes: gpu.processes.iter().take(PROCESSES_MAX).cloned().collect(),
+        }
+    }
 }

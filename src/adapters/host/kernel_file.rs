@@ -16,6 +16,12 @@ use std::path::PathBuf;
 /// No file that we read is longer. Too small cuts off the end of a list; too big costs memory once.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
+/// The name of a process, as the kernel has it. `None`: the process is gone or hidden.
+pub(crate) fn process_name(pid: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 /// A kernel file that is read at each sample.
 #[derive(Debug)]
 pub(crate) struct ProcFile {

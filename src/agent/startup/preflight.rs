@@ -134,6 +134,8 @@ mod tests {
             temperature_celsius: Reading::Absent,
             used_by_workload: Reading::Absent,
             used_by_others: Reading::Absent,
+            throttled_by: Reading::Absent,
+            processes: Vec::new(),
             ecc_uncorrected: Reading::Absent,
             xids: Vec::new(),
             lost: None,

@@ -57,6 +57,8 @@ impl SensorFeed for Senses {
             temperature_celsius: Reading::Known(60.0),
             used_by_workload: Reading::Known(true),
             used_by_others: Reading::Known(false),
+            throttled_by: Reading::Known(Vec::new()),
+            processes: Vec::new(),
             ecc_uncorrected: Reading::Known(0),
             xids: host.state().xids.clone(),
             lost: None,

@@ -356,6 +356,7 @@ mod tests {
             memory_total_mib: Some(2),
             power_watts: Some(150.0),
             temperature_celsius: Some(60.0),
+            ..GpuStatus::default()
         };
         let mut summary = crate::app::view::job_summary::Summary::of_receipt(receipt);
         summary.state = JobState::Running;

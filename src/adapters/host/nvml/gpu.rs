@@ -7,16 +7,18 @@
 use std::time::Duration;
 
 use nvml_wrapper::Device;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{
     Clock, EccCounter, MemoryError, Sampling, TemperatureSensor,
 };
-use nvml_wrapper::enums::device::SampleValue;
+use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 
 use super::utilization::{Utilisation, UtilisationSample};
+use crate::adapters::host::kernel_file::process_name;
 use crate::adapters::host::process_scope::{ProcessOwner, WorkloadTree};
-use crate::instance::{GpuSample, Reading};
+use crate::instance::{GpuProcess, GpuSample, Reading};
 
 /// Time between two reads of processes, memory, temperature and clock. The calls for all but the
 /// clock take 0.45 ms on an H100, twice as much as one sample. Longer makes `rates` wrong for
@@ -55,7 +57,8 @@ pub(crate) struct GpuState {
     memory: TimedReading<(u64, u64)>,
     temperature: TimedReading<u32>,
     clock: TimedReading<u32>,
-    processes: TimedReading<Vec<u32>>,
+    throttle: TimedReading<Vec<String>>,
+    processes: TimedReading<Vec<GpuProcess>>,
     ecc: TimedReading<u64>,
     limit_watts: TimedReading<f64>,
 }
@@ -100,6 +103,9 @@ impl GpuState {
             .temperature
             .at(now, SLOW_EVERY, || reading(device.temperature(TemperatureSensor::Gpu)))?;
         let clock = self.clock.at(now, SLOW_EVERY, || reading(device.clock_info(Clock::SM)))?;
+        let throttled_by = self.throttle.at(now, SLOW_EVERY, || {
+            Ok(reading(device.current_throttle_reasons())?.map(throttle_words))
+        })?;
         let processes = self.processes(device, now, tree)?;
         let ecc = self.ecc.at(now, ECC_EVERY, || {
             reading(device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile))
@@ -119,6 +125,8 @@ impl GpuState {
             temperature_celsius: temperature.map(f64::from),
             used_by_workload: held_by(&processes, tree, ProcessOwner::Workload),
             used_by_others: held_by(&processes, tree, ProcessOwner::Other),
+            throttled_by,
+            processes: with_owner(&processes, tree),
             ecc_uncorrected: ecc,
             xids: self.xids.clone(),
             lost: None,
@@ -170,6 +178,8 @@ impl GpuState {
             temperature_celsius: Reading::unknown(why),
             used_by_workload: Reading::unknown(why),
             used_by_others: Reading::unknown(why),
+            throttled_by: Reading::unknown(why),
+            processes: Vec::new(),
             ecc_uncorrected: Reading::unknown(why),
             xids: self.xids.clone(),
             lost: lost.then(|| why.to_owned()),
@@ -210,9 +220,9 @@ impl GpuState {
         device: &Device,
         now: Duration,
         tree: &WorkloadTree,
-    ) -> Result<Reading<Vec<u32>>, Halt> {
-        if let Some((_, Reading::Known(pids))) = &self.processes.0
-            && pids.iter().any(|pid| tree.owner(*pid) == ProcessOwner::Hidden)
+    ) -> Result<Reading<Vec<GpuProcess>>, Halt> {
+        if let Some((_, Reading::Known(found))) = &self.processes.0
+            && found.iter().any(|one| tree.owner(one.pid) == ProcessOwner::Hidden)
         {
             self.processes = TimedReading(None);
         }
@@ -321,12 +331,12 @@ fn memory_legacy(device: &Device) -> Result<(u64, u64), NvmlError> {
 
 /// Compute and graphics processes. If the driver does not list them, the answer is *unknown*
 /// instead of *none*.
-fn processes(device: &Device) -> Result<Reading<Vec<u32>>, Halt> {
+fn processes(device: &Device) -> Result<Reading<Vec<GpuProcess>>, Halt> {
     let compute = modern_or_legacy(device.running_compute_processes(), || {
         device.running_compute_processes_v2()
     });
-    let mut pids: Vec<u32> = match reading(compute)? {
-        Reading::Known(processes) => processes.iter().map(|process| process.pid).collect(),
+    let mut found: Vec<GpuProcess> = match reading(compute)? {
+        Reading::Known(processes) => processes.iter().map(on_gpu).collect(),
         Reading::Absent => return Ok(Reading::unknown("the driver does not list processes")),
         Reading::Unknown(why) => return Ok(Reading::Unknown(why)),
     };
@@ -334,9 +344,48 @@ fn processes(device: &Device) -> Result<Reading<Vec<u32>>, Halt> {
         device.running_graphics_processes_v2()
     });
     if let Reading::Known(processes) = reading(graphics)? {
-        pids.extend(processes.iter().map(|process| process.pid));
+        found.extend(processes.iter().map(on_gpu));
     }
-    Ok(Reading::Known(pids))
+    Ok(Reading::Known(found))
+}
+
+fn on_gpu(process: &ProcessInfo) -> GpuProcess {
+    let memory_mib = match process.used_gpu_memory {
+        UsedGpuMemory::Used(bytes) => Some(bytes >> 20),
+        UsedGpuMemory::Unavailable => None,
+    };
+    let name = process_name(process.pid);
+    GpuProcess { pid: process.pid, name, memory_mib, of_workload: None }
+}
+
+/// The processes with their owners: the workload's first, then by memory.
+fn with_owner(processes: &Reading<Vec<GpuProcess>>, tree: &WorkloadTree) -> Vec<GpuProcess> {
+    let owned = |process: &GpuProcess| {
+        let of_workload = match tree.owner(process.pid) {
+            ProcessOwner::Workload => Some(true),
+            ProcessOwner::Hidden => None,
+            _ => Some(false),
+        };
+        GpuProcess { of_workload, ..process.clone() }
+    };
+    let mut all: Vec<GpuProcess> = processes.known().into_iter().flatten().map(owned).collect();
+    all.sort_by_key(|one| std::cmp::Reverse((one.of_workload == Some(true), one.memory_mib)));
+    all.dedup_by_key(|one| one.pid);
+    all
+}
+
+/// What slows the clock. An idle GPU, and clocks that the user or the display set, are no problem.
+fn throttle_words(reasons: ThrottleReasons) -> Vec<String> {
+    let all = [
+        (ThrottleReasons::SW_POWER_CAP, "power limit"),
+        (ThrottleReasons::SW_THERMAL_SLOWDOWN, "heat"),
+        (ThrottleReasons::HW_THERMAL_SLOWDOWN, "heat, by the hardware"),
+        (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "power supply"),
+        (ThrottleReasons::HW_SLOWDOWN, "hardware"),
+        (ThrottleReasons::SYNC_BOOST, "another GPU of its group"),
+    ];
+    let named = all.into_iter().filter(|(reason, _)| reasons.contains(*reason));
+    named.map(|(_, word)| word.to_owned()).collect()
 }
 
 type Processes = Result<Vec<ProcessInfo>, NvmlError>;
@@ -350,19 +399,19 @@ fn modern_or_legacy(modern: Processes, legacy: impl FnOnce() -> Processes) -> Pr
 
 /// Whether one of them belongs to `owner`. A hidden process makes a "no" unknown.
 fn held_by(
-    processes: &Reading<Vec<u32>>,
+    processes: &Reading<Vec<GpuProcess>>,
     tree: &WorkloadTree,
     owner: ProcessOwner,
 ) -> Reading<bool> {
-    let pids = match processes {
-        Reading::Known(pids) => pids,
+    let found = match processes {
+        Reading::Known(found) => found,
         Reading::Absent => return Reading::Absent,
         Reading::Unknown(why) => return Reading::Unknown(why.clone()),
     };
     let mut hidden = None;
-    for pid in pids {
-        match tree.owner(*pid) {
-            found if found == owner => return Reading::Known(true),
+    for pid in found.iter().map(|one| one.pid) {
+        match tree.owner(pid) {
+            whose if whose == owner => return Reading::Known(true),
             ProcessOwner::Hidden => hidden = Some(pid),
             _ => {}
         }
