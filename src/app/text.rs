@@ -56,6 +56,27 @@ pub fn times(price: UsdPerHour, of: UsdPerHour) -> String {
     format!("{} times", (times * 10.0).round() / 10.0)
 }
 
+/// A value of a series with a unit that people read: `14.8 MiB`, `1.2 GB/s`, `93 %`.
+pub fn measure(value: f64, unit: &str) -> String {
+    let (value, base, words): (f64, f64, &[&str]) = match unit {
+        "B" => (value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]),
+        "MiB" => (value, 1024.0, &["MiB", "GiB", "TiB"]),
+        "B/s" => (value, 1000.0, &["B/s", "kB/s", "MB/s", "GB/s"]),
+        _ => (value, 1.0, &[]),
+    };
+    let mut scaled = value;
+    let mut word = words.first().copied().unwrap_or(unit);
+    for larger in words.iter().skip(1) {
+        // 1,023.9 MiB would be written as 1024 MiB.
+        if scaled.abs() < base - 0.5 {
+            break;
+        }
+        (scaled, word) = (scaled / base, larger);
+    }
+    let is_whole = scaled.abs() >= 100.0 || scaled.fract() == 0.0;
+    if is_whole { format!("{scaled:.0} {word}") } else { format!("{scaled:.1} {word}") }
+}
+
 /// A progress bar writes each state over the last one: only the newest counts.
 pub fn newest_state(line: &str) -> &str {
     let line = line.strip_suffix('\r').unwrap_or(line);
@@ -79,6 +100,22 @@ pub fn readable(log: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn measures_have_units_that_people_read() {
+        for (value, unit, text) in [
+            (15_518_924.8, "B", "14.8 MiB"),
+            (1_200_000_000.0, "B/s", "1.2 GB/s"),
+            (10_240.0, "MiB", "10 GiB"),
+            (1023.9, "MiB", "1.0 GiB"),
+            (512.0, "B", "512 B"),
+            (0.0, "B/s", "0 B/s"),
+            (92.75, "%", "92.8 %"),
+            (1700.0, "MHz", "1700 MHz"),
+        ] {
+            assert_eq!(measure(value, unit), text);
+        }
+    }
 
     #[test]
     fn moments_of_records_are_told_in_local_time() {

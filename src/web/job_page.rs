@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::ends_part::ends_part;
+use super::job::gpu_part::gpu_part;
 use super::job::idle_part::{idle_answer, idle_part};
 use super::job::job_look::JobLook;
 use super::job::startup_part::startup_part;
@@ -16,6 +17,7 @@ use super::layout::{Page, fact, fault_box, fault_page, form_encoded};
 use super::plots::{self, Plots};
 use super::site::Site;
 use super::{job_log, live};
+use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::overview::job_sentence::{NextEnd, job_sentence};
 use crate::app::text::{in_local_time, local_time};
 use crate::app::view::job_summary::Summary;
@@ -42,6 +44,7 @@ struct Facts {
     look: Arc<JobLook>,
     attempt: AttemptNo,
     log: Markup,
+    plot: Arc<AttemptPlot>,
 }
 
 impl Facts {
@@ -51,7 +54,9 @@ impl Facts {
         let log = job_log::tail(&look.dir, attempt, &asked.find)
             .await
             .map_err(|error| record_errors::record_fault(&error))?;
-        Ok(Facts { look, attempt, log })
+        // The pages of a job share these samples. They are read at most once a look.
+        let plot = plots::samples_of(site, &look.dir, attempt).await?;
+        Ok(Facts { look, attempt, log, plot })
     }
 }
 
@@ -109,6 +114,7 @@ fn body(facts: &Facts, asked: &Asked, drawn: Markup, idle: Markup) -> Markup {
     let id = look.dir.job().as_str();
     html! {
         @if let Some(summary) = &look.summary { (head(summary, look)) }
+        @if let Some(summary) = &look.summary { (gpu_part(summary, &facts.plot.gpus)) }
         section aria-labelledby="samples" {
             h2 #samples { "Machine, attempt " (attempt) }
             div #plots data-keep data-from=(format!("/job/{id}/plot.json?attempt={attempt}")) { (drawn) }
@@ -189,7 +195,7 @@ fn acts(look: &JobLook) -> Vec<(&'static str, &'static str)> {
     let can_save = checkpoint.is_some_and(|checkpoint| checkpoint.signal.is_some());
     let is_running = look.summary.as_ref().is_some_and(|one| one.state == JobState::Running);
     let save = (can_save && is_running).then_some(("save", "Save now"));
-    let acts = [("stop", "Stop"), ("extend", "Extend"), ("cancel", "Cancel")];
+    let acts = [("stop", "Stop"), ("extend", "Extend"), ("keep", "Keep 1h"), ("cancel", "Cancel")];
     save.into_iter().chain(acts).collect()
 }
 

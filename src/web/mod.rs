@@ -12,6 +12,7 @@ mod act_page;
 mod api;
 mod assets;
 mod costs_page;
+mod gpu_table;
 mod guard;
 mod job;
 mod job_log;

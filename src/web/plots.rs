@@ -10,16 +10,18 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
+use super::job::gpu_part::gpu_plots;
 use super::job::job_look::{JobLook, LookSource};
 use super::layout::{Page, fault_page, message_page};
 use super::site::Site;
 use crate::app::analysis::bands::{BLIND_SECS, Band, BandKind, SecsRange, bands, sums_text};
 use crate::app::analysis::countdowns::Countdown;
 use crate::app::analysis::effective_load::EffectiveLoad;
+use crate::app::analysis::gpu_history::GpuHistory;
 use crate::app::analysis::lost_money::LostMoney;
 use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::analysis::startup_timeline::StartupTimeline;
-use crate::app::text::local_time;
+use crate::app::text::{local_time, measure};
 use crate::app::view::plot_data::{FIELDS, PlotData, Series, each_sample, reduced};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
 use crate::app::{Fault, find_job, record_errors};
@@ -63,8 +65,9 @@ pub struct Plots {
     /// The ends of the whole job. `lost` is for the whole job too.
     ends: Vec<Countdown>,
     lost: LostMoney,
+    gpus: GpuHistory,
     #[serde(skip)]
-    gpus: u32,
+    gpu_count: u32,
 }
 
 /// What stands on the axis: the verdicts, and what changes the work.
@@ -108,7 +111,8 @@ impl Plots {
             startup: look.startups.iter().find(|startup| startup.attempt == number).cloned(),
             ends: look.ends.clone(),
             lost: look.lost,
-            gpus: plan.map_or(1, |plan| plan.offer.gpus),
+            gpus: plot.gpus.clone(),
+            gpu_count: plan.map_or(1, |plan| plan.offer.gpus),
         })
     }
 
@@ -123,16 +127,33 @@ impl Plots {
                     figcaption {
                         strong { (title(series.name)) } " "
                         span.muted { (last(series)) }
-                        span.links {
-                            @let rest = format!("{}?attempt={}", series.name, self.attempt.number());
-                            a href=(format!("/job/{job}/table/{rest}")) { "Table" } " "
-                            a href=(format!("/job/{job}/csv/{rest}")) { "CSV" }
-                        }
+                        (self.links(job, series.name))
                     }
                     div.canvas { (self.drawing(series)) }
                 }
             }
+            (gpu_plots(&self.gpus, &self.gpu_links(job)))
             p #mark.muted aria-live="off" { "Dashed lines are marks. The timeline below has their words." }
+        }
+    }
+
+    fn links(&self, job: &str, name: &str) -> Markup {
+        let rest = format!("{name}?attempt={}", self.attempt.number());
+        html! {
+            span.links {
+                a href=(format!("/job/{job}/table/{rest}")) { "Table" } " "
+                a href=(format!("/job/{job}/csv/{rest}")) { "CSV" }
+            }
+        }
+    }
+
+    fn gpu_links(&self, job: &str) -> Markup {
+        let attempt = self.attempt.number();
+        html! {
+            span.links {
+                a href=(format!("/job/{job}/gpus?attempt={attempt}")) { "Table" } " "
+                a href=(format!("/job/{job}/gpus.csv?attempt={attempt}")) { "CSV" }
+            }
         }
     }
 
@@ -141,8 +162,8 @@ impl Plots {
         let sums = sums_text(&self.bands);
         html! {
             @if let Some(load) = &self.load {
-                p { (load.text(self.gpus)) }
-                @if let Some(disagreement) = load.disagreement(self.gpus) {
+                p { (load.text(self.gpu_count)) }
+                @if let Some(disagreement) = load.disagreement(self.gpu_count) {
                     p #disagreement.warn { (disagreement) }
                 }
             }
@@ -235,7 +256,7 @@ fn marks(began: Timestamp, entries: &[Entry]) -> Vec<Mark> {
     entries.iter().filter(|entry| MARKED.contains(&entry.word)).map(mark).collect()
 }
 
-fn title(name: &str) -> &'static str {
+pub fn title(name: &str) -> &'static str {
     match name {
         "gpu_percent" => "GPU",
         "gpu_power_percent" => "GPU power, of its limit",
@@ -255,16 +276,14 @@ fn title(name: &str) -> &'static str {
     }
 }
 
-fn number(value: f64) -> String {
-    if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
-}
-
 fn last(series: &Series) -> String {
     let known = series.values.iter().flatten();
     let most = known.clone().copied().fold(0.0_f64, f64::max);
     known.last().map_or_else(
         || "unknown".to_owned(),
-        |last| format!("now {}, at most {} {}", number(*last), number(most), series.unit),
+        |last| {
+            format!("now {}, at most {}", measure(*last, series.unit), measure(most, series.unit))
+        },
     )
 }
 
@@ -301,13 +320,13 @@ pub async fn table(
         p { a href=(format!("/job/{job}")) { (job) } }
         div.wide {
             table {
-                thead { tr { th { "Time" } th { "Since the start" } th { (series.unit) } } }
+                thead { tr { th { "Time" } th { "Since the start" } th { "Value" } } }
                 tbody {
                     @for (secs, value) in series.t_secs.iter().zip(&series.values) {
                         tr {
                             td { (moment(began, *secs).map(local_time).unwrap_or_default()) }
                             td.number { (Span::from_secs(*secs as u64)) }
-                            td.number { (value.map_or_else(|| "unknown".to_owned(), number)) }
+                            td.number { (value.map_or_else(|| "unknown".to_owned(), |value| measure(value, series.unit))) }
                         }
                     }
                 }
@@ -352,16 +371,16 @@ async fn csv_text(
     Ok(has_value.then_some(text))
 }
 
-fn no_series() -> Response {
+pub fn no_series() -> Response {
     let text = "There are no samples of this name in this attempt.";
     message_page(StatusCode::NOT_FOUND, "Nothing there", text)
 }
 
-fn moment(began: Option<Timestamp>, secs: f64) -> Option<Timestamp> {
+pub fn moment(began: Option<Timestamp>, secs: f64) -> Option<Timestamp> {
     began?.checked_add(std::time::Duration::try_from_secs_f64(secs).ok()?).ok()
 }
 
-async fn attempt_of(
+pub async fn attempt_of(
     site: &Site,
     job: &str,
     asked: Option<u32>,
@@ -392,7 +411,7 @@ fn thinned(series: &Series) -> Series {
     Series { t_secs, values, ..series.clone() }
 }
 
-async fn samples_of(
+pub async fn samples_of(
     site: &Site,
     dir: &JobDir,
     attempt: AttemptNo,

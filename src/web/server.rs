@@ -13,8 +13,8 @@ use tokio::net::TcpListener;
 use super::layout::message_page;
 use super::site::Site;
 use super::{
-    act_page, api, assets, costs_page, guard, job_page, machines_page, overview_page, plots,
-    prices_page, share, sign_in,
+    act_page, api, assets, costs_page, gpu_table, guard, job_page, machines_page, overview_page,
+    plots, prices_page, share, sign_in,
 };
 
 /// A bound address: nothing is answered yet.
@@ -69,6 +69,8 @@ pub async fn serve(
         .route("/job/{job}/plot.json", get(plots::json))
         .route("/job/{job}/table/{series}", get(plots::table))
         .route("/job/{job}/csv/{series}", get(plots::csv))
+        .route("/job/{job}/gpus", get(gpu_table::table))
+        .route("/job/{job}/gpus.csv", get(gpu_table::csv))
         .route("/job/{job}/act/{act}", get(act_page::ask).post(act_page::act))
         .route("/job/{job}/share", get(share::file))
         .route("/machines", get(machines_page::page))

@@ -13,11 +13,11 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use regex::Regex;
 
 use super::layout::{fact, fault_page};
-use super::plots::{HEIGHT, WIDTH, lines};
+use super::plots::{HEIGHT, WIDTH, lines, title};
 use super::site::Site;
 use crate::app::log_tail::LogTail;
 use crate::app::overview::job_sentence::job_sentence;
-use crate::app::text::{in_local_time, local_time, readable};
+use crate::app::text::{in_local_time, local_time, measure, readable};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::{PlotData, Series};
 use crate::app::view::receipt_text::{at_most, loss_text};
@@ -213,10 +213,13 @@ fn attempt_part(told: &ToldAttempt) -> Markup {
 fn label(series: &Series) -> String {
     let known = || series.values.iter().flatten().copied();
     let most = known().fold(0.0_f64, f64::max);
-    let name = series.name.replace('_', " ");
+    let name = title(series.name);
     known().last().map_or_else(
         || format!("{name}: unknown"),
-        |last| format!("{name}: {last:.1} at the end, at most {most:.1} {}", series.unit),
+        |last| {
+            let (last, most) = (measure(last, series.unit), measure(most, series.unit));
+            format!("{name}: {last} at the end, at most {most}")
+        },
     )
 }
 

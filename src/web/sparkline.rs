@@ -22,6 +22,15 @@ pub fn draw(trend: &UsageTrend) -> Markup {
     }
 }
 
+/// Values on their own, with the words for a reader who does not see them.
+pub fn of_values(values: &[Option<f64>], top: f64, spoken: &str) -> Markup {
+    html! {
+        svg.spark viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(spoken) {
+            @for part in lines(values, top) { polyline points=(part) {} }
+        }
+    }
+}
+
 /// One line for each stretch without a gap: an unknown value is not zero.
 fn lines(values: &[Option<f64>], top: f64) -> Vec<String> {
     let step = WIDTH / (values.len().max(2) - 1) as f64;

@@ -3,6 +3,7 @@
 pub mod bands;
 pub mod countdowns;
 pub mod effective_load;
+pub mod gpu_history;
 pub mod idle_replay;
 pub mod lost_money;
 pub mod sample_cache;

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 
 use super::bands::{BLIND_SECS, SecsRange};
 use super::effective_load::LoadReadings;
+use super::gpu_history::{GpuHistory, GpuRows};
 use crate::app::view::plot_data::{
     FIELDS, PlotData, Point, READS_IN_FLIGHT, Series, batch_bytes, batches, began, known, reduced,
     rows,
@@ -46,6 +47,7 @@ pub struct AttemptPlot {
     /// Stretches between two samples that are too long.
     pub blind: Vec<SecsRange>,
     pub load: LoadReadings,
+    pub gpus: GpuHistory,
     /// The last sample.
     pub end_secs: f64,
 }
@@ -132,9 +134,11 @@ impl AttemptSamples {
     fn plot(&self) -> AttemptPlot {
         let mut axis = Axis::default();
         let mut all: Vec<Vec<Point>> = vec![Vec::new(); FIELDS.len()];
+        let mut gpus = GpuRows::default();
         for batch in self.batches.values().filter(|batch| batch.samples > 0) {
             let (last, gaps) = (axis.last_secs, axis.blind.len());
             let shift = axis.take(batch);
+            gpus.extend(&batch.gpus, shift);
             // A line over a gap would claim values that were not measured.
             let is_cut = axis.blind.get(gaps).is_some_and(|gap| gap.from <= last);
             for (field, points) in all.iter_mut().zip(&batch.points) {
@@ -150,6 +154,7 @@ impl AttemptSamples {
             data: PlotData { began: axis.began, samples, series: series.collect() },
             blind: axis.blind,
             load: self.load(),
+            gpus: gpus.history(),
             end_secs: axis.last_secs,
         }
     }
@@ -179,9 +184,12 @@ fn detail(batches: usize) -> usize {
     match batches {
         0..=20 => usize::MAX,
         21..=200 => 16,
-        _ => 4,
+        _ => DETAIL_OF_MANY,
     }
 }
+
+/// Points of each series in a batch that is one of hundreds.
+const DETAIL_OF_MANY: usize = 4;
 
 async fn read_task(
     dir: &JobDir,
@@ -233,6 +241,7 @@ struct BatchPoints {
     to_secs: f64,
     /// One row for each of [`FIELDS`].
     points: Vec<Vec<Point>>,
+    gpus: GpuRows,
     blind: Vec<SecsRange>,
     busy: Mean,
     watts: Mean,
@@ -254,6 +263,10 @@ impl BatchPoints {
             }
             kept(&all, detail)
         };
+        let mut gpus = GpuRows::of(samples);
+        if detail <= DETAIL_OF_MANY {
+            gpus.shrink();
+        }
         let pairs = samples.iter().zip(samples.iter().skip(1));
         let blind = pairs.filter_map(|(one, other)| gap(one.t_secs, other.t_secs));
         let watts = || samples.iter().filter_map(|rates| known(&rates.gpu_power_watts));
@@ -263,6 +276,7 @@ impl BatchPoints {
             from_secs: first.t_secs,
             to_secs: last.t_secs,
             points: FIELDS.iter().map(|field| points(field.value)).collect(),
+            gpus,
             blind: blind.collect(),
             busy: Mean::of(samples.iter().filter_map(|rates| known(&rates.gpu_percent))),
             watts: Mean::of(watts()),
@@ -276,6 +290,9 @@ impl BatchPoints {
     fn shrink(&mut self, detail: usize) {
         for points in &mut self.points {
             *points = kept(points, detail);
+        }
+        if detail <= DETAIL_OF_MANY {
+            self.gpus.shrink();
         }
     }
 }

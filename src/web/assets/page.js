@@ -97,29 +97,52 @@ async function draw() {
   const zero = data.began ? Date.parse(data.began) / 1000 : 0;
   // The plots that are there read the newest facts.
   Object.assign(facts, { zero, marks: data.marks, bands: data.bands });
+  for (const plot of data.gpus.plots) {
+    const canvas = plots.querySelector(`[data-gpus="${plot.name}"] .canvas`);
+    if (canvas) show(canvas, plot.unit, data.gpus.t_secs.map((secs) => zero + secs), plot.lines);
+  }
   for (const series of data.series) {
     const canvas = plots.querySelector(`[data-series="${series.name}"] .canvas`);
-    if (!canvas) continue;
-    const points = [series.t_secs.map((secs) => zero + secs), series.values];
-    if (canvas.plot) { canvas.plot.setData(points); continue; }
-    canvas.textContent = "";
-    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
-    canvas.plot = new uPlot({
-      width: canvas.clientWidth, height: 150,
-      cursor: { sync: { key: "job" } },
-      scales: { x: { time: zero > 0 }, y: { range: (u, low, high) => [0, Math.max(high * 1.05, 1)] } },
-      axes: [axis, { ...axis, size: 56, values: (u, ticks) => ticks.map(short) }],
-      series: [{ label: "time" }, { label: series.unit, stroke: colour("--plot"), width: 1.5, spanGaps: false, points: { show: false } }],
-      hooks: { drawClear: [bandsOf(facts)], draw: [marksOf(facts)], setCursor: [wordsAt(facts)] },
-    }, points, canvas);
+    if (canvas) show(canvas, series.unit, series.t_secs.map((secs) => zero + secs), [series]);
   }
 }
 
-function short(number) {
-  if (number >= 1e9) return `${number / 1e9} G`;
-  if (number >= 1e6) return `${number / 1e6} M`;
-  if (number >= 1e3) return `${number / 1e3} k`;
-  return String(number);
+// One line, or one for each GPU.
+function show(canvas, unit, times, lines) {
+  const points = [times, ...lines.map((line) => line.values)];
+  if (canvas.plot && canvas.plot.series.length === points.length) { canvas.plot.setData(points); return; }
+  if (canvas.plot) canvas.plot.destroy();
+  const value = (u, number) => number == null ? "unknown" : measure(number, unit);
+  const drawn = (line) => {
+    const [label, stroke] = line.gpu === undefined ? ["value", "--plot"] : [`GPU ${line.gpu}`, `--g${line.gpu % 8}`];
+    return { label, value, stroke: colour(stroke), width: 1.5, spanGaps: false, points: { show: false } };
+  };
+  canvas.textContent = "";
+  canvas.plot = new uPlot({
+    width: canvas.clientWidth, height: 150,
+    cursor: { sync: { key: "job" } },
+    scales: { x: { time: facts.zero > 0 }, y: { range: (u, low, high) => [0, Math.max(high * 1.05, 1)] } },
+    axes: axes(unit),
+    series: [{ label: "time" }, ...lines.map(drawn)],
+    hooks: { drawClear: [bandsOf(facts)], draw: [marksOf(facts)], setCursor: [wordsAt(facts)] },
+  }, points, canvas);
+}
+
+// A value with a unit that people read. The program does the same in its own drawings.
+function measure(number, unit) {
+  const [base, words] = { "B": [1024, ["B", "KiB", "MiB", "GiB", "TiB"]], "MiB": [1024, ["MiB", "GiB", "TiB"]],
+    "B/s": [1000, ["B/s", "kB/s", "MB/s", "GB/s"]] }[unit] || [1, [unit]];
+  let at = 0;
+  while (at + 1 < words.length && Math.abs(number) >= base - 0.5) { number /= base; at += 1; }
+  return `${Math.abs(number) >= 100 || Number.isInteger(number) ? number.toFixed(0) : number.toFixed(1)} ${words[at]}`;
+}
+// Ticks of binary units are powers of two, so that they have few digits.
+const TWOS = Array.from({ length: 60 }, (_, at) => 2 ** (at - 4));
+function axes(unit) {
+  const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+  const isBinary = unit === "B" || unit === "MiB";
+  const upright = { ...axis, size: 76, values: (u, ticks) => ticks.map((tick) => measure(tick, unit.split(" of ")[0])) };
+  return [axis, isBinary ? { ...upright, incrs: TWOS } : upright];
 }
 
 if (plots && window.uPlot) {

@@ -1,0 +1,229 @@
+//! Each GPU of a machine over time: few points, with the highest and the lowest of each stretch.
+//!
+//! All GPUs share one time axis, because one sample has all of them.
+
+use serde::Serialize;
+
+use crate::instance::{GpuStatus, Rates};
+
+/// Points of a line. Eight GPUs with five values each are then about 60 KB.
+const GPU_POINTS: usize = 200;
+
+/// The stretch of the small drawing in the table.
+const RECENT_SECS: f64 = 3600.0;
+
+/// Rows of a batch that is one of many.
+const ROWS_OF_MANY: usize = 2;
+
+/// A value of a GPU that has a plot.
+pub struct GpuField {
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub value: fn(&GpuStatus) -> Option<f64>,
+}
+
+pub const GPU_FIELDS: [GpuField; 5] = [
+    GpuField { name: "util_percent", unit: "%", value: |gpu| gpu.util_percent },
+    GpuField {
+        name: "memory_used_mib",
+        unit: "MiB",
+        value: |gpu| gpu.memory_used_mib.map(|mib| mib as f64),
+    },
+    GpuField { name: "power_watts", unit: "W", value: |gpu| gpu.power_watts },
+    GpuField { name: "clock_mhz", unit: "MHz", value: |gpu| gpu.clock_mhz },
+    GpuField { name: "temperature_celsius", unit: "°C", value: |gpu| gpu.temperature_celsius },
+];
+
+/// Each GPU of an attempt. The field names are an interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct GpuHistory {
+    /// Seconds since the work began, ascending.
+    pub t_secs: Vec<f64>,
+    /// A plot has one line for each GPU.
+    pub plots: Vec<GpuPlot>,
+    /// The utilisation of the last hour.
+    #[serde(skip)]
+    pub recent: Vec<GpuLine>,
+}
+
+/// One value of all GPUs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct GpuPlot {
+    #[cfg_attr(feature = "web", schema(value_type = String))]
+    pub name: &'static str,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
+    pub unit: &'static str,
+    pub lines: Vec<GpuLine>,
+}
+
+/// One GPU of a plot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct GpuLine {
+    pub gpu: u32,
+    /// `null`: the value is missing, or could not be read.
+    pub values: Vec<Option<f64>>,
+}
+
+/// One value of one GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct GpuValue {
+    gpu: u32,
+    values: [Option<f32>; GPU_FIELDS.len()],
+}
+
+/// All GPUs at one moment.
+#[derive(Clone, Debug, PartialEq)]
+struct GpuRow {
+    secs: f64,
+    gpus: Vec<GpuValue>,
+}
+
+/// The rows of one batch or of an attempt, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct GpuRows(Vec<GpuRow>);
+
+impl GpuRows {
+    pub fn of(samples: &[Rates]) -> GpuRows {
+        let value = |gpu: &GpuStatus| GpuValue {
+            gpu: gpu.index,
+            values: std::array::from_fn(|at| (GPU_FIELDS[at].value)(gpu).map(|value| value as f32)),
+        };
+        let row = |rates: &Rates| GpuRow {
+            secs: rates.t_secs,
+            gpus: rates.gpus.iter().map(value).collect(),
+        };
+        GpuRows(samples.iter().filter(|rates| !rates.gpus.is_empty()).map(row).collect())
+    }
+
+    /// Adds rows that began `shift` seconds later.
+    pub fn extend(&mut self, later: &GpuRows, shift: f64) {
+        let moved = |row: &GpuRow| GpuRow { secs: row.secs + shift, gpus: row.gpus.clone() };
+        self.0.extend(later.0.iter().map(moved));
+    }
+
+    /// One batch of thousands keeps its extremes.
+    pub fn shrink(&mut self) {
+        *self = self.reduced(ROWS_OF_MANY);
+    }
+
+    pub fn history(&self) -> GpuHistory {
+        let few = self.reduced(GPU_POINTS);
+        let last = self.0.last().map_or(0.0, |row| row.secs);
+        let recent = GpuRows(
+            self.0.iter().filter(|row| row.secs >= last - RECENT_SECS).cloned().collect::<Vec<_>>(),
+        );
+        let plots = GPU_FIELDS.iter().enumerate().map(|(at, field)| GpuPlot {
+            name: field.name,
+            unit: field.unit,
+            lines: few.lines(at),
+        });
+        let has_value =
+            |plot: &GpuPlot| plot.lines.iter().any(|line| line.values.iter().any(Option::is_some));
+        GpuHistory {
+            t_secs: few.0.iter().map(|row| (row.secs * 10.0).round() / 10.0).collect(),
+            plots: plots.filter(has_value).collect(),
+            recent: recent.reduced(GPU_POINTS).lines(0),
+        }
+    }
+
+    fn gpus(&self) -> Vec<u32> {
+        let mut gpus: Vec<u32> =
+            self.0.iter().flat_map(|row| &row.gpus).map(|value| value.gpu).collect();
+        gpus.sort_unstable();
+        gpus.dedup();
+        gpus
+    }
+
+    fn lines(&self, field: usize) -> Vec<GpuLine> {
+        let tenths = |value: f32| (f64::from(value) * 10.0).round() / 10.0;
+        let value = |row: &GpuRow, gpu: u32| {
+            let found = row.gpus.iter().find(|value| value.gpu == gpu);
+            found.and_then(|found| found.values[field]).map(tenths)
+        };
+        let line =
+            |gpu: u32| GpuLine { gpu, values: self.0.iter().map(|row| value(row, gpu)).collect() };
+        self.gpus().into_iter().map(line).collect()
+    }
+
+    /// Two rows for each stretch: the lowest and the highest of each value.
+    fn reduced(&self, rows: usize) -> GpuRows {
+        if self.0.len() <= rows {
+            return self.clone();
+        }
+        let span = self.0.len().div_ceil((rows / 2).max(1));
+        let both = |chunk: &[GpuRow]| {
+            let first = chunk.first().map_or(0.0, |row| row.secs);
+            let last = chunk.last().map_or(first, |row| row.secs);
+            [extreme(chunk, first, f32::min), extreme(chunk, last, f32::max)]
+        };
+        GpuRows(self.0.chunks(span).flat_map(both).collect())
+    }
+}
+
+/// A value that is unknown in one row is known from the others.
+fn extreme(chunk: &[GpuRow], secs: f64, better: fn(f32, f32) -> f32) -> GpuRow {
+    let mut gpus: Vec<GpuValue> = Vec::new();
+    for value in chunk.iter().flat_map(|row| &row.gpus) {
+        let Some(best) = gpus.iter_mut().find(|best| best.gpu == value.gpu) else {
+            gpus.push(*value);
+            continue;
+        };
+        for (best, other) in best.values.iter_mut().zip(value.values) {
+            *best = match (*best, other) {
+                (Some(one), Some(other)) => Some(better(one, other)),
+                (one, other) => one.or(other),
+            };
+        }
+    }
+    GpuRow { secs, gpus }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(number: u32, busy: impl Fn(u32) -> f64) -> Vec<Rates> {
+        let gpu = |index: u32, busy: f64| GpuStatus {
+            index,
+            util_percent: Some(busy),
+            power_watts: (index == 0).then_some(200.0),
+            ..GpuStatus::default()
+        };
+        let sample = |at: u32| Rates {
+            t_secs: f64::from(at) * 10.0,
+            gpus: vec![gpu(0, 100.0), gpu(1, busy(at))],
+            ..Rates::default()
+        };
+        (0..number).map(sample).collect()
+    }
+
+    #[test]
+    fn each_gpu_has_its_line_and_keeps_its_only_dip() {
+        let all = samples(60_000, |at| if at == 40_001 { 3.0 } else { 97.0 });
+        let history = GpuRows::of(&all).history();
+        assert!(history.t_secs.len() <= GPU_POINTS && history.t_secs.is_sorted());
+        let names: Vec<&str> = history.plots.iter().map(|plot| plot.name).collect();
+        assert_eq!(names, ["util_percent", "power_watts"], "what no GPU tells has no plot");
+        let [first, second] = history.plots[0].lines.as_slice() else { panic!("two GPUs") };
+        assert!(!first.values.contains(&Some(3.0)) && second.values.contains(&Some(3.0)));
+        assert_eq!(history.plots[1].lines[1].values[0], None, "unknown is not zero");
+        assert_eq!(history.recent[1].values.len(), history.recent[0].values.len());
+        assert!(!history.recent[1].values.contains(&Some(3.0)), "longer ago than an hour");
+    }
+
+    #[test]
+    fn samples_of_older_agents_have_no_gpus() {
+        assert_eq!(GpuRows::of(&[Rates::default()]).history(), GpuHistory::default());
+    }
+
+    #[test]
+    fn batches_are_moved_to_one_axis() {
+        let mut rows = GpuRows::of(&samples(2, |_| 50.0));
+        let again = rows.clone();
+        rows.extend(&again, 600.0);
+        assert_eq!(rows.history().t_secs, [0.0, 10.0, 600.0, 610.0]);
+    }
+}

@@ -1,0 +1,219 @@
+//! A row for each GPU: use, memory, power, clock, heat, health, the last hour, and its processes.
+
+use maud::{Markup, html};
+
+use crate::app::analysis::gpu_history::{GpuHistory, GpuLine, GpuPlot};
+use crate::app::text::{counted, measure};
+use crate::app::view::job_summary::Summary;
+use crate::instance::{GpuProcess, GpuStatus};
+use crate::market::Span;
+use crate::web::sparkline;
+
+const WIDTH: f64 = 800.0;
+
+const HEIGHT: f64 = 120.0;
+
+/// The colours of lines repeat after so many.
+const COLOURS: u32 = 8;
+
+pub fn gpu_part(summary: &Summary, history: &GpuHistory) -> Markup {
+    let heard = summary.heartbeat_seconds.filter(|_| !summary.state.is_final());
+    html! {
+        @if !summary.gpus.is_empty() {
+            section aria-labelledby="gpus" {
+                h2 #gpus { "GPUs" }
+                div.wide {
+                    table {
+                        thead { tr {
+                            @for heading in ["GPU", "Use", "Memory", "Power", "Clock", "Heat", "Last hour", "Health"] { th { (heading) } }
+                        } }
+                        tbody { @for gpu in &summary.gpus { (row(gpu, history)) } }
+                    }
+                }
+                @for gpu in summary.gpus.iter().filter(|gpu| !gpu.processes.is_empty()) {
+                    p { "Processes on GPU " (gpu.index) ": " (processes(&gpu.processes)) }
+                }
+                @if let Some(secs) = heard {
+                    p.muted { "As heard " (Span::from_secs(secs as u64)) " ago." }
+                }
+            }
+        }
+    }
+}
+
+fn row(gpu: &GpuStatus, history: &GpuHistory) -> Markup {
+    let unknown = || "unknown".to_owned();
+    let known = |value: Option<f64>, unit| value.map_or_else(unknown, |v| measure(v, unit));
+    let recent = history.recent.iter().find(|line| line.gpu == gpu.index);
+    let name = gpu.name.as_deref().unwrap_or("unknown type");
+    html! {
+        tr {
+            th scope="row" { (gpu.index) " " span.muted { (name) } }
+            td.number { (known(gpu.util_percent, "%")) }
+            td.number { (memory(gpu)) }
+            td.number { (power(gpu)) }
+            td.number { (known(gpu.clock_mhz, "MHz"))
+                @if let Some(why) = slowed(gpu) { br; span.warn { "slowed by: " (why) } } }
+            td.number { (known(gpu.temperature_celsius, "°C")) }
+            td { @if let Some(line) = recent { (sparkline::of_values(&line.values, 100.0, &spoken(gpu))) }
+                @else { span.muted { "no samples yet" } } }
+            td { (health(gpu)) }
+        }
+    }
+}
+
+fn spoken(gpu: &GpuStatus) -> String {
+    format!("use of GPU {} in the last hour", gpu.index)
+}
+
+fn memory(gpu: &GpuStatus) -> String {
+    let mib = |mib: u64| measure(mib as f64, "MiB");
+    match (gpu.memory_used_mib, gpu.memory_total_mib) {
+        (Some(used), Some(total)) => format!("{} of {}", mib(used), mib(total)),
+        (Some(used), None) => mib(used),
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn power(gpu: &GpuStatus) -> String {
+    let Some(watts) = gpu.power_watts else { return "unknown".to_owned() };
+    match gpu.power_limit_watts.filter(|limit| *limit > 0.0) {
+        Some(limit) => format!("{watts:.0} W, {:.0} % of {limit:.0} W", watts / limit * 100.0),
+        None => format!("{watts:.0} W, limit unknown"),
+    }
+}
+
+fn slowed(gpu: &GpuStatus) -> Option<String> {
+    gpu.throttled_by.as_ref().filter(|why| !why.is_empty()).map(|why| why.join(", "))
+}
+
+/// What the driver says of errors. An older agent does not report them.
+fn health(gpu: &GpuStatus) -> Markup {
+    let xids: Vec<String> = gpu.xids.iter().map(ToString::to_string).collect();
+    let xids = (!xids.is_empty()).then(|| format!("Xid {}", xids.join(", ")));
+    let errors = gpu.ecc_uncorrected.filter(|errors| *errors > 0);
+    let errors = errors.map(|errors| counted(errors, "uncorrected memory error"));
+    let problems: Vec<String> = gpu.lost.clone().into_iter().chain(xids).chain(errors).collect();
+    html! {
+        @if !problems.is_empty() { span.bad { (problems.join("; ")) } }
+        @else if gpu.ecc_uncorrected.is_some() { span.good { "no errors" } }
+        @else { span.muted { "no Xid errors; memory errors are not reported" } }
+    }
+}
+
+fn processes(all: &[GpuProcess]) -> String {
+    let one = |process: &GpuProcess| {
+        let name = process.name.as_deref().unwrap_or("unknown");
+        let memory = process.memory_mib.map(|mib| format!(", {}", measure(mib as f64, "MiB")));
+        let whose = match process.of_workload {
+            Some(true) => ", this job",
+            Some(false) => ", not this job",
+            None => "",
+        };
+        format!("{name} ({}{}{whose})", process.pid, memory.unwrap_or_default())
+    };
+    all.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// A plot for each value, with a line for each GPU. One GPU has its values in the other plots.
+pub fn gpu_plots(history: &GpuHistory, links: &Markup) -> Markup {
+    let shown = history.plots.iter().filter(|plot| plot.lines.len() > 1);
+    html! {
+        @for plot in shown {
+            figure.plot data-gpus=(plot.name) {
+                figcaption { strong { (title(plot.name)) } " " (legend(plot)) (links) }
+                div.canvas { (drawing(plot, &history.t_secs)) }
+            }
+        }
+    }
+}
+
+fn legend(plot: &GpuPlot) -> Markup {
+    let now = |line: &GpuLine| {
+        let last = line.values.iter().flatten().next_back();
+        last.map_or_else(|| "unknown".to_owned(), |value| measure(*value, plot.unit))
+    };
+    html! {
+        span.muted {
+            @for line in &plot.lines {
+                span.phase { span.swatch.{ "gpu-" (line.gpu % COLOURS) } {} " " (line.gpu) ": " (now(line)) }
+            }
+        }
+    }
+}
+
+fn drawing(plot: &GpuPlot, t_secs: &[f64]) -> Markup {
+    let end = t_secs.last().copied().unwrap_or_default().max(1.0);
+    let known = plot.lines.iter().flat_map(|line| line.values.iter().flatten());
+    let top = known.copied().fold(1e-9_f64, f64::max);
+    let point = |secs: f64, value: f64| {
+        let y = HEIGHT - 1.0 - (value / top).clamp(0.0, 1.0) * (HEIGHT - 2.0);
+        format!("{:.1},{y:.1}", (secs / end).clamp(0.0, 1.0) * WIDTH)
+    };
+    let stretches = |line: &GpuLine| -> Vec<String> {
+        let all: Vec<(f64, Option<f64>)> =
+            t_secs.iter().copied().zip(line.values.iter().copied()).collect();
+        let known = all.split(|(_, value)| value.is_none()).filter(|part| !part.is_empty());
+        let drawn = |part: &[(f64, Option<f64>)]| {
+            let points = part.iter().filter_map(|(secs, value)| Some(point(*secs, (*value)?)));
+            points.collect::<Vec<_>>().join(" ")
+        };
+        known.map(drawn).collect()
+    };
+    html! {
+        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img"
+            aria-label=(format!("{}, a line for each GPU", title(plot.name))) {
+            @for line in &plot.lines {
+                @for part in stretches(line) { polyline.{ "gpu-" (line.gpu % COLOURS) } points=(part) {} }
+            }
+        }
+    }
+}
+
+fn title(name: &str) -> &'static str {
+    match name {
+        "util_percent" => "Use of each GPU",
+        "memory_used_mib" => "Memory of each GPU",
+        "power_watts" => "Power of each GPU",
+        "clock_mhz" => "Clock of each GPU",
+        _ => "Temperature of each GPU",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_is_never_zero_or_healthy() {
+        let gpu = GpuStatus::default();
+        assert_eq!((memory(&gpu).as_str(), power(&gpu).as_str()), ("unknown", "unknown"));
+        assert!(health(&gpu).into_string().contains("not reported"));
+        let hot = GpuStatus {
+            power_watts: Some(93.0),
+            power_limit_watts: Some(300.0),
+            throttled_by: Some(vec!["heat".into(), "power limit".into()]),
+            ecc_uncorrected: Some(2),
+            xids: vec![79],
+            ..gpu
+        };
+        assert_eq!(power(&hot), "93 W, 31 % of 300 W");
+        assert_eq!(slowed(&hot).as_deref(), Some("heat, power limit"));
+        let said = health(&hot).into_string();
+        assert!(said.contains("Xid 79; 2 uncorrected memory errors"), "{said}");
+    }
+
+    #[test]
+    fn process_has_its_memory_and_its_owner() {
+        let process = |pid, of_workload| GpuProcess {
+            pid,
+            name: (pid == 7).then(|| "python".to_owned()),
+            memory_mib: (pid == 7).then_some(15_156),
+            of_workload,
+        };
+        assert_eq!(
+            processes(&[process(7, Some(true)), process(9, Some(false)), process(11, None)]),
+            "python (7, 14.8 GiB, this job), unknown (9, not this job), unknown (11)"
+        );
+    }
+}
