@@ -160,6 +160,7 @@ pub fn is_of_the_house(key: &str) -> bool {
             zone.matches('-').count() >= 2
                 && file.strip_suffix(".json").is_some_and(|model| model.contains('.'))
         }
+        ["told", file] => file.starts_with("foreign-") && file.ends_with(".json"),
         ["proofs", account, file] => {
             account.bytes().all(|byte| byte.is_ascii_digit()) && file.ends_with(".json")
         }

@@ -237,6 +237,11 @@ pub fn market(id: &JobId) -> String {
     in_folder(job(id), "market.json")
 }
 
+/// A message that tells of no job, once for all daemons.
+pub fn told_of_account(name: &str) -> String {
+    format!("told/{name}.json")
+}
+
 /// Facts about the spot pools, for all jobs of the root.
 pub const POOLS: &str = "market/";
 
@@ -284,6 +289,7 @@ mod tests {
             &made,
             &pool("us-east-1a", "g5.xlarge"),
             &proof("123456789012", "us-east-1"),
+            &told_of_account("foreign-0a1b2c3d4e5f"),
             &program,
             &checked,
         ] {
@@ -297,6 +303,7 @@ mod tests {
             "market/prices.parquet",
             "news/today/paper.pdf",
             "agents/smith.json",
+            "told/story.json",
             "proofs/lemma.tex",
             &visit("sweeper"),
         ] {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lamplighter::account::ForeignMachine;
 use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
 use lamplighter::job::{
     AttemptPhase, CheckpointNo, EndedBecause, ExitStatus, JobId, Lease, Manifest, Outcome, Plan,
@@ -63,6 +64,8 @@ pub struct FakeCloud {
     lives: Mutex<Vec<Life>>,
     /// Of a machine that is started again.
     pub second_life: Mutex<Life>,
+    /// Machines that `lamp` did not launch.
+    pub foreign: Mutex<Vec<ForeignMachine>>,
     /// `market::Cloud` of its offers: decides how long a missing machine may still be there.
     pub kind: Mutex<market::Cloud>,
     /// When there is no spot capacity, on the steady clock; and the work of [`Life::Works`].
@@ -81,6 +84,7 @@ impl FakeCloud {
             kind: Mutex::new(market::Cloud::Local),
             market: Mutex::default(),
             supply_takes: Mutex::default(),
+            foreign: Mutex::default(),
             state: Arc::default(),
         })
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use lamplighter::account::ForeignMachine;
 use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Tags};
 use lamplighter::job::{MachineSpec, MarketChoice, Plan, Refusal};
 use lamplighter::market::{
@@ -20,6 +21,14 @@ use super::spot_market::History;
 impl Cloud for FakeCloudPort {
     async fn regions(&self) -> Result<Vec<Region>, CloudError> {
         Ok(vec![Region::new("local")])
+    }
+
+    async fn foreign(
+        &self,
+        _owner: &str,
+        _region: &Region,
+    ) -> Result<Vec<ForeignMachine>, CloudError> {
+        Ok(self.0.foreign.lock().unwrap().clone())
     }
 
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {

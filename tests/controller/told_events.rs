@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lamplighter::account::ForeignMachine;
 use lamplighter::instance::Status;
 use lamplighter::job::{AttemptNo, EventKind, Reason, Wish};
-use lamplighter::jobdir::JobDir;
-use lamplighter::market::{Span, UsdPerHour};
+use lamplighter::jobdir::{JobDir, jobs};
+use lamplighter::market::{Market, Region, Span, UsdPerHour};
 use lamplighter::policy::purchase::spending_cap::Caps;
 use lamplighter::ports::{Clock, Notification, Notifier, NotifierError, Store};
 
@@ -150,5 +151,45 @@ fn orphan_is_told_once_before_the_daemon_ends_it() {
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].text.starts_with(&format!("{late} in ")), "{told:?}");
         assert_eq!(told[0].command.as_deref(), Some("lamp sweep"));
+    });
+}
+
+#[test]
+fn foreign_machines_are_told_once_by_all_daemons() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        world.drive().await;
+        let machine = |id: &str| ForeignMachine {
+            region: Region::new("local"),
+            id: id.to_owned(),
+            name: None,
+            instance_type: "p4d.24xlarge".to_owned(),
+            market: Market::OnDemand,
+            launched: clock.now(),
+            usd_per_hour: Some(UsdPerHour::new("32".parse().unwrap())),
+            cpu_percent: None,
+            gpu_percent: None,
+            odd: None,
+        };
+        *world.cloud.foreign.lock().unwrap() = vec![machine("i-one"), machine("i-two")];
+        let inbox = Arc::new(Inbox::default());
+        let one = world.controller().notifying(inbox.clone());
+        let two = world.controller().notifying(inbox.clone());
+        tokio::select! {
+            () = one.drive_all(&[], |_| {}) => {}
+            () = two.drive_all(&[], |_| {}) => {}
+            () = async {
+                clock.sleep(Duration::from_secs(3 * 3600)).await;
+                world.cloud.foreign.lock().unwrap().push(machine("i-three"));
+                clock.sleep(Duration::from_secs(3 * 3600)).await;
+            } => {}
+        }
+        let told = inbox.of("foreign");
+        let times = |id: &str| told.iter().filter(|one| one.text.contains(id)).count();
+        assert_eq!((times("i-one"), times("i-two"), times("i-three")), (1, 1, 1), "{told:?}");
+        assert!(told.iter().all(|one| one.command.as_deref() == Some("lamp sweep --foreign")));
+        assert!(told[0].text.contains("p4d.24xlarge in local"), "{told:?}");
+        let listed = jobs(world.dir.store().as_ref()).await.unwrap();
+        assert_eq!(listed.len(), 1, "no record looks like a job: {listed:?}");
     });
 }

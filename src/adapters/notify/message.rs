@@ -30,7 +30,10 @@ impl Message {
         let mut notification = notification.clone();
         notification.text = safe(&cut(&notification.text));
         notification.name = safe(&notification.name);
-        let link = spec.page.as_ref().map(|page| format!("{page}/job/{}", notification.job));
+        let link = spec.page.as_ref().map(|page| match notification.kind {
+            kind if kind == EventKind::Foreign.word() => format!("{page}/machines"),
+            _ => format!("{page}/job/{}", notification.job),
+        });
         let text = match &spec.template {
             Some(template) => fill(template, &notification, link.as_deref()),
             None => whole_text(&notification, link.as_deref()),

@@ -52,6 +52,8 @@ pub enum EventWord {
     Cap,
     /// A machine runs that no job needs.
     Orphan,
+    /// A GPU machine runs that `lamp` did not launch.
+    Foreign,
 }
 
 impl From<EventWord> for EventKind {
@@ -66,6 +68,7 @@ impl From<EventWord> for EventKind {
             EventWord::Attention => EventKind::Attention,
             EventWord::Cap => EventKind::Cap,
             EventWord::Orphan => EventKind::Orphan,
+            EventWord::Foreign => EventKind::Foreign,
         }
     }
 }

@@ -176,9 +176,9 @@ impl JobNotifier {
         memory: &mut JobMemory,
         event: &JobEvent,
     ) -> bool {
-        let Some(notifier) = self.port.clone().filter(|port| port.wants(event.kind)) else {
+        if !self.is_wanted(event.kind) {
             return true;
-        };
+        }
         let kind = event.kind.word();
         let name = format!("{kind}-{}", hex::encode(&Sha256::digest(event.topic.as_bytes())[..6]));
         if !memory.told.insert(name.clone()) {
@@ -209,6 +209,13 @@ impl JobNotifier {
                 return false;
             }
         }
+        self.send(notification);
+        true
+    }
+
+    /// Sends it beside the drive.
+    pub(crate) fn send(&self, notification: Notification) {
+        let Some(notifier) = self.port.clone() else { return };
         let telling = tokio::spawn(async move {
             if let Err(error) = notifier.tell(&notification).await {
                 warn!("{error}");
@@ -217,7 +224,6 @@ impl JobNotifier {
         let mut under_way = self.under_way.lock().expect("the holder only changes the list");
         under_way.retain(|telling| !telling.is_finished());
         under_way.push(telling);
-        true
     }
 
     /// Waits for the messages in progress, before this controller ends.

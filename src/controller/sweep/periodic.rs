@@ -16,6 +16,7 @@ use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use tracing::{debug, info, warn};
 
+use super::foreign_news::ForeignMemory;
 use super::sweeper::{EndAsked, Judged, OrphanSweeper, READS_IN_FLIGHT, SECOND_LOOK};
 use crate::controller::clocks::no_answer;
 use crate::controller::cloud_answers::CloudRegion;
@@ -66,6 +67,16 @@ pub(crate) struct SweepMemory {
     regions: BTreeMap<Cloud, Vec<Region>>,
     /// The logged errors of places: each is logged once.
     said: BTreeMap<String, String>,
+    foreign: ForeignMemory,
+}
+
+impl SweepMemory {
+    fn places(&self) -> BTreeSet<CloudRegion> {
+        let of = |(cloud, regions): (&Cloud, &Vec<Region>)| {
+            regions.iter().map(|region| (*cloud, region.clone())).collect::<Vec<_>>()
+        };
+        self.regions.iter().flat_map(of).collect()
+    }
 }
 
 impl OrphanSweeper {
@@ -108,6 +119,8 @@ impl OrphanSweeper {
             }
         }
         memory.suspects = suspects;
+        let places = memory.places();
+        self.tell_foreign_when_due(&mut memory.foreign, &places, notifier).await;
         Some(stopped)
     }
 

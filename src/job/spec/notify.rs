@@ -27,10 +27,12 @@ pub enum EventKind {
     Cap,
     /// A machine runs that no job needs.
     Orphan,
+    /// A GPU machine runs that `lamp` did not launch.
+    Foreign,
 }
 
 impl EventKind {
-    pub const ALL: [EventKind; 9] = [
+    pub const ALL: [EventKind; 10] = [
         EventKind::Started,
         EventKind::Interrupted,
         EventKind::Resumed,
@@ -40,6 +42,7 @@ impl EventKind {
         EventKind::Attention,
         EventKind::Cap,
         EventKind::Orphan,
+        EventKind::Foreign,
     ];
 
     pub const fn word(self) -> &'static str {
@@ -53,6 +56,7 @@ impl EventKind {
             EventKind::Attention => "attention",
             EventKind::Cap => "cap",
             EventKind::Orphan => "orphan",
+            EventKind::Foreign => "foreign",
         }
     }
 
