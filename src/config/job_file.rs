@@ -47,6 +47,9 @@ pub struct JobFile {
     /// AWS: `ssm:NAME` or `secretsmanager:NAME`, with `#FIELD` for one field.
     #[schemars(extend("examples" = [{"HF_TOKEN": "env", "WANDB_API_KEY": "ssm:/secrets/WANDB_API_KEY"}]))]
     pub secrets: Option<BTreeMap<String, SecretWord>>,
+    /// Your own tags on its machines and volumes, which `lamp costs --by tag:KEY` adds up.
+    #[schemars(extend("examples" = [{"team": "vision"}]))]
+    pub tags: Option<BTreeMap<String, EnvValue>>,
     /// Paths or patterns below the workdir to keep after every attempt: `*`, `?`, `[0-9]` and
     /// `{a,b}` in one folder, `**` across folders.
     #[schemars(extend("default" = [], "examples" = [["model.pt", "metrics/*.json"]]))]

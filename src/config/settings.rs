@@ -108,6 +108,7 @@ impl<'a> Layers<'a> {
             setup: self.pick("setup", |file| file.setup.clone()).map(|word| word.0),
             env: self.env(),
             secrets: self.secrets(),
+            tags: self.tags(),
             outputs: self.pick("outputs", |file| file.outputs.clone()).unwrap_or_default(),
             machine: self.machine(),
             watch: self.watch(),
@@ -127,6 +128,18 @@ impl<'a> Layers<'a> {
             for (name, value) in layer.env.iter().flatten() {
                 merged.insert(name.clone(), value.0.clone());
                 self.origins.insert(format!("env.{name}"), (*origin).to_owned());
+            }
+        }
+        merged
+    }
+
+    /// Merged key by key, as `env`.
+    fn tags(&mut self) -> BTreeMap<String, String> {
+        let mut merged = BTreeMap::new();
+        for (origin, layer) in self.layers.iter().rev() {
+            for (key, value) in layer.tags.iter().flatten() {
+                merged.insert(key.clone(), value.0.clone());
+                self.origins.insert(format!("tags.{key}"), (*origin).to_owned());
             }
         }
         merged

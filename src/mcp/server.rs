@@ -159,9 +159,9 @@ impl AgentServer {
             Ok(json!({
                 "at": overview.at,
                 "spent_usd": overview.money.spent,
-                "by_day": sums(&rows, CostGroup::Day),
-                "by_job": sums(&rows, CostGroup::Job),
-                "by_market": sums(&rows, CostGroup::Market),
+                "by_day": sums(&rows, &CostGroup::Day),
+                "by_job": sums(&rows, &CostGroup::Job),
+                "by_market": sums(&rows, &CostGroup::Market),
             }))
         };
         answer(read.await)

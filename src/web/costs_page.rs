@@ -1,4 +1,4 @@
-//! What jobs cost: by day, job, market, machine type and owner; the rows as CSV and FOCUS.
+//! What jobs cost: by day, job, market, machine type, owner and tag; the rows as CSV and FOCUS.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub async fn page(State(site): State<Arc<Site>>) -> Response {
             let rows = site.costs.rows(&site.store, overview).await;
             html! {
                 (summary(&total(&rows), overview.at))
-                @for group in CostGroup::ALL { (table(group, &sums(&rows, group))) }
+                @for group in groups(&rows) { (table(&group, &sums(&rows, &group))) }
             }
         }
     };
@@ -57,23 +57,35 @@ fn known(usd: Option<Usd>) -> String {
     usd.map_or_else(|| "unknown".to_owned(), |usd| usd.to_string())
 }
 
-fn heading(group: CostGroup) -> &'static str {
+/// The groups that each row has, and one for each tag.
+fn groups(rows: &[CostRow]) -> impl Iterator<Item = CostGroup> {
+    CostGroup::ALL.into_iter().chain(CostGroup::tags(rows))
+}
+
+fn heading(group: &CostGroup) -> String {
     match group {
-        CostGroup::Day => "Day",
-        CostGroup::Job => "Job",
-        CostGroup::Market => "Market",
-        CostGroup::Type => "Machine type",
-        CostGroup::Owner => "Owner",
+        CostGroup::Day => "Day".to_owned(),
+        CostGroup::Job => "Job".to_owned(),
+        CostGroup::Market => "Market".to_owned(),
+        CostGroup::Type => "Machine type".to_owned(),
+        CostGroup::Owner => "Owner".to_owned(),
+        CostGroup::Tag(key) => format!("Tag {key}"),
     }
 }
 
-fn table(group: CostGroup, sums: &[CostSum]) -> Markup {
+/// A key of a tag keeps its letters.
+fn lower_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+fn table(group: &CostGroup, sums: &[CostSum]) -> Markup {
     let most = sums.iter().map(|sum| sum.usd.dollars()).fold(1e-6, f64::max);
     let (heading, word) = (heading(group), group.word());
     let id = format!("by-{word}");
     html! {
         section aria-labelledby=(id) {
-            h2 id=(id) { "By " (heading.to_lowercase()) }
+            h2 id=(id) { "By " (lower_first(&heading)) }
             @if sums.is_empty() { p.muted { "Nothing was spent." } } @else {
                 div.wide tabindex="0" role="group" aria-labelledby=(id) {
                     table {
@@ -92,11 +104,11 @@ fn table(group: CostGroup, sums: &[CostSum]) -> Markup {
     }
 }
 
-fn row(group: CostGroup, sum: &CostSum, most: f64) -> Markup {
+fn row(group: &CostGroup, sum: &CostSum, most: f64) -> Markup {
     html! {
         tr {
             th scope="row" {
-                @if group == CostGroup::Job { a href=(format!("/job/{}", sum.key)) { (sum.key) } }
+                @if *group == CostGroup::Job { a href=(format!("/job/{}", sum.key)) { (sum.key) } }
                 @else { (sum.key) }
             }
             td.number { @if sum.estimated { "<= " } (sum.usd) }

@@ -66,6 +66,7 @@ pub fn spec(image: &str, disk_gib: u32) -> Spec {
         setup: None,
         env: Default::default(),
         secrets: Default::default(),
+        tags: Default::default(),
         outputs: vec![],
         machine,
         watch: Default::default(),

@@ -187,6 +187,7 @@ fn spec(now: Timestamp) -> ResolvedSpec {
             setup: None,
             env: Default::default(),
             secrets: Default::default(),
+            tags: Default::default(),
             outputs: vec![],
             machine,
             watch: Default::default(),

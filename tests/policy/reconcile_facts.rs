@@ -36,6 +36,7 @@ pub fn spec() -> ResolvedSpec {
             setup: None,
             env: Default::default(),
             secrets: Default::default(),
+            tags: Default::default(),
             outputs: vec![],
             machine: MachineSpec::default(),
             watch: Default::default(),

@@ -169,6 +169,7 @@ mod tests {
             setup: None,
             env: Default::default(),
             secrets: Default::default(),
+            tags: Default::default(),
             outputs: Vec::new(),
             machine: MachineSpec { gpus: gpus.parse().unwrap(), ..MachineSpec::default() },
             watch: Default::default(),

@@ -46,6 +46,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         setup: None,
         env: Default::default(),
         secrets: Default::default(),
+        tags: Default::default(),
         outputs: Vec::new(),
         machine: MachineSpec { gpus: asked(&call.gpus), ..MachineSpec::default() },
         watch,

@@ -25,6 +25,7 @@ use crate::wire::Store;
 struct AttemptCosts {
     region: Option<String>,
     owner: Option<String>,
+    tags: BTreeMap<String, String>,
     /// With disk and address. `None`: the plan has no price on demand.
     on_demand: Option<UsdPerHour>,
     /// The idle share of the billed time, 0 to 1.
@@ -102,6 +103,7 @@ fn attempt_costs(plan: Option<&Plan>, settled: Option<&Settled>) -> AttemptCosts
     AttemptCosts {
         region: plan.map(|plan| plan.offer.region.to_string()),
         owner: plan.and_then(|plan| plan.tags.get(OWNER_TAG).cloned()),
+        tags: plan.map(Plan::user_tags).unwrap_or_default(),
         on_demand: plan.and_then(on_demand),
         idle: shares.as_ref().and_then(|shares| shares.idle),
         lost: shares.as_ref().and_then(|shares| shares.lost),
@@ -147,6 +149,7 @@ fn fill_row(row: &mut CostRow, costs: &AttemptCosts) {
     row.lost_usd = costs.lost.map(part);
     row.region = row.region.take().or_else(|| costs.region.clone());
     row.owner = row.owner.take().or_else(|| costs.owner.clone());
+    row.tags.clone_from(&costs.tags);
     // A row of an unfinished job holds all its attempts, and the time between them.
     let is_one_attempt = costs.is_settled || row.attempt == 1;
     row.on_demand_usd =

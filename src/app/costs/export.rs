@@ -16,7 +16,7 @@ use crate::market::{Usd, Zone};
 /// Each row as it is.
 pub fn csv(rows: &[CostRow]) -> String {
     let mut text = "day,job,name,attempt,instance_type,market,usd,estimated,zone,region,owner,\
-                    idle_usd,lost_usd,on_demand_usd\n"
+                    idle_usd,lost_usd,on_demand_usd,tags\n"
         .to_owned();
     for row in rows {
         let cells = [
@@ -34,6 +34,7 @@ pub fn csv(rows: &[CostRow]) -> String {
             maybe(row.idle_usd),
             maybe(row.lost_usd),
             maybe(row.on_demand_usd),
+            cell(&json!(row.tags).to_string()),
         ];
         let _ = writeln!(text, "{}", cells.join(","));
     }
@@ -210,6 +211,9 @@ fn moment(at: Timestamp) -> String {
 fn tags(row: &CostRow) -> String {
     let mut tags =
         json!({ "lamplighter:job": row.job, "lamplighter:attempt": row.attempt.to_string() });
+    for (key, value) in &row.tags {
+        tags[key] = json!(value);
+    }
     if let Some(owner) = &row.owner {
         tags["lamplighter:owner"] = json!(owner);
     }

@@ -64,7 +64,7 @@ const REASONS: &[NotCarried] = &[
     ("registry_auth", "no image is pulled"),
     ("priority", "jobs have no priority"),
     ("shell", "the commands run in bash"),
-    ("tags", "tags of machines are fixed"),
+    ("tags", "write them under [tags]"),
 ];
 
 const RESOURCE_REASONS: &[NotCarried] = &[

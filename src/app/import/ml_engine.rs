@@ -52,7 +52,7 @@ pub fn read(document: &YamlNode) -> ImportedJob {
         name: document.text_of("jobId").map(str::to_owned),
         ..ImportedJob::default()
     };
-    let reasons = [("labels", "tags of machines are fixed")];
+    let reasons = [("labels", "write them under [tags]")];
     job.note_rest(document, "", &["jobId", "trainingInput"], &reasons);
     let Some(input) = document.get("trainingInput") else { return job };
     machine(&mut job, input);

@@ -49,7 +49,7 @@ const RESOURCE_REASONS: &[NotCarried] = &[
     ("network_tier", "there is no choice of network"),
     ("ports", "no port is opened: `lamp ssh JOB -- -L PORT:localhost:PORT` forwards one"),
     ("accelerator_args", "there are no TPUs"),
-    ("labels", "tags of machines are fixed"),
+    ("labels", "write them under [tags]"),
     ("priority", "jobs have no priority"),
 ];
 

@@ -1,11 +1,12 @@
 //! What jobs cost: a row for each attempt and day, and the sums of rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::job_summary::Summary;
 use crate::job::Receipt;
@@ -28,6 +29,8 @@ pub struct CostRow {
     pub region: Option<String>,
     pub instance: Option<String>,
     pub owner: Option<String>,
+    /// The user's own tags of the job.
+    pub tags: BTreeMap<String, String>,
     pub usd: Usd,
     /// The share of `usd` while the job was idle. `None`: unknown.
     pub idle_usd: Option<Usd>,
@@ -69,6 +72,7 @@ pub fn rows(receipt: &Receipt, zone: &TimeZone) -> Vec<CostRow> {
             region: None,
             instance: attempt.instance.clone(),
             owner: None,
+            tags: BTreeMap::new(),
             usd: part.usd,
             idle_usd: None,
             lost_usd: None,
@@ -95,6 +99,7 @@ pub fn rows_under_way(summary: &Summary, now: Timestamp, zone: &TimeZone) -> Vec
         region: machine.and_then(|machine| Some(machine.region.as_ref()?.to_string())),
         instance: summary.instance.clone(),
         owner: summary.owner.clone(),
+        tags: BTreeMap::new(),
         usd: part.usd,
         idle_usd: None,
         lost_usd: None,
@@ -130,8 +135,7 @@ pub fn by_day(from: Timestamp, to: Timestamp, usd: Usd, zone: &TimeZone) -> Vec<
 }
 
 /// The word by which rows are added up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostGroup {
     Day,
     Job,
@@ -139,31 +143,70 @@ pub enum CostGroup {
     Type,
     /// The owner tag of the machine.
     Owner,
+    /// The user's own tag with this key.
+    Tag(String),
 }
 
 impl CostGroup {
+    /// The groups that each row has.
     pub const ALL: [CostGroup; 5] =
         [CostGroup::Day, CostGroup::Job, CostGroup::Market, CostGroup::Type, CostGroup::Owner];
 
-    pub fn word(self) -> &'static str {
+    /// As `lamp costs --by` takes it.
+    pub fn word(&self) -> String {
         match self {
-            CostGroup::Day => "day",
-            CostGroup::Job => "job",
-            CostGroup::Market => "market",
-            CostGroup::Type => "type",
-            CostGroup::Owner => "owner",
+            CostGroup::Day => "day".to_owned(),
+            CostGroup::Job => "job".to_owned(),
+            CostGroup::Market => "market".to_owned(),
+            CostGroup::Type => "type".to_owned(),
+            CostGroup::Owner => "owner".to_owned(),
+            CostGroup::Tag(key) => format!("tag:{key}"),
         }
     }
 
-    fn of(self, row: &CostRow) -> String {
+    /// One group for each tag of the rows.
+    pub fn tags(rows: &[CostRow]) -> Vec<CostGroup> {
+        let keys: BTreeSet<&String> = rows.iter().flat_map(|row| row.tags.keys()).collect();
+        keys.into_iter().cloned().map(CostGroup::Tag).collect()
+    }
+
+    fn of(&self, row: &CostRow) -> String {
         let word = match self {
             CostGroup::Day => row.day.to_string(),
             CostGroup::Job => row.job.clone(),
             CostGroup::Market => row.market.clone(),
             CostGroup::Type => row.instance_type.clone(),
             CostGroup::Owner => row.owner.clone().unwrap_or_default(),
+            CostGroup::Tag(key) => {
+                return row.tags.get(key).cloned().unwrap_or_else(|| "no such tag".to_owned());
+            }
         };
         if word.is_empty() { "unknown".to_owned() } else { word }
+    }
+}
+
+/// The text is not the word of a group.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write day, job, market, type, owner, or tag:KEY for your own tag")]
+pub struct CostGroupError;
+
+impl FromStr for CostGroup {
+    type Err = CostGroupError;
+
+    fn from_str(text: &str) -> Result<Self, CostGroupError> {
+        match text.strip_prefix("tag:") {
+            Some("") => Err(CostGroupError),
+            Some(key) => Ok(CostGroup::Tag(key.to_owned())),
+            None => {
+                CostGroup::ALL.into_iter().find(|group| group.word() == text).ok_or(CostGroupError)
+            }
+        }
+    }
+}
+
+impl Serialize for CostGroup {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.word())
     }
 }
 
@@ -206,7 +249,7 @@ impl CostSum {
 }
 
 /// Days newest first, everything else dearest first.
-pub fn sums(rows: &[CostRow], group: CostGroup) -> Vec<CostSum> {
+pub fn sums(rows: &[CostRow], group: &CostGroup) -> Vec<CostSum> {
     let mut groups: BTreeMap<String, Vec<&CostRow>> = BTreeMap::new();
     for row in rows {
         groups.entry(group.of(row)).or_default().push(row);
@@ -261,9 +304,28 @@ mod tests {
         let rows = rows(&receipt, &TimeZone::UTC);
         assert!(!rows.is_empty());
         for group in CostGroup::ALL {
-            let sums = sums(&rows, group);
+            let sums = sums(&rows, &group);
             assert_eq!(sums.iter().map(|sum| sum.usd).sum::<Usd>(), receipt.total_usd);
         }
+    }
+
+    #[test]
+    fn rows_of_a_tag_are_added_up_and_untagged_ones_are_named() {
+        let mut rows = rows(&receipt(), &TimeZone::UTC);
+        rows.extend(rows.clone());
+        let half = rows.len() / 2;
+        for row in &mut rows[..half] {
+            row.tags.insert("team".to_owned(), "vision".to_owned());
+        }
+        let team: CostGroup = "tag:team".parse().expect("a group");
+        assert_eq!(CostGroup::tags(&rows), [team.clone()]);
+        let sums = sums(&rows, &team);
+        let mut keys: Vec<&str> = sums.iter().map(|sum| sum.key.as_str()).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, ["no such tag", "vision"]);
+        assert_eq!(sums.iter().map(|sum| sum.usd).sum::<Usd>(), total(&rows).usd);
+        assert_eq!(sums[0].usd, sums[1].usd);
+        assert!("tag:".parse::<CostGroup>().is_err() && "team".parse::<CostGroup>().is_err());
     }
 
     #[test]

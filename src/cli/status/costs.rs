@@ -1,7 +1,6 @@
-//! `lamp costs`: what jobs cost, by day, job, market, machine type or owner.
+//! `lamp costs`: what jobs cost, by day, job, market, machine type, owner or tag.
 
 use clap::Args as ClapArgs;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use crate::app::costs::details::CostReader;
@@ -12,14 +11,14 @@ use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Format, Give, Stream, render_table_within};
 use crate::market::Usd;
 
-/// Show what jobs cost: by day, job, market, type or owner
+/// Show what jobs cost: by day, job, market, type, owner or your own tag
 ///
 /// IDLE is the money of idle time. LOST is the money of work that an interruption took before a
 /// checkpoint held it. SAVED compares with the same time on demand. `?` means unknown.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// The group of each sum
-    #[arg(long, value_name = "WORD", default_value = "day", value_parser = group_parser())]
+    /// The group of each sum: day, job, market, type, owner, or tag:KEY for a tag of `[tags]`
+    #[arg(long, value_name = "WORD", default_value = "day")]
     pub by: CostGroup,
 
     /// The rows as comma-separated values, one for each attempt and day, like `-o csv`
@@ -29,13 +28,6 @@ pub struct Args {
     /// The same as FOCUS 1.2, which programs for cloud costs read
     #[arg(long, conflicts_with = "csv")]
     pub focus: bool,
-}
-
-fn group_parser() -> impl TypedValueParser<Value = CostGroup> {
-    PossibleValuesParser::new(CostGroup::ALL.map(CostGroup::word)).map(|word| {
-        let group = CostGroup::ALL.into_iter().find(|group| group.word() == word);
-        group.expect("the parser lets only these words through")
-    })
 }
 
 /// # Errors
@@ -61,7 +53,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         printer.line(text.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
-    let group = args.by;
+    let group = &args.by;
     let (groups, total) = (sums(&rows, group), total(&rows));
     match context.format {
         Format::Json => {
@@ -75,7 +67,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 fn show(
     context: &Context,
-    group: CostGroup,
+    group: &CostGroup,
     groups: &[CostSum],
     total: &CostSum,
     rows: &[CostRow],
@@ -85,7 +77,8 @@ fn show(
         printer.line("no job has cost anything");
         return;
     }
-    let headings = [group.word(), "cost", "idle", "lost", "on demand", "saved"];
+    let word = group.word();
+    let headings = [word.as_str(), "cost", "idle", "lost", "on demand", "saved"];
     let lines: Vec<Vec<String>> = groups.iter().chain(std::iter::once(total)).map(cells).collect();
     let give = Give { cut: &[0], go: &[4] };
     printer.line(render_table_within(

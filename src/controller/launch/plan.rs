@@ -6,6 +6,8 @@
 //! Making a plan neither writes nor buys. `lamp plan` shows the same plan that a launch uses.
 //! `policy::purchase::placement` ranks the offers.
 
+use std::collections::BTreeMap;
+
 use sha2::{Digest, Sha256};
 use tracing::warn;
 
@@ -242,7 +244,7 @@ impl JobLauncher {
                 .as_ref()
                 .zip(kept)
                 .map(|(continues, kept)| continues.starts(kept)),
-            tags: tags.to_map(),
+            tags: machine_tags(&spec.spec.tags, &tags),
         };
         Ok(Planned {
             plan,
@@ -295,6 +297,13 @@ impl JobLauncher {
         );
         format!("lamp-{}", hex::encode(&Sha256::digest(text.as_bytes())[..16]))
     }
+}
+
+/// The user's tags with ours, which win.
+fn machine_tags(user: &BTreeMap<String, String>, ours: &Tags) -> BTreeMap<String, String> {
+    let mut tags = user.clone();
+    tags.extend(ours.to_map());
+    tags
 }
 
 /// AWS bills traffic that leaves a region. Its amount is unknown before the run, so no figure has

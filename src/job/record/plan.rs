@@ -61,16 +61,30 @@ pub struct Plan {
     /// The kept machine to start again; `None`: a new machine is launched.
     #[serde(default)]
     pub starts: Option<Starts>,
-    /// Tags of the machine.
+    /// Tags of the machine: ours and the user's.
     pub tags: BTreeMap<String, String>,
 }
 
 impl Plan {
+    /// The tags that mark the machine as ours.
+    pub fn own_tags(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.tags.iter().filter(|(key, _)| key.starts_with(OWN_TAGS))
+    }
+
+    /// The tags that the user gave the job.
+    pub fn user_tags(&self) -> BTreeMap<String, String> {
+        let user = self.tags.iter().filter(|(key, _)| !key.starts_with(OWN_TAGS));
+        user.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
     /// The most that the attempt can cost on any machine that fits it; `None`: unlimited.
     pub fn most_whichever(&self) -> Option<Usd> {
         self.most_usd.map(|most| most.max(self.most_any_usd.unwrap_or(most)))
     }
 }
+
+/// As `instance::TAG_PREFIX`, which is a layer above.
+const OWN_TAGS: &str = "lamplighter:";
 
 /// For plans of a version without this field.
 fn boot() -> Span {

@@ -8,6 +8,7 @@ use super::check_market::check_market;
 use super::check_script::check_script;
 use super::check_secrets::check_secrets;
 use super::limits::{BOOT_BOUNDS, LEASE_BOUNDS};
+use super::user_tags::check_tags;
 
 use crate::job::{
     AlarmRule, Finding, FindingCause, ImageChoice, LimitsSpec, MachineSpec, MarketChoice,
@@ -31,6 +32,7 @@ pub fn check(spec: &Spec) -> Vec<Finding> {
     check_command(spec, &mut found);
     check_fit(spec, &mut found);
     check_secrets(spec, &mut found);
+    check_tags(&spec.tags, &mut found);
     check_paths(spec, &mut found);
     check_machine(spec, &mut found);
     check_market(spec, &mut found);

@@ -18,3 +18,4 @@ pub(crate) mod secret;
 pub(crate) mod shell;
 pub(crate) mod signal;
 pub(crate) mod spec;
+pub(crate) mod user_tags;

@@ -132,6 +132,9 @@ pub struct Spec {
     /// Secret variables of the command, and where each is read. Records never hold their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, SecretSource>,
+    /// The user's own tags of its machines and volumes, for costs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
     /// Paths or globs below the workdir that are kept at the end of every attempt.
     #[serde(default)]
     pub outputs: Vec<String>,

@@ -124,6 +124,7 @@ pub fn spec(
         setup: None,
         env: Default::default(),
         secrets: Default::default(),
+        tags: Default::default(),
         outputs: Vec::new(),
         machine,
         watch: WatchSpec { metrics: false, alarm: AlarmRule::Off, ..WatchSpec::default() },

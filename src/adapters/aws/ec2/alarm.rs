@@ -88,7 +88,7 @@ pub async fn guard(
     let rule = rule.beside(plan.lease);
     let Some(watched) = watched(rule) else { return Ok(()) };
     let tags =
-        plan.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
+        plan.own_tags().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
     let client = session.cloudwatch(&machine.region).await;
     let put = client.put_metric_alarm().alarm_name(format!(
         "{}{}-{}",

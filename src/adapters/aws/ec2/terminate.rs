@@ -142,7 +142,7 @@ pub async fn start(
     must_be_ours(session, machine, &instance, &act)?;
     let client = session.ec2(&machine.region).await;
     let tags =
-        plan.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
+        plan.own_tags().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
     let tagged = client.create_tags().resources(&machine.id).set_tags(Some(tags)).send().await;
     tagged.map_err(|error| meaning(&format!("tag {machine}"), error))?;
     let kill_at = kill_at_key();
