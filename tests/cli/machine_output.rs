@@ -1,13 +1,17 @@
 //! `-o json` of every verb: what comes on stdout is one JSON document, or nothing.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use clap::CommandFactory;
 use lamplighter::cli::Cli;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::place::{Place, end};
 use super::sandbox::repository;
+use lamp_test_support::skipped;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
 const VERBS: [(&str, &[&str]); 33] = [
@@ -185,5 +189,77 @@ fn a_log_is_one_document_or_one_object_a_line() {
             && completions["script"].as_str().unwrap().contains("lamp"),
         "{completions}"
     );
+    place.nothing_is_left();
+}
+
+/// Judges documents by their schemas with Python's `jsonschema`; prints the number of each error.
+const JUDGE: &str = "import json, sys
+from jsonschema import Draft202012Validator as Judge
+for schema, value in json.load(sys.stdin):
+    Judge.check_schema(schema)
+    errors = list(Judge(schema).iter_errors(value))
+    print(len(errors), *[str(error.message)[:200] for error in errors])
+";
+
+/// A Python with `jsonschema`: moto needs it, so it is in the same place.
+fn python_with_jsonschema() -> Option<PathBuf> {
+    let moto = std::env::var_os("LAMP_TEST_MOTO").map(PathBuf::from);
+    let beside = moto.and_then(|moto| Some(moto.parent()?.join("python")));
+    let known = [beside, Some("python3".into())].into_iter().flatten().find(|python| {
+        let asked = Command::new(python).args(["-c", "import jsonschema"]).output();
+        asked.is_ok_and(|asked| asked.status.success())
+    });
+    if known.is_none() {
+        skipped("moto", "no Python here has the package jsonschema");
+    }
+    known
+}
+
+#[test]
+fn printed_values_fit_the_schemas_that_lamp_schema_prints() {
+    let Some(python) = python_with_jsonschema() else { return };
+    let place = Place::new("echo one");
+    place.0.write("lamp.toml", "name = 'fits'\ncommand = ['sh', 'job.sh']\n[tags]\nteam = 'ml'\n");
+    assert_eq!(end(place.start(&["run", "-q"])).0, 0);
+    let listed = place.0.json(&["schema", "-o", "json"]).1;
+    let names: Vec<&str> = listed["schemas"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| one["name"].as_str().expect("a name"))
+        .filter(|name| !["job", "config"].contains(name))
+        .collect();
+    assert_eq!(names, ["status", "top", "costs", "receipt"]);
+    let mut pairs = Vec::new();
+    for name in &names {
+        let schema = place.0.json(&["schema", name]).1;
+        let value = place.0.json(&[name, "-o", "json"]).1;
+        // Without its first key, it is another document.
+        let mut broken = value.clone();
+        let required = schema["required"][0].as_str().expect("a field that is always there");
+        broken.as_object_mut().expect("an object").remove(required);
+        pairs.extend([json!([schema, value]), json!([schema, broken])]);
+    }
+    let mut judge = Command::new(python)
+        .args(["-c", JUDGE])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it was asked before");
+    let text = serde_json::to_vec(&pairs).expect("JSON");
+    judge.stdin.take().expect("it is piped").write_all(&text).expect("it reads");
+    let said = judge.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), pairs.len(), "{said}");
+    for (at, line) in lines.iter().enumerate() {
+        let (name, is_whole) = (names[at / 2], at % 2 == 0);
+        assert_eq!(line.starts_with("0"), is_whole, "{name}: {line}");
+    }
+    let costs = place.0.json(&["costs", "--by", "tag:team", "-o", "json"]).1;
+    assert_eq!((&costs["by"], &costs["groups"][0]["key"]), (&json!("tag:team"), &json!("ml")));
+    assert_eq!(costs["rows"][0]["tags"], json!({ "team": "ml" }));
+    let csv = place.0.lamp(&["costs", "--focus"]).out;
+    assert!(csv.contains(r#"""team"":""ml"""#), "{csv}");
     place.nothing_is_left();
 }

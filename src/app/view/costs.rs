@@ -212,6 +212,7 @@ impl Serialize for CostGroup {
 
 /// The sums of a group of rows. An unknown share of one row makes the sum unknown, and not smaller.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct CostSum {
     pub key: String,
     pub usd: Usd,

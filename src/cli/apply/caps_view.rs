@@ -11,6 +11,7 @@ use crate::wire::Store;
 
 /// The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct CapsShown {
     pub usd_per_hour: Option<UsdPerHour>,
     pub usd_per_day: Option<Usd>,

@@ -1,7 +1,7 @@
 //! `lamp costs`: what jobs cost, by day, job, market, machine type, owner or tag.
 
 use clap::Args as ClapArgs;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::app::costs::details::CostReader;
 use crate::app::costs::export;
@@ -28,6 +28,18 @@ pub struct Args {
     /// The same as FOCUS 1.2, which programs for cloud costs read
     #[arg(long, conflicts_with = "csv")]
     pub focus: bool,
+}
+
+/// The output for programs.
+#[derive(Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct CostDocument<'a> {
+    /// The word of `--by`.
+    #[cfg_attr(feature = "web", schema(value_type = String))]
+    by: &'a CostGroup,
+    groups: &'a [CostSum],
+    total: &'a CostSum,
+    rows: &'a [CostRow],
 }
 
 /// # Errors
@@ -57,7 +69,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (groups, total) = (sums(&rows, group), total(&rows));
     match context.format {
         Format::Json => {
-            printer.json(&json!({ "by": group, "groups": groups, "total": total, "rows": rows }))
+            printer.json(&CostDocument { by: group, groups: &groups, total: &total, rows: &rows })
         }
         Format::Jsonl => rows.iter().for_each(|row| printer.json(row)),
         Format::Text => show(context, group, &groups, &total, &rows),

@@ -46,8 +46,10 @@ pub struct Args {
     pub watch: bool,
 }
 
+/// The output for programs.
 #[derive(Serialize)]
-struct Listing {
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct Listing {
     jobs: Vec<Summary>,
     /// Jobs with records of a newer version, or with an attempt but no spec.
     left_out: Vec<UnreadableJob>,
@@ -56,7 +58,9 @@ struct Listing {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 struct UnreadableJob {
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     job: JobId,
     why: String,
 }

@@ -86,8 +86,11 @@ pub fn link_depth(path: &str, target: &str) -> Option<usize> {
 
 /// A checkpoint as shown in the outcome and the receipt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct CheckpointSummary {
+    #[cfg_attr(feature = "web", schema(value_type = u32))]
     pub number: CheckpointNo,
+    #[cfg_attr(feature = "web", schema(value_type = u32))]
     pub attempt: AttemptNo,
     pub created: Timestamp,
     #[serde(default)]

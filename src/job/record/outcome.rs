@@ -84,6 +84,7 @@ pub enum EndedBecause {
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct ExitStatus {
     /// Its exit code, if it exited.
     #[serde(default)]
@@ -98,6 +99,7 @@ pub struct ExitStatus {
 
 /// Why a job ended, for the receipt's `outcome`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobOutcome {
     Succeeded,

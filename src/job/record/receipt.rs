@@ -14,8 +14,10 @@ use crate::market::{Market, Region, Usd};
 
 /// `receipt.json`. The field names are an interface: `lamp receipt JOB -o json` prints this.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Receipt {
     pub format: u32,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub job: JobId,
     pub name: String,
     pub outcome: JobOutcome,
@@ -45,15 +47,18 @@ pub struct Receipt {
     pub left: Vec<Leaving>,
     /// Regions that gave no answer about leftovers.
     #[serde(default)]
+    #[cfg_attr(feature = "web", schema(value_type = Vec<String>))]
     pub left_unasked: Vec<Region>,
 }
 
 /// One thing that a job left in the cloud: a disk, an address, an alarm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Leaving {
     /// `volume`, `address`, `spot request`, `alarm`, `snapshot`.
     pub kind: String,
     pub id: String,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub region: Region,
     /// The cloud's description of it.
     pub detail: String,
@@ -64,6 +69,7 @@ pub struct Leaving {
 
 /// How the receipt's controller left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LeavingFate {
     /// The job's own, and deleted.
@@ -75,7 +81,9 @@ pub enum LeavingFate {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct ReceiptAttempt {
+    #[cfg_attr(feature = "web", schema(value_type = u32))]
     pub attempt: AttemptNo,
     pub instance: Option<String>,
     pub instance_type: String,

@@ -16,7 +16,7 @@ use crate::app::overview::overview::{JobRow, Overview};
 use crate::app::view::costs::CostRow;
 use crate::app::view::timeline;
 use crate::app::{ExitCode, Fault, find_job, record_errors};
-use crate::job::AttemptNo;
+use crate::job::{AttemptNo, Receipt};
 use crate::web::plots::{self, Plots};
 use crate::web::site::Site;
 
@@ -159,7 +159,7 @@ pub async fn explain(State(site): State<Arc<Site>>, Path(job): Path<String>) -> 
 
 /// The cost of an ended job: what `lamp receipt -o json` prints
 #[utoipa::path(get, path = "/api/v1/jobs/{job}/receipt", params(("job" = String, Path)),
-    responses((status = 200, body = Object)))]
+    responses((status = 200, body = Receipt)))]
 pub async fn receipt(State(site): State<Arc<Site>>, Path(job): Path<String>) -> Response {
     let read = async {
         let dir = find_job::find(&site.store, Some(&job)).await?;
