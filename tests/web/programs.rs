@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::pages::Served;
 use crate::place::{Place, Words, signal, wait_until};
+use lamp_test_support::skipped;
 
 const WAITS: &str = "echo hello; while [ ! -e GO ]; do sleep 0.1; done";
 
@@ -152,8 +153,7 @@ fn daemon_serves_the_page_and_drives_on_when_the_port_is_taken() {
 #[test]
 fn fuzzer_finds_nothing_that_the_document_does_not_say() {
     let Ok(program) = std::env::var("LAMP_TEST_SCHEMATHESIS") else {
-        eprintln!("skipped: LAMP_TEST_SCHEMATHESIS does not name schemathesis");
-        return;
+        return skipped("schemathesis", "LAMP_TEST_SCHEMATHESIS does not name schemathesis");
     };
     let place = Place::new("echo hello");
     for name in ["one", "two"] {
