@@ -9,6 +9,7 @@
 //! | `aws/ec2` | `Cloud` | EC2 as a seller of instances |
 //! | `aws/account` | | the setup and check of an account, and its sweeper |
 //! | `host` | `Sensors`, `People`, `Stacks`, `Power`, `Files`, `Clock`, `Service` | this machine |
+//! | `http` | | the server of the agent's measurements |
 //! | `local` | `Cloud`, `Metadata`, `Power` | the cloud `local`: folders and processes here |
 //! | `notify` | `Notifier` | channels to the user: webhook, Slack, ntfy, mail, desktop |
 //! | `recordings` | | prices, capacity and utilisation, read from files |
@@ -20,6 +21,7 @@
 
 pub mod aws;
 pub mod host;
+pub mod http;
 pub mod local;
 #[cfg(feature = "lamp")]
 pub mod notify;

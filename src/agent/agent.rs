@@ -19,6 +19,7 @@ use super::log::progress_tail::ProgressTail;
 use super::log::shipping_state::{LogPace, LogSettings};
 use super::notice_tracker::NoticeTracker;
 use super::report::attention::AttentionList;
+use super::report::exposed::ExposedMetrics;
 use super::report::heartbeat::Heartbeat;
 use super::report::journal::Journal;
 use super::report::metrics::Metrics;
@@ -60,6 +61,8 @@ pub struct AgentPorts {
     pub own_machine: bool,
     /// Where measurements are published, if anywhere.
     pub meter: Option<Arc<dyn Meter>>,
+    /// Where a scrape finds the newest values, if anything is served.
+    pub exposed: Option<Arc<ExposedMetrics>>,
     pub service: Arc<dyn Service>,
     pub stacks: Arc<dyn Stacks>,
     pub people: Arc<dyn People>,
@@ -157,6 +160,7 @@ impl Agent {
             heartbeat,
             samples,
             metrics,
+            exposed: ports.exposed.clone(),
             logs,
             deadman,
             crash_loop: CrashLoop::new(out.clock.mono(), state.short_lives),

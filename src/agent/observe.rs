@@ -40,13 +40,18 @@ impl Agent {
             let sample = self.ports.sensors.sample(&scope).await;
             self.look_for_xids(sample.as_ref());
             self.reporter.attention.tell_of_room(sample.as_ref());
+            let shown = self.reporter.exposed.is_some().then(|| sample.clone()).flatten();
             let marks = self.marks();
             if let Some(rates) = self.watching.take(sample, marks, mono, self.state.stall_restarts)
             {
                 self.reporter.samples.push(&rates);
                 self.board.has_been_silent(self.watching.longest_silence());
+                let quiet_secs = self.watching.idle.numbers.get("quiet_secs").copied();
                 if let Some(metrics) = &self.reporter.metrics {
-                    metrics.add(&rates, self.watching.idle.numbers.get("quiet_secs").copied());
+                    metrics.add(&rates, quiet_secs);
+                }
+                if let Some(exposed) = &self.reporter.exposed {
+                    exposed.see_sample(shown, rates, quiet_secs);
                 }
             }
         }

@@ -15,7 +15,8 @@ use super::notify::NotifyFile;
 use super::union_values::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::values::{
     AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord,
-    Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SecretWord, SpanOrOff, SpanWord,
+    Gpus, Hourly, ListenWord, MarketWord, Moment, Price, Rate, ReactionWord, SecretWord, SpanOrOff,
+    SpanWord,
 };
 use crate::job::{CHECKPOINT_SIGNALS, SecretSource};
 
@@ -171,6 +172,10 @@ pub struct WatchFile {
     /// Publish measurements to CloudWatch once a minute; each costs cents a month.
     #[schemars(extend("default" = true, "examples" = [false]))]
     pub metrics: Option<bool>,
+    /// Where the agent serves its measurements as OpenMetrics: a port of its own machine, or an
+    /// address. Without it, nowhere.
+    #[schemars(extend("examples" = [9400, "0.0.0.0:9400"]))]
+    pub metrics_listen: Option<ListenWord>,
     /// CloudWatch alarm that ends the machine: no heartbeat for this time (default: the lease, at
     /// least 30 minutes), low CPU, or `off`. If metrics fail while no controller runs, it may end a
     /// healthy machine.

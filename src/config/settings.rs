@@ -229,6 +229,9 @@ impl<'a> Layers<'a> {
                 .pick("grace", |w| w.grace.clone())
                 .map_or(default.term_grace, |word| word.0),
             metrics: at.pick("metrics", |w| w.metrics).unwrap_or(default.metrics),
+            metrics_listen: at
+                .pick("metrics_listen", |w| w.metrics_listen.clone())
+                .map(|word| word.0),
             alarm: at.pick("alarm", |w| w.alarm.clone()).map_or(default.alarm, |word| word.0),
         }
     }

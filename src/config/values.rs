@@ -13,7 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 use super::schema_patterns;
-use crate::job::{AlarmRule, MarketChoice, Reaction, SecretSource};
+use crate::job::{AlarmRule, ListenAddress, MarketChoice, Reaction, SecretSource};
 use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// Why a text is not the word that was expected. The message is complete.
@@ -116,6 +116,12 @@ word!(
     AlarmWord(AlarmRule), parse_alarm,
     expecting "\"heartbeat\", \"heartbeat for 15m\", \"cpu<=0.3 for 5m\" or \"off\"",
     schema {"type": "string", "pattern": schema_patterns::ALARM}
+);
+word!(
+    /// An address to listen on.
+    ListenWord(ListenAddress), parse_listen,
+    expecting "a port like 9400, or an address like \"127.0.0.1:9400\"",
+    schema {"type": ["integer", "string"], "pattern": schema_patterns::LISTEN}
 );
 word!(
     /// An amount of dollars.
@@ -325,6 +331,10 @@ fn parse_reaction(text: &str) -> Result<Reaction, WordError> {
             &["terminate", "stop", "keep 2h", "notify"],
         )),
     }
+}
+
+fn parse_listen(text: &str) -> Result<ListenAddress, WordError> {
+    text.parse().map_err(WordError::of)
 }
 
 fn parse_alarm(text: &str) -> Result<AlarmRule, WordError> {

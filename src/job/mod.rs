@@ -44,6 +44,7 @@ pub use spec::glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use spec::image::{ImageChoice, ImageError, Release, System, contents as image_contents};
 pub use spec::launcher::is_launchers;
 pub use spec::limits::{BOOT, LEASE, LimitsSpec, SETUP};
+pub use spec::listen::{ListenAddress, ListenAddressError};
 pub use spec::notify::{ChannelSecret, ChannelSpec, EmailSpec, EventKind, NotifySpec};
 pub use spec::schedule::{CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 pub use spec::secret::{SECRET_BYTES_MAX, SECRET_WORDS, SecretSource};

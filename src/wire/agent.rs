@@ -25,6 +25,7 @@ use crate::adapters::host::service_manager::Notify;
 use crate::adapters::host::stack_dump::ProcStacks;
 use crate::adapters::host::system_clock::SystemClock;
 use crate::adapters::host::terminals::Terminals;
+use crate::adapters::http::metrics_server::{self, Served};
 use crate::adapters::local::job_workdir;
 use crate::adapters::local::machine_folder::{InstanceRecord, LocalFolder};
 use crate::adapters::local::machine_process;
@@ -40,13 +41,15 @@ use crate::adapters::workload::secret_workloads::SecretWorkloads;
 use crate::adapters::workload::then_command::{self, ThenCommand, ThenExit};
 use crate::adapters::workload::whole_machine::WholeMachine;
 use crate::adapters::workstation::{process_env, termination_signals};
+use crate::agent::report::exposed::ExposedMetrics;
+use crate::agent::report::open_metrics;
 use crate::agent::report::retry_sender::Outbox;
 use crate::agent::shutdown::deadman::SwitchFiles;
 use crate::agent::startup::boot::{self, BootPorts};
 use crate::agent::startup::cli::{self, Alone, BootSource, Call, Then};
 use crate::agent::startup::standalone;
 use crate::agent::{Agent, AgentPorts, Folders};
-use crate::job::{AttemptNo, JobId};
+use crate::job::{AttemptNo, JobId, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::ports::{Clock, Files, Metadata, Meter, Nobody, Power, SensorFeed, Store, Workloads};
 
@@ -349,6 +352,11 @@ async fn attempt(
         }
         None => workloads,
     };
+    // The job matters more than its measurements: it runs without them.
+    let exposed = exposed(&attempt.resolved).await.unwrap_or_else(|problem| {
+        tracing::warn!("{problem}; the job runs without");
+        None
+    });
     let world = AgentPorts {
         sensors,
         workloads,
@@ -359,6 +367,7 @@ async fn attempt(
         switch_files: on_box.switch_files,
         own_machine: on_box.own_machine,
         meter: on_box.meter,
+        exposed,
         service: ports.service,
         stacks: Arc::new(ProcStacks),
         people: if on_box.own_machine { Arc::new(Terminals::new("/")) } else { Arc::new(Nobody) },
@@ -367,6 +376,23 @@ async fn attempt(
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
     tracing::info!(because = finish.because.word(), "the attempt is over");
     Ok(0)
+}
+
+/// Serves the measurements, if the job asks for it.
+async fn exposed(job: &ResolvedSpec) -> Result<Option<Arc<ExposedMetrics>>, String> {
+    let Some(address) = job.spec.watch.metrics_listen else { return Ok(None) };
+    let listener = tokio::net::TcpListener::bind(address.0)
+        .await
+        .map_err(|error| format!("cannot serve measurements at {address}: {error}"))?;
+    let exposed = Arc::new(ExposedMetrics::new(job.job.as_str(), &job.spec.name));
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!("measurements are served at http://{address}/metrics");
+    }
+    let newest = Arc::clone(&exposed);
+    let text = Arc::new(move || newest.text().ok());
+    let content_type = open_metrics::CONTENT_TYPE;
+    tokio::spawn(metrics_server::serve(listener, Served { content_type, text }));
+    Ok(Some(exposed))
 }
 
 fn power(then: Then) -> Arc<dyn Power> {
@@ -416,6 +442,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let power = power(call.then.clone());
     let root = alone_root(&call);
     let mut resolved = standalone::resolved(&call, clock.now(), process_env::random());
+    let exposed = exposed(&resolved).await?;
     let named = call
         .name
         .as_ref()
@@ -474,6 +501,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         switch_files: None,
         own_machine: false,
         meter: None,
+        exposed,
         service: Arc::new(Notify),
         stacks: Arc::new(ProcStacks),
         people: Arc::new(Nobody),

@@ -49,6 +49,7 @@ async fn watch(rig: &Rig, played: &Played, words: &[&str]) -> Finish {
         switch_files: None,
         own_machine: false,
         meter: None,
+        exposed: None,
         service: Arc::new(played.clone()),
         stacks: Arc::new(played.clone()),
         people: Arc::new(Nobody),

@@ -127,6 +127,7 @@ impl Stage {
             switch_files: self.switch_files.clone(),
             own_machine: true,
             meter: None,
+            exposed: None,
             service: ports.service,
             stacks: Arc::new(calm.clone()),
             people: Arc::new(calm),

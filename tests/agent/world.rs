@@ -180,6 +180,7 @@ impl Played {
             switch_files: None,
             own_machine: self.own_machine,
             meter: self.meter.clone(),
+            exposed: None,
             service: this(),
             stacks: this(),
             people: this(),

@@ -24,6 +24,7 @@ mod jobs;
 mod launch;
 mod log_lost;
 mod machine;
+mod metrics;
 mod nspawn;
 mod private;
 mod refusals;

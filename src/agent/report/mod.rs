@@ -2,10 +2,12 @@
 
 pub(crate) mod attention;
 pub(crate) mod batch;
+pub mod exposed;
 pub mod heartbeat;
 pub mod journal;
 pub mod metrics;
 pub mod notice_watch;
+pub mod open_metrics;
 pub(crate) mod reporter;
 pub(crate) mod request_watch;
 pub mod retry_sender;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::attention::{AttentionList, Topic};
+use super::exposed::ExposedMetrics;
 use super::heartbeat::{Heartbeat, ShownFacts};
 use super::journal::Journal;
 use super::metrics::Metrics;
@@ -32,6 +33,7 @@ pub(crate) struct Reporter {
     pub heartbeat: Heartbeat,
     pub samples: Samples,
     pub metrics: Option<Metrics>,
+    pub exposed: Option<Arc<ExposedMetrics>>,
     pub logs: LogShip,
     pub deadman: Option<Deadman>,
     pub attention: AttentionList,
@@ -67,6 +69,9 @@ impl Reporter {
         self.renew_deadline(facts);
         if let Some(metrics) = self.metrics.as_ref().filter(|_| !self.is_quiet()) {
             metrics.beat();
+        }
+        if let Some(exposed) = &self.exposed {
+            exposed.see_status(self.status(facts), facts.hard_end);
         }
         self.logs.look(facts.printed);
         if self.heartbeat.wants(&self.seen(facts)) {

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::job::GpuSelection;
+use crate::job::{GpuSelection, ListenAddress};
 use crate::market::Span;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +52,8 @@ pub struct Alone {
     pub grace: Span,
     pub gpus: GpuSelection,
     pub log_pattern: Option<String>,
+    /// Where it serves OpenMetrics; `None`: nowhere.
+    pub metrics_listen: Option<ListenAddress>,
     pub then: Then,
     pub dry_run: bool,
     /// Where the run's records go; the default is under the user's state folder.
@@ -92,6 +94,8 @@ Options:
   --grace SPAN            from SIGTERM to SIGKILL (default 30s)
   --gpus LIST|all         which GPUs count, like 0,1 (default: those that COMMAND uses)
   --log-pattern REGEX     log lines that are progress; its first group is the step
+  --metrics-listen ADDR   serve measurements as OpenMetrics at http://ADDR/metrics: a port of this machine, or an
+                          address (default: nowhere)
   --then exit|poweroff|CMD  after the end: exit, power the machine off, or run CMD in the shell (default exit)
   --name NAME             a name for the run's records
   --state DIR             where the records go (default: lamplighter/agent in the user's state folder)
@@ -183,6 +187,9 @@ fn alone(mut parser: lexopt::Parser, mut alone: Alone) -> Result<(Alone, bool), 
             Long("grace") => alone.grace = typed("--grace", &mut parser)?,
             Long("gpus") => alone.gpus = gpus(&parser.value()?.string()?)?,
             Long("log-pattern") => alone.log_pattern = Some(parser.value()?.string()?),
+            Long("metrics-listen") => {
+                alone.metrics_listen = Some(typed("--metrics-listen", &mut parser)?);
+            }
             Long("then") => alone.then = then(parser.value()?.string()?),
             Long("name") | Short('n') => alone.name = Some(parser.value()?.string()?),
             Long("state") => alone.state = Some(parser.value()?.into()),
@@ -214,6 +221,7 @@ impl Alone {
             grace: Span::from_secs(30),
             gpus: GpuSelection::Workload,
             log_pattern: None,
+            metrics_listen: None,
             then: Then::Exit,
             dry_run: false,
             state: None,

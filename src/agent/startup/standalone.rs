@@ -38,6 +38,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         gpus: call.gpus.clone(),
         log_pattern: call.log_pattern.clone(),
         term_grace: call.grace,
+        metrics_listen: call.metrics_listen,
         ..WatchSpec::default()
     };
     let spec = Spec {

@@ -72,6 +72,20 @@ pub enum AttemptPhase {
     Ended,
 }
 
+impl AttemptPhase {
+    /// As in records.
+    pub fn word(self) -> &'static str {
+        match self {
+            AttemptPhase::Preparing => "preparing",
+            AttemptPhase::Setup => "setup",
+            AttemptPhase::Running => "running",
+            AttemptPhase::Draining => "draining",
+            AttemptPhase::Held => "held",
+            AttemptPhase::Ended => "ended",
+        }
+    }
+}
+
 /// Why a launch was refused because of the place, not because of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

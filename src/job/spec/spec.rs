@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{AlarmRule, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial};
+use crate::job::{
+    AlarmRule, Continues, Inherited, JobId, LimitsSpec, ListenAddress, SecretSource, Trial,
+};
 use crate::market::{
     Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour,
 };
@@ -224,6 +226,9 @@ pub struct WatchSpec {
     pub term_grace: Span,
     /// Whether a launched machine publishes its measurements for people and alarms.
     pub metrics: bool,
+    /// Where the agent serves OpenMetrics; `None`: nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics_listen: Option<ListenAddress>,
     /// The cloud's alarm on the machine.
     pub alarm: AlarmRule,
 }
@@ -394,6 +399,7 @@ impl Default for WatchSpec {
             terminal: true,
             term_grace: Span::from_secs(30),
             metrics: true,
+            metrics_listen: None,
             alarm: AlarmRule::default(),
         }
     }

@@ -360,6 +360,7 @@ impl Host {
             switch_files: Some(SwitchFiles { deadline: DEADLINE.into(), alive: ALIVE.into() }),
             own_machine: true,
             meter: None,
+            exposed: None,
             service: ports.service,
             stacks: this(),
             people: Arc::new(Nobody),

@@ -2,87 +2,62 @@
 //!
 //! An ended job stays for an hour, so that a scrape sees its end. The sums cover all jobs.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::registry::Unit;
 
 use super::answer::{fault, problem};
 use super::reads::newest;
+use crate::agent::report::open_metrics::{CONTENT_TYPE, LabelText, Scrape, ratio, secs, timestamp};
 use crate::app::overview::overview::{JobRow, Money, Overview};
 use crate::instance::GpuStatus;
 use crate::market::elapsed;
 use crate::web::site::Site;
-
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How long the values of an ended job stay.
 const STAYS: Duration = Duration::from_secs(3600);
 
 const MIB: f64 = 1_048_576.0;
 
-type FloatGauge = Gauge<f64, AtomicU64>;
-
-/// The text of a label. The crate writes it as it is, so a quote would end it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Word(String);
-
-impl EncodeLabelValue for Word {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        for letter in self.0.chars() {
-            match letter {
-                '\\' => encoder.write_str("\\\\")?,
-                '"' => encoder.write_str("\\\"")?,
-                '\n' => encoder.write_str("\\n")?,
-                letter => encoder.write_char(letter)?,
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Not `job`: Prometheus gives each series a label of that name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfJob {
-    job_id: Word,
-    name: Word,
+    job_id: LabelText,
+    name: LabelText,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct InState {
-    job_id: Word,
-    name: Word,
-    state: Word,
-    verdict: Word,
+    job_id: LabelText,
+    name: LabelText,
+    state: LabelText,
+    verdict: LabelText,
 }
 
 /// `gpu` and `modelName` are the labels of NVIDIA's exporter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 #[expect(non_snake_case, reason = "dashboards know the label by this name")]
 struct OfGpu {
-    job_id: Word,
-    name: Word,
-    gpu: Word,
-    modelName: Word,
+    job_id: LabelText,
+    name: LabelText,
+    gpu: LabelText,
+    modelName: LabelText,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Counted {
-    state: Word,
+    state: LabelText,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct During {
-    window: Word,
+    window: LabelText,
 }
 
 fn dollars() -> Unit {
@@ -93,42 +68,7 @@ fn dollars_per_hour() -> Unit {
     Unit::Other("dollars_per_hour".to_owned())
 }
 
-/// Prometheus users expect the singular.
-fn ratio() -> Unit {
-    Unit::Other("ratio".to_owned())
-}
-
-fn timestamp() -> Unit {
-    Unit::Other("timestamp_seconds".to_owned())
-}
-
-/// One scrape.
-struct Scrape {
-    registry: Registry,
-}
-
 impl Scrape {
-    fn one(&mut self, name: &str, help: &str, unit: Option<Unit>, value: f64) {
-        let gauge = FloatGauge::default();
-        gauge.set(value);
-        match unit {
-            Some(unit) => self.registry.register_with_unit(name, help, unit, gauge),
-            None => self.registry.register(name, help, gauge),
-        }
-    }
-
-    fn family<L>(&mut self, name: &str, help: &str, unit: Option<Unit>) -> Family<L, FloatGauge>
-    where
-        L: EncodeLabelSet + Clone + std::fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static,
-    {
-        let family = Family::<L, FloatGauge>::default();
-        match unit {
-            Some(unit) => self.registry.register_with_unit(name, help, unit, family.clone()),
-            None => self.registry.register(name, help, family.clone()),
-        }
-        family
-    }
-
     /// A value of each job that has one.
     fn each(
         &mut self,
@@ -183,7 +123,7 @@ impl Scrape {
         let caps = self.family("lamp_cap", help, Some(dollars()));
         let help = "The spending that counts against each cap";
         let counted = self.family("lamp_cap_counted", help, Some(dollars()));
-        let during = |window: &str| During { window: Word(window.to_owned()) };
+        let during = |window: &str| During { window: LabelText(window.to_owned()) };
         if let Some(cap) = money.caps.usd_per_hour {
             caps.get_or_create(&during("hour")).set(cap.per_hour().dollars());
         }
@@ -201,7 +141,7 @@ impl Scrape {
         let help = "Jobs of the job root by their state";
         let counts = self.family("lamp_jobs", help, None);
         for row in &overview.jobs {
-            let state = Word(row.summary.state_told());
+            let state = LabelText(row.summary.state_told());
             counts.get_or_create(&Counted { state }).inc();
         }
         let help = "Things that a person should look at";
@@ -286,23 +226,19 @@ fn progress(row: &JobRow) -> Option<f64> {
 }
 
 fn of_job(row: &JobRow) -> OfJob {
-    OfJob { job_id: Word(row.summary.job.clone()), name: Word(row.summary.name.clone()) }
+    OfJob { job_id: LabelText(row.summary.job.clone()), name: LabelText(row.summary.name.clone()) }
 }
 
 fn in_state(row: &JobRow) -> InState {
     let OfJob { job_id, name } = of_job(row);
-    let verdict = Word(row.summary.verdict.clone().unwrap_or_default());
-    InState { job_id, name, state: Word(row.summary.state_told()), verdict }
+    let verdict = LabelText(row.summary.verdict.clone().unwrap_or_default());
+    InState { job_id, name, state: LabelText(row.summary.state_told()), verdict }
 }
 
 fn of_gpu(row: &JobRow, gpu: &GpuStatus) -> OfGpu {
     let OfJob { job_id, name } = of_job(row);
-    let model = Word(gpu.name.clone().unwrap_or_default());
-    OfGpu { job_id, name, gpu: Word(gpu.index.to_string()), modelName: model }
-}
-
-fn secs(at: Timestamp) -> f64 {
-    at.as_millisecond() as f64 / 1000.0
+    let model = LabelText(gpu.name.clone().unwrap_or_default());
+    OfGpu { job_id, name, gpu: LabelText(gpu.index.to_string()), modelName: model }
 }
 
 /// # Errors
@@ -311,15 +247,13 @@ fn written(overview: &Overview) -> Result<String, std::fmt::Error> {
     let stays =
         |row: &&JobRow| row.summary.ended.is_none_or(|ended| elapsed(ended, overview.at) <= STAYS);
     let rows: Vec<&JobRow> = overview.jobs.iter().filter(stays).collect();
-    let mut scrape = Scrape { registry: Registry::default() };
+    let mut scrape = Scrape::default();
     scrape.money(&overview.money);
     scrape.counts(overview);
     scrape.jobs(&rows);
     scrape.work(&rows, overview.at);
     scrape.gpus(&rows);
-    let mut text = String::new();
-    text::encode(&mut text, &scrape.registry)?;
-    Ok(text)
+    scrape.into_text()
 }
 
 pub async fn metrics(State(site): State<Arc<Site>>) -> Response {
