@@ -1,6 +1,6 @@
 //! `-o json` of every verb: what comes on stdout is one JSON document, or nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use lamplighter::cli::Cli;
 use serde_json::{Value, json};
 
 use super::place::{Place, end};
-use super::sandbox::repository;
+use super::sandbox::{Sandbox, repository};
 use lamp_test_support::skipped;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
@@ -78,7 +78,7 @@ fn what_every_verb_prints_for_machines_is_json() {
         serde_json::from_slice(&out).unwrap_or_else(|error| panic!("run: {error}: {err}"));
     let job = receipt["job"].as_str().expect("a receipt has its job").to_owned();
     assert_eq!(code, 0);
-    let page = Page::read();
+    let page = Page::read(&place.0);
     let mut undescribed = BTreeSet::new();
     for verb in Cli::command()
         .get_subcommands()
@@ -122,17 +122,26 @@ fn what_every_verb_prints_for_machines_is_json() {
     place.nothing_is_left();
 }
 
-/// docs/cli-json.md, by its sections.
-struct Page(String);
+/// docs/cli-json.md, by its sections, and the schemas that `lamp schema` prints, by verb.
+struct Page {
+    text: String,
+    schemas: BTreeMap<String, Value>,
+}
 
 impl Page {
-    fn read() -> Self {
-        Page(std::fs::read_to_string(repository().join("docs/cli-json.md")).expect("it ships"))
+    fn read(sandbox: &Sandbox) -> Self {
+        let text = std::fs::read_to_string(repository().join("docs/cli-json.md"));
+        let schemas = ["costs", "receipt", "status", "top"]
+            .map(|verb| (verb.to_owned(), sandbox.json(&["schema", verb]).1));
+        Page { text: text.expect("it ships"), schemas: schemas.into() }
     }
 
-    /// Whether a section about the verb names the key. A schema and an IAM policy are somebody
-    /// else's documents.
+    /// Whether the schema of the verb or a section about it names the key. A schema and an IAM
+    /// policy are somebody else's documents.
     fn describes(&self, verb: &str, key: &str) -> bool {
+        if self.schemas.get(verb).is_some_and(|schema| has_property(schema, key)) {
+            return true;
+        }
         if ["schema", "iam"].contains(&verb) {
             return true;
         }
@@ -144,11 +153,21 @@ impl Page {
             })
         };
         let sections =
-            self.0.split("\n## ").filter(|section| section.lines().next().is_some_and(about));
+            self.text.split("\n## ").filter(|section| section.lines().next().is_some_and(about));
         sections.into_iter().any(|section| {
             section.contains(&format!("`{key}`")) || section.contains(&format!("\"{key}\""))
         })
     }
+}
+
+fn has_property(schema: &Value, key: &str) -> bool {
+    let is_here = schema["properties"].get(key).is_some();
+    is_here
+        || match schema {
+            Value::Object(parts) => parts.values().any(|part| has_property(part, key)),
+            Value::Array(parts) => parts.iter().any(|part| has_property(part, key)),
+            _ => false,
+        }
 }
 
 /// The keys of a document, and of the objects in its lists.
