@@ -319,8 +319,22 @@ impl Holder {
     fn pump(&mut self, bytes_max: usize) {
         let mut taken: usize = 0;
         while taken < bytes_max {
-            let Some(output) = self.output.as_mut() else { return };
-            match output.read(&mut self.buffer) {
+            let filled = self.fill();
+            if filled == 0 {
+                return;
+            }
+            taken = taken.saturating_add(filled);
+            self.keep(filled);
+        }
+    }
+
+    /// Reads until the buffer is full or nothing is left. A terminal gives at most 4 KiB a read, and
+    /// each write to the log costs as much as a read.
+    fn fill(&mut self) -> usize {
+        let mut filled = 0;
+        while filled < READ_BYTES {
+            let Some(output) = self.output.as_mut() else { break };
+            match output.read(&mut self.buffer[filled..]) {
                 Ok(0) => self.output = None,
                 // No writer has the terminal open any more.
                 Err(error)
@@ -328,26 +342,27 @@ impl Holder {
                 {
                     self.output = None
                 }
-                Ok(read) => {
-                    let bytes = &self.buffer[..read];
-                    taken = taken.saturating_add(read);
-                    self.log.count(read);
-                    match &mut self.redraw {
-                        Some(redraw) => {
-                            redraw.take(bytes, Instant::now(), &mut |bytes| self.log.keep(bytes))
-                        }
-                        None => self.log.keep(bytes),
-                    }
-                    if self.echo.as_mut().is_some_and(|echo| !echo.offer(bytes)) {
-                        self.echo = None;
-                    }
-                    self.counters_old_since.get_or_insert_with(Instant::now);
-                }
+                Ok(read) => filled += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // Empty for now.
-                Err(_) => return,
+                Err(_) => break,
             }
         }
+        filled
+    }
+
+    /// Keeps the first bytes of the buffer.
+    fn keep(&mut self, filled: usize) {
+        let bytes = &self.buffer[..filled];
+        self.log.count(filled);
+        match &mut self.redraw {
+            Some(redraw) => redraw.take(bytes, Instant::now(), &mut |bytes| self.log.keep(bytes)),
+            None => self.log.keep(bytes),
+        }
+        if self.echo.as_mut().is_some_and(|echo| !echo.offer(bytes)) {
+            self.echo = None;
+        }
+        self.counters_old_since.get_or_insert_with(Instant::now);
     }
 
     /// Waits for all ended processes, including adopted ones. `true` when none are left.
