@@ -53,6 +53,9 @@ struct CountersInner {
     has_marked: bool,
     /// The newest step that the newest start has reported.
     told: Option<f64>,
+    /// The number of these reports, and by when the newest was written.
+    reports: u64,
+    told_by: Option<i64>,
     /// The longest silence of a workload that reports, seconds.
     silent_secs: Option<f64>,
     /// The job reports its own steps, so printed progress bars do not count.
@@ -91,7 +94,7 @@ impl ActivityCounters {
     /// the workdir, or from an earlier start.
     pub fn restarted(&self, at: jiff::Timestamp) {
         let mut inner = self.inner();
-        (inner.done, inner.told) = (None, None);
+        (inner.done, inner.told, inner.told_by) = (None, None, None);
         inner.began = Some(at);
     }
 
@@ -169,6 +172,18 @@ impl ActivityCounters {
     /// saved now.
     pub(crate) fn live_step(&self) -> Option<f64> {
         self.inner().told
+    }
+
+    /// The number of steps reported so far. With it, the time by which the newest was written:
+    /// nanoseconds since 1970, by its file system. `None`: unknown.
+    pub(crate) fn reports(&self) -> (u64, Option<i64>) {
+        let inner = self.inner();
+        (inner.reports, inner.told_by)
+    }
+
+    /// The newest reported step was written by this time of its file system.
+    pub(crate) fn told_by(&self, modified_nanos: Option<i64>) {
+        self.inner().told_by = modified_nanos;
     }
 
     /// `timed`: the step was seen as it happened, so it may count for the speed.
@@ -253,6 +268,7 @@ impl CountersInner {
         self.step(step, now, timed);
         if timed {
             self.told = Some(step);
+            (self.reports, self.told_by) = (self.reports + 1, None);
         }
     }
 

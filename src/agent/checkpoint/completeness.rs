@@ -18,7 +18,7 @@ use super::file_motion::{Motion, QUIET, RESTLESS};
 use super::file_names::{Partition, Places};
 use super::folder_diff::{
     FolderListing, goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs,
-    stamps, without_logs,
+    stamps, without_logs, written_first,
 };
 use super::torn_writes::TornFiles;
 use super::units::{LookContext, Units, WriterEnd};
@@ -50,6 +50,8 @@ pub(crate) struct FolderWatch {
     /// The newest step at the last look. A workload that reports steps may also mark its
     /// checkpoints.
     told: Option<f64>,
+    /// The number of reported steps at the last look.
+    reports: u64,
     prints_steps: bool,
     ended: Option<(ExitStatus, Duration)>,
     killed: Option<Duration>,
@@ -107,16 +109,7 @@ impl FolderWatch {
             (rested, self.motion.rests_for(now, RESTLESS)),
             &signs,
         );
-        let step = match self.looked {
-            // After a gap longer than a save, the files may be from before the newest step: take
-            // the earlier one.
-            Some(looked) if now.saturating_sub(looked) > QUIET => {
-                self.told.zip(signs.step).map(|(before, now)| before.min(now))
-            }
-            Some(_) => signs.step,
-            // The files of the first look were written unseen: only a mark tells their step.
-            None => signs.marked_step,
-        };
+        let step = self.step_held((&before, &picture), now, &signs);
         let looked = self.looked.unwrap_or(now);
         // An ended process has no open files: use the last look's.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
@@ -163,7 +156,8 @@ impl FolderWatch {
         } else if let Some(declared) = self.declared.as_mut().filter(|_| changed) {
             declared.observe(&picture);
         }
-        (self.told, self.prints_steps) = (signs.step, signs.prints_steps);
+        (self.told, self.reports) = (signs.step, signs.reports);
+        self.prints_steps = signs.prints_steps;
         let is_first = self.looked.is_none();
         (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
         if let Some(at) = signs.killed.filter(|at| self.killed != Some(*at)) {
@@ -178,6 +172,31 @@ impl FolderWatch {
             self.doubt = TornFiles::of(&picture, &self.kept, None, None);
         }
         changed
+    }
+
+    /// A step that the new files hold for certain.
+    ///
+    /// The newest one is certain if it was written before the files, and is the only one since the
+    /// last look: a save that began before it may end after it. Otherwise it is the one at the last
+    /// look.
+    fn step_held(
+        &self,
+        (before, after): (&FolderListing, &FolderListing),
+        now: Duration,
+        signs: &WorkloadSigns,
+    ) -> Option<f64> {
+        // The files of the first look were written unseen: only a mark tells their step.
+        let Some(looked) = self.looked else { return signs.marked_step };
+        let is_recent = now.saturating_sub(looked) <= QUIET && signs.reports <= self.reports + 1;
+        let is_before = || {
+            signs.told_by.is_some_and(|told| {
+                written_first(before, after).is_some_and(|written| told <= written)
+            })
+        };
+        if self.told == signs.step || is_recent && is_before() {
+            return signs.step;
+        }
+        self.told.zip(signs.step).map(|(before, now)| before.min(now))
     }
 
     /// The manifest of this picture is written.
@@ -401,7 +420,12 @@ mod tests {
         assert!(watch.observe(
             tree(&[("a", 1)]),
             at(10),
-            WorkloadSigns { step: Some(4.0), ..WorkloadSigns::default() }
+            WorkloadSigns {
+                step: Some(4.0),
+                reports: 1,
+                told_by: Some(1),
+                ..WorkloadSigns::default()
+            }
         ));
         assert_eq!(complete(&watch, 11), None);
         assert!(watch.observe(
@@ -433,6 +457,33 @@ mod tests {
         );
         watch.keep(tree(&[("a", 2)]));
         assert_eq!((complete(&watch, 99), watch.dirty()), (None, false));
+    }
+
+    /// A script with four steps a second, whose save of step 60 was called step 62.
+    #[test]
+    fn save_is_never_called_by_a_step_that_it_does_not_hold() {
+        let saved_at = 1_000;
+        // The reports since the last look, the time of the newest, and the step of the save.
+        for (reports, told_by, held) in [
+            (4, Some(saved_at + 500), 58.0),
+            (4, Some(saved_at), 58.0),
+            (1, Some(saved_at + 1), 58.0),
+            (1, None, 58.0),
+            (1, Some(saved_at - 300), 62.0),
+        ] {
+            let mut watch = FolderWatch::new(
+                tree(&[]),
+                EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
+            );
+            let look = WorkloadSigns { step: Some(58.0), reports: 58, ..WorkloadSigns::default() };
+            watch.observe(tree(&[]), at(14), look);
+            let signs = WorkloadSigns { step: Some(62.0), reports: 58 + reports, told_by, ..look };
+            (15..30).for_each(|secs| {
+                watch.observe(tree(&[("a", saved_at)]), at(secs), signs);
+            });
+            let step = watch.complete(at(45), true, false).map(|ripe| ripe.step);
+            assert_eq!(step, Some(Some(held)), "{reports} reports, the newest by {told_by:?}");
+        }
     }
 
     #[test]

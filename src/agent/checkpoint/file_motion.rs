@@ -185,7 +185,12 @@ mod tests {
             tree(&[]),
             EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
         );
-        let told = |step| WorkloadSigns { step: Some(step), ..WorkloadSigns::default() };
+        let told = |step: f64| WorkloadSigns {
+            step: Some(step),
+            reports: step as u64,
+            told_by: Some(1),
+            ..WorkloadSigns::default()
+        };
         watch.observe(tree(&[]), at(9), told(20.0));
         watch.observe(tree(&["model-21.pt"]), at(10), told(21.0));
         watch.observe(tree(&["model-21.pt"]), at(39), told(24.0));

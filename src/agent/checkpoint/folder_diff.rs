@@ -122,6 +122,14 @@ pub(crate) fn has_news(picture: &FolderListing, before: &FolderListing) -> bool 
     without_logs(picture).any(|file| !is_in(&before, file))
 }
 
+/// The earliest time of the files that a picture has and an earlier one does not: nanoseconds since
+/// 1970, by their file system.
+pub(crate) fn written_first(before: &FolderListing, after: &FolderListing) -> Option<i64> {
+    let before = stamps(before);
+    let new = without_logs(after).filter(|file| !is_in(&before, file));
+    new.map(|file| file.stamp.modified_nanos).min()
+}
+
 /// Whether nothing is new and the newest file was deleted: the job continues from the checkpoint
 /// before. (Scripts delete the oldest one at every save.)
 pub(crate) fn goes_back(picture: &FolderListing, before: &FolderListing) -> bool {

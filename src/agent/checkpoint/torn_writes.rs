@@ -161,6 +161,8 @@ mod tests {
         marks: 0,
         marked_step: None,
         step: None,
+        reports: 0,
+        told_by: None,
         any_step: None,
         prints_steps: false,
         life: 0,

@@ -175,7 +175,10 @@ impl Worker {
         // Read the end first: then all files seen after it were written before it.
         let ends = *self.shared.ends();
         let (marks, marked_step) = self.shared.board.marks_seen();
+        let (reports, told_by) = self.shared.board.reports();
         let signs = WorkloadSigns {
+            reports,
+            told_by,
             marks,
             marked_step,
             step: self.shared.board.live_step(),

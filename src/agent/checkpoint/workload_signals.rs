@@ -15,6 +15,10 @@ pub(crate) struct WorkloadSigns {
     pub marked_step: Option<f64>,
     /// The newest step that its process reported in the progress file.
     pub step: Option<f64>,
+    /// The number of these reports, and the time by which the newest was written: nanoseconds
+    /// since 1970, by the file system.
+    pub reports: u64,
+    pub told_by: Option<i64>,
     /// The newest step from any source, also from what it prints.
     pub any_step: Option<f64>,
     /// Its steps are known only from its output: the progress file is empty, so the job makes no

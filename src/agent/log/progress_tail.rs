@@ -147,6 +147,13 @@ impl Tail {
             self.offset += part.len() as u64;
             self.part(part, now, self.offset > old);
         }
+        // More lines may have come since: then only the present time covers what was read.
+        let written = if self.offset == stamp.bytes {
+            Some(stamp)
+        } else {
+            self.files.stamp(&self.path).ok().flatten()
+        };
+        self.board.told_by(written.map(|stamp| stamp.modified_nanos));
         if self.board.is_unsettled() {
             let written = self.files.stamp(&self.path).ok().flatten();
             // A line after the mark may be the last before the next save, and both may have one

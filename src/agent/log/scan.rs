@@ -226,12 +226,17 @@ impl Scan {
         self.budget = self.budget.saturating_sub(bytes.len() as u64);
         self.board.record_log_bytes(bytes.len() as u64);
         let Scan { lines, board, shared, timed, .. } = self;
+        let before = board.reports().0;
         // With several new bar states, only the newest has its time.
         let mut shown = None;
         lines.feed(&bytes, |said| match said {
             LineSign::Shown(..) => shown = Some(said),
             said => tell(board, &shared.outbox, said, *timed),
         });
+        if board.reports().0 > before {
+            let stamp = shared.outbox.files.stamp(&path).ok().flatten();
+            board.told_by(stamp.map(|stamp| stamp.modified_nanos));
+        }
         shown.into_iter().for_each(|said| tell(board, &shared.outbox, said, *timed));
         tokio::task::yield_now().await;
         !bytes.is_empty()
