@@ -6,11 +6,13 @@
 //! that a loaded minute strikes all of them.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use serde_json::json;
 
 use super::Asked;
@@ -26,12 +28,14 @@ type Way = fn(&Asked, &Place) -> Option<f64>;
 
 pub fn measure(asked: &Asked) {
     let runs = asked.runs.unwrap_or(5);
-    let ways: [(&str, Way); 6] = [
+    let ways: [(&str, Way); 8] = [
         ("> /dev/null", null),
         ("> file", file),
         ("| cat > file", cat),
-        ("holder, everything kept", |asked, place| holder(asked, place, 4 * FLOOD_BYTES)),
-        ("holder, bound of 512 MiB", |asked, place| holder(asked, place, 512 << 20)),
+        ("a terminal, read and thrown away", bare_terminal),
+        ("holder, by a terminal", |asked, place| holder(asked, place, 4 * FLOOD_BYTES, true)),
+        ("holder, everything kept", |asked, place| holder(asked, place, 4 * FLOOD_BYTES, false)),
+        ("holder, bound of 512 MiB", |asked, place| holder(asked, place, 512 << 20, false)),
         ("agent run (shipping beside it)", agent),
     ];
     let mut all: Vec<(Vec<f64>, Vec<f64>)> = ways.iter().map(|_| Default::default()).collect();
@@ -118,8 +122,28 @@ fn cat(_: &Asked, place: &Place) -> Option<f64> {
     took(place)
 }
 
+/// What the kernel's terminal allows: the same terminal, and a reader that only reads.
+fn bare_terminal(_: &Asked, place: &Place) -> Option<f64> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let mut reader = File::from(openpt(flags).ok()?);
+    unlockpt(&reader).ok()?;
+    let writer = ioctl_tiocgptpeer(&reader, flags).ok()?;
+    let mut modes = tcgetattr(&writer).ok()?;
+    modes.make_raw();
+    tcsetattr(&writer, OptionalActions::Now, &modes).ok()?;
+    let mut command = flooding(place);
+    let mut workload = command.stdout(writer).spawn().ok()?;
+    // It holds the writing end, and the reader would wait for it.
+    drop(command);
+    let mut buffer = vec![0; 64 << 10];
+    // Without a writer the terminal gives an error.
+    while reader.read(&mut buffer).is_ok_and(|read| read > 0) {}
+    workload.wait().ok()?;
+    took(place)
+}
+
 /// The holder as the agent starts it, without an agent.
-fn holder(asked: &Asked, place: &Place, log_bytes_max: u64) -> Option<f64> {
+fn holder(asked: &Asked, place: &Place, log_bytes_max: u64, terminal: bool) -> Option<f64> {
     let argv = [
         us().display().to_string(),
         "flood".into(),
@@ -127,7 +151,7 @@ fn holder(asked: &Asked, place: &Place, log_bytes_max: u64) -> Option<f64> {
         place.file("took").display().to_string(),
     ];
     let (dir, cwd) = (place.file("start"), place.path());
-    let launch = json!({"name": "figures", "argv": argv, "cwd": cwd, "env": {}, "dir": dir, "log_bytes_max": log_bytes_max, "echo": false});
+    let launch = json!({"name": "figures", "argv": argv, "cwd": cwd, "env": {}, "dir": dir, "log_bytes_max": log_bytes_max, "echo": false, "terminal": terminal});
     place.write("start/launch.json", &launch);
     // The agent makes the pipe that the holder keeps open; ours is the reading end.
     let mut command = place.command(&asked.agent);
