@@ -48,6 +48,9 @@ pub use crate::adapters::workstation::downloaded_file::{
     KeptFile, TemporaryFile, date as date_file, free_bytes, make_writable,
 };
 
+#[cfg(feature = "lamp")]
+pub use crate::adapters::workstation::cache_file::{append_cached, read_cached};
+
 /// Error types, for modules that may not import ports.
 #[cfg(feature = "lamp")]
 pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes};

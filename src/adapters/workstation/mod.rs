@@ -4,6 +4,8 @@
 #[cfg(feature = "lamp")]
 pub mod agent_files;
 #[cfg(feature = "lamp")]
+pub mod cache_file;
+#[cfg(feature = "lamp")]
 pub mod catalog_cloud;
 #[cfg(feature = "lamp")]
 pub mod cloud_look_file;

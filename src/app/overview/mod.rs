@@ -1,6 +1,7 @@
 //! All jobs at once, as `lamp status` and the page show them: rows, filter, money and needs.
 
 pub mod driven_here;
+mod ended_index;
 pub mod found_machine;
 pub mod job_filter;
 pub mod job_sentence;

@@ -1,11 +1,11 @@
 //! All jobs of a job root at one moment: the money, what needs a person, and each job.
 //!
 //! ```text
-//! list ─> each job: receipt (kept in memory) | summary ─> money, needs, rows
+//! list ─> each job: receipt (memory, index) | summary ─> money, needs, rows
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
@@ -15,6 +15,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::driven_here::seen_from_here;
+use super::ended_index::EndedIndex;
 use super::job_sentence::{NextEnd, job_sentence};
 use super::machine_watch::{CloudAsking, CloudLook, MachineWatch, UnneededKind, UnneededMachine};
 use crate::app::find_job::READS_IN_FLIGHT;
@@ -104,7 +105,16 @@ pub struct JobRow {
 #[derive(Default)]
 pub struct OverviewReader {
     watch: MachineWatch,
-    ended: Mutex<BTreeMap<JobId, Arc<Receipt>>>,
+    ended: Mutex<EndedReceipts>,
+}
+
+/// The receipts that were read, here or by an earlier view of this user.
+#[derive(Default)]
+struct EndedReceipts {
+    known: BTreeMap<JobId, Arc<Receipt>>,
+    /// Not in the index yet.
+    new: Vec<Arc<Receipt>>,
+    index: Option<EndedIndex>,
 }
 
 /// One job as it was read.
@@ -141,11 +151,13 @@ impl OverviewReader {
         let jobs = jobdir::jobs(store.as_ref())
             .await
             .map_err(|error| record_errors::record_fault(&error.into()))?;
+        self.ended().open_index(store);
         let found: Vec<Result<Found, Fault>> = stream::iter(jobs)
             .map(|job| self.job(JobDir::new(Arc::clone(store), job), now))
             .buffer_unordered(READS_IN_FLIGHT)
             .collect()
             .await;
+        self.ended().keep_new();
         let (mut summaries, mut needs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
         let zone = TimeZone::system();
         let today = now.to_zoned(zone.clone()).date();
@@ -206,11 +218,11 @@ impl OverviewReader {
     }
 
     async fn read_job(&self, dir: &JobDir, now: Timestamp) -> Result<Found, JobDirError> {
-        let known = self.known().get(dir.job()).cloned();
+        let known = self.ended().known.get(dir.job()).cloned();
         let receipt = match known {
             Some(receipt) => Some(receipt),
             None => dir.receipt().await?.map(Arc::new).inspect(|receipt| {
-                self.known().insert(dir.job().clone(), Arc::clone(receipt));
+                self.ended().add(Arc::clone(receipt));
             }),
         };
         if let Some(receipt) = receipt {
@@ -233,8 +245,31 @@ impl OverviewReader {
         }))
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<JobId, Arc<Receipt>>> {
+    fn ended(&self) -> MutexGuard<'_, EndedReceipts> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EndedReceipts {
+    /// The first look reads the index. A view has one job root.
+    fn open_index(&mut self, store: &Store) {
+        if self.index.is_none() {
+            let index = EndedIndex::of(&store.url());
+            self.known = index.read();
+            self.index = Some(index);
+        }
+    }
+
+    fn add(&mut self, receipt: Arc<Receipt>) {
+        self.known.insert(receipt.job.clone(), Arc::clone(&receipt));
+        self.new.push(receipt);
+    }
+
+    fn keep_new(&mut self) {
+        let new = std::mem::take(&mut self.new);
+        if let Some(index) = &self.index {
+            index.add(&new);
+        }
     }
 }
 
