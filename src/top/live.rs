@@ -133,31 +133,41 @@ impl Screen {
         // Its panic hook restores the terminal before the message is printed.
         let mut terminal = ratatui::try_init()?;
         let _restored = Restored;
+        let mut is_new = true;
         while !self.is_left.load(Ordering::Relaxed) {
             while let Ok(news) = self.news.try_recv() {
                 self.model.hear(news);
+                is_new = true;
             }
-            self.model.now = self.clock.now();
-            terminal.draw(|frame| draw(frame, &mut self.model))?;
-            if !self.take_keys()? {
-                break;
+            let now = self.clock.now();
+            // A frame has all jobs, so one that would look the same is not drawn.
+            if is_new || now.as_second() != self.model.now.as_second() {
+                self.model.now = now;
+                terminal.draw(|frame| draw(frame, &mut self.model))?;
             }
+            is_new = match self.take_keys()? {
+                KeysTaken::Left => break,
+                KeysTaken::Some => true,
+                KeysTaken::None => false,
+            };
         }
         Ok(())
     }
 
-    /// Waits for keys and takes them. `false`: the person leaves, or the terminal is closed.
-    fn take_keys(&mut self) -> io::Result<bool> {
+    /// Waits for keys and takes them. A window of another size counts as a key.
+    fn take_keys(&mut self) -> io::Result<KeysTaken> {
         if is_closed_after(KEYS_EVERY)? {
-            return Ok(false);
+            return Ok(KeysTaken::Left);
         }
+        let mut taken = KeysTaken::None;
         while event::poll(Duration::ZERO)? {
+            taken = KeysTaken::Some;
             let Event::Key(key) = event::read()? else { continue };
             if key.kind == KeyEventKind::Release {
                 continue;
             }
             match press(&mut self.model, key) {
-                Effect::Quit => return Ok(false),
+                Effect::Quit => return Ok(KeysTaken::Left),
                 Effect::Nothing => {}
                 effect => drop(self.effects.send(effect)),
             }
@@ -168,8 +178,16 @@ impl Screen {
                 is_new
             });
         }
-        Ok(true)
+        Ok(taken)
     }
+}
+
+/// What came from the terminal.
+enum KeysTaken {
+    None,
+    Some,
+    /// The person leaves, or the terminal is closed.
+    Left,
 }
 
 /// Waits for a key, at most so long. The end of the terminal is seen here, before crossterm.
