@@ -24,9 +24,12 @@ use crate::app::view::job_summary::Summary;
 use crate::app::view::receipt_text::{at_most, loss_text};
 use crate::app::view::summary_text::{money_text, progress_text, spent_text, usage_text};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
-use crate::app::{Fault, record_errors};
+use crate::app::{ExitCode, Fault, record_errors};
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::market::Span;
+
+/// The page waits so long for its plots. The samples of a week in a bucket take half a minute.
+const DRAWN_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Default, Deserialize)]
 pub struct Asked {
@@ -71,10 +74,7 @@ pub async fn page(
         Err(fault) => return fault_page(&fault),
     };
     let look = &*facts.look;
-    let drawn = match Plots::read(&site, look, facts.attempt).await {
-        Ok(plots) => plots.draw(look.dir.job().as_str()),
-        Err(fault) => fault_box(&fault),
-    };
+    let drawn = drawn(&site, &facts.look, facts.attempt).await;
     let idle = match idle_answer(look, facts.attempt, &asked.idle).await {
         Ok(answer) => idle_part(look, facts.attempt, &asked.idle, &answer),
         Err(fault) => fault_box(&fault),
@@ -88,6 +88,26 @@ pub async fn page(
         shown = shown.live(format!("/job/{id}/live?attempt={attempt}&find={find}"));
     }
     shown.show(html! {}, body(&facts, &asked, drawn, idle)).into_response()
+}
+
+/// The plots, or a sentence while a long attempt is read for the first time. The reading goes on.
+async fn drawn(site: &Arc<Site>, look: &Arc<JobLook>, attempt: AttemptNo) -> Markup {
+    let (own_site, own_look) = (Arc::clone(site), Arc::clone(look));
+    let reading = tokio::spawn(async move { Plots::read(&own_site, &own_look, attempt).await });
+    let read = tokio::select! {
+        read = reading => read,
+        () = site.clock.sleep(DRAWN_WITHIN) => return html! {
+            p #reading role="status" {
+                "The samples are still being read. The plots come when they are. Without a script: "
+                "load the page again."
+            }
+        },
+    };
+    match read {
+        Ok(Ok(plots)) => plots.draw(look.dir.job().as_str()),
+        Ok(Err(fault)) => fault_box(&fault),
+        Err(_) => fault_box(&Fault::new(ExitCode::INTERNAL, "the samples could not be drawn")),
+    }
 }
 
 pub async fn events(

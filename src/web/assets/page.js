@@ -94,6 +94,8 @@ async function draw() {
   const answer = await fetch(plots.dataset.from);
   if (!answer.ok) return;
   const data = await answer.json();
+  // The page came before its plots.
+  if (document.getElementById("reading")) { location.reload(); return; }
   const zero = data.began ? Date.parse(data.began) / 1000 : 0;
   // The plots that are there read the newest facts.
   Object.assign(facts, { zero, marks: data.marks, bands: data.bands });
