@@ -129,8 +129,8 @@ pub async fn focus(State(site): State<Arc<Site>>) -> Response {
     file(&site, export::focus).await
 }
 
-async fn file(site: &Site, write: fn(&[CostRow]) -> String) -> Response {
-    let newest = site.overview().await;
+async fn file(site: &Arc<Site>, write: fn(&[CostRow]) -> String) -> Response {
+    let newest = site.overview_for_program().await;
     match (&newest.overview, &newest.fault) {
         // Old rows would look like new ones.
         (_, Some(fault)) => fault_page(fault),

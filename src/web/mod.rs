@@ -21,6 +21,7 @@ mod layout;
 mod live;
 mod machines_page;
 mod overview_page;
+mod patience;
 mod plots;
 mod prices_page;
 pub mod server;

@@ -1,6 +1,7 @@
 //! The overview: the money, what needs a person, and each job in one sentence.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::response::{Html, IntoResponse as _, Response};
@@ -20,7 +21,7 @@ use crate::app::overview::usage_trend::UsageTrend;
 use crate::app::text::{counted, local_time};
 use crate::app::view::summary_text::{money_text, progress_text};
 use crate::job::JobState;
-use crate::market::{Span, elapsed};
+use crate::market::Span;
 
 /// Ended jobs without a filter. More would hide the others.
 const ENDED_SHOWN: usize = 20;
@@ -78,7 +79,7 @@ pub async fn events(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -
     .into_response()
 }
 
-async fn changing(site: &Site, asked: &Asked, form: Markup) -> Markup {
+async fn changing(site: &Arc<Site>, asked: &Asked, form: Markup) -> Markup {
     let newest = site.overview().await;
     let now = site.clock.now();
     let Some(overview) = &newest.overview else { return nothing_read(&newest) };
@@ -121,7 +122,7 @@ async fn changing(site: &Site, asked: &Asked, form: Markup) -> Markup {
                 }
             }
         }
-        (age(overview, newest.fault.is_some(), now))
+        (age(overview, &newest, site.every(), now))
     }
 }
 
@@ -240,13 +241,13 @@ fn colour(row: &JobRow) -> &'static str {
     }
 }
 
-/// What is old says how old it is.
-fn age(overview: &Overview, is_stale: bool, now: Timestamp) -> Markup {
-    let age = Span::from_secs(elapsed(overview.at, now).as_secs());
+/// What is old says how old it is, by a clock that never jumps.
+fn age(overview: &Overview, newest: &Newest, every: Duration, now: Timestamp) -> Markup {
+    let is_stale = newest.fault.is_some() || newest.age > every * 3;
     html! {
         p.muted {
             "Read from the records at " (local_time(overview.at))
-            @if is_stale { ", " strong { (age) " ago" } }
+            @if is_stale { ", " strong { (Span::from_secs(newest.age.as_secs())) " ago" } }
             ". " (CloudLook::age_text(overview.look.as_ref(), now)) " The same: " code { "lamp status" }
         }
     }

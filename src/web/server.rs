@@ -14,6 +14,7 @@ use super::layout::message_page;
 use super::site::Site;
 use super::{
     act_page, api, assets, costs_page, gpu_table, guard, job_page, machines_page, overview_page,
+    patience,
     plots, prices_page, share, sign_in,
 };
 
@@ -83,6 +84,7 @@ pub async fn serve(
         .route("/assets/{name}", get(assets::asset))
         .merge(api::router())
         .fallback(nothing_there)
+        .layer(middleware::from_fn(patience::limited))
         .layer(middleware::from_fn_with_state(Arc::clone(&site), guard::guard))
         .with_state(site);
     tokio::select! {

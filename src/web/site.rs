@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use futures::future::{BoxFuture, FutureExt as _, Shared};
 use sha2::{Digest as _, Sha256};
 
 use super::job::job_look::JobLooks;
-use crate::app::Fault;
 use crate::app::analysis::sample_cache::SampleCache;
 use crate::app::costs::details::CostReader;
 use crate::app::job_act::ActPlace;
@@ -15,8 +14,9 @@ use crate::app::overview::machine_watch::CloudAsking;
 use crate::app::overview::overview::{Overview, OverviewReader, look_interval};
 use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::prices::price_memory::PriceMemory;
-use crate::market::elapsed;
-use crate::wire::{Clock, Store, Workstation, random_token};
+use crate::app::{ExitCode, Fault};
+use crate::market::Span;
+use crate::wire::{Clock, Store, Workstation, random_token, store_of_server};
 
 pub struct Site {
     pub store: Store,
@@ -31,7 +31,7 @@ pub struct Site {
     /// The code of the printed link, until it is used.
     code: Mutex<Option<String>>,
     reader: OverviewReader,
-    newest: tokio::sync::Mutex<Newest>,
+    looks_at_all: Mutex<Looked>,
     pub trends: UsageTrends,
     pub samples: SampleCache,
     pub looks: JobLooks,
@@ -39,17 +39,46 @@ pub struct Site {
     pub prices: PriceMemory,
 }
 
-/// The newest overview, and why there is no newer one.
+/// The newest overview, its age, and why there is no newer one.
 #[derive(Clone, Default)]
 pub struct Newest {
     pub overview: Option<Arc<Overview>>,
     pub fault: Option<Fault>,
-    looked: Option<Timestamp>,
+    pub age: Duration,
 }
+
+/// The last look at all jobs, and the one under way. Its times are monotonic: the wall clock may
+/// jump.
+#[derive(Default)]
+struct Looked {
+    overview: Option<Arc<Overview>>,
+    fault: Option<Fault>,
+    /// When the overview was asked for.
+    read: Duration,
+    /// When the newest look began.
+    began: Option<Duration>,
+    under_way: Option<Look>,
+}
+
+/// Ends when a look has ended.
+type Look = Shared<BoxFuture<'static, ()>>;
+
+/// A page that knows something shows it after this time. A longer one holds the page up.
+const PAGE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A page that knows nothing waits so long, and so does a program: old values could mislead it.
+const FIRST_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A job root that is silent for so long is reported. A bucket with many jobs needs some seconds.
+const SILENT: Duration = Duration::from_secs(10);
+
+/// A look that takes longer is given up, and the next one begins. A bucket with 10,000 new jobs
+/// takes half as long.
+const LOOK_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Site {
     /// # Errors
-    /// Fails when the state folder cannot be used.
+    /// Fails when the state folder cannot be used, or a thread is refused.
     pub fn new(
         store: Store,
         workstation: Workstation,
@@ -59,14 +88,14 @@ impl Site {
         Ok(Site {
             token: workstation.page_token()?,
             code: Mutex::new(Some(random_token())),
-            store,
+            store: store_of_server(store)?,
             workstation,
             clock,
             is_misread,
             hosts: Vec::new(),
             cookie: String::new(),
             reader: OverviewReader::new(CloudAsking::Beside),
-            newest: tokio::sync::Mutex::default(),
+            looks_at_all: Mutex::default(),
             trends: UsageTrends::default(),
             samples: SampleCache::default(),
             looks: JobLooks::default(),
@@ -125,26 +154,88 @@ impl Site {
         look_interval(&self.store)
     }
 
-    /// All pages share one look, which is as old as [`Site::every`] at most.
-    pub async fn overview(&self) -> Newest {
-        let mut newest = self.newest.lock().await;
-        let now = self.clock.now();
-        if newest.looked.is_none_or(|looked| elapsed(looked, now) >= self.every()) {
-            match self.reader.read(&self.store, &self.workstation, now).await {
-                Ok(overview) => {
-                    (newest.overview, newest.fault) = (Some(Arc::new(overview)), None);
-                }
-                // The last look stays, with its age.
-                Err(fault) => newest.fault = Some(fault),
-            }
-            newest.looked = Some(now);
+    /// What a page shows: all pages share one look, which is as old as [`Site::every`] if the job
+    /// root answers.
+    pub async fn overview(self: &Arc<Self>) -> Newest {
+        let knows = self.looked().overview.is_some();
+        self.overview_within(if knows { PAGE_PATIENCE } else { FIRST_PATIENCE }).await
+    }
+
+    /// The same for a program, which waits longer.
+    pub async fn overview_for_program(self: &Arc<Self>) -> Newest {
+        self.overview_within(FIRST_PATIENCE).await
+    }
+
+    async fn overview_within(self: &Arc<Self>, patience: Duration) -> Newest {
+        if let Some(look) = self.look() {
+            // A look goes on when its page has given up.
+            tokio::select! { () = look => {} () = self.clock.sleep(patience) => {} }
         }
-        newest.clone()
+        self.newest()
+    }
+
+    fn newest(&self) -> Newest {
+        let looked = self.looked();
+        let now = self.clock.mono();
+        let under_way = looked.under_way.as_ref().filter(|look| look.peek().is_none());
+        let silent = under_way.and(looked.began).map(|began| now.saturating_sub(began));
+        Newest {
+            overview: looked.overview.clone(),
+            fault: silent
+                .filter(|silent| *silent >= SILENT)
+                .map(silence)
+                .or_else(|| looked.fault.clone()),
+            age: now.saturating_sub(looked.read),
+        }
+    }
+
+    /// The look under way, or a new one. `None`: the last one is new enough.
+    fn look(self: &Arc<Self>) -> Option<Look> {
+        let mut looked = self.looked();
+        if let Some(look) = looked.under_way.as_ref().filter(|look| look.peek().is_none()) {
+            return Some(look.clone());
+        }
+        let now = self.clock.mono();
+        if looked.began.is_some_and(|began| now.saturating_sub(began) < self.every()) {
+            return None;
+        }
+        let site = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let read = tokio::select! {
+                read = site.reader.read(&site.store, &site.workstation, site.clock.now()) => read,
+                () = site.clock.sleep(LOOK_PATIENCE) => Err(silence(LOOK_PATIENCE)),
+            };
+            let mut looked = site.looked();
+            // Its waiters may have left, so it is not asked whether it has ended.
+            looked.under_way = None;
+            match read {
+                Ok(overview) => {
+                    (looked.overview, looked.fault) = (Some(Arc::new(overview)), None);
+                    looked.read = now;
+                }
+                // The last overview stays, with its age.
+                Err(fault) => looked.fault = Some(fault),
+            }
+        });
+        let look = task.map(|_| ()).boxed().shared();
+        (looked.under_way, looked.began) = (Some(look.clone()), Some(now));
+        Some(look)
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.looks_at_all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn code(&self) -> MutexGuard<'_, Option<String>> {
         self.code.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn silence(silent: Duration) -> Fault {
+    let silent = Span::from_secs(silent.as_secs());
+    Fault::new(ExitCode::UNREACHABLE, format!("the job root has not answered for {silent}"))
+        .meaning("what runs goes on, and its machines end by their own limits")
+        .hint("`lamp doctor` shows whether the job root can be reached")
 }
 
 /// Compares digests, so that the time says nothing about the secret.

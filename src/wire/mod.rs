@@ -57,6 +57,8 @@ pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes
 
 pub use crate::adapters::store::open::{OpenError, open as open_store};
 
+#[cfg(feature = "lamp")]
+pub use handles::store_of_server;
 pub use handles::{Clock, Store, clock, is_built_for};
 #[cfg(feature = "lamp")]
 pub use workstation::{

@@ -15,6 +15,7 @@ mod programs;
 #[path = "../cli/sandbox.rs"]
 #[allow(dead_code, reason = "the tests of the command line use the rest")]
 mod sandbox;
+mod silent_root;
 #[cfg(feature = "aws")]
 mod six_jobs;
 #[cfg(feature = "aws")]

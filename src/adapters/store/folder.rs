@@ -13,7 +13,8 @@
 //! since the next one comes soon and a torn one is ignored.
 //!
 //! Small reads run in place, because a read from the page cache is faster than a change of thread.
-//! Writes and listings go to a blocking thread.
+//! Writes and listings go to a blocking thread. For a server, all reads go to threads of their own
+//! ([`FileStore::with_readers`]).
 
 #![expect(
     clippy::disallowed_methods,
@@ -32,6 +33,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+#[cfg(feature = "lamp")]
+use super::read_threads::ReadThreads;
 use crate::adapters::workstation::hashed_file::{Unreadable, copy, open_source};
 use crate::ports::{Created, OBJECT_BYTES_MAX, ObjectMeta, Store, StoreError};
 
@@ -40,6 +43,8 @@ const TEMPORARY: &str = ".lamp-tmp-";
 
 pub struct FileStore {
     root: PathBuf,
+    #[cfg(feature = "lamp")]
+    readers: Option<ReadThreads>,
 }
 
 impl FileStore {
@@ -52,7 +57,21 @@ impl FileStore {
 
     /// A folder that may be missing: it is then empty, and the first write makes it.
     pub fn at(root: &Path) -> Self {
-        FileStore { root: root.to_owned() }
+        FileStore {
+            root: root.to_owned(),
+            #[cfg(feature = "lamp")]
+            readers: None,
+        }
+    }
+
+    /// The same folder, read by threads of its own: a caller that serves others goes on while the
+    /// folder hangs.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    #[cfg(feature = "lamp")]
+    pub fn with_readers(root: &Path) -> io::Result<Self> {
+        Ok(FileStore { root: root.to_owned(), readers: Some(ReadThreads::start()?) })
     }
 
     /// A key never leads out of the root; the empty prefix is the root.
@@ -68,6 +87,20 @@ impl FileStore {
         } else {
             Err(io::Error::new(ErrorKind::InvalidInput, "not a key"))
         }
+    }
+
+    /// A small read, in place without readers.
+    async fn small_read<T: Send + 'static>(
+        &self,
+        key: &str,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let path = self.path(key)?;
+        #[cfg(feature = "lamp")]
+        if let Some(readers) = &self.readers {
+            return readers.run(move || work(&path)).await;
+        }
+        work(&path)
     }
 
     async fn blocking<T: Send + 'static>(
@@ -94,7 +127,7 @@ impl Store for FileStore {
     }
 
     async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
-        let read = self.path(key).and_then(|path| read_at_most(&path, bytes_max));
+        let read = self.small_read(key, move |path| read_at_most(path, bytes_max)).await;
         match absent_is_none(read).map_err(|cause| failed("read", key, cause))? {
             Some(bytes) if bytes.len() as u64 > bytes_max => {
                 Err(StoreError::too_large(key, bytes_max))
@@ -139,24 +172,29 @@ impl Store for FileStore {
     }
 
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
-        let read =
-            self.path(key).and_then(fs::metadata).and_then(|found| meta(key.to_owned(), &found));
+        let read = self.small_read(key, |path| fs::metadata(path)).await;
+        let read = read.and_then(|found| meta(key.to_owned(), &found));
         absent_is_none(read).map_err(|cause| failed("look at", key, cause))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         let keys = prefix.to_owned();
-        self.blocking("list", prefix, move |path| {
+        let work = move |path: &Path| {
             let mut found = Vec::new();
             walk(path, &keys, &mut found)?;
             found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
             Ok(found)
-        })
-        .await
+        };
+        #[cfg(feature = "lamp")]
+        if self.readers.is_some() {
+            let read = self.small_read(prefix, work).await;
+            return read.map_err(|cause| failed("list", prefix, cause));
+        }
+        self.blocking("list", prefix, work).await
     }
 
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        let read = self.path(prefix).and_then(|path| names(&path));
+        let read = self.small_read(prefix, names).await;
         let mut names = absent_is_none(read)
             .map_err(|cause| failed("list", prefix, cause))?
             .unwrap_or_default();

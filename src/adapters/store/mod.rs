@@ -3,6 +3,8 @@
 pub(crate) mod folder;
 pub mod metered;
 pub mod open;
+#[cfg(feature = "lamp")]
+pub(crate) mod read_threads;
 pub(crate) mod s3;
 pub(crate) mod s3_download;
 pub(crate) mod s3_multipart;

@@ -84,7 +84,8 @@ impl SampleCache {
         let cached = self.cached(layout::samples(dir.job(), attempt), now);
         // Pages of one attempt wait for one read.
         let mut samples = cached.samples.lock().await;
-        if samples.looked.is_none_or(|looked| elapsed(looked, now) >= every) {
+        // A clock that was set back must not keep it.
+        if samples.looked.is_none_or(|looked| looked > now || elapsed(looked, now) >= every) {
             if samples.read_new(dir, attempt).await? || samples.looked.is_none() {
                 samples.plot = Arc::new(samples.plot());
             }

@@ -44,6 +44,8 @@ impl UsageTrends {
         let attempt = summary.attempt.filter(|_| is_at_work).map(AttemptNo::new)?;
         let known = self.known().get(&summary.job).cloned();
         if let Some((read, trend)) = known
+            // A clock that was set back must not keep it.
+            && read <= now
             && elapsed(read, now) < OLD
         {
             return Some(trend);

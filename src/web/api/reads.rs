@@ -68,8 +68,8 @@ pub struct CostList<'a> {
 
 /// # Errors
 /// Fails when the records cannot be read now: a program must not take old values for new ones.
-pub async fn newest(site: &Site) -> Result<Arc<Overview>, Fault> {
-    let newest = site.overview().await;
+pub async fn newest(site: &Arc<Site>) -> Result<Arc<Overview>, Fault> {
+    let newest = site.overview_for_program().await;
     match (newest.fault, newest.overview) {
         (None, Some(overview)) => Ok(overview),
         (Some(fault), _) => Err(fault),

@@ -16,7 +16,6 @@ use crate::app::{Fault, find_job, record_errors};
 use crate::instance::Status;
 use crate::job::{Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, unless_damaged};
-use crate::market::elapsed;
 use crate::policy::Wishes;
 use crate::wire::{Clock, Store, Workstation};
 
@@ -34,6 +33,8 @@ pub struct JobLook {
     pub startups: Vec<StartupTimeline>,
     pub lost: LostMoney,
     pub at: Timestamp,
+    /// The same by the monotonic clock: the wall clock may jump.
+    read: Duration,
 }
 
 /// Where the records are.
@@ -49,7 +50,7 @@ impl JobLook {
     /// When there is no such job, or its records cannot be read.
     pub async fn read(source: LookSource<'_>, job: &str) -> Result<JobLook, Fault> {
         let dir = find_job::find(source.store, Some(job)).await?;
-        let now = source.clock.now();
+        let (now, read) = (source.clock.now(), source.clock.mono());
         let fault = |error| record_errors::record_fault(&error);
         let (summary, receipt) = Summary::with_receipt(&dir, now).await.map_err(fault)?;
         let explained = timeline::of(&dir, summary.as_ref()).await.map_err(fault)?;
@@ -70,6 +71,7 @@ impl JobLook {
             receipt,
             spec,
             at: now,
+            read,
         })
     }
 }
@@ -104,10 +106,10 @@ impl JobLooks {
         job: &str,
         age: Duration,
     ) -> Result<Arc<JobLook>, Fault> {
-        let now = source.clock.now();
+        let now = source.clock.mono();
         let kept = self.kept(job);
         let mut kept = kept.lock().await;
-        let is_new = |look: &Arc<JobLook>| look.at > now || elapsed(look.at, now) < age;
+        let is_new = |look: &Arc<JobLook>| look.read > now || now - look.read < age;
         if let Some(look) = kept.as_ref().filter(|look| is_new(look)) {
             return Ok(Arc::clone(look));
         }

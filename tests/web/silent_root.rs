@@ -1,0 +1,86 @@
+//! A job root that falls silent, and a wall clock that jumps, in virtual time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use lamp_test_support::faulty_store::{Fault, FaultyStore};
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
+use lamplighter::job::NotifySpec;
+use lamplighter::ports::Clock as _;
+use lamplighter::web::Site;
+use lamplighter::wire::{AwsSettings, Workstation};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn site(folder: &tempfile::TempDir, store: &Arc<FaultyStore>, clock: &Arc<VirtualClock>) -> Site {
+    let (notify, aws) = (NotifySpec::default(), AwsSettings::default());
+    let state = folder.path().to_owned();
+    let workstation = Workstation::new(state, "memory:///", "me", None, &notify, aws);
+    Site::new(store.clone(), workstation, clock.clone(), false).expect("a site")
+}
+
+#[test]
+fn silent_job_root_leaves_the_last_overview_with_its_age() {
+    let folder = tempfile::tempdir().expect("a folder");
+    simulate(|clock| async move {
+        let store = FaultyStore::new(clock.clone());
+        let site = Arc::new(site(&folder, &store, &clock));
+        let first = site.overview().await;
+        assert!(first.fault.is_none() && first.overview.is_some());
+        store.fault("", Fault::Hang, None);
+        clock.sleep(MINUTE).await;
+        let asked = clock.mono();
+        let stale = site.overview().await;
+        assert!(clock.mono() - asked < Duration::from_secs(3), "a page is not held up");
+        assert!(stale.overview.is_some() && stale.fault.is_none());
+        assert!(stale.age >= MINUTE, "{:?}", stale.age);
+        clock.sleep(MINUTE / 4).await;
+        let silent = site.overview().await;
+        let fault = silent.fault.expect("the silence is said");
+        assert!(fault.sentence().contains("has not answered for"), "{}", fault.sentence());
+        assert!(silent.overview.is_some(), "the last one stays");
+        let calls = store.calls();
+        for _ in 0..20 {
+            site.overview().await;
+        }
+        assert!(store.calls() <= calls + 1, "pages share one look");
+        assert!(site.overview_for_program().await.fault.is_some(), "no old values for a program");
+        // It answers again: the look that hangs is given up.
+        store.mend();
+        clock.sleep(MINUTE * 2).await;
+        site.overview().await;
+        let fresh = site.overview().await;
+        assert!(fresh.fault.is_none() && fresh.age < MINUTE, "{:?}", fresh.age);
+    });
+}
+
+#[test]
+fn job_root_that_never_answered_is_not_shown_as_empty() {
+    let folder = tempfile::tempdir().expect("a folder");
+    simulate(|clock| async move {
+        let store = FaultyStore::new(clock.clone());
+        store.fault("", Fault::Hang, None);
+        let site = Arc::new(site(&folder, &store, &clock));
+        let unknown = site.overview().await;
+        assert!(unknown.overview.is_none() && unknown.fault.is_some());
+        assert!(clock.mono() < MINUTE / 2, "{:?}", clock.mono());
+    });
+}
+
+#[test]
+fn wall_clock_that_is_set_back_holds_nothing_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    simulate(|clock| async move {
+        let store = FaultyStore::new(clock.clone());
+        let site = Arc::new(site(&folder, &store, &clock));
+        let before = site.overview().await.overview.expect("an overview").at;
+        clock.set(SignedDuration::from_hours(-5));
+        clock.sleep(MINUTE).await;
+        let set_back = site.overview().await;
+        assert!(set_back.overview.expect("an overview").at < before, "it was read anew");
+        assert!(set_back.age < MINUTE / 10, "{:?}", set_back.age);
+        clock.set(SignedDuration::from_hours(50));
+        assert!(site.overview().await.age < MINUTE / 10);
+    });
+}
