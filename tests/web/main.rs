@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
+mod bad_input;
 mod browser;
 mod fit;
 mod job;
