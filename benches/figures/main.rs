@@ -15,6 +15,7 @@
 
 mod bids;
 mod ending;
+mod faces;
 mod fleet;
 mod listing;
 mod logs;
@@ -33,6 +34,7 @@ figures PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N] [--driver real]
   rest      the agent at 1 Hz with eight scripted GPUs: memory, processor time, wakes; `--driver real`: with the GPUs
             of this machine
   daemon    `lamp daemon` at rest over 1000 finished jobs
+  faces     the page over 1000 jobs and a week of samples, open pages, `lamp top`
   listing   `lamp status` over 1000 finished jobs, `lamp --help`
   logs      the way of the output from the workload to the disk
   fleet     one daemon over up to 10,000 machines: calls, processor time, memory
@@ -106,6 +108,7 @@ fn main() {
         "ending" => ending::measure(&asked),
         "rest" => rest::agents(&asked),
         "daemon" => rest::daemon(&asked),
+        "faces" => faces::measure(&asked),
         "listing" => listing::measure(&asked),
         "logs" => logs::measure(&asked),
         "fleet" => fleet::measure(),
