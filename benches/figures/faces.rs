@@ -23,13 +23,13 @@ const WEEK_BATCHES: u64 = 7 * 24 * 60;
 
 pub fn measure(asked: &Asked) {
     let place = Place::new();
-    let running = asked.runs.unwrap_or(JOBS);
-    finished_jobs(&place, running);
+    let all = asked.runs.unwrap_or(JOBS);
+    finished_jobs(&place, all);
     let jobs = still_running(&place, RUNNING);
     let week = &jobs[0];
     let bytes = week_of_samples(&place, week);
     println!(
-        "{running} jobs, {RUNNING} of them running; a week of samples: {} MB",
+        "{all} jobs, {RUNNING} of them running; a week of samples: {} MB",
         bytes / 1_000_000
     );
     for start in ["empty cache", "second start"] {
