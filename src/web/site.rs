@@ -57,11 +57,11 @@ struct Looked {
     read: Duration,
     /// When the newest look began.
     began: Option<Duration>,
-    under_way: Option<Look>,
+    under_way: Option<PendingLook>,
 }
 
 /// Ends when a look has ended.
-type Look = Shared<BoxFuture<'static, ()>>;
+type PendingLook = Shared<BoxFuture<'static, ()>>;
 
 /// A page that knows something shows it after this time. A longer one holds the page up.
 const PAGE_PATIENCE: Duration = Duration::from_secs(2);
@@ -190,7 +190,7 @@ impl Site {
     }
 
     /// The look under way, or a new one. `None`: the last one is new enough.
-    fn look(self: &Arc<Self>) -> Option<Look> {
+    fn look(self: &Arc<Self>) -> Option<PendingLook> {
         let mut looked = self.looked();
         if let Some(look) = looked.under_way.as_ref().filter(|look| look.peek().is_none()) {
             return Some(look.clone());
