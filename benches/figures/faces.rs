@@ -28,10 +28,7 @@ pub fn measure(asked: &Asked) {
     let jobs = still_running(&place, RUNNING);
     let week = &jobs[0];
     let bytes = week_of_samples(&place, week);
-    println!(
-        "{all} jobs, {RUNNING} of them running; a week of samples: {} MB",
-        bytes / 1_000_000
-    );
+    println!("{all} jobs, {RUNNING} of them running; a week of samples: {} MB", bytes / 1_000_000);
     for start in ["empty cache", "second start"] {
         let page = OpenPage::start(asked, &place);
         let (first, whole) = page.get("/");
