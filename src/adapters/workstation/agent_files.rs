@@ -2,8 +2,8 @@
 //!
 //! The first that exists is used:
 //! 1. the file that the user names (`LAMP_AGENT_BINARY`)
-//! 2. `lamp-agent-x86_64` or `lamp-agent-arm64` beside this program, or in `portable` in the build
-//!    folder, where `just agent-portable` leaves them
+//! 2. `lamp-agent-x86_64` or `lamp-agent-arm64` beside this program, in `../lib/lamplighter`, where
+//!    the package has it, or in `portable` in the build folder, where `just agent-portable` has it
 //! 3. `lamp-agent` beside this program, if its architecture fits
 //!
 //! Not here: the upload, and whether an image can run it (`controller::launch::agent_shipping`).
@@ -55,9 +55,10 @@ impl AgentFiles {
         };
         let name = format!("lamp-agent-{arch}");
         let portable = folder.join(&name);
-        // As seen from `target/release/lamp`.
-        let built = folder.join("../portable").join(&name);
-        if let Some(found) = [&portable, &built].into_iter().find(|path| path.exists()) {
+        // As seen from `/usr/bin/lamp` and from `target/release/lamp`.
+        let elsewhere =
+            ["../lib/lamplighter", "../portable"].map(|path| folder.join(path).join(&name));
+        if let Some(found) = [&portable].into_iter().chain(&elsewhere).find(|path| path.exists()) {
             return program(found, arch).map_err(none);
         }
         let plain = folder.join("lamp-agent");

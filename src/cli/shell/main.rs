@@ -12,7 +12,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use super::context::Forgives;
 use super::ctrl_c::{gone_before, gone_before_a_set, unless_left_early};
 use super::slow_notice::{never_silent, of_cloud, of_root};
-use super::{completions, foreign_commands, logging, schema};
+use super::{completions, foreign_commands, logging, man, schema};
 use crate::cli::account::{doctor, iam, sweep};
 use crate::cli::apply::{apply, schedules};
 use crate::cli::control::{daemon, discard, extend, logs, notify, outputs, ssh, stop};
@@ -139,6 +139,8 @@ pub enum Verb {
     Simulate(Box<crate::cli::simulate::simulate::Args>),
     #[command(hide = true)]
     Schema(schema::Args),
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 impl Verb {
@@ -153,7 +155,8 @@ impl Verb {
             | Verb::Receipt(_)
             | Verb::Costs(_)
             | Verb::Explain(_)
-            | Verb::Completions(_) => Forgives::Keys,
+            | Verb::Completions(_)
+            | Verb::Man(_) => Forgives::Keys,
             Verb::Stop(_)
             | Verb::Cancel(_)
             | Verb::Extend(_)
@@ -334,6 +337,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Replay(args) => replay_idle::run(args, context),
         Verb::Simulate(args) => block_on(crate::cli::simulate::simulate::run(args, context)),
         Verb::Schema(args) => schema::run(args, context),
+        Verb::Man(args) => man::run(args, Cli::command(), context),
     }
 }
 

@@ -11,6 +11,8 @@ pub(crate) mod foreign_commands;
 pub(crate) mod job_root;
 pub(crate) mod logging;
 pub(crate) mod main;
+pub(crate) mod man;
+pub(crate) mod manual_text;
 pub(crate) mod schema;
 pub(crate) mod slow_notice;
 pub(crate) mod terminal;
