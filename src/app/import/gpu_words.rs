@@ -19,6 +19,8 @@ pub struct GpuWish {
 
 const VENDORS: [&str; 6] = ["nvidia", "amd", "google", "tpu", "intel", "tenstorrent"];
 
+const SOCKETS: [&str; 4] = ["-SXM", "-SXM5", "-SXM4", "-PCIe"];
+
 impl GpuWish {
     /// The value of `accelerators` or `gpu`. `None`: it asks for no GPU, or cannot be read.
     pub fn read(node: &YamlNode) -> Option<GpuWish> {
@@ -80,7 +82,9 @@ impl GpuWish {
         let Some(model) = self.models.first() else {
             return format!("{} x {}GiB", self.count, self.memory_gib.unwrap_or(1));
         };
-        let memory = match (model.as_str(), self.memory_gib) {
+        // Other clouds name the socket too.
+        let model = SOCKETS.iter().find_map(|end| model.strip_suffix(end)).unwrap_or(model);
+        let memory = match (model, self.memory_gib) {
             ("A100", Some(gib @ (40 | 80))) => format!("-{gib}GB"),
             _ => String::new(),
         };
@@ -117,6 +121,7 @@ mod tests {
             ("V100", "V100:1", false),
             ("A100-80GB:4", "A100-80GB:4", false),
             ("T4:0.5", "T4:1", true),
+            ("H100-SXM:1", "H100:1", false),
             ("{A100: 8, V100: 4}", "A100:8", false),
             ("[L4, A10G]", "L4:1", false),
             ("{L4:1, A10G:2}", "L4:1", false),

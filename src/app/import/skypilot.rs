@@ -1,7 +1,7 @@
 //! A task of SkyPilot (`sky launch task.yaml`).
 
 use super::gpu_words::GpuWish;
-use super::imported_job::{ImportedJob, NotCarried, gib, span};
+use super::imported_job::{ImportNote, ImportedJob, NotCarried, gib, span};
 use super::yaml_node::{YamlNode, YamlValue};
 
 const CARRIED: [&str; 8] =
@@ -42,6 +42,10 @@ const CARRIED_RESOURCES: [&str; 15] = [
     "zone",
 ];
 
+/// How scripts write the folder of the workdir.
+const SKY_WORKDIRS: [&str; 4] =
+    ["~/sky_workdir", "$HOME/sky_workdir", "${HOME}/sky_workdir", "/root/sky_workdir"];
+
 const RESOURCE_REASONS: &[NotCarried] = &[
     ("cpus", "the machine is chosen by its GPUs: `instance_types` names others"),
     ("memory", "the machine is chosen by its GPUs: `instance_types` names others"),
@@ -62,6 +66,7 @@ pub fn read(task: &YamlNode) -> ImportedJob {
         ..ImportedJob::default()
     };
     workdir(&mut job, task);
+    own_folder(&mut job, task);
     for key in ["envs", "secrets"] {
         for (name, value) in task.get(key).map(YamlNode::pairs).unwrap_or_default() {
             match key {
@@ -102,6 +107,26 @@ fn workdir(job: &mut ImportedJob, task: &YamlNode) {
         }
         Some(text) => job.workdir = Some(text.to_owned()),
         None => job.note(node.line, "workdir", "a repository is not shipped: clone it in `setup`"),
+    }
+}
+
+/// SkyPilot has the workdir at `~/sky_workdir`. The agent names it in `LAMP_WORKDIR`.
+fn own_folder(job: &mut ImportedJob, task: &YamlNode) {
+    for (key, script) in [("setup", &mut job.setup), ("run", &mut job.script)] {
+        let Some(text) = script else { continue };
+        let mended = SKY_WORKDIRS
+            .iter()
+            .fold(text.clone(), |text, folder| text.replace(folder, "$LAMP_WORKDIR"));
+        if mended != *text {
+            *text = mended;
+            let note = ImportNote {
+                line: task.get(key).map(|node| node.line),
+                key: key.to_owned(),
+                text: "`~/sky_workdir` became `$LAMP_WORKDIR`, where the script starts".into(),
+                decide: false,
+            };
+            job.notes.push(note);
+        }
     }
 }
 
@@ -226,5 +251,22 @@ fn ends(job: &mut ImportedJob, resources: &YamlNode) {
                 job.note(node.line, &format!("resources.{key}"), what);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::yaml_node::documents;
+    use super::*;
+
+    #[test]
+    fn folder_of_skypilot_becomes_our_workdir_and_is_said() {
+        let text = "setup: pip install -e .\nrun: |\n  cd ~/sky_workdir/lib\n  sh $HOME/sky_workdir/a.sh\n";
+        let job = read(&documents(text).unwrap()[0]);
+        let script = job.script.as_deref();
+        assert_eq!(script, Some("cd $LAMP_WORKDIR/lib\nsh $LAMP_WORKDIR/a.sh\n"));
+        assert_eq!(job.setup.as_deref(), Some("pip install -e ."));
+        let keys: Vec<&str> = job.notes.iter().map(|note| note.key.as_str()).collect();
+        assert_eq!(keys, ["run"]);
     }
 }
