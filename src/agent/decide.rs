@@ -24,6 +24,7 @@ impl Agent {
         self.look_at_start();
         self.look_for_notice(now);
         self.look_for_extension();
+        self.look_for_keep(now);
         self.look_at_cadence();
         let (warning, limit) = (self.warning(now), self.limit(now));
         let (hardware, moves, start_up) = (self.look_for_faults(), self.moves(), self.start_up());
@@ -97,6 +98,14 @@ impl Agent {
             let marks = self.marks();
             self.watching.restart(marks, "it was given more time: watched from here on");
             self.keep();
+        }
+    }
+
+    /// A person keeps the machine for a while, whatever it does.
+    fn look_for_keep(&mut self, now: Timestamp) {
+        let until = self.requests.wishes.borrow().kept_until;
+        if let Some(until) = until.filter(|until| *until > now) {
+            self.watching.hold_off(until);
         }
     }
 

@@ -151,6 +151,16 @@ impl WorkloadWatch {
         (self.idle, self.stall) = (starting(), starting());
     }
 
+    /// A person keeps it until then: neither verdict on the last sample ends or restarts it.
+    pub fn hold_off(&mut self, until: jiff::Timestamp) {
+        for verdict in [&mut self.idle, &mut self.stall] {
+            if matches!(verdict.action, WatchAction::Stop | WatchAction::Restart) {
+                verdict.action = WatchAction::None;
+                verdict.text.push_str(&format!("; kept until {until} by request"));
+            }
+        }
+    }
+
     /// The command itself starts for the first time.
     pub fn main_begins(&mut self) {
         self.stall_rule.begins();

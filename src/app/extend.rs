@@ -10,7 +10,7 @@ use super::view::job_summary::Summary;
 use super::{ExitCode, Fault, find_job, record_errors};
 use crate::job::{JobId, Reaction, Request, Spec, Wish};
 use crate::jobdir::JobDir;
-use crate::market::{Cloud, FallbackCost, Span, Usd, elapsed};
+use crate::market::{Cloud, FallbackCost, Span, Usd, UsdPerHour, elapsed};
 use crate::policy::{EndWish, Wishes};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,7 +18,12 @@ pub struct More {
     pub time: Option<Span>,
     pub budget: Option<Usd>,
     pub fallback_cost: Option<FallbackCost>,
+    /// Not ended as idle or stalled for so long. It goes with nothing else.
+    pub keep: Option<Span>,
 }
+
+/// What the views offer. A look at a job takes less; a longer time costs more than a person means.
+pub const KEEP: Span = Span::from_secs(3600);
 
 /// What was recorded. The field names are an interface.
 #[derive(Debug, Serialize)]
@@ -43,7 +48,14 @@ pub struct Raised {
 /// Fails when nothing was asked for, the job is missing, over or cancelled, or the job root does
 /// not answer.
 pub async fn extend(session: &Session<'_>, job: &str, more: More) -> Result<Extended, Fault> {
-    let More { time: _, budget, fallback_cost } = more;
+    if let Some(time) = more.keep {
+        return keep(session, job, time).await;
+    }
+    more_of_a_limit(session, job, more).await
+}
+
+async fn more_of_a_limit(session: &Session<'_>, job: &str, more: More) -> Result<Extended, Fault> {
+    let More { time: _, budget, fallback_cost, keep: _ } = more;
     if more.time.is_none() && budget.is_none() && fallback_cost.is_none() {
         return Err(Fault::new(ExitCode::USAGE, "nothing to extend by")
             .hint(format!("`lamp extend {job} 2h`, or --budget 5, or --fallback-cost 3")));
@@ -86,15 +98,7 @@ pub async fn extend(session: &Session<'_>, job: &str, more: More) -> Result<Exte
         .hint(raised_by(&spec, dir.job())));
     }
     let workstation = session.workstation;
-    let theirs = find_job::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner);
-    if let Some(theirs) = &theirs {
-        let what = format!(
-            "the machine of `{}` is of the owner `{theirs}`, who pays for it, and you are `{}`",
-            dir.job(),
-            workstation.owner
-        );
-        session.confirm(&what, "nothing was changed")?;
-    }
+    let theirs = confirm_other_owner(session, &dir).await?;
     let wish = Wish::Extend { time: more.time, budget, fallback_cost };
     let request = dir
         .insist_on(wish, &workstation.name, &**session.clock)
@@ -141,6 +145,88 @@ pub async fn extend(session: &Session<'_>, job: &str, more: More) -> Result<Exte
         request: request.number,
         wish,
         limits: Raised { before, after },
+        most_usd,
+        most_job_usd,
+    })
+}
+
+/// The other owner of the machine, after the question whether that owner shall pay more.
+async fn confirm_other_owner(session: &Session<'_>, dir: &JobDir) -> Result<Option<String>, Fault> {
+    let workstation = session.workstation;
+    let theirs = find_job::owner_of(dir).await?.filter(|owner| *owner != workstation.owner);
+    if let Some(theirs) = &theirs {
+        let what = format!(
+            "the machine of `{}` is of the owner `{theirs}`, who pays for it, and you are `{}`",
+            dir.job(),
+            workstation.owner
+        );
+        session.confirm(&what, "nothing was changed")?;
+    }
+    Ok(theirs)
+}
+
+/// Says what a keep would do to the job and to its bill.
+///
+/// # Errors
+/// Fails when the job has ended, or its records cannot be read.
+pub async fn foretell_keep(dir: &JobDir, time: Span, now: Timestamp) -> Result<String, Fault> {
+    find_job::must_be_under_way(dir).await?;
+    let fault = |error| record_errors::record_fault(&error);
+    let summary = Summary::read(dir, now).await.map_err(fault)?;
+    let hour = summary.as_ref().and_then(|summary| summary.usd_per_hour);
+    let bill = hour.filter(|hour| *hour > UsdPerHour::ZERO).map_or_else(
+        || "the machine costs nothing".to_owned(),
+        |hour| {
+            let most = hour.cost_of(time.duration()).rounded_up();
+            format!("the machine costs {hour}: at most {most} for this time")
+        },
+    );
+    let end = summary.and_then(|summary| summary.plan?.kill_at);
+    let end = end.map_or(String::new(), |end| format!(", at {} at the latest", local_time(end)));
+    Ok(format!(
+        "for {time} the job is not ended as idle or stalled; its limits still end it{end}; {bill}"
+    ))
+}
+
+/// A machine that is held after its end stays longer instead.
+async fn keep(session: &Session<'_>, job: &str, time: Span) -> Result<Extended, Fault> {
+    let dir = find_job::find_under_way(session.store, Some(job)).await?;
+    if is_held(&dir, session).await? {
+        return more_of_a_limit(session, job, More { time: Some(time), ..More::default() }).await;
+    }
+    if time == Span::ZERO {
+        return Err(Fault::new(ExitCode::USAGE, "the time to keep it must be more than zero")
+            .meaning("nothing was changed")
+            .hint(format!("`lamp extend {job} --keep 1h`")));
+    }
+    let fault = |error| record_errors::record_fault(&error);
+    let spec = find_job::must_be_under_way(&dir).await?;
+    let before = dir.requests().await.map_err(fault)?;
+    if let Some(end) = Wishes::of(&before).end {
+        return Err(Fault::new(
+            ExitCode::REFUSED,
+            format!("job `{}` was asked to end by {}", dir.job(), end.by),
+        )
+        .meaning("it ends as it was asked to, and nothing was changed")
+        .hint(format!("`lamp start {}` goes on once it has ended", dir.job())));
+    }
+    confirm_other_owner(session, &dir).await?;
+    let now = session.clock.now();
+    let told = foretell_keep(&dir, time, now).await?;
+    let wish = Wish::Keep { time };
+    let request = dir
+        .insist_on(wish, &session.workstation.name, &**session.clock)
+        .await
+        .map_err(|error| record_errors::wish_fault(&error, dir.job()))?;
+    session.note(format!("{}: {told}", dir.job()));
+    let stands = Summary::read(&dir, now).await.map_err(fault)?;
+    let (most_usd, most_job_usd) =
+        stands.map_or((None, None), |stands| (stands.most_usd, stands.most_job_usd));
+    Ok(Extended {
+        job: dir.job().clone(),
+        request: request.number,
+        wish,
+        limits: Raised { before: Limits::of(&spec, &before), after: Limits::of(&spec, &before) },
         most_usd,
         most_job_usd,
     })

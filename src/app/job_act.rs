@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::extend::{More, extend};
+use super::extend::{KEEP, More, extend, foretell_keep};
 use super::session::{Face, Said, Session};
 use super::stop::{self, Asked, How, Named};
 use super::{ExitCode, Fault, find_job, save_now};
@@ -24,21 +24,36 @@ pub enum JobAct {
     Extend,
     /// Save a checkpoint and go on.
     Save,
+    /// Not ended as idle or stalled for an hour.
+    Keep,
 }
 
 impl JobAct {
-    /// The word in addresses, and of the command line. A save has no command.
+    /// The word in addresses. [`JobAct::command`] has the command.
     pub fn verb(self) -> &'static str {
         match self {
             JobAct::Stop => "stop",
             JobAct::Cancel => "cancel",
             JobAct::Extend => "extend",
             JobAct::Save => "save",
+            JobAct::Keep => "keep",
+        }
+    }
+
+    /// The same on the command line, without the amount of an extension. `None`: a save has no
+    /// command.
+    pub fn command(self, job: &str) -> Option<String> {
+        match self {
+            JobAct::Save => None,
+            JobAct::Keep => Some(format!("lamp extend {job} --keep {KEEP}")),
+            JobAct::Stop | JobAct::Cancel | JobAct::Extend => {
+                Some(format!("lamp {} {job}", self.verb()))
+            }
         }
     }
 
     pub fn of_verb(verb: &str) -> Option<JobAct> {
-        [JobAct::Stop, JobAct::Cancel, JobAct::Extend, JobAct::Save]
+        [JobAct::Stop, JobAct::Cancel, JobAct::Extend, JobAct::Save, JobAct::Keep]
             .into_iter()
             .find(|act| act.verb() == verb)
     }
@@ -54,7 +69,7 @@ pub struct ActPlace {
     pub is_misread: bool,
 }
 
-/// Says what a stop, a cancel or a save would do to the job and to its bill. `None`: the act is an
+/// Says what a stop, a cancel, a save or a keep would do to the job and to its bill. `None`: the act is an
 /// extension, whose sentence depends on the amount.
 ///
 /// # Errors
@@ -68,6 +83,7 @@ pub async fn foretell(
         JobAct::Stop => stop::foretell(dir, Wish::Stop, now).await.map(Some),
         JobAct::Cancel => stop::foretell(dir, Wish::Cancel, now).await.map(Some),
         JobAct::Save => save_now::foretell(dir).await.map(Some),
+        JobAct::Keep => foretell_keep(dir, KEEP, now).await.map(Some),
         JobAct::Extend => find_job::must_be_under_way(dir).await.map(|_| None),
     }
 }
@@ -110,6 +126,10 @@ async fn recorded(
             return document(&save_now::save_now(session, &dir).await?);
         }
         JobAct::Extend => return document(&extend(session, job, more).await?),
+        JobAct::Keep => {
+            let more = More { keep: Some(KEEP), ..More::default() };
+            return document(&extend(session, job, more).await?);
+        }
         JobAct::Stop => Wish::Stop,
         JobAct::Cancel => Wish::Cancel,
     };

@@ -11,6 +11,7 @@ pub fn done(act: JobAct) -> &'static str {
         JobAct::Cancel => "Asked to cancel",
         JobAct::Extend => "Extended",
         JobAct::Save => "Asked to save",
+        JobAct::Keep => "Kept",
     }
 }
 
@@ -38,13 +39,11 @@ impl Order {
 
     /// The same on the command line. A save has no verb there.
     pub fn command(&self) -> Option<String> {
-        if self.act == JobAct::Save {
-            return None;
-        }
+        let command = self.act.command(&self.job)?;
         let time = self.more.time.map(|time| format!(" {time}")).unwrap_or_default();
         let budget = self.more.budget.map(|usd| format!(" --budget {}", usd.dollars()));
         let more = time + &budget.unwrap_or_default();
-        Some(format!("lamp {} {}{more}", self.act.verb(), self.job))
+        Some(command + &more)
     }
 }
 
@@ -87,5 +86,6 @@ mod tests {
         let command = |act| Order::new(act, "a".into()).command();
         assert_eq!(command(JobAct::Stop).as_deref(), Some("lamp stop a"));
         assert_eq!(command(JobAct::Save), None);
+        assert_eq!(command(JobAct::Keep).as_deref(), Some("lamp extend a --keep 1h"));
     }
 }

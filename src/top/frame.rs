@@ -201,7 +201,7 @@ fn box_over(frame: &mut Frame<'_>, model: &TopModel, body: Rect, title: &str, te
     frame.render_widget(Paragraph::new(Text::from(lines)).block(block), area);
 }
 
-const HELP: [&str; 19] = [
+const HELP: [&str; 20] = [
     "Enter, Right     open: job, attempt, GPUs, processes",
     "q, Esc, Left     back; q on the overview ends lamp top",
     "Up, Down, j, k   move; PageUp, PageDown, Home, End too",
@@ -214,6 +214,7 @@ const HELP: [&str; 19] = [
     "S                stop: save a checkpoint, then end",
     "E                extend: more time or money",
     "W                save a checkpoint now, and go on",
+    "K                keep: not ended as idle or stalled for an hour",
     "C                cancel: end at once",
     "Ctrl-C           end lamp top; the jobs go on",
     "",

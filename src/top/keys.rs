@@ -42,6 +42,7 @@ fn on_screen(model: &mut TopModel, key: KeyCode) -> Effect {
         KeyCode::Char('S') => return ask(model, JobAct::Stop),
         KeyCode::Char('C') => return ask(model, JobAct::Cancel),
         KeyCode::Char('W') => return ask(model, JobAct::Save),
+        KeyCode::Char('K') => return ask(model, JobAct::Keep),
         KeyCode::Char('E') => {
             model.dialog = model.current_job().map(|job| Dialog::Amount {
                 job,

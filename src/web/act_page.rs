@@ -1,4 +1,4 @@
-//! Stop, cancel, extend and save: a page that says what the act does to the job and to its bill,
+//! Stop, cancel, extend, save and keep: a page that says what the act does to the job and to its bill,
 //! and the form that does it.
 //!
 //! ```text
@@ -40,6 +40,7 @@ fn title(act: JobAct) -> &'static str {
         JobAct::Cancel => "Cancel this job",
         JobAct::Extend => "Give this job more",
         JobAct::Save => "Save a checkpoint now",
+        JobAct::Keep => "Keep this job for an hour",
     }
 }
 
@@ -81,8 +82,8 @@ fn question(
             button { (title(act)) }
             a href=(format!("/job/{job}")) { "Back, without a change" }
         }
-        @if act != JobAct::Save {
-            p.muted { "The same: " code { "lamp " (word) " " (job) @if act == JobAct::Extend { " 2h" } } }
+        @if let Some(command) = act.command(job) {
+            p.muted { "The same: " code { (command) @if act == JobAct::Extend { " 2h" } } }
         }
     };
     Page::new(title(act)).show(html! { p { (job) } (body) }, html! {}).into_response()
@@ -129,7 +130,7 @@ fn more(sent: &Sent) -> Result<More, Fault> {
     let time = (!time.is_empty()).then(|| time.parse::<Span>().map_err(|_| wrong(time)));
     let usd = || budget.parse().ok().and_then(|usd| Usd::from_dollars(usd).ok());
     let budget = (!budget.is_empty()).then(|| usd().ok_or_else(|| wrong(budget)));
-    Ok(More { time: time.transpose()?, budget: budget.transpose()?, fallback_cost: None })
+    Ok(More { time: time.transpose()?, budget: budget.transpose()?, ..More::default() })
 }
 
 fn recorded(job: &str, said: &[Said]) -> Markup {

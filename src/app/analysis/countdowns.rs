@@ -91,9 +91,12 @@ fn watch_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
     };
     // Without GPU or workload there is no verdict to come.
     let ends = WatchEnd::of(status).filter(|_| facts.summary.verdict.is_some());
-    let ends = ends.and_then(|watch| match watch.policy {
-        WatchPolicy::Idle => end(Some(watch.at), "idle", Some("if it stays quiet")),
-        WatchPolicy::Stall => end(Some(watch.at), "stall", Some("if no progress comes")),
+    let ends = ends.and_then(|watch| {
+        let at = Some(watch.at).max(facts.wishes.kept_until);
+        match watch.policy {
+            WatchPolicy::Idle => end(at, "idle", Some("if it stays quiet")),
+            WatchPolicy::Stall => end(at, "stall", Some("if no progress comes")),
+        }
     });
     ends.into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! `lamp extend`: gives a job more time or money, or allows a more expensive machine.
+//! `lamp extend`: gives a job more time or money, keeps it, or allows a dearer machine.
 
 use clap::Args as ClapArgs;
 
@@ -27,6 +27,10 @@ pub struct Args {
     #[arg(long, value_name = "TIMES", allow_negative_numbers = true)]
     pub fallback_cost: Option<FallbackCostWord>,
 
+    /// Not ended as idle or stalled for this long, like `1h`; its limits stay as they are
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["time", "budget", "fallback_cost"])]
+    pub keep: Option<Span>,
+
     /// Do not ask before more of another owner's money may be spent; without a terminal, it must be
     /// given
     #[arg(short, long)]
@@ -41,6 +45,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         time: args.time,
         budget: args.budget.as_ref().map(|dollars| dollars.0),
         fallback_cost: args.fallback_cost.as_ref().map(|word| word.0),
+        keep: args.keep,
     };
     let store = job_root::open_existing(context).await?;
     let terminal = Terminal::new(context, args.yes);

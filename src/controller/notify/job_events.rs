@@ -12,6 +12,7 @@ use crate::job::{
     AttemptPhase, EndedBecause, EventKind, JobId, Reaction, Receipt, ResolvedSpec, Wish,
 };
 use crate::market::{Span, Usd, elapsed};
+use crate::policy::Wishes;
 use crate::policy::lifecycle::reconcile::AttemptFacts;
 
 /// The longest time before the end of an idle machine at which it is told. Longer would tell of
@@ -176,7 +177,9 @@ impl SeenJob<'_> {
         let (last, status) = self.last()?;
         let reason = status.reason.as_ref().filter(|reason| reason.policy == "idle")?;
         let stops = self.spec.spec.on.idle != Reaction::Notify;
-        if status.phase != AttemptPhase::Running || !stops {
+        let kept = Wishes::of(&self.observed.requests).kept_until;
+        let is_kept = kept.is_some_and(|until| until > status.at);
+        if status.phase != AttemptPhase::Running || !stops || is_kept {
             return None;
         }
         let number = |name: &str| reason.numbers.get(name).copied();

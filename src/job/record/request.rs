@@ -35,6 +35,8 @@ pub enum Wish {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fallback_cost: Option<FallbackCost>,
     },
+    /// For so long, the job is not ended as idle or stalled. An older agent ignores it.
+    Keep { time: Span },
     /// Save a checkpoint now and go on.
     Checkpoint,
     /// The controller's own, `market = "auto"`: the attempt saves and ends, and the job continues
@@ -49,6 +51,7 @@ impl fmt::Display for Wish {
         match self {
             Wish::Stop => f.write_str("stop"),
             Wish::Cancel => f.write_str("cancel"),
+            Wish::Keep { time } => write!(f, "keep for {time}"),
             Wish::Checkpoint => f.write_str("checkpoint now"),
             Wish::Move { attempt, to } => {
                 write!(f, "move from attempt {} to {to}", attempt.number())

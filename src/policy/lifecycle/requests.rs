@@ -26,6 +26,8 @@ pub struct Wishes {
     pub checkpoint: Option<u32>,
     /// Number of the newest request for more time, which also restarts the idle clock.
     pub extended: Option<u32>,
+    /// Until then it is not ended as idle or stalled.
+    pub kept_until: Option<Timestamp>,
     /// The newest wish of a controller to continue on another market.
     pub moves: Option<MoveWish>,
 }
@@ -59,6 +61,10 @@ impl Wishes {
                 Wish::Cancel | Wish::Stop | Wish::Interrupt { .. } => {}
                 Wish::Move { attempt, to } => {
                     folded.moves = Some(MoveWish { attempt, to, by: request.by.clone() })
+                }
+                Wish::Keep { time } => {
+                    let until = request.at.checked_add(time.duration());
+                    folded.kept_until = folded.kept_until.max(until.ok());
                 }
                 Wish::Checkpoint => folded.checkpoint = folded.checkpoint.max(Some(request.number)),
                 Wish::Extend { time, budget, fallback_cost } => {
@@ -109,6 +115,14 @@ mod tests {
             by: format!("{number}@here"),
             at: Timestamp::from_second(number.into()).unwrap(),
         })
+    }
+
+    #[test]
+    fn longest_keep_counts() {
+        let keep = |hours: u64| Wish::Keep { time: Span::from_secs(hours * 3600) };
+        let folded = Wishes::of(&[request(1, keep(2)), request(2, keep(1))]);
+        assert_eq!(folded.kept_until.map(Timestamp::as_second), Some(7201));
+        assert_eq!((folded.more_time, folded.extended), (Span::ZERO, None), "no limit moves");
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn more(sent: &ExtendBody) -> Result<More, Fault> {
     let more = More {
         time: time.transpose().map_err(|error| wrong(error.to_string()))?,
         budget: budget.transpose().map_err(|error| wrong(error.to_string()))?,
-        fallback_cost: None,
+        ..More::default()
     };
     if more.time.is_none() && more.budget.is_none() {
         return Err(wrong("neither `time` nor `budget` was sent".to_owned()));
