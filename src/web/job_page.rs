@@ -13,14 +13,17 @@ use super::job::gpu_part::gpu_part;
 use super::job::idle_part::{idle_answer, idle_part};
 use super::job::job_look::JobLook;
 use super::job::startup_part::startup_part;
+use super::job::verdict_part::verdict_part;
 use super::layout::{Page, fact, fault_box, fault_page, form_encoded};
 use super::plots::{self, Plots};
 use super::site::Site;
 use super::{job_log, live};
+use crate::app::analysis::job_outlook::JobOutlook;
 use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::overview::job_sentence::{NextEnd, job_sentence};
 use crate::app::text::{in_local_time, local_time};
 use crate::app::view::job_summary::Summary;
+use crate::app::view::plot_data::PlotData;
 use crate::app::view::receipt_text::{at_most, loss_text};
 use crate::app::view::summary_text::{money_text, progress_text, spent_text, usage_text};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
@@ -133,7 +136,7 @@ fn body(facts: &Facts, asked: &Asked, drawn: Markup, idle: Markup) -> Markup {
     let (look, attempt) = (&*facts.look, facts.attempt.number());
     let id = look.dir.job().as_str();
     html! {
-        @if let Some(summary) = &look.summary { (head(summary, look)) }
+        @if let Some(summary) = &look.summary { (head(summary, look, &facts.plot.data)) }
         @if let Some(summary) = &look.summary { (gpu_part(summary, &facts.plot.gpus)) }
         section aria-labelledby="samples" {
             h2 #samples { "Machine, attempt " (attempt) }
@@ -165,7 +168,9 @@ fn body(facts: &Facts, asked: &Asked, drawn: Markup, idle: Markup) -> Markup {
     }
 }
 
-fn head(summary: &Summary, look: &JobLook) -> Markup {
+fn head(summary: &Summary, look: &JobLook, data: &PlotData) -> Markup {
+    let outlook = JobOutlook::of(summary, look.status.as_ref(), data);
+    let reason = look.status.as_ref().and_then(|status| status.reason.as_ref());
     let end = NextEnd::of(summary).map(|end| local_time(end.at));
     let nearest = look.ends.first().map(|end| local_time(end.at)).or(end);
     let heard = summary.heartbeat_seconds.filter(|_| !summary.state.is_final());
@@ -181,6 +186,12 @@ fn head(summary: &Summary, look: &JobLook) -> Markup {
                 (fact("Rate", summary.usd_per_hour.map(|hour| hour.to_string())))
                 (fact("Machine", summary.machine.as_ref().map(|machine| machine.line())))
                 (fact("Progress", summary.progress.as_ref().and_then(progress_text)))
+                @if !summary.state.is_final() {
+                    (fact("To the end", outlook.to_end_text()))
+                    (fact("Work at risk", outlook.at_risk_text()))
+                    (fact("Memory", outlook.memory_text()))
+                    (fact("Disk", outlook.disk_text()))
+                }
                 (fact("Usage", usage_text(summary).filter(|_| summary.silence.is_none())))
                 (fact("Checkpoints", Some(summary.checkpoints.to_string())))
                 (fact("Nearest end", nearest))
@@ -189,6 +200,7 @@ fn head(summary: &Summary, look: &JobLook) -> Markup {
                 (fact("Ended", summary.ended.map(local_time)))
             }
             (ends_part(&look.ends, look.at))
+            @if let Some(reason) = reason.filter(|_| summary.silence.is_none()) { (verdict_part(reason)) }
             @if summary.driven_here == Some(false) {
                 p.warn { "No process on this workstation drives it: "
                     code { "lamp daemon --job " (summary.job) " --until-done" } }

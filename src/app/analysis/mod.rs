@@ -2,9 +2,11 @@
 
 pub mod bands;
 pub mod countdowns;
+pub mod earlier_startups;
 pub mod effective_load;
 pub mod gpu_history;
 pub mod idle_replay;
+pub mod job_outlook;
 pub mod lost_money;
 pub mod sample_cache;
 pub mod startup_timeline;

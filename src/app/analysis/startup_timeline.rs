@@ -23,7 +23,7 @@ pub struct StartupPhase {
     pub secs: f64,
     /// It still goes on, and `secs` is up to now.
     pub under_way: bool,
-    /// The median of the earlier attempts of this job; `null`: none has this phase.
+    /// The median of earlier attempts, of this job and of jobs like it; `null`: none has this phase.
     pub median_secs: Option<f64>,
 }
 
@@ -40,10 +40,11 @@ pub struct StartupTimeline {
     pub is_complete: bool,
 }
 
-/// The timelines of all attempts, oldest first. `working_since`: of the newest, from its
+/// The timelines of all attempts, oldest first. `earlier`: of other jobs, for the medians. `working_since`: of the newest, from its
 /// heartbeat. An attempt without a plan has none.
 pub fn startup_timelines(
     attempts: &[ExplainedAttempt],
+    earlier: &[StartupTimeline],
     working_since: Option<Timestamp>,
     now: Timestamp,
 ) -> Vec<StartupTimeline> {
@@ -53,7 +54,7 @@ pub fn startup_timelines(
         let working = working_since.filter(|_| is_last);
         let Some(mut timeline) = timeline_of(attempt, working, now) else { continue };
         for phase in &mut timeline.phases {
-            phase.median_secs = median(&timelines, phase.name);
+            phase.median_secs = median(earlier.iter().chain(&timelines), phase.name);
         }
         timelines.push(timeline);
     }
@@ -145,8 +146,8 @@ fn timeline_of(
     Some(StartupTimeline { attempt: attempt.attempt, phases, secs, is_complete })
 }
 
-fn median(earlier: &[StartupTimeline], name: &str) -> Option<f64> {
-    let phases = earlier.iter().flat_map(|timeline| &timeline.phases);
+fn median<'a>(earlier: impl Iterator<Item = &'a StartupTimeline>, name: &str) -> Option<f64> {
+    let phases = earlier.flat_map(|timeline| &timeline.phases);
     let mut secs: Vec<f64> = phases
         .filter(|phase| phase.name == name && !phase.under_way)
         .map(|phase| phase.secs)
@@ -219,7 +220,7 @@ mod tests {
     fn each_phase_stands_beside_the_median_of_earlier_attempts() {
         let attempts =
             [attempt(1, 0, 60, true), attempt(2, 1000, 100, true), attempt(3, 2000, 70, true)];
-        let timelines = startup_timelines(&attempts, None, at(9000));
+        let timelines = startup_timelines(&attempts, &[], None, at(9000));
         assert_eq!(
             told(&timelines[0]),
             ["launch 4", "boot 56", "fetch 10", "setup 20", "first work 5"]
@@ -242,7 +243,7 @@ mod tests {
         let mut young = attempt(1, 0, 60, false);
         young.events.truncate(2);
         let shown = |attempt: &ExplainedAttempt, working| {
-            let timelines = startup_timelines(std::slice::from_ref(attempt), working, at(65));
+            let timelines = startup_timelines(std::slice::from_ref(attempt), &[], working, at(65));
             told(&timelines[0])
         };
         assert_eq!(shown(&young, None), ["launch and boot 60", "fetch 5 so far"]);
@@ -257,9 +258,17 @@ mod tests {
     }
 
     #[test]
+    fn first_attempt_is_compared_with_earlier_jobs() {
+        let before = startup_timelines(&[attempt(1, -5000, 40, true)], &[], None, at(-4000));
+        let timelines = startup_timelines(&[attempt(1, 0, 60, true)], &before, None, at(9000));
+        assert_eq!(timelines.len(), 1, "the other job has its own page");
+        assert_eq!(told(&timelines[0])[..2], ["launch 4 of 4", "boot 56 of 36"].map(str::to_owned));
+    }
+
+    #[test]
     fn attempt_without_a_plan_has_no_timeline() {
         let mut alone = attempt(1, 0, 60, false);
         alone.plan = None;
-        assert!(startup_timelines(&[alone], None, at(0)).is_empty());
+        assert!(startup_timelines(&[alone], &[], None, at(0)).is_empty());
     }
 }

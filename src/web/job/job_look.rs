@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::app::analysis::countdowns::{Countdown, EndFacts, countdowns};
+use crate::app::analysis::earlier_startups::{ComparedJob, EarlierStartups};
 use crate::app::analysis::lost_money::{LostMoney, lost_money};
 use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
 use crate::app::overview::driven_here::seen_from_here;
@@ -32,6 +33,8 @@ pub struct JobLook {
     pub ends: Vec<Countdown>,
     pub startups: Vec<StartupTimeline>,
     pub lost: LostMoney,
+    /// The newest heartbeat of a job that has not ended.
+    pub status: Option<Status>,
     pub at: Timestamp,
     /// The same by the monotonic clock: the wall clock may jump.
     read: Duration,
@@ -48,7 +51,11 @@ pub struct LookSource<'a> {
 impl JobLook {
     /// # Errors
     /// When there is no such job, or its records cannot be read.
-    pub async fn read(source: LookSource<'_>, job: &str) -> Result<JobLook, Fault> {
+    pub async fn read(
+        source: LookSource<'_>,
+        job: &str,
+        earlier: &EarlierStartups,
+    ) -> Result<JobLook, Fault> {
         let dir = find_job::find(source.store, Some(job)).await?;
         let (now, read) = (source.clock.now(), source.clock.mono());
         let fault = |error| record_errors::record_fault(&error);
@@ -61,15 +68,29 @@ impl JobLook {
         };
         let summary = summary.map(|summary| seen_from_here(source.workstation, &mut None, summary));
         let working = status.as_ref().and_then(|status| status.working_since);
+        let plan = explained.attempts.last().and_then(|attempt| attempt.plan.as_ref());
+        let earlier = match spec.as_ref().zip(plan) {
+            Some((spec, plan)) => {
+                let compared = ComparedJob {
+                    id: dir.job(),
+                    name: summary.as_ref().map_or("", |summary| &summary.name),
+                    instance_type: &plan.offer.instance_type,
+                    created: spec.created,
+                };
+                earlier.of(source.store, &compared, now).await
+            }
+            None => Vec::new(),
+        };
         Ok(JobLook {
             ends: ends(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
             lost: lost_money(&explained.attempts, status.as_ref()),
-            startups: startup_timelines(&explained.attempts, working, now),
+            startups: startup_timelines(&explained.attempts, &earlier, working, now),
             dir,
             summary,
             explained,
             receipt,
             spec,
+            status,
             at: now,
             read,
         })
@@ -91,7 +112,10 @@ fn ends(
 
 /// The last look at each job.
 #[derive(Default)]
-pub struct JobLooks(Mutex<BTreeMap<String, Arc<KeptLook>>>);
+pub struct JobLooks {
+    kept: Mutex<BTreeMap<String, Arc<KeptLook>>>,
+    earlier: EarlierStartups,
+}
 
 type KeptLook = tokio::sync::Mutex<Option<Arc<JobLook>>>;
 
@@ -113,13 +137,13 @@ impl JobLooks {
         if let Some(look) = kept.as_ref().filter(|look| is_new(look)) {
             return Ok(Arc::clone(look));
         }
-        let look = Arc::new(JobLook::read(source, job).await?);
+        let look = Arc::new(JobLook::read(source, job, &self.earlier).await?);
         *kept = Some(Arc::clone(&look));
         Ok(look)
     }
 
     fn kept(&self, job: &str) -> Arc<KeptLook> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= JOBS_MAX && !all.contains_key(job) {
             all.clear();
         }

@@ -5,3 +5,4 @@ pub mod gpu_part;
 pub mod idle_part;
 pub mod job_look;
 pub mod startup_part;
+pub mod verdict_part;

@@ -26,7 +26,7 @@ pub fn startup_part(startups: &[StartupTimeline]) -> Markup {
                     }
                 }
                 p.muted {
-                    "From the plan to the first work. Each median covers the earlier attempts of this job."
+                    "From the plan to the first work. Each median covers earlier attempts: of this job, and of ended jobs with its name or on its machine type."
                 }
             }
         }
