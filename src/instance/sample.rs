@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
-use super::{GpuProcess, Reading};
+use super::Reading;
 use crate::market::Cuda;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +73,21 @@ pub struct GpuSample {
     /// The driver's message that this GPU is lost (off the bus, needs a reset). A GPU that fails
     /// one reading is not lost.
     pub lost: Option<String>,
+}
+
+/// A process on a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct GpuProcess {
+    pub pid: u32,
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its memory on this GPU.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+    /// Whether it belongs to the workload. Null: unknown.
+    #[serde(default)]
+    pub of_workload: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{GpuSample, Notice};
+use super::{GpuProcess, GpuSample, Notice};
 use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, Progress, Reason};
 use crate::market::Span;
 
@@ -98,21 +98,6 @@ pub struct GpuStatus {
     /// The processes that hold it, those of the workload first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<GpuProcess>,
-}
-
-/// A process on a GPU.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
-pub struct GpuProcess {
-    pub pid: u32,
-    #[serde(default)]
-    pub name: Option<String>,
-    /// Its memory on this GPU.
-    #[serde(default)]
-    pub memory_mib: Option<u64>,
-    /// Whether it belongs to the workload. Null: unknown.
-    #[serde(default)]
-    pub of_workload: Option<bool>,
 }
 
 /// More processes make each heartbeat longer, and no screen shows more. A GPU that many data

@@ -26,6 +26,8 @@ fn gpu(xids: &[u64], lost: bool) -> Reading<Vec<GpuSample>> {
         temperature_celsius: known(60.0),
         used_by_workload: Reading::Absent,
         used_by_others: Reading::Absent,
+        throttled_by: Reading::Absent,
+        processes: Vec::new(),
         ecc_uncorrected: Reading::Absent,
         xids: xids.to_vec(),
         lost: lost.then(|| "GPU is lost".into()),

@@ -19,6 +19,8 @@ fn gpu(index: u32, xids: &[u64], lost: bool) -> GpuSample {
         temperature_celsius: Reading::Absent,
         used_by_workload: Reading::Absent,
         used_by_others: Reading::Absent,
+        throttled_by: Reading::Absent,
+        processes: Vec::new(),
         ecc_uncorrected: Reading::Absent,
         xids: xids.to_vec(),
         lost: lost.then(|| "GPU is lost".into()),

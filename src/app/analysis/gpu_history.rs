@@ -83,10 +83,10 @@ struct GpuRow {
 
 /// The rows of one batch or of an attempt, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct GpuRows(Vec<GpuRow>);
+pub struct GpuTrack(Vec<GpuRow>);
 
-impl GpuRows {
-    pub fn of(samples: &[Rates]) -> GpuRows {
+impl GpuTrack {
+    pub fn of(samples: &[Rates]) -> GpuTrack {
         let value = |gpu: &GpuStatus| GpuValue {
             gpu: gpu.index,
             values: std::array::from_fn(|at| (GPU_FIELDS[at].value)(gpu).map(|value| value as f32)),
@@ -95,11 +95,11 @@ impl GpuRows {
             secs: rates.t_secs,
             gpus: rates.gpus.iter().map(value).collect(),
         };
-        GpuRows(samples.iter().filter(|rates| !rates.gpus.is_empty()).map(row).collect())
+        GpuTrack(samples.iter().filter(|rates| !rates.gpus.is_empty()).map(row).collect())
     }
 
     /// Adds rows that began `shift` seconds later.
-    pub fn extend(&mut self, later: &GpuRows, shift: f64) {
+    pub fn extend(&mut self, later: &GpuTrack, shift: f64) {
         let moved = |row: &GpuRow| GpuRow { secs: row.secs + shift, gpus: row.gpus.clone() };
         self.0.extend(later.0.iter().map(moved));
     }
@@ -112,7 +112,7 @@ impl GpuRows {
     pub fn history(&self) -> GpuHistory {
         let few = self.reduced(GPU_POINTS);
         let last = self.0.last().map_or(0.0, |row| row.secs);
-        let recent = GpuRows(
+        let recent = GpuTrack(
             self.0.iter().filter(|row| row.secs >= last - RECENT_SECS).cloned().collect::<Vec<_>>(),
         );
         let plots = GPU_FIELDS.iter().enumerate().map(|(at, field)| GpuPlot {
@@ -149,7 +149,7 @@ impl GpuRows {
     }
 
     /// Two rows for each stretch: the lowest and the highest of each value.
-    fn reduced(&self, rows: usize) -> GpuRows {
+    fn reduced(&self, rows: usize) -> GpuTrack {
         if self.0.len() <= rows {
             return self.clone();
         }
@@ -159,7 +159,7 @@ impl GpuRows {
             let last = chunk.last().map_or(first, |row| row.secs);
             [extreme(chunk, first, f32::min), extreme(chunk, last, f32::max)]
         };
-        GpuRows(self.0.chunks(span).flat_map(both).collect())
+        GpuTrack(self.0.chunks(span).flat_map(both).collect())
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn each_gpu_has_its_line_and_keeps_its_only_dip() {
         let all = samples(60_000, |at| if at == 40_001 { 3.0 } else { 97.0 });
-        let history = GpuRows::of(&all).history();
+        let history = GpuTrack::of(&all).history();
         assert!(history.t_secs.len() <= GPU_POINTS && history.t_secs.is_sorted());
         let names: Vec<&str> = history.plots.iter().map(|plot| plot.name).collect();
         assert_eq!(names, ["util_percent", "power_watts"], "what no GPU tells has no plot");
@@ -216,12 +216,12 @@ mod tests {
 
     #[test]
     fn samples_of_older_agents_have_no_gpus() {
-        assert_eq!(GpuRows::of(&[Rates::default()]).history(), GpuHistory::default());
+        assert_eq!(GpuTrack::of(&[Rates::default()]).history(), GpuHistory::default());
     }
 
     #[test]
     fn batches_are_moved_to_one_axis() {
-        let mut rows = GpuRows::of(&samples(2, |_| 50.0));
+        let mut rows = GpuTrack::of(&samples(2, |_| 50.0));
         let again = rows.clone();
         rows.extend(&again, 600.0);
         assert_eq!(rows.history().t_secs, [0.0, 10.0, 600.0, 610.0]);

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 use super::bands::{BLIND_SECS, SecsRange};
 use super::effective_load::LoadReadings;
-use super::gpu_history::{GpuHistory, GpuRows};
+use super::gpu_history::{GpuHistory, GpuTrack};
 use crate::app::view::plot_data::{
     FIELDS, PlotData, Point, READS_IN_FLIGHT, Series, batch_bytes, batches, began, known, reduced,
     rows,
@@ -135,7 +135,7 @@ impl AttemptSamples {
     fn plot(&self) -> AttemptPlot {
         let mut axis = Axis::default();
         let mut all: Vec<Vec<Point>> = vec![Vec::new(); FIELDS.len()];
-        let mut gpus = GpuRows::default();
+        let mut gpus = GpuTrack::default();
         for batch in self.batches.values().filter(|batch| batch.samples > 0) {
             let (last, gaps) = (axis.last_secs, axis.blind.len());
             let shift = axis.take(batch);
@@ -242,7 +242,7 @@ struct BatchPoints {
     to_secs: f64,
     /// One row for each of [`FIELDS`].
     points: Vec<Vec<Point>>,
-    gpus: GpuRows,
+    gpus: GpuTrack,
     blind: Vec<SecsRange>,
     busy: Mean,
     watts: Mean,
@@ -264,7 +264,7 @@ impl BatchPoints {
             }
             kept(&all, detail)
         };
-        let mut gpus = GpuRows::of(samples);
+        let mut gpus = GpuTrack::of(samples);
         if detail <= DETAIL_OF_MANY {
             gpus.shrink();
         }

@@ -23,7 +23,7 @@ pub struct StartupPhase {
     pub secs: f64,
     /// It still goes on, and `secs` is up to now.
     pub under_way: bool,
-    /// The median of earlier attempts, of this job and of jobs like it; `null`: none has this phase.
+    /// The median of earlier attempts of this job and of similar jobs; `null`: none has this phase.
     pub median_secs: Option<f64>,
 }
 
@@ -40,8 +40,8 @@ pub struct StartupTimeline {
     pub is_complete: bool,
 }
 
-/// The timelines of all attempts, oldest first. `earlier`: of other jobs, for the medians. `working_since`: of the newest, from its
-/// heartbeat. An attempt without a plan has none.
+/// The timelines of all attempts, oldest first. `earlier`: of other jobs, for the medians.
+/// `working_since`: of the newest, from its heartbeat. An attempt without a plan has none.
 pub fn startup_timelines(
     attempts: &[ExplainedAttempt],
     earlier: &[StartupTimeline],
