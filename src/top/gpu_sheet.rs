@@ -7,6 +7,7 @@ use super::open_job::OpenJob;
 use super::overview_sheet::bar;
 use super::sheet::{Sheet, part};
 use super::spark::plot;
+use crate::app::text::measure;
 use crate::instance::GpuStatus;
 use crate::jobdir::What;
 use crate::market::Span as Time;
@@ -44,7 +45,7 @@ pub fn gpu_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
     sheet
 }
 
-/// The samples hold the busiest GPU and sums, and no single GPU.
+/// Of all GPUs: the page of the job draws each one.
 const TOGETHER: [(&str, &str); 4] = [
     ("gpu_percent", "busiest"),
     ("gpu_power_percent", "power"),
@@ -82,7 +83,7 @@ fn last_hour(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) 
     }
 }
 
-/// The workload on the machine, by its records. They do not say which process uses which GPU.
+/// The workload on the machine, and the processes of one GPU where the driver tells them.
 pub fn process_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
     let mut sheet = Sheet::default();
     let palette = model.palette;
@@ -119,8 +120,9 @@ pub fn process_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
         |bytes| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64),
     );
     sheet.text(&format!("  all its processes: processor {cpu}, memory {memory}"), Style::new());
-    let text = "Which process uses which GPU is not recorded. On the machine:";
-    sheet.heading(text, palette.quiet());
+    let is_told = gpu.is_some_and(|gpu| !gpu.processes.is_empty());
+    let none = "The driver tells no process of this GPU. On the machine:";
+    sheet.heading(if is_told { "On the machine:" } else { none }, palette.quiet());
     sheet.text(&format!("  lamp ssh {} -- nvidia-smi", look.job), palette.command());
     sheet
 }
@@ -140,13 +142,25 @@ fn one(model: &TopModel, gpu: &GpuStatus, is_selected: bool, sheet: &mut Sheet) 
     let known = |value: Option<f64>, unit: &str| {
         value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.0} {unit}"))
     };
-    let (power, heat) = (known(gpu.power_watts, "W"), known(gpu.temperature_celsius, "°C"));
+    let (mut power, heat) = (known(gpu.power_watts, "W"), known(gpu.temperature_celsius, "°C"));
+    if let Some((watts, limit)) = gpu.power_watts.zip(gpu.power_limit_watts.filter(|w| *w > 0.0)) {
+        power.push_str(&format!(", {:.0}% of {limit:.0} W", watts / limit * 100.0));
+    }
     sheet.push(vec![
         part("  power   ", model.palette.quiet()),
         part(&power, Style::new()),
         part("    temperature ", model.palette.quiet()),
         part(&heat, Style::new()),
     ]);
+    if let Some(why) = gpu.throttled_by.as_ref().filter(|why| !why.is_empty()) {
+        sheet.text(&format!("  slowed by {}", why.join(", ")), model.palette.warn());
+    }
+    for process in &gpu.processes {
+        let name = process.name.as_deref().unwrap_or("unknown");
+        let memory = process.memory_mib.map(|mib| measure(mib as f64, "MiB")).unwrap_or_default();
+        let whose = if process.of_workload == Some(false) { "  not this job" } else { "" };
+        sheet.text(&format!("  {:>7}  {name:<16} {memory}{whose}", process.pid), Style::new());
+    }
 }
 
 /// An unknown value has no bar.
