@@ -1,7 +1,8 @@
 //! Tests the analysis on a job's page: bands, ends, starts, another idle window.
 
+use lamp_test_support::fake_nvml::FakeNvml;
 use reqwest::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::pages::Served;
 use crate::place::{Place, wait_until};
@@ -80,4 +81,48 @@ fn bands_marks_and_another_idle_window_come_from_the_stored_samples() {
     assert!(replayed.contains("This job has"), "{replayed}");
     let wrong = asked("%3Cb%3E");
     assert!(wrong.contains("is no time") && !wrong.contains("<b>"), "{wrong}");
+}
+
+#[test]
+fn each_gpu_has_a_row_a_line_and_its_processes() {
+    let place = Place::new("while [ ! -e GO ]; do sleep 0.1; done");
+    let gpus = FakeNvml::in_dir(place.0.path());
+    let all = "gpu * util 100\ngpu * power 150\ngpu * power-limit 300\ngpu * memory 15156/23028";
+    let each = "gpu 0 temperature 61\ngpu 1 temperature 84\ngpu 1 ecc 2";
+    gpus.play(&format!("gpus 2\n{all}\n{each}\ngpu 0 pids {}\n", std::process::id()));
+    let words =
+        ["run", "-d", "-q", "--max-runtime", "1h", "--name", "trains", "--", "sh", "job.sh"];
+    let started = place.0.command(&words).env("LAMP_NVML_LIBRARY", gpus.library()).output();
+    let job = String::from_utf8(started.expect("it starts").stdout).expect("an id");
+    let job = job.trim();
+    place.until(job, "running");
+    let page = Served::of(&place);
+    let path = format!("/job/{job}");
+    let text = wait_until("its GPUs are heard", || {
+        let text = page.get(&path).text;
+        text.contains("150 W, 50 % of 300 W").then_some(text)
+    });
+    for words in ["84 °C", "14.8 GiB of 22.5 GiB", "2 uncorrected memory errors", "no errors"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(text.contains("Processes on GPU 0: ") && text.contains("not this job"), "{text}");
+    place.0.write("go", "");
+    place.until(job, "succeeded");
+    let data: Value =
+        serde_json::from_str(&page.get(&format!("{path}/plot.json")).text).expect("JSON");
+    let heat = data["gpus"]["plots"].as_array().expect("plots").last().expect("a plot");
+    assert_eq!(heat["name"], "temperature_celsius", "{data}");
+    assert_eq!(
+        (&heat["lines"][0]["values"][0], &heat["lines"][1]["gpu"]),
+        (&json!(61.0), &json!(1))
+    );
+    let text = page.get(&path).text;
+    assert!(text.contains("Temperature of each GPU") && text.contains("class=\"gpu-1\""), "{text}");
+    let csv = page.get(&format!("{path}/gpus.csv")).text;
+    let mut lines = csv.lines();
+    assert!(
+        lines.next().expect("a heading").ends_with(",power_watts,clock_mhz,temperature_celsius")
+    );
+    assert!(lines.next().expect("a row").contains(",0,100,15156,150,,61"), "{csv}");
+    assert!(page.get(&format!("{path}/gpus")).text.contains("14.8 GiB"));
 }

@@ -4,9 +4,11 @@
 
 mod bad_input;
 mod browser;
+mod devtools;
 mod fit;
 mod job;
 mod job_analysis;
+mod live_page;
 mod more_pages;
 mod pages;
 #[path = "../cli/place.rs"]

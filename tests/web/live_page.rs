@@ -1,0 +1,108 @@
+//! The pages in a real Chromium that a test drives: live updates, the filter, a button, no script,
+//! a dark and narrow window.
+
+use serde_json::json;
+
+use crate::devtools::Browser;
+use crate::pages::Served;
+use crate::place::Place;
+
+const WAITS: &str = "echo first-line; while [ ! -e GO ]; do sleep 0.1; done; echo last-line";
+
+fn run(place: &Place, name: &str, script: &str) -> String {
+    let words = ["run", "-d", "-q", "--usd-per-hour", "2", "--idle", "off", "--name", name];
+    let command = ["--max-runtime", "1h", "--", "sh", script];
+    place.0.lamp(&[&words[..], &command].concat()).out.trim().to_owned()
+}
+
+#[test]
+fn open_page_follows_the_records_and_keeps_its_filter() {
+    let place = Place::new(WAITS);
+    place.0.write("short.sh", "true");
+    let job = run(&place, "alpha-job", "job.sh");
+    place.until(&job, "running");
+    let page = Served::of(&place);
+    let Some(mut browser) = Browser::of(&place, &page) else { return };
+    browser.open(&page.root);
+    browser.value("(document.querySelector('form.filter input').value = 'state:running', document.querySelector('form.filter').requestSubmit(), 1)");
+    browser.until(
+        "the filter is in the address",
+        "location.search.includes('running') && document.readyState === 'complete'",
+    );
+    assert!(browser.text().contains("alpha-job"));
+    browser.value("window.isSame = 1");
+    let ended = run(&place, "quick-job", "short.sh");
+    place.until(&ended, "succeeded");
+    let second = run(&place, "beta-job", "job.sh");
+    browser.until("the new job is shown", "document.body.innerText.includes('beta-job')");
+    let kept = "[window.isSame, location.search.includes('running'), document.querySelector('form.filter input').value]";
+    assert_eq!(browser.value(kept), json!([1, true, "state:running"]), "nothing was loaded again");
+    assert!(!browser.text().contains("quick-job"), "the filter still holds: {}", browser.text());
+    // The page of a job shows what its log says, in the same way.
+    browser.open(&format!("{}/job/{job}", page.root));
+    browser.until("its log is shown", "document.body.innerText.includes('first-line')");
+    browser.value("window.isSame = 2");
+    place.0.write("go", "");
+    browser.until("the last line is shown", "document.body.innerText.includes('last-line')");
+    browser.until("its end is shown", "document.body.innerText.includes('Receipt')");
+    assert_eq!(browser.value("window.isSame"), 2, "nothing was loaded again");
+    place.until(&second, "succeeded");
+}
+
+#[test]
+fn stop_button_asks_first_and_then_ends_the_job() {
+    let place = Place::new("while :; do sleep 0.1; done");
+    let job = run(&place, "trains", "job.sh");
+    place.until(&job, "running");
+    let page = Served::of(&place);
+    let Some(mut browser) = Browser::of(&place, &page) else { return };
+    let asked = || {
+        let explained = place.0.json(&["explain", &job, "-o", "json"]).1;
+        explained["requests"].as_array().map_or(0, Vec::len)
+    };
+    browser.open(&format!("{}/job/{job}", page.root));
+    browser.press("Keep 1h");
+    browser.until(
+        "it says what it costs",
+        "document.body.innerText.includes('at most $2.00 for this time')",
+    );
+    assert_eq!(asked(), 0, "a question changes nothing");
+    browser.press("Keep this job for an hour");
+    browser
+        .until("it is recorded", "document.querySelector('h1').textContent === 'It is recorded'");
+    assert_eq!(asked(), 1);
+    browser.open(&format!("{}/job/{job}", page.root));
+    browser.press("Stop");
+    browser.until("the question", "document.querySelector('h1').textContent === 'Stop this job'");
+    assert!(browser.text().contains("saves no checkpoint"), "{}", browser.text());
+    assert_eq!((asked(), place.status(&job)["state"].clone()), (1, json!("running")));
+    browser.press("Stop this job");
+    browser
+        .until("it is recorded", "document.querySelector('h1').textContent === 'It is recorded'");
+    place.until(&job, "stopped");
+}
+
+#[test]
+fn pages_work_without_a_script_in_a_dark_and_narrow_window() {
+    let place = Place::new("echo first-line; sleep 2");
+    let job = run(&place, "ended", "job.sh");
+    place.until(&job, "succeeded");
+    let page = Served::of(&place);
+    let Some(mut browser) = Browser::of(&place, &page) else { return };
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    let narrow = json!({ "width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": true });
+    browser.call("Emulation.setDeviceMetricsOverride", narrow);
+    let dark = json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] });
+    browser.call("Emulation.setEmulatedMedia", dark);
+    for path in ["/".to_owned(), "/costs".to_owned(), format!("/job/{job}")] {
+        browser.open(&format!("{}{path}", page.root));
+        let seen = browser.value("[getComputedStyle(document.body).backgroundColor, window.innerWidth, document.documentElement.scrollWidth]");
+        assert_eq!(seen, json!(["rgb(18, 23, 29)", 360, 360]), "{path}");
+        let has_run = browser.value("document.querySelectorAll('.uplot').length");
+        assert_eq!(has_run, 0, "{path}: a script ran");
+    }
+    let text = browser.text();
+    assert!(text.contains("Receipt") && text.contains("first-line"), "{text}");
+    let drawn = browser.value("document.querySelectorAll('.canvas polyline').length > 0");
+    assert_eq!(drawn, true, "the drawings need no script");
+}
