@@ -12,7 +12,9 @@ const WAITS: &str = "echo first-line; while [ ! -e GO ]; do sleep 0.1; done; ech
 fn run(place: &Place, name: &str, script: &str) -> String {
     let words = ["run", "-d", "-q", "--usd-per-hour", "2", "--idle", "off", "--name", name];
     let command = ["--max-runtime", "1h", "--", "sh", script];
-    place.0.lamp(&[&words[..], &command].concat()).out.trim().to_owned()
+    let started = place.0.lamp(&[&words[..], &command].concat());
+    assert_eq!(started.code, 0, "{}", started.err);
+    started.out.trim().to_owned()
 }
 
 #[test]
