@@ -19,7 +19,5 @@ mod programs;
 #[allow(dead_code, reason = "the tests of the command line use the rest")]
 mod sandbox;
 mod silent_root;
-#[cfg(feature = "aws")]
 mod six_jobs;
-#[cfg(feature = "aws")]
 mod trial;

@@ -1,20 +1,16 @@
 //! A workstation with six jobs: two work, one is quiet, one is stalled, one waits for capacity, one
 //! has ended. A seventh machine bills without a job. The records are those that agents write, and
-//! the machines are those of a false EC2.
+//! the last look at the clouds is the one that an open page keeps.
 
-use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use lamp_test_support::ec2::{FalseEc2, IMAGE, OWNER, Options};
-use lamplighter::instance::Tags;
-use lamplighter::job::{AttemptNo, BOOT};
-use lamplighter::market::Span;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::place::Place;
 
+const OWNER: &str = "me";
 const REGION: &str = "us-east-1";
 const HOUR: f64 = 1.006;
 
@@ -79,43 +75,43 @@ const UNDER_WAY: [fn() -> UnderWay; 4] = [
 ];
 
 pub(crate) const WAITS: &str = "vit-9c2r5n";
+/// The machine without a job.
+pub(crate) const STRAY: &str = "i-0123456789abcdef0";
 pub(crate) const ENDED: &str = "digits-2q7hxs";
 
 pub(crate) struct SixJobs {
     pub(crate) place: Place,
-    ec2: FalseEc2,
-    /// The machine without a job.
-    pub(crate) stray: String,
-    machines: BTreeMap<&'static str, String>,
 }
 
 impl SixJobs {
-    /// `None`: there is no moto here.
-    pub(crate) fn new() -> Option<SixJobs> {
-        let ec2 = FalseEc2::start(Options {
-            pending: Duration::ZERO,
-            stopping: Duration::ZERO,
-            ..Options::default()
-        })?;
-        let place = Place::new("true");
-        let stray = launch(&ec2, "old-sweep-8d4wpz", 30);
-        let mut six = SixJobs { place, ec2, stray, machines: BTreeMap::new() };
+    pub(crate) fn new() -> SixJobs {
+        let six = SixJobs { place: Place::new("true") };
         for make in UNDER_WAY {
-            let one = make();
-            let machine = launch(&six.ec2, one.job, one.hours);
-            six.machines.insert(one.job, machine);
-            six.under_way(&one);
+            six.under_way(&make());
         }
         six.waits();
         six.ended();
+        six.look();
         six.beat();
-        Some(six)
+        six
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = self.place.0.command(words);
-        command.envs(self.ec2.env()).env("LAMP_OWNER", OWNER);
+        command.env("LAMP_OWNER", OWNER).env("AWS_EC2_METADATA_DISABLED", "true");
         command
+    }
+
+    /// The look that the last open page has kept.
+    fn look(&self) {
+        let state = "home/.local/state/lamplighter";
+        let root = format!("file://{}", self.place.0.path().join(state).display());
+        let name = &hex::encode(Sha256::digest(root.as_bytes()))[..12];
+        let machine = json!({ "id": STRAY, "instance_type": "g5.xlarge", "region": REGION, "kind": "stray",
+            "job": "old-sweep-8d4wpz", "why": "its job is not in this job root", "launched": ago(26 * 60),
+            "usd_per_hour": HOUR, "ends": in_minutes(30 * 60) });
+        let look = json!({ "at": Timestamp::now(), "machines": [machine], "unknown": [] });
+        self.place.0.write(&format!("{state}/cloud-look-{name}.json"), look.to_string());
     }
 
     /// The agents of the jobs report again: a silent agent would be another story.
@@ -136,12 +132,12 @@ impl SixJobs {
     }
 
     fn under_way(&self, one: &UnderWay) {
-        let (began, machine) = (ago(62), &self.machines[one.job]);
+        let (began, machine) = (ago(62), machine(one.job));
         self.put(one.job, "spec.json", &spec(one.job, "on-demand"));
         self.put(one.job, "attempts/0001/plan.json", &plan(one.job, "on-demand", one.hours));
         let lease = json!({ "format": 1, "instance": machine, "nonce": "b2c7", "taken": began });
         self.put(one.job, "attempts/0001/lease.json", &lease);
-        self.events(one, machine);
+        self.events(one, &machine);
         self.samples(one);
         let log: String =
             (0..40).map(|at| format!("step {}  loss 0.{}\n", at * 10, 90 - at)).collect();
@@ -194,7 +190,7 @@ impl SixJobs {
         let (now, (busy, watts)) = (Timestamp::now(), (one.gpu)(60.0));
         let saved = json!({ "number": 1, "attempt": 1, "created": ago(20), "step": 300.0, "bytes": 5_420_309 });
         json!({
-            "format": 1, "instance": self.machines[one.job], "sequence": 17, "at": now,
+            "format": 1, "instance": machine(one.job), "sequence": 17, "at": now,
             "phase": "running", "started": ago(61), "verdict": one.verdict,
             "reason": { "at": now, "policy": one.policy, "verdict": one.verdict, "text": one.text, "numbers": one.numbers },
             "progress": { "step": one.step, "total": 1000.0, "loss": 0.31, "message": null, "at": now, "secs_per_step": 6.0 },
@@ -239,22 +235,8 @@ fn in_minutes(minutes: i64) -> Timestamp {
     Timestamp::now() + SignedDuration::from_mins(minutes)
 }
 
-fn launch(ec2: &FalseEc2, job: &str, hours: i64) -> String {
-    let params =
-        [("ImageId", IMAGE), ("InstanceType", "g5.xlarge"), ("MinCount", "1"), ("MaxCount", "1")];
-    let id = ec2.ask_in(REGION, "RunInstances", &params).expect("launched").all("instanceId")[0]
-        .text
-        .clone();
-    let tags = Tags {
-        owner: OWNER.into(),
-        job: job.parse().expect("an id"),
-        attempt: AttemptNo::FIRST,
-        lease: Span::from_secs(1800),
-        boot: BOOT,
-        kill_at: Some(in_minutes(hours * 60)),
-    };
-    ec2.tag(&id, &tags.to_map());
-    id
+fn machine(job: &str) -> String {
+    format!("i-0{}", &hex::encode(job)[..16])
 }
 
 fn name(job: &str) -> &str {
