@@ -8,11 +8,13 @@
 //! unknown fields. Clocks, files and decisions belong elsewhere (`policy` decides).
 
 mod id;
+mod listen_address;
 pub(crate) mod record;
 pub(crate) mod spec;
 pub mod terminal_safe;
 
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
+pub use listen_address::{ListenAddress, ListenAddressError};
 pub use record::attempt::{AttemptPhase, Ending, Lease, Refusal, Settled};
 pub use record::attention::Attention;
 pub use record::checkpoint::{
@@ -44,7 +46,6 @@ pub use spec::glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use spec::image::{ImageChoice, ImageError, Release, System, contents as image_contents};
 pub use spec::launcher::is_launchers;
 pub use spec::limits::{BOOT, LEASE, LimitsSpec, SETUP};
-pub use spec::listen::{ListenAddress, ListenAddressError};
 pub use spec::notify::{ChannelSecret, ChannelSpec, EmailSpec, EventKind, NotifySpec};
 pub use spec::schedule::{CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 pub use spec::secret::{SECRET_BYTES_MAX, SECRET_WORDS, SecretSource};

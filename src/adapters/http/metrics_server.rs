@@ -35,6 +35,7 @@ pub struct Served {
 }
 
 /// Serves until the process ends.
+#[expect(clippy::disallowed_methods, reason = "an adapter waits by the machine's own clock")]
 pub async fn serve(listener: TcpListener, served: Served) {
     let served = Arc::new(served);
     let is_open = listener.local_addr().is_ok_and(|address| !address.ip().is_loopback());

@@ -11,7 +11,6 @@ pub(crate) mod glob;
 pub(crate) mod image;
 pub(crate) mod launcher;
 pub(crate) mod limits;
-pub(crate) mod listen;
 pub(crate) mod notify;
 pub(crate) mod schedule;
 pub(crate) mod script;
