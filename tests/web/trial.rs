@@ -113,12 +113,12 @@ fn pictures_of_the_documentation_can_be_made() {
         "top.html",
         format!(
             "<!DOCTYPE html><meta charset=utf-8><style>body{{margin:0;background:#12171d}}\
-             pre{{margin:16px;color:#dbe2ea;font:14px/1.3 'DejaVu Sans Mono',monospace}}</style><pre>{text}</pre>"
+             pre{{margin:16px;color:#dbe2ea;font:12px/1.3 'DejaVu Sans Mono',monospace}}</style><pre>{text}</pre>"
         ),
     );
     let drawn = Command::new("chromium")
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
-        .args([shot.as_str(), "--window-size=800,560"])
+        .args([shot.as_str(), "--window-size=780,480"])
         .arg(format!("--user-data-dir={}", six.place.0.path().join("browser").display()))
         .arg(format!("file://{}", six.place.0.path().join("top.html").display()))
         .env("HOME", six.place.0.path())
