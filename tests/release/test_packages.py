@@ -160,6 +160,7 @@ class Packages(unittest.TestCase):
     def test_no_package_has_a_script_that_runs_at_its_installation(self):
         for package in self.packages:
             control = self.folder / "control" / package.name
+            control.parent.mkdir(exist_ok=True)
             run("dpkg-deb", "--control", package, control)
             self.assertEqual({path.name for path in control.iterdir()} - {"control", "md5sums"}, set())
 
