@@ -82,7 +82,7 @@ impl OpenJob {
             job: job.to_owned(),
             at: now,
             ends: ends(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
-            startups: startup_timelines(&explained.attempts, working, now),
+            startups: startup_timelines(&explained.attempts, &[], working, now),
             summary,
             explained,
             attempt,

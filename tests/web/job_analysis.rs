@@ -86,7 +86,7 @@ fn bands_marks_and_another_idle_window_come_from_the_stored_samples() {
 #[test]
 fn each_gpu_has_a_row_a_line_and_its_processes() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.1; done");
-    let gpus = FakeNvml::in_dir(place.0.path());
+    let gpus = FakeNvml::in_dir(&place.0.path());
     let all = "gpu * util 100\ngpu * power 150\ngpu * power-limit 300\ngpu * memory 15156/23028";
     let each = "gpu 0 temperature 61\ngpu 1 temperature 84\ngpu 1 ecc 2";
     gpus.play(&format!("gpus 2\n{all}\n{each}\ngpu 0 pids {}\n", std::process::id()));

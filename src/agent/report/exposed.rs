@@ -314,6 +314,8 @@ mod tests {
             temperature_celsius: Reading::Known(60.0),
             used_by_workload: Reading::Absent,
             used_by_others: Reading::Absent,
+            throttled_by: Reading::Absent,
+            processes: Vec::new(),
             ecc_uncorrected: Reading::Absent,
             xids: vec![31, 79],
             lost: None,
