@@ -319,7 +319,7 @@ mod tests {
             row.tags.insert("team".to_owned(), "vision".to_owned());
         }
         let team: CostGroup = "tag:team".parse().expect("a group");
-        assert_eq!(CostGroup::tags(&rows), [team.clone()]);
+        assert_eq!(CostGroup::tags(&rows), std::slice::from_ref(&team));
         let sums = sums(&rows, &team);
         let mut keys: Vec<&str> = sums.iter().map(|sum| sum.key.as_str()).collect();
         keys.sort_unstable();
