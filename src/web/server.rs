@@ -14,8 +14,7 @@ use super::layout::message_page;
 use super::site::Site;
 use super::{
     act_page, api, assets, costs_page, gpu_table, guard, job_page, machines_page, overview_page,
-    patience,
-    plots, prices_page, share, sign_in,
+    patience, plots, prices_page, share, sign_in,
 };
 
 /// A bound address: nothing is answered yet.

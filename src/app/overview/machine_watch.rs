@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::found_machine::{hour, is_orphan, is_stray, words};
 use super::machines::{self, MachineLook};
 use crate::account::ForeignMachine;
-use crate::app::drive;
+use crate::app::{Fault, drive};
 use crate::controller::Judged;
 use crate::market::{Cloud, Region, Span, Usd, UsdPerHour, elapsed};
 use crate::wire::{AwsSettings, Store, Workstation};
@@ -177,6 +177,8 @@ pub struct MachineWatch {
 struct Asked {
     is_under_way: bool,
     last: Option<Timestamp>,
+    /// Why the last look has no answer.
+    fault: Option<String>,
 }
 
 impl MachineWatch {
@@ -201,17 +203,29 @@ impl MachineWatch {
         let has_aws = has_aws || is_set_up(&workstation.aws);
         let task = tokio::spawn(async move {
             let look = ask(&store, &workstation, has_aws, now).await;
-            lock(&asked).is_under_way = false;
-            look
+            let mut asked = lock(&asked);
+            asked.is_under_way = false;
+            asked.fault = look.as_ref().err().map(|fault| fault.what.clone());
+            look.ok()
         });
         if self.asking == CloudAsking::Beside {
             return kept;
         }
         match tokio::time::timeout(PATIENCE, task).await {
-            Ok(Ok(Some(look))) => Some(look),
-            // The last look stays, with its age.
-            _ => kept,
+            Ok(Ok(Some(look))) => return Some(look),
+            Ok(_) => {}
+            Err(_) => {
+                let text = format!("the clouds did not answer within {} s", PATIENCE.as_secs());
+                lock(&self.asked).fault = Some(text);
+            }
         }
+        // The last look stays, with its age.
+        kept
+    }
+
+    /// Why the last look has no answer. `None`: it was answered, or none was tried.
+    pub fn fault(&self) -> Option<String> {
+        lock(&self.asked).fault.clone()
     }
 
     fn is_due(&self, kept: Option<&CloudLook>, now: Timestamp) -> bool {
@@ -223,7 +237,8 @@ impl MachineWatch {
         if kept.is_some_and(|look| is_new(look.at)) {
             return false;
         }
-        *asked = Asked { is_under_way: true, last: Some(now) };
+        asked.is_under_way = true;
+        asked.last = Some(now);
         true
     }
 }
@@ -257,14 +272,14 @@ async fn ask(
     workstation: &Workstation,
     has_aws: bool,
     now: Timestamp,
-) -> Option<CloudLook> {
+) -> Result<CloudLook, Fault> {
     let look = if has_aws {
-        machines::look(store, workstation, now).await.ok()?
+        machines::look(store, workstation, now).await?
     } else {
-        let controller = drive::controller(workstation, store).ok()?;
+        let controller = drive::controller(workstation, store)?;
         let here = BTreeSet::from([(Cloud::Local, Region::new("local"))]);
         let found = controller.look_for_orphans(&here).await;
         MachineLook { at: now, found, foreign: Vec::new(), foreign_unknown: Vec::new() }
     };
-    Some(keep(workstation, &look))
+    Ok(keep(workstation, &look))
 }

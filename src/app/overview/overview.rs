@@ -187,6 +187,7 @@ impl OverviewReader {
         let look = self.watch.look(store, workstation, has_aws(&summaries), now).await;
         needs.extend(summaries.iter().flat_map(needs_of));
         needs.extend(look.iter().flat_map(|look| machine_needs(look, &summaries, now)));
+        needs.extend(unanswered_need(&self.watch));
         needs.sort_by(|one, other| one.job.cmp(&other.job));
         let money = Money {
             caps: workstation.caps.last(),
@@ -362,6 +363,12 @@ pub fn machine_needs(look: &CloudLook, summaries: &[Summary], now: Timestamp) ->
         command: "lamp sweep --dry-run".to_owned(),
     });
     machines.map(|one| machine_need(one, look.at, now)).chain(unknown).collect()
+}
+
+/// What needs a person if the clouds did not answer.
+pub fn unanswered_need(watch: &MachineWatch) -> Option<Need> {
+    let text = format!("machines that no job needs are unknown: {}", watch.fault()?);
+    Some(Need { job: None, text, command: "lamp sweep --dry-run".to_owned() })
 }
 
 fn machine_need(one: &UnneededMachine, seen: Timestamp, now: Timestamp) -> Need {

@@ -13,7 +13,9 @@ use crate::app::missing_spec::SpecGone;
 use crate::app::overview::driven_here::seen_from_here;
 use crate::app::overview::job_sentence::NextEnd;
 use crate::app::overview::machine_watch::{CloudAsking, MachineWatch};
-use crate::app::overview::overview::{has_aws, machine_needs, money_now, verdict_need};
+use crate::app::overview::overview::{
+    has_aws, machine_needs, money_now, unanswered_need, verdict_need,
+};
 use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::app::text::local_time;
@@ -178,7 +180,9 @@ async fn tell_money_and_needs(
         context.printer.note(money.sentence());
     }
     let machines = look.iter().flat_map(|look| machine_needs(look, summaries, now));
-    for need in summaries.iter().filter_map(verdict_need).chain(machines) {
+    for need in
+        summaries.iter().filter_map(verdict_need).chain(machines).chain(unanswered_need(&watch))
+    {
         let job = need.job.map(|job| format!("{job}: ")).unwrap_or_default();
         context.printer.warn(format!("{job}{}", need.text));
         context.printer.hint(format!("`{}`", need.command));
