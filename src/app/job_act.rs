@@ -69,8 +69,8 @@ pub struct ActPlace {
     pub is_misread: bool,
 }
 
-/// Says what a stop, a cancel, a save or a keep would do to the job and to its bill. `None`: the act is an
-/// extension, whose sentence depends on the amount.
+/// Says what a stop, a cancel, a save or a keep would do to the job and to its bill. `None`: the
+/// act is an extension, whose sentence depends on the amount.
 ///
 /// # Errors
 /// Fails when the job has ended, or its records cannot be read.

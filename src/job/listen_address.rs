@@ -1,7 +1,7 @@
 //! An address that a server of the job listens on.
 
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};

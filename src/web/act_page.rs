@@ -1,5 +1,5 @@
-//! Stop, cancel, extend, save and keep: a page that says what the act does to the job and to its bill,
-//! and the form that does it.
+//! Stop, cancel, extend, save and keep: a page that says what the act does to the job and to its
+//! bill, and the form that does it.
 //!
 //! ```text
 //! GET /job/J/stop ─> sentence and form ─POST─> app::job_act ─> what was recorded

@@ -12,8 +12,9 @@ use super::layout::{Page, fault_box, in_code};
 use super::site::Site;
 use crate::account::{ForeignMachine, Residue};
 use crate::app::overview::found_machine::{hour, is_shown, so_far, words};
+use crate::app::overview::machine_look::{self, MachineLook};
 use crate::app::overview::machine_watch;
-use crate::app::overview::machines::{self, MachineLook, RecordedMachine};
+use crate::app::overview::machines::{self, RecordedMachine};
 use crate::app::overview::overview::Overview;
 use crate::app::text::local_time;
 use crate::app::view::kept_machines::KeptThing;
@@ -31,7 +32,7 @@ pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> 
     let newest = site.overview().await;
     let now = site.clock.now();
     let looked = if asked.look == "1" {
-        let look = machines::look(&site.store, &site.workstation, now).await;
+        let look = machine_look::look(&site.store, &site.workstation, now).await;
         Some(look.inspect(|look| drop(machine_watch::keep(&site.workstation, look))))
     } else {
         None

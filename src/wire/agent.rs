@@ -381,7 +381,7 @@ async fn attempt(
 /// Serves the measurements, if the job asks for it.
 async fn exposed(job: &ResolvedSpec) -> Result<Option<Arc<ExposedMetrics>>, String> {
     let Some(address) = job.spec.watch.metrics_listen else { return Ok(None) };
-    let listener = tokio::net::TcpListener::bind(address.0)
+    let listener = metrics_server::listen(address.0)
         .await
         .map_err(|error| format!("cannot serve measurements at {address}: {error}"))?;
     let exposed = Arc::new(ExposedMetrics::new(job.job.as_str(), &job.spec.name));

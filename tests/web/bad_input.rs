@@ -58,7 +58,7 @@ fn wrong_records_and_samples_hide_nothing_else() {
     sample(&place, "runs-222222", 1, &packed(&rows));
     sample(&place, "runs-222222", 2, b"not zstd");
     // A newer version measures what this one does not know, and writes a value in another way.
-    let newer = json!({ "t_secs": 61, "gpu_percent": 70, "gpus": [{ "sm_percent": 1 }] });
+    let newer = json!({ "t_secs": 61, "gpu_percent": 70, "numa": [{ "sm_percent": 1 }] });
     let changed = json!({ "t_secs": 62, "gpu_percent": [1, 2] });
     sample(&place, "runs-222222", 3, &packed(&[newer, changed]));
     let page = Served::of(&place);

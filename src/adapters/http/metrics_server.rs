@@ -4,6 +4,7 @@
 //! site reaches it through a browser.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,12 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub struct Served {
     pub content_type: &'static str,
     pub text: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+}
+
+/// # Errors
+/// When the address is in use, or is not of this machine.
+pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
 }
 
 /// Serves until the process ends.

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::found_machine::{hour, is_orphan, is_stray, words};
-use super::machines::{self, MachineLook};
+use super::machine_look::{self, MachineLook};
 use crate::account::ForeignMachine;
 use crate::app::{Fault, drive};
 use crate::controller::Judged;
@@ -274,7 +274,7 @@ async fn ask(
     now: Timestamp,
 ) -> Result<CloudLook, Fault> {
     let look = if has_aws {
-        machines::look(store, workstation, now).await?
+        machine_look::look(store, workstation, now).await?
     } else {
         let controller = drive::controller(workstation, store)?;
         let here = BTreeSet::from([(Cloud::Local, Region::new("local"))]);

@@ -5,6 +5,7 @@ mod ended_index;
 pub mod found_machine;
 pub mod job_filter;
 pub mod job_sentence;
+pub mod machine_look;
 pub mod machine_watch;
 pub mod machines;
 #[expect(clippy::module_inception, reason = "the type that the folder is named for")]

@@ -1,4 +1,5 @@
-//! The key `t` beside the live line of an attached job: it opens the view of `lamp top` for this job.
+//! The key `t` beside the live line of an attached job: it opens the view of `lamp top` for this
+//! job.
 //!
 //! ```text
 //!   live line ─ t ─> view of the job ─ q, Esc ─> live line

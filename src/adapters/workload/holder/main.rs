@@ -328,8 +328,8 @@ impl Holder {
         }
     }
 
-    /// Reads until the buffer is full or nothing is left. A terminal gives at most 4 KiB a read, and
-    /// each write to the log costs as much as a read.
+    /// Reads until the buffer is full or nothing is left. A terminal gives at most 4 KiB a read,
+    /// and each write to the log costs as much as a read.
     fn fill(&mut self) -> usize {
         let mut filled = 0;
         while filled < READ_BYTES {
