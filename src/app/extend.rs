@@ -174,13 +174,18 @@ pub async fn foretell_keep(dir: &JobDir, time: Span, now: Timestamp) -> Result<S
     let fault = |error| record_errors::record_fault(&error);
     let summary = Summary::read(dir, now).await.map_err(fault)?;
     let hour = summary.as_ref().and_then(|summary| summary.usd_per_hour);
-    let bill = hour.filter(|hour| *hour > UsdPerHour::ZERO).map_or_else(
-        || "the machine costs nothing".to_owned(),
-        |hour| {
+    let bill = match hour {
+        None => "what the machine costs is unknown".to_owned(),
+        Some(hour) if hour > UsdPerHour::ZERO => {
             let most = hour.cost_of(time.duration()).rounded_up();
             format!("the machine costs {hour}: at most {most} for this time")
-        },
-    );
+        }
+        Some(_) => "the machine costs nothing".to_owned(),
+    };
+    // The job itself is over, and only its machine stays.
+    if summary.as_ref().is_some_and(|summary| summary.held.is_some()) {
+        return Ok(format!("its machine is held {time} longer; {bill}"));
+    }
     let end = summary.and_then(|summary| summary.plan?.kill_at);
     let end = end.map_or(String::new(), |end| format!(", at {} at the latest", local_time(end)));
     Ok(format!(

@@ -101,6 +101,14 @@ fn idle_end_is_told_before_with_the_command_that_extends_and_again_after_that() 
             world.wish(Wish::Extend { time, budget: None, fallback_cost: None }).await;
             quiet(&world, 450.0, 14).await;
             assert_eq!(inbox.of("idle").len(), 2, "it is a new pause");
+            world.wish(Wish::Keep { time: Span::from_secs(300) }).await;
+            quiet(&world, 630.0, 15).await;
+            assert_eq!(inbox.of("idle").len(), 2, "it is kept for 5 minutes");
+            clock.sleep(Duration::from_secs(120)).await;
+            quiet(&world, 780.0, 16).await;
+            let told = inbox.of("idle");
+            assert_eq!(told.len(), 3, "the keep ends soon: {told:?}");
+            assert!(told[2].text.contains("for 13m; it ends as idle in about 2m"), "{told:?}");
         };
         tokio::select! {
             receipt = controller.drive(world.job()) => panic!("{receipt:?}"),

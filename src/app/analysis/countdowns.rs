@@ -90,14 +90,12 @@ fn watch_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
         return Vec::new();
     };
     // Without GPU or workload there is no verdict to come.
-    let ends = WatchEnd::of(status).filter(|_| facts.summary.verdict.is_some());
-    let ends = ends.and_then(|watch| {
-        let at = Some(watch.at).max(facts.wishes.kept_until);
-        match watch.policy {
-            WatchPolicy::Idle => end(at, "idle", Some("if it stays quiet")),
-            WatchPolicy::Stall => end(at, "stall", Some("if no progress comes")),
-        }
-    });
+    let ends = WatchEnd::of(status, facts.wishes.kept_until)
+        .filter(|_| facts.summary.verdict.is_some())
+        .and_then(|watch| match watch.policy {
+            WatchPolicy::Idle => end(Some(watch.at), "idle", Some("if it stays quiet")),
+            WatchPolicy::Stall => end(Some(watch.at), "stall", Some("if no progress comes")),
+        });
     ends.into_iter().collect()
 }
 
@@ -206,5 +204,8 @@ mod tests {
             told(&running, &silent, json!({}), &Wishes::default()),
             ["stall 70", "hard cap 125"]
         );
+        let kept = Wishes { kept_until: Some(at(100)), ..Wishes::default() };
+        let idle = status("idle", &json!({ "quiet_secs": 900.0, "window_secs": 600.0 }));
+        assert_eq!(told(&running, &idle, json!({}), &kept), ["idle 100", "hard cap 125"]);
     }
 }

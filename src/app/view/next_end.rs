@@ -78,6 +78,8 @@ pub struct WatchEnd {
     /// The time without a sign, and the time that is enough for the verdict.
     pub quiet: Span,
     pub window: Span,
+    /// The time from the heartbeat to the end: the rest of the window, longer during a keep.
+    pub left: Span,
     /// The words after `lamp extend JOB` that let it run on. `None`: it has no limit to extend.
     pub more: Option<&'static str>,
 }
@@ -91,12 +93,13 @@ pub enum WatchPolicy {
 /// A shorter share of the window is an ordinary pause, and a view would flicker.
 const PAUSE_SHARE: f64 = 0.1;
 
-/// From here on a person should decide: half of the window is left.
+/// From here on a person should decide: at most half of a window is left.
 const SOON_SHARE: f64 = 0.5;
 
 impl WatchEnd {
-    /// `None`: no clock runs, or its verdict was given.
-    pub fn of(status: &Status) -> Option<WatchEnd> {
+    /// During a keep (`lamp extend JOB --keep 1h`) the end comes after it. `None`: no clock runs,
+    /// or its verdict was given and no keep holds it off.
+    pub fn of(status: &Status, kept_until: Option<Timestamp>) -> Option<WatchEnd> {
         let reason = status.reason.as_ref()?;
         let (policy, counter) = match reason.policy.as_str() {
             "idle" => (WatchPolicy::Idle, "quiet_secs"),
@@ -108,17 +111,25 @@ impl WatchEnd {
             Duration::try_from_secs_f64(secs).ok().map(Span::from_duration)
         };
         let (quiet, window) = (secs(counter)?, secs("window_secs")?);
-        if quiet == Span::ZERO || quiet >= window {
+        let kept_until = kept_until.filter(|until| *until > status.at);
+        if quiet == Span::ZERO || (quiet >= window && kept_until.is_none()) {
             return None;
         }
-        let left = window.duration() - quiet.duration();
-        let at = status.at.checked_add(left).ok()?;
-        Some(WatchEnd { at, policy, quiet, window, more: None })
+        let rest = window.duration().saturating_sub(quiet.duration());
+        let window_end = status.at.checked_add(rest).ok()?;
+        let at = kept_until.map_or(window_end, |until| until.max(window_end));
+        let left = Span::from_duration(elapsed(status.at, at));
+        Some(WatchEnd { at, policy, quiet, window, left, more: None })
     }
 
     /// `None` also for an ordinary pause, or if only a message follows.
-    pub fn seen(status: &Status, on: &OnSpec, limits: &LimitsSpec) -> Option<WatchEnd> {
-        let end = WatchEnd::of(status)?;
+    pub fn seen(
+        status: &Status,
+        on: &OnSpec,
+        limits: &LimitsSpec,
+        kept_until: Option<Timestamp>,
+    ) -> Option<WatchEnd> {
+        let end = WatchEnd::of(status, kept_until)?;
         let reaction = match end.policy {
             WatchPolicy::Idle => on.idle,
             WatchPolicy::Stall => on.stall,
@@ -129,16 +140,13 @@ impl WatchEnd {
             (false, Some(_)) => Some("--budget 1"),
             (false, None) => None,
         };
-        let is_seen = reaction != Reaction::Notify && end.share() >= PAUSE_SHARE;
+        let share = end.quiet.secs_f64() / end.window.secs_f64();
+        let is_seen = reaction != Reaction::Notify && share >= PAUSE_SHARE;
         is_seen.then_some(WatchEnd { more, ..end })
     }
 
-    fn share(&self) -> f64 {
-        self.quiet.secs_f64() / self.window.secs_f64()
-    }
-
     pub fn is_soon(&self) -> bool {
-        self.share() >= SOON_SHARE
+        self.left.secs_f64() <= SOON_SHARE * self.window.secs_f64()
     }
 }
 
@@ -159,6 +167,11 @@ mod tests {
     use super::*;
 
     fn end(quiet: f64, on: serde_json::Value) -> Option<WatchEnd> {
+        kept_end(quiet, on, None)
+    }
+
+    /// `kept`: the seconds from the heartbeat to the end of the keep.
+    fn kept_end(quiet: f64, on: serde_json::Value, kept: Option<i64>) -> Option<WatchEnd> {
         let at = Timestamp::from_second(1_700_000_000).expect("a moment");
         let numbers = json!({ "quiet_secs": quiet, "window_secs": 900.0 });
         let reason = json!({ "at": at, "policy": "idle", "verdict": "busy", "text": "t", "numbers": numbers });
@@ -166,7 +179,9 @@ mod tests {
             "started": at, "verdict": "busy", "reason": reason, "useful": "1s", "idle": "0s" });
         let status: Status = serde_json::from_value(status).expect("a heartbeat");
         let limits = serde_json::from_value(json!({ "budget": 5.0 })).expect("limits");
-        WatchEnd::seen(&status, &serde_json::from_value(on).expect("reactions"), &limits)
+        let on = serde_json::from_value(on).expect("reactions");
+        let kept = kept.map(|secs| at + jiff::SignedDuration::from_secs(secs));
+        WatchEnd::seen(&status, &on, &limits, kept)
     }
 
     #[test]
@@ -177,5 +192,19 @@ mod tests {
         assert_eq!((quiet.is_soon(), quiet.more), (true, Some("--budget 1")));
         assert_eq!(end(900.0, json!({})), None, "the verdict was given");
         assert_eq!(end(720.0, json!({ "idle": "notify" })), None);
+    }
+
+    #[test]
+    fn end_by_silence_comes_after_a_keep() {
+        let left = |quiet: f64, kept: i64| {
+            let end = kept_end(quiet, json!({}), Some(kept))?;
+            Some((end.at.as_second() - 1_700_000_000, end.is_soon()))
+        };
+        assert_eq!(left(720.0, 3600), Some((3600, false)));
+        assert_eq!(left(720.0, 60), Some((180, true)), "the window ends later");
+        assert_eq!(left(720.0, -60), Some((180, true)), "the keep is over");
+        assert_eq!(left(2000.0, 300), Some((300, true)), "the verdict is held off");
+        assert_eq!(left(2000.0, 0), None, "the verdict was given");
+        assert_eq!(left(0.0, 3600), None, "no clock runs");
     }
 }

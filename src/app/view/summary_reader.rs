@@ -254,9 +254,11 @@ impl Summary {
             moved: moved(attempts),
             before: before(attempts),
             last_checkpoint: last_checkpoint(attempts),
-            watch_end: status
-                .filter(|_| state == JobState::Running && !is_silent)
-                .and_then(|status| WatchEnd::seen(status, &spec.spec.on, &spec.spec.limits)),
+            watch_end: status.filter(|_| state == JobState::Running && !is_silent).and_then(
+                |status| {
+                    WatchEnd::seen(status, &spec.spec.on, &spec.spec.limits, wishes.kept_until)
+                },
+            ),
             limited: Limited::of(&spec.spec.limits),
         }
     }

@@ -172,19 +172,20 @@ impl SeenJob<'_> {
     }
 
     /// The machine ends soon, because nothing uses it. Once for each pause in the work, and again
-    /// after it was extended.
+    /// after it was extended or kept.
     fn idle_soon(&self) -> Option<JobEvent> {
         let (last, status) = self.last()?;
         let reason = status.reason.as_ref().filter(|reason| reason.policy == "idle")?;
         let stops = self.spec.spec.on.idle != Reaction::Notify;
-        let kept = Wishes::of(&self.observed.requests).kept_until;
-        let is_kept = kept.is_some_and(|until| until > status.at);
-        if status.phase != AttemptPhase::Running || !stops || is_kept {
+        if status.phase != AttemptPhase::Running || !stops {
             return None;
         }
         let number = |name: &str| reason.numbers.get(name).copied();
         let (quiet, window) = (number("quiet_secs")?, number("window_secs")?);
-        let left = window - quiet;
+        let kept = Wishes::of(&self.observed.requests).kept_until;
+        let rest = window - quiet;
+        // A keep holds the end off, also after the verdict.
+        let left = kept.map_or(rest, |kept| rest.max(kept.duration_since(status.at).as_secs_f64()));
         let ahead = IDLE_AHEAD_SECS_MAX.min(window * IDLE_AHEAD_SHARE);
         if left > ahead || left < 0.0 {
             return None;
@@ -198,9 +199,10 @@ impl SeenJob<'_> {
         let extended = self.observed.requests.iter();
         let extended = extended.filter(|one| matches!(one.wish, Wish::Extend { .. })).count();
         let worked = number("worked_secs").unwrap_or_default().round();
+        let kept = kept.map(|kept| format!(" kept until {kept}")).unwrap_or_default();
         Some(JobEvent {
             topic: format!(
-                "idle attempt {} start {} worked {worked} extended {extended}",
+                "idle attempt {} start {} worked {worked} extended {extended}{kept}",
                 last.plan.attempt.number(),
                 status.starts
             ),

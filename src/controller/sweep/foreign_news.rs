@@ -26,7 +26,7 @@ use crate::ports::{Clock, Created, Notification};
 /// A forgotten machine bills for days, and an hour of it is cheap. More often asks EC2 for nothing.
 const EACH: Duration = Duration::from_secs(60 * 60);
 
-/// A longer look is given up: meanwhile the jobs need their ticks.
+/// A longer look is given up until the next sweep: meanwhile the jobs need their ticks.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
 /// The machines that a message names. A chat cuts a longer text.
@@ -53,18 +53,19 @@ impl OrphanSweeper {
             return;
         }
         memory.due = Some(now + EACH);
-        let look = async {
-            let (found, unknown) = self.foreign(places).await;
-            for (place, why) in unknown {
-                debug!("{place} does not say which other machines it has: {why}");
-            }
-            self.not_told(memory, found).await
-        };
-        let Some(new) = self.clock.bounded(LOOK_MAX, look).await else {
+        let Some((found, unknown)) = self.clock.bounded(LOOK_MAX, self.foreign(places)).await
+        else {
             let secs = LOOK_MAX.as_secs();
-            warn!("looking for machines of others took more than {secs} s; again in an hour");
+            warn!("looking for machines of others took more than {secs} s; again in 5 min");
+            // The next sweep is in 5 minutes.
+            memory.due = None;
             return;
         };
+        for (place, why) in unknown {
+            debug!("{place} does not say which other machines it has: {why}");
+        }
+        // Without a bound: a cut between the records and the message would lose the message.
+        let new = self.not_told(memory, found).await;
         if !new.is_empty() {
             notifier.send(notification(&new, self.clock.now()));
         }

@@ -63,8 +63,10 @@ impl Wishes {
                     folded.moves = Some(MoveWish { attempt, to, by: request.by.clone() })
                 }
                 Wish::Keep { time } => {
-                    let until = request.at.checked_add(time.duration());
-                    folded.kept_until = folded.kept_until.max(until.ok());
+                    // A time beyond the calendar is kept for ever.
+                    let until = request.at.saturating_add(time.duration());
+                    let until = until.unwrap_or(Timestamp::MAX);
+                    folded.kept_until = folded.kept_until.max(Some(until));
                 }
                 Wish::Checkpoint => folded.checkpoint = folded.checkpoint.max(Some(request.number)),
                 Wish::Extend { time, budget, fallback_cost } => {
@@ -123,6 +125,8 @@ mod tests {
         let folded = Wishes::of(&[request(1, keep(2)), request(2, keep(1))]);
         assert_eq!(folded.kept_until.map(Timestamp::as_second), Some(7201));
         assert_eq!((folded.more_time, folded.extended), (Span::ZERO, None), "no limit moves");
+        let folded = Wishes::of(&[request(1, keep(1 << 40))]);
+        assert_eq!(folded.kept_until, Some(Timestamp::MAX), "beyond the calendar");
     }
 
     #[test]
