@@ -172,6 +172,10 @@ impl Controller {
         self.sweeper.look_for_orphans(places).await
     }
 
+    pub async fn look_at_machines(&self, places: &BTreeSet<CloudRegion>, each: Duration) -> Found {
+        self.sweeper.look_at_machines(places, each).await
+    }
+
     pub async fn end_orphan(&self, before: &Judged) -> Result<Option<EndAsked>, CloudError> {
         self.sweeper.end_orphan(before).await
     }

@@ -179,7 +179,7 @@ fn overview_fits_the_smallest_terminal() {
     let (lines, is_colored) = frame(&mut model, 80, 24);
     let all = lines.join("\n");
     assert!(lines[0].starts_with("lamp top  3 jobs  by newest  read 3s ago"), "{all}");
-    assert!(lines[1].starts_with("Now $1.20/h  Spent $4.20  At most $14.20"), "{all}");
+    assert!(lines[1].starts_with("Now $1.20/h  Useful $0.00/h  Spent $4.20  At most"), "{all}");
     assert!(all.contains("Needs a person (1)\n  lost-0: its agent is silent"), "{all}");
     assert!(all.contains("\n    lamp sweep\n"), "{all}");
     let job = lines.iter().find(|line| line.starts_with("> running")).expect("the first job");

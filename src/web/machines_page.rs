@@ -33,7 +33,7 @@ pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> 
     let now = site.clock.now();
     let looked = if asked.look == "1" {
         let look = machine_look::look(&site.store, &site.workstation, now).await;
-        Some(look.inspect(|look| drop(machine_watch::keep(&site.workstation, look))))
+        Some(look.inspect(|look| drop(machine_watch::keep(&site.workstation, look, true))))
     } else {
         None
     };

@@ -12,6 +12,9 @@ use crate::wire::{Store, Workstation};
 /// Regions answer in a few seconds. A shorter wait loses slow ones, a longer one holds the page.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
+/// The same for one region, so that the others are still shown.
+const REGION_MAX: Duration = Duration::from_secs(25);
+
 /// The answer of the clouds to one look.
 #[derive(Debug)]
 pub struct MachineLook {
@@ -32,7 +35,36 @@ pub async fn look(
     now: Timestamp,
 ) -> Result<MachineLook, Fault> {
     let controller = drive::controller(workstation, store)?;
-    tokio::time::timeout(LOOK_MAX, ask(&controller, now)).await.map_err(|_| {
+    in_time(ask(&controller, now)).await
+}
+
+/// The same without residue, which costs most of the calls. A slow region is unknown alone.
+///
+/// # Errors
+/// Fails when the state folder cannot be used, or the clouds are silent.
+pub async fn machines_only(
+    store: &Store,
+    workstation: &Workstation,
+    now: Timestamp,
+) -> Result<MachineLook, Fault> {
+    let controller = drive::controller(workstation, store)?;
+    in_time(async {
+        let Everywhere { places, unknown, .. } = controller.ask_everywhere().await;
+        let foreign = tokio::time::timeout(REGION_MAX, controller.foreign(&places));
+        let (mut found, foreign) =
+            tokio::join!(controller.look_at_machines(&places, REGION_MAX), foreign);
+        found.unknown.extend(unknown);
+        let (foreign, foreign_unknown) = foreign.unwrap_or_else(|_| {
+            let why = format!("nobody answered within {} s", REGION_MAX.as_secs());
+            (Vec::new(), vec![("machines that `lamp` did not launch".to_owned(), why)])
+        });
+        MachineLook { at: now, found, foreign, foreign_unknown }
+    })
+    .await
+}
+
+async fn in_time(asked: impl Future<Output = MachineLook>) -> Result<MachineLook, Fault> {
+    tokio::time::timeout(LOOK_MAX, asked).await.map_err(|_| {
         Fault::new(
             ExitCode::UNREACHABLE,
             format!("the clouds did not answer within {} s", LOOK_MAX.as_secs()),

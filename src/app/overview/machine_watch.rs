@@ -21,6 +21,7 @@ use crate::account::ForeignMachine;
 use crate::app::{Fault, drive};
 use crate::controller::Judged;
 use crate::market::{Cloud, Region, Span, Usd, UsdPerHour, elapsed};
+use crate::policy::lifecycle::orphan::OrphanVerdict;
 use crate::wire::{AwsSettings, Store, Workstation};
 
 /// As often as the daemon sweeps. A look makes some calls in each region.
@@ -37,6 +38,9 @@ pub struct CloudLook {
     pub machines: Vec<UnneededMachine>,
     /// Places that did not answer, with the cause: their machines are unknown.
     pub unknown: Vec<String>,
+    /// AWS was asked too, and not this workstation alone.
+    #[serde(default)]
+    pub has_aws: bool,
 }
 
 /// A machine that bills, and that no job of this job root needs. The field names are an interface.
@@ -70,15 +74,16 @@ pub enum UnneededKind {
 }
 
 impl CloudLook {
-    fn of(look: &MachineLook) -> CloudLook {
+    fn of(look: &MachineLook, has_aws: bool) -> CloudLook {
         let ours = look.found.machines.iter().filter_map(unneeded);
+        let unjudged = look.found.machines.iter().filter_map(unjudged);
         let foreign = look.foreign.iter().map(foreign);
         let unknown = look.found.unknown.iter().chain(&look.foreign_unknown);
         let mut unknown: Vec<String> =
-            unknown.map(|(place, why)| format!("{place}: {why}")).collect();
+            unknown.map(|(place, why)| format!("{place}: {why}")).chain(unjudged).collect();
         unknown.sort();
         unknown.dedup();
-        CloudLook { at: look.at, machines: ours.chain(foreign).collect(), unknown }
+        CloudLook { at: look.at, machines: ours.chain(foreign).collect(), unknown, has_aws }
     }
 
     /// How old a look is; `None`: there was none.
@@ -86,10 +91,17 @@ impl CloudLook {
         match look {
             Some(look) => {
                 let age = Span::from_secs(elapsed(look.at, now).as_secs());
-                format!("The clouds were asked {age} ago for machines that no job needs.")
+                let who =
+                    if look.has_aws { "The clouds were" } else { "Only this workstation was" };
+                format!("{who} asked {age} ago for machines that no job needs.")
             }
             None => "The clouds were not asked for machines that no job needs.".to_owned(),
         }
+    }
+
+    /// Whether it is so new that its machines bill still.
+    pub fn is_current(&self, now: Timestamp) -> bool {
+        elapsed(self.at, now) <= 3 * EVERY
     }
 
     /// The machines that `lamp` launched: their cost is part of yours.
@@ -116,6 +128,13 @@ fn unneeded(judged: &Judged) -> Option<UnneededMachine> {
         usd_per_hour: hour(view),
         ends: view.tags.kill_at,
     })
+}
+
+/// A machine that bills, and whose job could not be read.
+fn unjudged(judged: &Judged) -> Option<String> {
+    let OrphanVerdict::Unknown { why } = &judged.verdict else { return None };
+    let view = &judged.view;
+    view.state.bills().then(|| format!("{} in {}: {why}", view.id, view.region))
 }
 
 fn foreign(machine: &ForeignMachine) -> UnneededMachine {
@@ -148,7 +167,8 @@ impl UnneededMachine {
     pub fn command(&self) -> String {
         match self.kind {
             UnneededKind::Orphan => "lamp sweep".to_owned(),
-            UnneededKind::Stray => format!("lamp sweep --machine {}", self.id),
+            // It may be needed by a job of another job root: no command here ends it.
+            UnneededKind::Stray => "lamp sweep --dry-run".to_owned(),
             UnneededKind::Foreign => "lamp sweep --foreign".to_owned(),
         }
     }
@@ -181,6 +201,15 @@ struct Asked {
     fault: Option<String>,
 }
 
+/// A look that is under way until it is dropped, also by a panic.
+struct UnderWay(Arc<Mutex<Asked>>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        lock(&self.0).is_under_way = false;
+    }
+}
+
 impl MachineWatch {
     pub fn new(asking: CloudAsking) -> MachineWatch {
         MachineWatch { asking, ..MachineWatch::default() }
@@ -199,12 +228,13 @@ impl MachineWatch {
             return kept;
         }
         let (store, workstation) = (Arc::clone(store), workstation.clone());
-        let asked = Arc::clone(&self.asked);
-        let has_aws = has_aws || is_set_up(&workstation.aws);
+        let under_way = UnderWay(Arc::clone(&self.asked));
+        let has_aws = has_aws
+            || is_set_up(&workstation.aws)
+            || kept.as_ref().is_some_and(|look| look.has_aws);
         let task = tokio::spawn(async move {
             let look = ask(&store, &workstation, has_aws, now).await;
-            let mut asked = lock(&asked);
-            asked.is_under_way = false;
+            let mut asked = lock(&under_way.0);
             asked.fault = look.as_ref().err().map(|fault| fault.what.clone());
             look.ok()
         });
@@ -259,8 +289,8 @@ fn kept(workstation: &Workstation) -> Option<CloudLook> {
 }
 
 /// Keeps a look for the other faces. Without a state folder it is lost, which the next look mends.
-pub fn keep(workstation: &Workstation, look: &MachineLook) -> CloudLook {
-    let look = CloudLook::of(look);
+pub fn keep(workstation: &Workstation, look: &MachineLook, has_aws: bool) -> CloudLook {
+    let look = CloudLook::of(look, has_aws);
     if let Ok(bytes) = serde_json::to_vec(&look) {
         let _ = workstation.keep_look(&bytes);
     }
@@ -274,12 +304,12 @@ async fn ask(
     now: Timestamp,
 ) -> Result<CloudLook, Fault> {
     let look = if has_aws {
-        machine_look::look(store, workstation, now).await?
+        machine_look::machines_only(store, workstation, now).await?
     } else {
         let controller = drive::controller(workstation, store)?;
         let here = BTreeSet::from([(Cloud::Local, Region::new("local"))]);
         let found = controller.look_for_orphans(&here).await;
         MachineLook { at: now, found, foreign: Vec::new(), foreign_unknown: Vec::new() }
     };
-    Ok(keep(workstation, &look))
+    Ok(keep(workstation, &look, has_aws))
 }

@@ -316,20 +316,22 @@ pub fn money_now(summaries: &[Summary], look: Option<&CloudLook>, now: Timestamp
         let counted = summaries.iter().filter(|summary| bills(summary) && is_counted(summary));
         counted.filter_map(|summary| summary.usd_per_hour).map(UsdPerHour::per_hour).sum()
     };
-    let unneeded = || unneeded(look, summaries);
+    let current = look.filter(|look| look.is_current(now));
+    let unneeded = || unneeded(current, summaries);
     let unneeded_rate: Usd =
         unneeded().filter_map(|one| one.usd_per_hour).map(UsdPerHour::per_hour).sum();
     let jobs = open().filter(|summary| !summary.alone).map(more);
     Money {
         spent: summaries.iter().map(|summary| summary.usd).sum(),
         more_at_most: jobs
-            .chain(unneeded().map(|one| one.more_at_most(now)))
+            .chain(unneeded().map(|one| Some(one.usd_so_far(now)? + one.more_at_most(now)?)))
             .try_fold(Usd::ZERO, |sum, more| Some(sum + more?)),
         per_hour_now: UsdPerHour::new(rate(&|_| true) + unneeded_rate),
         useful_per_hour: UsdPerHour::new(rate(&is_useful)),
         estimated: summaries
             .iter()
-            .any(|summary| summary.usd_estimated || summary.usd_unheard > Usd::ZERO),
+            .any(|summary| summary.usd_estimated || summary.usd_unheard > Usd::ZERO)
+            || unneeded().next().is_some(),
         ..Money::default()
     }
 }
@@ -350,7 +352,11 @@ fn unneeded<'a>(
 
 /// A job that is under way here counts its machine, also if its agent is silent.
 fn is_counted(one: &UnneededMachine, summaries: &[Summary]) -> bool {
-    let has_it = |summary: &Summary| summary.instance.as_deref() == Some(&one.id);
+    // Before the first heartbeat the records do not name the machine.
+    let has_it = |summary: &Summary| match summary.instance.as_deref() {
+        Some(id) => id == one.id,
+        None => one.job.as_deref() == Some(summary.job.as_str()),
+    };
     summaries.iter().any(|summary| bills(summary) && has_it(summary))
 }
 
@@ -366,7 +372,7 @@ pub fn machine_needs(look: &CloudLook, summaries: &[Summary], now: Timestamp) ->
 }
 
 /// What needs a person if the clouds did not answer.
-pub fn unanswered_need(watch: &MachineWatch) -> Option<Need> {
+fn unanswered_need(watch: &MachineWatch) -> Option<Need> {
     let text = format!("machines that no job needs are unknown: {}", watch.fault()?);
     Some(Need { job: None, text, command: "lamp sweep --dry-run".to_owned() })
 }
@@ -374,14 +380,14 @@ pub fn unanswered_need(watch: &MachineWatch) -> Option<Need> {
 fn machine_need(one: &UnneededMachine, seen: Timestamp, now: Timestamp) -> Need {
     let rate =
         one.usd_per_hour.map_or_else(|| "at an unknown price".to_owned(), |hour| hour.to_string());
-    let so_far = one.usd_so_far(now).map(|usd| format!(", {usd} so far")).unwrap_or_default();
+    let so_far = one.usd_so_far(seen).map(|usd| format!(", {usd} so far")).unwrap_or_default();
     let end = match one.ends {
         Some(at) => format!("ends at {} at the latest", local_time(at)),
         None => "has no end".to_owned(),
     };
     let what = match one.kind {
         UnneededKind::Orphan => "no job needs",
-        UnneededKind::Stray => "has no job here",
+        UnneededKind::Stray => "has no job in this job root",
         UnneededKind::Foreign => "is not of `lamp`",
     };
     let age = Span::from_secs(elapsed(seen, now).as_secs());

@@ -13,9 +13,7 @@ use crate::app::missing_spec::SpecGone;
 use crate::app::overview::driven_here::seen_from_here;
 use crate::app::overview::job_sentence::NextEnd;
 use crate::app::overview::machine_watch::{CloudAsking, MachineWatch};
-use crate::app::overview::overview::{
-    has_aws, machine_needs, money_now, unanswered_need, verdict_need,
-};
+use crate::app::overview::overview::{has_aws, machine_needs, money_now, verdict_need};
 use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::app::text::local_time;
@@ -172,17 +170,15 @@ async fn tell_money_and_needs(
     workstation: &Workstation,
 ) {
     let now = context.clock.now();
-    let asking = if has_aws(summaries) { CloudAsking::Once } else { CloudAsking::Never };
-    let watch = MachineWatch::new(asking);
+    // It must answer at once, so it shows the last look of a view that stays open.
+    let watch = MachineWatch::new(CloudAsking::Never);
     let look = watch.look(store, workstation, has_aws(summaries), now).await;
     let money = money_now(summaries, look.as_ref(), now);
     if money.per_hour_now > UsdPerHour::ZERO {
         context.printer.note(money.sentence());
     }
     let machines = look.iter().flat_map(|look| machine_needs(look, summaries, now));
-    for need in
-        summaries.iter().filter_map(verdict_need).chain(machines).chain(unanswered_need(&watch))
-    {
+    for need in summaries.iter().filter_map(verdict_need).chain(machines) {
         let job = need.job.map(|job| format!("{job}: ")).unwrap_or_default();
         context.printer.warn(format!("{job}{}", need.text));
         context.printer.hint(format!("`{}`", need.command));

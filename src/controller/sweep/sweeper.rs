@@ -176,6 +176,29 @@ impl OrphanSweeper {
         found
     }
 
+    /// The same without residue. A place that does not answer within `each` is unknown alone.
+    pub async fn look_at_machines(&self, places: &BTreeSet<CloudRegion>, each: Duration) -> Found {
+        let mut found = Found::default();
+        let now = self.clock.store_now().await;
+        let asked = places.iter().filter_map(|(cloud, region)| {
+            let port = self.clouds.get(*cloud).ok()?;
+            let views = port.describe(&self.clouds.owner, region);
+            Some(async move { (region, self.clock.within(each, views).await) })
+        });
+        let mut views = Vec::new();
+        for (region, described) in join_all(asked).await {
+            match described {
+                Ok(described) => views.extend(described),
+                Err(why) => found.unknown.push((region.to_string(), why)),
+            }
+        }
+        let mut seen = BTreeSet::new();
+        views.retain(|view: &InstanceView| seen.insert(view.machine()));
+        let judged = views.into_iter().map(|view| self.judge_in_time(view, now));
+        found.machines = stream::iter(judged).buffered(READS_IN_FLIGHT).collect().await;
+        found
+    }
+
     /// Ends an orphan if it still is one, or stops it if its disk is kept. `None`: it is no orphan
     /// any more, and runs on.
     ///
