@@ -50,18 +50,26 @@ struct Facts {
     look: Arc<JobLook>,
     attempt: AttemptNo,
     log: Markup,
-    plot: Arc<AttemptPlot>,
+    /// `None`: the samples are still being read.
+    plot: Option<Arc<AttemptPlot>>,
 }
 
 impl Facts {
-    async fn read(site: &Site, job: &str, asked: &Asked, age: Duration) -> Result<Facts, Fault> {
+    async fn read(
+        site: &Arc<Site>,
+        job: &str,
+        asked: &Asked,
+        age: Duration,
+    ) -> Result<Facts, Fault> {
         let look = site.looks.of(plots::source(site), job, age).await?;
         let attempt = plots::chosen(&look.explained, asked.attempt);
         let log = job_log::tail(&look.dir, attempt, &asked.find)
             .await
             .map_err(|error| record_errors::record_fault(&error))?;
         // The pages of a job share these samples. They are read at most once a look.
-        let plot = plots::samples_of(site, &look.dir, attempt).await?;
+        let (own_site, own_look) = (Arc::clone(site), Arc::clone(&look));
+        let reading = async move { plots::samples_of(&own_site, &own_look.dir, attempt).await };
+        let plot = read_soon(site, reading).await.transpose()?;
         Ok(Facts { look, attempt, log, plot })
     }
 }
@@ -77,7 +85,7 @@ pub async fn page(
         Err(fault) => return fault_page(&fault),
     };
     let look = &*facts.look;
-    let drawn = drawn(&site, &facts.look, facts.attempt).await;
+    let drawn = drawn(&site, &facts).await;
     let idle = match idle_answer(look, facts.attempt, &asked.idle).await {
         Ok(answer) => idle_part(look, facts.attempt, &asked.idle, &answer),
         Err(fault) => fault_box(&fault),
@@ -93,24 +101,43 @@ pub async fn page(
     shown.show(html! {}, body(&facts, &asked, drawn, idle)).into_response()
 }
 
-/// The plots, or a sentence while a long attempt is read for the first time. The reading goes on.
-async fn drawn(site: &Arc<Site>, look: &Arc<JobLook>, attempt: AttemptNo) -> Markup {
-    let (own_site, own_look) = (Arc::clone(site), Arc::clone(look));
-    let reading = tokio::spawn(async move { Plots::read(&own_site, &own_look, attempt).await });
+/// The plots, or a sentence while a long attempt is read for the first time.
+async fn drawn(site: &Arc<Site>, facts: &Facts) -> Markup {
+    // Who has waited for the samples once does not wait again.
+    if facts.plot.is_none() {
+        return still_reading();
+    }
+    let (own_site, own_look) = (Arc::clone(site), Arc::clone(&facts.look));
+    let attempt = facts.attempt;
+    let reading = async move { Plots::read(&own_site, &own_look, attempt).await };
+    match read_soon(site, reading).await {
+        Some(Ok(plots)) => plots.draw(facts.look.dir.job().as_str()),
+        Some(Err(fault)) => fault_box(&fault),
+        None => still_reading(),
+    }
+}
+
+fn still_reading() -> Markup {
+    html! {
+        p #reading role="status" {
+            "The samples are still being read. The plots come when they are. Without a script: "
+            "load the page again."
+        }
+    }
+}
+
+/// What is read within [`DRAWN_WITHIN`]. `None`: the reading goes on, and the cache keeps it.
+async fn read_soon<T: Send + 'static>(
+    site: &Site,
+    reading: impl Future<Output = Result<T, Fault>> + Send + 'static,
+) -> Option<Result<T, Fault>> {
+    let reading = tokio::spawn(reading);
     let read = tokio::select! {
         read = reading => read,
-        () = site.clock.sleep(DRAWN_WITHIN) => return html! {
-            p #reading role="status" {
-                "The samples are still being read. The plots come when they are. Without a script: "
-                "load the page again."
-            }
-        },
+        () = site.clock.sleep(DRAWN_WITHIN) => return None,
     };
-    match read {
-        Ok(Ok(plots)) => plots.draw(look.dir.job().as_str()),
-        Ok(Err(fault)) => fault_box(&fault),
-        Err(_) => fault_box(&Fault::new(ExitCode::INTERNAL, "the samples could not be drawn")),
-    }
+    let failed = |_| Err(Fault::new(ExitCode::INTERNAL, "the samples could not be read"));
+    Some(read.unwrap_or_else(failed))
 }
 
 pub async fn events(
@@ -135,9 +162,10 @@ pub async fn events(
 fn body(facts: &Facts, asked: &Asked, drawn: Markup, idle: Markup) -> Markup {
     let (look, attempt) = (&*facts.look, facts.attempt.number());
     let id = look.dir.job().as_str();
+    let plot = facts.plot.clone().unwrap_or_default();
     html! {
-        @if let Some(summary) = &look.summary { (head(summary, look, &facts.plot.data)) }
-        @if let Some(summary) = &look.summary { (gpu_part(summary, &facts.plot.gpus)) }
+        @if let Some(summary) = &look.summary { (head(summary, look, &plot.data)) }
+        @if let Some(summary) = &look.summary { (gpu_part(summary, &plot.gpus)) }
         section aria-labelledby="samples" {
             h2 #samples { "Machine, attempt " (attempt) }
             div #plots data-keep data-from=(format!("/job/{id}/plot.json?attempt={attempt}")) { (drawn) }

@@ -31,16 +31,28 @@ pub async fn limited(request: Request, next: Next) -> Response {
 }
 
 fn patience(path: &str) -> Duration {
-    let is_file = ["/csv/", "/share", "/plot"].iter().any(|part| path.contains(part));
-    let is_job = path.starts_with("/job/") || path.starts_with("/api/v1/jobs/");
-    if is_job && !is_file { JOB_PATIENCE } else { LONG_PATIENCE }
+    let is_file = ["/csv/", "/gpus", "/share", "/plot"].iter().any(|part| path.contains(part));
+    if is_of_job(path) && !is_file { JOB_PATIENCE } else { LONG_PATIENCE }
+}
+
+fn is_of_job(path: &str) -> bool {
+    path.starts_with("/job/") || path.starts_with("/api/v1/jobs/")
+}
+
+/// Who has not answered. Only pages of a job and the overview ask nothing of the cloud.
+fn who_is_silent(path: &str, seconds: u64) -> String {
+    if is_of_job(path) || ["/", "/live", "/api/v1/overview", "/api/v1/jobs"].contains(&path) {
+        return format!("The job root has not answered for {seconds} s.");
+    }
+    format!("There was no answer for {seconds} s from the job root or the cloud.")
 }
 
 fn silent(uri: &Uri) -> Response {
     let seconds = patience(uri.path()).as_secs();
     let text = format!(
-        "The job root has not answered for {seconds} s. What runs goes on, and its machines end by \
-        their own limits. `lamp doctor` shows whether the job root can be reached."
+        "{} What runs goes on, and its machines end by their own limits. `lamp doctor` shows \
+        whether the job root can be reached.",
+        who_is_silent(uri.path(), seconds)
     );
     if api::is_for_programs(uri.path()) {
         return api::problem(StatusCode::GATEWAY_TIMEOUT, &text, Some("ask again later"));
@@ -60,9 +72,22 @@ mod tests {
             ("/api/v1/jobs/a-222222", JOB_PATIENCE),
             ("/job/a-222222/csv/gpu_percent", LONG_PATIENCE),
             ("/job/a-222222/plot.json", LONG_PATIENCE),
+            ("/job/a-222222/gpus", LONG_PATIENCE),
+            ("/job/a-222222/gpus.csv", LONG_PATIENCE),
             ("/prices", LONG_PATIENCE),
         ] {
             assert_eq!(super::patience(path), patience, "{path}");
+        }
+    }
+
+    #[test]
+    fn job_root_is_not_blamed_for_a_silent_cloud() {
+        for path in ["/", "/job/a-222222", "/api/v1/jobs/a-222222"] {
+            assert_eq!(who_is_silent(path, 20), "The job root has not answered for 20 s.");
+        }
+        for path in ["/prices", "/machines"] {
+            let text = "There was no answer for 90 s from the job root or the cloud.";
+            assert_eq!(who_is_silent(path, 90), text, "{path}");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use super::bands::BLIND_SECS;
 use crate::instance::{GpuStatus, Rates};
 
 /// Points of a line. Eight GPUs with five values each are then about 60 KB.
@@ -74,7 +75,7 @@ struct GpuValue {
     values: [Option<f32>; GPU_FIELDS.len()],
 }
 
-/// All GPUs at one moment.
+/// All GPUs at one moment. A row without GPUs is a cut: no line crosses it.
 #[derive(Clone, Debug, PartialEq)]
 struct GpuRow {
     secs: f64,
@@ -95,13 +96,31 @@ impl GpuTrack {
             secs: rates.t_secs,
             gpus: rates.gpus.iter().map(value).collect(),
         };
-        GpuTrack(samples.iter().filter(|rates| !rates.gpus.is_empty()).map(row).collect())
+        let mut track = GpuTrack::default();
+        // Only some samples have GPUs, so that one without them is no cut.
+        for row in samples.iter().filter(|rates| !rates.gpus.is_empty()).map(row) {
+            track.cut_before(row.secs);
+            track.0.push(row);
+        }
+        track
     }
 
     /// Adds rows that began `shift` seconds later.
     pub fn extend(&mut self, later: &GpuTrack, shift: f64) {
         let moved = |row: &GpuRow| GpuRow { secs: row.secs + shift, gpus: row.gpus.clone() };
+        // Few rows of a long batch are far apart, so only its beginning is looked at.
+        if let Some(first) = later.0.first() {
+            self.cut_before(first.secs + shift);
+        }
         self.0.extend(later.0.iter().map(moved));
+    }
+
+    /// A line over a gap would claim values that were not measured.
+    fn cut_before(&mut self, secs: f64) {
+        let last = self.0.last().map_or(secs, |row| row.secs);
+        if secs - last > BLIND_SECS {
+            self.0.push(GpuRow { secs: last, gpus: Vec::new() });
+        }
     }
 
     /// One batch of thousands keeps its extremes.
@@ -148,19 +167,44 @@ impl GpuTrack {
         self.gpus().into_iter().map(line).collect()
     }
 
-    /// Two rows for each stretch: the lowest and the highest of each value.
+    /// Two rows for each stretch: the lowest and the highest of each value. A stretch with a cut
+    /// has two before it and two after it. The newest row is the last one.
     fn reduced(&self, rows: usize) -> GpuTrack {
         if self.0.len() <= rows {
             return self.clone();
         }
         let span = self.0.len().div_ceil((rows / 2).max(1));
-        let both = |chunk: &[GpuRow]| {
-            let first = chunk.first().map_or(0.0, |row| row.secs);
-            let last = chunk.last().map_or(first, |row| row.secs);
-            [extreme(chunk, first, f32::min), extreme(chunk, last, f32::max)]
-        };
-        GpuTrack(self.0.chunks(span).flat_map(both).collect())
+        let mut few: Vec<GpuRow> = Vec::new();
+        for chunk in self.0.chunks(span) {
+            // Many cuts in one stretch count as one, so that the number of rows has a limit.
+            let cut = chunk.iter().position(GpuRow::is_cut);
+            let (before, after) = chunk.split_at(cut.unwrap_or(chunk.len()));
+            few.extend(both_extremes(before));
+            few.extend(after.first().cloned());
+            few.extend(both_extremes(after));
+        }
+        few.dedup();
+        // The highest values of the last stretch are not those of now.
+        let newest = self.0.last().filter(|newest| few.last() != Some(*newest)).cloned();
+        few.extend(newest);
+        GpuTrack(few)
     }
+}
+
+impl GpuRow {
+    fn is_cut(&self) -> bool {
+        self.gpus.is_empty()
+    }
+}
+
+/// The lowest and the highest values, at the first and the last row with GPUs, if there is one.
+fn both_extremes(rows: &[GpuRow]) -> Vec<GpuRow> {
+    let first = rows.iter().find(|row| !row.is_cut());
+    let last = rows.iter().rfind(|row| !row.is_cut());
+    let ends = first.zip(last).map(|(first, last)| {
+        [extreme(rows, first.secs, f32::min), extreme(rows, last.secs, f32::max)]
+    });
+    ends.into_iter().flatten().collect()
 }
 
 /// A value that is unknown in one row is known from the others.
@@ -224,6 +268,36 @@ mod tests {
         let mut rows = GpuTrack::of(&samples(2, |_| 50.0));
         let again = rows.clone();
         rows.extend(&again, 600.0);
-        assert_eq!(rows.history().t_secs, [0.0, 10.0, 600.0, 610.0]);
+        let history = rows.history();
+        assert_eq!(history.t_secs, [0.0, 10.0, 10.0, 600.0, 610.0]);
+        let values = &history.plots[0].lines[1].values;
+        assert_eq!(*values, [Some(50.0), Some(50.0), None, Some(50.0), Some(50.0)], "a cut");
+    }
+
+    #[test]
+    fn last_values_are_those_of_now() {
+        let all = samples(6_000, |at| if at == 5_999 { 7.0 } else { 97.0 });
+        let mut rows = GpuTrack::of(&all);
+        rows.shrink();
+        rows.shrink();
+        for history in [GpuTrack::of(&all).history(), rows.history()] {
+            assert!(history.t_secs.is_sorted());
+            assert_eq!(history.plots[0].lines[1].values.last(), Some(&Some(7.0)));
+        }
+    }
+
+    #[test]
+    fn no_line_crosses_a_stretch_without_gpus() {
+        let mut all = samples(6_000, |at| if at < 3_000 { 20.0 } else { 80.0 });
+        // One sample without GPUs is no gap.
+        all[100].gpus.clear();
+        all[3_000..3_010].iter_mut().for_each(|rates| rates.gpus.clear());
+        let history = GpuTrack::of(&all).history();
+        assert!(history.t_secs.is_sorted());
+        let values = &history.plots[0].lines[1].values;
+        let parts: Vec<&[Option<f64>]> = values.split(Option::is_none).collect();
+        let [before, after] = parts.as_slice() else { panic!("{} parts", parts.len()) };
+        assert!(before.iter().all(|value| *value == Some(20.0)), "{before:?}");
+        assert!(after.iter().all(|value| *value == Some(80.0)), "{after:?}");
     }
 }
