@@ -14,7 +14,7 @@ use super::sandbox::{Sandbox, repository};
 use lamp_test_support::skipped;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
-const VERBS: [(&str, &[&str]); 33] = [
+const VERBS: [(&str, &[&str]); 34] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),
@@ -30,6 +30,7 @@ const VERBS: [(&str, &[&str]); 33] = [
     ("import", &["import", "sky.yaml", "--to", "imported.toml"]),
     ("init", &["init", "fresh.toml"]),
     ("logs", &["logs", "walks"]),
+    ("man", &["man", "--out", "pages"]),
     ("notify", &["notify"]),
     ("outputs", &["outputs", "walks"]),
     ("plan", &["plan"]),
