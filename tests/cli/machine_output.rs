@@ -140,7 +140,9 @@ impl Page {
     /// Whether the schema of the verb or a section about it names the key. A schema and an IAM
     /// policy are somebody else's documents.
     fn describes(&self, verb: &str, key: &str) -> bool {
-        if self.schemas.get(verb).is_some_and(|schema| has_property(schema, key)) {
+        // What `lamp run` prints at its end is the receipt.
+        let printed = if verb == "run" { "receipt" } else { verb };
+        if self.schemas.get(printed).is_some_and(|schema| has_property(schema, key)) {
             return true;
         }
         if ["schema", "iam"].contains(&verb) {

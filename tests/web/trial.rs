@@ -27,7 +27,7 @@ fn facts() -> Vec<String> {
         ENDED.split('-').next().expect("a name"),
         WAITS.split('-').next().expect("a name"),
     ];
-    let stray = format!("lamp sweep --machine {}", STRAY);
+    let stray = "lamp sweep --dry-run".to_owned();
     told.iter().map(|told| (*told).to_owned()).chain([stray, STRAY.to_owned()]).collect()
 }
 

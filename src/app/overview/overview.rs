@@ -387,7 +387,7 @@ fn machine_need(one: &UnneededMachine, seen: Timestamp, now: Timestamp) -> Need 
     };
     let what = match one.kind {
         UnneededKind::Orphan => "no job needs",
-        UnneededKind::Stray => "has no job in this job root",
+        UnneededKind::Stray => "has no job here",
         UnneededKind::Foreign => "is not of `lamp`",
     };
     let age = Span::from_secs(elapsed(seen, now).as_secs());
