@@ -58,7 +58,7 @@ async fn more_of_a_limit(session: &Session<'_>, job: &str, more: More) -> Result
     let More { time: _, budget, fallback_cost, keep: _ } = more;
     if more.time.is_none() && budget.is_none() && fallback_cost.is_none() {
         return Err(Fault::new(ExitCode::USAGE, "nothing to extend by")
-            .hint(format!("`lamp extend {job} 2h`, or --budget 5, or --fallback-cost 3")));
+            .hint(format!("`lamp extend {job} 2h`, or --budget 5, --fallback-cost 3, --keep 1h")));
     }
     // A shorter limit would end the job at an unforeseen moment: `lamp stop` is for that.
     if more.time.is_some_and(|time| time == Span::ZERO)
@@ -174,19 +174,22 @@ pub async fn foretell_keep(dir: &JobDir, time: Span, now: Timestamp) -> Result<S
     let fault = |error| record_errors::record_fault(&error);
     let summary = Summary::read(dir, now).await.map_err(fault)?;
     let hour = summary.as_ref().and_then(|summary| summary.usd_per_hour);
+    let is_held = summary.as_ref().is_some_and(|summary| summary.held.is_some());
+    let end = summary.and_then(|summary| summary.plan?.kill_at).filter(|_| !is_held);
+    // A job that reaches its limit bills no longer.
+    let billed = end.map_or(time.duration(), |end| time.duration().min(elapsed(now, end)));
     let bill = match hour {
         None => "what the machine costs is unknown".to_owned(),
         Some(hour) if hour > UsdPerHour::ZERO => {
-            let most = hour.cost_of(time.duration()).rounded_up();
+            let most = hour.cost_of(billed).rounded_up();
             format!("the machine costs {hour}: at most {most} for this time")
         }
         Some(_) => "the machine costs nothing".to_owned(),
     };
     // The job itself is over, and only its machine stays.
-    if summary.as_ref().is_some_and(|summary| summary.held.is_some()) {
+    if is_held {
         return Ok(format!("its machine is held {time} longer; {bill}"));
     }
-    let end = summary.and_then(|summary| summary.plan?.kill_at);
     let end = end.map_or(String::new(), |end| format!(", at {} at the latest", local_time(end)));
     Ok(format!(
         "for {time} the job is not ended as idle or stalled; its limits still end it{end}; {bill}"

@@ -178,7 +178,7 @@ impl CostGroup {
             CostGroup::Type => row.instance_type.clone(),
             CostGroup::Owner => row.owner.clone().unwrap_or_default(),
             CostGroup::Tag(key) => {
-                return row.tags.get(key).cloned().unwrap_or_else(|| "no such tag".to_owned());
+                return row.tags.get(key).cloned().unwrap_or_else(|| "(no tag)".to_owned());
             }
         };
         if word.is_empty() { "unknown".to_owned() } else { word }
@@ -323,7 +323,7 @@ mod tests {
         let sums = sums(&rows, &team);
         let mut keys: Vec<&str> = sums.iter().map(|sum| sum.key.as_str()).collect();
         keys.sort_unstable();
-        assert_eq!(keys, ["no such tag", "vision"]);
+        assert_eq!(keys, ["(no tag)", "vision"]);
         assert_eq!(sums.iter().map(|sum| sum.usd).sum::<Usd>(), total(&rows).usd);
         assert_eq!(sums[0].usd, sums[1].usd);
         assert!("tag:".parse::<CostGroup>().is_err() && "team".parse::<CostGroup>().is_err());
