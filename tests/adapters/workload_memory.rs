@@ -30,7 +30,7 @@ impl SmallGroup {
                 return Some(group);
             }
         }
-        skipped("root", "only root can make a control group with little memory");
+        skipped("cgroup", "only root can make a control group with little memory");
         None
     }
 
