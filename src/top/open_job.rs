@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::app::analysis::countdowns::{Countdown, EndFacts, countdowns};
+use crate::app::analysis::countdowns::{Countdown, ends_of_job};
 use crate::app::analysis::effective_load::EffectiveLoad;
 use crate::app::analysis::sample_cache::{AttemptPlot, SampleCache};
 use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
@@ -16,9 +16,8 @@ use crate::app::view::job_summary::Summary;
 use crate::app::view::timeline::{self, Explained};
 use crate::app::{Fault, record_errors};
 use crate::instance::Status;
-use crate::job::{AttemptNo, ResolvedSpec};
+use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, unless_damaged};
-use crate::policy::Wishes;
 use crate::wire::{Store, Workstation};
 
 /// Lines of the end of the log.
@@ -81,7 +80,7 @@ impl OpenJob {
         Ok(OpenJob {
             job: job.to_owned(),
             at: now,
-            ends: ends(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
+            ends: ends_of_job(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
             startups: startup_timelines(&explained.attempts, &[], working, now),
             summary,
             explained,
@@ -101,16 +100,4 @@ impl OpenJob {
         let shown = self.explained.attempts.iter().find(|it| it.attempt == self.attempt);
         shown.and_then(|attempt| attempt.plan.as_ref()).map_or(1, |plan| plan.offer.gpus)
     }
-}
-
-fn ends(
-    summary: Option<&Summary>,
-    spec: Option<&ResolvedSpec>,
-    explained: &Explained,
-    status: Option<&Status>,
-    now: Timestamp,
-) -> Vec<Countdown> {
-    let Some((summary, spec)) = summary.zip(spec) else { return Vec::new() };
-    let wishes = Wishes::of(&explained.requests);
-    countdowns(&EndFacts { summary, limits: &spec.spec.limits, wishes: &wishes, status, now })
 }

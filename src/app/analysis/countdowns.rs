@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use crate::app::view::job_summary::Summary;
 use crate::app::view::next_end::{WatchEnd, WatchPolicy};
+use crate::app::view::timeline::Explained;
 use crate::instance::Status;
-use crate::job::LimitsSpec;
+use crate::job::{LimitsSpec, ResolvedSpec};
 use crate::market::{Usd, UsdPerHour};
 use crate::policy::Wishes;
 
@@ -25,16 +26,30 @@ pub struct Countdown {
 
 /// The records of a job that has not ended.
 #[derive(Clone, Copy)]
-pub struct EndFacts<'a> {
-    pub summary: &'a Summary,
-    pub limits: &'a LimitsSpec,
-    pub wishes: &'a Wishes,
-    pub status: Option<&'a Status>,
-    pub now: Timestamp,
+struct EndFacts<'a> {
+    summary: &'a Summary,
+    limits: &'a LimitsSpec,
+    wishes: &'a Wishes,
+    status: Option<&'a Status>,
+    now: Timestamp,
+}
+
+/// The ends of a job as its records show it. Empty for one without a spec.
+pub fn ends_of_job(
+    summary: Option<&Summary>,
+    spec: Option<&ResolvedSpec>,
+    explained: &Explained,
+    status: Option<&Status>,
+    now: Timestamp,
+) -> Vec<Countdown> {
+    let Some((summary, spec)) = summary.zip(spec) else { return Vec::new() };
+    let wishes = Wishes::of(&explained.requests);
+    let limits = &spec.spec.limits;
+    countdowns(&EndFacts { summary, limits, wishes: &wishes, status, now })
 }
 
 /// Empty for a job that has ended, or that nothing limits.
-pub fn countdowns(facts: &EndFacts<'_>) -> Vec<Countdown> {
+fn countdowns(facts: &EndFacts<'_>) -> Vec<Countdown> {
     let summary = facts.summary;
     if summary.state.is_final() {
         return Vec::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::app::analysis::countdowns::{Countdown, EndFacts, countdowns};
+use crate::app::analysis::countdowns::{Countdown, ends_of_job};
 use crate::app::analysis::earlier_startups::{ComparedJob, EarlierStartups};
 use crate::app::analysis::lost_money::{LostMoney, lost_money};
 use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
@@ -17,7 +17,6 @@ use crate::app::{Fault, find_job, record_errors};
 use crate::instance::Status;
 use crate::job::{Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, unless_damaged};
-use crate::policy::Wishes;
 use crate::wire::{Clock, Store, Workstation};
 
 /// Jobs whose last look is kept.
@@ -82,7 +81,7 @@ impl JobLook {
             None => Vec::new(),
         };
         Ok(JobLook {
-            ends: ends(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
+            ends: ends_of_job(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
             lost: lost_money(&explained.attempts, status.as_ref()),
             startups: startup_timelines(&explained.attempts, &earlier, working, now),
             dir,
@@ -95,19 +94,6 @@ impl JobLook {
             read,
         })
     }
-}
-
-fn ends(
-    summary: Option<&Summary>,
-    spec: Option<&ResolvedSpec>,
-    explained: &Explained,
-    status: Option<&Status>,
-    now: Timestamp,
-) -> Vec<Countdown> {
-    let Some((summary, spec)) = summary.zip(spec) else { return Vec::new() };
-    let wishes = Wishes::of(&explained.requests);
-    let limits = &spec.spec.limits;
-    countdowns(&EndFacts { summary, limits, wishes: &wishes, status, now })
 }
 
 /// The last look at each job.
