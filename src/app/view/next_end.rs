@@ -101,16 +101,14 @@ impl WatchEnd {
     /// or its verdict was given and no keep holds it off.
     pub fn of(status: &Status, kept_until: Option<Timestamp>) -> Option<WatchEnd> {
         let reason = status.reason.as_ref()?;
-        let (policy, counter) = match reason.policy.as_str() {
-            "idle" => (WatchPolicy::Idle, "quiet_secs"),
-            "stall" => (WatchPolicy::Stall, "silent_secs"),
+        let policy = match reason.policy.as_str() {
+            "idle" => WatchPolicy::Idle,
+            "stall" => WatchPolicy::Stall,
             _ => return None,
         };
-        let secs = |name: &str| {
-            let secs = *reason.numbers.get(name)?;
-            Duration::try_from_secs_f64(secs).ok().map(Span::from_duration)
-        };
-        let (quiet, window) = (secs(counter)?, secs("window_secs")?);
+        let span = |secs: f64| Duration::try_from_secs_f64(secs).ok().map(Span::from_duration);
+        let (quiet, window) = reason.clock()?;
+        let (quiet, window) = (span(quiet)?, span(window)?);
         let kept_until = kept_until.filter(|until| *until > status.at);
         if quiet == Span::ZERO || (quiet >= window && kept_until.is_none()) {
             return None;

@@ -180,8 +180,7 @@ impl SeenJob<'_> {
         if status.phase != AttemptPhase::Running || !stops {
             return None;
         }
-        let number = |name: &str| reason.numbers.get(name).copied();
-        let (quiet, window) = (number("quiet_secs")?, number("window_secs")?);
+        let (quiet, window) = reason.clock()?;
         let kept = Wishes::of(&self.observed.requests).kept_until;
         let rest = window - quiet;
         // A keep holds the end off, also after the verdict.
@@ -198,7 +197,7 @@ impl SeenJob<'_> {
         );
         let extended = self.observed.requests.iter();
         let extended = extended.filter(|one| matches!(one.wish, Wish::Extend { .. })).count();
-        let worked = number("worked_secs").unwrap_or_default().round();
+        let worked = reason.numbers.get("worked_secs").copied().unwrap_or_default().round();
         let kept = kept.map(|kept| format!(" kept until {kept}")).unwrap_or_default();
         Some(JobEvent {
             topic: format!(

@@ -43,4 +43,11 @@ impl Reason {
         }
         self
     }
+
+    /// The clock of a watching policy, in seconds: the time without a sign, and the time that is
+    /// enough for its verdict. `None`: this policy counts no time.
+    pub fn clock(&self) -> Option<(f64, f64)> {
+        let number = |name: &str| self.numbers.get(name).copied();
+        Some((number("quiet_secs").or(number("silent_secs"))?, number("window_secs")?))
+    }
 }

@@ -6,19 +6,12 @@ use crate::app::view::reason_text::reason_text;
 use crate::job::Reason;
 use crate::market::Span;
 
-/// The clock of a policy in the numbers of its reason. `None`: this policy counts no time.
-fn clock(reason: &Reason) -> Option<(f64, f64)> {
-    let number = |name: &str| reason.numbers.get(name).copied();
-    let counted = number("quiet_secs").or(number("silent_secs"))?;
-    Some((counted, number("window_secs").filter(|window| *window > 0.0)?))
-}
-
 pub fn verdict_part(reason: &Reason) -> Markup {
     let span = |secs: f64| Span::from_secs(secs.round() as u64);
     html! {
         h3 #verdict { "Verdict of the " (reason.policy) " rule" }
         p { (reason_text(reason)) }
-        @if let Some((counted, window)) = clock(reason) {
+        @if let Some((counted, window)) = reason.clock().filter(|(_, window)| *window > 0.0) {
             p {
                 meter min="0" max=(format!("{window:.0}")) value=(format!("{:.0}", counted.min(window)))
                     aria-label="time without work, of the time that ends the job" {}
