@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 
@@ -82,15 +81,9 @@ impl OrphanSweeper {
         visit: &mut Visit,
     ) -> (Vec<InstanceView>, Vec<InstanceView>) {
         visit.places = self.places(dir, visit).await;
-        let asked = visit
-            .places
-            .iter()
-            .filter_map(|place| Some((&place.region, self.clouds.get(place.cloud).ok()?)));
-        let asked = asked.map(|(region, port)| async move {
-            (region, self.clock.within(LOOK_MAX, port.describe(&self.clouds.owner, region)).await)
-        });
+        let places = visit.places.iter().map(|place| (place.cloud, &place.region));
         let mut views: Vec<InstanceView> = Vec::new();
-        for (region, described) in join_all(asked).await {
+        for (region, described) in self.describe_within(places, LOOK_MAX).await {
             match described {
                 Ok(described) => {
                     visit.regions += 1;

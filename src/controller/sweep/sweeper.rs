@@ -105,6 +105,13 @@ pub struct OrphanSweeper {
     pub(super) name: String,
 }
 
+/// A place may be asked twice; each machine counts once.
+fn each_once(mut views: Vec<InstanceView>) -> Vec<InstanceView> {
+    let mut seen = BTreeSet::new();
+    views.retain(|view| seen.insert(view.machine()));
+    views
+}
+
 impl OrphanSweeper {
     pub fn new(store: &Arc<dyn Store>, clouds: &Clouds, clock: &Clocks, name: &str) -> Self {
         let (store, clouds, clock, name) =
@@ -168,10 +175,7 @@ impl OrphanSweeper {
                     .push((format!("{region}, what is left over"), chain_with_cure(&error))),
             }
         }
-        // A place may be asked twice; each machine counts once.
-        let mut seen = BTreeSet::new();
-        views.retain(|view: &InstanceView| seen.insert(view.machine()));
-        let judged = views.into_iter().map(|view| self.judge(view, now));
+        let judged = each_once(views).into_iter().map(|view| self.judge(view, now));
         found.machines = stream::iter(judged).buffered(READS_IN_FLIGHT).collect().await;
         found
     }
@@ -180,23 +184,32 @@ impl OrphanSweeper {
     pub async fn look_at_machines(&self, places: &BTreeSet<CloudRegion>, each: Duration) -> Found {
         let mut found = Found::default();
         let now = self.clock.store_now().await;
-        let asked = places.iter().filter_map(|(cloud, region)| {
-            let port = self.clouds.get(*cloud).ok()?;
-            let views = port.describe(&self.clouds.owner, region);
-            Some(async move { (region, self.clock.within(each, views).await) })
-        });
+        let places = places.iter().map(|(cloud, region)| (*cloud, region));
         let mut views = Vec::new();
-        for (region, described) in join_all(asked).await {
+        for (region, described) in self.describe_within(places, each).await {
             match described {
                 Ok(described) => views.extend(described),
                 Err(why) => found.unknown.push((region.to_string(), why)),
             }
         }
-        let mut seen = BTreeSet::new();
-        views.retain(|view: &InstanceView| seen.insert(view.machine()));
-        let judged = views.into_iter().map(|view| self.judge_in_time(view, now));
+        let judged = each_once(views).into_iter().map(|view| self.judge_in_time(view, now));
         found.machines = stream::iter(judged).buffered(READS_IN_FLIGHT).collect().await;
         found
+    }
+
+    /// The machines of each place, or why it did not answer within `each`. A cloud that cannot be
+    /// asked is left out.
+    pub(super) async fn describe_within<'a>(
+        &self,
+        places: impl Iterator<Item = (market::Cloud, &'a Region)>,
+        each: Duration,
+    ) -> Vec<(&'a Region, Result<Vec<InstanceView>, String>)> {
+        let asked =
+            places.filter_map(|(cloud, region)| Some((region, self.clouds.get(cloud).ok()?)));
+        let asked = asked.map(|(region, port)| async move {
+            (region, self.clock.within(each, port.describe(&self.clouds.owner, region)).await)
+        });
+        join_all(asked).await
     }
 
     /// Ends an orphan if it still is one, or stops it if its disk is kept. `None`: it is no orphan
