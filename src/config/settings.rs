@@ -9,6 +9,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::job_file::{CheckpointFile, JobFile};
+use super::union_values::EnvValue;
 use super::values::SpanOrOff;
 use super::{Environment, UserConfig};
 use crate::job::{
@@ -106,9 +107,9 @@ impl<'a> Layers<'a> {
                 .pick("command", |file| file.command.clone())
                 .map_or(Command::Args(Vec::new()), |word| word.0),
             setup: self.pick("setup", |file| file.setup.clone()).map(|word| word.0),
-            env: self.env(),
+            env: self.merged("env", |file| file.env.as_ref()),
             secrets: self.secrets(),
-            tags: self.tags(),
+            tags: self.merged("tags", |file| file.tags.as_ref()),
             outputs: self.pick("outputs", |file| file.outputs.clone()).unwrap_or_default(),
             machine: self.machine(),
             watch: self.watch(),
@@ -122,24 +123,16 @@ impl<'a> Layers<'a> {
     }
 
     /// Merged name by name: `--env SEED=2` changes one variable of the file's.
-    fn env(&mut self) -> BTreeMap<String, String> {
+    fn merged(
+        &mut self,
+        table: &str,
+        of: impl Fn(&JobFile) -> Option<&BTreeMap<String, EnvValue>>,
+    ) -> BTreeMap<String, String> {
         let mut merged = BTreeMap::new();
         for (origin, layer) in self.layers.iter().rev() {
-            for (name, value) in layer.env.iter().flatten() {
+            for (name, value) in of(layer).into_iter().flatten() {
                 merged.insert(name.clone(), value.0.clone());
-                self.origins.insert(format!("env.{name}"), (*origin).to_owned());
-            }
-        }
-        merged
-    }
-
-    /// Merged key by key, as `env`.
-    fn tags(&mut self) -> BTreeMap<String, String> {
-        let mut merged = BTreeMap::new();
-        for (origin, layer) in self.layers.iter().rev() {
-            for (key, value) in layer.tags.iter().flatten() {
-                merged.insert(key.clone(), value.0.clone());
-                self.origins.insert(format!("tags.{key}"), (*origin).to_owned());
+                self.origins.insert(format!("{table}.{name}"), (*origin).to_owned());
             }
         }
         merged
