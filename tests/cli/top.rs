@@ -34,7 +34,7 @@ fn one_frame_of_top_is_text_and_its_json_is_the_overview() {
     place.nothing_is_left();
 }
 
-/// A terminal of 80 x 24 in a server of its own.
+/// A terminal in a server of its own.
 struct Tmux<'a>(&'a Place);
 
 impl Tmux<'_> {
@@ -46,6 +46,18 @@ impl Tmux<'_> {
         tmux.env("TERM", "xterm-256color").env("SHELL", "/bin/sh").env("LC_ALL", "C.UTF-8");
         tmux.args(words);
         tmux
+    }
+
+    /// Starts `sh view.sh` in a screen of so many columns and lines.
+    fn open(&self, columns: &str, lines: &str) {
+        let folder = self.0.0.path().display().to_string();
+        let new = ["new-session", "-d", "-s", "top", "-x", columns, "-y", lines, "-c", &folder];
+        self.say(&[&new[..], &["sh view.sh; sleep 60"]].concat());
+    }
+
+    /// The program under test.
+    fn lamp(&self) -> String {
+        self.0.0.command(&[]).get_program().to_string_lossy().into_owned()
     }
 
     fn say(&self, words: &[&str]) -> String {
@@ -88,14 +100,12 @@ fn attached_run_opens_its_view_and_comes_back() {
     let place =
         Place::new("echo first line; while [ ! -e GO ]; do sleep 0.1; done; echo last line");
     let tmux = Tmux(&place);
-    let lamp = place.0.command(&[]).get_program().to_string_lossy().into_owned();
+    let lamp = tmux.lamp();
     let script = format!(
         "stty -g > before; {lamp} run --name walks --idle off -- sh job.sh; echo ended $?; stty -g > after; echo restored"
     );
     place.0.write("view.sh", script);
-    let folder = place.0.path().display().to_string();
-    let new = ["new-session", "-d", "-s", "top", "-x", "100", "-y", "30", "-c", &folder];
-    tmux.say(&[&new[..], &["sh view.sh; sleep 60"]].concat());
+    tmux.open("100", "30");
     tmux.until("first line");
     tmux.until("t: view");
     for leaves in ["q", "Escape"] {
@@ -125,15 +135,13 @@ fn top_lives_in_a_terminal_and_gives_it_back() {
     }
     let place = with_job("walks");
     let tmux = Tmux(&place);
-    let lamp = place.0.command(&[]).get_program().to_string_lossy().into_owned();
+    let lamp = tmux.lamp();
     // The second one ends by a signal, as from a service manager.
     let script = format!(
         "stty -g > before; {lamp} top; echo left $?; read next; sh -c 'echo $$ > pid; exec {lamp} top'; code=$?; stty -g > after; echo gone $code"
     );
     place.0.write("view.sh", script);
-    let folder = place.0.path().display().to_string();
-    let new = ["new-session", "-d", "-s", "top", "-x", "80", "-y", "24", "-c", &folder];
-    tmux.say(&[&new[..], &["sh view.sh; sleep 60"]].concat());
+    tmux.open("80", "24");
     tmux.until("> running     walks");
     tmux.press(&["Enter"]);
     tmux.until("Attempts");
