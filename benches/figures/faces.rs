@@ -15,7 +15,7 @@ use super::place::{Place, Running, now_text};
 
 const JOBS: usize = 1000;
 
-/// Of these, so many still run.
+/// The number of jobs that still run.
 const RUNNING: usize = 10;
 
 /// A batch a minute.

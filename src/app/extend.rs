@@ -22,7 +22,8 @@ pub struct More {
     pub keep: Option<Span>,
 }
 
-/// What the views offer. A look at a job takes less; a longer time costs more than a person means.
+/// The time that the views offer. A look at a job takes less; a longer time costs more than a
+/// person means.
 pub const KEEP: Span = Span::from_secs(3600);
 
 /// What was recorded. The field names are an interface.

@@ -88,7 +88,7 @@ mod tests {
         for _ in 0..THREADS + 1 {
             assert!(tokio::time::timeout(short, hang()).await.is_err(), "it waits for its folder");
         }
-        // The queue has a read that nobody waits for any more.
+        // The caller of a queued read has gone.
         let (later, ()) = tokio::join!(threads.run(|| Ok(2)), async { drop(end) });
         assert_eq!(later.unwrap(), 2);
     }

@@ -1,4 +1,4 @@
-//! How earlier jobs began: those of the same name, else those on the same machine type.
+//! How earlier jobs of the same name began, or else jobs on the same machine type.
 //!
 //! Only ended jobs count, because their records never change. Each is read once.
 

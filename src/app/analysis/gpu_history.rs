@@ -184,7 +184,7 @@ impl GpuTrack {
             few.extend(both_extremes(after));
         }
         few.dedup();
-        // The highest values of the last stretch are not those of now.
+        // The extremes of the last stretch hide the newest values.
         let newest = self.0.last().filter(|newest| few.last() != Some(*newest)).cloned();
         few.extend(newest);
         GpuTrack(few)

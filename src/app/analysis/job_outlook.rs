@@ -1,4 +1,4 @@
-//! What lies ahead of a job that runs: the money to its end, the work at risk, its disk and memory.
+//! The figures ahead of a running job: the money to its end, the work at risk, its disk and memory.
 
 use std::time::Duration;
 

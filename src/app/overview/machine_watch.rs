@@ -283,7 +283,7 @@ fn lock(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
     asked.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A look of another version that is not understood counts as none.
+/// A look that this version cannot read counts as none.
 fn kept(workstation: &Workstation) -> Option<CloudLook> {
     serde_json::from_slice(&workstation.kept_look()?).ok()
 }

@@ -54,7 +54,7 @@ pub struct Money {
     /// The highest further cost of the unfinished jobs and unneeded machines. Null: one of them has
     /// no limit.
     pub more_at_most: Option<Usd>,
-    /// Of the jobs' machines and of unneeded machines.
+    /// The rate of the jobs' machines and of unneeded machines.
     pub per_hour_now: UsdPerHour,
     /// The part of it whose machines do useful work now.
     pub useful_per_hour: UsdPerHour,
@@ -360,7 +360,7 @@ fn is_counted(one: &UnneededMachine, summaries: &[Summary]) -> bool {
     summaries.iter().any(|summary| bills(summary) && has_it(summary))
 }
 
-/// What needs a person by the last look at the clouds.
+/// The machines of the last look at the clouds that a person must decide on.
 pub fn machine_needs(look: &CloudLook, summaries: &[Summary], now: Timestamp) -> Vec<Need> {
     let machines = look.machines.iter().filter(|one| !is_counted(one, summaries));
     let unknown = look.unknown.iter().map(|place| Need {
@@ -371,7 +371,7 @@ pub fn machine_needs(look: &CloudLook, summaries: &[Summary], now: Timestamp) ->
     machines.map(|one| machine_need(one, look.at, now)).chain(unknown).collect()
 }
 
-/// What needs a person if the clouds did not answer.
+/// Tells a person that the clouds did not answer.
 fn unanswered_need(watch: &MachineWatch) -> Option<Need> {
     let text = format!("machines that no job needs are unknown: {}", watch.fault()?);
     Some(Need { job: None, text, command: "lamp sweep --dry-run".to_owned() })

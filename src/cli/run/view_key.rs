@@ -26,7 +26,7 @@ use crate::top::{Palette, TopSource, live};
 /// Between two looks at the keys. A person notices more than a fifth of a second.
 pub const KEYS_EVERY: Duration = Duration::from_millis(150);
 
-/// What the live line says about it.
+/// The words of the live line about the key.
 pub const HINT: &str = "t: view";
 
 /// Keys of this terminal, without Enter and without an echo, until it is dropped.
