@@ -8,18 +8,19 @@
 //! (`checkpoint::units`). A process that a signal killed may have been writing. So its newest
 //! change is not trusted, even if the next process leaves it unchanged (`checkpoint::torn_writes`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::complete_set::CompleteSet;
 use super::declared::Declared;
-use super::file_motion::{Motion, QUIET, RESTLESS};
+use super::file_motion::{Motion, RESTLESS};
 use super::file_names::{Partition, Places};
 use super::folder_diff::{
     FolderListing, goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs,
-    stamps, without_logs, written_first,
+    without_logs,
 };
+use super::saved_steps::SavedSteps;
 use super::torn_writes::TornFiles;
 use super::units::{LookContext, Units, WriterEnd};
 use super::workload_signals::MarkHabit;
@@ -45,13 +46,7 @@ pub(crate) struct FolderWatch {
     /// A process of the workload ended unseen.
     unseen_end: bool,
     declared: Option<Declared>,
-    /// For each file: the step at which the writing of its part began.
-    steps: HashMap<String, Option<f64>>,
-    /// The newest step at the last look. A workload that reports steps may also mark its
-    /// checkpoints.
-    told: Option<f64>,
-    /// The number of reported steps at the last look.
-    reports: u64,
+    steps: SavedSteps,
     prints_steps: bool,
     ended: Option<(ExitStatus, Duration)>,
     killed: Option<Duration>,
@@ -109,11 +104,12 @@ impl FolderWatch {
             (rested, self.motion.rests_for(now, RESTLESS)),
             &signs,
         );
-        let step = self.step_held((&before, &picture), now, &signs);
+        let gap = self.looked.map(|looked| now.saturating_sub(looked));
+        let step = self.steps.held_by((&before, &picture), gap, &signs);
         let looked = self.looked.unwrap_or(now);
         // An ended process has no open files: use the last look's.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
-        let earlier = self.told.zip(step).map(|(before, now)| before.min(now));
+        let earlier = self.steps.reported().zip(step).map(|(before, now)| before.min(now));
         let beside =
             LookContext { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
         self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
@@ -124,7 +120,7 @@ impl FolderWatch {
             if !same_but_logs(&before, &picture) {
                 self.motion.moved((now, step), looked, whole.or(self.units.newest_begun));
             }
-            self.tell_steps(&before, &picture);
+            self.steps.assign((&before, &picture), &self.units);
             if let Some(doubt) = &mut self.doubt {
                 // Files found by the first look do not count as written since.
                 doubt.observe(if self.looked.is_some() { &before } else { &picture }, &picture);
@@ -156,7 +152,7 @@ impl FolderWatch {
         } else if let Some(declared) = self.declared.as_mut().filter(|_| changed) {
             declared.observe(&picture);
         }
-        (self.told, self.reports) = (signs.step, signs.reports);
+        self.steps.looked(&signs);
         self.prints_steps = signs.prints_steps;
         let is_first = self.looked.is_none();
         (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
@@ -174,52 +170,9 @@ impl FolderWatch {
         changed
     }
 
-    /// A step that the new files hold for certain.
-    ///
-    /// The newest one is certain if it was written before the files, and is the only one since the
-    /// last look: a save that began before it may end after it. Otherwise it is the one at the last
-    /// look.
-    fn step_held(
-        &self,
-        (before, after): (&FolderListing, &FolderListing),
-        now: Duration,
-        signs: &WorkloadSigns,
-    ) -> Option<f64> {
-        // The files of the first look were written unseen: only a mark tells their step.
-        let Some(looked) = self.looked else { return signs.marked_step };
-        let is_recent = now.saturating_sub(looked) <= QUIET && signs.reports <= self.reports + 1;
-        let is_before = || {
-            signs.told_by.is_some_and(|told| {
-                written_first(before, after).is_some_and(|written| told <= written)
-            })
-        };
-        if self.told == signs.step || is_recent && is_before() {
-            return signs.step;
-        }
-        self.told.zip(signs.step).map(|(before, now)| before.min(now))
-    }
-
     /// The manifest of this picture is written.
     pub(crate) fn keep(&mut self, picture: FolderListing) {
         self.kept = picture;
-    }
-
-    /// New files get the step of their part.
-    fn tell_steps(&mut self, before: &FolderListing, after: &FolderListing) {
-        let (was, is) = (stamps(before), stamps(after));
-        self.steps.retain(|path, _| is.contains_key(path.as_str()));
-        let partition =
-            Partition::new(after.iter().map(|file| file.path.as_str()), &self.units.places);
-        for file in
-            without_logs(after).filter(|file| was.get(file.path.as_str()) != Some(&file.stamp))
-        {
-            self.steps.insert(file.path.clone(), self.units.step_of(&file.path, &partition));
-        }
-    }
-
-    /// The newest step among these files. A save that was deleted again does not count.
-    fn step_of(&self, picture: &FolderListing) -> Option<f64> {
-        picture.iter().filter_map(|file| *self.steps.get(&file.path)?).max_by(f64::total_cmp)
     }
 
     /// The complete files that are not yet kept. `with_logs`: include idle logs. `is_asked`: a
@@ -278,7 +231,7 @@ impl FolderWatch {
             // Files that were started since and deleted again are not part of the marked save.
             let of_mark = self.declared.as_ref().filter(|_| declared);
             let is_its = of_mark.filter(|mark| mark.is_of_marked_step(until, ended_itself));
-            let step = is_its.map_or_else(|| self.step_of(&picture), |mark| mark.motion.step);
+            let step = is_its.map_or_else(|| self.steps.newest(&picture), |mark| mark.motion.step);
             let motion = of_mark.map_or(self.motion, |mark| mark.motion);
             return (!same && !picture.is_empty()).then(|| CompleteSet {
                 step,
@@ -299,7 +252,7 @@ impl FolderWatch {
         let is_marked = marks
             && !goes_back
             && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
-        let step = if is_marked { motion.step } else { self.step_of(&picture) };
+        let step = if is_marked { motion.step } else { self.steps.newest(&picture) };
         // Deleting the oldest save is not a new save. At the workload's end it is recorded, unless
         // more is missing.
         let is_told = || {
@@ -323,7 +276,8 @@ impl FolderWatch {
         (with_logs, is_asked): (bool, bool),
     ) -> Option<(Vec<TreeFile>, Motion, Option<String>, bool)> {
         // For its first save, a mark may still come, and until then the save may be half.
-        let may_mark = self.habit.marks.is_none() && self.told.is_some() && !self.prints_steps;
+        let may_mark =
+            self.habit.marks.is_none() && self.steps.reported().is_some() && !self.prints_steps;
         if may_mark && !is_asked && !self.motion.rests_for(until, RESTLESS) && !self.ended() {
             return None;
         }
@@ -423,7 +377,7 @@ mod tests {
             WorkloadSigns {
                 step: Some(4.0),
                 reports: 1,
-                told_by: Some(1),
+                told_by: Some(0),
                 ..WorkloadSigns::default()
             }
         ));
@@ -468,6 +422,7 @@ mod tests {
             (4, Some(saved_at + 500), 58.0),
             (4, Some(saved_at), 58.0),
             (1, Some(saved_at + 1), 58.0),
+            (1, Some(saved_at), 58.0),
             (1, None, 58.0),
             (1, Some(saved_at - 300), 62.0),
         ] {

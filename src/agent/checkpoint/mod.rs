@@ -5,7 +5,6 @@ pub(crate) mod completeness;
 #[cfg(test)]
 pub(crate) mod completeness_tests;
 pub(crate) mod declared;
-pub(crate) mod failed_resume;
 pub(crate) mod file_motion;
 pub(crate) mod file_names;
 pub(crate) mod folder_diff;
@@ -14,6 +13,7 @@ pub(crate) mod persisted_state;
 pub mod restore;
 pub(crate) mod rollback;
 pub mod save_request;
+pub(crate) mod saved_steps;
 pub(crate) mod torn_writes;
 pub(crate) mod units;
 pub(crate) mod upload;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::agent::checkpoint::failed_resume::{RollbackRecord, StartRecord};
+use crate::agent::startup::failed_resume::{RollbackRecord, StartRecord};
 use crate::agent::watch_workload::{LearnedCadence, TimeAccounting};
 use crate::job::{
     AttemptNo, CheckpointNo, CheckpointSummary, ExitStatus, JobId, Plan, Reason, ResolvedSpec,

@@ -5,6 +5,7 @@ pub mod boot;
 pub mod cli;
 pub(crate) mod crash_loop;
 pub mod environment;
+pub(crate) mod failed_resume;
 pub mod fetch_status;
 pub(crate) mod last_starts;
 pub(crate) mod older_checkpoint;

@@ -9,8 +9,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::handle::Checkpoints;
-use super::persisted_state::is_a_save;
+use crate::agent::checkpoint::handle::Checkpoints;
+use crate::agent::checkpoint::persisted_state::is_a_save;
 use crate::job::{CheckpointNo, CheckpointSummary};
 use crate::market::{Span, elapsed};
 
