@@ -176,7 +176,7 @@ impl ActivityCounters {
 
     /// The number of steps reported so far. With it, the time by which the newest was written:
     /// nanoseconds since 1970, by its file system. `None`: unknown.
-    pub(crate) fn reports(&self) -> (u64, Option<i64>) {
+    pub fn reports(&self) -> (u64, Option<i64>) {
         let inner = self.inner();
         (inner.reports, inner.told_by)
     }

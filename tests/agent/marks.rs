@@ -119,3 +119,28 @@ fn a_file_that_begins_anew_and_a_step_that_goes_back() {
         assert_eq!(board.done(), done, "the first moment stands");
     });
 }
+
+/// A line without a step came after the newest step, and moved its time behind a save.
+#[test]
+fn later_line_without_a_step_does_not_move_the_time_of_the_newest_step() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let (board, journal) = (ActivityCounters::default(), Journal::start(rig.outbox()));
+        let tail = tail(&rig, &board, &journal);
+        tail.poll();
+        let write_at = |text: &str, second: u64| {
+            append(&rig, text);
+            let file = std::fs::File::options().append(true).open(rig.path("progress.jsonl"));
+            let time = std::time::UNIX_EPOCH + secs(second);
+            file.unwrap().set_modified(time).unwrap();
+            tail.poll();
+        };
+        write_at("{\"step\": 1}\n", 100);
+        let told = board.reports();
+        assert_eq!(told, (1, Some(100_000_000_000)));
+        write_at("{\"loss\": 0.5}\n", 200);
+        assert_eq!(board.reports(), told);
+        write_at("{\"step\": 2}\n", 300);
+        assert_eq!(board.reports(), (2, Some(300_000_000_000)));
+    });
+}

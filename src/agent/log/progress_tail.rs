@@ -143,6 +143,7 @@ impl Tail {
         let bytes =
             self.files.read_from(&self.path, self.offset, READ_BYTES_MAX)?.unwrap_or_default();
         let now = ClockReading::now(&*self.clock);
+        let reports = self.board.reports().0;
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.offset += part.len() as u64;
             self.part(part, now, self.offset > old);
@@ -153,7 +154,10 @@ impl Tail {
         } else {
             self.files.stamp(&self.path).ok().flatten()
         };
-        self.board.told_by(written.map(|stamp| stamp.modified_nanos));
+        // Later lines without a step say nothing about when the newest step was written.
+        if self.board.reports().0 > reports {
+            self.board.told_by(written.map(|stamp| stamp.modified_nanos));
+        }
         if self.board.is_unsettled() {
             let written = self.files.stamp(&self.path).ok().flatten();
             // A line after the mark may be the last before the next save, and both may have one
