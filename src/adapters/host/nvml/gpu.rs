@@ -4,6 +4,7 @@
 //! failed (`Unknown`). The whole device or driver is unreachable ([`Halt`]). Not here: opening the
 //! library, and the meaning of a number.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use nvml_wrapper::Device;
@@ -62,6 +63,10 @@ pub(crate) struct GpuState {
     ecc: TimedReading<u64>,
     limit_watts: TimedReading<f64>,
 }
+
+/// Processes of one GPU in a sample, which each heartbeat repeats. Fewer hide ranks of a job that
+/// share a GPU; more make the heartbeat of a busy desktop large.
+const PROCESSES_MAX: usize = 16;
 
 /// Share of the power limit. An idle card with a program on it draws 0.1 to 0.4 of its limit; below
 /// 0.5 many draw that much at 0 %. Higher misses light work that the driver does not count.
@@ -370,7 +375,10 @@ fn with_owner(processes: &Reading<Vec<GpuProcess>>, tree: &WorkloadTree) -> Vec<
     };
     let mut all: Vec<GpuProcess> = processes.known().into_iter().flatten().map(owned).collect();
     all.sort_by_key(|one| std::cmp::Reverse((one.of_workload == Some(true), one.memory_mib)));
-    all.dedup_by_key(|one| one.pid);
+    // A process that computes and draws is in both lists, with two sizes.
+    let mut seen = HashSet::new();
+    all.retain(|one| seen.insert(one.pid));
+    all.truncate(PROCESSES_MAX);
     all
 }
 
@@ -419,5 +427,29 @@ fn held_by(
     match hidden {
         Some(pid) => Reading::Unknown(format!("process {pid} on the GPU is not visible here")),
         None => Reading::Known(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A renderer is in the lists of compute and of graphics, with two sizes and others between.
+    #[test]
+    fn process_is_listed_once_and_at_most_sixteen_are() {
+        let process = |pid: u32, memory_mib: u64| GpuProcess {
+            pid,
+            name: None,
+            memory_mib: Some(memory_mib),
+            of_workload: None,
+        };
+        let mut found = vec![process(4_000_001, 900), process(4_000_001, 100)];
+        found.extend((0..40).map(|at| process(4_100_000 + at, 500)));
+        let shown = with_owner(&Reading::Known(found), &WorkloadTree::default());
+        let of_renderer: Vec<Option<u64>> =
+            shown.iter().filter(|one| one.pid == 4_000_001).map(|one| one.memory_mib).collect();
+        assert_eq!((of_renderer, shown.len()), (vec![Some(900)], PROCESSES_MAX));
+        let two = [process(4_000_001, 900), process(4_000_002, 500), process(4_000_001, 100)];
+        assert_eq!(with_owner(&Reading::Known(two.to_vec()), &WorkloadTree::default()).len(), 2);
     }
 }
