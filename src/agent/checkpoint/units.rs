@@ -136,13 +136,18 @@ impl Units {
     ) {
         // Usually nothing has changed, and a folder may hold 200,000 files.
         if before != after {
-            let was = stamps(before);
-            self.find_places((before, after), &was, looked);
+            let (was, is) = (stamps(before), stamps(after));
+            let paths = || {
+                let gone = before.iter().filter(|file| !is.contains_key(file.path.as_str()));
+                after.iter().chain(gone).map(|file| file.path.as_str())
+            };
+            let known = self.places.clone();
+            let mut partition = Partition::new(paths(), &known);
+            self.find_places((before, after), &was, &partition, looked);
             let places = self.places.clone();
-            let partition = Partition::new(
-                before.iter().chain(after.iter()).map(|file| file.path.as_str()),
-                &places,
-            );
+            if places != known {
+                partition = Partition::new(paths(), &places);
+            }
             self.growing.observe((before, after), (&was, &partition), beside.open);
             self.move_parts(
                 (before, after),
@@ -183,20 +188,16 @@ impl Units {
         &mut self,
         (before, after): (&FolderListing, &FolderListing),
         was: &HashMap<&str, FileStamp>,
+        partition: &Partition<'_>,
         looked: Duration,
     ) {
-        let places = self.places.clone();
-        let partition = Partition::new(
-            before.iter().chain(after.iter()).map(|file| file.path.as_str()),
-            &places,
-        );
         // A look may find 60,000 new files: each index is made once, and only if a file needs it.
         let (newest, latest, inside) = (
             LazyCell::new(|| self.newest()),
             LazyCell::new(|| latest(after)),
-            LazyCell::new(|| inside_parts(before, &partition)),
+            LazyCell::new(|| inside_parts(before, partition)),
         );
-        let mut found = places.clone();
+        let mut found = self.places.clone();
         for file in after
             .iter()
             .filter(|file| !is_log(&file.path) && was.get(file.path.as_str()) != Some(&file.stamp))

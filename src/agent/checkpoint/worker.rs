@@ -458,7 +458,7 @@ impl Worker {
                 biased;
                 result = &mut running => return result.map_or_else(UploadEnd::Torn, UploadEnd::Done),
                 Some(save) = self.inbox.recv() => self.accept(save),
-                () = clock.sleep(self.look_after.min(LOOK)) => self.look().await,
+                () = clock.sleep(self.look_after) => self.look().await,
                 () = board.wait_for_mark() => self.look().await,
             }
             if let Some(text) = trouble.lock().expect("never held over a panic").take() {
