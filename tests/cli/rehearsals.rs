@@ -43,7 +43,11 @@ fn rehearsal_uses_the_environment_that_is_here_and_leaves_nothing() {
     let place = Place::new("");
     place.0.write(
         "train.py",
-        TELLS_NOTHING.replace("RESUMES", "True").replacen("import os", "import mine, os", 1),
+        TELLS_NOTHING.replace("RESUMES", "True").replacen(
+            "import os",
+            "print('begun', flush=True)\nimport mine, os",
+            1,
+        ),
     );
     let made = std::process::Command::new("python3")
         .args(["-m", "venv", "--without-pip", ".venv"])
@@ -80,7 +84,9 @@ fn rehearsal_uses_the_environment_that_is_here_and_leaves_nothing() {
             .count()
     };
     assert_eq!(of(".cache/lamplighter"), 0, "no second environment");
-    assert_eq!(stored(&place), Vec::<PathBuf>::new(), "its records alone stay");
+    assert_eq!(stored(&place), Vec::<PathBuf>::new(), "its records and its log alone stay");
+    let logs = place.0.lamp(&["logs", "r-rehearsal"]);
+    assert!(logs.code == 0 && logs.out.contains("begun"), "{logs:?}");
     place.nothing_is_left();
 
     // A simulation counts the save that the rehearsal measured.

@@ -96,7 +96,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             // The controller ends a job that still runs, and its stored data stays.
             if !args.to_end && stage.job.dir.receipt().await.is_ok_and(|receipt| receipt.is_some())
             {
-                stage.clear(true).await;
+                stage.clear().await;
             }
             return Err(fault);
         }
@@ -106,7 +106,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let has_results = evidence.ended_early.is_some()
         || evidence.again.ended.as_ref().is_some_and(|(in_order, _)| *in_order);
     if !args.to_end && !has_results {
-        stage.clear(proved(&checks)).await;
+        stage.clear().await;
     }
     if is_taken_as_it_is && !proved(&checks) {
         context.printer.hint("`lamp rehearse --install` runs the whole setup, as a machine does, in place of the environment that is here");
@@ -198,10 +198,10 @@ impl<'a> Rehearsal<'a> {
         driven.map(Some)
     }
 
-    /// Removes what the rehearsal stored. Its measurements stay in the events; the log stays if a
-    /// check failed.
-    async fn clear(&self, proved: bool) {
-        let goes = |kind: StoredKind| proved || kind != StoredKind::Logs;
+    /// Removes what the rehearsal stored. Its measurements stay in the events, and the log stays:
+    /// it shows what the script found in the second attempt.
+    async fn clear(&self) {
+        let goes = |kind: StoredKind| kind != StoredKind::Logs;
         let Ok(stored) = self.job.dir.stored().await else { return };
         let stored: Vec<_> = stored.into_iter().filter(|(kind, _)| goes(*kind)).collect();
         let kinds = stored.iter().map(|(kind, _)| *kind).collect();
