@@ -96,12 +96,18 @@ pub(crate) fn why_not_saved(
         "the script must save into LAMP_CHECKPOINT_DIR (`{}`) when {signal} comes, within checkpoint.grace ({})",
         spec.path, spec.grace
     );
+    let is_unheard = evidence
+        .first
+        .iter()
+        .any(|event| event.at >= seen && matches!(event.what, What::Asked { processes: 0, .. }));
     let said = evidence.first.iter().find_map(|event| match &event.what {
         What::Attention { text } | What::Loss { text } if event.at >= seen => Some(text.clone()),
         _ => None,
     });
     match (said, ended) {
-        (Some(said), _) if said.contains("has a handler") => (said, handle),
+        (said, _) if is_unheard => {
+            (said.unwrap_or_else(|| format!("no process has a handler for {signal}")), handle)
+        }
         (Some(said), _) => (said, save),
         (None, Some(exit)) => (format!("the script ended instead of saving: {exit}"), save),
         (None, None) => (format!("nothing in `{}` changed after {signal}", spec.path), save),

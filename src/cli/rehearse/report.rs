@@ -469,12 +469,11 @@ mod tests {
             "SIGTERM is ours: {:?}",
             failed(&ended_by_us)
         );
-        ended_by_us.first.push(event(
-            3,
-            What::Loss {
-                text: "no process of the workload has a handler for the checkpoint signal".into(),
-            },
-        ));
+        let text = "a library of the script has a handler of its own".to_owned();
+        ended_by_us.first.push(event(3, What::Attention { text }));
+        assert!(!failed(&ended_by_us)[0].1.contains("install a handler"), "words decide nothing");
+        let (by, signal) = ("notice".to_owned(), "SIGUSR1".to_owned());
+        ended_by_us.first.push(event(3, What::Asked { by, signal, processes: 0 }));
         assert!(failed(&ended_by_us)[0].1.contains("install a handler for SIGUSR1"));
 
         let mut late = ignored.clone();
