@@ -48,15 +48,18 @@ impl ActError {
             ActError::Cloud(
                 CloudError::Denied { .. }
                     | CloudError::Invalid { .. }
+                    | CloudError::NoImage { .. }
                     | CloudError::Unsupported { .. }
             )
         )
     }
 
-    /// The cloud's reason why the job can never work.
-    pub fn never_works(&self) -> Option<&str> {
+    /// The region where the image is missing, and whether AWS publishes it elsewhere.
+    pub fn missing_image(&self) -> Option<(&Region, bool)> {
         match self {
-            ActError::Cloud(CloudError::Invalid { what }) => Some(what),
+            ActError::Cloud(CloudError::NoImage { region, is_published, .. }) => {
+                Some((region, *is_published))
+            }
             _ => None,
         }
     }

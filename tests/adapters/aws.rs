@@ -162,7 +162,7 @@ pub fn kind(error: &CloudError) -> String {
         CloudError::Ambiguous { .. } => "ambiguous".into(),
         CloudError::Mismatch { .. } => "mismatch".into(),
         CloudError::Unstoppable { .. } => "unstoppable".into(),
-        CloudError::Invalid { .. } => "invalid".into(),
+        CloudError::Invalid { .. } | CloudError::NoImage { .. } => "invalid".into(),
         CloudError::Unsupported { .. } => "unsupported".into(),
     }
 }

@@ -60,8 +60,8 @@ pub fn fault(error: &ActError) -> Fault {
         )
     } else {
         let fault = Fault::from_error(ExitCode::LAUNCH_FAILED, error);
-        if let Some(hint) = error.never_works().and_then(no_image_hints::hint) {
-            return fault.hint(hint);
+        if let Some((region, is_published)) = error.missing_image() {
+            return fault.hint(no_image_hints::hint(region, is_published));
         }
         let none = match error {
             ActError::NoOffer(none) | ActError::NotReady { none: Some(none), .. } => none,

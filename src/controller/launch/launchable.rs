@@ -104,9 +104,11 @@ impl Search {
                 self.rejected.push(RejectedOffer { offer, because: what });
             }
             // Credentials are the same in every region; resources and permissions differ.
-            Err(error @ (CloudError::Invalid { .. } | CloudError::Denied { .. }))
-                if NoCredentials::among(&error).is_none() =>
-            {
+            Err(
+                error @ (CloudError::Invalid { .. }
+                | CloudError::NoImage { .. }
+                | CloudError::Denied { .. }),
+            ) if NoCredentials::among(&error).is_none() => {
                 let because = chain(&error);
                 tracing::info!(region = %offer.region, "passed over: {because}");
                 let there = supply.offers.extract_if(.., |other| {

@@ -144,6 +144,7 @@ impl JobLauncher {
             Err(error) if error.is_unsigned() => Err(error.into()),
             Err(
                 error @ (CloudError::Invalid { .. }
+                | CloudError::NoImage { .. }
                 | CloudError::Unsupported { .. }
                 | CloudError::Denied { .. }
                 | CloudError::Relaunches { .. }

@@ -51,7 +51,9 @@ impl JobNotifier {
             // everywhere.
             (
                 Act::CreatePlan { .. },
-                CloudError::Invalid { .. } | CloudError::Unsupported { .. },
+                CloudError::Invalid { .. }
+                | CloudError::NoImage { .. }
+                | CloudError::Unsupported { .. },
             ) => Some(chain(cause)),
             (_, CloudError::Denied { .. } | CloudError::Mismatch { .. }) => {
                 Some(chain_with_cure(cause))

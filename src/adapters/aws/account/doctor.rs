@@ -121,9 +121,11 @@ impl AwsDoctor {
     pub async fn image(&self, words: &str, region: &str, arch: Arch) -> ImageFound {
         match ec2_image::find(&self.session, words, &Region::new(region), arch).await {
             Ok(LaunchImage { id, name, arch, .. }) => ImageFound::There { id, name, arch },
-            Err(CloudError::Invalid { what } | CloudError::NoCapacity { what, .. }) => {
-                ImageFound::Refused(what)
-            }
+            Err(
+                CloudError::Invalid { what }
+                | CloudError::NoImage { what, .. }
+                | CloudError::NoCapacity { what, .. },
+            ) => ImageFound::Refused(what),
             Err(error) => ImageFound::Unknown(chain(&error)),
         }
     }

@@ -380,7 +380,7 @@ mod tests {
             CloudError::Denied { .. } => "denied".into(),
             CloudError::Relaunches { .. } => "ended".into(),
             CloudError::Unstoppable { .. } => "ended, or left".into(),
-            CloudError::Invalid { .. } => "never".into(),
+            CloudError::Invalid { .. } | CloudError::NoImage { .. } => "never".into(),
             CloudError::Unsupported { .. } => "unsupported".into(),
         }
     }

@@ -116,6 +116,9 @@ async fn ask(
     image(&described, choice)
 }
 
+/// Where AWS publishes the ids of its images for deep learning.
+const PUBLISHED: &str = "/aws/service/deeplearning/";
+
 async fn parameter(
     session: &AwsSession,
     region: &Region,
@@ -123,26 +126,30 @@ async fn parameter(
 ) -> Result<String, CloudError> {
     let told = session.ssm(region).await.get_parameter().name(path).send().await;
     let told = told.map_err(|error| match error.as_service_error() {
-        Some(missing) if missing.is_parameter_not_found() => CloudError::Invalid {
-            what: format!("`machine.image`: there is no parameter `{path}` in {region}"),
-        },
+        Some(missing) if missing.is_parameter_not_found() => {
+            no_parameter(format!("there is no parameter `{path}` in {region}"), path, region)
+        }
         _ => meaning(&format!("read the parameter `{path}` in {region}"), error),
     })?;
     let value = told.parameter().and_then(|parameter| parameter.value()).unwrap_or_default().trim();
     if value.starts_with("ami-") {
         return Ok(value.to_owned());
     }
-    Err(CloudError::Invalid {
-        what: format!("`machine.image`: the parameter `{path}` in {region} holds no image id"),
-    })
+    let what = format!("the parameter `{path}` in {region} holds no image id");
+    Err(no_parameter(what, path, region))
+}
+
+fn no_parameter(what: String, path: &str, region: &Region) -> CloudError {
+    let is_published = path.starts_with(PUBLISHED);
+    CloudError::NoImage { what, region: region.clone(), is_published }
 }
 
 async fn by_id(session: &AwsSession, region: &Region, id: &str) -> Result<Described, CloudError> {
     let told = session.ec2(region).await.describe_images().image_ids(id).send().await;
-    let none = || CloudError::Invalid {
-        what: format!(
-            "`machine.image`: there is no image {id} in {region}, or this account may not use it"
-        ),
+    let none = || CloudError::NoImage {
+        what: format!("there is no image {id} in {region}, or this account may not use it"),
+        region: region.clone(),
+        is_published: false,
     };
     let told = told.map_err(|error| match error.code() {
         Some("InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable") => none(),
