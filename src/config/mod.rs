@@ -43,7 +43,7 @@ pub use job_file::{
 pub use job_root::{JobRoot, job_root};
 pub use key_suggest::closest;
 pub use load::{COMMAND_LINE, Loaded, load_job, read_job, shown};
-pub use notify::{EventWord, NotifyFile};
+pub use notify::NotifyFile;
 pub use schema::{job_schema, key_paths, user_schema};
 pub use settings::{Inputs, WORKDIR_BYTES_MAX};
 pub use union_values::{CommandWord, EnvPair, EnvValue, ScriptWord, SecretPair};

@@ -3,5 +3,5 @@
 mod notify_file;
 mod notify_settings;
 
-pub use notify_file::{EventWord, NotifyFile};
+pub use notify_file::NotifyFile;
 pub use notify_settings::{judge, settings};

@@ -15,7 +15,7 @@ pub struct NotifyFile {
     pub command: Option<Vec<String>>,
     /// The events that are told. Without it, all but `started`.
     #[schemars(extend("examples" = [["interrupted", "idle", "ended", "attention"]]))]
-    pub on: Option<Vec<EventWord>>,
+    pub on: Option<Vec<EventKind>>,
     /// The text of each message. It may have `{job}`, `{event}`, `{text}`, `{cost}`, `{command}`
     /// and `{link}`.
     #[schemars(extend("examples" = ["{job}: {text} ({cost})"]))]
@@ -28,49 +28,6 @@ pub struct NotifyFile {
     pub ntfy: Option<NtfyFile>,
     pub email: Option<EmailFile>,
     pub desktop: Option<DesktopFile>,
-}
-
-/// An event in `on`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum EventWord {
-    /// The command runs for the first time.
-    Started,
-    /// The cloud took the machine, or it was lost.
-    Interrupted,
-    /// The command runs again on another machine.
-    Resumed,
-    /// The command makes no progress.
-    Stalled,
-    /// The machine ends soon, because nothing uses it.
-    Idle,
-    /// The job is over.
-    Ended,
-    /// A person should look.
-    Attention,
-    /// A cap holds a launch back.
-    Cap,
-    /// A machine runs that no job needs.
-    Orphan,
-    /// A GPU machine runs that `lamp` did not launch.
-    Foreign,
-}
-
-impl From<EventWord> for EventKind {
-    fn from(word: EventWord) -> Self {
-        match word {
-            EventWord::Started => EventKind::Started,
-            EventWord::Interrupted => EventKind::Interrupted,
-            EventWord::Resumed => EventKind::Resumed,
-            EventWord::Stalled => EventKind::Stalled,
-            EventWord::Idle => EventKind::Idle,
-            EventWord::Ended => EventKind::Ended,
-            EventWord::Attention => EventKind::Attention,
-            EventWord::Cap => EventKind::Cap,
-            EventWord::Orphan => EventKind::Orphan,
-            EventWord::Foreign => EventKind::Foreign,
-        }
-    }
 }
 
 /// Posts each event as JSON to an address of yours. Name the address once.

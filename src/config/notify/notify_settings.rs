@@ -60,7 +60,7 @@ pub fn settings(file: &NotifyFile, environment: &Environment) -> NotifySpec {
         ..NotifySpec::default()
     };
     if let Some(on) = &file.on {
-        spec.on = on.iter().map(|word| (*word).into()).collect();
+        spec.on = on.iter().copied().collect();
     }
     let command = file.command.clone().filter(|argv| !argv.is_empty());
     spec.channels.extend(command.map(ChannelSpec::Command));

@@ -6,8 +6,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::Deserialize;
+
 /// The event that a message tells. The words are an interface: `[notify] on`, and `kind`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[cfg_attr(feature = "lamp", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
 pub enum EventKind {
     /// The command of the job runs for the first time.
     Started,
