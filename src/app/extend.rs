@@ -8,7 +8,8 @@ use super::stop::let_it_be_driven;
 use super::text::local_time;
 use super::view::job_summary::Summary;
 use super::{ExitCode, Fault, find_job, record_errors};
-use crate::job::{JobId, Reaction, Request, Spec, Wish};
+use crate::instance::Status;
+use crate::job::{AlarmRule, JobId, JobState, Plan, Reaction, Request, Spec, Wish};
 use crate::jobdir::JobDir;
 use crate::market::{Cloud, FallbackCost, Span, Usd, UsdPerHour, elapsed};
 use crate::policy::{EndWish, Wishes};
@@ -176,6 +177,13 @@ pub async fn foretell_keep(dir: &JobDir, time: Span, now: Timestamp) -> Result<S
     let summary = Summary::read(dir, now).await.map_err(fault)?;
     let hour = summary.as_ref().and_then(|summary| summary.usd_per_hour);
     let is_held = summary.as_ref().is_some_and(|summary| summary.held.is_some());
+    let unkept = match summary.as_ref().and_then(watched_plan) {
+        Some(plan) => {
+            let status = dir.status(plan.attempt).await.map_err(fault)?;
+            why_unkept(plan.launch.as_ref().and_then(|launch| launch.alarm), status.as_ref())
+        }
+        None => None,
+    };
     let end = summary.and_then(|summary| summary.plan?.kill_at).filter(|_| !is_held);
     // A job that reaches its limit bills no longer.
     let billed = end.map_or(time.duration(), |end| time.duration().min(elapsed(now, end)));
@@ -191,10 +199,39 @@ pub async fn foretell_keep(dir: &JobDir, time: Span, now: Timestamp) -> Result<S
     if is_held {
         return Ok(format!("its machine is held {time} longer; {bill}"));
     }
+    if let Some(why) = unkept {
+        return Err(Fault::new(
+            ExitCode::REFUSED,
+            format!("job `{}` cannot be kept: {why}", dir.job()),
+        )
+        .meaning("nothing was changed: it may still be ended as idle or stalled")
+        .hint(format!("`lamp status {}` shows when that would be", dir.job())));
+    }
     let end = end.map_or(String::new(), |end| format!(", at {} at the latest", local_time(end)));
     Ok(format!(
         "for {time} the job is not ended as idle or stalled; its limits still end it{end}; {bill}"
     ))
+}
+
+/// The plan of the machine that runs the job now.
+fn watched_plan(summary: &Summary) -> Option<&Plan> {
+    let is_watched =
+        matches!(summary.state, JobState::Preparing | JobState::Running | JobState::Draining);
+    summary.plan.as_ref().filter(|_| is_watched)
+}
+
+/// Why a request to keep the job would change nothing. A machine without a heartbeat gets the
+/// present agent, which obeys.
+fn why_unkept(alarm: Option<AlarmRule>, status: Option<&Status>) -> Option<String> {
+    if status.is_some_and(|status| !status.keeps) {
+        return Some("the agent on its machine is of an older version, which ignores this".into());
+    }
+    match alarm {
+        Some(rule @ AlarmRule::Cpu { .. }) => {
+            Some(format!("the alarm of CloudWatch on its machine (`{rule}`) ends it all the same"))
+        }
+        _ => None,
+    }
 }
 
 /// A machine that is held after its end stays longer instead.
@@ -344,4 +381,33 @@ async fn is_held(dir: &JobDir, session: &Session<'_>) -> Result<bool, Fault> {
         .await
         .map_err(|error| record_errors::record_fault(&error))?;
     Ok(summary.is_some_and(|summary| summary.held.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keep_is_refused_where_agent_or_alarm_would_ignore_it() {
+        let status = |more: &str| -> Status {
+            let text = format!(
+                r#"{{"format": 1, "instance": "i-1", "sequence": 1, "at": "2026-01-01T00:00:00Z", "phase": "running",
+                "started": "2026-01-01T00:00:00Z", "verdict": "busy", "useful": "1s", "idle": "0s"{more}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let (old, new) = (status(""), status(r#", "keeps": true"#));
+        let alarm = |text: &str| Some(text.parse::<AlarmRule>().unwrap());
+        for (rule, status, refused) in [
+            (None, Some(&new), None),
+            (alarm("heartbeat for 15m"), Some(&new), None),
+            (None, None, None),
+            (None, Some(&old), Some("older version")),
+            (alarm("cpu<=0.3 for 5m"), Some(&new), Some("`cpu<=0.3 for 5m`")),
+        ] {
+            let why = why_unkept(rule, status);
+            assert_eq!(why.is_some(), refused.is_some(), "{rule:?}: {why:?}");
+            assert!(why.is_none_or(|why| why.contains(refused.unwrap())), "{rule:?}");
+        }
+    }
 }

@@ -19,5 +19,5 @@ pub use rates::{Rates, rates};
 pub use reading::Reading;
 pub use sample::{GpuProcess, GpuSample, IoCounters, Marks, Sample};
 pub use state::{InstanceState, InstanceView, MachineRef};
-pub use status::{GpuStatus, Status};
+pub use status::{AttentionKind, GpuStatus, Status};
 pub use tags::{OWNER_TAG, TAG_PREFIX, Tags, TagsError, owned_by};

@@ -54,6 +54,9 @@ pub struct Status {
     /// Sentences: problems that need a person's attention.
     #[serde(default)]
     pub attention: Vec<String>,
+    /// What each of these sentences is about, in their order. An older agent leaves it out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attention_kinds: Vec<AttentionKind>,
     /// The exit status, set while the drain still runs.
     #[serde(default)]
     pub exit: Option<ExitStatus>,
@@ -61,6 +64,47 @@ pub struct Status {
     /// about the machine.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmeasured: bool,
+    /// It obeys a request to keep the job. An older agent, which ignores one, leaves this out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps: bool,
+}
+
+/// What a sentence in `attention` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionKind {
+    /// The command makes no progress.
+    Stalled,
+    /// The machine is not used.
+    Idle,
+    /// Everything else, also what a newer agent tells.
+    #[serde(other)]
+    Other,
+}
+
+/// An older agent tells by the beginning of a sentence what it is about.
+const STACKS: &str = "stalled: what the processes wait for";
+
+impl AttentionKind {
+    fn by_words(text: &str) -> Self {
+        match text {
+            _ if text.starts_with(STACKS) => AttentionKind::Other,
+            _ if text.starts_with("stalled:") => AttentionKind::Stalled,
+            _ if text.starts_with("idle:") => AttentionKind::Idle,
+            _ => AttentionKind::Other,
+        }
+    }
+}
+
+impl Status {
+    /// The sentences for people, each with its subject.
+    pub fn sentences(&self) -> impl Iterator<Item = (&str, AttentionKind)> {
+        let is_told = self.attention_kinds.len() == self.attention.len();
+        self.attention.iter().enumerate().map(move |(at, text)| {
+            let told = self.attention_kinds.get(at).copied().filter(|_| is_told);
+            (text.as_str(), told.unwrap_or_else(|| AttentionKind::by_words(text)))
+        })
+    }
 }
 
 /// One GPU, in the heartbeat and in samples. An older agent leaves out what follows the
@@ -125,5 +169,31 @@ impl GpuStatus {
             lost: gpu.lost.clone(),
             processes: gpu.processes.iter().take(PROCESSES_MAX).cloned().collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentence_is_told_by_its_kind_and_of_older_agent_by_its_words() {
+        let kinds = |attention: &str, more: &str| -> Vec<AttentionKind> {
+            let text = format!(
+                r#"{{"format": 1, "instance": "i-1", "sequence": 1, "at": "2026-01-01T00:00:00Z",
+                "phase": "running", "started": "2026-01-01T00:00:00Z", "verdict": "busy",
+                "useful": "1s", "idle": "0s", "attention": {attention}{more}}}"#
+            );
+            let status: Status = serde_json::from_str(&text).unwrap();
+            status.sentences().map(|(_, kind)| kind).collect()
+        };
+        let old = r#"["stalled: no step", "idle: nothing", "full",
+            "stalled: what the processes wait for is in x"]"#;
+        let (stalled, idle, other) =
+            (AttentionKind::Stalled, AttentionKind::Idle, AttentionKind::Other);
+        assert_eq!(kinds(old, ""), [stalled, idle, other, other]);
+        let new = r#"["the loader is stalled", "idle: a word of a script", "x"]"#;
+        let told = r#", "attention_kinds": ["stalled", "other", "of_a_newer_agent"]"#;
+        assert_eq!(kinds(new, told), [stalled, other, other]);
     }
 }

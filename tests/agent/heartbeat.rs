@@ -34,6 +34,8 @@ fn status(phase: AttemptPhase, verdict: &str, clock: &dyn Clock) -> Status {
         starts: 1,
         held_until: None,
         unmeasured: false,
+        keeps: true,
+        attention_kinds: Vec::new(),
         attention: Vec::new(),
         exit: None,
     }

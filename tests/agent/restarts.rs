@@ -66,6 +66,31 @@ fn a_restarted_agent_has_not_forgotten_the_rhythm() {
     });
 }
 
+/// A person asks to keep a job that would end as idle after six minutes.
+#[test]
+fn quiet_job_is_kept_for_as_long_as_was_asked() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let spec = r#"{"watch": {"idle": {"window": "5m", "grace": "1m"}}}"#;
+        let begun = clock.mono();
+        let asks = async {
+            spell(&rig, &machine, true, 120).await;
+            machine.show(|now| now.works = false);
+            let keep = Wish::Keep { time: Span::from_secs(3600) };
+            rig.dir().add_request(keep, "me@here", clock.now()).await.expect("the store takes it");
+            clock.sleep(secs(3500)).await;
+            let status = rig.status().await;
+            assert!(status.keeps, "so that `lamp extend --keep` may promise it");
+            assert_eq!(status.phase, AttemptPhase::Running);
+        };
+        let (finish, ()) = tokio::join!(machine.agent(&rig, spec).run(), asks);
+        let took = clock.mono().saturating_sub(begun).as_secs();
+        assert_eq!(finish.because, EndedBecause::Idle);
+        assert!((3720..=3790).contains(&took), "it ended {took} s after its start");
+    });
+}
+
 /// The outcome holds the time that two agents watched.
 #[test]
 fn useful_and_unknown_time_survive_restart_of_agent() {

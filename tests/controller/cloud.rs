@@ -413,6 +413,8 @@ impl FakeCloud {
             starts: 1,
             held_until: None,
             unmeasured: false,
+            keeps: true,
+            attention_kinds: Vec::new(),
             attention: vec![],
             exit: None,
         }

@@ -190,6 +190,8 @@ pub fn status(phase: AttemptPhase, at: Timestamp) -> Status {
         starts: 1,
         held_until: None,
         unmeasured: false,
+        keeps: true,
+        attention_kinds: Vec::new(),
         attention: vec![],
         exit: None,
     }

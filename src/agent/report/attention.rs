@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::journal::Journal;
-use crate::instance::{Reading, Sample};
+use crate::instance::{AttentionKind, Reading, Sample};
 use crate::jobdir::What;
 
 /// People are told after this long without an answer of the metadata service. Short outages end
@@ -44,6 +44,16 @@ pub(crate) enum Topic {
     /// The start of the workload cannot be written down.
     UnwrittenStart,
     Other,
+}
+
+impl Topic {
+    fn kind(&self) -> AttentionKind {
+        match self {
+            Topic::Verdict(word) if word == "stalled" => AttentionKind::Stalled,
+            Topic::Verdict(word) if word == "idle" => AttentionKind::Idle,
+            _ => AttentionKind::Other,
+        }
+    }
 }
 
 /// A sentence for people, in the status until it is taken back.
@@ -91,6 +101,11 @@ impl AttentionList {
 
     pub(crate) fn texts(&self) -> impl Iterator<Item = String> + '_ {
         self.items.iter().map(|said| said.text.clone())
+    }
+
+    /// What each of them is about, in the same order.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = AttentionKind> + '_ {
+        self.items.iter().map(|said| said.topic.kind())
     }
 
     /// `since`: when the metadata service stopped answering. `now`: both by the monotonic clock.

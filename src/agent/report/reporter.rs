@@ -21,7 +21,7 @@ use crate::agent::shutdown::deadman::Deadman;
 use crate::agent::startup::attempt::{AgentState, Attempt};
 use crate::agent::startup::crash_loop::CrashLoop;
 use crate::agent::watch_workload::WorkloadWatch;
-use crate::instance::{Notice, Status};
+use crate::instance::{AttentionKind, Notice, Status};
 use crate::job::{AttemptPhase, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
 use crate::policy::{Decision, Step, WatchAction};
@@ -183,6 +183,8 @@ impl Reporter {
     }
 
     fn status(&self, facts: &StatusFacts<'_>) -> Status {
+        let troubles = save_troubles(facts);
+        let kinds = self.attention.kinds().chain(troubles.iter().map(|_| AttentionKind::Other));
         let idle_reason = facts.watching.idle.reason(self.clock.now(), "idle");
         Status {
             format: RECORD_FORMAT,
@@ -211,9 +213,11 @@ impl Reporter {
             notice: facts.notice.cloned(),
             starts: facts.state.start,
             held_until: self.held_until,
-            attention: self.attention.texts().chain(save_troubles(facts)).collect(),
+            attention_kinds: kinds.collect(),
+            attention: self.attention.texts().chain(troubles).collect(),
             exit: facts.exit,
             unmeasured: self.is_unmeasured(),
+            keeps: true,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::controller::observe::Observed;
-use crate::instance::Status;
+use crate::instance::{AttentionKind, Status};
 use crate::job::{
     AttemptPhase, EndedBecause, EventKind, JobId, Reaction, Receipt, ResolvedSpec, Wish,
 };
@@ -21,9 +21,6 @@ const IDLE_AHEAD_SECS_MAX: f64 = 300.0;
 
 /// The same as a share of the idle window.
 const IDLE_AHEAD_SHARE: f64 = 1.0 / 3.0;
-
-/// The beginning of a second sentence on the same stall.
-const STACKS: &str = "stalled: what the processes wait for";
 
 /// One event.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,15 +87,14 @@ impl SeenJob<'_> {
     /// The sentences of the newest heartbeat.
     fn sentences(&self) -> Vec<JobEvent> {
         let Some((_, status)) = self.last() else { return Vec::new() };
-        status.attention.iter().map(|text| self.sentence(text)).collect()
+        status.sentences().map(|(text, kind)| self.sentence(text, kind)).collect()
     }
 
-    fn sentence(&self, text: &str) -> JobEvent {
-        let kind = match text {
-            _ if text.starts_with(STACKS) => EventKind::Attention,
-            _ if text.starts_with("stalled:") => EventKind::Stalled,
-            _ if text.starts_with("idle:") => EventKind::Idle,
-            _ => EventKind::Attention,
+    fn sentence(&self, text: &str, about: AttentionKind) -> JobEvent {
+        let kind = match about {
+            AttentionKind::Stalled => EventKind::Stalled,
+            AttentionKind::Idle => EventKind::Idle,
+            AttentionKind::Other => EventKind::Attention,
         };
         let command = match kind {
             EventKind::Stalled => Some(format!("lamp logs {}", self.job)),
