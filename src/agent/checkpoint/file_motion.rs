@@ -3,6 +3,7 @@
 //!
 //! Not here: what a rest means (that is [`super::completeness`]).
 
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
@@ -95,8 +96,9 @@ impl GrowingFiles {
         (was, partition): (&HashMap<&str, FileStamp>, &Partition<'_>),
         open: Option<&BTreeSet<String>>,
     ) {
-        let old: HashSet<FolderPart> =
-            before.iter().map(|file| partition.part_of(&file.path)).collect();
+        let old = LazyCell::new(|| -> HashSet<FolderPart> {
+            before.iter().map(|file| partition.part_of(&file.path)).collect()
+        });
         // Signs that a save has begun: a name that is rewritten, or a new number.
         let mut begun: BTreeSet<String> = BTreeSet::new();
         for file in after.iter().filter(|file| !is_log(&file.path)) {

@@ -153,10 +153,15 @@ pub(crate) fn is_log(path: &str) -> bool {
 
 /// A name without its numbers, and the numbers.
 pub(crate) fn numbered(name: &str) -> Option<(String, NameNumbers)> {
+    if !name.bytes().any(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     let (shape, numbers) = shaped(name);
-    let lower = shape.to_ascii_lowercase();
-    (!numbers.is_empty() && !PIECES.iter().any(|word| lower.contains(word)))
-        .then_some((shape, numbers))
+    let is_piece = || {
+        let lower = shape.to_ascii_lowercase();
+        PIECES.iter().any(|word| lower.contains(word))
+    };
+    (!numbers.is_empty() && !is_piece()).then_some((shape, numbers))
 }
 
 /// The numbers in a path that may count checkpoints, each with its folder and its name with `#`.

@@ -564,12 +564,16 @@ impl Units {
                 .get(parent)
                 .and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held))),
         };
+        let of_common;
         let written = match part {
-            FolderPart::Common => NameCounts {
-                names: count(unit.written.iter().map(String::as_str)),
-                last: unit.newest.clone(),
-            },
-            FolderPart::Numbered { .. } => unit.held.clone(),
+            FolderPart::Common if expected.is_some() => {
+                of_common = NameCounts {
+                    names: count(unit.written.iter().map(String::as_str)),
+                    last: unit.newest.clone(),
+                };
+                &of_common
+            }
+            FolderPart::Common | FolderPart::Numbered { .. } => &unit.held,
         };
         let next_begun = || {
             let FolderPart::Numbered { parent, .. } = part else { return false };
