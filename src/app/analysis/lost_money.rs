@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::app::costs::details::idle_usd;
 use crate::app::view::timeline::ExplainedAttempt;
 use crate::instance::Status;
 use crate::job::Outcome;
@@ -38,7 +39,10 @@ pub fn lost_money(attempts: &[ExplainedAttempt], status: Option<&Status>) -> Los
         let outcome = outcome_of(attempt);
         let idle = outcome.map(|outcome| outcome.idle);
         let idle = idle.or(status.filter(|_| is_last).map(|status| status.idle));
-        lost.add_idle(idle.unwrap_or_default(), hourly);
+        let idle = idle.unwrap_or_default();
+        // The costs of all jobs count the same part of the bill.
+        let billed = attempt.settled.as_ref().and_then(idle_usd);
+        lost.add_idle(idle, billed.unwrap_or_else(|| hourly.cost_of(idle.duration())));
         // A refused launch interrupted nothing.
         if !is_last && attempt.instance.is_some() {
             lost.interruptions += 1;
@@ -64,9 +68,9 @@ fn outcome_of(attempt: &ExplainedAttempt) -> Option<&Outcome> {
 }
 
 impl LostMoney {
-    fn add_idle(&mut self, idle: Span, hourly: UsdPerHour) {
+    fn add_idle(&mut self, idle: Span, usd: Usd) {
         self.idle = sum(self.idle, idle.duration());
-        self.idle_usd += hourly.cost_of(idle.duration());
+        self.idle_usd += usd;
     }
 
     fn add_work(&mut self, work: Span, hourly: UsdPerHour) {
@@ -133,7 +137,7 @@ mod tests {
             "ended": at(900), "because": "interrupted", "reasons": [], "useful": useful, "saved": saved, "idle": idle,
             "working_since": at(100) });
         let settled = json!({ "format": 1, "attempt": number, "instance": "i", "because": "interrupted",
-            "billed_from": at(10), "billed_to": at(900), "billed": "15m", "usd": 0.1, "outcome": outcome });
+            "billed_from": at(10), "billed_to": at(900), "billed": "15m", "usd": 9.0, "outcome": outcome });
         ExplainedAttempt {
             attempt: AttemptNo::new(number),
             plan: Some(serde_json::from_value(plan).expect("a plan")),
@@ -156,6 +160,8 @@ mod tests {
             lost.interruptions_text().as_deref(),
             Some("1 interruption: 2m of work was not saved, and 1m 30s for new starts, $2.10")
         );
+        let one = lost_money(&attempts[..1], None).idle_usd;
+        assert_eq!(attempts[0].settled.as_ref().and_then(idle_usd), Some(one), "as in the costs");
         let whole = lost_money(&attempts[..1], None);
         assert_eq!((whole.interruptions, whole.interruptions_text()), (0, None));
     }

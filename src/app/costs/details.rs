@@ -17,7 +17,7 @@ use crate::app::view::costs::CostRow;
 use crate::instance::OWNER_TAG;
 use crate::job::{AttemptNo, JobId, Plan, Settled};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Market, Usd, UsdPerHour, elapsed};
+use crate::market::{Market, Span, Usd, UsdPerHour, elapsed};
 use crate::wire::Store;
 
 /// The known facts of one attempt.
@@ -128,25 +128,37 @@ struct AttemptShares {
 }
 
 fn shares(settled: &Settled) -> AttemptShares {
-    let billed = settled.billed.secs_f64();
-    // Without billed time there is no money to lose.
-    if billed <= 0.0 {
-        return AttemptShares { idle: Some(0.0), lost: Some(0.0) };
-    }
     let outcome = settled.outcome.as_ref();
-    let share = |secs: f64| (secs / billed).clamp(0.0, 1.0);
     let lost = if settled.because.is_interruption() {
-        outcome.map(|outcome| share(outcome.unsaved().secs_f64()))
+        outcome.map(|outcome| billed_share(settled, outcome.unsaved()))
     } else {
         Some(0.0)
     };
-    AttemptShares { idle: outcome.map(|outcome| share(outcome.idle.secs_f64())), lost }
+    // Without billed time there is no money to lose.
+    if settled.billed == Span::ZERO {
+        return AttemptShares { idle: Some(0.0), lost: Some(0.0) };
+    }
+    AttemptShares { idle: outcome.map(|outcome| billed_share(settled, outcome.idle)), lost }
+}
+
+/// The part of an attempt's billed time, 0 to 1.
+fn billed_share(settled: &Settled, time: Span) -> f64 {
+    let billed = settled.billed.secs_f64();
+    if billed <= 0.0 { 0.0 } else { (time.secs_f64() / billed).clamp(0.0, 1.0) }
+}
+
+/// The part of an attempt's bill for its idle time. `None`: its agent left no count.
+pub(crate) fn idle_usd(settled: &Settled) -> Option<Usd> {
+    shares(settled).idle.map(|share| part_of(settled.usd, share))
+}
+
+fn part_of(usd: Usd, share: f64) -> Usd {
+    Usd::from_micros((usd.micros() as f64 * share).round() as i64)
 }
 
 fn fill_row(row: &mut CostRow, costs: &AttemptCosts) {
-    let part = |share: f64| Usd::from_micros((row.usd.micros() as f64 * share).round() as i64);
-    row.idle_usd = costs.idle.map(part);
-    row.lost_usd = costs.lost.map(part);
+    row.idle_usd = costs.idle.map(|share| part_of(row.usd, share));
+    row.lost_usd = costs.lost.map(|share| part_of(row.usd, share));
     row.region = row.region.take().or_else(|| costs.region.clone());
     row.owner = row.owner.take().or_else(|| costs.owner.clone());
     row.tags.clone_from(&costs.tags);
