@@ -54,7 +54,7 @@ pub struct Status {
     /// Sentences: problems that need a person's attention.
     #[serde(default)]
     pub attention: Vec<String>,
-    /// What each of these sentences is about, in their order. An older agent leaves it out.
+    /// The subject of each of these sentences, in their order. An older agent leaves it out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attention_kinds: Vec<AttentionKind>,
     /// The exit status, set while the drain still runs.
@@ -69,7 +69,7 @@ pub struct Status {
     pub keeps: bool,
 }
 
-/// What a sentence in `attention` is about.
+/// The subject of a sentence in `attention`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttentionKind {

@@ -50,7 +50,7 @@ pub enum CloudError {
     /// This request will always fail.
     #[error("{what}")]
     Invalid { what: String },
-    /// The image is not there, or this account may not use it. `is_published`: AWS publishes it.
+    /// The image is missing, or belongs to another account. `is_published`: AWS publishes it.
     #[error("`machine.image`: {what}")]
     NoImage { what: String, region: Region, is_published: bool },
     #[error("the {cloud} cloud cannot {act}")]

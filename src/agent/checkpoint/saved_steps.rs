@@ -1,7 +1,7 @@
 //! Which step the files of the checkpoint folder hold.
 //!
-//! A save is never called by a step that it does not hold. So a step counts only if it was
-//! certainly reported before the save began. Not here: whether the files are complete (that is
+//! A step counts only if it was certainly reported before the save began. A later one would name
+//! work that the save lacks. Not here: whether the files are complete (that is
 //! [`super::completeness`]).
 
 use std::collections::HashMap;

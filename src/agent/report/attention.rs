@@ -103,7 +103,7 @@ impl AttentionList {
         self.items.iter().map(|said| said.text.clone())
     }
 
-    /// What each of them is about, in the same order.
+    /// The subject of each of them, in the same order.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = AttentionKind> + '_ {
         self.items.iter().map(|said| said.topic.kind())
     }
