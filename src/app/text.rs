@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use regex::{Captures, Regex};
 
 use crate::job::Wish;
-use crate::market::UsdPerHour;
+use crate::market::{Span, UsdPerHour};
 
 /// The reason and the time, after "waits for".
 pub fn waits_text(why: &str, until: Option<Timestamp>) -> String {
@@ -23,6 +23,16 @@ pub fn local_time(at: Timestamp) -> String {
 static MOMENT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z").expect("a constant pattern, tested")
 });
+
+/// `in 2h 3m`, or `now` once it is due.
+pub fn countdown(at: Timestamp, now: Timestamp) -> String {
+    match u64::try_from(at.duration_since(now).as_secs()) {
+        // Seconds would only flicker.
+        Ok(secs @ 3600..) => format!("in {}", Span::from_secs(secs - secs % 60)),
+        Ok(secs @ 1..) => format!("in {}", Span::from_secs(secs)),
+        _ => "now".to_owned(),
+    }
+}
 
 /// Records have UTC; people read local time.
 pub fn in_local_time(text: &str) -> Cow<'_, str> {

@@ -24,10 +24,7 @@ pub fn attempt_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
     let all = look.explained.attempts.len();
     sheet.text(&format!("Attempt {} of {all}", number.number()), model.palette.bold());
     for (name, text) in facts(attempt) {
-        sheet.push(vec![
-            part(&format!("{name:<12}"), model.palette.quiet()),
-            part(fitted(&text, width.saturating_sub(12)).trim_end(), Style::new()),
-        ]);
+        sheet.fact(name, &text, model.palette.quiet(), width);
     }
     startup(model, look, &mut sheet, width);
     if let Some(plan) = attempt.plan.as_ref().filter(|plan| !plan.reasons.is_empty()) {

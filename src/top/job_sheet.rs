@@ -7,8 +7,8 @@ use super::model::{Preset, TopModel};
 use super::open_job::OpenJob;
 use super::sheet::{Sheet, fitted, part};
 use super::spark::plot;
-use crate::app::overview::job_sentence::{NextEnd, job_sentence};
-use crate::app::text::local_time;
+use crate::app::overview::job_sentence::job_sentence;
+use crate::app::text::{countdown, local_time};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::Series;
 use crate::app::view::summary_text::{money_text, progress_text, usage_text};
@@ -57,11 +57,8 @@ fn head(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
         return;
     };
     sheet.wrapped(&job_sentence(summary), model.palette.bold(), 0, width);
-    for (name, text) in facts(look, summary, model.now) {
-        sheet.push(vec![
-            part(&format!("{name:<12}"), model.palette.quiet()),
-            part(fitted(&text, width.saturating_sub(12)).trim_end(), Style::new()),
-        ]);
+    for (name, text) in facts(summary, model.now) {
+        sheet.fact(name, &text, model.palette.quiet(), width);
     }
     if summary.driven_here == Some(false) {
         sheet.text("No process on this workstation drives it:", model.palette.warn());
@@ -77,9 +74,9 @@ fn head(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
 }
 
 /// `idle in 3m, if it stays quiet`
-fn ends_text(look: &OpenJob, now: Timestamp) -> Option<String> {
-    let told = look.ends.iter().map(|end| {
-        let left = NextEnd { at: end.at, what: end.what }.countdown(now);
+fn ends_text(summary: &Summary, now: Timestamp) -> Option<String> {
+    let told = summary.ends.iter().map(|end| {
+        let left = countdown(end.at, now);
         let condition = end.condition.map(|text| format!(", {text}")).unwrap_or_default();
         format!("{} {left}{condition}", end.what)
     });
@@ -87,7 +84,7 @@ fn ends_text(look: &OpenJob, now: Timestamp) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-fn facts(look: &OpenJob, summary: &Summary, now: Timestamp) -> Vec<(&'static str, String)> {
+fn facts(summary: &Summary, now: Timestamp) -> Vec<(&'static str, String)> {
     let is_open = !summary.state.is_final();
     let heard = summary.heartbeat_seconds.filter(|_| is_open);
     let eta = summary
@@ -102,8 +99,6 @@ fn facts(look: &OpenJob, summary: &Summary, now: Timestamp) -> Vec<(&'static str
         Some(eta) => format!("{text}; done about {}", local_time(eta)),
         None => text,
     });
-    let nearest = NextEnd::of(summary).map(|end| format!("{} ({})", end.countdown(now), end.what));
-    let ends = ends_text(look, now).or(nearest);
     let rate = summary.usd_per_hour.map(|rate| format!(", {rate}")).filter(|_| is_open);
     let all = [
         ("Cost", Some(money_text(summary) + &rate.unwrap_or_default())),
@@ -111,7 +106,8 @@ fn facts(look: &OpenJob, summary: &Summary, now: Timestamp) -> Vec<(&'static str
         ("Usage", usage_text(summary).filter(|_| summary.silence.is_none())),
         ("Progress", progress),
         ("Checkpoints", Some(summary.checkpoints.to_string())),
-        ("Ends", ends),
+        ("Ends", ends_text(summary, now)),
+        ("Kept until", summary.kept_until.map(local_time)),
         ("Last heard", heard.map(|secs| format!("{} ago", Time::from_secs(secs as u64)))),
         ("Started", Some(local_time(summary.started))),
         ("Ended", summary.ended.map(local_time)),
@@ -242,8 +238,10 @@ fn log(model: &TopModel, look: &OpenJob, lines: usize, sheet: &mut Sheet) {
 /// The view as commands.
 fn commands(model: &TopModel, look: &OpenJob, sheet: &mut Sheet) {
     let job = &look.job;
-    let text = format!("The same: lamp status {job}, lamp logs -f {job}, lamp explain {job}");
-    sheet.heading(&text, model.palette.quiet());
+    sheet.heading("The same:", model.palette.quiet());
+    for command in ["lamp status", "lamp logs -f", "lamp explain"] {
+        sheet.text(&format!("  {command} {job}"), model.palette.command());
+    }
 }
 
 fn story(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {

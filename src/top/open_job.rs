@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::app::analysis::countdowns::{Countdown, ends_of_job};
 use crate::app::analysis::effective_load::EffectiveLoad;
 use crate::app::analysis::sample_cache::{AttemptPlot, SampleCache};
 use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
@@ -35,8 +34,6 @@ pub struct OpenJob {
     /// The plots and the log show this attempt.
     pub attempt: AttemptNo,
     pub plot: Arc<AttemptPlot>,
-    /// Each end of the job, the nearest first.
-    pub ends: Vec<Countdown>,
     pub startups: Vec<StartupTimeline>,
     /// The newest heartbeat of an unfinished job.
     pub status: Option<Status>,
@@ -72,7 +69,6 @@ impl OpenJob {
             Some(newest) => unless_damaged(dir.status(newest).await).map_err(fault)?,
             None => None,
         };
-        let spec = dir.spec().await.map_err(fault)?;
         let working = status.as_ref().and_then(|status| status.working_since);
         let (bytes, _) = LogTail::last(&dir, attempt, LOG_LINES).await.map_err(fault)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -80,7 +76,6 @@ impl OpenJob {
         Ok(OpenJob {
             job: job.to_owned(),
             at: now,
-            ends: ends_of_job(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
             startups: startup_timelines(&explained.attempts, &[], working, now),
             summary,
             explained,

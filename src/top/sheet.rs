@@ -38,7 +38,18 @@ impl Sheet {
             self.push(vec![Span::raw(" ".repeat(indent)), Span::styled(line, style)]);
         }
     }
+
+    /// A name and its value in as many lines as it needs.
+    pub fn fact(&mut self, name: &str, text: &str, quiet: Style, width: usize) {
+        for (at, line) in wrap(text, width.saturating_sub(FACT)).into_iter().enumerate() {
+            let name = if at == 0 { name } else { "" };
+            self.push(vec![part(&format!("{name:<FACT$}"), quiet), part(&line, Style::new())]);
+        }
+    }
 }
+
+/// The columns of a fact's name.
+const FACT: usize = 12;
 
 /// The only way of text into a line.
 pub fn part(text: &str, style: Style) -> Span<'static> {

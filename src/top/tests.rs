@@ -145,7 +145,6 @@ fn look(name: &str) -> OpenJob {
             },
             ..AttemptPlot::default()
         }),
-        ends: Vec::new(),
         startups: Vec::new(),
         status: None,
         log: (0..60)

@@ -20,12 +20,13 @@ use super::site::Site;
 use super::{job_log, live};
 use crate::app::analysis::job_outlook::JobOutlook;
 use crate::app::analysis::sample_cache::AttemptPlot;
-use crate::app::overview::job_sentence::{NextEnd, job_sentence};
+use crate::app::overview::job_sentence::job_sentence;
 use crate::app::text::{in_local_time, local_time};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::PlotData;
-use crate::app::view::receipt_text::{at_most, loss_text};
-use crate::app::view::summary_text::{money_text, progress_text, spent_text, usage_text};
+use crate::app::view::summary_text::{
+    at_most, loss_text, money_text, progress_text, spent_text, usage_text,
+};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
 use crate::app::{ExitCode, Fault, record_errors};
 use crate::job::{AttemptNo, JobState, Receipt};
@@ -199,8 +200,7 @@ fn body(facts: &Facts, asked: &Asked, drawn: Markup, idle: Markup) -> Markup {
 fn head(summary: &Summary, look: &JobLook, data: &PlotData) -> Markup {
     let outlook = JobOutlook::of(summary, look.status.as_ref(), data);
     let reason = look.status.as_ref().and_then(|status| status.reason.as_ref());
-    let end = NextEnd::of(summary).map(|end| local_time(end.at));
-    let nearest = look.ends.first().map(|end| local_time(end.at)).or(end);
+    let nearest = summary.ends.first().map(|end| local_time(end.at));
     let heard = summary.heartbeat_seconds.filter(|_| !summary.state.is_final());
     html! {
         section aria-label="Now" {
@@ -223,11 +223,12 @@ fn head(summary: &Summary, look: &JobLook, data: &PlotData) -> Markup {
                 (fact("Usage", usage_text(summary).filter(|_| summary.silence.is_none())))
                 (fact("Checkpoints", Some(summary.checkpoints.to_string())))
                 (fact("Nearest end", nearest))
+                (fact("Kept until", summary.kept_until.map(local_time)))
                 (fact("Last heard", heard.map(|secs| format!("{} ago", Span::from_secs(secs as u64)))))
                 (fact("Started", Some(local_time(summary.started))))
                 (fact("Ended", summary.ended.map(local_time)))
             }
-            (ends_part(&look.ends, look.at))
+            (ends_part(&summary.ends, look.at))
             @if let Some(reason) = reason.filter(|_| summary.silence.is_none()) { (verdict_part(reason)) }
             @if summary.driven_here == Some(false) {
                 p.warn { "No process on this workstation drives it: "

@@ -15,13 +15,13 @@ use super::job::job_look::{JobLook, LookSource};
 use super::layout::{Page, fault_page, message_page};
 use super::site::Site;
 use crate::app::analysis::bands::{BLIND_SECS, Band, BandKind, SecsRange, bands, sums_text};
-use crate::app::analysis::countdowns::Countdown;
 use crate::app::analysis::effective_load::EffectiveLoad;
 use crate::app::analysis::gpu_history::GpuHistory;
 use crate::app::analysis::lost_money::LostMoney;
 use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::analysis::startup_timeline::StartupTimeline;
 use crate::app::text::{local_time, measure};
+use crate::app::view::next_end::Countdown;
 use crate::app::view::plot_data::{FIELDS, PlotData, Series, each_sample, reduced};
 use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
 use crate::app::{Fault, find_job, record_errors};
@@ -109,7 +109,7 @@ impl Plots {
             bands: attempt.map(|attempt| bands_of(attempt, &plot, now)).unwrap_or_default(),
             load: EffectiveLoad::of(&plot.load),
             startup: look.startups.iter().find(|startup| startup.attempt == number).cloned(),
-            ends: look.ends.clone(),
+            ends: look.ends().to_vec(),
             lost: look.lost,
             gpus: plot.gpus.clone(),
             gpu_count: plan.map_or(1, |plan| plan.offer.gpus),

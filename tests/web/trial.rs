@@ -21,7 +21,7 @@ fn facts() -> Vec<String> {
         "no step, log line or checkpoint for 21m, 20m was enough",
         "a cheaper machine: g5.xlarge spot costs $0.98/h now",
         // What to do.
-        "lamp extend bert-eval-3m8xkt 1h",
+        "lamp extend bert-eval-3m8xkt --keep 1h",
         "lamp logs -f resnet-k4t9vd",
         "has no job here, and it bills $1.01/h",
         ENDED.split('-').next().expect("a name"),

@@ -1,7 +1,6 @@
 //! Derives bands, phases and replays from the records and samples of one job.
 
 pub mod bands;
-pub mod countdowns;
 pub mod earlier_startups;
 pub mod effective_load;
 pub mod gpu_history;

@@ -3,12 +3,11 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::app::text::{in_local_time, local_time, waits_text};
+use crate::app::text::{countdown, in_local_time, local_time, waits_text};
 use crate::app::view::job_summary::Summary;
-use crate::app::view::next_end::WatchPolicy;
+use crate::app::view::next_end::{Countdown, WatchPolicy};
 use crate::app::view::summary_text::judged;
 use crate::job::JobState;
-use crate::market::Span;
 
 /// The next moment at which something ends. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,51 +18,38 @@ pub struct NextEnd {
     pub what: &'static str,
 }
 
-const KEPT: &str = "its machine is kept until";
-const HARD_CAP: &str = "its machine ends at the latest at";
-const WAIT: &str = "it stops waiting at";
-
 impl NextEnd {
-    /// `None`: the job has ended, or nothing limits it.
+    /// The first of [`Summary::ends`]. `None`: the job has ended, or nothing limits it.
     pub fn of(summary: &Summary) -> Option<NextEnd> {
-        let watch = summary.watch_end.as_ref();
-        let ends = [
-            (summary.held.as_ref().map(|held| held.until), KEPT),
-            (summary.plan.as_ref().and_then(|plan| plan.kill_at), HARD_CAP),
-            (summary.waiting_until, WAIT),
-            watch.map_or((None, ""), |watch| (Some(watch.at), watch.policy.what())),
-        ];
-        ends.into_iter()
-            .filter_map(|(at, what)| Some(NextEnd { at: at?, what }))
-            .filter(|_| !summary.state.is_final())
-            .min_by_key(|end| end.at)
+        summary.ends.first().map(NextEnd::from)
     }
 
-    /// The same without the end that a silence would bring.
+    /// The nearest end that comes in any case.
     fn certain(summary: &Summary) -> Option<NextEnd> {
-        NextEnd::of(&Summary { watch_end: None, ..summary.clone() })
-    }
-
-    /// The end in a word or two, for a table.
-    pub fn word(&self) -> &'static str {
-        match self.what {
-            KEPT => "kept",
-            HARD_CAP => "hard cap",
-            WAIT => "wait",
-            what if what == WatchPolicy::Idle.what() => "idle",
-            _ => "stall",
-        }
+        summary.ends.iter().find(|end| end.condition.is_none()).map(NextEnd::from)
     }
 
     /// `in 2h 3m`, or `now` once it is due.
     pub fn countdown(&self, now: Timestamp) -> String {
-        let left = self.at.duration_since(now).as_secs();
-        match u64::try_from(left) {
-            // Seconds would only flicker.
-            Ok(secs @ 3600..) => format!("in {}", Span::from_secs(secs - secs % 60)),
-            Ok(secs @ 1..) => format!("in {}", Span::from_secs(secs)),
-            _ => "now".to_owned(),
-        }
+        countdown(self.at, now)
+    }
+}
+
+impl From<&Countdown> for NextEnd {
+    fn from(end: &Countdown) -> Self {
+        let what = match end.what {
+            "run time" => "its run time ends at",
+            "deadline" => "its deadline is at",
+            "budget" => "its budget is spent, at the rate of now, at",
+            "idle" => WatchPolicy::Idle.what(),
+            "stall" => WatchPolicy::Stall.what(),
+            "lease" => "its agent is silent, and its lease ends at",
+            "boot" => "its agent must report by",
+            "kept machine" => "its machine is kept until",
+            "wait" => "it stops waiting at",
+            _ => "its machine ends at the latest at",
+        };
+        NextEnd { at: end.at, what }
     }
 }
 
@@ -73,9 +59,10 @@ pub fn job_sentence(summary: &Summary) -> String {
     if let Some(asked) = &summary.end_asked {
         said.push(format!("{} asked it to {}", asked.by, asked.wish));
     }
+    said.extend(summary.kept_until.map(|until| format!("kept until {}", local_time(until))));
     let nearest = NextEnd::of(summary);
     // A silence may end, so the certain end is said too.
-    let certain = summary.watch_end.as_ref().and_then(|_| NextEnd::certain(summary));
+    let certain = NextEnd::certain(summary);
     let certain = certain.filter(|certain| nearest.as_ref() != Some(certain));
     let ends = nearest.into_iter().chain(certain);
     said.extend(ends.map(|end| format!("{} {}", end.what, local_time(end.at))));

@@ -473,10 +473,7 @@ pub fn verdict_need(summary: &Summary) -> Option<Need> {
         }
         _ => {
             let end = summary.watch_end.as_ref().filter(|end| end.is_soon())?;
-            let command = match end.more {
-                Some(more) => format!("lamp extend {job} {more}"),
-                None => format!("lamp logs -f {job}"),
-            };
+            let command = format!("lamp extend {job} --keep 1h");
             Some(need(format!("{reason}; {} {}", end.policy.what(), local_time(end.at)), command))
         }
     }

@@ -8,7 +8,7 @@ use super::cost_bound::Limited;
 use super::discarded::DiscardedShown;
 use super::kept_machines::KeptThing;
 use super::machine::MachineShown;
-use super::next_end::{EndAsked, Held, WatchEnd};
+use super::next_end::{Countdown, EndAsked, Held, WatchEnd};
 use super::silence::Silence;
 use crate::instance::GpuStatus;
 use crate::job::{EndedBecause, JobOutcome, JobState, Plan, Progress};
@@ -29,6 +29,10 @@ pub struct Summary {
     pub end_asked: Option<EndAsked>,
     /// Its machine is kept after its end.
     pub held: Option<Held>,
+    /// A person keeps it: until then it does not end as idle or stalled.
+    pub kept_until: Option<Timestamp>,
+    /// Each end that it is heading for, the nearest first.
+    pub ends: Vec<Countdown>,
     /// `busy`, `idle`, `stalled`, `unknown` or `starting`; null when no agent watches.
     pub verdict: Option<String>,
     /// A standalone run of the agent: its price is unknown, and `usd` is 0.
@@ -127,6 +131,8 @@ impl Summary {
             machine: None,
             end_asked: None,
             held: None,
+            kept_until: None,
+            ends: Vec::new(),
             verdict: Some("busy".into()),
             alone: false,
             usd: Usd::ZERO,

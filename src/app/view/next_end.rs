@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::app::text::local_time;
 use crate::instance::Status;
-use crate::job::{AttemptPhase, LimitsSpec, OnSpec, Reaction};
+use crate::job::{AttemptPhase, OnSpec, Reaction};
 use crate::market::{Span, Usd, elapsed};
 use crate::policy::EndWish;
 use crate::policy::lifecycle::reconcile::AttemptFacts;
@@ -70,6 +70,19 @@ impl Held {
     }
 }
 
+/// One end that a job is heading for. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct Countdown {
+    pub at: Timestamp,
+    /// `hard cap`, `budget`, `idle` and so on.
+    #[cfg_attr(feature = "web", schema(value_type = String))]
+    pub what: &'static str,
+    /// The state that must last for this end; `null`: it comes in any case.
+    #[cfg_attr(feature = "web", schema(value_type = Option<String>))]
+    pub condition: Option<&'static str>,
+}
+
 /// The end that a watching policy brings if nothing changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchEnd {
@@ -80,8 +93,6 @@ pub struct WatchEnd {
     pub window: Span,
     /// The time from the heartbeat to the end: the rest of the window, longer during a keep.
     pub left: Span,
-    /// The words after `lamp extend JOB` that let it run on. `None`: it has no limit to extend.
-    pub more: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,30 +128,19 @@ impl WatchEnd {
         let window_end = status.at.checked_add(rest).ok()?;
         let at = kept_until.map_or(window_end, |until| until.max(window_end));
         let left = Span::from_duration(elapsed(status.at, at));
-        Some(WatchEnd { at, policy, quiet, window, left, more: None })
+        Some(WatchEnd { at, policy, quiet, window, left })
     }
 
     /// `None` also for an ordinary pause, or if only a message follows.
-    pub fn seen(
-        status: &Status,
-        on: &OnSpec,
-        limits: &LimitsSpec,
-        kept_until: Option<Timestamp>,
-    ) -> Option<WatchEnd> {
+    pub fn seen(status: &Status, on: &OnSpec, kept_until: Option<Timestamp>) -> Option<WatchEnd> {
         let end = WatchEnd::of(status, kept_until)?;
         let reaction = match end.policy {
             WatchPolicy::Idle => on.idle,
             WatchPolicy::Stall => on.stall,
         };
-        let has_time = limits.max_runtime.is_some() || limits.deadline.is_some();
-        let more = match (has_time, limits.budget) {
-            (true, _) => Some("1h"),
-            (false, Some(_)) => Some("--budget 1"),
-            (false, None) => None,
-        };
         let share = end.quiet.secs_f64() / end.window.secs_f64();
         let is_seen = reaction != Reaction::Notify && share >= PAUSE_SHARE;
-        is_seen.then_some(WatchEnd { more, ..end })
+        is_seen.then_some(end)
     }
 
     pub fn is_soon(&self) -> bool {
@@ -176,10 +176,9 @@ mod tests {
         let status = json!({ "format": 1, "instance": "i", "sequence": 1, "at": at, "phase": "running",
             "started": at, "verdict": "busy", "reason": reason, "useful": "1s", "idle": "0s" });
         let status: Status = serde_json::from_value(status).expect("a heartbeat");
-        let limits = serde_json::from_value(json!({ "budget": 5.0 })).expect("limits");
         let on = serde_json::from_value(on).expect("reactions");
         let kept = kept.map(|secs| at + jiff::SignedDuration::from_secs(secs));
-        WatchEnd::seen(&status, &on, &limits, kept)
+        WatchEnd::seen(&status, &on, kept)
     }
 
     #[test]
@@ -187,7 +186,7 @@ mod tests {
         assert_eq!(end(60.0, json!({})), None, "an ordinary pause");
         let quiet = end(720.0, json!({})).expect("an end");
         assert_eq!(quiet.at.as_second(), 1_700_000_180);
-        assert_eq!((quiet.is_soon(), quiet.more), (true, Some("--budget 1")));
+        assert!(quiet.is_soon());
         assert_eq!(end(900.0, json!({})), None, "the verdict was given");
         assert_eq!(end(720.0, json!({ "idle": "notify" })), None);
     }

@@ -85,6 +85,8 @@ impl AloneRun {
             machine: None,
             end_asked: None,
             held: None,
+            kept_until: None,
+            ends: Vec::new(),
             verdict: status
                 .filter(|_| state == JobState::Running && silent.is_none())
                 .map(|status| status.verdict.clone()),
@@ -171,7 +173,7 @@ impl AloneRun {
         lines.push("  a run of the agent alone: no machine was bought for it, and nobody told it what this one costs".to_owned());
         let span = |span: Span| Span::from_secs(span.secs_f64().round() as u64);
         lines.push(format!("  useful {}, idle {}", span(outcome.useful), span(outcome.idle)));
-        lines.extend(outcome.losses.iter().map(|loss| super::receipt_text::loss_text(loss)));
+        lines.extend(outcome.losses.iter().map(|loss| super::summary_text::loss_text(loss)));
         Some(lines.join("\n"))
     }
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::attempt_records::{attempts_of, is_heard};
 use super::attempt_text::{before, moved};
 use super::cost_bound::{Limited, hard_end, most, most_of_job};
+use super::countdowns::{EndFacts, countdowns, wait_end};
 use super::job_summary::Summary;
 use super::kept_machines;
 use super::machine::MachineShown;
@@ -107,6 +108,8 @@ impl Summary {
             {
                 (summary.waiting, summary.waiting_until, summary.tried_again) =
                     (Some(waiting.why), waiting.until, None);
+                summary.ends.extend(waiting.until.map(wait_end));
+                summary.ends.sort_by_key(|end| end.at);
             }
         }
         Ok(Some(summary))
@@ -126,6 +129,8 @@ impl Summary {
             machine: last.map(MachineShown::from),
             end_asked: None,
             held: None,
+            kept_until: None,
+            ends: Vec::new(),
             verdict: None,
             alone: false,
             usd: receipt.total_usd,
@@ -204,7 +209,8 @@ impl Summary {
         // After the end, the last verdict has no meaning.
         let is_watched =
             matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
-        Summary {
+        let heard_at = status.map(|status| status.at);
+        let summary = Summary {
             job: spec.job.to_string(),
             name: spec.spec.name.clone(),
             state,
@@ -213,6 +219,8 @@ impl Summary {
             machine: last.map(|attempt| MachineShown::from(&*attempt.plan)),
             end_asked: None,
             held: last.and_then(|last| Held::of(last, now)),
+            kept_until: wishes.kept_until.filter(|until| state != JobState::Held && *until > now),
+            ends: Vec::new(),
             verdict: status
                 .filter(|_| is_watched && silence.is_none())
                 .map(|status| status.verdict.clone()),
@@ -254,13 +262,14 @@ impl Summary {
             moved: moved(attempts),
             before: before(attempts),
             last_checkpoint: last_checkpoint(attempts),
-            watch_end: status.filter(|_| state == JobState::Running && !is_silent).and_then(
-                |status| {
-                    WatchEnd::seen(status, &spec.spec.on, &spec.spec.limits, wishes.kept_until)
-                },
-            ),
+            watch_end: status
+                .filter(|_| state == JobState::Running && !is_silent)
+                .and_then(|status| WatchEnd::seen(status, &spec.spec.on, wishes.kept_until)),
             limited: Limited::of(&spec.spec.limits),
-        }
+        };
+        let limits = &spec.spec.limits;
+        let ends = countdowns(&EndFacts { summary: &summary, limits, wishes, heard_at, now });
+        Summary { ends, ..summary }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A job's state in one line that fits under its log.
+//! A job's state in one line that fits under its log, and parts of its receipt.
 
 use jiff::Timestamp;
 
@@ -6,8 +6,7 @@ use crate::app::text::local_time;
 use crate::app::view::cost_bound::Limited;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::next_end::WatchPolicy;
-use crate::app::view::receipt_text::at_most;
-use crate::job::{JobState, Progress};
+use crate::job::{CheckpointSummary, JobState, Progress, is_absence};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
 use crate::policy::Standing;
 
@@ -209,6 +208,21 @@ fn bar(fraction: f64) -> String {
     const CELLS: usize = 10;
     let full = (fraction * CELLS as f64).floor() as usize;
     format!("[{}{}]", "#".repeat(full), "-".repeat(CELLS - full.min(CELLS)))
+}
+
+pub fn loss_text(loss: &str) -> String {
+    if is_absence(loss) { format!("  {loss}") } else { format!("  lost: {loss}") }
+}
+
+/// The mark of an upper bound.
+pub fn at_most(is_estimated: bool) -> &'static str {
+    if is_estimated { "<= " } else { "" }
+}
+
+/// For `explain`: the checkpoint, and why it is not a newer one.
+pub fn resumed_text(checkpoint: &CheckpointSummary, went_back: Option<&str>) -> String {
+    let why = went_back.map(|why| format!(", because {why}")).unwrap_or_default();
+    format!("from checkpoint {}{why}", checkpoint.told())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::idle_cost;
 use super::job_summary::Summary;
 use super::next_end::Held;
 use super::reason_text::{asker, market_text, reason_text};
-use super::receipt_text::resumed_text;
+use super::summary_text::resumed_text;
 use crate::app::text::local_time;
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
 use crate::jobdir::{Event, JobDir, JobDirError, What, unless_damaged};

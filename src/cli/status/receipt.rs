@@ -12,7 +12,7 @@ use crate::app::text::local_time;
 use crate::app::view::discarded::DiscardedShown;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::standalone_run::AloneRun;
-use crate::app::view::{kept_machines, receipt_text, silent_machine};
+use crate::app::view::{kept_machines, silent_machine, summary_text};
 use crate::cli::control::outputs;
 use crate::cli::output::wrap::wrap;
 use crate::cli::shell::job_root;
@@ -218,7 +218,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     let span = |secs: f64| Span::from_secs(secs.round() as u64);
     lines.push(format!(
         "  total {}{}; useful {}, idle {}; checkpoints {}",
-        receipt_text::at_most(receipt.is_estimated()),
+        summary_text::at_most(receipt.is_estimated()),
         receipt.total_usd,
         span(receipt.useful_seconds),
         span(receipt.idle_seconds),
@@ -230,7 +230,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
             "  <=: the most that it can be; the cloud does not tell the exact end or the exact prices of its bill".into(),
         );
     }
-    lines.extend(receipt.losses.iter().map(|loss| receipt_text::loss_text(loss)));
+    lines.extend(receipt.losses.iter().map(|loss| summary_text::loss_text(loss)));
     lines.extend(receipt.left.iter().map(left));
     lines.extend(receipt.left_unasked.iter().map(|region| {
         format!("  what it left in {region} is not known; `lamp sweep --residue` looks")
@@ -285,7 +285,7 @@ fn left(left: &Leaving) -> String {
 fn row(attempt: &ReceiptAttempt) -> Vec<String> {
     let from =
         attempt.resumed_from.as_ref().map(|checkpoint| format!("checkpoint {}", checkpoint.told()));
-    let at_most = receipt_text::at_most(attempt.billed_estimated);
+    let at_most = summary_text::at_most(attempt.billed_estimated);
     vec![
         attempt.attempt.number().to_string(),
         attempt.instance.clone().unwrap_or_else(|| "-".into()),

@@ -11,13 +11,10 @@ use super::other_job_root;
 use crate::app::find_job;
 use crate::app::missing_spec::SpecGone;
 use crate::app::overview::driven_here::seen_from_here;
-use crate::app::overview::job_sentence::NextEnd;
 use crate::app::overview::machine_watch::{CloudAsking, MachineWatch};
 use crate::app::overview::overview::{has_aws, machine_needs, money_now, verdict_need};
 use crate::app::record_errors;
-use crate::app::text::counted;
-use crate::app::text::local_time;
-use crate::app::text::waits_text;
+use crate::app::text::{countdown, counted, local_time, waits_text};
 use crate::app::view::discarded::DiscardedShown;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::summary_text;
@@ -233,6 +230,13 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         .map(|summary| summary.job.as_str())
         .collect();
     tell_undriven(context, &undriven);
+    for summary in summaries {
+        let Some(until) = summary.kept_until else { continue };
+        let (job, until) = (&summary.job, local_time(until));
+        context
+            .printer
+            .note(format!("{job} is kept until {until}: not ended as idle or stalled before"));
+    }
     for summary in summaries.iter().filter(|summary| !summary.kept.is_empty()) {
         context.printer.note(kept_machines::sentence(&summary.job, &summary.kept));
     }
@@ -301,8 +305,10 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
             (false, false) => summary.usd.to_string(),
         },
         or_dash(
-            NextEnd::of(summary)
-                .map(|end| format!("{}, {}", end.countdown(context.clock.now()), end.word())),
+            summary
+                .ends
+                .first()
+                .map(|end| format!("{}, {}", countdown(end.at, context.clock.now()), end.what)),
         ),
         local_time(summary.started),
     ]
@@ -440,8 +446,14 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         line("heartbeat", format!("{} ago", Span::from_secs(seconds as u64)));
     }
     line("started", local_time(summary.started));
-    if let Some(ends) = summary.plan.as_ref().and_then(|plan| plan.kill_at) {
-        line("ends", format!("its machine at {} at the latest", local_time(ends)));
+    if let Some(until) = summary.kept_until {
+        line("kept until", format!("{}: not ended as idle or stalled before", local_time(until)));
+    }
+    for (at, end) in summary.ends.iter().enumerate() {
+        let condition = end.condition.map(|text| format!(", {text}")).unwrap_or_default();
+        let (left, time) = (countdown(end.at, now), local_time(end.at));
+        let key = if at == 0 { "ends" } else { "" };
+        line(key, format!("{}{condition}: {left}, {time}", end.what));
     }
     if let Some(ended) = summary.ended {
         line("ended", local_time(ended));

@@ -3,12 +3,10 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use crate::app::analysis::countdowns::Countdown;
-use crate::app::overview::job_sentence::NextEnd;
-use crate::app::text::local_time;
+use crate::app::text::{countdown, local_time};
+use crate::app::view::next_end::Countdown;
 
 pub fn ends_part(ends: &[Countdown], now: Timestamp) -> Markup {
-    let left = |end: &Countdown| NextEnd { at: end.at, what: end.what }.countdown(now);
     html! {
         @if !ends.is_empty() {
             h3 #ends { "Ends, the nearest first" }
@@ -16,7 +14,7 @@ pub fn ends_part(ends: &[Countdown], now: Timestamp) -> Markup {
                 @for end in ends {
                     div {
                         dt { (capital(end.what)) @if let Some(condition) = end.condition { ", " (condition) } }
-                        dd { strong { (left(end)) } " " span.muted { (local_time(end.at)) } }
+                        dd { strong { (countdown(end.at, now)) } " " span.muted { (local_time(end.at)) } }
                     }
                 }
             }

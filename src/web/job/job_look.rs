@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::app::analysis::countdowns::{Countdown, ends_of_job};
 use crate::app::analysis::earlier_startups::{ComparedJob, EarlierStartups};
 use crate::app::analysis::lost_money::{LostMoney, lost_money};
 use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
 use crate::app::overview::driven_here::seen_from_here;
 use crate::app::view::job_summary::Summary;
+use crate::app::view::next_end::Countdown;
 use crate::app::view::timeline::{self, Explained};
 use crate::app::{Fault, find_job, record_errors};
 use crate::instance::Status;
@@ -29,7 +29,6 @@ pub struct JobLook {
     pub explained: Explained,
     pub receipt: Option<Receipt>,
     pub spec: Option<ResolvedSpec>,
-    pub ends: Vec<Countdown>,
     pub startups: Vec<StartupTimeline>,
     pub lost: LostMoney,
     /// The newest heartbeat of a job that has not ended.
@@ -81,7 +80,6 @@ impl JobLook {
             None => Vec::new(),
         };
         Ok(JobLook {
-            ends: ends_of_job(summary.as_ref(), spec.as_ref(), &explained, status.as_ref(), now),
             lost: lost_money(&explained.attempts, status.as_ref()),
             startups: startup_timelines(&explained.attempts, &earlier, working, now),
             dir,
@@ -93,6 +91,11 @@ impl JobLook {
             at: now,
             read,
         })
+    }
+
+    /// Each end of the job, the nearest first.
+    pub fn ends(&self) -> &[Countdown] {
+        self.summary.as_ref().map_or(&[], |summary| &summary.ends)
     }
 }
 

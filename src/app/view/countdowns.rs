@@ -3,61 +3,39 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
 
-use crate::app::view::job_summary::Summary;
-use crate::app::view::next_end::{WatchEnd, WatchPolicy};
-use crate::app::view::timeline::Explained;
-use crate::instance::Status;
-use crate::job::{LimitsSpec, ResolvedSpec};
+use super::job_summary::Summary;
+use super::next_end::{Countdown, WatchPolicy};
+use crate::job::{JobState, LimitsSpec};
 use crate::market::{Usd, UsdPerHour};
 use crate::policy::Wishes;
 
-/// One end. The field names are an interface.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
-pub struct Countdown {
-    pub at: Timestamp,
-    /// `hard cap`, `budget`, `idle` and so on.
-    pub what: &'static str,
-    /// The state that must last for this end; `null`: it comes in any case.
-    pub condition: Option<&'static str>,
-}
-
-/// The records of a job that has not ended.
+/// The records of a job that has not ended. The summary is complete but for its ends.
 #[derive(Clone, Copy)]
-struct EndFacts<'a> {
-    summary: &'a Summary,
-    limits: &'a LimitsSpec,
-    wishes: &'a Wishes,
-    status: Option<&'a Status>,
-    now: Timestamp,
+pub struct EndFacts<'a> {
+    pub summary: &'a Summary,
+    pub limits: &'a LimitsSpec,
+    pub wishes: &'a Wishes,
+    /// The time of the last heartbeat.
+    pub heard_at: Option<Timestamp>,
+    pub now: Timestamp,
 }
 
-/// The ends of a job as its records show it. Empty for one without a spec.
-pub fn ends_of_job(
-    summary: Option<&Summary>,
-    spec: Option<&ResolvedSpec>,
-    explained: &Explained,
-    status: Option<&Status>,
-    now: Timestamp,
-) -> Vec<Countdown> {
-    let Some((summary, spec)) = summary.zip(spec) else { return Vec::new() };
-    let wishes = Wishes::of(&explained.requests);
-    let limits = &spec.spec.limits;
-    countdowns(&EndFacts { summary, limits, wishes: &wishes, status, now })
-}
-
-/// Empty for a job that has ended, or that nothing limits.
-fn countdowns(facts: &EndFacts<'_>) -> Vec<Countdown> {
+/// Every face shows these ends. Empty for a job that has ended, or that nothing limits.
+pub fn countdowns(facts: &EndFacts<'_>) -> Vec<Countdown> {
     let summary = facts.summary;
     if summary.state.is_final() {
         return Vec::new();
     }
     let mut ends: Vec<Countdown> =
-        [limit_ends(facts), watch_ends(facts), machine_ends(facts)].into_iter().flatten().collect();
+        limit_ends(facts).into_iter().chain(watch_ends(facts)).chain(machine_ends(facts)).collect();
     ends.sort_by_key(|end| end.at);
     ends
+}
+
+/// The end of a wait for a machine.
+pub fn wait_end(at: Timestamp) -> Countdown {
+    Countdown { at, what: "wait", condition: None }
 }
 
 fn end(
@@ -68,11 +46,17 @@ fn end(
     Some(Countdown { at: at?, what, condition })
 }
 
-/// The limits of the spec, with all extensions.
+/// The limits of the spec, with all extensions. A job whose machine is kept is over.
 fn limit_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
     let EndFacts { summary, limits, wishes, now, .. } = *facts;
+    if summary.state == JobState::Held {
+        return Vec::new();
+    }
     let more = wishes.more_time.duration();
-    let planned = summary.plan.as_ref().map(|plan| plan.created);
+    // Without a machine, no run time passes and no money is spent.
+    let has_machine = !matches!(summary.state, JobState::Submitted | JobState::Interrupted)
+        && summary.waiting.is_none();
+    let planned = summary.plan.as_ref().filter(|_| has_machine).map(|plan| plan.created);
     let run_time = limits.max_runtime.zip(planned);
     let run_time =
         run_time.and_then(|(time, from)| later(from, time.duration().saturating_add(more)));
@@ -100,38 +84,29 @@ fn time_left(budget: Usd, spent: Usd, hour: UsdPerHour) -> Option<Duration> {
 }
 
 /// The ends that the watching policies would bring if nothing changes.
-fn watch_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
-    let Some(status) = facts.status.filter(|_| facts.summary.silence.is_none()) else {
-        return Vec::new();
-    };
-    // Without GPU or workload there is no verdict to come.
-    let ends = WatchEnd::of(status, facts.wishes.kept_until)
-        .filter(|_| facts.summary.verdict.is_some())
-        .and_then(|watch| match watch.policy {
-            WatchPolicy::Idle => end(Some(watch.at), "idle", Some("if it stays quiet")),
-            WatchPolicy::Stall => end(Some(watch.at), "stall", Some("if no progress comes")),
-        });
-    ends.into_iter().collect()
+fn watch_ends(facts: &EndFacts<'_>) -> Option<Countdown> {
+    let watch = facts.summary.watch_end.as_ref()?;
+    match watch.policy {
+        WatchPolicy::Idle => end(Some(watch.at), "idle", Some("if it stays quiet")),
+        WatchPolicy::Stall => end(Some(watch.at), "stall", Some("if no progress comes")),
+    }
 }
 
 fn machine_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
-    let EndFacts { summary, status, .. } = *facts;
+    let EndFacts { summary, heard_at, .. } = *facts;
     let plan = summary.plan.as_ref();
-    let heard = status.map(|status| status.at);
-    let lease = plan.zip(heard).and_then(|(plan, heard)| later(heard, plan.lease.duration()));
+    let lease = plan.zip(heard_at).and_then(|(plan, heard)| later(heard, plan.lease.duration()));
     let boot = plan.filter(|_| summary.is_unheard());
     let boot = boot.and_then(|plan| later(plan.created, plan.boot.duration()));
     let silent = Some("if its agent stays silent");
-    [
+    let all = [
         end(plan.and_then(|plan| plan.kill_at), "hard cap", None),
         end(lease.filter(|_| summary.silence.is_some()), "lease", silent),
         end(boot, "boot", silent),
         end(summary.held.as_ref().map(|held| held.until), "kept machine", None),
-        end(summary.waiting_until, "wait", None),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+        summary.waiting_until.map(wait_end),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 fn later(from: Timestamp, by: Duration) -> Option<Timestamp> {
@@ -143,7 +118,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::job::{JobState, Plan};
+    use crate::app::view::next_end::WatchEnd;
+    use crate::instance::Status;
+    use crate::job::{OnSpec, Plan};
 
     fn at(minute: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + minute * 60).expect("a moment")
@@ -176,8 +153,10 @@ mod tests {
 
     fn told(summary: &Summary, status: &Status, limits: Value, wishes: &Wishes) -> Vec<String> {
         let limits: LimitsSpec = serde_json::from_value(limits).expect("limits");
-        let facts =
-            EndFacts { summary, limits: &limits, wishes, status: Some(status), now: at(60) };
+        let watch_end = WatchEnd::seen(status, &OnSpec::default(), wishes.kept_until);
+        let summary = &Summary { watch_end, ..summary.clone() };
+        let heard_at = Some(status.at);
+        let facts = EndFacts { summary, limits: &limits, wishes, heard_at, now: at(60) };
         let one =
             |end: &Countdown| format!("{} {}", end.what, end.at.duration_since(at(0)).as_mins());
         countdowns(&facts).iter().map(one).collect()
@@ -186,7 +165,7 @@ mod tests {
     #[test]
     fn nearest_end_comes_first_and_extensions_count() {
         let limits = || json!({ "max_runtime": "2h", "budget": 2.5, "deadline": at(300) });
-        let quiet = status("idle", &json!({ "quiet_secs": 60.0, "window_secs": 660.0 }));
+        let quiet = status("idle", &json!({ "quiet_secs": 120.0, "window_secs": 720.0 }));
         let running = summary(JobState::Running);
         let none = Wishes::default();
         assert_eq!(
@@ -201,6 +180,20 @@ mod tests {
         let told_more = told(&running, &quiet, limits(), &more);
         assert_eq!(told_more[2..], ["run time 180", "budget 210", "deadline 360"]);
         assert!(told(&summary(JobState::Failed), &quiet, limits(), &none).is_empty());
+    }
+
+    #[test]
+    fn job_without_a_machine_spends_no_run_time_and_no_budget() {
+        let limits = || json!({ "max_runtime": "2h", "budget": 2.5, "deadline": at(300) });
+        let heard = status("idle", &json!({ "quiet_secs": 0.0, "window_secs": 600.0 }));
+        let told = |state: JobState| {
+            let mut summary = summary(state);
+            summary.plan.as_mut().expect("a plan").kill_at = None;
+            told(&summary, &heard, limits(), &Wishes::default())
+        };
+        assert_eq!(told(JobState::Interrupted), ["deadline 300"]);
+        assert_eq!(told(JobState::Held), Vec::<String>::new());
+        assert_eq!(told(JobState::Running), ["run time 120", "budget 150", "deadline 300"]);
     }
 
     #[test]
