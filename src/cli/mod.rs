@@ -36,7 +36,10 @@ pub use crate::app::find_job::each_under_way;
 pub use crate::app::log_tail::LogTail;
 pub use crate::app::{ExitCode, Fault};
 pub use output::printer::{Printer, Stream, Style};
-pub use output::table::{Give, render as render_table, render_within as render_table_within};
+pub use output::table::{
+    Give, render as render_table, render_folded as render_table_folded,
+    render_within as render_table_within,
+};
 pub use plan::submission::{Examined, Submission};
 pub use run::attach::Attached;
 pub use shell::args::{ColorChoice, Format, Globals};

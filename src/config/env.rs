@@ -10,6 +10,7 @@
 //! | `LAMP_AGENT_BINARY` | the program for machines, instead of `lamp-agent-<arch>` beside `lamp` |
 //! | `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`, `HOME` | where those are by default |
 //! | `NO_COLOR` | no colour |
+//! | `COLUMNS` | the width of text that no terminal shows |
 //! | `LAMP_WORKLOAD` | set by the agent: a workload of the job `LAMP_JOB` started this program |
 //! | `AWS_LAMBDA_RUNTIME_API` | set by AWS Lambda: without arguments this program is the sweeper |
 
@@ -33,6 +34,7 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     pub user: Option<String>,
     pub no_color: bool,
+    pub columns: Option<usize>,
     pub path: Option<OsString>,
     /// The folder of the active Python environment: `VIRTUAL_ENV`, else `CONDA_PREFIX` unless it is
     /// conda's `base`.
@@ -75,6 +77,7 @@ impl Environment {
                 .filter_map(|(name, _)| name.into_string().ok())
                 .collect(),
             no_color: raw("NO_COLOR").is_some(),
+            columns: text("COLUMNS").and_then(|columns| columns.parse().ok()),
             path: raw("PATH"),
             python: active_python(raw),
             lambda_api: text("AWS_LAMBDA_RUNTIME_API"),

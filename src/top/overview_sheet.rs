@@ -4,7 +4,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::model::{TopModel, fault_lines};
-use super::sheet::{Sheet, fitted, fitted_right, part};
+use super::sheet::{Sheet, fitted, fitted_right, part, width_of};
 use super::spark::plot;
 use crate::app::overview::job_filter::{EXAMPLE, JobFilter};
 use crate::app::overview::overview::{JobRow, Money, Need};
@@ -162,7 +162,8 @@ struct Columns {
 const STATE: usize = 12;
 const USAGE: usize = 9;
 const PROGRESS: usize = 5;
-const COST: usize = 10;
+/// `about $0.4212`
+const COST: usize = 14;
 const END: usize = 12;
 
 impl Columns {
@@ -214,7 +215,10 @@ fn job(model: &TopModel, row: &JobRow, is_selected: bool, sheet: &mut Sheet, wid
 /// On a screen, only the selected job has its whole sentence.
 fn sentence(model: &TopModel, row: &JobRow, is_whole: bool, sheet: &mut Sheet, width: usize) {
     if is_whole {
-        sheet.wrapped(&row.sentence, Style::new(), 4, width);
+        // A command takes the whole name or the id.
+        let is_cut = width_of(&row.summary.name) >= Columns::of(width).name;
+        let job = if is_cut { format!("{}: ", row.summary.job) } else { String::new() };
+        sheet.wrapped(&format!("{job}{}", row.sentence), Style::new(), 4, width);
     } else {
         let sentence = fitted(&row.sentence, width.saturating_sub(4));
         sheet.text(&format!("    {}", sentence.trim_end()), model.palette.quiet());

@@ -57,6 +57,8 @@ impl Sandbox {
             .env("HOME", self.path().join("home"))
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("USER", "alice")
+            // Sentences are compared as a whole.
+            .env("COLUMNS", "9999")
             .env("TZ", "UTC");
         command
     }

@@ -8,7 +8,6 @@ use clap::Args as ClapArgs;
 
 use crate::app::job_act::ActPlace;
 use crate::app::overview::machine_watch::CloudAsking;
-use crate::cli::output::printer::Stream;
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::top::{Palette, TopSource, live, once};
@@ -22,9 +21,6 @@ pub struct Args {
     #[arg(long)]
     pub once: bool,
 }
-
-/// Where no width is known, as in a pipe.
-const COLUMNS: usize = 100;
 
 /// # Errors
 /// Fails when the job root is unreachable, or the terminal cannot be used.
@@ -47,7 +43,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let palette = Palette { is_colored: context.printer.is_colored() };
     if !is_live {
-        let width = context.printer.columns(Stream::Out).unwrap_or(COLUMNS);
+        let width = context.printer.view_columns();
         let overview = source.overview().await?;
         context.printer.line(once(overview, &source, palette, width).await);
         return Ok(ExitCode::SUCCESS);

@@ -103,6 +103,16 @@ impl Printer {
         }
     }
 
+    /// `COLUMNS` of the environment: the width where no terminal tells one.
+    pub fn with_columns(self, told: Option<usize>) -> Self {
+        let told = told.filter(|columns| *columns >= COLUMNS_MIN);
+        Printer {
+            columns_out: self.columns_out.or(told),
+            columns_err: self.columns_err.or(told),
+            ..self
+        }
+    }
+
     pub fn format(&self) -> Format {
         self.format
     }
@@ -150,6 +160,17 @@ impl Printer {
         self.line(self.columns_out.map_or_else(|| text.clone(), |width| wrap(&text, width, hang)));
     }
 
+    /// The same for a view of the jobs, which fits a page also in a pipe.
+    pub fn view_prose(&self, hang: usize, text: impl Display) {
+        let text = one_line(&in_local_time(&text.to_string())).into_owned();
+        self.line(wrap(&text, self.view_columns(), hang));
+    }
+
+    /// The width of a view of the jobs.
+    pub fn view_columns(&self) -> usize {
+        self.columns_out.unwrap_or(PIPE_COLUMNS)
+    }
+
     pub fn columns(&self, stream: Stream) -> Option<usize> {
         match stream {
             Stream::Out => self.columns_out,
@@ -158,8 +179,8 @@ impl Printer {
     }
 
     pub fn clear_before_next(&self) {
-        self.is_stale
-            .store(self.columns_out.is_some() && self.format == Format::Text, Ordering::Relaxed);
+        let is_terminal = std::io::stdout().is_terminal();
+        self.is_stale.store(is_terminal && self.format == Format::Text, Ordering::Relaxed);
     }
 
     /// On stdout, also before output to stderr: both are the terminal.
@@ -396,6 +417,9 @@ const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[2J";
 
 /// The indent of the rest of a long line.
 const HANG: usize = 2;
+
+/// Where no width is known, as in a pipe.
+const PIPE_COLUMNS: usize = 80;
 
 /// A smaller value is wrong: no terminal is this narrow.
 const COLUMNS_MIN: usize = 20;

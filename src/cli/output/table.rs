@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::wrap::{columns, cut};
+use super::wrap::{columns, cut, wrap};
 
 /// Columns with a heading line. Columns whose index is in `right` are numbers, aligned right.
 ///
@@ -93,6 +93,46 @@ pub fn render_within(
     render(&shown, &narrow, &to_the_right)
 }
 
+/// The same without a cut: what does not fit stands below its row, with its headings. `fold` has
+/// the columns that may move, the first ones first.
+pub fn render_folded(
+    width: usize,
+    headings: &[&str],
+    rows: &[Vec<String>],
+    right: &[usize],
+    fold: &[usize],
+) -> String {
+    let mut kept: Vec<usize> = (0..headings.len()).collect();
+    let widest = |column: &usize| {
+        let cells = rows.iter().map(|row| columns(&row[*column]));
+        cells.chain([headings[*column].len()]).max().unwrap_or(0) + usize::from(GAP)
+    };
+    for column in fold {
+        if kept.iter().map(widest).sum::<usize>() <= width + usize::from(GAP) {
+            break;
+        }
+        kept.retain(|kept| kept != column);
+    }
+    let narrow: Vec<Vec<String>> =
+        rows.iter().map(|row| kept.iter().map(|column| row[*column].clone()).collect()).collect();
+    let shown: Vec<&str> = kept.iter().map(|column| headings[*column]).collect();
+    let numbers: Vec<usize> = (0..kept.len()).filter(|at| right.contains(&kept[*at])).collect();
+    let table = render(&shown, &narrow, &numbers);
+    let mut lines = table.lines().map(str::to_owned);
+    let mut folded: Vec<String> = lines.next().into_iter().collect();
+    for (row, line) in rows.iter().zip(lines) {
+        folded.push(line);
+        let moved = (0..headings.len()).filter(|column| !kept.contains(column));
+        let told = moved.filter(|column| row[*column] != "-");
+        let told: Vec<String> =
+            told.map(|column| format!("{} {}", headings[column], row[column])).collect();
+        if !told.is_empty() {
+            folded.push(wrap(&format!("  {}", told.join("; ")), width, 4));
+        }
+    }
+    folded.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +144,22 @@ mod tests {
         let text = render(&["job", "usd"], &rows, &[1]);
         assert_eq!(text, "JOB              USD\ndigits-7f3k2q   1.50\nx              12.25");
     }
+
+    #[test]
+    fn pipe_has_every_cell_within_its_width() {
+        let progress = "step 120 of 1000, 12%, 29m left, loss 0.31";
+        let rows = [
+            vec!["digits-7f3k2q".to_owned(), progress.to_owned(), "1.50".to_owned()],
+            vec!["x-222222".to_owned(), "-".to_owned(), "12.25".to_owned()],
+        ];
+        let at = |width| render_folded(width, &["job", "progress", "usd"], &rows, &[2], &[1]);
+        assert_eq!(at(80), render(&["job", "progress", "usd"], &rows, &[2]));
+        assert_eq!(
+            at(40),
+            "JOB              USD\ndigits-7f3k2q   1.50\n  progress step 120 of 1000, 12%, 29m\n    left, loss 0.31\nx-222222       12.25"
+        );
+    }
+
     #[test]
     fn a_narrow_terminal_gets_what_matters() {
         let row = |job: &str, attempt: &str, text: &str| {

@@ -63,7 +63,7 @@ Look at it
 End it
   stop         Save a checkpoint, keep the outputs, end the job
   cancel       End a job at once, without a checkpoint
-  extend       Give a job more time, money or a dearer machine
+  extend       Give a job more time or money, or keep it while idle
   discard      Delete the stored data of ended jobs
 Money, machines, account
   prices       Show what machines cost, on demand and spot
@@ -76,7 +76,7 @@ Money, machines, account
   iam          Print the IAM policy of a part of Lamplighter
   completions  Print the completion script of a shell
 Options: -o text|json|jsonl, --job-root URL, -q, -v, --color WHEN, -V
-`lamp COMMAND --help` says what a command takes.
+`lamp COMMAND --help` has its flags, `lamp schema` the JSON, `lamp man` pages.
 ";
 
 /// Starts cloud GPU machines when there is work, and stops them when there is none
@@ -211,8 +211,8 @@ pub fn main() -> std::process::ExitCode {
         Err(error) => return end_of_parsing(&error, &words, &environment).into(),
     };
     let globals = &cli.globals;
-    let printer =
-        Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
+    let printer = Printer::new(globals.output, globals.quiet, globals.color, environment.no_color);
+    let printer = Arc::new(printer.with_columns(environment.columns));
     let in_our_voice = globals.verbose == 0
         && globals.output == Format::Text
         && !matches!(cli.verb, Verb::Daemon(_));

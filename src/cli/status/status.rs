@@ -1,5 +1,6 @@
 //! `lamp status`: a line for each job; unfinished ones first, the newest first in each group.
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
@@ -21,7 +22,9 @@ use crate::app::view::summary_text;
 use crate::app::view::{kept_machines, silent_machine};
 use crate::cli::apply::caps_view::{self, CapsShown};
 use crate::cli::shell::job_root;
-use crate::cli::{Context, ExitCode, Fault, Give, Stream, Style, render_table_within};
+use crate::cli::{
+    Context, ExitCode, Fault, Give, Stream, Style, render_table_folded, render_table_within,
+};
 use crate::job::{JobId, JobState, Plan, REHEARSAL};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
@@ -68,6 +71,9 @@ const FINISHED_SHOWN: usize = 10;
 /// Columns that a narrow terminal cuts or drops: the progress is cut first, since its beginning
 /// says most.
 const GIVE: Give<'_> = Give { cut: &[5], go: &[2, 8, 4, 3, 5] };
+
+/// In a pipe nothing is cut: these columns move below their row, the first ones first.
+const GIVE_IN_PIPE: [usize; 6] = [5, 8, 2, 4, 3, 7];
 
 /// On a narrower terminal, a machine is shown without its zone.
 const ZONES_FROM: usize = 110;
@@ -195,7 +201,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     }
     let mut finished = 0;
     let mut shown = Vec::new();
-    let width = context.printer.columns(Stream::Out);
+    let width = context.printer.view_columns();
     let (over, open): (Vec<&Summary>, Vec<&Summary>) =
         summaries.iter().partition(|summary| summary.state.is_final());
     for summary in open.into_iter().chain(over) {
@@ -204,7 +210,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         let is_rehearsed = is_over && summary.name.ends_with(REHEARSAL);
         finished += usize::from(is_over && !is_rehearsed);
         if all || !is_over || (!is_rehearsed && finished <= FINISHED_SHOWN) {
-            shown.push(row(context, summary, width.is_some_and(|width| width < ZONES_FROM)));
+            shown.push(row(context, summary, width < ZONES_FROM));
         }
     }
     let waiting = summaries.iter().filter_map(|summary| Some((summary, summary.waiting.as_ref()?)));
@@ -215,7 +221,12 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         let headings = [
             "job", "state", "attempt", "machine", "verdict", "progress", "cost", "ends", "started",
         ];
-        context.printer.line(render_table_within(width, &headings, &shown, &[2, 6], GIVE));
+        let table = if std::io::stdout().is_terminal() {
+            render_table_within(Some(width), &headings, &shown, &[2, 6], GIVE)
+        } else {
+            render_table_folded(width, &headings, &shown, &[2, 6], &GIVE_IN_PIPE)
+        };
+        context.printer.line(table);
     }
     for (summary, waiting) in waiting {
         context.printer.note(format!(
@@ -378,7 +389,8 @@ fn unheard_until(plan: &Plan, is_wanted: bool) -> String {
 }
 
 fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
-    let line = |key: &str, value: String| context.printer.prose(12, format!("{key:<12}{value}"));
+    let line =
+        |key: &str, value: String| context.printer.view_prose(12, format!("{key:<12}{value}"));
     line("job", summary.job.clone());
     match &summary.silence {
         Some(silence) => line(
