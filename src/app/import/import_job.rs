@@ -19,6 +19,10 @@ pub enum ImportError {
     Yaml(#[source] saphyr::ScanError),
     #[error("no job of SkyPilot, dstack or ML Engine is in the file")]
     Unknown,
+    #[error("the file is for {found}, not for {asked}")]
+    OtherTool { asked: SourceFormat, found: SourceFormat },
+    #[error("no job of {0} is in the file")]
+    NotOf(SourceFormat),
     #[error("the file describes {0}")]
     NotAJob(&'static str),
 }
@@ -34,11 +38,16 @@ pub fn import_job(
     has_folder: impl Fn(&str) -> bool,
 ) -> Result<Imported, ImportError> {
     let documents = documents(text).map_err(ImportError::Yaml)?;
-    let known = |document: &YamlNode| from.or_else(|| format_of(document));
+    let found = |document: &YamlNode| format_of(document);
     // A pipeline begins with a document that only has its name.
-    let at = documents.iter().position(|document| known(document).is_some());
-    let document = &documents[at.ok_or(ImportError::Unknown)?];
-    let format = known(document).ok_or(ImportError::Unknown)?;
+    let at = documents.iter().position(|document| found(document).is_some());
+    let unknown = || from.map_or(ImportError::Unknown, ImportError::NotOf);
+    let at = at.ok_or_else(unknown)?;
+    let document = &documents[at];
+    let format = found(document).ok_or_else(unknown)?;
+    if let Some(asked) = from.filter(|asked| *asked != format) {
+        return Err(ImportError::OtherTool { asked, found: format });
+    }
     let mut job = match format {
         SourceFormat::Sky => skypilot::read(document),
         SourceFormat::Dstack => match dstack::not_a_job(document) {
@@ -47,7 +56,7 @@ pub fn import_job(
         },
         SourceFormat::MlEngine => ml_engine::read(document),
     };
-    let others = documents.iter().skip(at.unwrap_or(0) + 1);
+    let others = documents.iter().skip(at + 1);
     others
         .for_each(|other| job.note(other.line, "---", "a further task: give it a file of its own"));
     complete(&mut job, name, has_folder);

@@ -26,6 +26,17 @@ impl FromStr for SourceFormat {
     }
 }
 
+impl SourceFormat {
+    /// The word of `lamp import --from`.
+    pub fn word(self) -> &'static str {
+        match self {
+            SourceFormat::Sky => "sky",
+            SourceFormat::Dstack => "dstack",
+            SourceFormat::MlEngine => "mlengine",
+        }
+    }
+}
+
 impl fmt::Display for SourceFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

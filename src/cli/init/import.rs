@@ -124,6 +124,12 @@ fn refused(error: &ImportError, file: &Path) -> Fault {
         ImportError::Unknown => {
             format!("name the tool that it is for: `lamp import {word} --from sky|dstack|mlengine`")
         }
+        ImportError::OtherTool { found, .. } => {
+            format!("`lamp import {word} --from {}` reads it", found.word())
+        }
+        ImportError::NotOf(_) => {
+            "a job of SkyPilot has `run` or `resources`, one of dstack `type`, one of ML Engine `trainingInput`".to_owned()
+        }
         ImportError::NotAJob(_) => "import the file of a task in its place".to_owned(),
     })
 }
