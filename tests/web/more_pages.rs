@@ -96,6 +96,7 @@ fn shared_job_is_one_file_without_scripts() {
     assert_eq!((written.code, written.out.trim()), (0, "out.html"), "{}", written.err);
     assert!(place.0.read("out.html").contains("&lt;b&gt;hello"));
     let again = place.0.lamp(&["share", &job, "out.html"]);
-    assert!(again.code != 0 && again.err.contains("--force"), "{}", again.err);
+    assert_eq!(again.code, 102, "{}", again.err);
+    assert!(again.err.contains("already there") && again.err.contains("--force"), "{}", again.err);
     assert_eq!(place.0.lamp(&["share", &job, "out.html", "--force"]).code, 0);
 }

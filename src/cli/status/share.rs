@@ -50,13 +50,15 @@ fn write(file: &PathBuf, text: &str, force: bool) -> Result<(), Fault> {
     options.write(true).truncate(true).create(force).create_new(!force);
     let written = options.open(file).and_then(|mut open| open.write_all(text.as_bytes()));
     written.map_err(|error| {
-        let fault = Fault::new(ExitCode::UNREACHABLE, format!("cannot write `{}`", file.display()))
-            .because(&error)
-            .meaning("nothing changed for the job");
+        let shown = file.display();
         if error.kind() == std::io::ErrorKind::AlreadyExists {
-            fault.hint("name another file, or write over it with `--force`")
-        } else {
-            fault.hint("name a file in a folder that can be written")
+            return Fault::new(ExitCode::REFUSED, format!("`{shown}` is already there"))
+                .meaning("nothing was written")
+                .hint("`--force` writes over it; `lamp share JOB FILE` names another file");
         }
+        Fault::new(ExitCode::UNREACHABLE, format!("cannot write `{shown}`"))
+            .because(&error)
+            .meaning("nothing changed for the job")
+            .hint("name a file in a folder that can be written")
     })
 }
