@@ -127,7 +127,7 @@ async fn recorded(
         }
         JobAct::Extend => return document(&extend(session, job, more).await?),
         JobAct::Keep => {
-            let more = More { keep: Some(KEEP), ..More::default() };
+            let more = More { keep: more.keep.or(Some(KEEP)), ..More::default() };
             return document(&extend(session, job, more).await?);
         }
         JobAct::Stop => Wish::Stop,

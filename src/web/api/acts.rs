@@ -1,4 +1,4 @@
-//! Stop, cancel and extend for programs. Each needs the token in a header (`guard`).
+//! Stop, cancel, extend and keep for programs. Each needs the token in a header (`guard`).
 
 use std::sync::Arc;
 
@@ -89,6 +89,38 @@ pub async fn extend(
         Ok((more, confirmed)) => done(site, job, JobAct::Extend, more, confirmed).await,
         Err(error) => fault(&error),
     }
+}
+
+/// How long to keep a job.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct KeepBody {
+    /// The time, for example `2h`; an hour without it.
+    #[schema(pattern = "^([0-9]+([.][0-9]+)?(ms|s|m|h|d|w))+$")]
+    time: Option<String>,
+    /// Also when the machine is of another owner.
+    confirmed: bool,
+}
+
+/// Do not end a job as idle or stalled for a time: `lamp extend --keep`
+#[utoipa::path(post, path = "/api/v1/jobs/{job}/keep", params(("job" = String, Path)),
+    request_body = KeepBody, responses((status = 200, body = Recorded)))]
+pub async fn keep(State(site): State<Arc<Site>>, Path(job): Path<String>, sent: Bytes) -> Response {
+    let read = body::<KeepBody>(&sent).and_then(|sent| Ok((kept(&sent)?, sent.confirmed)));
+    match read {
+        Ok((more, confirmed)) => done(site, job, JobAct::Keep, more, confirmed).await,
+        Err(error) => fault(&error),
+    }
+}
+
+fn kept(sent: &KeepBody) -> Result<More, Fault> {
+    let time = sent.time.as_ref().map(|text| text.parse::<Span>()).transpose();
+    let keep = time.map_err(|error| {
+        Fault::new(ExitCode::USAGE, error.to_string())
+            .meaning("nothing was changed")
+            .hint("send a time like \"2h\"")
+    })?;
+    Ok(More { keep, ..More::default() })
 }
 
 fn more(sent: &ExtendBody) -> Result<More, Fault> {

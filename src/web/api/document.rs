@@ -26,7 +26,8 @@ use super::{acts, reads};
         reads::costs,
         acts::stop,
         acts::cancel,
-        acts::extend
+        acts::extend,
+        acts::keep
     ),
     components(schemas(Problem)),
     security(("token" = [])),

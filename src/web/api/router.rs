@@ -31,6 +31,7 @@ pub fn router() -> Router<Arc<Site>> {
         .route("/api/v1/jobs/{job}/stop", post(acts::stop))
         .route("/api/v1/jobs/{job}/cancel", post(acts::cancel))
         .route("/api/v1/jobs/{job}/extend", post(acts::extend))
+        .route("/api/v1/jobs/{job}/keep", post(acts::keep))
         .layer(middleware::map_response(problems_are_json))
 }
 
