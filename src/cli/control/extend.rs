@@ -9,7 +9,9 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, FallbackCostWord};
 use crate::market::Span;
 
-/// Give a job more time or money, or let it have a dearer machine
+/// Give a job more time or money, or keep it while it is idle
+///
+/// `lamp extend JOB --keep 1h` keeps it: for an hour it does not end as idle or stalled.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// A job: its id, the beginning of it, or its name
