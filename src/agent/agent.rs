@@ -18,7 +18,7 @@ use super::log::output::OutputBytes;
 use super::log::progress_tail::ProgressTail;
 use super::log::shipping_state::{LogPace, LogSettings};
 use super::notice_tracker::NoticeTracker;
-use super::report::attention::AttentionList;
+use super::report::attention::{AttentionList, Topic};
 use super::report::exposed::ExposedMetrics;
 use super::report::heartbeat::Heartbeat;
 use super::report::journal::Journal;
@@ -193,6 +193,15 @@ impl Agent {
             out,
             state,
         }
+    }
+
+    /// Also tells people these facts of its start, once.
+    #[must_use]
+    pub fn telling(mut self, texts: Vec<String>) -> Self {
+        for text in texts {
+            self.reporter.attention.attend(Topic::Other, text);
+        }
+        self
     }
 
     pub(crate) fn keep(&self) {

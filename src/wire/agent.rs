@@ -1,6 +1,7 @@
 //! Wires the agent: the adapters behind its ports, for each of its roles.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -353,10 +354,17 @@ async fn attempt(
         None => workloads,
     };
     // The job matters more than its measurements: it runs without them.
+    let mut told = Vec::new();
     let exposed = exposed(&attempt.resolved).await.unwrap_or_else(|problem| {
-        tracing::warn!("{problem}; the job runs without");
+        let text = format!("{problem}; the job runs without (`watch.metrics_listen`)");
+        tracing::warn!("{text}");
+        told.push(text);
         None
     });
+    if let Some(exposed) = &exposed {
+        tracing::info!("{}", exposed.sentence());
+    }
+    let exposed = exposed.map(|exposed| exposed.metrics);
     let world = AgentPorts {
         sensors,
         workloads,
@@ -373,26 +381,43 @@ async fn attempt(
         people: if on_box.own_machine { Arc::new(Terminals::new("/")) } else { Arc::new(Nobody) },
         signals: termination_signals::none(),
     };
-    let finish = Agent::new(attempt, world, outbox, memory).run().await;
+    let finish = Agent::new(attempt, world, outbox, memory).telling(told).run().await;
     tracing::info!(because = finish.because.word(), "the attempt is over");
     Ok(0)
 }
 
+/// Measurements that are served.
+struct Exposure {
+    metrics: Arc<ExposedMetrics>,
+    address: SocketAddr,
+}
+
+impl Exposure {
+    /// The address, and who can read it.
+    fn sentence(&self) -> String {
+        let address = self.address;
+        let open = if address.ip().is_loopback() {
+            ""
+        } else {
+            "; no token guards them: every host that reaches the port reads them"
+        };
+        format!("measurements are served at http://{address}/metrics{open}")
+    }
+}
+
 /// Serves the measurements, if the job asks for it.
-async fn exposed(job: &ResolvedSpec) -> Result<Option<Arc<ExposedMetrics>>, String> {
+async fn exposed(job: &ResolvedSpec) -> Result<Option<Exposure>, String> {
     let Some(address) = job.spec.watch.metrics_listen else { return Ok(None) };
     let listener = metrics_server::listen(address.0)
         .await
         .map_err(|error| format!("cannot serve measurements at {address}: {error}"))?;
-    let exposed = Arc::new(ExposedMetrics::new(job.job.as_str(), &job.spec.name));
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!("measurements are served at http://{address}/metrics");
-    }
-    let newest = Arc::clone(&exposed);
+    let metrics = Arc::new(ExposedMetrics::new(job.job.as_str(), &job.spec.name));
+    let address = listener.local_addr().unwrap_or(address.0);
+    let newest = Arc::clone(&metrics);
     let text = Arc::new(move || newest.text().ok());
     let content_type = open_metrics::CONTENT_TYPE;
     tokio::spawn(metrics_server::serve(listener, Served { content_type, text }));
-    Ok(Some(exposed))
+    Ok(Some(Exposure { metrics, address }))
 }
 
 fn power(then: Then) -> Arc<dyn Power> {
@@ -443,6 +468,10 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let root = alone_root(&call);
     let mut resolved = standalone::resolved(&call, clock.now(), process_env::random());
     let exposed = exposed(&resolved).await?;
+    if let Some(exposed) = &exposed {
+        complain(&format!("{}\n", exposed.sentence()));
+    }
+    let exposed = exposed.map(|exposed| exposed.metrics);
     let named = call
         .name
         .as_ref()

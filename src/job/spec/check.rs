@@ -323,6 +323,13 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
                 .hint("to never judge a job idle, write idle = \"off\""),
         );
     }
+    if let Some(open) = spec.watch.metrics_listen.filter(|address| !address.is_loopback()) {
+        let message = format!(
+            "serves measurements at {open} without a token: every host that reaches the port reads them"
+        );
+        let hint = "write the port alone, and forward it: `lamp ssh JOB -- -L 9400:localhost:9400`";
+        found.push(Finding::warning("watch.metrics_listen", message).hint(hint));
+    }
     if !(0.0..=100.0).contains(&idle.gpu_percent) {
         found.push(Finding::error("watch.idle_gpu_percent", "is not a percentage"));
     }
