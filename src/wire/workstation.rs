@@ -377,13 +377,20 @@ impl Workstation {
 
     /// The last look at the clouds for this job root, as it was kept.
     pub fn kept_look(&self) -> Option<Vec<u8>> {
-        cloud_look_file::read(&self.state, &self.job_root)
+        cloud_look_file::read(&self.state, &self.look_key())
     }
 
     /// # Errors
     /// When the state folder cannot be written.
     pub fn keep_look(&self, look: &[u8]) -> io::Result<()> {
-        cloud_look_file::write(&self.state, &self.job_root, look)
+        cloud_look_file::write(&self.state, &self.look_key(), look)
+    }
+
+    /// What a look depends on: another owner or account has other machines.
+    fn look_key(&self) -> String {
+        let AwsSettings { profile, endpoint_url, .. } = &self.aws;
+        let (root, owner) = (&self.job_root, &self.owner);
+        format!("{root} of {owner} {profile:?} {endpoint_url:?}")
     }
 
     /// A lock that one launch of a coding agent holds while its cost is compared with the purse.

@@ -106,7 +106,8 @@ impl SixJobs {
     fn look(&self) {
         let state = "home/.local/state/lamplighter";
         let root = format!("file://{}", self.place.0.path().join(state).display());
-        let name = &hex::encode(Sha256::digest(root.as_bytes()))[..12];
+        let key = format!("{root} of {OWNER} None None");
+        let name = &hex::encode(Sha256::digest(key.as_bytes()))[..12];
         let machine = json!({ "id": STRAY, "instance_type": "g5.xlarge", "region": REGION, "kind": "stray",
             "job": "old-sweep-8d4wpz", "why": "its job is not in this job root", "launched": ago(26 * 60),
             "usd_per_hour": HOUR, "ends": in_minutes(30 * 60) });
