@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::job::ends_part::ends_part;
 use super::job::gpu_part::gpu_part;
-use super::job::idle_part::{idle_answer, idle_part};
+use super::job::idle_part::{IdleAnswer, REPLAYED_WITHIN, idle_answer, idle_part};
 use super::job::job_look::JobLook;
 use super::job::startup_part::startup_part;
 use super::job::verdict_part::verdict_part;
@@ -86,8 +86,14 @@ pub async fn page(
         Err(fault) => return fault_page(&fault),
     };
     let look = &*facts.look;
-    let drawn = drawn(&site, &facts).await;
-    let idle = match idle_answer(look, facts.attempt, &asked.idle).await {
+    let answer = async {
+        tokio::select! {
+            answer = idle_answer(look, facts.attempt, &asked.idle) => answer,
+            () = site.clock.sleep(REPLAYED_WITHIN) => Ok(IdleAnswer::TooLong),
+        }
+    };
+    let (drawn, answer) = tokio::join!(drawn(&site, &facts), answer);
+    let idle = match answer {
         Ok(answer) => idle_part(look, facts.attempt, &asked.idle, &answer),
         Err(fault) => fault_box(&fault),
     };

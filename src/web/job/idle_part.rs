@@ -1,5 +1,7 @@
 //! "What if idle were 10 m": a form, and the answer of the idle rule on the stored samples.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use maud::{Markup, html};
 
@@ -12,11 +14,16 @@ use crate::job::AttemptNo;
 use crate::market::{Span, UsdPerHour};
 use crate::web::layout::in_code;
 
+/// The page waits so long for all samples of the attempt. A longer wait ends the page itself.
+pub const REPLAYED_WITHIN: Duration = Duration::from_secs(10);
+
 /// The answer, or why there is none.
 pub enum IdleAnswer {
     /// Nothing was asked.
     None,
     NotUnderstood(String),
+    /// The samples took longer than [`REPLAYED_WITHIN`].
+    TooLong,
     Replayed(IdleWindowTrial, Option<Timestamp>),
 }
 
@@ -69,6 +76,10 @@ pub fn idle_part(look: &JobLook, attempt: AttemptNo, asked: &str, answer: &IdleA
             IdleAnswer::None => {}
             IdleAnswer::NotUnderstood(text) => p.warn role="alert" {
                 "`" (text) "` is no time. Write it like " code { "10m" } "."
+            }
+            IdleAnswer::TooLong => p.warn role="alert" {
+                "The samples could not be read within " (REPLAYED_WITHIN.as_secs()) " s. Their plots "
+                "come when they are read; then ask again."
             }
             IdleAnswer::Replayed(trial, zero) => (told(trial, *zero)),
         }
