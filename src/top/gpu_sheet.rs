@@ -8,6 +8,7 @@ use super::overview_sheet::bar;
 use super::sheet::{Sheet, part};
 use super::spark::plot;
 use crate::app::text::measure;
+use crate::app::view::machine::{gpu_memory_text, gpu_power_text};
 use crate::instance::GpuStatus;
 use crate::jobdir::What;
 use crate::market::Span as Time;
@@ -133,19 +134,15 @@ fn one(model: &TopModel, gpu: &GpuStatus, is_selected: bool, sheet: &mut Sheet) 
     sheet.heading(&format!("GPU {}  {name}", gpu.index), style);
     let util = gpu.util_percent.map(|util| (util / 100.0, format!("{util:.0}%")));
     gauge(model, sheet, "busy", util);
-    let memory = gpu.memory_used_mib.zip(gpu.memory_total_mib).map(|(used, total)| {
-        let gib = |mib: u64| mib as f64 / 1024.0;
-        let text = format!("{:.1} of {:.1} GiB", gib(used), gib(total));
-        (used as f64 / (total as f64).max(1.0), text)
-    });
+    let memory = gpu
+        .memory_used_mib
+        .zip(gpu.memory_total_mib)
+        .map(|(used, total)| (used as f64 / (total as f64).max(1.0), gpu_memory_text(gpu)));
     gauge(model, sheet, "memory", memory);
     let known = |value: Option<f64>, unit: &str| {
         value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.0} {unit}"))
     };
-    let (mut power, heat) = (known(gpu.power_watts, "W"), known(gpu.temperature_celsius, "°C"));
-    if let Some((watts, limit)) = gpu.power_watts.zip(gpu.power_limit_watts.filter(|w| *w > 0.0)) {
-        power.push_str(&format!(", {:.0}% of {limit:.0} W", watts / limit * 100.0));
-    }
+    let (power, heat) = (gpu_power_text(gpu), known(gpu.temperature_celsius, "°C"));
     sheet.push(vec![
         part("  power   ", model.palette.quiet()),
         part(&power, Style::new()),

@@ -276,7 +276,7 @@ fn job_screen_has_its_views_and_nothing_of_the_log_reaches_the_terminal() {
     assert!(attempt.contains("The job has no attempt yet"), "{attempt}");
     key(&mut model, KeyCode::Enter);
     let gpus = frame(&mut model, 80, 24).0.join("\n");
-    assert!(gpus.contains("  memory  [###############---------------] 12.0 of 24.0 GiB"), "{gpus}");
+    assert!(gpus.contains("  memory  [###############---------------] 12 GiB of 24 GiB"), "{gpus}");
     assert!(gpus.contains("141 W") && gpus.contains("temperature unknown"), "{gpus}");
     key(&mut model, KeyCode::Enter);
     let processes = frame(&mut model, 80, 24).0.join("\n");

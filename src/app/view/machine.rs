@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::app::text::measure;
+use crate::instance::GpuStatus;
 use crate::job::{Plan, ReceiptAttempt};
 use crate::market::{Cloud, Market, Region, UsdPerHour, Zone};
 
@@ -71,5 +73,24 @@ impl MachineShown {
 
     pub fn line(&self) -> String {
         self.cell(false)
+    }
+}
+
+/// `10.2 GiB of 24 GiB`
+pub fn gpu_memory_text(gpu: &GpuStatus) -> String {
+    let mib = |mib: u64| measure(mib as f64, "MiB");
+    match (gpu.memory_used_mib, gpu.memory_total_mib) {
+        (Some(used), Some(total)) => format!("{} of {}", mib(used), mib(total)),
+        (Some(used), None) => mib(used),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// `93 W, 31 % of 300 W`
+pub fn gpu_power_text(gpu: &GpuStatus) -> String {
+    let Some(watts) = gpu.power_watts else { return "unknown".to_owned() };
+    match gpu.power_limit_watts.filter(|limit| *limit > 0.0) {
+        Some(limit) => format!("{watts:.0} W, {:.0} % of {limit:.0} W", watts / limit * 100.0),
+        None => format!("{watts:.0} W, limit unknown"),
     }
 }

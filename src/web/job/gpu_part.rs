@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use crate::app::analysis::gpu_history::{GpuHistory, GpuLine, GpuPlot};
 use crate::app::text::{counted, measure};
 use crate::app::view::job_summary::Summary;
+use crate::app::view::machine::{gpu_memory_text, gpu_power_text};
 use crate::instance::{GpuProcess, GpuStatus};
 use crate::market::Span;
 use crate::web::sparkline;
@@ -50,8 +51,8 @@ fn row(gpu: &GpuStatus, history: &GpuHistory) -> Markup {
         tr {
             th scope="row" { (gpu.index) " " span.muted { (name) } }
             td.number { (known(gpu.util_percent, "%")) }
-            td.number { (memory(gpu)) }
-            td.number { (power(gpu)) }
+            td.number { (gpu_memory_text(gpu)) }
+            td.number { (gpu_power_text(gpu)) }
             td.number { (known(gpu.clock_mhz, "MHz"))
                 @if let Some(why) = slowed(gpu) { br; span.warn { "slowed by: " (why) } } }
             td.number { (known(gpu.temperature_celsius, "°C")) }
@@ -64,23 +65,6 @@ fn row(gpu: &GpuStatus, history: &GpuHistory) -> Markup {
 
 fn spoken(gpu: &GpuStatus) -> String {
     format!("use of GPU {} in the last hour", gpu.index)
-}
-
-fn memory(gpu: &GpuStatus) -> String {
-    let mib = |mib: u64| measure(mib as f64, "MiB");
-    match (gpu.memory_used_mib, gpu.memory_total_mib) {
-        (Some(used), Some(total)) => format!("{} of {}", mib(used), mib(total)),
-        (Some(used), None) => mib(used),
-        _ => "unknown".to_owned(),
-    }
-}
-
-fn power(gpu: &GpuStatus) -> String {
-    let Some(watts) = gpu.power_watts else { return "unknown".to_owned() };
-    match gpu.power_limit_watts.filter(|limit| *limit > 0.0) {
-        Some(limit) => format!("{watts:.0} W, {:.0} % of {limit:.0} W", watts / limit * 100.0),
-        None => format!("{watts:.0} W, limit unknown"),
-    }
 }
 
 fn slowed(gpu: &GpuStatus) -> Option<String> {
@@ -187,7 +171,10 @@ mod tests {
     #[test]
     fn unknown_is_never_zero_or_healthy() {
         let gpu = GpuStatus::default();
-        assert_eq!((memory(&gpu).as_str(), power(&gpu).as_str()), ("unknown", "unknown"));
+        assert_eq!(
+            (gpu_memory_text(&gpu).as_str(), gpu_power_text(&gpu).as_str()),
+            ("unknown", "unknown")
+        );
         assert!(health(&gpu).into_string().contains("not reported"));
         let hot = GpuStatus {
             power_watts: Some(93.0),
@@ -197,7 +184,7 @@ mod tests {
             xids: vec![79],
             ..gpu
         };
-        assert_eq!(power(&hot), "93 W, 31 % of 300 W");
+        assert_eq!(gpu_power_text(&hot), "93 W, 31 % of 300 W");
         assert_eq!(slowed(&hot).as_deref(), Some("heat, power limit"));
         let said = health(&hot).into_string();
         assert!(said.contains("Xid 79; 2 uncorrected memory errors"), "{said}");
