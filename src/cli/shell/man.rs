@@ -68,6 +68,7 @@ fn command_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::R
     let man = Man::new(command.clone()).manual("Lamplighter");
     let mut page = Vec::new();
     man.render(&mut page)?;
+    let page = manual_text::with_synopsis(page, command)?;
     pages.push((man.get_filename(), page));
     let has_page = |verb: &&Command| !verb.is_hide_set() && verb.get_name() != "agent";
     command.get_subcommands().filter(has_page).try_for_each(|verb| command_pages(verb, pages))

@@ -1,6 +1,10 @@
 //! The manual pages that clap does not make: `lamp-agent(1)`, and `lamp.toml(5)` from the schema.
 
-use clap_mangen::roff::{Roff, bold, roman};
+use std::io;
+
+use clap::{Arg, Command};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, italic, roman};
 use serde_json::Value;
 
 /// `help`: what `lamp-agent --help` prints; its first line is `name: what it does`.
@@ -27,6 +31,53 @@ pub fn job_file_page(schema: &Value) -> String {
     page.control("SH", ["KEYS"]);
     keys(&mut page, "", schema);
     see_also(&mut page, "lamp(1), lamp-check(1), lamp-init(1), lamp-plan(1)").render()
+}
+
+/// The page with a synopsis that names the values: clap's own has the options alone.
+///
+/// # Errors
+/// Never: a page in memory takes each write.
+pub fn with_synopsis(page: Vec<u8>, command: &Command) -> io::Result<Vec<u8>> {
+    let mut clap = Vec::new();
+    Man::new(command.clone()).render_synopsis_section(&mut clap)?;
+    let section = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let body = |text: String| text.split_once(".SH SYNOPSIS\n").map(|(_, body)| body.to_owned());
+    let (whole, clap) = (section(&page), body(section(&clap)));
+    let own = body(synopsis(command).render());
+    Ok(match clap.zip(own) {
+        Some((clap, own)) => whole.replacen(&clap, &own, 1).into_bytes(),
+        None => page,
+    })
+}
+
+/// `lamp extend [--keep TIME] ... JOB [TIME]`
+fn synopsis(command: &Command) -> Roff {
+    let mut words = vec![bold(command.get_bin_name().unwrap_or_else(|| command.get_name()))];
+    let shown = command.get_arguments().filter(|one| !one.is_hide_set() && !one.is_global_set());
+    let (places, flags): (Vec<&Arg>, Vec<&Arg>) = shown.partition(|one| one.is_positional());
+    for argument in flags.into_iter().chain(places) {
+        let (open, close) = if argument.is_required_set() { ("", "") } else { ("[", "]") };
+        words.push(roman(format!(" {open}")));
+        if let Some(long) = argument.get_long() {
+            words.push(bold(format!("--{long}")));
+        } else if let Some(short) = argument.get_short() {
+            words.push(bold(format!("-{short}")));
+        }
+        let takes = argument.is_positional() || argument.get_action().takes_values();
+        let names = argument.get_value_names().filter(|_| takes).unwrap_or_default();
+        for (at, name) in names.iter().enumerate() {
+            let gap = if argument.is_positional() && at == 0 { "" } else { " " };
+            words.extend([roman(gap), italic(name.as_str())]);
+        }
+        words.push(roman(close));
+    }
+    if command.has_subcommands() {
+        words.extend([roman(" "), italic("COMMAND")]);
+    }
+    let mut page = Roff::new();
+    page.control("SH", ["SYNOPSIS"]);
+    page.text(words);
+    page
 }
 
 fn titled(name: &str, section: &str, about: &str) -> Roff {
@@ -95,6 +146,23 @@ mod tests {
             assert!(page.contains(expected), "{expected:?} in {page}");
         }
         assert!(!page.contains("editors"), "{page}");
+    }
+
+    #[test]
+    fn synopsis_keeps_the_names_of_values() {
+        let flag = Arg::new("keep").long("keep").value_name("TIME");
+        let yes = Arg::new("yes").long("yes").action(clap::ArgAction::SetTrue);
+        let job = Arg::new("job").value_name("JOB").required(true);
+        let mut command = Command::new("extend").bin_name("lamp extend").args([flag, yes, job]);
+        command.build();
+        let mut page = Vec::new();
+        Man::new(command.clone()).render(&mut page).expect("a page");
+        let page = with_synopsis(page, &command).expect("a page");
+        let page = String::from_utf8(page).expect("text");
+        let plain =
+            page.replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace('\\', "");
+        assert!(plain.contains("lamp extend [--keep TIME] [--yes] "), "{plain}");
+        assert!(plain.contains(" JOB\n.SH DESCRIPTION"), "{plain}");
     }
 
     #[test]
