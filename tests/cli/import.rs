@@ -173,3 +173,19 @@ fn nothing_is_overwritten_and_other_files_are_refused() {
     }
     assert_eq!(sandbox.lamp(&["import", "gone.yaml"]).code, 101);
 }
+
+#[test]
+fn file_of_another_tool_is_refused_by_its_name() {
+    let sandbox = Sandbox::new();
+    sandbox.write("task.yaml", DSTACK);
+    let ended = sandbox.lamp(&["import", "task.yaml", "--from", "sky"]);
+    assert_eq!(ended.code, 100, "{ended:?}");
+    assert!(ended.err.contains("the file is for dstack, not for SkyPilot"), "{ended:?}");
+    assert!(ended.err.contains("`lamp import task.yaml --from dstack`"), "{ended:?}");
+    assert!(!sandbox.path().join("lamp.toml").exists(), "nothing is written");
+    sandbox.write("other.yaml", "kind: Pod\n");
+    let other = sandbox.lamp(&["import", "other.yaml", "--from", "mlengine"]);
+    assert_eq!(other.code, 100, "{other:?}");
+    assert!(other.err.contains("no job of ML Engine is in the file"), "{other:?}");
+    assert_eq!(sandbox.lamp(&["import", "task.yaml", "--from", "dstack"]).code, 0);
+}

@@ -20,12 +20,17 @@ fn with_job(name: &str) -> Place {
 #[test]
 fn one_frame_of_top_is_text_and_its_json_is_the_overview() {
     let place = with_job("walks");
-    let once = place.0.lamp(&["top", "--once"]);
+    let once = place.0.end(place.0.command(&["top", "--once"]).env_remove("COLUMNS"));
     assert_eq!(once.code, 0, "{}", once.err);
     assert!(once.out.starts_with("Now "), "the money comes first: {}", once.out);
     assert!(once.out.contains("running     walks"), "{}", once.out);
     assert!(!once.out.contains('\u{1b}'), "no escape sequence: {:?}", once.out);
-    assert!(once.out.lines().all(|line| line.chars().count() <= 100), "{}", once.out);
+    assert!(once.out.lines().all(|line| line.chars().count() <= 80), "{}", once.out);
+    let narrow = place.0.end(place.0.command(&["status"]).env("COLUMNS", "60"));
+    assert!(narrow.out.lines().all(|line| line.chars().count() <= 60), "{}", narrow.out);
+    let piped = place.0.end(place.0.command(&["status"]).env_remove("COLUMNS"));
+    assert!(piped.out.lines().all(|line| line.chars().count() <= 80), "{}", piped.out);
+    assert!(piped.out.contains("; started "), "nothing is left out: {}", piped.out);
     let (code, overview) = place.0.json(&["top", "-o", "json"]);
     assert_eq!(code, 0);
     assert_eq!(overview["jobs"][0]["summary"]["name"], "walks", "{overview}");
