@@ -386,7 +386,7 @@ impl Workstation {
         cloud_look_file::write(&self.state, &self.look_key(), look)
     }
 
-    /// What a look depends on: another owner or account has other machines.
+    /// Another owner, profile or endpoint has other machines, so it has another look.
     fn look_key(&self) -> String {
         let AwsSettings { profile, endpoint_url, .. } = &self.aws;
         let (root, owner) = (&self.job_root, &self.owner);

@@ -53,7 +53,7 @@ fn limit_ends(facts: &EndFacts<'_>) -> Vec<Countdown> {
         return Vec::new();
     }
     let more = wishes.more_time.duration();
-    // Without a machine, no run time passes and no money is spent.
+    // Run time and money are spent on a machine only.
     let has_machine = !matches!(summary.state, JobState::Submitted | JobState::Interrupted)
         && summary.waiting.is_none();
     let planned = summary.plan.as_ref().filter(|_| has_machine).map(|plan| plan.created);
