@@ -12,6 +12,7 @@ mod listen_address;
 pub(crate) mod record;
 pub(crate) mod spec;
 pub mod terminal_safe;
+mod tf_config;
 
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use listen_address::{ListenAddress, ListenAddressError};
@@ -56,3 +57,4 @@ pub use spec::spec::{
     IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, OnSpec, REHEARSAL, Reaction,
     ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };
+pub use tf_config::{ClusterJob, ClusterRole, ClusterTask, PrimaryRole, TfCluster};
