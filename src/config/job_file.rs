@@ -11,12 +11,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::automation::{CapsFile, PurseFile, ScheduleFile};
+use super::gang::GangFile;
 use super::notify::NotifyFile;
 use super::union_values::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::values::{
     AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord,
-    Gpus, Hourly, ListenWord, MarketWord, Moment, Price, Rate, ReactionWord, SecretWord, SpanOrOff,
-    SpanWord,
+    Gpus, Hourly, ListenWord, MarketWord, Moment, NodesWord, Price, Rate, ReactionWord, SecretWord,
+    SpanOrOff, SpanWord,
 };
 use crate::job::{CHECKPOINT_SIGNALS, SecretSource};
 
@@ -61,7 +62,11 @@ pub struct JobFile {
     /// Maximum size of the shipped files before compression.
     #[schemars(extend("default" = "2GiB", "examples" = ["500MiB"]))]
     pub workdir_max: Option<Bytes>,
+    /// How many machines work on it as one, each a rank: a number, or the fewest and the most.
+    #[schemars(extend("default" = 1, "examples" = [4, "2..4"]))]
+    pub nodes: Option<NodesWord>,
     pub machine: Option<MachineFile>,
+    pub gang: Option<GangFile>,
     pub watch: Option<WatchFile>,
     pub limits: Option<LimitsFile>,
     pub checkpoint: Option<CheckpointFile>,

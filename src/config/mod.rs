@@ -18,6 +18,7 @@ mod document;
 mod env;
 mod error;
 mod file_suggest;
+mod gang;
 mod job_file;
 mod job_root;
 mod key_suggest;
@@ -36,6 +37,7 @@ pub use automation::{CapsFile, CatchUpWord, OverlapWord, PurseFile, ScheduleFile
 pub use document::JOB_FILE;
 pub use env::Environment;
 pub use error::ConfigError;
+pub use gang::{GangFile, RoleFile};
 pub use job_file::{
     AwsFile, CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, OnFile,
     RetriesFile, UserFile, WatchFile,
@@ -50,6 +52,7 @@ pub use union_values::{CommandWord, EnvPair, EnvValue, ScriptWord, SecretPair};
 pub use user::{CapsReader, UserConfig, load_user, load_user_all_the_same};
 pub use values::{
     Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly,
-    MarketWord, Moment, Price, Rate, ReactionWord, SecretWord, SpanOrOff, SpanWord, WordError,
+    MarketWord, Moment, NodesWord, Price, Rate, ReactionWord, SecretWord, SpanOrOff, SpanWord,
+    WordError,
 };
 pub use workstation_checks::is_made_by_setup;

@@ -10,6 +10,7 @@ pub const SPAN: &str = r"^\s*([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d|w)\s*)+$";
 pub const SPAN_OR_OFF: &str = r"^(off|\s*([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d|w)\s*)+)$";
 pub const ALARM: &str = r"^\s*(off|heartbeat(\s+for\s+[0-9]+\s*[mh])?|cpu\s*<=\s*[0-9]+(\.[0-9]+)?\s*%?\s+for\s+[0-9]+\s*[mh])\s*$";
 pub const LISTEN: &str = r"^\s*((localhost:|[0-9.]+:|\[[0-9A-Fa-f:.]+\]:)?[0-9]{1,5})\s*$";
+pub const NODES: &str = r"^\s*[1-9][0-9]*(\s*\.\.=?\s*[1-9][0-9]*)?\s*$";
 pub const DOLLARS: &str = r"^\s*\$?\s*[0-9]+(\.[0-9]+)?(\s*USD)?\s*$";
 pub const HOURLY: &str = r"^\s*\$?\s*[0-9]+(\.[0-9]+)?(\s*USD)?(/h)?\s*$";
 pub const PRICE: &str = concat!(

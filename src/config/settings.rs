@@ -8,13 +8,15 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+use super::gang::{GangWords, gang_of};
 use super::job_file::{CheckpointFile, JobFile};
 use super::union_values::EnvValue;
 use super::values::SpanOrOff;
 use super::{Environment, UserConfig};
 use crate::job::{
-    BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec,
-    MachineSpec, OnSpec, Reaction, RetriesSpec, SETUP, SecretSource, Spec, StallSpec, WatchSpec,
+    BOOT, CheckpointSpec, Command, Finding, GangSpec, IdleSpec, InterruptionsSpec, LEASE,
+    LimitsSpec, MachineSpec, OnSpec, Reaction, RetriesSpec, SETUP, SecretSource, Spec, StallSpec,
+    WatchSpec,
 };
 use crate::market::{Span, Speeds};
 
@@ -118,6 +120,7 @@ impl<'a> Layers<'a> {
             on: self.on(&mut found),
             retries: self.retries(),
             interruptions: self.interruptions(),
+            gang: self.gang(&mut found),
         };
         (spec, found)
     }
@@ -311,6 +314,14 @@ impl<'a> Layers<'a> {
         };
         let max = at.pick("max", |i| i.max.clone());
         max.map_or_else(InterruptionsSpec::default, |word| InterruptionsSpec { max: word.0 })
+    }
+}
+
+impl Layers<'_> {
+    fn gang(&mut self, found: &mut Vec<Finding>) -> Option<Box<GangSpec>> {
+        let nodes = self.pick("nodes", |file| file.nodes.clone()).map(|word| word.0);
+        let tables = self.layers.iter().filter_map(|(_, layer)| layer.gang.as_ref()).collect();
+        gang_of(&GangWords { nodes, tables }, found).map(Box::new)
     }
 }
 

@@ -13,7 +13,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 use super::schema_patterns;
-use crate::job::{AlarmRule, ListenAddress, MarketChoice, Reaction, SecretSource};
+use crate::job::{
+    AlarmRule, DoneRule, GangEngine, GangSaves, ListenAddress, MarketChoice, NodeCount, Reaction,
+    SecretSource,
+};
 use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// Why a text is not the word that was expected. The message is complete.
@@ -124,6 +127,30 @@ word!(
     schema {"type": ["integer", "string"], "pattern": schema_patterns::LISTEN}
 );
 word!(
+    /// A number of machines, or the fewest and the most.
+    NodesWord(NodeCount), parse_nodes,
+    expecting "a number of machines, like 4, or \"2..4\" with the fewest first",
+    schema {"type": ["integer", "string"], "pattern": schema_patterns::NODES}
+);
+word!(
+    /// What joins the ranks of a gang.
+    EngineWord(GangEngine), parse_engine,
+    expecting "\"torchrun\", \"tensorflow\", \"mpi\", \"ray\" or \"env\"",
+    schema {"type": "string", "enum": ["torchrun", "tensorflow", "mpi", "ray", "env"]}
+);
+word!(
+    /// When a gang has finished.
+    DoneWord(DoneRule), parse_done,
+    expecting "\"all\", \"rank0\" or \"any\"",
+    schema {"type": "string", "enum": ["all", "rank0", "any"]}
+);
+word!(
+    /// Which ranks save.
+    SavesWord(GangSaves), parse_saves,
+    expecting "\"rank0\" or \"each\"",
+    schema {"type": "string", "enum": ["rank0", "each"]}
+);
+word!(
     /// An amount of dollars.
     Dollars(Usd), parse_dollars,
     expecting "an amount of dollars, like 5, 0.65 or \"$5\"",
@@ -213,6 +240,33 @@ const CLOUDS: [&str; 2] = ["local", "aws"];
 
 fn parse_secret(text: &str) -> Result<SecretSource, WordError> {
     text.parse().map_err(WordError::of)
+}
+
+fn parse_nodes(text: &str) -> Result<NodeCount, WordError> {
+    text.parse().map_err(WordError::of)
+}
+
+fn parse_engine(text: &str) -> Result<GangEngine, WordError> {
+    let words = GangEngine::ALL.map(GangEngine::word);
+    let found = GangEngine::ALL.into_iter().find(|engine| engine.word() == text);
+    found.ok_or_else(|| WordError::not_one_of(text, "an engine", &words))
+}
+
+fn parse_done(text: &str) -> Result<DoneRule, WordError> {
+    match text {
+        "all" => Ok(DoneRule::All),
+        "rank0" => Ok(DoneRule::Rank0),
+        "any" => Ok(DoneRule::Any),
+        _ => Err(WordError::not_one_of(text, "when a gang is done", &["all", "rank0", "any"])),
+    }
+}
+
+fn parse_saves(text: &str) -> Result<GangSaves, WordError> {
+    match text {
+        "rank0" => Ok(GangSaves::Rank0),
+        "each" => Ok(GangSaves::Each),
+        _ => Err(WordError::not_one_of(text, "who saves", &["rank0", "each"])),
+    }
 }
 
 fn parse_span(text: &str) -> Result<Span, WordError> {

@@ -43,6 +43,11 @@ pub use record::request::{Request, Wish};
 pub use spec::alarm::{AlarmError, AlarmRule};
 pub use spec::check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, check, name_problem};
 pub use spec::finding::{Finding, FindingCause, KeySuggestion, Severity};
+pub use spec::gang::gang_member::{GangMember, GangSeat, member_name, seats_of};
+pub use spec::gang::gang_spec::{
+    DoneRule, GangEngine, GangRole, GangSaves, GangSpec, NODES_MAX, NodeCount, NodeCountError,
+    RoleCount,
+};
 pub use spec::glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use spec::image::{ImageChoice, ImageError, Release, System, contents as image_contents};
 pub use spec::launcher::is_launchers;

@@ -178,6 +178,7 @@ mod tests {
             on: Default::default(),
             retries: Default::default(),
             interruptions: Default::default(),
+            gang: None,
         }
     }
 

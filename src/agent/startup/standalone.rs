@@ -56,6 +56,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         on: OnSpec::default(),
         retries: Default::default(),
         interruptions: Default::default(),
+        gang: None,
     };
     ResolvedSpec {
         format: RECORD_FORMAT,

@@ -11,8 +11,8 @@ use crate::cli::{Context, Fault};
 use crate::config::{
     self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair,
     EnvValue, FallbackCostWord, Gpus, Hourly, InterruptionsFile, JobFile, LimitsFile, Loaded,
-    MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SecretPair, SecretWord,
-    SpanOrOff, SpanWord, WatchFile,
+    MachineFile, MarketWord, NodesWord, OnFile, Price, ReactionWord, RetriesFile, SecretPair,
+    SecretWord, SpanOrOff, SpanWord, WatchFile,
 };
 use crate::job::{Command, MarketChoice, name_problem};
 
@@ -71,6 +71,9 @@ pub struct MachineFlags {
     /// `local` (this workstation) or `aws`
     #[arg(long, value_name = "CLOUD")]
     pub cloud: Option<CloudWord>,
+    /// How many machines work on it as one, like `4`, or `2..4` with the fewest first
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<NodesWord>,
     /// GPUs, like `A10G:1` or `at least 24GiB`
     #[arg(long, visible_alias = "gpu", value_name = "GPUS")]
     pub gpus: Option<Gpus>,
@@ -210,6 +213,7 @@ impl JobArgs {
             ),
             outputs: list(&flags.keep),
             secrets_allowed: list(&flags.allow_secret),
+            nodes: flags.machine.nodes.clone(),
             machine: Some(flags.machine.fragment()),
             watch: Some(flags.ends.watch()),
             limits: Some(flags.ends.limits(now)),

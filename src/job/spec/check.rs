@@ -7,6 +7,7 @@ use super::check_fit::check_fit;
 use super::check_market::check_market;
 use super::check_script::check_script;
 use super::check_secrets::check_secrets;
+use super::gang::check_gang::check_gang;
 use super::limits::{BOOT_BOUNDS, LEASE_BOUNDS};
 use super::user_tags::check_tags;
 
@@ -39,6 +40,7 @@ pub fn check(spec: &Spec) -> Vec<Finding> {
     check_speed(spec, &mut found);
     check_watch(spec, &mut found);
     check_ends(spec, &mut found);
+    check_gang(spec, &mut found);
     found
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod check_market;
 pub(crate) mod check_script;
 pub(crate) mod check_secrets;
 pub(crate) mod finding;
+pub(crate) mod gang;
 pub(crate) mod glob;
 pub(crate) mod image;
 pub(crate) mod launcher;

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::job::{
-    AlarmRule, Continues, Inherited, JobId, LimitsSpec, ListenAddress, SecretSource, Trial,
+    AlarmRule, Continues, GangMember, GangSpec, Inherited, JobId, LimitsSpec, ListenAddress,
+    SecretSource, Trial,
 };
 use crate::market::{
     Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour,
@@ -67,6 +68,11 @@ impl ResolvedSpec {
             .map(|applied| &applied.owner)
             .or(self.owner.as_ref())
             .map(String::as_str)
+    }
+
+    /// Its place in a gang; `None`: one machine does the job.
+    pub fn member(&self) -> Option<&GangMember> {
+        self.spec.gang.as_ref()?.member.as_ref().filter(|member| member.is_sound())
     }
 
     /// The checkpoint of the earlier job, until the job has its own.
@@ -154,6 +160,9 @@ pub struct Spec {
     pub retries: RetriesSpec,
     #[serde(default)]
     pub interruptions: InterruptionsSpec,
+    /// Several machines that work as one; `None`: one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<Box<GangSpec>>,
 }
 
 #[cfg(test)]

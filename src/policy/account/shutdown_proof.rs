@@ -133,6 +133,7 @@ pub fn spec(
         on: Default::default(),
         retries: Default::default(),
         interruptions: InterruptionsSpec { max: 0 },
+        gang: None,
     }
 }
 

@@ -1,0 +1,74 @@
+//! The gang of a job from `nodes` and `[gang]` of all layers.
+
+use super::gang_file::{GangFile, RoleFile};
+use crate::job::{Finding, GangRole, GangSpec, NodeCount, RoleCount};
+
+/// What the layers say, the strongest first.
+pub struct GangWords<'a> {
+    pub nodes: Option<NodeCount>,
+    pub tables: Vec<&'a GangFile>,
+}
+
+/// The gang, or `None` for one machine.
+pub fn gang_of(words: &GangWords<'_>, found: &mut Vec<Finding>) -> Option<GangSpec> {
+    let roles = roles_of(&words.tables);
+    if words.nodes.is_none() && words.tables.is_empty() {
+        return None;
+    }
+    if words.nodes.is_some() && !roles.is_empty() {
+        found.push(
+            Finding::error("nodes", "is given beside the roles of [gang], which say how many")
+                .hint("keep `nodes`, or the roles"),
+        );
+    }
+    if words.nodes.is_none() && roles.is_empty() {
+        found.push(
+            Finding::error("gang", "says how machines work together, and not how many")
+                .hint("add `nodes = 4` above the tables, or a role: [gang.worker] count = 4"),
+        );
+    }
+    let sum = roles.iter().map(|role| role.count).sum::<u32>().max(1);
+    let nodes = words.nodes.unwrap_or(NodeCount::exactly(sum));
+    let is_one = nodes == NodeCount::exactly(1) && words.tables.is_empty();
+    (!is_one).then(|| filled(words, nodes, roles))
+}
+
+fn filled(words: &GangWords<'_>, nodes: NodeCount, roles: Vec<RoleCount>) -> GangSpec {
+    let default = GangSpec::default();
+    let tables = &words.tables;
+    GangSpec {
+        nodes,
+        engine: first(tables, |gang| gang.engine.as_ref()).map_or(default.engine, |word| word.0),
+        join: first(tables, |gang| gang.join.as_ref()).map_or(default.join, |word| word.0),
+        hold: first(tables, |gang| gang.hold.as_ref()).map_or(default.hold, |word| word.0),
+        done: first(tables, |gang| gang.done.as_ref()).map_or(default.done, |word| word.0),
+        tail: first(tables, |gang| gang.tail.as_ref()).map_or(default.tail, |word| word.0),
+        saves: first(tables, |gang| gang.saves.as_ref()).map_or(default.saves, |word| word.0),
+        roles,
+        member: None,
+    }
+}
+
+fn first<'a, T>(
+    tables: &[&'a GangFile],
+    get: impl Fn(&'a GangFile) -> Option<&'a T>,
+) -> Option<&'a T> {
+    tables.iter().find_map(|table| get(table))
+}
+
+fn roles_of(tables: &[&GangFile]) -> Vec<RoleCount> {
+    let said = |role: GangRole, get: fn(&GangFile) -> Option<&RoleFile>| {
+        let table = tables.iter().find_map(|table| get(table))?;
+        Some(RoleCount { role, count: table.count.unwrap_or(1) })
+    };
+    [
+        said(GangRole::Chief, |gang| gang.chief.as_ref()),
+        said(GangRole::Head, |gang| gang.head.as_ref()),
+        said(GangRole::Worker, |gang| gang.worker.as_ref()),
+        said(GangRole::Ps, |gang| gang.ps.as_ref()),
+        said(GangRole::Evaluator, |gang| gang.evaluator.as_ref()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,122 @@
+//! What is wrong with a gang in a job file, and what this version cannot do yet.
+//!
+//! Not here: whether the cloud sells as many machines (`policy::purchase`).
+
+use super::gang_spec::{GangEngine, GangRole, GangSpec, NODES_MAX};
+use crate::job::{Command, Finding, Spec};
+use crate::market::{Cloud, Span};
+
+/// The shortest wait for a member. Below it, an agent that starts late is taken for missing.
+const JOIN_MIN: Span = Span::from_secs(10);
+
+/// All findings of a gang; none for a job of one machine.
+pub fn check_gang(spec: &Spec, found: &mut Vec<Finding>) {
+    let Some(gang) = &spec.gang else { return };
+    check_size(gang, found);
+    check_roles(gang, found);
+    check_engine(gang, &spec.command, found);
+    check_times(gang, found);
+    check_place(spec, found);
+}
+
+fn check_size(gang: &GangSpec, found: &mut Vec<Finding>) {
+    if gang.nodes.max > NODES_MAX {
+        found.push(
+            Finding::error("nodes", format!("{} is more than {NODES_MAX}", gang.nodes))
+                .hint(format!("at most {NODES_MAX} machines make one job")),
+        );
+    }
+}
+
+fn check_roles(gang: &GangSpec, found: &mut Vec<Finding>) {
+    for role in gang.roles.iter().filter(|role| role.count == 0) {
+        let path = format!("gang.{}.count", role.role.word());
+        found.push(Finding::error(&path, "is 0").hint("leave the role out"));
+    }
+    let single = [GangRole::Chief, GangRole::Head, GangRole::Evaluator];
+    for role in gang.roles.iter().filter(|role| single.contains(&role.role) && role.count > 1) {
+        let path = format!("gang.{}.count", role.role.word());
+        found.push(
+            Finding::error(&path, format!("is {}", role.count)).hint("there is at most one of it"),
+        );
+    }
+    let odd = [GangRole::Chief, GangRole::Ps, GangRole::Evaluator];
+    if gang.engine == GangEngine::Torchrun
+        && let Some(role) = gang.roles.iter().find(|role| odd.contains(&role.role))
+    {
+        let path = format!("gang.{}", role.role.word());
+        found.push(
+            Finding::error(&path, "is a role that torchrun does not know")
+                .hint("set `engine = \"tensorflow\"` or `engine = \"env\"` in [gang]"),
+        );
+    }
+}
+
+fn check_engine(gang: &GangSpec, command: &Command, found: &mut Vec<Finding>) {
+    match gang.engine {
+        GangEngine::Mpi | GangEngine::Ray => {
+            let what = format!("`{}` is not built yet", gang.engine.word());
+            found.push(Finding::error("gang.engine", what).hint(
+                "`engine = \"env\"` sets the addresses of all ranks, and the command joins them itself",
+            ));
+        }
+        GangEngine::Torchrun => check_torchrun(command, found),
+        GangEngine::Tensorflow | GangEngine::Env => {}
+    }
+}
+
+/// torchrun starts a script, so its command must be a list of words.
+fn check_torchrun(command: &Command, found: &mut Vec<Finding>) {
+    let Command::Args(args) = command else {
+        found.push(
+            Finding::error("command", "is a text for the shell, and torchrun starts a script")
+                .hint("write it as a list: command = [\"python\", \"train.py\"]"),
+        );
+        return;
+    };
+    let is_python = args.first().is_some_and(|program| {
+        program.rsplit('/').next().is_some_and(|name| name.starts_with("python"))
+    });
+    if is_python && args.iter().skip(1).any(|word| word == "-c") {
+        found.push(
+            Finding::error("command", "has `python -c`, which torchrun cannot start")
+                .hint("put the code into a file, or set `engine = \"env\"` in [gang]"),
+        );
+    }
+    if args.iter().any(|word| word == "torchrun" || word == "torch.distributed.run") {
+        found.push(
+            Finding::error("command", "starts torchrun itself, and lamp starts it for each rank")
+                .hint("leave torchrun out: command = [\"python\", \"train.py\"]"),
+        );
+    }
+}
+
+fn check_times(gang: &GangSpec, found: &mut Vec<Finding>) {
+    for (path, time) in [("gang.join", gang.join), ("gang.hold", gang.hold)] {
+        if time < JOIN_MIN {
+            found.push(
+                Finding::error(path, format!("{time} is too short"))
+                    .hint(format!("a member needs at least {JOIN_MIN} to start")),
+            );
+        }
+    }
+}
+
+/// Where gangs can run in this version.
+fn check_place(spec: &Spec, found: &mut Vec<Finding>) {
+    if spec.machine.cloud != Cloud::Local {
+        found.push(
+            Finding::error("machine.cloud", "cannot run several machines as one job yet")
+                .hint("`--cloud local` runs all ranks on this workstation; one machine with several GPUs needs no `nodes`"),
+        );
+    }
+    if spec.on.may_stop() {
+        found.push(
+            Finding::error(
+                "on",
+                "`stop` keeps a machine, and a gang does not continue on kept machines",
+            )
+            .hint("leave out `stop`: the gang continues from its checkpoint"),
+        );
+    }
+}
