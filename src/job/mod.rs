@@ -27,6 +27,9 @@ pub use record::checkpoint_step::{
 pub use record::continuation::{Continues, Inherited, KeptMachine};
 pub use record::discarded::{Discarded, KindError, StoredKind};
 pub use record::format::RECORD_FORMAT;
+pub use record::gang::membership::{
+    EpochCause, EpochOver, EpochRecord, Formation, GangEnd, GangEndCause, GangReady, RankMark,
+};
 pub use record::market_log::MarketLog;
 pub use record::numbers::Numbers;
 pub use record::outcome::{EndedBecause, ExitStatus, JobOutcome, Outcome};

@@ -134,6 +134,19 @@ pub fn request(id: &JobId, number: u32) -> String {
     in_folder(requests(id), &format!("{number:04}.json"))
 }
 
+/// The epochs of a gang, in the directory of its rank 0.
+pub fn gang(id: &JobId) -> String {
+    in_folder(job(id), "gang/")
+}
+
+pub fn gang_end(id: &JobId) -> String {
+    in_folder(gang(id), "end.json")
+}
+
+pub fn gang_epoch(id: &JobId, epoch: u32) -> String {
+    format!("{}{epoch:04}/", gang(id))
+}
+
 pub fn attempts(id: &JobId) -> String {
     in_folder(job(id), "attempts/")
 }

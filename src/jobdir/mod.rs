@@ -29,6 +29,7 @@
 mod change_markers;
 mod error;
 mod finished_jobs;
+mod gang_dir;
 mod job_dir;
 mod journal;
 pub mod layout;
@@ -42,6 +43,7 @@ mod sweeper_dir;
 pub use change_markers::{JobNews, News, has_news, news};
 pub use error::{JobDirError, RecordError, unless_damaged};
 pub use finished_jobs::{JobsOver, jobs_over, put_jobs_over};
+pub use gang_dir::GangDir;
 pub use job_dir::{JobDir, jobs};
 pub use journal::{Event, What};
 pub use proof_dir::{ProofDir, proof_keys};

@@ -17,6 +17,7 @@
 
 pub mod account;
 pub mod billing;
+pub mod gang;
 pub mod lifecycle;
 pub mod market;
 pub mod purchase;

@@ -7,6 +7,7 @@ pub(crate) mod checkpoint_step;
 pub(crate) mod continuation;
 pub(crate) mod discarded;
 pub(crate) mod format;
+pub(crate) mod gang;
 pub(crate) mod market_log;
 pub(crate) mod numbers;
 pub(crate) mod outcome;
