@@ -12,6 +12,7 @@
 //! | `http` | | the server of the agent's measurements |
 //! | `local` | `Cloud`, `Metadata`, `Power` | the cloud `local`: folders and processes here |
 //! | `notify` | `Notifier` | channels to the user: webhook, Slack, ntfy, mail, desktop |
+//! | `rank` | `RankHost`, `RankProcess` | the engine of a rank, and the address of its machine |
 //! | `recordings` | | prices, capacity and utilisation, read from files |
 //! | `store` | `Store` | job roots: a folder or an S3 bucket |
 //! | `workdir` | | the code archive: packed, searched for secrets, unpacked |
@@ -25,6 +26,7 @@ pub mod http;
 pub mod local;
 #[cfg(feature = "lamp")]
 pub mod notify;
+pub mod rank;
 #[cfg(feature = "lamp")]
 pub mod recordings;
 pub mod store;

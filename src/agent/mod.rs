@@ -17,6 +17,7 @@ pub mod activity_counters;
 mod agent;
 pub mod checkpoint;
 mod decide;
+pub mod gang;
 mod guarded_wait;
 mod limits;
 pub mod log;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::agent::Agent;
+use super::gang::RANK_PROGRAM;
 use super::startup::attempt::{AGENT_STATE_FILE, Mode};
 use super::startup::environment::{WorkloadPaths, environment, hostfile};
 use super::startup::fetch_status::ROOM_WITHIN;
@@ -36,7 +37,10 @@ impl Agent {
     /// Starts the user's command. A command that cannot be executed ends the attempt.
     pub(crate) async fn start_main(&mut self) -> Option<Decision> {
         self.state.stage = Stage::Main;
-        let argv = self.attempt.resolved.spec.command.argv();
+        let mut argv = self.attempt.resolved.spec.command.argv();
+        if self.attempt.resolved.member().is_some() {
+            argv.splice(0..0, RANK_PROGRAM.map(String::from));
+        }
         let before = self.board.marks();
         if self.state.main_since.is_none() {
             self.watching.main_begins();

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::orphaned_run;
+use super::rank::{self, RankWorkloads};
 #[cfg(feature = "aws")]
 use crate::adapters::aws::bucket_credentials;
 use crate::adapters::aws::cloudwatch_metrics::CloudWatchMeter;
@@ -78,6 +79,7 @@ pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
         Ok(Call::Holder { dir, machine_pid, environment }) => {
             code(main::main(&dir, machine_pid, environment.as_deref()))
         }
+        Ok(Call::Rank { machine, command }) => in_runtime("warn", run_rank(machine, command)),
         Ok(Call::Machine { dir }) => machine_process::main(&dir),
         Ok(Call::Boot(BootSource::Local(dir))) => in_runtime("info", boot_local(dir, leading)),
         Ok(Call::Boot(BootSource::Machine(then))) => {
@@ -199,15 +201,19 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         machine_pid: machine.map(|machine| machine.process.pid),
         environment: folder.environment(&record),
     };
-    attempt(
-        ports,
-        folders,
-        Arc::from(process::workloads(program, WorkloadIsolation::ProcessGroup)),
-        true,
-        own_network,
-        OnBox::default(),
-    )
-    .await
+    let (exe, leading) = (program.exe.clone(), program.leading.clone());
+    let dir = std::path::absolute(&dir).unwrap_or(dir);
+    let workloads = Arc::from(process::workloads(program, WorkloadIsolation::ProcessGroup));
+    let workloads = Arc::new(RankWorkloads::of_local(workloads, &exe, &leading, &dir));
+    attempt(ports, folders, workloads, true, own_network, OnBox::default()).await
+}
+
+/// One rank of a gang, on a machine of the local cloud.
+async fn run_rank(dir: PathBuf, command: Vec<String>) -> Result<i32, String> {
+    let record = LocalFolder::new(&dir)
+        .instance()
+        .map_err(|error| format!("{} is not a machine's folder: {error}", dir.display()))?;
+    rank::run(job_root(&record).await.map_err(|error| with_causes(&error))?, command).await
 }
 
 /// The job root of a local machine. S3 is reached with the workstation's own credential chain,

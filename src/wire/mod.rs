@@ -5,6 +5,7 @@
 pub mod agent;
 mod handles;
 mod orphaned_run;
+mod rank;
 #[cfg(feature = "lamp")]
 pub mod setup;
 #[cfg(feature = "lamp")]

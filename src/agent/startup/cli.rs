@@ -26,6 +26,11 @@ pub enum Call {
         /// The environment that the command inherits, in a file.
         environment: Option<PathBuf>,
     },
+    /// Internal: one rank of a gang, on a machine of the local cloud.
+    Rank {
+        machine: PathBuf,
+        command: Vec<String>,
+    },
     /// Internal: the process that acts as the machine on the local cloud.
     Machine {
         dir: PathBuf,
@@ -138,6 +143,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Call, UsageError> {
             false => Ok(Call::Watch(alone)),
         }),
         "holder" => holder(parser),
+        "rank" => rank(parser),
         "machine" => Ok(Call::Machine { dir: parser.value()?.into() }),
         other => Err(UsageError::Wrong(format!(
             "`{other}` is not a command; there are run, watch and boot"
@@ -172,6 +178,25 @@ fn holder(mut parser: lexopt::Parser) -> Result<Call, UsageError> {
     }
     let dir = dir.ok_or_else(|| UsageError::Wrong("`holder` needs a folder".into()))?;
     Ok(Call::Holder { dir, machine_pid, environment })
+}
+
+fn rank(mut parser: lexopt::Parser) -> Result<Call, UsageError> {
+    use lexopt::prelude::*;
+    let (mut machine, mut command) = (None, Vec::new());
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("local") => machine = Some(PathBuf::from(parser.value()?)),
+            Value(first) => {
+                command.push(first.string()?);
+                for word in parser.raw_args()? {
+                    command.push(word.string()?);
+                }
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let machine = machine.ok_or_else(|| UsageError::Wrong("`rank` needs --local".into()))?;
+    Ok(Call::Rank { machine, command })
 }
 
 fn alone(mut parser: lexopt::Parser, mut alone: Alone) -> Result<(Alone, bool), UsageError> {

@@ -1,0 +1,248 @@
+//! How a rank comes to an epoch: it says that it is ready, and waits until the epoch is formed.
+
+use std::time::Duration;
+
+use super::rank_state::RankState;
+use crate::job::{
+    EpochCause, EpochRecord, Formation, GangEnd, GangEndCause, GangReady, RECORD_FORMAT, Wish,
+};
+use crate::jobdir::JobDirError;
+use crate::policy::gang::epoch_decision::{
+    EpochBudget, GatherFacts, GatherVerdict, judge_budget, judge_gather,
+};
+
+/// A look at the job of one missing rank, every so many looks.
+const MISSING_LOOK_EVERY: u32 = 5;
+
+/// How long a rank that joins a smaller gang waits for its checkpoint. Longer keeps a paid machine
+/// waiting; shorter throws away what the others did since their last checkpoint.
+const SAVE_WITHIN: Duration = Duration::from_secs(60);
+
+/// What came of the wait.
+pub(super) enum Gathered {
+    Formed(Formation),
+    /// This epoch will not form: another one will.
+    Superseded,
+    Ended(GangEnd),
+    ToldToEnd,
+}
+
+impl RankState {
+    /// The epoch to be ready for: a new one, or one that is not formed yet.
+    pub(super) async fn open_epoch(&self) -> u32 {
+        loop {
+            let last = self.insist("the epochs", || self.dir.epochs()).await.pop();
+            let Some(last) = last.filter(|last| *last > 0) else { return 1 };
+            let record = self.insist("an epoch", || self.dir.record(last)).await;
+            if record.over.is_some() {
+                return last + 1;
+            }
+            let own = self.insist("an epoch", || self.dir.ready_rank(last, self.rank())).await;
+            match (&record.formation, own) {
+                (None, None) => return last,
+                (None, Some(own)) if own.start == self.me.start => return last,
+                // An earlier start of this rank was there: a machine was lost.
+                (None, Some(_)) => self.began_again(last).await,
+                (Some(formed), _) if formed.member(self.rank()).is_some() => {
+                    self.began_again(last).await;
+                }
+                (Some(_), _) => self.join_smaller(last).await,
+            }
+        }
+    }
+
+    async fn began_again(&self, epoch: u32) {
+        let text = format!("rank {} began again in attempt {}", self.rank(), self.me.attempt);
+        let mark = self.mark(self.rank());
+        self.insist("an epoch", || self.dir.create_lost(epoch, &mark)).await;
+        self.end_epoch(epoch, self.rank(), EpochCause::Lost, None, &text).await;
+    }
+
+    /// The others work without this rank. They save first, and then form anew with it.
+    async fn join_smaller(&self, epoch: u32) {
+        let leader = self.leader();
+        let newest =
+            || async { leader.checkpoint_numbers().await.ok().and_then(|all| all.last().copied()) };
+        let before = newest().await;
+        if self.resolved.spec.checkpoint.is_some() || self.member.reads.is_some() {
+            self.ask(0, Wish::Checkpoint).await;
+            let until = self.ports.clock.mono() + SAVE_WITHIN;
+            while newest().await <= before && self.ports.clock.mono() < until {
+                self.pause().await;
+            }
+        }
+        let text = format!("rank {} joins", self.rank());
+        self.end_epoch(epoch, self.rank(), EpochCause::Joined, None, &text).await;
+    }
+
+    /// Says that this rank is ready, and waits until the epoch is formed.
+    pub(super) async fn gather(&self, epoch: u32) -> Gathered {
+        let limit = if epoch == 1 { self.gang.join } else { self.gang.hold };
+        if epoch > 1 {
+            // A rank that waits is neither idle nor stalled.
+            self.ask(self.rank(), Wish::Keep { time: limit }).await;
+        }
+        let ready = match self.make_ready() {
+            Ok(ready) => ready,
+            Err(error) => {
+                self.say(format!("has no address for the other ranks: {error}"));
+                return Gathered::ToldToEnd;
+            }
+        };
+        self.insist("its readiness", || self.dir.create_ready(epoch, &ready)).await;
+        self.say(format!("is ready for epoch {epoch}, at {}:{}", ready.host, ready.port));
+        let began = self.ports.clock.mono();
+        let (mut could_form, mut looks) = (None, 0_u32);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.ports.host.told_to_end() => return Gathered::ToldToEnd,
+                () = self.pause() => {}
+            }
+            looks += 1;
+            let waited = self.ports.clock.mono().saturating_sub(began);
+            let form_for = could_form
+                .map_or(Duration::ZERO, |since| self.ports.clock.mono().saturating_sub(since));
+            match self.look(epoch, (waited, limit.duration()), form_for, looks).await {
+                Ok(Look::Wait { could_form: true }) => {
+                    could_form.get_or_insert(self.ports.clock.mono());
+                }
+                Ok(Look::Wait { could_form: false }) => could_form = None,
+                Ok(Look::Over(gathered)) => return *gathered,
+                Err(error) => self.say(format!("cannot see the other ranks: {error}")),
+            }
+        }
+    }
+
+    fn make_ready(&self) -> std::io::Result<GangReady> {
+        let address = self.ports.host.address()?;
+        Ok(GangReady {
+            format: RECORD_FORMAT,
+            rank: self.rank(),
+            job: self.job().clone(),
+            attempt: self.me.attempt,
+            instance: self.me.instance.clone(),
+            start: self.me.start.clone(),
+            host: address.host,
+            interface: address.interface,
+            port: address.port,
+            gpus: self.me.gpus,
+            at: self.now(),
+        })
+    }
+
+    async fn look(
+        &self,
+        epoch: u32,
+        (waited, limit): (Duration, Duration),
+        could_form_for: Duration,
+        looks: u32,
+    ) -> Result<Look, JobDirError> {
+        if let Some(end) = self.dir.end().await? {
+            return Ok(Look::over(Gathered::Ended(end)));
+        }
+        if self.dir.over(epoch).await?.is_some() {
+            return Ok(Look::over(Gathered::Superseded));
+        }
+        if let Some(formation) = self.dir.formation(epoch).await? {
+            return Ok(Look::over(Gathered::Formed(formation)));
+        }
+        let ready = self.dir.ready(epoch).await?;
+        let facts = GatherFacts {
+            nodes: self.gang.nodes,
+            rank: self.rank(),
+            ready: &ready,
+            waited,
+            limit,
+            could_form_for,
+        };
+        match judge_gather(&facts) {
+            GatherVerdict::Form => self.form(epoch, ready).await.map(Look::over),
+            GatherVerdict::GiveUp { missing } => {
+                let text = missing_text(&missing, waited);
+                self.end_gang(GangEndCause::Incomplete, None, missing, &text).await;
+                Ok(Look::Wait { could_form: false })
+            }
+            GatherVerdict::Wait => {
+                if looks.is_multiple_of(MISSING_LOOK_EVERY) {
+                    self.look_for_missing(&ready, looks / MISSING_LOOK_EVERY).await?;
+                }
+                let all = ready.len() >= self.gang.nodes.max as usize;
+                let few = ready.len() >= self.gang.nodes.min as usize && waited >= limit;
+                Ok(Look::Wait { could_form: all || few })
+            }
+        }
+    }
+
+    async fn form(&self, epoch: u32, ready: Vec<GangReady>) -> Result<Gathered, JobDirError> {
+        let earlier = self.earlier(epoch).await?;
+        let spec = &self.resolved.spec;
+        let budget = judge_budget(&earlier, &ready, &spec.retries, &spec.interruptions);
+        if budget == EpochBudget::InterruptionsSpent {
+            let text = format!(
+                "more interruptions than the {} that `interruptions.max` allows",
+                spec.interruptions.max
+            );
+            self.end_gang(GangEndCause::Interrupted, None, Vec::new(), &text).await;
+        }
+        if let Some(end) = self.dir.end().await? {
+            return Ok(Gathered::Ended(end));
+        }
+        let formation = Formation {
+            format: RECORD_FORMAT,
+            epoch,
+            at: self.now(),
+            by: self.rank(),
+            rendezvous: format!("{}-{epoch}-{}", self.member.leader(), self.me.start),
+            members: ready,
+        };
+        self.dir.create_formation(&formation).await?;
+        // Another rank may have been first: what stands there counts.
+        let formed = self.dir.formation(epoch).await?;
+        Ok(Gathered::Formed(formed.unwrap_or(formation)))
+    }
+
+    /// The epochs before this one.
+    pub(super) async fn earlier(&self, epoch: u32) -> Result<Vec<EpochRecord>, JobDirError> {
+        let mut found = Vec::new();
+        for number in self.dir.epochs().await?.into_iter().filter(|number| *number < epoch) {
+            found.push(self.dir.record(number).await?);
+        }
+        Ok(found)
+    }
+
+    /// A missing rank whose job has ended does not come: the wait for it would only cost money.
+    async fn look_for_missing(&self, ready: &[GangReady], turn: u32) -> Result<(), JobDirError> {
+        let missing: Vec<u32> = (0..self.gang.nodes.max)
+            .filter(|rank| ready.iter().all(|member| member.rank != *rank))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let rank = missing[turn as usize % missing.len()];
+        let Some(why) = self.has_ended(rank).await? else { return Ok(()) };
+        let left = self.gang.nodes.max.saturating_sub(1);
+        if left < self.gang.nodes.min {
+            let text = format!("rank {rank} does not come back: its job {why}");
+            self.end_gang(GangEndCause::Stopped, None, vec![rank], &text).await;
+        }
+        Ok(())
+    }
+}
+
+enum Look {
+    Wait { could_form: bool },
+    Over(Box<Gathered>),
+}
+
+impl Look {
+    fn over(gathered: Gathered) -> Look {
+        Look::Over(Box::new(gathered))
+    }
+}
+
+fn missing_text(missing: &[u32], waited: Duration) -> String {
+    let ranks: Vec<String> = missing.iter().map(u32::to_string).collect();
+    let (noun, verb) = if ranks.len() == 1 { ("rank", "did") } else { ("ranks", "did") };
+    format!("{noun} {} {verb} not come within {} s", ranks.join(", "), waited.as_secs())
+}

@@ -1,0 +1,175 @@
+//! What the program of a rank knows of itself, and small helpers to write its records.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::job::{
+    AttemptNo, EpochCause, EpochOver, GangEnd, GangEndCause, GangMember, GangSpec, JobId,
+    RECORD_FORMAT, RankMark, ResolvedSpec, Wish,
+};
+use crate::jobdir::{GangDir, JobDir, JobDirError};
+use crate::ports::{Clock, Files, RankHost, Store};
+
+/// Between two looks into the job directory. An epoch that is over is seen within two looks, so its
+/// processes end within five seconds. Shorter costs requests: at one a second they cost $0.0015 an
+/// hour.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// From SIGTERM to SIGKILL when an epoch is over. The record is at most two seconds old then.
+pub(super) const EPOCH_GRACE: Duration = Duration::from_secs(3);
+
+#[derive(Clone)]
+pub struct RankPorts {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    pub files: Arc<dyn Files>,
+    pub host: Arc<dyn RankHost>,
+}
+
+/// Which start of which rank this is.
+#[derive(Clone, Debug)]
+pub struct RankSelf {
+    pub attempt: AttemptNo,
+    pub instance: String,
+    /// Drawn anew for each start of this program.
+    pub start: String,
+    /// `None`: unknown.
+    pub gpus: Option<u32>,
+    /// What the user wrote.
+    pub command: Vec<String>,
+}
+
+/// Files that the agent and this program share.
+#[derive(Clone, Debug)]
+pub struct RankPaths {
+    pub work: PathBuf,
+    pub checkpoints: PathBuf,
+    pub notice: PathBuf,
+    pub hostfile: PathBuf,
+}
+
+/// The program of one rank.
+pub(super) struct RankState {
+    pub ports: RankPorts,
+    pub me: RankSelf,
+    pub paths: RankPaths,
+    pub resolved: ResolvedSpec,
+    pub gang: GangSpec,
+    pub member: GangMember,
+    pub dir: GangDir,
+}
+
+impl RankState {
+    pub fn rank(&self) -> u32 {
+        self.member.rank
+    }
+
+    pub fn job(&self) -> &JobId {
+        &self.resolved.job
+    }
+
+    pub fn job_of(&self, rank: u32) -> JobDir {
+        let job = self.member.seats[rank as usize].job.clone();
+        JobDir::new(Arc::clone(&self.ports.store), job)
+    }
+
+    pub fn own_job(&self) -> JobDir {
+        JobDir::new(Arc::clone(&self.ports.store), self.job().clone())
+    }
+
+    pub fn leader(&self) -> JobDir {
+        self.job_of(0)
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.ports.clock.now()
+    }
+
+    pub fn say(&self, text: impl AsRef<str>) {
+        self.ports.host.say(&format!("lamp: rank {}: {}", self.rank(), text.as_ref()));
+    }
+
+    pub async fn pause(&self) {
+        self.ports.clock.sleep(LOOK_EVERY).await;
+    }
+
+    /// The machine of this rank is being taken away.
+    pub fn has_notice(&self) -> bool {
+        matches!(self.ports.files.stamp(&self.paths.notice), Ok(Some(_)))
+    }
+
+    pub fn mark(&self, rank: u32) -> RankMark {
+        RankMark { format: RECORD_FORMAT, rank, at: self.now() }
+    }
+
+    /// Ends an epoch, unless another rank has ended it.
+    pub async fn end_epoch(
+        &self,
+        epoch: u32,
+        rank: u32,
+        because: EpochCause,
+        exit: Option<i32>,
+        text: &str,
+    ) {
+        let over = EpochOver {
+            format: RECORD_FORMAT,
+            epoch,
+            at: self.now(),
+            rank,
+            because,
+            exit,
+            text: text.to_owned(),
+        };
+        self.insist("the end of an epoch", || self.dir.create_over(&over)).await;
+    }
+
+    /// Ends the gang, unless another rank has ended it.
+    pub async fn end_gang(
+        &self,
+        because: GangEndCause,
+        exit: Option<i32>,
+        missing: Vec<u32>,
+        text: &str,
+    ) {
+        let end = GangEnd {
+            format: RECORD_FORMAT,
+            at: self.now(),
+            rank: self.rank(),
+            because,
+            exit,
+            missing,
+            text: text.to_owned(),
+        };
+        self.insist("the end of the gang", || self.dir.create_end(&end)).await;
+    }
+
+    /// Leaves a request; it only helps, so a failure is told and not repeated.
+    pub async fn ask(&self, rank: u32, wish: Wish) {
+        let by = format!("rank {} of the gang", self.rank());
+        if let Err(error) = self.job_of(rank).add_request(wish, &by, self.now()).await {
+            self.say(format!("cannot ask rank {rank} to {wish}: {error}"));
+        }
+    }
+
+    /// Repeats a write until the store takes it.
+    pub async fn insist<T, F>(&self, what: &str, mut write: impl FnMut() -> F) -> T
+    where
+        F: Future<Output = Result<T, JobDirError>>,
+    {
+        let mut is_told = false;
+        loop {
+            match write().await {
+                Ok(done) => return done,
+                Err(error) if !is_told => {
+                    is_told = true;
+                    self.say(format!("cannot read or write {what}, trying again: {error}"));
+                }
+                Err(_) => {}
+            }
+            self.pause().await;
+        }
+    }
+}
