@@ -16,6 +16,7 @@ pub mod exit_code;
 pub mod extend;
 pub mod fault;
 pub mod find_job;
+pub mod gang;
 pub mod import;
 pub mod job_act;
 pub mod log_tail;

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::find_job;
+use super::gang::gang_jobs;
 use super::record_errors;
 use super::release_kept;
 use super::session::Session;
@@ -112,6 +113,7 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
             .await
             .map_err(|error| record_errors::wish_fault(&error, dir.job()))?,
     };
+    gang_jobs::ask_other_ranks(session, &dir, wish).await;
     let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
     if let Some(error) = unread {
         session.warn(format!(

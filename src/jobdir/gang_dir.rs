@@ -47,7 +47,7 @@ impl GangDir {
         read(&*self.store, &layout::gang_end(&self.leader)).await
     }
 
-    pub async fn create_end(&self, end: &GangEnd) -> Result<Created, JobDirError> {
+    pub async fn create_end(&self, end: &GangEnd) -> Result<(), JobDirError> {
         self.create(layout::gang_end(&self.leader), end).await
     }
 
@@ -56,7 +56,7 @@ impl GangDir {
         self.one(epoch, OVER).await
     }
 
-    pub async fn create_over(&self, over: &EpochOver) -> Result<Created, JobDirError> {
+    pub async fn create_over(&self, over: &EpochOver) -> Result<(), JobDirError> {
         self.create(self.key(over.epoch, OVER), over).await
     }
 
@@ -65,7 +65,7 @@ impl GangDir {
         self.one(epoch, FORMATION).await
     }
 
-    pub async fn create_formation(&self, formation: &Formation) -> Result<Created, JobDirError> {
+    pub async fn create_formation(&self, formation: &Formation) -> Result<(), JobDirError> {
         self.create(self.key(formation.epoch, FORMATION), formation).await
     }
 
@@ -78,11 +78,7 @@ impl GangDir {
         self.one(epoch, &format!("{READY}{rank}.json")).await
     }
 
-    pub async fn create_ready(
-        &self,
-        epoch: u32,
-        ready: &GangReady,
-    ) -> Result<Created, JobDirError> {
+    pub async fn create_ready(&self, epoch: u32, ready: &GangReady) -> Result<(), JobDirError> {
         self.create(self.key(epoch, &format!("{READY}{}.json", ready.rank)), ready).await
     }
 
@@ -95,7 +91,7 @@ impl GangDir {
         Ok(found)
     }
 
-    pub async fn create_done(&self, epoch: u32, mark: &RankMark) -> Result<Created, JobDirError> {
+    pub async fn create_done(&self, epoch: u32, mark: &RankMark) -> Result<(), JobDirError> {
         self.create(self.key(epoch, &format!("{DONE}{}.json", mark.rank)), mark).await
     }
 
@@ -104,7 +100,16 @@ impl GangDir {
         self.ranks(epoch, DONE).await
     }
 
-    pub async fn create_lost(&self, epoch: u32, mark: &RankMark) -> Result<Created, JobDirError> {
+    /// The same with their times.
+    pub async fn done_marks(&self, epoch: u32) -> Result<Vec<RankMark>, JobDirError> {
+        let mut found = Vec::new();
+        for rank in self.done(epoch).await? {
+            found.extend(self.one::<RankMark>(epoch, &format!("{DONE}{rank}.json")).await?);
+        }
+        Ok(found)
+    }
+
+    pub async fn create_lost(&self, epoch: u32, mark: &RankMark) -> Result<(), JobDirError> {
         self.create(self.key(epoch, &format!("{LOST}{}.json", mark.rank)), mark).await
     }
 
@@ -139,13 +144,11 @@ impl GangDir {
         read(&*self.store, &self.key(epoch, name)).await
     }
 
-    /// Writes only if no record is there. The same bytes count as written by us.
-    async fn create<T: Serialize>(&self, key: String, record: &T) -> Result<Created, JobDirError> {
+    /// Writes only if no record is there: what stands there counts, whoever wrote it.
+    async fn create<T: Serialize>(&self, key: String, record: &T) -> Result<(), JobDirError> {
         let body = Bytes::from(encode(record));
-        if self.store.create(&key, body.clone()).await? == Created::New {
-            return Ok(Created::New);
+        match self.store.create(&key, body).await? {
+            Created::New | Created::Exists => Ok(()),
         }
-        let there = self.store.get(&key).await?;
-        Ok(if there.is_some_and(|there| there == body) { Created::New } else { Created::Exists })
     }
 }

@@ -79,6 +79,12 @@ impl Usd {
             .saturating_mul(step))
     }
 
+    /// An equal part of it, rounded **down**, so that the parts are no more than the whole.
+    #[must_use]
+    pub fn divided_by(self, parts: i64) -> Self {
+        Usd(self.0.div_euclid(parts.max(1)))
+    }
+
     pub fn dollars(self) -> f64 {
         self.0 as f64 / MICROS_PER_USD as f64
     }

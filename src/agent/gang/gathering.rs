@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::rank_state::RankState;
 use crate::job::{
-    EpochCause, EpochRecord, Formation, GangEnd, GangEndCause, GangReady, RECORD_FORMAT, Wish,
+    CheckpointNo, EpochCause, EpochRecord, Formation, GangEnd, GangEndCause, GangReady, GangSaves,
+    RECORD_FORMAT, Wish,
 };
 use crate::jobdir::JobDirError;
 use crate::policy::gang::epoch_decision::{
@@ -82,7 +83,8 @@ impl RankState {
             // A rank that waits is neither idle nor stalled.
             self.ask(self.rank(), Wish::Keep { time: limit }).await;
         }
-        let ready = match self.make_ready() {
+        let checkpoint = self.own_checkpoint(epoch).await;
+        let ready = match self.make_ready(checkpoint) {
             Ok(ready) => ready,
             Err(error) => {
                 self.say(format!("has no address for the other ranks: {error}"));
@@ -114,7 +116,7 @@ impl RankState {
         }
     }
 
-    fn make_ready(&self) -> std::io::Result<GangReady> {
+    fn make_ready(&self, checkpoint: Option<CheckpointNo>) -> std::io::Result<GangReady> {
         let address = self.ports.host.address()?;
         Ok(GangReady {
             format: RECORD_FORMAT,
@@ -127,6 +129,7 @@ impl RankState {
             interface: address.interface,
             port: address.port,
             gpus: self.me.gpus,
+            checkpoint,
             at: self.now(),
         })
     }
@@ -154,6 +157,7 @@ impl RankState {
             ready: &ready,
             waited,
             limit,
+            needs_rank_0: self.gang.saves == GangSaves::Rank0,
             could_form_for,
         };
         match judge_gather(&facts) {
@@ -177,7 +181,7 @@ impl RankState {
     async fn form(&self, epoch: u32, ready: Vec<GangReady>) -> Result<Gathered, JobDirError> {
         let earlier = self.earlier(epoch).await?;
         let spec = &self.resolved.spec;
-        let budget = judge_budget(&earlier, &ready, &spec.retries, &spec.interruptions);
+        let budget = judge_budget(&earlier, &ready, &self.retries(), &spec.interruptions);
         if budget == EpochBudget::InterruptionsSpent {
             let text = format!(
                 "more interruptions than the {} that `interruptions.max` allows",

@@ -97,7 +97,7 @@ impl RankRun {
     /// One epoch, from its formation to its end.
     async fn work(&self, formation: &Formation) -> Next {
         let state = &self.state;
-        let checkpoint = state.share_checkpoint(formation.epoch).await;
+        let checkpoint = state.share_checkpoint(formation).await;
         let launch = self.launch(formation, checkpoint.as_ref());
         state.say(format!(
             "epoch {} has {} of {} machines, this is node {}",
@@ -250,10 +250,11 @@ impl RankRun {
             return Next::Epoch;
         };
         let spec = &state.resolved.spec;
+        let retries = state.retries();
         let next = formation.epoch + 1;
         let epochs = state.insist("the epochs", || state.earlier(next)).await;
         let ready = state.insist("the epochs", || state.dir.ready(next)).await;
-        let budget = judge_budget(&epochs, &ready, &spec.retries, &spec.interruptions);
+        let budget = judge_budget(&epochs, &ready, &retries, &spec.interruptions);
         if budget == EpochBudget::FailuresSpent {
             match state.find_lost(formation, &over).await {
                 Some(rank) => {
@@ -267,7 +268,7 @@ impl RankRun {
                 }
             }
         } else {
-            state.ports.clock.sleep(spec.retries.delay.duration()).await;
+            state.ports.clock.sleep(retries.delay.duration()).await;
         }
         Next::Epoch
     }

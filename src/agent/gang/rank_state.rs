@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::job::{
     AttemptNo, EpochCause, EpochOver, GangEnd, GangEndCause, GangMember, GangSpec, JobId,
-    RECORD_FORMAT, RankMark, ResolvedSpec, Wish,
+    RECORD_FORMAT, RankMark, ResolvedSpec, RetriesSpec, Wish,
 };
 use crate::jobdir::{GangDir, JobDir, JobDirError};
 use crate::ports::{Clock, Files, RankHost, Store};
@@ -78,6 +78,15 @@ impl RankState {
 
     pub fn own_job(&self) -> JobDir {
         JobDir::new(Arc::clone(&self.ports.store), self.job().clone())
+    }
+
+    /// How often the gang begins again after a failure.
+    pub fn retries(&self) -> RetriesSpec {
+        RetriesSpec {
+            max: self.member.retries_max,
+            exit_codes: self.member.retry_exit_codes.clone(),
+            delay: self.member.retry_delay,
+        }
     }
 
     pub fn leader(&self) -> JobDir {

@@ -6,34 +6,41 @@
 use std::time::Duration;
 
 use super::rank_state::RankState;
-use crate::job::{CheckpointFile, Manifest, Wish};
+use crate::job::{CheckpointFile, CheckpointNo, Formation, Manifest, Wish};
 use crate::jobdir::layout;
 
-/// How long rank 0 waits until its own folder is uploaded, before the others read it. A longer
-/// upload would hold all machines; a shorter wait gives the others an older step.
-const UPLOADED_WITHIN: Duration = Duration::from_secs(30);
+/// How long a rank waits until its own folder is uploaded, before the others read it. The agent
+/// waits 30 s for a folder whose writer was killed. A longer upload would hold all machines; a
+/// shorter wait gives the others an older step.
+const UPLOADED_WITHIN: Duration = Duration::from_secs(60);
 
 /// More files than this are not compared.
 const FILES_MAX: usize = 10_000;
 
 impl RankState {
-    /// Rank 0 uploads what it has; the others read it. Returns the checkpoint that all begin from.
-    pub(super) async fn share_checkpoint(&self, epoch: u32) -> Option<Manifest> {
-        let saves = self.resolved.spec.checkpoint.is_some();
-        if !saves && self.member.reads.is_none() {
-            return None;
-        }
-        if self.member.is_leader() && saves && epoch > 1 {
+    /// The checkpoint that this rank brings to the next epoch; `None`: it saves none.
+    pub(super) async fn own_checkpoint(&self, epoch: u32) -> Option<CheckpointNo> {
+        self.resolved.spec.checkpoint.as_ref()?;
+        if epoch > 1 {
             self.upload_own().await;
         }
-        let leader = self.leader();
-        let newest = self.insist("the checkpoint", || leader.newest_checkpoint()).await?;
+        let own = self.own_job();
+        let newest = self.insist("the checkpoint", || own.newest_checkpoint()).await;
+        newest.map(|manifest| manifest.number)
+    }
+
+    /// Brings the checkpoint that all begin from, as the formation names it. Returns it.
+    pub(super) async fn share_checkpoint(&self, formation: &Formation) -> Option<Manifest> {
+        let from = if self.member.reads.is_some() { 0 } else { self.rank() };
+        let number = formation.member(from)?.checkpoint?;
+        let dir = self.job_of(from);
+        let manifest = self.insist("the checkpoint", || dir.manifest(number)).await?;
         if self.member.reads.is_some() {
-            for file in &newest.files {
-                self.bring(&newest, file).await;
+            for file in &manifest.files {
+                self.bring(&manifest, file).await;
             }
         }
-        Some(newest)
+        Some(manifest)
     }
 
     /// Asks the own agent for a checkpoint if the folder is newer than the last one, and waits.
@@ -53,7 +60,11 @@ impl RankState {
             if now.map(|manifest| manifest.number) > before {
                 return;
             }
-            self.pause().await;
+            tokio::select! {
+                biased;
+                () = self.ports.host.told_to_end() => return,
+                () = self.pause() => {}
+            }
         }
         self.say("its checkpoint is not uploaded yet: the others begin from the one before");
     }

@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::outputs::warn_discarded;
 use crate::app::drive;
-use crate::app::find_job;
+use crate::app::gang::gang_jobs::find_rank;
 use crate::app::log_tail::{LogTail, lines_in};
 use crate::app::record_errors;
 use crate::app::view::discarded;
@@ -31,6 +31,10 @@ pub struct Args {
     #[arg(short = 'n', long, visible_alias = "lines", value_name = "N")]
     pub tail: Option<usize>,
 
+    /// The output of this rank of several machines [default: rank 0]
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
+
     /// Only this attempt [default: all, in order]
     #[arg(long, value_name = "N")]
     pub attempt: Option<u32>,
@@ -49,7 +53,7 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let fault = |error: JobDirError| record_errors::record_fault(&error);
     let find = async {
         let store = job_root::open_existing(context).await?;
-        let dir = find_job::find_to_watch(&store, args.job.as_deref()).await?;
+        let dir = find_rank(&store, args.job.as_deref(), args.rank).await?;
         let alone = AloneRun::read(&dir).await.map_err(fault)?;
         Ok::<_, Fault>((store, dir, alone))
     };
@@ -75,7 +79,7 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = find_job::find_to_watch(&store, args.job.as_deref()).await?;
+    let dir = find_rank(&store, args.job.as_deref(), args.rank).await?;
     let fault = |error: JobDirError| record_errors::record_fault(&error);
     let (attempts, gone) =
         tokio::join!(dir.attempts(), warn_discarded(context, &dir, StoredKind::Logs));

@@ -17,6 +17,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use crate::app::find_job;
+use crate::app::gang::gang_jobs::find_rank;
 use crate::app::record_errors;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
@@ -34,6 +35,10 @@ use crate::market::{Cloud, Region};
 pub struct Args {
     /// A job: its id, the beginning of it, or its name [default: the newest]
     pub job: Option<String>,
+
+    /// The machine of this rank of several [default: rank 0]
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
 
     /// Print the command instead of running it
     #[arg(long)]
@@ -77,7 +82,10 @@ const CONNECT_SECS: u32 = 10;
 /// missing.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = find_job::find(&store, args.job.as_deref()).await?;
+    let dir = match args.rank {
+        Some(_) => find_rank(&store, args.job.as_deref(), args.rank).await?,
+        None => find_job::find(&store, args.job.as_deref()).await?,
+    };
     let target = target(context, &dir).await?;
     let by_key = by_key(args, context, &target).await?;
     let argv = match &by_key {

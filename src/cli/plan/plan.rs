@@ -8,7 +8,7 @@ use super::first_plan;
 use super::forecast::{self, Forecast};
 use super::limit_check::OutOfReach;
 use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
-use super::{bid_text, check, checkpoint_cadence, saved_files, text};
+use super::{bid_text, check, checkpoint_cadence, gang_cost, saved_files, text};
 use crate::app::drive;
 use crate::app::text::local_time;
 use crate::cli::apply::caps_view;
@@ -124,6 +124,9 @@ pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode
     ) {
         context.printer.prose(2, line);
     }
+    gang_cost::line(&spec.spec, &planned)
+        .into_iter()
+        .for_each(|line| context.printer.prose(2, line));
     if let Some(unknown) = exceeded.as_ref().and_then(bid_text::BidHistory::unknown) {
         context.printer.note(unknown);
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::saved_files;
+use crate::app::gang::member_specs::seat_leader;
 use crate::app::text::counted;
 use crate::cli::control::outputs;
 use crate::cli::output::printer::shell_word;
@@ -32,7 +33,7 @@ impl Submission {
     /// The spec of a new job. Its code is not packed yet.
     pub fn spec(&self, context: &Context) -> ResolvedSpec {
         let loaded = &self.loaded;
-        ResolvedSpec {
+        let mut spec = ResolvedSpec {
             format: RECORD_FORMAT,
             job: JobId::from_name(&loaded.spec.name, wire::random_letters()),
             created: context.clock.now(),
@@ -44,7 +45,9 @@ impl Submission {
             owner: Some(context.user.owner.clone()),
             continues: None,
             trial: None,
-        }
+        };
+        seat_leader(&mut spec);
+        spec
     }
 
     pub fn next_run(&self, now: Timestamp) -> Option<Timestamp> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod duplicate_name;
+pub(crate) mod gang_members;
 pub(crate) mod job_draft;
 pub(crate) mod nested_run;
 pub(crate) mod packed_job;

@@ -7,10 +7,13 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::attach::Attached;
+use super::gang_members::GangStart;
 use super::job_draft::Draft;
 use super::run_from::RunFrom;
-use super::{duplicate_name, nested_run, packed_job};
+use super::{duplicate_name, gang_members, nested_run, packed_job};
 use crate::app::drive;
+use crate::app::gang::gang_jobs;
+use crate::app::gang::member_specs::seat_leader;
 use crate::app::record_errors;
 use crate::cli::account::proof_gate;
 use crate::cli::control::outputs;
@@ -20,7 +23,7 @@ use crate::cli::plan::first_plan;
 use crate::cli::plan::limit_check::OutOfReach;
 use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
-use crate::cli::plan::{checkpoint_cadence, plan, saved_files, text};
+use crate::cli::plan::{checkpoint_cadence, gang_cost, plan, saved_files, text};
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::job_root;
 use crate::cli::status::receipt;
@@ -109,6 +112,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // Before the job exists: a job that cannot be driven from here must not be left behind.
     let controller = drive::controller(&workstation, &store)?;
     let mut draft = Draft::new(context, &workstation, &store, &submission).await;
+    // An interrupted upload may have given it another id.
+    seat_leader(&mut draft.spec);
     if let Some(from) = &from {
         from.give(&mut draft.spec)?;
     }
@@ -158,6 +163,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         None => text::before_a_run(&planned),
     };
     lines.into_iter().for_each(|line| context.printer.note(line));
+    gang_cost::line(&spec.spec, &planned).into_iter().for_each(|line| context.printer.note(line));
     context.printer.note(saved_files::line(&spec.spec));
     preflight::refuse(&findings)?;
     proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
@@ -171,6 +177,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut left = LeaveSignals::listen();
     let LaunchedJob { dir, memory, has_left } =
         launch(context, &store, &controller, &submission, draft, planned, &mut left).await?;
+    let start = GangStart {
+        store: &store,
+        workstation: &workstation,
+        controller: &controller,
+        leader: &dir,
+    };
+    start.begin_others(context).await?;
     let has_left = has_left
         || !args.again
             && !left.unless_heard(duplicate_name::say(context, &store, dir.job(), &others)).await;
@@ -183,7 +196,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
     match stand_beside(context, &workstation, &controller, &dir, memory, &mut left).await? {
-        Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
+        Some(receipt) => {
+            let code = end(context, &dir, &receipt, args.outputs.as_deref()).await;
+            if let Ok(Some(member)) = gang_jobs::member_of(&dir).await {
+                gang_members::tell_end(context, &dir, &member).await;
+            }
+            code
+        }
         None => {
             if is_asked {
                 proof_gate::warn(context, &workstation, &store, &regions).await;

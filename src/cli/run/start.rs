@@ -18,6 +18,7 @@ use super::start_code::{self, CodeArgs};
 use super::{nested_run, packed_job, run};
 use crate::app::drive;
 use crate::app::find_job;
+use crate::app::gang::gang_jobs::refuse_gang;
 use crate::app::record_errors;
 use crate::app::view::discarded;
 use crate::cli::account::proof_gate;
@@ -347,6 +348,7 @@ fn spec_of(
     next: &JobId,
 ) -> Result<ResolvedSpec, Fault> {
     refuse_nothing_kept(kept)?;
+    refuse_gang(&kept.spec.spec, "`lamp start`")?;
     let mut spec = kept.spec.spec.clone();
     let mut origins = kept.spec.origins.clone();
     let job = &kept.spec.job;

@@ -3,6 +3,7 @@
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
 
+use crate::app::gang::gang_report::GangReport;
 use crate::app::text::{local_time, waits_text};
 use crate::app::view::reason_text::market_text;
 use crate::app::view::timeline::{Entry, Explained, ExplainedAttempt, read, story, unheard_text};
@@ -74,6 +75,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             2,
             printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)),
         );
+    }
+    if let Ok(Some(report)) = GangReport::read(&dir, context.clock.now()).await {
+        report.lines().into_iter().for_each(|line| printer.prose(2, line));
     }
     if let Some(gone) = &explained.discarded {
         printer.prose(2, format!("discarded {}", gone.text()));

@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 
 use crate::app::drive;
 use crate::app::find_job;
+use crate::app::gang::gang_report::GangReport;
 use crate::app::record_errors;
 use crate::app::text::in_local_time;
 use crate::app::text::local_time;
@@ -129,6 +130,9 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     if dir.spec().await.is_ok_and(|spec| spec.is_some_and(|spec| spec.trial.is_some())) {
         let said = "  a trial of `lamp doctor --prove`: its machine gets no agent and does nothing; `lamp doctor` says what was proven";
         context.printer.prose(4, said);
+    }
+    if let Ok(Some(report)) = GangReport::read(dir, context.clock.now()).await {
+        report.lines().into_iter().for_each(|line| context.printer.prose(4, format!("  {line}")));
     }
     let gone = dir.discarded().await.ok().flatten();
     let has = |kind| gone.as_ref().is_none_or(|gone| !gone.kinds.contains(&kind));

@@ -20,6 +20,8 @@ pub struct GatherFacts<'a> {
     pub waited: Duration,
     /// How long it waits for all: `join` at the start, `hold` later.
     pub limit: Duration,
+    /// Whether the gang cannot work without rank 0, which alone saves.
+    pub needs_rank_0: bool,
     /// Since when this rank could have been written into a formation.
     pub could_form_for: Duration,
 }
@@ -40,7 +42,8 @@ pub fn judge_gather(facts: &GatherFacts<'_>) -> GatherVerdict {
     let ready: Vec<u32> = facts.ready.iter().map(|member| member.rank).collect();
     let missing = missing_ranks(facts.nodes, &ready);
     let is_late = facts.waited >= facts.limit;
-    let is_enough = ready.len() >= facts.nodes.min as usize;
+    let is_enough = ready.len() >= facts.nodes.min as usize
+        && (!facts.needs_rank_0 || ready.first() == Some(&0));
     if !missing.is_empty() && !(is_late && is_enough) {
         return if is_late { GatherVerdict::GiveUp { missing } } else { GatherVerdict::Wait };
     }
@@ -73,7 +76,7 @@ pub fn judge_budget(
     epochs: &[EpochRecord],
     now: &[GangReady],
     retries: &RetriesSpec,
-    interruptions: InterruptionsSpec,
+    interruptions: &InterruptionsSpec,
 ) -> EpochBudget {
     let (mut failures, mut interrupted) = (0_u32, 0_u32);
     let mut is_retried = true;
@@ -122,6 +125,7 @@ mod tests {
             ready: &formation_members(ready),
             waited: Duration::from_secs(waited),
             limit: Duration::from_secs(600),
+            needs_rank_0: true,
             could_form_for: Duration::from_secs(waited.min(20)),
         })
     }
@@ -144,6 +148,8 @@ mod tests {
         assert_eq!(gather("3", &[0, 2], 0, 600), GatherVerdict::GiveUp { missing });
         assert_eq!(gather("2..3", &[0, 2], 0, 599), GatherVerdict::Wait);
         assert_eq!(gather("2..3", &[0, 2], 0, 600), GatherVerdict::Form);
+        let missing = vec![0];
+        assert_eq!(gather("2..3", &[1, 2], 1, 600), GatherVerdict::GiveUp { missing });
         let missing = vec![0, 2];
         assert_eq!(gather("2..3", &[1], 1, 600), GatherVerdict::GiveUp { missing });
     }
@@ -174,7 +180,7 @@ mod tests {
         let lost = failed(EpochCause::Lost, None);
         let marked = EpochRecord { lost: vec![0], ..fail.clone() };
         let judge = |epochs: &[EpochRecord], now: &[GangReady], retries, max| {
-            judge_budget(epochs, now, retries, InterruptionsSpec { max })
+            judge_budget(epochs, now, retries, &InterruptionsSpec { max })
         };
         assert_eq!(judge(&[fail.clone()], &same, &none, 100), EpochBudget::FailuresSpent);
         assert_eq!(judge(&[fail.clone()], &replaced, &none, 100), EpochBudget::Again);
@@ -182,7 +188,7 @@ mod tests {
         assert_eq!(judge(&[fail.clone()], &same, &one, 100), EpochBudget::Again);
         assert_eq!(judge(&[fail.clone()], &same, &some, 100), EpochBudget::FailuresSpent);
         assert_eq!(judge(&[lost.clone()], &same, &none, 0), EpochBudget::InterruptionsSpent);
-        assert_eq!(judge_budget(&[lost], &same, &none, hundred), EpochBudget::Again);
+        assert_eq!(judge_budget(&[lost], &same, &none, &hundred), EpochBudget::Again);
         let joined = failed(EpochCause::Joined, None);
         assert_eq!(judge(&[joined], &same, &none, 0), EpochBudget::Again);
     }

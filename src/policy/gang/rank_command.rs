@@ -105,6 +105,7 @@ pub(super) mod tests {
             interface: Some("ens5".into()),
             port: 40_000 + u16::try_from(*rank).unwrap(),
             gpus: None,
+            checkpoint: None,
             at: jiff::Timestamp::UNIX_EPOCH,
         };
         Formation {

@@ -146,12 +146,20 @@ mod tests {
     use crate::job::{GangMember, RoleCount, seats_of};
 
     fn gang(roles: &[GangRole], rank: u32) -> GangSpec {
+        let member = |seats| GangMember {
+            rank,
+            seats,
+            retries_max: 0,
+            retry_exit_codes: Vec::new(),
+            retry_delay: crate::market::Span::ZERO,
+            reads: None,
+        };
         let seats = seats_of(&"digits-222222".parse().unwrap(), roles);
         let roles = Vec::<RoleCount>::new();
         GangSpec {
             engine: GangEngine::Env,
             roles,
-            member: Some(GangMember { rank, seats, reads: None }),
+            member: Some(member(seats)),
             ..GangSpec::default()
         }
     }

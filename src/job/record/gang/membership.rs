@@ -13,7 +13,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{AttemptNo, JobId};
+use crate::job::{AttemptNo, CheckpointNo, JobId};
 
 /// One rank that is ready to work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct GangReady {
     /// `None`: unknown.
     #[serde(default)]
     pub gpus: Option<u32>,
+    /// Its own newest complete checkpoint, which the epoch begins from; `None`: it has none.
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointNo>,
     pub at: Timestamp,
 }
 

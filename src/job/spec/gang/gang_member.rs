@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::gang_spec::GangRole;
 use crate::job::JobId;
+use crate::market::Span;
 
 /// The suffix letter before a member's rank in its job id: `digits-r1-7f3k2q`.
 const RANK_LETTER: &str = "r";
@@ -19,6 +20,12 @@ pub struct GangMember {
     pub rank: u32,
     /// All members in the order of ranks. The first is the job that the user names.
     pub seats: Vec<GangSeat>,
+    /// `retries` of the job file: they count for the gang, and not for each agent.
+    pub retries_max: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retry_exit_codes: Vec<i32>,
+    #[serde(default)]
+    pub retry_delay: Span,
     /// The checkpoint folder of rank 0, which this rank reads and does not write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<String>,

@@ -1,0 +1,204 @@
+//! What became of a gang: each rank with its end and cost, and the epochs with their causes.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::gang_jobs::all_ranks;
+use crate::app::text::{counted, local_time};
+use crate::app::view::job_summary::Summary;
+use crate::job::{
+    EpochCause, EpochRecord, GangEnd, GangMember, JobId, JobState, Receipt, ResolvedSpec,
+};
+use crate::jobdir::{GangDir, JobDir, JobDirError};
+use crate::market::{Span, Usd};
+
+/// A gang for a person: its ranks and epochs.
+#[derive(Clone, Debug, Serialize)]
+pub struct GangReport {
+    pub ranks: Vec<RankReport>,
+    pub epochs: Vec<EpochReport>,
+    /// Why the gang is over; `None`: it is not.
+    pub end: Option<String>,
+    pub total_usd: Usd,
+    /// From the first rank that was ready to the first formation.
+    pub assembly: Option<Span>,
+    /// The sum of times in which ranks waited for a replacement, over all machines.
+    pub held: Span,
+    /// The sum of times in which a finished rank waited for others, over all machines.
+    pub tail: Span,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct RankReport {
+    pub rank: u32,
+    pub role: &'static str,
+    pub job: JobId,
+    pub state: String,
+    pub attempts: usize,
+    pub usd: Usd,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct EpochReport {
+    pub epoch: u32,
+    pub machines: usize,
+    pub formed: Option<Timestamp>,
+    pub over: Option<Timestamp>,
+    /// Why it is over, with the rank.
+    pub why: Option<String>,
+    pub is_interruption: bool,
+}
+
+impl GangReport {
+    /// `None`: its job has one machine.
+    ///
+    /// # Errors
+    /// When the job root does not answer.
+    pub async fn read(dir: &JobDir, now: Timestamp) -> Result<Option<GangReport>, JobDirError> {
+        let spec: Option<ResolvedSpec> = dir.spec().await?;
+        let Some(member) = spec.as_ref().and_then(|spec| spec.member()) else { return Ok(None) };
+        let gang = GangDir::new(Arc::clone(dir.store()), member.leader().clone());
+        let mut ranks = Vec::new();
+        for (rank, of) in all_ranks(dir, member).iter().enumerate() {
+            ranks.push(rank_report(member, rank, of, now).await?);
+        }
+        let (mut epochs, mut times) = (Vec::new(), EpochTimes::default());
+        let end = gang.end().await?;
+        for epoch in gang.epochs().await? {
+            let record = gang.record(epoch).await?;
+            times.note(&gang, epoch, &record, end.as_ref()).await?;
+            epochs.push(epoch_report(epoch, &record));
+        }
+        let total_usd = ranks.iter().fold(Usd::ZERO, |sum, rank| sum + rank.usd);
+        let end = end.map(|end| end.text);
+        let EpochTimes { assembly, held, tail, .. } = times;
+        Ok(Some(GangReport { ranks, epochs, end, total_usd, assembly, held, tail }))
+    }
+
+    /// Lines for a person.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "gang of {}: {} in all",
+            counted(self.ranks.len() as u64, "machine"),
+            self.total_usd
+        )];
+        for rank in &self.ranks {
+            let role =
+                if rank.role == "worker" { String::new() } else { format!(" ({})", rank.role) };
+            lines.push(format!(
+                "  rank {}{role}: {}, {}, {} [{}]",
+                rank.rank,
+                rank.state,
+                counted(rank.attempts as u64, "attempt"),
+                rank.usd,
+                rank.job
+            ));
+        }
+        lines.extend(self.epochs.iter().map(EpochReport::line));
+        let times = [
+            (self.assembly.unwrap_or(Span::ZERO), "until the ranks were together"),
+            (self.held, "held for a replacement, over all machines"),
+            (self.tail, "waited for other ranks to finish, over all machines"),
+        ];
+        let times = times.iter().filter(|(time, _)| *time >= Span::from_secs(1));
+        lines.extend(times.map(|(time, what)| format!("  {time} {what}")));
+        lines.extend(self.end.iter().map(|end| format!("  over: {end}")));
+        lines
+    }
+}
+
+impl EpochReport {
+    fn line(&self) -> String {
+        let (epoch, machines) = (self.epoch, counted(self.machines as u64, "machine"));
+        let formed = match self.formed {
+            Some(at) => format!("formed at {} with {machines}", local_time(at)),
+            None => "not formed".to_owned(),
+        };
+        let over = match (&self.why, self.over) {
+            (Some(why), Some(at)) => format!(", over at {}: {why}", local_time(at)),
+            _ => String::new(),
+        };
+        format!("  epoch {epoch} {formed}{over}")
+    }
+}
+
+async fn rank_report(
+    member: &GangMember,
+    rank: usize,
+    dir: &JobDir,
+    now: Timestamp,
+) -> Result<RankReport, JobDirError> {
+    let receipt: Option<Receipt> = dir.receipt().await?;
+    let seat = &member.seats[rank];
+    let (state, attempts, usd) = match &receipt {
+        Some(receipt) => (receipt.told(), receipt.attempts.len(), receipt.total_usd),
+        None => match Summary::read(dir, now).await? {
+            Some(summary) => (summary.state_told(), dir.attempts().await?.len(), summary.usd),
+            None => (JobState::Submitted.word().to_owned(), 0, Usd::ZERO),
+        },
+    };
+    let rank = u32::try_from(rank).unwrap_or(u32::MAX);
+    Ok(RankReport { rank, role: seat.role.word(), job: seat.job.clone(), state, attempts, usd })
+}
+
+fn epoch_report(epoch: u32, record: &EpochRecord) -> EpochReport {
+    let over = record.over.as_ref();
+    EpochReport {
+        epoch,
+        machines: record.formation.as_ref().map_or(0, |formed| formed.members.len()),
+        formed: record.formation.as_ref().map(|formed| formed.at),
+        over: over.map(|over| over.at),
+        why: over.map(|over| over.text.clone()),
+        is_interruption: over.is_some_and(|over| over.because.is_interruption())
+            || !record.lost.is_empty(),
+    }
+}
+
+/// Times in which machines billed and did not train, summed over the machines.
+#[derive(Default)]
+struct EpochTimes {
+    assembly: Option<Span>,
+    held: Span,
+    tail: Span,
+}
+
+impl EpochTimes {
+    async fn note(
+        &mut self,
+        gang: &GangDir,
+        epoch: u32,
+        record: &EpochRecord,
+        end: Option<&GangEnd>,
+    ) -> Result<(), JobDirError> {
+        let ready = gang.ready(epoch).await?;
+        let until = record.formation.as_ref().map(|formed| formed.at);
+        let until = until.or(record.over.as_ref().map(|over| over.at)).or(end.map(|end| end.at));
+        if let Some(until) = until {
+            let first = ready.iter().map(|member| member.at).min().unwrap_or(until);
+            if epoch == 1 {
+                self.assembly = Some(between(first, until));
+            } else {
+                let waited = ready.iter().map(|member| between(member.at, until));
+                self.held = waited.fold(self.held, plus);
+            }
+        }
+        let is_done = |over: &crate::job::EpochOver| over.because == EpochCause::Done;
+        let over = record.over.as_ref().map(|over| over.at).or(end.map(|end| end.at));
+        if let Some(over) = over.filter(|_| record.over.as_ref().is_none_or(is_done)) {
+            for mark in gang.done_marks(epoch).await? {
+                self.tail = plus(self.tail, between(mark.at, over));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn between(from: Timestamp, to: Timestamp) -> Span {
+    Span::from_secs(crate::market::elapsed(from, to).as_secs())
+}
+
+fn plus(sum: Span, more: Span) -> Span {
+    Span::from_duration(sum.duration() + more.duration())
+}

@@ -1,0 +1,5 @@
+//! Several machines, one job, as a person sees them: the jobs of all ranks, and their sums.
+
+pub mod gang_jobs;
+pub mod gang_report;
+pub mod member_specs;

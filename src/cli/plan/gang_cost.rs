@@ -1,0 +1,20 @@
+//! The highest cost of a gang: that of one machine, times their number.
+
+use crate::controller::Planned;
+use crate::job::Spec;
+use crate::market::Usd;
+
+/// `None`: the job has one machine.
+pub fn line(spec: &Spec, planned: &Planned) -> Option<String> {
+    let gang = spec.gang.as_ref()?;
+    let count = gang.seats().len();
+    let machines = format!("{} machines work as one job, each rank a job of its own", gang.nodes);
+    let most = match planned.most_job.usd.or(planned.plan.most_usd) {
+        Some(one) => {
+            let all = (0..count).fold(Usd::ZERO, |sum, _| sum + one).rounded_up();
+            format!("{machines}; all cost at most {count} x {} = {all}", one.rounded_up())
+        }
+        None => format!("{machines}; nothing bounds what they can cost"),
+    };
+    Some(format!("{most}. A lost machine holds the others for at most {}", gang.hold))
+}

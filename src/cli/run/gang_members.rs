@@ -1,0 +1,124 @@
+//! Submits and launches the other ranks of a gang, after rank 0.
+//!
+//! Each rank is a job with its own plan and machine. If one cannot be made, all are asked to end:
+//! an incomplete gang does no work.
+
+use super::packed_job;
+use crate::app::drive;
+use crate::app::gang::gang_jobs::all_ranks;
+use crate::app::gang::gang_report::GangReport;
+use crate::app::gang::member_specs::other_members;
+use crate::cli::output::progress::with_progress;
+use crate::cli::plan::account_ready;
+use crate::cli::{Context, Fault};
+use crate::controller::Controller;
+use crate::job::{GangMember, ResolvedSpec, Wish};
+use crate::jobdir::JobDir;
+use crate::wire::{Store, Workstation};
+use std::time::Duration;
+
+/// After rank 0 has its receipt, the others follow within their power-off and `tail`.
+const RECEIPTS_WITHIN: Duration = Duration::from_secs(180);
+const RECEIPT_LOOK: Duration = Duration::from_millis(300);
+
+/// The job of rank 0 with what it needs to begin the others.
+pub struct GangStart<'a> {
+    pub store: &'a Store,
+    pub workstation: &'a Workstation,
+    pub controller: &'a Controller,
+    pub leader: &'a JobDir,
+}
+
+impl GangStart<'_> {
+    /// Makes and launches the other ranks, and lets a process drive each.
+    ///
+    /// # Errors
+    /// Fails when a rank cannot be made or driven; all ranks are asked to end then.
+    pub async fn begin_others(&self, context: &Context) -> Result<(), Fault> {
+        let spec = self.leader.spec().await.ok().flatten();
+        let Some(spec) = spec.filter(|spec| spec.member().is_some()) else { return Ok(()) };
+        let others = other_members(&spec);
+        let count = others.len() + 1;
+        for member in others {
+            if let Err(fault) = self.begin_one(context, &member).await {
+                self.end_all(context, &spec).await;
+                let what = format!("the gang of {count} machines cannot be complete");
+                return Err(Fault::new(fault.code, what)
+                    .meaning(format!("{}; its ranks were asked to end", fault.sentence()))
+                    .hint(format!("`lamp status {}` shows when they have", self.leader.job())));
+            }
+        }
+        context.printer.note(format!(
+            "{count} machines work as one: `lamp logs --rank 1 {0}` shows another rank, `lamp stop {0}` ends all",
+            self.leader.job()
+        ));
+        Ok(())
+    }
+
+    async fn begin_one(&self, context: &Context, member: &ResolvedSpec) -> Result<(), Fault> {
+        let dir = JobDir::new(self.store.clone(), member.job.clone());
+        let (planned, lacks) = account_ready::planned(context, self.controller, member).await;
+        let planned = account_ready::plan_or_refusal(context, planned, &lacks, member)?;
+        let scratch = packed_job::scratch(context, &member.job)?;
+        let carried = self.controller.carry_code(self.leader, member, &scratch.0).await;
+        carried.map_err(|error| packed_job::submit_fault(&error))?;
+        let (_, begun) = self
+            .controller
+            .begin(&dir, member, planned)
+            .await
+            .map_err(|error| packed_job::submit_fault(&error))?;
+        if let Err(error) = begun {
+            context.printer.warn(format!("{} is not launched yet: {error}", member.job));
+        }
+        drive::hand_over(self.workstation, &member.job).map(drop)
+    }
+
+    async fn end_all(&self, context: &Context, spec: &ResolvedSpec) {
+        let Some(member) = spec.member() else { return };
+        for dir in all_ranks(self.leader, member) {
+            if !matches!(dir.spec().await, Ok(Some(_))) {
+                continue;
+            }
+            let wish = dir.insist_on(Wish::Cancel, &self.workstation.name, &*context.clock).await;
+            if let Err(error) = wish {
+                context.printer.warn(format!("{} could not be asked to end: {error}", dir.job()));
+            }
+            if let Err(fault) = drive::hand_over(self.workstation, dir.job()) {
+                context.printer.warn(fault.what.clone());
+            }
+        }
+    }
+}
+
+/// Waits for the receipts of all ranks, and shows the gang.
+pub async fn tell_end(context: &Context, leader: &JobDir, member: &GangMember) {
+    let ranks = all_ranks(leader, member);
+    let all_over = async {
+        for dir in &ranks {
+            while !matches!(dir.receipt().await, Ok(Some(_))) {
+                context.clock.sleep(RECEIPT_LOOK).await;
+            }
+        }
+    };
+    let waited = with_progress(context, || "the other ranks end".to_owned(), async {
+        tokio::select! {
+            () = all_over => true,
+            () = context.clock.sleep(RECEIPTS_WITHIN) => false,
+        }
+    })
+    .await;
+    if !waited {
+        context.printer.warn(format!(
+            "a rank of {} has no receipt yet, and may bill: `lamp status` shows which",
+            leader.job()
+        ));
+    }
+    note(context, leader).await;
+}
+
+/// The gang on stderr, beside the data.
+pub async fn note(context: &Context, dir: &JobDir) {
+    if let Ok(Some(report)) = GangReport::read(dir, context.clock.now()).await {
+        report.lines().into_iter().for_each(|line| context.printer.note(line));
+    }
+}
