@@ -12,6 +12,7 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 
 use super::evidence::{Evidence, RehearsalCheck, notice};
+use super::gang_rehearsal::{self, GangCut, GangRehearsed};
 use super::missing_proof::{is_hopeless, never_rests};
 use super::python_environment;
 use super::rehearsed_job::RehearsedJob;
@@ -86,9 +87,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         ..Evidence::default()
     };
     if evidence.checkpoint.is_none() {
-        return Ok(report(context, None, &checks(&evidence), None));
+        let checks = checks(&evidence);
+        return Ok(report(context, None, (&checks, proved(&checks)), None));
     }
     let is_taken_as_it_is = !args.install && use_what_is_here(context, &mut submission);
+    if submission.loaded.spec.gang.is_some() {
+        return rehearse_gang(args, context, &submission).await;
+    }
     let stage = Rehearsal::build(args, context, &submission).await?;
     let receipt = match stage.play(&mut evidence).await {
         Ok(receipt) => receipt,
@@ -114,9 +119,23 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(report(
         context,
         Some(stage.job.dir.job().as_str()),
-        &checks,
+        (&checks, proved(&checks)),
         receipt.as_ref().filter(|_| args.to_end),
     ))
+}
+
+async fn rehearse_gang(
+    args: &Args,
+    context: &Context,
+    submission: &Submission,
+) -> Result<ExitCode, Fault> {
+    let (interrupt_after, notice, to_end) = (args.interrupt_after, args.notice, args.to_end);
+    let cut = GangCut { interrupt_after, notice, to_end };
+    let GangRehearsed { job, checks, receipt } =
+        gang_rehearsal::run(cut, context, submission).await?;
+    let proved = gang_rehearsal::proved(&checks);
+    let receipt = receipt.as_ref().filter(|_| args.to_end);
+    Ok(report(context, Some(job.as_str()), (&checks, proved), receipt))
 }
 
 /// Uses the existing environment: another one may take minutes and gigabytes. Returns whether there
@@ -395,10 +414,9 @@ impl<'a> Rehearsal<'a> {
 fn report(
     context: &Context,
     job: Option<&str>,
-    checks: &[RehearsalCheck],
+    (checks, proved): (&[RehearsalCheck], bool),
     receipt: Option<&Receipt>,
 ) -> ExitCode {
-    let proved = proved(checks);
     let printer = &context.printer;
     if context.is_machine_output() {
         printer.json(&RehearsalReport { proved, job, checks, receipt });

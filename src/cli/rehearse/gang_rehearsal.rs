@@ -1,0 +1,354 @@
+//! `lamp rehearse` of a gang: takes one of its machines away, and proves that all saved, that it
+//! formed again, and that it went on.
+//!
+//! ```text
+//!   all ranks work ── notice to one rank ── checkpoint complete? then cut its power
+//!     ── epoch 2 with all ranks ── a later step, or a new checkpoint ── checklist
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::evidence::{RehearsalCheck, bad, good, secs};
+use super::resume_watch::FIRST_STEP_WITHIN;
+use crate::app::gang::gang_jobs::all_ranks;
+use crate::app::{drive, record_errors};
+use crate::cli::plan::submission::Submission;
+use crate::cli::run::gang_members::GangStart;
+use crate::cli::run::{packed_job, run};
+use crate::cli::shell::{ctrl_c, job_root};
+use crate::cli::{Context, ExitCode, Fault};
+use crate::controller::Controller;
+use crate::job::{AttemptNo, CheckpointNo, Formation, JobId, Receipt, Wish};
+use crate::jobdir::{GangDir, JobDir, JobDirError};
+use crate::market::Span;
+use crate::wire::Workstation;
+
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// A gang on one workstation is together in seconds, after the setup of each rank.
+const FORMED_WITHIN: Duration = Duration::from_secs(600);
+
+/// The taken machine is cut, seen as gone, replaced, and its setup runs again.
+const AGAIN_WITHIN: Duration = Duration::from_secs(600);
+
+/// How one machine is taken away.
+#[derive(Clone, Copy, Debug)]
+pub struct GangCut {
+    pub interrupt_after: Span,
+    pub notice: Span,
+    /// The job runs to its end afterwards.
+    pub to_end: bool,
+}
+
+/// The job, its checklist, and its receipt if it has ended.
+pub struct GangRehearsed {
+    pub job: JobId,
+    pub checks: Vec<RehearsalCheck>,
+    pub receipt: Option<Receipt>,
+}
+
+/// Whether the checklist proves that the gang goes on without one of its machines.
+pub fn proved(checks: &[RehearsalCheck]) -> bool {
+    let all = ["formed", "formed_again", "resumed", "went_on"];
+    all.iter().all(|name| checks.iter().any(|check| check.name == *name))
+        && checks.iter().all(|check| check.passed)
+}
+
+/// # Errors
+/// Fails when the job root is unreachable, or a rank cannot be made.
+pub async fn run(
+    cut: GangCut,
+    context: &Context,
+    submission: &Submission,
+) -> Result<GangRehearsed, Fault> {
+    let workstation = job_root::workstation(context)?;
+    let store = job_root::open(context).await?;
+    let controller = drive::controller(&workstation, &store)?;
+    let leader = packed_job::make(context, &controller, submission).await?;
+    let spec = leader.spec().await.map_err(|error| record_errors::record_fault(&error))?;
+    let member = spec.and_then(|spec| spec.member().cloned()).ok_or_else(|| {
+        Fault::new(ExitCode::INTERNAL, format!("job `{}` lost its gang", leader.job()))
+    })?;
+    let start = GangStart {
+        store: &store,
+        workstation: &workstation,
+        controller: &controller,
+        leader: &leader,
+    };
+    start.begin_others(context).await?;
+    let gang = GangDir::new(Arc::clone(leader.store()), leader.job().clone());
+    let ranks = all_ranks(&leader, &member);
+    let rehearsal = GangRehearsal { cut, context, workstation: &workstation, gang, ranks };
+    let checks = rehearsal.play(&controller, &leader).await?;
+    let receipt = leader.receipt().await.ok().flatten();
+    Ok(GangRehearsed { job: leader.job().clone(), checks, receipt })
+}
+
+struct GangRehearsal<'a> {
+    cut: GangCut,
+    context: &'a Context,
+    workstation: &'a Workstation,
+    gang: GangDir,
+    ranks: Vec<JobDir>,
+}
+
+impl GangRehearsal<'_> {
+    async fn play(
+        &self,
+        controller: &Controller,
+        leader: &JobDir,
+    ) -> Result<Vec<RehearsalCheck>, Fault> {
+        let _driving = self.workstation.lock_driving(leader.job().as_str());
+        let drive = controller.drive(leader.job());
+        tokio::pin!(drive);
+        let fault = |error: JobDirError| record_errors::record_fault(&error);
+        let checks = {
+            let fate = self.fate();
+            tokio::pin!(fate);
+            tokio::select! {
+                biased;
+                checks = &mut fate => checks.map_err(fault),
+                () = ctrl_c::left() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off").meaning("its jobs were cancelled")),
+                driven = &mut drive => {
+                    driven.map_err(|error| drive::drive_fault(&error))?;
+                    let what = "the job ended before its interruption was over";
+                    let hint = "`lamp logs` shows what it printed; a longer run, or a shorter --interrupt-after, leaves time";
+                    return Ok(vec![bad("interrupted", what, hint)]);
+                }
+            }
+        };
+        if checks.is_err() || !self.cut.to_end {
+            self.cancel_all().await;
+        }
+        tokio::select! {
+            biased;
+            driven = &mut drive => driven.map(drop).map_err(|error| drive::drive_fault(&error))?,
+            () = ctrl_c::left() => run::leave(self.context, self.workstation, leader)?,
+        }
+        checks
+    }
+
+    async fn cancel_all(&self) {
+        for dir in &self.ranks {
+            if let Err(error) = self.wish(dir, Wish::Cancel).await {
+                self.context.printer.warn(format!("{} could not be cancelled: {error}", dir.job()));
+            }
+        }
+    }
+
+    async fn wish(&self, dir: &JobDir, wish: Wish) -> Result<(), JobDirError> {
+        dir.insist_on(wish, &self.workstation.name, &*self.context.clock).await.map(drop)
+    }
+
+    async fn fate(&self) -> Result<Vec<RehearsalCheck>, JobDirError> {
+        let mut checks = Vec::new();
+        let Some(first) = self.formation_after(0, FORMED_WITHIN).await? else {
+            let hint = "`lamp logs --rank N` shows what a rank printed, `lamp explain` its setup";
+            checks.push(bad("formed", "the ranks did not come together", hint));
+            return Ok(checks);
+        };
+        let took = first.members.iter().map(|ready| ready.at).min().unwrap_or(first.at);
+        checks.push(
+            good("formed", format!("{} ranks came together", first.members.len()))
+                .took(secs(took, first.at)),
+        );
+        self.say(format!("all ranks run; interrupting one in {}", self.cut.interrupt_after));
+        self.context.clock.sleep(self.cut.interrupt_after.duration()).await;
+        let victim = first.members.last().map_or(0, |last| last.rank);
+        let dir = &self.ranks[victim as usize];
+        let asked = self.context.clock.now();
+        let before = self.newest_checkpoints().await?;
+        self.wish(dir, Wish::Interrupt { notice: self.cut.notice }).await?;
+        if self.cut.notice > Span::ZERO {
+            self.say(format!("rank {victim} has a notice of {}", self.cut.notice));
+            checks.push(self.all_saved(&before, asked).await?);
+            self.wish(dir, Wish::Interrupt { notice: Span::ZERO }).await?;
+        }
+        self.say(format!("the machine of rank {victim} is cut; waiting for the next epoch"));
+        let Some(again) = self.formation_after(first.epoch, AGAIN_WITHIN).await? else {
+            let hint =
+                "`lamp explain` shows the epochs; `hold` in [gang] says how long the others wait";
+            checks.push(bad("formed_again", "the gang did not form again", hint));
+            return Ok(checks);
+        };
+        checks.push(formed_again(&first, &again, victim, asked));
+        let saved = self.ranks[0].newest_checkpoint().await?.and_then(|newest| newest.step);
+        let (on, step) = self.went_on(&again).await?;
+        checks.push(resumed(saved, step));
+        checks.push(on);
+        Ok(checks)
+    }
+
+    /// The first formation after this epoch.
+    async fn formation_after(
+        &self,
+        epoch: u32,
+        within: Duration,
+    ) -> Result<Option<Formation>, JobDirError> {
+        let until = self.context.clock.mono() + within;
+        while self.context.clock.mono() < until {
+            for later in self.gang.epochs().await?.into_iter().filter(|later| *later > epoch) {
+                if let Some(formation) = self.gang.formation(later).await? {
+                    return Ok(Some(formation));
+                }
+            }
+            if self.gang.end().await?.is_some() {
+                return Ok(None);
+            }
+            self.pause().await;
+        }
+        Ok(None)
+    }
+
+    /// The newest checkpoint of each rank that saves.
+    async fn newest_checkpoints(&self) -> Result<Vec<(usize, Option<CheckpointNo>)>, JobDirError> {
+        let mut found = Vec::new();
+        for (rank, dir) in self.ranks.iter().enumerate() {
+            let saves = dir.spec().await?.is_some_and(|spec| spec.spec.checkpoint.is_some());
+            if saves {
+                found.push((rank, dir.checkpoint_numbers().await?.pop()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether each rank that saves has a newer complete checkpoint.
+    async fn all_saved(
+        &self,
+        before: &[(usize, Option<CheckpointNo>)],
+        asked: Timestamp,
+    ) -> Result<RehearsalCheck, JobDirError> {
+        let until = self.context.clock.mono() + self.cut.notice.duration();
+        let mut missing: Vec<usize> = before.iter().map(|(rank, _)| *rank).collect();
+        while !missing.is_empty() && self.context.clock.mono() < until {
+            let mut left = Vec::new();
+            for (rank, newest) in before.iter().filter(|(rank, _)| missing.contains(rank)) {
+                let now =
+                    self.ranks[*rank].newest_checkpoint().await?.map(|manifest| manifest.number);
+                if now.is_none() || now <= *newest {
+                    left.push(*rank);
+                }
+            }
+            missing = left;
+            self.pause().await;
+        }
+        let took = secs(asked, self.context.clock.now());
+        if missing.is_empty() {
+            let text = match before.len() {
+                1 => {
+                    "rank 0 saved a complete checkpoint after the notice to another rank".to_owned()
+                }
+                several => format!("all {several} ranks saved a complete checkpoint"),
+            };
+            return Ok(good("saved", text).took(took));
+        }
+        let names: Vec<String> = missing.iter().map(usize::to_string).collect();
+        Ok(bad(
+            "saved",
+            format!("no complete checkpoint of rank {} within the notice", names.join(", ")),
+            "`signal = \"SIGUSR1\"` in [checkpoint] asks the script to save; `lamp rehearse` of one machine says more",
+        ))
+    }
+
+    /// A later step or a new checkpoint shows that the next epoch works.
+    async fn went_on(
+        &self,
+        again: &Formation,
+    ) -> Result<(RehearsalCheck, Option<f64>), JobDirError> {
+        let before = self.newest_checkpoints().await?;
+        let leader = &self.ranks[0];
+        let attempt = again.members.first().map(|first| first.attempt);
+        let until = self.context.clock.mono() + FIRST_STEP_WITHIN;
+        while self.context.clock.mono() < until {
+            if let Some(attempt) = attempt
+                && let Some(step) = self.step_after(leader, attempt, again.at).await?
+            {
+                let took = secs(again.at, self.context.clock.now());
+                let check = good("went_on", format!("it went on: step {step}")).took(took);
+                return Ok((check, Some(step)));
+            }
+            let now = self.newest_checkpoints().await?;
+            if now.iter().zip(&before).any(|(now, before)| now.1 > before.1) {
+                let took = secs(again.at, self.context.clock.now());
+                let check = good("went_on", "it went on: a new checkpoint came".into());
+                return Ok((check.took(took), None));
+            }
+            if let Some(over) = self.gang.over(again.epoch).await? {
+                let what = format!("the second epoch is over: {}", over.text);
+                let check = bad("went_on", what, "`lamp logs` shows what the ranks printed");
+                return Ok((check, None));
+            }
+            self.pause().await;
+        }
+        let what = "no step and no new checkpoint came in the second epoch";
+        let hint = "a script that writes its step to LAMP_PROGRESS shows that it goes on";
+        Ok((bad("went_on", what, hint), None))
+    }
+
+    /// A step that rank 0 reported after this moment.
+    async fn step_after(
+        &self,
+        leader: &JobDir,
+        attempt: AttemptNo,
+        after: Timestamp,
+    ) -> Result<Option<f64>, JobDirError> {
+        let status = leader.status(attempt).await?;
+        let started_before = status
+            .as_ref()
+            .and_then(|status| status.progress.as_ref())
+            .filter(|progress| progress.at.is_some_and(|at| at > after));
+        Ok(started_before.and_then(|progress| progress.step))
+    }
+
+    fn say(&self, text: String) {
+        self.context.printer.note(text);
+    }
+
+    async fn pause(&self) {
+        self.context.clock.sleep(LOOK_EVERY).await;
+    }
+}
+
+fn formed_again(
+    first: &Formation,
+    again: &Formation,
+    victim: u32,
+    asked: Timestamp,
+) -> RehearsalCheck {
+    let attempt = |formation: &Formation| formation.member(victim).map(|member| member.attempt);
+    let ranks = again.members.len();
+    if ranks == first.members.len() && attempt(again) <= attempt(first) {
+        return bad(
+            "formed_again",
+            format!("the gang formed again, and rank {victim} is on the same machine"),
+            "the machine was not taken away: `lamp explain` shows what became of it",
+        );
+    }
+    good(
+        "formed_again",
+        format!("the gang formed again with {ranks} of {} ranks", first.members.len()),
+    )
+    .took(secs(asked, again.at))
+}
+
+/// Whether the second epoch began from the checkpoint. `saved`: its step; `step`: the first one seen.
+fn resumed(saved: Option<f64>, step: Option<f64>) -> RehearsalCheck {
+    match (saved, step) {
+        (Some(saved), Some(step)) if step < saved => bad(
+            "resumed",
+            format!("rank 0 was at step {step} again, and its checkpoint is of step {saved}"),
+            "the script must load the newest file in LAMP_CHECKPOINT_DIR when it starts",
+        ),
+        (Some(saved), Some(_)) => {
+            good("resumed", format!("it began from the checkpoint of step {saved}"))
+        }
+        _ => bad(
+            "resumed",
+            "no step shows where the second epoch began",
+            "a script that writes its step to LAMP_PROGRESS shows that it resumes",
+        ),
+    }
+}
