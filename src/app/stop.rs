@@ -113,7 +113,7 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
             .await
             .map_err(|error| record_errors::wish_fault(&error, dir.job()))?,
     };
-    gang_jobs::ask_other_ranks(session, &dir, wish).await;
+    let is_gang = gang_jobs::ask_other_ranks(session, &dir, wish).await;
     let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
     if let Some(error) = unread {
         session.warn(format!(
@@ -173,7 +173,7 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
             "`lamp status {0}` shows when it is over, `lamp {verb} --wait {0}` waits for it",
             dir.job()
         ));
-        if has_one || saves {
+        if (has_one || saves) && !is_gang {
             session.hint(how_to_go_on(dir.job()));
         }
     }

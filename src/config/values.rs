@@ -133,7 +133,7 @@ word!(
     schema {"type": ["integer", "string"], "pattern": schema_patterns::NODES}
 );
 word!(
-    /// What joins the ranks of a gang.
+    /// The engine that joins the ranks of a gang.
     EngineWord(GangEngine), parse_engine,
     expecting "\"torchrun\", \"tensorflow\", \"mpi\", \"ray\" or \"env\"",
     schema {"type": "string", "enum": ["torchrun", "tensorflow", "mpi", "ray", "env"]}

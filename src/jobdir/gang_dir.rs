@@ -113,7 +113,7 @@ impl GangDir {
         self.create(self.key(epoch, &format!("{LOST}{}.json", mark.rank)), mark).await
     }
 
-    /// What is known of an epoch: who worked, and how it ended.
+    /// All records of an epoch: who worked, and how it ended.
     pub async fn record(&self, epoch: u32) -> Result<EpochRecord, JobDirError> {
         Ok(EpochRecord {
             formation: self.formation(epoch).await?,
@@ -144,7 +144,7 @@ impl GangDir {
         read(&*self.store, &self.key(epoch, name)).await
     }
 
-    /// Writes only if no record is there: what stands there counts, whoever wrote it.
+    /// Writes only if no record is there. The record that is there counts, also another rank's.
     async fn create<T: Serialize>(&self, key: String, record: &T) -> Result<(), JobDirError> {
         let body = Bytes::from(encode(record));
         match self.store.create(&key, body).await? {

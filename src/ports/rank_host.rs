@@ -47,7 +47,7 @@ pub trait RankProcess: Send {
     /// Resolves when the engine has ended. Cancel-safe.
     async fn ended(&mut self) -> ExitStatus;
 
-    /// Passes SIGTERM on, unless the engine has a handler: then the agent has sent it.
+    /// Passes SIGTERM on. The agent tells this program in place of an engine that it starts.
     fn pass_on_term(&self);
 
     /// SIGTERM, and after `grace` SIGKILL, to the engine and all its processes.

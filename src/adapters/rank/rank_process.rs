@@ -8,7 +8,6 @@
     reason = "reads /proc and waits, within bounds, for processes that end"
 )]
 
-use std::fs;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -46,15 +45,6 @@ impl EngineProcess {
     fn marked(&self) -> Vec<ProcessRef> {
         self.mark.as_ref().map(|(name, value)| with_environment(name, value)).unwrap_or_default()
     }
-
-    /// Whether the engine has a handler for SIGTERM.
-    fn hears_term(&self) -> bool {
-        let status = self.root.map(|root| format!("/proc/{}/status", root.pid));
-        let status = status.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        caught.is_some_and(|mask| mask & (1 << (Signal::TERM.as_raw() - 1)) != 0)
-    }
 }
 
 #[async_trait]
@@ -75,7 +65,7 @@ impl RankProcess for EngineProcess {
     }
 
     fn pass_on_term(&self) {
-        if let Some(root) = self.root.filter(|_| !self.hears_term()) {
+        if let Some(root) = self.root {
             send(&[root], Signal::TERM);
         }
     }

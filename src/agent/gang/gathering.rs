@@ -19,7 +19,7 @@ const MISSING_LOOK_EVERY: u32 = 5;
 /// waiting; shorter throws away what the others did since their last checkpoint.
 const SAVE_WITHIN: Duration = Duration::from_secs(60);
 
-/// What came of the wait.
+/// The result of the wait.
 pub(super) enum Gathered {
     Formed(Formation),
     /// This epoch will not form: another one will.

@@ -1,4 +1,4 @@
-//! What a rank sees of the others: heartbeats that stop, notices, jobs that have ended.
+//! The view of a rank on the others: heartbeats that stop, notices, jobs that have ended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,13 +47,13 @@ impl PeerWatch {
     }
 }
 
-/// What the look at one rank showed.
+/// The state of another rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PeerSight {
     Alive,
     /// Its heartbeat has not changed for so long.
     Silent(Duration),
-    /// Its machine is taken away, or it ends for another reason than a failure.
+    /// Its machine has a notice of an interruption.
     Leaving(String),
 }
 

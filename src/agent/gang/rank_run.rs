@@ -32,7 +32,7 @@ pub struct RankRun {
     state: RankState,
 }
 
-/// What follows an epoch.
+/// The step after an epoch.
 enum Next {
     Epoch,
     Exit(i32),
@@ -196,11 +196,11 @@ impl RankRun {
         state.end_epoch(formation.epoch, rank, EpochCause::Lost, None, &text).await;
     }
 
-    /// The machine of this rank is taken away: the other ranks save too, for the next epoch needs
-    /// the checkpoint of all.
+    /// This machine will be interrupted. The other ranks save too, because the next epoch needs the
+    /// checkpoints of all.
     async fn save_everywhere(&self) {
         let state = &self.state;
-        state.say("has a notice: its machine is taken away, and the other ranks save too");
+        state.say("its machine has a notice of an interruption, so the other ranks save too");
         let others = (0..state.gang.nodes.max).filter(|rank| *rank != state.rank());
         for rank in others.filter(|rank| state.gang.saves == GangSaves::Each || *rank == 0) {
             state.ask(rank, Wish::Checkpoint).await;
@@ -221,7 +221,7 @@ impl RankRun {
     async fn leave(&self, epoch: u32) {
         let state = &self.state;
         let (because, why) = if state.has_notice() {
-            (EpochCause::Interrupted, "its machine is taken away")
+            (EpochCause::Interrupted, "its machine is interrupted")
         } else {
             (EpochCause::Stopped, "its agent ends it")
         };

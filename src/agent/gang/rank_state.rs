@@ -1,4 +1,4 @@
-//! What the program of a rank knows of itself, and small helpers to write its records.
+//! The state of the program of a rank, and small helpers to write its records.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct RankPorts {
     pub host: Arc<dyn RankHost>,
 }
 
-/// Which start of which rank this is.
+/// The identity of this start of a rank.
 #[derive(Clone, Debug)]
 pub struct RankSelf {
     pub attempt: AttemptNo,
@@ -38,7 +38,7 @@ pub struct RankSelf {
     pub start: String,
     /// `None`: unknown.
     pub gpus: Option<u32>,
-    /// What the user wrote.
+    /// The command of the user.
     pub command: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ impl RankState {
         self.ports.clock.sleep(LOOK_EVERY).await;
     }
 
-    /// The machine of this rank is being taken away.
+    /// Whether this machine will be interrupted.
     pub fn has_notice(&self) -> bool {
         matches!(self.ports.files.stamp(&self.paths.notice), Ok(Some(_)))
     }

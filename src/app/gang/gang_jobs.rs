@@ -27,7 +27,7 @@ pub fn all_ranks(dir: &JobDir, member: &GangMember) -> Vec<JobDir> {
 /// The job that a person means: a word, and the rank if the job has several.
 ///
 /// # Errors
-/// Fails when there is no such job, or it has no such rank.
+/// Fails when the job or the rank is missing.
 pub async fn find_rank(
     store: &Store,
     text: Option<&str>,
@@ -62,9 +62,9 @@ pub fn refuse_gang(spec: &Spec, act: &str) -> Result<(), Fault> {
 }
 
 /// Asks the other ranks of a gang for the same. A rank that cannot be asked ends by itself: it
-/// finds that the gang cannot be complete.
-pub async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) {
-    let Ok(Some(member)) = member_of(dir).await else { return };
+/// finds that the gang cannot be complete. Returns whether the job has other ranks.
+pub async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) -> bool {
+    let Ok(Some(member)) = member_of(dir).await else { return false };
     let by = &session.workstation.name;
     let mut asked = 0;
     for other in all_ranks(dir, &member) {
@@ -84,4 +84,5 @@ pub async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) {
     if asked > 0 {
         session.note(format!("asked the other {asked} of its {} ranks too", member.seats.len()));
     }
+    true
 }

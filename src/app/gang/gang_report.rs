@@ -1,4 +1,4 @@
-//! What became of a gang: each rank with its end and cost, and the epochs with their causes.
+//! The result of a gang: each rank with its end and cost, and the epochs with their causes.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ pub struct GangReport {
     pub total_usd: Usd,
     /// From the first rank that was ready to the first formation.
     pub assembly: Option<Span>,
-    /// The sum of times in which ranks waited for a replacement, over all machines.
+    /// How long ranks waited for a replacement, summed over the machines.
     pub held: Span,
-    /// The sum of times in which a finished rank waited for others, over all machines.
+    /// How long finished ranks waited for others, summed over the machines.
     pub tail: Span,
 }
 
@@ -156,7 +156,7 @@ fn epoch_report(epoch: u32, record: &EpochRecord) -> EpochReport {
     }
 }
 
-/// Times in which machines billed and did not train, summed over the machines.
+/// How long machines billed without training, summed over the machines.
 #[derive(Default)]
 struct EpochTimes {
     assembly: Option<Span>,

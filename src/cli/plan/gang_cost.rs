@@ -1,4 +1,4 @@
-//! The highest cost of a gang: that of one machine, times their number.
+//! The highest cost of a gang: the highest cost of one machine, times their number.
 
 use crate::controller::Planned;
 use crate::job::Spec;

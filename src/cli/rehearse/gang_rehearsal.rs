@@ -21,7 +21,7 @@ use crate::cli::run::{packed_job, run};
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
-use crate::job::{AttemptNo, CheckpointNo, Formation, JobId, Receipt, Wish};
+use crate::job::{CheckpointNo, Formation, JobId, Receipt, Wish};
 use crate::jobdir::{GangDir, JobDir, JobDirError};
 use crate::market::Span;
 use crate::wire::Workstation;
@@ -34,7 +34,10 @@ const FORMED_WITHIN: Duration = Duration::from_secs(600);
 /// The taken machine is cut, seen as gone, replaced, and its setup runs again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
 
-/// How one machine is taken away.
+/// A script that reports no step is interrupted this long after its ranks came together.
+const WORKS_WITHIN: Duration = Duration::from_secs(60);
+
+/// How one machine is interrupted.
 #[derive(Clone, Copy, Debug)]
 pub struct GangCut {
     pub interrupt_after: Span,
@@ -155,6 +158,7 @@ impl GangRehearsal<'_> {
             good("formed", format!("{} ranks came together", first.members.len()))
                 .took(secs(took, first.at)),
         );
+        self.works(&first).await?;
         self.say(format!("all ranks run; interrupting one in {}", self.cut.interrupt_after));
         self.context.clock.sleep(self.cut.interrupt_after.duration()).await;
         let victim = first.members.last().map_or(0, |last| last.rank);
@@ -180,6 +184,19 @@ impl GangRehearsal<'_> {
         checks.push(resumed(saved, step));
         checks.push(on);
         Ok(checks)
+    }
+
+    /// Waits until rank 0 reports a step: an engine may load its libraries for a minute.
+    async fn works(&self, formation: &Formation) -> Result<(), JobDirError> {
+        let until = self.context.clock.mono() + WORKS_WITHIN;
+        while self.context.clock.mono() < until {
+            let step = self.step_after(formation).await?;
+            if step.is_some() || self.gang.over(formation.epoch).await?.is_some() {
+                return Ok(());
+            }
+            self.pause().await;
+        }
+        Ok(())
     }
 
     /// The first formation after this epoch.
@@ -259,19 +276,16 @@ impl GangRehearsal<'_> {
         again: &Formation,
     ) -> Result<(RehearsalCheck, Option<f64>), JobDirError> {
         let before = self.newest_checkpoints().await?;
-        let leader = &self.ranks[0];
-        let attempt = again.members.first().map(|first| first.attempt);
         let until = self.context.clock.mono() + FIRST_STEP_WITHIN;
+        let reports = self.reports_steps(again).await?;
         while self.context.clock.mono() < until {
-            if let Some(attempt) = attempt
-                && let Some(step) = self.step_after(leader, attempt, again.at).await?
-            {
+            if let Some(step) = self.step_after(again).await? {
                 let took = secs(again.at, self.context.clock.now());
                 let check = good("went_on", format!("it went on: step {step}")).took(took);
                 return Ok((check, Some(step)));
             }
             let now = self.newest_checkpoints().await?;
-            if now.iter().zip(&before).any(|(now, before)| now.1 > before.1) {
+            if !reports && now.iter().zip(&before).any(|(now, before)| now.1 > before.1) {
                 let took = secs(again.at, self.context.clock.now());
                 let check = good("went_on", "it went on: a new checkpoint came".into());
                 return Ok((check.took(took), None));
@@ -283,24 +297,25 @@ impl GangRehearsal<'_> {
             }
             self.pause().await;
         }
-        let what = "no step and no new checkpoint came in the second epoch";
+        let what = "the second epoch reported neither a step nor a checkpoint";
         let hint = "a script that writes its step to LAMP_PROGRESS shows that it goes on";
         Ok((bad("went_on", what, hint), None))
     }
 
-    /// A step that rank 0 reported after this moment.
-    async fn step_after(
-        &self,
-        leader: &JobDir,
-        attempt: AttemptNo,
-        after: Timestamp,
-    ) -> Result<Option<f64>, JobDirError> {
-        let status = leader.status(attempt).await?;
-        let started_before = status
-            .as_ref()
-            .and_then(|status| status.progress.as_ref())
-            .filter(|progress| progress.at.is_some_and(|at| at > after));
-        Ok(started_before.and_then(|progress| progress.step))
+    /// Whether rank 0 reports steps at all.
+    async fn reports_steps(&self, formation: &Formation) -> Result<bool, JobDirError> {
+        let Some(first) = formation.member(0) else { return Ok(false) };
+        let status = self.ranks[0].status(first.attempt).await?;
+        Ok(status.and_then(|status| status.progress).is_some_and(|at| at.step.is_some()))
+    }
+
+    /// A step that rank 0 reported in this epoch.
+    async fn step_after(&self, formation: &Formation) -> Result<Option<f64>, JobDirError> {
+        let Some(first) = formation.member(0) else { return Ok(None) };
+        let status = self.ranks[0].status(first.attempt).await?;
+        let progress = status.and_then(|status| status.progress);
+        let is_new = |at: Option<Timestamp>| at.is_some_and(|at| at > formation.at);
+        Ok(progress.filter(|progress| is_new(progress.at)).and_then(|progress| progress.step))
     }
 
     fn say(&self, text: String) {
@@ -345,6 +360,11 @@ fn resumed(saved: Option<f64>, step: Option<f64>) -> RehearsalCheck {
         (Some(saved), Some(_)) => {
             good("resumed", format!("it began from the checkpoint of step {saved}"))
         }
+        (None, _) => bad(
+            "resumed",
+            "no checkpoint was complete, so the second epoch began from the start",
+            "a shorter `interval` in [checkpoint] keeps one earlier; --interrupt-after waits longer",
+        ),
         _ => bad(
             "resumed",
             "no step shows where the second epoch began",

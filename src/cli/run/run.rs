@@ -26,7 +26,7 @@ use crate::cli::plan::submission::Submission;
 use crate::cli::plan::{checkpoint_cadence, gang_cost, plan, saved_files, text};
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::job_root;
-use crate::cli::status::receipt;
+use crate::cli::status::receipt::{self, WayOn};
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::{Controller, JobMemory, Planned};
 use crate::job::{JobOutcome, Receipt};
@@ -358,7 +358,11 @@ pub async fn end(
     if context.is_machine_output() {
         context.printer.json(ended);
     } else {
-        receipt::note(context, ended);
+        let way = match gang_jobs::member_of(dir).await {
+            Ok(Some(_)) => WayOn::None,
+            _ => WayOn::Start,
+        };
+        receipt::note(context, ended, way);
     }
     Ok(hinted(context, dir, ended).await)
 }

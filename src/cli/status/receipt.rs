@@ -131,7 +131,8 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
         let said = "  a trial of `lamp doctor --prove`: its machine gets no agent and does nothing; `lamp doctor` says what was proven";
         context.printer.prose(4, said);
     }
-    if let Ok(Some(report)) = GangReport::read(dir, context.clock.now()).await {
+    let gang = GangReport::read(dir, context.clock.now()).await.ok().flatten();
+    if let Some(report) = &gang {
         report.lines().into_iter().for_each(|line| context.printer.prose(4, format!("  {line}")));
     }
     let gone = dir.discarded().await.ok().flatten();
@@ -145,21 +146,29 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     }
     if kept_machines::kept_of(dir, receipt).await.is_ok_and(|kept| !kept.is_empty()) {
         context.printer.hint(kept_machines::hint(dir.job().as_str()));
-    } else if let Some(hint) = way_on(receipt).filter(|_| has_checkpoints) {
+    } else if let Some(hint) = way_on(receipt).filter(|_| has_checkpoints && gang.is_none()) {
         context.printer.hint(hint);
     }
 }
 
 /// The receipt on stderr, beside the data.
-pub fn note(context: &Context, receipt: &Receipt) {
+pub fn note(context: &Context, receipt: &Receipt, way: WayOn) {
     text(receipt, context.printer.columns(Stream::Err))
         .lines()
         .for_each(|line| context.printer.note(line));
     if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
         context.printer.hint(kept_machines::hint(receipt.job.as_str()));
-    } else if let Some(hint) = way_on(receipt) {
+    } else if let Some(hint) = way_on(receipt).filter(|_| way == WayOn::Start) {
         context.printer.hint(hint);
     }
+}
+
+/// Whether `lamp start` can go on with an ended job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayOn {
+    Start,
+    /// A job of several machines begins again with `lamp run`.
+    None,
 }
 
 fn way_on(receipt: &Receipt) -> Option<String> {

@@ -11,7 +11,8 @@ use crate::config::values::{DoneWord, EngineWord, SavesWord, SpanWord};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GangFile {
-    /// What joins the ranks: `torchrun`, `tensorflow`, or `env`, which only sets the environment.
+    /// The engine that joins the ranks: `torchrun`, `tensorflow`, or `env`, which only sets the
+    /// environment.
     #[schemars(extend("default" = "torchrun", "examples" = ["env"]))]
     pub engine: Option<EngineWord>,
     /// How long the members wait for each other at the start. Then the gang ends, or runs with the
@@ -27,7 +28,7 @@ pub struct GangFile {
     /// How long a finished rank waits for the others before its machine ends.
     #[schemars(extend("default" = "5m", "examples" = ["1m"]))]
     pub tail: Option<SpanWord>,
-    /// Who writes the checkpoint: `rank0`, which the others then read, or `each` rank its own part.
+    /// The ranks that write checkpoints: `rank0`, which the others then read, or `each` its part.
     #[schemars(extend("default" = "rank0", "examples" = ["each"]))]
     pub saves: Option<SavesWord>,
     /// The chief of TensorFlow.

@@ -3,7 +3,7 @@
 use super::gang_file::{GangFile, RoleFile};
 use crate::job::{Finding, GangRole, GangSpec, NodeCount, RoleCount};
 
-/// What the layers say, the strongest first.
+/// The keys of all layers, the strongest first.
 pub struct GangWords<'a> {
     pub nodes: Option<NodeCount>,
     pub tables: Vec<&'a GangFile>,

@@ -10,7 +10,7 @@ use crate::job::{
 /// several ranks write at once, which costs calls. Longer delays a start whose lowest rank died.
 const TURN: Duration = Duration::from_secs(15);
 
-/// What a rank knows while it waits for the others.
+/// The facts of a rank while it waits for the others.
 #[derive(Clone, Copy, Debug)]
 pub struct GatherFacts<'a> {
     pub nodes: NodeCount,

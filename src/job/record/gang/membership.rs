@@ -41,7 +41,7 @@ pub struct GangReady {
     pub at: Timestamp,
 }
 
-/// Who works together in an epoch.
+/// The ranks that work together in an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Formation {
     pub format: u32,
@@ -63,7 +63,7 @@ pub enum EpochCause {
     Failed,
     /// A rank sends no heartbeat, or began again on another machine.
     Lost,
-    /// The machine of a rank is taken away.
+    /// The machine of a rank is interrupted.
     Interrupted,
     /// The agent of a rank ended it.
     Stopped,

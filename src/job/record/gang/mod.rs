@@ -1,3 +1,3 @@
-//! What the members of a gang write down: who is there, who works with whom, and why it ended.
+//! The records of the members of a gang: who is ready, who works together, why it ended.
 
 pub(crate) mod membership;

@@ -1,4 +1,4 @@
-//! What is wrong with a gang in a job file, and what this version cannot do yet.
+//! Finds errors of a gang in a job file, and keys that this version cannot obey yet.
 //!
 //! Not here: whether the cloud sells as many machines (`policy::purchase`).
 

@@ -43,7 +43,7 @@ pub struct NodeCount {
     pub max: u32,
 }
 
-/// What starts the processes of a rank, and joins them.
+/// The program that starts the processes of a rank, and joins them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GangEngine {
