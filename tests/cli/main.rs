@@ -18,6 +18,7 @@ mod documents;
 mod driven;
 mod estimated;
 mod first_hour;
+mod gang;
 mod import;
 mod init;
 mod jobs;
