@@ -31,6 +31,7 @@ pub mod save_now;
 pub mod session;
 pub mod stop;
 pub mod stop_missing_spec;
+pub mod submit;
 pub mod text;
 pub mod unpack;
 pub mod view;

@@ -15,6 +15,7 @@
 //! | `status`, `prices`, `simulate` | show jobs, prices and simulations |
 //! | `control` | act on a job: stop, extend, log, outputs, shell, daemon |
 //! | `account` | the workstation and the AWS account: doctor, set-up, sweeper, permissions |
+//! | `ml_engine` | the commands of `gcloud ml-engine`, in its grammar |
 //! | `output` | the only place that prints: streams, tables, wrapping |
 //! | `shell` | arguments, faults, exit codes, Ctrl-C; the only place with every command |
 
@@ -22,6 +23,7 @@ pub(crate) mod account;
 pub(crate) mod apply;
 pub(crate) mod control;
 pub(crate) mod init;
+pub(crate) mod ml_engine;
 pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod prices;

@@ -14,7 +14,7 @@ use super::sandbox::{Sandbox, repository};
 use lamp_test_support::skipped;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
-const VERBS: [(&str, &[&str]); 34] = [
+const VERBS: [(&str, &[&str]); 35] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),
@@ -31,6 +31,7 @@ const VERBS: [(&str, &[&str]); 34] = [
     ("init", &["init", "fresh.toml"]),
     ("logs", &["logs", "walks"]),
     ("man", &["man", "--out", "pages"]),
+    ("ml-engine", &["ml-engine", "jobs", "list"]),
     ("notify", &["notify"]),
     ("outputs", &["outputs", "walks"]),
     ("plan", &["plan"]),

@@ -17,6 +17,7 @@ use crate::cli::account::{doctor, iam, sweep};
 use crate::cli::apply::{apply, schedules};
 use crate::cli::control::{daemon, discard, extend, logs, notify, outputs, ssh, stop};
 use crate::cli::init::{import, init};
+use crate::cli::ml_engine::ml_engine;
 use crate::cli::output::printer::shell_word;
 use crate::cli::plan::{check, plan};
 use crate::cli::prices::prices;
@@ -44,6 +45,7 @@ Write a job
   simulate     Play a job many times: cost, end, interruptions
 Run it
   run          Run a job file, or a command after `--`
+  ml-engine    Take the commands of gcloud [alias: ai-platform]
   start        Go on with a job that has ended
   apply        Run what the job files of a directory say
   schedules    Show what is due, and what it waits for
@@ -93,6 +95,8 @@ pub struct Cli {
 pub enum Verb {
     Init(init::Args),
     Import(import::Args),
+    #[command(visible_alias = "ai-platform")]
+    MlEngine(Box<ml_engine::Args>),
     #[cfg(feature = "aws")]
     Uninit(crate::cli::account::uninit_aws::Args),
     Doctor(doctor::Args),
@@ -269,6 +273,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         }
         Verb::Init(args) => init::run(args, context),
         Verb::Import(args) => import::run(args, context),
+        Verb::MlEngine(args) => block_on(ml_engine::run(args, context)),
         #[cfg(feature = "aws")]
         Verb::Uninit(args) => block_on(crate::cli::account::uninit_aws::run(args, context)),
         Verb::Doctor(args) => block_on(doctor::run(args, context)),

@@ -1,0 +1,3 @@
+//! Training jobs as Cloud ML Engine took them: their file, their packages, their states.
+
+pub mod job_view;

@@ -1,0 +1,33 @@
+//! `lamp ml-engine` and `lamp ai-platform`: the commands of gcloud, in its grammar.
+//!
+//! Each command is a file beside this one. Not here: what a command does.
+
+use clap::{Args as ClapArgs, Subcommand};
+
+use super::gcloud_flags::GcloudFlags;
+use super::jobs;
+use crate::cli::{Context, ExitCode, Fault};
+
+/// Take the commands of `gcloud ml-engine`
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub gcloud: GcloudFlags,
+    #[command(subcommand)]
+    pub command: MlEngineCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum MlEngineCommand {
+    /// Submit training jobs, and look after them
+    Jobs(jobs::Args),
+}
+
+/// # Errors
+/// As the command.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    args.gcloud.say_what_is_ignored(context);
+    match &args.command {
+        MlEngineCommand::Jobs(jobs) => jobs::run(jobs, &args.gcloud, context).await,
+    }
+}
