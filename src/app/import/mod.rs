@@ -21,3 +21,4 @@ mod yaml_node;
 pub use import_job::{ImportError, Imported, import_job};
 pub use imported_job::ImportNote;
 pub use source_format::SourceFormat;
+pub use yaml_node::{YamlNode, YamlValue, documents as yaml_documents};

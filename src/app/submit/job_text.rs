@@ -1,0 +1,257 @@
+//! The job file of a training job, and the script that runs its module.
+//!
+//! ```text
+//! ship/packages/*.tar.gz   installed by `setup` into .lamp-venv
+//! ship/run_module.sh       the command: runs the module from the empty folder `run`
+//! ```
+//!
+//! Not here: how the packages are made.
+
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use toml_edit::{Array, DocumentMut, Item, Table, value};
+
+use super::training_job::TrainingJob;
+use crate::job::{ClusterJob, TfCluster, shell_word};
+use crate::market::Cloud;
+
+/// The folder of the workdir that the program gets as `--job-dir`.
+pub const JOB_DIR: &str = "job-dir";
+
+/// Holds what the user wrote after `--job-dir`.
+pub const JOB_DIR_URL: &str = "LAMP_JOB_DIR_URL";
+
+/// Where the packages lie in the workdir.
+pub const PACKAGES: &str = "packages";
+
+/// The script in the workdir that runs the module.
+pub const RUN_MODULE: &str = "run_module.sh";
+
+/// What the program gets as `--job-dir`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobDirAs {
+    /// A folder, whose files are kept.
+    #[default]
+    Folder,
+    /// The text as it was written.
+    Url,
+}
+
+impl FromStr for JobDirAs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "folder" => Ok(JobDirAs::Folder),
+            "url" => Ok(JobDirAs::Url),
+            _ => Err("write `folder` or `url`".to_owned()),
+        }
+    }
+}
+
+/// How a training job is launched.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchTerms {
+    pub cloud: Cloud,
+    pub job_dir_as: JobDirAs,
+    pub now: Timestamp,
+}
+
+/// The text of the job file. `packages`: the names of the archives.
+pub fn job_file(job: &TrainingJob, packages: &[String], terms: LaunchTerms) -> String {
+    let mut file = DocumentMut::new();
+    file["name"] = value(&job.name);
+    file["workdir"] = value("ship");
+    file["command"] = value(command(job, terms.job_dir_as));
+    file["setup"] = value(setup(packages));
+    file["env"] = Item::Table(environment(job));
+    if !job.labels.is_empty() {
+        file["tags"] = table(job.labels.iter().map(|(key, text)| (key.as_str(), text.as_str())));
+    }
+    file["machine"] = Item::Table(machine(job, terms.cloud));
+    file["limits"] = Item::Table(limits(job, terms.now));
+    if keeps_job_dir(job, terms.job_dir_as) {
+        file["outputs"] = value(Array::from_iter([format!("{JOB_DIR}/**")]));
+        file["checkpoint"] = table([("path", JOB_DIR)].into_iter());
+    }
+    if job.is_gang() {
+        file["gang"] = Item::Table(gang(job));
+    }
+    file.to_string()
+}
+
+fn keeps_job_dir(job: &TrainingJob, job_dir_as: JobDirAs) -> bool {
+    job.job_dir.is_some() && job_dir_as == JobDirAs::Folder
+}
+
+fn table<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Item {
+    let mut table = Table::new();
+    for (key, text) in pairs {
+        table[key] = value(text);
+    }
+    Item::Table(table)
+}
+
+/// The user's arguments come first, then `--job-dir` and its value as two words.
+fn command(job: &TrainingJob, job_dir_as: JobDirAs) -> Array {
+    let mut words = vec!["sh".to_owned(), RUN_MODULE.to_owned()];
+    words.extend(job.args.iter().cloned());
+    if let (Some(url), JobDirAs::Url) = (&job.job_dir, job_dir_as) {
+        words.extend(["--job-dir".to_owned(), url.clone()]);
+    }
+    words.into_iter().collect()
+}
+
+/// The script runs in the workdir. The module sees an empty folder, as it did at the service.
+pub fn run_module(job: &TrainingJob, job_dir_as: JobDirAs) -> String {
+    let module = shell_word(&job.module);
+    let arguments = if keeps_job_dir(job, job_dir_as) {
+        format!("mkdir -p {JOB_DIR}\nset -- \"$@\" --job-dir \"$root/{JOB_DIR}\"\n")
+    } else {
+        String::new()
+    };
+    format!(
+        "# Runs the module of the job from an empty folder.\nset -e\nroot=$PWD\n{arguments}\
+         mkdir -p run\ncd run\nexec \"$root/.lamp-venv/bin/python\" -m {module} \"$@\"\n"
+    )
+}
+
+/// An environment of the job. It sees what the image has, such as TensorFlow.
+fn setup(packages: &[String]) -> String {
+    let files: Vec<String> =
+        packages.iter().map(|name| shell_word(&format!("{PACKAGES}/{name}"))).collect();
+    let files = files.join(" ");
+    // With a builder in place, pip need not fetch one.
+    format!(
+        "set -e\n\
+         command -v python3 >/dev/null || {{ echo 'python3 is missing on this machine'; exit 1; }}\n\
+         test -x .lamp-venv/bin/pip || python3 -m venv --system-site-packages .lamp-venv\n\
+         isolation=\n\
+         if .lamp-venv/bin/python -c 'import setuptools, wheel' 2>/dev/null; then isolation=--no-build-isolation; fi\n\
+         .lamp-venv/bin/pip install --disable-pip-version-check --quiet $isolation {files}\n"
+    )
+}
+
+fn environment(job: &TrainingJob) -> Table {
+    let mut table = Table::new();
+    if let Some(url) = &job.job_dir {
+        table[JOB_DIR_URL] = value(url);
+    }
+    if !job.is_gang() {
+        let cluster = TfCluster {
+            roles: Vec::new(),
+            job: ClusterJob { job_name: job.module.clone(), args: job.args.clone() },
+        };
+        table["TF_CONFIG"] = value(cluster.tf_config(None));
+    }
+    table
+}
+
+/// A local job runs on this workstation as it is.
+fn machine(job: &TrainingJob, cloud: Cloud) -> Table {
+    let mut table = Table::new();
+    table["cloud"] = value(cloud.to_string());
+    if cloud == Cloud::Local {
+        return table;
+    }
+    let need = job.need();
+    if let Some(gpus) = need.gpus_word() {
+        table["gpus"] = value(gpus);
+    } else {
+        table["instance_types"] = value(Array::from_iter(need.instance_types()));
+    }
+    if let Some(region) = &job.region {
+        table["regions"] = value(Array::from_iter([region.clone()]));
+    }
+    table
+}
+
+/// A job that waited as long as it may must still have the time to run.
+fn limits(job: &TrainingJob, now: Timestamp) -> Table {
+    let mut table = Table::new();
+    table["max_runtime"] = value(format!("{}s", job.run_secs_max));
+    let deadline = job.wait_secs_max.and_then(|wait| {
+        let secs = i64::try_from(wait.saturating_add(job.run_secs_max)).ok()?;
+        now.checked_add(jiff::SignedDuration::from_secs(secs)).ok()
+    });
+    if let Some(deadline) = deadline {
+        table["deadline"] = value(deadline.to_string());
+    }
+    table
+}
+
+fn gang(job: &TrainingJob) -> Table {
+    let mut gang = Table::new();
+    gang["engine"] = value("tensorflow");
+    for role in &job.roles {
+        let mut table = Table::new();
+        table["count"] = value(i64::from(role.count));
+        gang[role.name] = Item::Table(table);
+    }
+    gang
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config_yaml;
+    use super::super::training_job::training_job;
+    use super::*;
+
+    fn job_of(lines: &str) -> TrainingJob {
+        let text = format!("trainingInput:\n  pythonModule: trainer.task\n{lines}");
+        let (file, found) = config_yaml::read(&text);
+        assert_eq!(found, []);
+        training_job("mnist_1", &file).unwrap()
+    }
+
+    fn text_of(job: &TrainingJob, cloud: Cloud) -> String {
+        let terms = LaunchTerms {
+            cloud,
+            job_dir_as: JobDirAs::Folder,
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+        };
+        job_file(job, &["trainer-0.1.tar.gz".to_owned()], terms)
+    }
+
+    #[test]
+    fn job_file_of_a_gpu_type_asks_for_gpus_at_aws() {
+        let job = job_of("  scaleTier: CUSTOM\n  masterType: standard_p100\n  region: us-east1\n");
+        let text = text_of(&job, Cloud::Aws);
+        let file: DocumentMut = text.parse().unwrap();
+        assert_eq!(file["machine"]["gpus"].as_str(), Some("at least 16GiB"));
+        assert_eq!(file["machine"]["regions"][0].as_str(), Some("us-east-1"));
+        assert_eq!(file["limits"]["max_runtime"].as_str(), Some("604800s"));
+        let local: DocumentMut = text_of(&job, Cloud::Local).parse().unwrap();
+        assert!(local["machine"].get("gpus").is_none());
+    }
+
+    #[test]
+    fn job_dir_is_a_folder_that_is_kept() {
+        let job = job_of("  jobDir: gs://bucket/checkpoint/\n  args: [--lr, '0.1']\n");
+        let file: DocumentMut = text_of(&job, Cloud::Local).parse().unwrap();
+        assert_eq!(file["env"][JOB_DIR_URL].as_str(), Some("gs://bucket/checkpoint"));
+        assert_eq!(file["checkpoint"]["path"].as_str(), Some("job-dir"));
+        let command: Vec<&str> =
+            file["command"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
+        assert_eq!(command, ["sh", "run_module.sh", "--lr", "0.1"]);
+        assert!(run_module(&job, JobDirAs::Folder).contains("--job-dir \"$root/job-dir\""));
+        assert!(!run_module(&job, JobDirAs::Url).contains("job-dir"));
+    }
+
+    #[test]
+    fn roles_become_a_gang() {
+        let job = job_of("  scaleTier: STANDARD_1\n");
+        let file: DocumentMut = text_of(&job, Cloud::Aws).parse().unwrap();
+        assert_eq!(file["gang"]["worker"]["count"].as_integer(), Some(4));
+        assert_eq!(file["gang"]["ps"]["count"].as_integer(), Some(3));
+        assert!(file["env"].get("TF_CONFIG").is_none(), "the agents make it");
+    }
+
+    #[test]
+    fn longest_wait_becomes_a_deadline() {
+        let lines = "  scheduling:\n    maxRunningTime: 3600s\n    maxWaitTime: 7200s\n";
+        let file: DocumentMut = text_of(&job_of(lines), Cloud::Aws).parse().unwrap();
+        assert_eq!(file["limits"]["deadline"].as_str(), Some("2026-01-01T03:00:00Z"));
+    }
+}

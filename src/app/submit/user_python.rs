@@ -1,0 +1,80 @@
+//! The Python of the user: where it is, and what it lacks.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::app::{ExitCode, Fault};
+
+/// A Python program of this workstation.
+#[derive(Clone, Debug)]
+pub struct UserPython {
+    pub program: PathBuf,
+}
+
+/// Without a search path, as a shell has it.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// How many lines of a failed program are shown. Its last lines have the reason.
+const LINES_SHOWN: usize = 20;
+
+impl UserPython {
+    /// `python3` of the search path, else `python`.
+    ///
+    /// # Errors
+    /// Fails when there is neither.
+    pub fn find(path: Option<&OsStr>) -> Result<UserPython, Fault> {
+        let folders = || std::env::split_paths(path.unwrap_or(OsStr::new(USUAL_PATH)));
+        let found = ["python3", "python"].iter().find_map(|name| {
+            folders().map(|folder| folder.join(name)).find(|program| program.is_file())
+        });
+        found.map(|program| UserPython { program }).ok_or_else(|| {
+            Fault::new(
+                ExitCode::NOT_FOUND,
+                "Python is missing: neither `python3` nor `python` is in PATH",
+            )
+            .meaning("nothing was started or billed")
+            .hint("install it, as `apt install python3 python3-venv`, or activate its environment")
+        })
+    }
+
+    /// Whether a module can be imported.
+    pub fn has_module(&self, name: &str) -> bool {
+        let words = ["-c", &format!("import {name}")].map(str::to_owned);
+        self.output(&words, Path::new("/")).is_ok_and(|output| output.status.success())
+    }
+
+    /// The version of an installed package, without an import of it.
+    pub fn version_of(&self, package: &str) -> Option<String> {
+        let script = format!("from importlib.metadata import version; print(version({package:?}))");
+        let output = self.output(&["-c".to_owned(), script], Path::new("/")).ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        (output.status.success() && !text.is_empty()).then_some(text)
+    }
+
+    pub fn output(&self, words: &[String], folder: &Path) -> std::io::Result<Output> {
+        Command::new(&self.program).args(words).current_dir(folder).stdin(Stdio::null()).output()
+    }
+
+    /// Runs it to its end. `what` names the act in the error.
+    ///
+    /// # Errors
+    /// Fails when it cannot start, or with its last lines when it fails.
+    pub fn run(&self, words: &[String], folder: &Path, what: &str) -> Result<(), Fault> {
+        let output = self.output(words, folder).map_err(|error| {
+            Fault::new(ExitCode::UNREACHABLE, format!("cannot start `{}`", self.program.display()))
+                .because(&error)
+                .meaning("nothing was started or billed")
+        })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = [&output.stdout[..], &output.stderr[..]].concat();
+        let text = String::from_utf8_lossy(&said).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        let from = lines.len().saturating_sub(LINES_SHOWN);
+        let shown = lines[from..].join("\n");
+        Err(Fault::new(ExitCode::FINDINGS, format!("{what} failed:\n{shown}"))
+            .meaning("nothing was started or billed"))
+    }
+}
