@@ -122,6 +122,14 @@ fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
         .collect()
 }
 
+/// All jobs of this name, ended ones too.
+///
+/// # Errors
+/// Fails when the job root is unreachable.
+pub async fn all_named(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
+    Ok(named(store, &listed(store).await?, name).await)
+}
+
 /// The same by the name in the spec: an id has no capitals and blanks.
 async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
     let slug = JobId::slug(name);

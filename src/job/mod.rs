@@ -44,7 +44,7 @@ pub use record::receipt::{
 pub use record::released::GivenUp;
 pub use record::request::{Request, Wish};
 pub use spec::alarm::{AlarmError, AlarmRule};
-pub use spec::check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, check, name_problem};
+pub use spec::check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, JOB_DIR_URL, check, name_problem};
 pub use spec::finding::{Finding, FindingCause, KeySuggestion, Severity};
 pub use spec::gang::gang_member::{GangMember, GangSeat, member_name, seats_of};
 pub use spec::gang::gang_spec::{

@@ -3,7 +3,7 @@
 //! TensorFlow reads `TF_CONFIG`; programs that were written for Vertex AI read `CLUSTER_SPEC`. Not
 //! here: who gives the addresses.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// The programs of one role, and where they listen.
@@ -25,7 +25,7 @@ pub struct ClusterTask {
 }
 
 /// What the program itself is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterJob {
     pub job_name: String,
     pub args: Vec<String>,

@@ -14,7 +14,7 @@ use super::sandbox::{Sandbox, repository};
 use lamp_test_support::skipped;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
-const VERBS: [(&str, &[&str]); 35] = [
+const VERBS: [(&str, &[&str]); 37] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),
@@ -29,6 +29,7 @@ const VERBS: [(&str, &[&str]); 35] = [
     ("iam", &["iam", "box", "--job-root", "s3://bucket/prefix"]),
     ("import", &["import", "sky.yaml", "--to", "imported.toml"]),
     ("init", &["init", "fresh.toml"]),
+    ("local", &["local", "train", "--module-name", "none", "--package-path", "nowhere"]),
     ("logs", &["logs", "walks"]),
     ("man", &["man", "--out", "pages"]),
     ("ml-engine", &["ml-engine", "jobs", "list"]),
@@ -61,6 +62,7 @@ const VERBS: [(&str, &[&str]); 35] = [
     ("start", &["start", "walks"]),
     ("status", &["status"]),
     ("stop", &["stop", "walks"]),
+    ("submit", &["submit", "training", "one", "--module-name", "x"]),
     ("sweep", &["sweep", "--dry-run"]),
     ("top", &["top"]),
 ];

@@ -13,14 +13,11 @@ use jiff::Timestamp;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 use super::training_job::TrainingJob;
-use crate::job::{ClusterJob, TfCluster, shell_word};
+use crate::job::{ClusterJob, JOB_DIR_URL, TfCluster, shell_word};
 use crate::market::Cloud;
 
 /// The folder of the workdir that the program gets as `--job-dir`.
 pub const JOB_DIR: &str = "job-dir";
-
-/// Holds what the user wrote after `--job-dir`.
-pub const JOB_DIR_URL: &str = "LAMP_JOB_DIR_URL";
 
 /// Where the packages lie in the workdir.
 pub const PACKAGES: &str = "packages";

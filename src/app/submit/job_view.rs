@@ -1,15 +1,18 @@
 //! Jobs as the training service named and described them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 
 use crate::app::find_job::READS_IN_FLIGHT;
 use crate::app::view::job_summary::Summary;
-use crate::app::{Fault, record_errors};
-use crate::job::{JobId, JobState};
+use crate::app::{ExitCode, Fault, find_job, record_errors};
+use crate::job::{ClusterJob, JOB_DIR_URL, JobId, JobState, Spec};
 use crate::jobdir::{self, JobDir};
+use crate::market::{Span, Usd};
 use crate::wire::Store;
 
 /// One job, by the name that the user gave it.
@@ -20,6 +23,23 @@ pub struct JobView {
     pub job: JobId,
     pub state: TrainingState,
     pub created: Timestamp,
+    /// What is read of a single job alone.
+    pub details: Option<JobDetails>,
+}
+
+/// What a description has beside the state.
+#[derive(Clone, Debug)]
+pub struct JobDetails {
+    pub started: Option<Timestamp>,
+    pub ended: Option<Timestamp>,
+    pub error: Option<String>,
+    pub usd: Usd,
+    pub labels: BTreeMap<String, String>,
+    /// Of a submitted job: its module and arguments.
+    pub program: Option<ClusterJob>,
+    pub job_dir: Option<String>,
+    pub run_max: Option<Span>,
+    pub region: Option<String>,
 }
 
 /// The words of the training service for the state of a job.
@@ -70,8 +90,90 @@ impl JobView {
             job: job.clone(),
             state: TrainingState::of(summary.state, summary.end_asked.is_some()),
             created: summary.started,
+            details: None,
         }
     }
+
+    /// In the words of the training service. What is not known is left out.
+    pub fn document(&self) -> Value {
+        let mut document = Map::new();
+        let mut put = |key: &str, value: Option<Value>| {
+            value.map(|value| document.insert(key.to_owned(), value));
+        };
+        put("jobId", Some(json!(self.job_id)));
+        put("state", Some(json!(self.state.word())));
+        put("createTime", Some(json!(self.created)));
+        if let Some(details) = &self.details {
+            put("startTime", details.started.map(|at| json!(at)));
+            put("endTime", details.ended.map(|at| json!(at)));
+            put("errorMessage", details.error.as_ref().map(|text| json!(text)));
+            put("labels", (!details.labels.is_empty()).then(|| json!(details.labels)));
+            put("trainingInput", Some(details.training_input()));
+            put("trainingOutput", Some(json!({ "usd": details.usd })));
+        }
+        put("lampJob", Some(json!(self.job)));
+        Value::Object(document)
+    }
+}
+
+impl JobDetails {
+    fn training_input(&self) -> Value {
+        let mut input = Map::new();
+        let mut put = |key: &str, value: Option<Value>| {
+            value.map(|value| input.insert(key.to_owned(), value));
+        };
+        let program = self.program.as_ref();
+        put("pythonModule", program.map(|program| json!(program.job_name)));
+        put("args", program.map(|program| json!(program.args)));
+        put("jobDir", self.job_dir.as_ref().map(|url| json!(url)));
+        put("region", self.region.as_ref().map(|region| json!(region)));
+        let secs = self.run_max.map(|most| format!("{}s", most.duration().as_secs()));
+        put("scheduling", secs.map(|secs| json!({ "maxRunningTime": secs })));
+        Value::Object(input)
+    }
+
+    fn of(summary: &Summary, spec: &Spec) -> JobDetails {
+        let program = spec
+            .env
+            .get("TF_CONFIG")
+            .and_then(|text| serde_json::from_str::<Value>(text).ok())
+            .and_then(|config| serde_json::from_value(config.get("job")?.clone()).ok());
+        let is_at_work = !matches!(
+            summary.state,
+            JobState::Submitted | JobState::Provisioning | JobState::Preparing
+        );
+        let is_failed = summary.state == JobState::Failed;
+        JobDetails {
+            started: is_at_work.then_some(summary.started),
+            ended: summary.ended,
+            error: summary.reason.clone().filter(|_| is_failed),
+            usd: summary.usd,
+            labels: spec.tags.clone(),
+            program,
+            job_dir: spec.env.get(JOB_DIR_URL).cloned(),
+            run_max: spec.limits.max_runtime,
+            region: spec.machine.regions.first().cloned(),
+        }
+    }
+}
+
+/// One job with its details.
+///
+/// # Errors
+/// Fails when there is none, or the job root is unreachable.
+pub async fn read(store: &Store, name: &str, now: Timestamp) -> Result<JobView, Fault> {
+    let dir = find_job::find(store, Some(name)).await?;
+    let fault = |error| record_errors::record_fault(&error);
+    let summary = Summary::read(&dir, now).await.map_err(fault)?;
+    let spec = dir.spec().await.map_err(fault)?;
+    let (Some(summary), Some(spec)) = (summary, spec) else {
+        let what = format!("job `{}` was never made to the end", dir.job());
+        return Err(Fault::new(ExitCode::NOT_FOUND, what)
+            .meaning("nothing of it runs or bills")
+            .hint("`lamp status` lists the jobs"));
+    };
+    let details = Some(JobDetails::of(&summary, &spec.spec));
+    Ok(JobView { details, ..JobView::of(dir.job(), &summary) })
 }
 
 /// All jobs of the job root, the newest first. Jobs of the same name have their ids.

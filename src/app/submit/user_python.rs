@@ -15,9 +15,6 @@ pub struct UserPython {
 /// Without a search path, as a shell has it.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// How many lines of a failed program are shown. Its last lines have the reason.
-const LINES_SHOWN: usize = 20;
-
 impl UserPython {
     /// `python3` of the search path, else `python`.
     ///
@@ -59,7 +56,7 @@ impl UserPython {
     /// Runs it to its end. `what` names the act in the error.
     ///
     /// # Errors
-    /// Fails when it cannot start, or with its last lines when it fails.
+    /// Fails when it cannot start, or with its last line when it fails.
     pub fn run(&self, words: &[String], folder: &Path, what: &str) -> Result<(), Fault> {
         let output = self.output(words, folder).map_err(|error| {
             Fault::new(ExitCode::UNREACHABLE, format!("cannot start `{}`", self.program.display()))
@@ -71,10 +68,9 @@ impl UserPython {
         }
         let said = [&output.stdout[..], &output.stderr[..]].concat();
         let text = String::from_utf8_lossy(&said).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        let from = lines.len().saturating_sub(LINES_SHOWN);
-        let shown = lines[from..].join("\n");
-        Err(Fault::new(ExitCode::FINDINGS, format!("{what} failed:\n{shown}"))
+        let last = text.lines().rev().find(|line| !line.trim().is_empty());
+        let last = last.map_or("it printed nothing", str::trim);
+        Err(Fault::new(ExitCode::FINDINGS, format!("{what} failed: {last}"))
             .meaning("nothing was started or billed"))
     }
 }

@@ -1,14 +1,17 @@
-//! `lamp ml-engine jobs list`.
+//! `lamp ml-engine jobs`: submit, list, describe, cancel, stream-logs.
 
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
 use super::document;
-use super::gcloud_flags::GcloudFlags;
+use super::gcloud_flags::{GcloudFlags, GcloudFormat};
+use super::submit::{self, SubmitKind};
 use crate::app::submit::job_view::{self, JobView};
 use crate::app::text::local_time;
+use crate::cli::control::{logs, stop};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, render_table};
+use crate::job::Wish;
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -18,8 +21,17 @@ pub struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum JobsCommand {
+    /// Submit a job
+    #[command(subcommand)]
+    Submit(SubmitKind),
     /// List the jobs of the job root
     List(ListArgs),
+    /// Show one job
+    Describe(DescribeArgs),
+    /// End a job at once, without a checkpoint
+    Cancel(OneJob),
+    /// Print the log of a job until it has ended
+    StreamLogs(StreamArgs),
 }
 
 #[derive(Clone, Debug, ClapArgs)]
@@ -29,11 +41,73 @@ pub struct ListArgs {
     pub limit: Option<usize>,
 }
 
+#[derive(Clone, Debug, ClapArgs)]
+pub struct DescribeArgs {
+    /// A job: its name or its id
+    pub job: String,
+    /// Only its state, times and cost
+    #[arg(long)]
+    pub summarize: bool,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct OneJob {
+    /// A job: its name or its id
+    pub job: String,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct StreamArgs {
+    /// A job: its name or its id
+    pub job: String,
+    /// Accepted without effect: a job has one log
+    #[arg(long, value_name = "TASK")]
+    pub task_name: Option<String>,
+    /// Accepted without effect: a new line is printed at once
+    #[arg(long, value_name = "SECONDS")]
+    pub polling_interval: Option<u32>,
+    /// Accepted without effect: lines stay as they are
+    #[arg(long)]
+    pub allow_multiline_logs: bool,
+}
+
 /// # Errors
 /// As the command.
 pub async fn run(args: &Args, gcloud: &GcloudFlags, context: &Context) -> Result<ExitCode, Fault> {
     match &args.command {
+        JobsCommand::Submit(what) => submit::run_kind(what, gcloud, context).await,
         JobsCommand::List(list) => list_jobs(list, gcloud, context).await,
+        JobsCommand::Describe(describe) => describe_job(describe, gcloud, context).await,
+        JobsCommand::Cancel(one) => {
+            let args = stop::Args {
+                jobs: vec![one.job.clone()],
+                all: false,
+                wait: false,
+                yes: context.printer.is_quiet(),
+            };
+            stop::run(&args, Wish::Cancel, context).await
+        }
+        JobsCommand::StreamLogs(stream) => {
+            say_unused(stream, context);
+            let args = logs::Args {
+                job: Some(stream.job.clone()),
+                follow: true,
+                tail: None,
+                attempt: None,
+            };
+            logs::run(&args, context).await
+        }
+    }
+}
+
+fn say_unused(stream: &StreamArgs, context: &Context) {
+    let given = [
+        ("--task-name", stream.task_name.is_some()),
+        ("--polling-interval", stream.polling_interval.is_some()),
+        ("--allow-multiline-logs", stream.allow_multiline_logs),
+    ];
+    for (name, _) in given.iter().filter(|(_, is_given)| *is_given) {
+        context.printer.note(format!("{name} has no meaning here"));
     }
 }
 
@@ -63,4 +137,29 @@ async fn list_jobs(
 
 fn as_row(job: &JobView) -> Value {
     json!({ "jobId": job.job_id, "state": job.state.word(), "createTime": job.created })
+}
+
+async fn describe_job(
+    args: &DescribeArgs,
+    gcloud: &GcloudFlags,
+    context: &Context,
+) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let view = job_view::read(&store, &args.job, context.clock.now()).await?;
+    let whole = view.document();
+    let form = match gcloud.form(context) {
+        GcloudFormat::Table => GcloudFormat::Yaml,
+        form => form,
+    };
+    let shown = if args.summarize { summary(&whole) } else { whole };
+    document::print(&context.printer, &form, &shown);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The fields that tell how it stands.
+fn summary(whole: &Value) -> Value {
+    let keys =
+        ["jobId", "state", "createTime", "startTime", "endTime", "errorMessage", "trainingOutput"];
+    let pairs = keys.iter().filter_map(|key| Some(((*key).to_owned(), whole.get(key)?.clone())));
+    Value::Object(pairs.collect())
 }

@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, Subcommand};
 
 use super::gcloud_flags::GcloudFlags;
 use super::jobs;
+use super::local::{self, LocalCommand};
 use crate::cli::{Context, ExitCode, Fault};
 
 /// Take the commands of `gcloud ml-engine`
@@ -21,6 +22,9 @@ pub struct Args {
 pub enum MlEngineCommand {
     /// Submit training jobs, and look after them
     Jobs(jobs::Args),
+    /// Train on this workstation, without a job
+    #[command(subcommand)]
+    Local(LocalCommand),
 }
 
 /// # Errors
@@ -29,5 +33,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     args.gcloud.say_what_is_ignored(context);
     match &args.command {
         MlEngineCommand::Jobs(jobs) => jobs::run(jobs, &args.gcloud, context).await,
+        MlEngineCommand::Local(what) => local::run_command(what, context).await,
     }
 }

@@ -70,6 +70,20 @@ pub struct Args {
     /// Where outputs come home to [default: lamp-outputs/JOB]
     #[arg(long, value_name = "FOLDER")]
     pub outputs: Option<PathBuf>,
+
+    /// What it prints when it returns at once.
+    #[arg(skip)]
+    pub detach_text: DetachText,
+}
+
+/// What a detached run prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DetachText {
+    /// The id of the job.
+    #[default]
+    JobId,
+    /// Nothing: the caller has its own words.
+    Nothing,
 }
 
 /// # Errors
@@ -190,6 +204,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.detach || has_left {
         if let Some(receipt) = refused_for_good(&dir, &memory).await {
             return end(context, &dir, &receipt, args.outputs.as_deref()).await;
+        }
+        if args.detach_text == DetachText::Nothing && !has_left {
+            return drive::hand_over(&workstation, dir.job()).map(|_| ExitCode::SUCCESS);
         }
         return detach(context, &workstation, &dir)
             .map(|code| if has_left { ExitCode::CTRL_C } else { code });

@@ -17,7 +17,7 @@ use crate::cli::account::{doctor, iam, sweep};
 use crate::cli::apply::{apply, schedules};
 use crate::cli::control::{daemon, discard, extend, logs, notify, outputs, ssh, stop};
 use crate::cli::init::{import, init};
-use crate::cli::ml_engine::ml_engine;
+use crate::cli::ml_engine::{local, ml_engine, submit};
 use crate::cli::output::printer::shell_word;
 use crate::cli::plan::{check, plan};
 use crate::cli::prices::prices;
@@ -33,9 +33,7 @@ use crate::wire;
 /// What `lamp --help` prints: one screen of 80 columns and 46 lines.
 const HELP: &str = "\
 {about}
-
 {usage-heading} {usage}
-
 Write a job
   init         Write a first job file for a script
   import       Write one from a file of SkyPilot, dstack, ML Engine
@@ -45,6 +43,8 @@ Write a job
   simulate     Play a job many times: cost, end, interruptions
 Run it
   run          Run a job file, or a command after `--`
+  submit       Submit a training package, as gcloud did
+  local        Train a package here, without a job
   ml-engine    Take the commands of gcloud [alias: ai-platform]
   start        Go on with a job that has ended
   apply        Run what the job files of a directory say
@@ -97,6 +97,8 @@ pub enum Verb {
     Import(import::Args),
     #[command(visible_alias = "ai-platform")]
     MlEngine(Box<ml_engine::Args>),
+    Submit(Box<submit::Args>),
+    Local(Box<local::Args>),
     #[cfg(feature = "aws")]
     Uninit(crate::cli::account::uninit_aws::Args),
     Doctor(doctor::Args),
@@ -274,6 +276,8 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Init(args) => init::run(args, context),
         Verb::Import(args) => import::run(args, context),
         Verb::MlEngine(args) => block_on(ml_engine::run(args, context)),
+        Verb::Submit(args) => block_on(submit::run(args, context)),
+        Verb::Local(args) => block_on(local::run(args, context)),
         #[cfg(feature = "aws")]
         Verb::Uninit(args) => block_on(crate::cli::account::uninit_aws::run(args, context)),
         Verb::Doctor(args) => block_on(doctor::run(args, context)),

@@ -24,6 +24,9 @@ const IDLE_WINDOW_MIN: Span = Span::from_secs(1);
 /// them while it works.
 pub const CHECKPOINT_SIGNALS: [&str; 5] = ["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"];
 
+/// What the user wrote as `--job-dir`. The agent sets no variable of this name.
+pub const JOB_DIR_URL: &str = "LAMP_JOB_DIR_URL";
+
 /// The text that stands for the command in a new job file.
 pub const COMMAND_PLACEHOLDER: &str = "put your command here";
 
@@ -70,7 +73,7 @@ fn check_command(spec: &Spec, found: &mut Vec<Finding>) {
                 &format!("env.{name}"),
                 "is not a name that an environment variable can have",
             ));
-        } else if name.starts_with("LAMP_") {
+        } else if name.starts_with("LAMP_") && name != JOB_DIR_URL {
             found.push(Finding::warning(
                 &format!("env.{name}"),
                 "is set by the agent; the value of the agent wins",

@@ -1,0 +1,36 @@
+//! `lamp local`: training and prediction on this workstation, without a job.
+
+use clap::{Args as ClapArgs, Subcommand};
+
+use super::gcloud_flags::GcloudFlags;
+use super::local_train;
+use crate::cli::{Context, ExitCode, Fault};
+
+/// Train on this workstation, without a job
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub gcloud: GcloudFlags,
+    #[command(subcommand)]
+    pub what: LocalCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum LocalCommand {
+    Train(local_train::Args),
+}
+
+/// # Errors
+/// As the command.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    args.gcloud.say_what_is_ignored(context);
+    run_command(&args.what, context).await
+}
+
+/// # Errors
+/// As the command.
+pub async fn run_command(what: &LocalCommand, context: &Context) -> Result<ExitCode, Fault> {
+    match what {
+        LocalCommand::Train(train) => local_train::run(train, context).await,
+    }
+}

@@ -1,0 +1,302 @@
+//! `lamp submit training`, which is `lamp ml-engine jobs submit training` too.
+//!
+//! ```text
+//! flags + config.yaml -> job -> packages -> a job file in a folder of its own -> `lamp run`
+//! ```
+
+use std::path::Path;
+
+use clap::{Args as ClapArgs, Subcommand};
+use serde_json::json;
+
+use super::document;
+use super::gcloud_flags::{GcloudFlags, GcloudFormat};
+use super::training_flags::Args as TrainingArgs;
+use crate::app::find_job;
+use crate::app::submit::config_yaml::{self, TrainingFile};
+use crate::app::submit::job_text::{self, JobDirAs, LaunchTerms};
+use crate::app::submit::job_view;
+use crate::app::submit::package_build::{self, BuildFolder, PackageSource};
+use crate::app::submit::training_job::{self, TrainingJob};
+use crate::app::submit::user_python::UserPython;
+use crate::cli::output::printer::shell_word;
+use crate::cli::run::run::{self, DetachText};
+use crate::cli::shell::ctrl_c::{gone_before, unless_left_early};
+use crate::cli::shell::flags::{EndFlags, JobFlags, MachineFlags};
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault, JobArgs};
+use crate::config::CloudWord;
+use crate::job::name_problem;
+use crate::market::Cloud;
+use crate::wire;
+
+/// Submit a training job in the words of gcloud
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub gcloud: GcloudFlags,
+    #[command(subcommand)]
+    pub what: SubmitKind,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum SubmitKind {
+    Training(Box<TrainingArgs>),
+}
+
+const NOTHING: &str = "nothing was started or billed";
+
+/// # Errors
+/// As [`submit`].
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    args.gcloud.say_what_is_ignored(context);
+    run_kind(&args.what, &args.gcloud, context).await
+}
+
+/// # Errors
+/// As [`submit`].
+pub async fn run_kind(
+    what: &SubmitKind,
+    gcloud: &GcloudFlags,
+    context: &Context,
+) -> Result<ExitCode, Fault> {
+    let SubmitKind::Training(args) = what;
+    unless_left_early(context, gone_before, submit(args, gcloud, context)).await
+}
+
+/// # Errors
+/// Fails when the job has mistakes, its name is taken, its package cannot be built, or it cannot be
+/// launched.
+async fn submit(
+    args: &TrainingArgs,
+    gcloud: &GcloudFlags,
+    context: &Context,
+) -> Result<ExitCode, Fault> {
+    let file = whole_file(args, context)?;
+    let job = checked(args, &file, context)?;
+    let cloud = cloud_of(args, context);
+    job.notes.iter().for_each(|note| context.printer.note(note));
+    say_google(args, context);
+    say_what_it_had(context, &job, cloud);
+    refuse_taken_name(context, &job.name).await?;
+    let folder = BuildFolder::new(&wire::random_token())?;
+    let prepared = prepare(args, &job, cloud, &folder, context)?;
+    let code = run::run(&prepared, context).await?;
+    if args.launch.dry_run {
+        return Ok(code);
+    }
+    if args.stream_logs {
+        return Ok(if code == ExitCode::SUCCESS { code } else { ExitCode::of_workload(1) });
+    }
+    if code == ExitCode::SUCCESS {
+        tell_submitted(gcloud, context, &job.name).await?;
+    }
+    Ok(code)
+}
+
+/// The flags, over the file of `--config`.
+fn whole_file(args: &TrainingArgs, context: &Context) -> Result<TrainingFile, Fault> {
+    let flags = args.as_file();
+    let Some(path) = &args.config else { return Ok(flags) };
+    let shown = path.display().to_string();
+    let text = read(&context.current_dir.join(path)).map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => ExitCode::NOT_FOUND,
+            _ => ExitCode::UNREACHABLE,
+        };
+        Fault::new(code, format!("cannot read `{shown}`"))
+            .because(&error)
+            .meaning(NOTHING)
+            .hint("`--config` names a Job in YAML or JSON, relative to the current folder")
+    })?;
+    let (file, found) = config_yaml::read(&text);
+    if found.is_empty() {
+        return Ok(file.under(flags));
+    }
+    let fault = Fault::new(ExitCode::FINDINGS, format!("`{shown}` is no job"));
+    Err(fault.meaning(NOTHING).findings(shown, found))
+}
+
+#[expect(clippy::disallowed_methods, reason = "reads a file that the user names")]
+fn read(path: &Path) -> std::io::Result<String> {
+    std::fs::read_to_string(path)
+}
+
+fn checked(
+    args: &TrainingArgs,
+    file: &TrainingFile,
+    context: &Context,
+) -> Result<TrainingJob, Fault> {
+    if let Some(problem) = name_problem(&args.job) {
+        return Err(Fault::new(ExitCode::USAGE, format!("the name of the job {problem}"))
+            .meaning(NOTHING)
+            .hint("write letters, digits and underscores, like `mnist_train_1`"));
+    }
+    let job = training_job::training_job(&args.job, file).map_err(|found| {
+        let shown = match &args.config {
+            Some(path) => path.display().to_string(),
+            None => crate::config::COMMAND_LINE.to_owned(),
+        };
+        Fault::new(ExitCode::FINDINGS, "the job has mistakes")
+            .meaning(NOTHING)
+            .findings(shown, found)
+    })?;
+    if args.launch.strict && training_job::has_versions(&file.training_input) {
+        let what = "a version of Python or TensorFlow is asked for, and none can be had";
+        return Err(Fault::new(ExitCode::REFUSED, what).meaning(NOTHING).hint(
+            "leave out `--strict`, or the versions of the file and of the flags; `install_requires` \
+             in setup.py names a TensorFlow",
+        ));
+    }
+    refuse_search(&job, args)?;
+    refuse_gang(&job, context)?;
+    Ok(job)
+}
+
+fn refuse_search(job: &TrainingJob, args: &TrainingArgs) -> Result<(), Fault> {
+    let Some(trials) = job.trials else { return Ok(()) };
+    let file =
+        args.config.as_ref().map_or("the file".to_owned(), |path| path.display().to_string());
+    Err(Fault::new(
+        ExitCode::REFUSED,
+        format!("`hyperparameters` asks for a search of {trials} trials"),
+    )
+    .meaning("this command trains once; nothing was started or billed")
+    .hint(format!(
+        "take `hyperparameters` out of {file} to train once, with the script's own values"
+    )))
+}
+
+/// A job of several machines. It is said with its roles, so that a user sees what was read.
+fn refuse_gang(job: &TrainingJob, _context: &Context) -> Result<(), Fault> {
+    if !job.is_gang() {
+        return Ok(());
+    }
+    let roles: Vec<String> =
+        job.roles.iter().map(|role| format!("{} {}", role.count, role.name)).collect();
+    let what = format!("the job has {} machines: {}", job.machines(), roles.join(", "));
+    Err(Fault::new(ExitCode::REFUSED, what)
+        .meaning("this command submits a job of one machine; nothing was started or billed")
+        .hint("set workerCount and parameterServerCount to 0 and take a larger masterType; `lamp local train --distributed` runs all roles here"))
+}
+
+/// As `lamp run` chooses: the flag, the configuration, this workstation.
+fn cloud_of(args: &TrainingArgs, context: &Context) -> Cloud {
+    let configured =
+        context.user.defaults.machine.as_ref().and_then(|machine| machine.cloud.clone());
+    args.launch.cloud.clone().or(configured).map_or(Cloud::Local, |word: CloudWord| word.0)
+}
+
+fn say_google(args: &TrainingArgs, context: &Context) {
+    if args.google.staging_bucket.is_some() {
+        context.printer.note("--staging-bucket has no meaning here: packages go with the job");
+    }
+}
+
+/// A local job takes this workstation as it is, whatever the tier was.
+fn say_what_it_had(context: &Context, job: &TrainingJob, cloud: Cloud) {
+    if cloud == Cloud::Local {
+        context.printer.note(format!(
+            "it runs on this workstation as it is; the service gave it {}, which `--cloud aws` buys",
+            job.need().words()
+        ));
+    } else if let Some(gpus) = job.need().gpus {
+        context.printer.note(format!(
+            "it gets {} GPU{} of at least {} GiB, in place of {}",
+            gpus.count,
+            if gpus.count == 1 { "" } else { "s" },
+            gpus.memory_gib,
+            gpus.was
+        ));
+    }
+}
+
+/// A second job of a name would be another job, so a script that runs twice must not make it.
+async fn refuse_taken_name(context: &Context, name: &str) -> Result<(), Fault> {
+    let store = job_root::open(context).await?;
+    let others = find_job::all_named(&store, name).await?;
+    let Some(other) = others.first() else { return Ok(()) };
+    Err(Fault::new(ExitCode::REFUSED, format!("a job `{name}` exists: `{other}`"))
+        .meaning(NOTHING)
+        .hint(format!(
+            "take another name, as `{name}_$(date +%Y%m%d_%H%M%S)`; `lamp status {other}` shows that one"
+        )))
+}
+
+/// Builds the packages, and writes the job file beside the folder that ships.
+fn prepare(
+    args: &TrainingArgs,
+    job: &TrainingJob,
+    cloud: Cloud,
+    folder: &BuildFolder,
+    context: &Context,
+) -> Result<run::Args, Fault> {
+    let python = UserPython::find(context.environment.path.as_deref())?;
+    let at = |path: &Path| context.current_dir.join(path);
+    let uris = job.package_uris.iter().map(Path::new);
+    let archives = args.packages.iter().map(|path| path.as_path()).chain(uris);
+    let source = PackageSource {
+        package: args.package_path.as_deref().map(at),
+        archives: archives.map(at).collect(),
+    };
+    let ship = folder.0.join("ship");
+    let into = ship.join(job_text::PACKAGES);
+    let packages = package_build::collect(&source, &python, folder, &into)?;
+    let job_dir_as = args.launch.job_dir_as;
+    let terms = LaunchTerms { cloud, job_dir_as, now: context.clock.now() };
+    let script = job_text::run_module(job, job_dir_as);
+    folder.write(&format!("ship/{}", job_text::RUN_MODULE), &script)?;
+    let file = folder.write("job.toml", &job_text::job_file(job, &packages, terms))?;
+    Ok(run_args(args, job, &file))
+}
+
+fn run_args(args: &TrainingArgs, job: &TrainingJob, file: &Path) -> run::Args {
+    let launch = &args.launch;
+    let machine = MachineFlags { spot: launch.spot, ..MachineFlags::default() };
+    let ends = EndFlags { budget: launch.budget.clone(), ..EndFlags::default() };
+    let flags = JobFlags { machine, ends, ..JobFlags::default() };
+    let is_path = |url: &&String| !url.contains("://");
+    run::Args {
+        job: JobArgs { file: Some(file.to_owned()), flags, command: Vec::new() },
+        from: None,
+        detach: !args.stream_logs,
+        unproven: launch.unproven,
+        dry_run: launch.dry_run,
+        again: true,
+        late_save: false,
+        outputs: job
+            .job_dir
+            .as_ref()
+            .filter(is_path)
+            .filter(|_| launch.job_dir_as == JobDirAs::Folder)
+            .map(Into::into),
+        detach_text: DetachText::Nothing,
+    }
+}
+
+/// What gcloud printed: sentences for people, then the document.
+async fn tell_submitted(gcloud: &GcloudFlags, context: &Context, name: &str) -> Result<(), Fault> {
+    let store = job_root::open(context).await?;
+    let view = job_view::read(&store, name, context.clock.now()).await?;
+    let word = shell_word(name);
+    for line in [
+        format!("Job [{name}] submitted successfully."),
+        "Your job is still active. You may view the status of your job with the command".into(),
+        String::new(),
+        format!("  $ lamp ml-engine jobs describe {word}"),
+        String::new(),
+        "or continue streaming the logs with the command".into(),
+        String::new(),
+        format!("  $ lamp ml-engine jobs stream-logs {word}"),
+        String::new(),
+    ] {
+        context.printer.note(line);
+    }
+    let document = json!({ "jobId": name, "state": view.state.word() });
+    let form = match gcloud.form(context) {
+        GcloudFormat::Table => GcloudFormat::Yaml,
+        form => form,
+    };
+    document::print(&context.printer, &form, &document);
+    Ok(())
+}
