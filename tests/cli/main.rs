@@ -33,6 +33,7 @@ mod lost;
 mod machine_output;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod ml_engine;
 mod newcomer;
 #[cfg(feature = "aws")]
 mod nobody;

@@ -148,7 +148,7 @@ fn what_is_bought_is_compared_with_what_is_rented() {
         "40",
     ]);
     // 1.006 an hour, 40 hours a week, 4.348 weeks a month: 174.97 a month.
-    assert!(ended.out.contains("bought for $10000.00, with 40 hours of work a week and no electricity:\n  has paid for itself after 57 months (4.8 years) against g5.xlarge on-demand at $1.0060/h"), "{}", ended.out);
+    assert!(ended.out.contains("bought for $10000.00, with 40 hours of work a week and no electricity:\n  has paid for itself after 57 months (4.8 years), 9940 hours of work, against g5.xlarge on-demand at $1.0060/h"), "{}", ended.out);
     let dear = [
         "prices",
         "--type",
@@ -435,9 +435,9 @@ fn what_a_form_cannot_say_and_what_makes_no_sense_is_refused() {
     let row = ["prices", "--type", "g5.xlarge", "--region", "us-east-1"];
     for (more, said) in [
         (&["--csv", "-o", "json"][..], "two forms of the same rows"),
-        (&["--csv", "--buy", "5000"], "`--buy` compares"),
-        (&["-o", "csv", "--buy", "5000"], "`--buy` compares"),
-        (&["-o", "jsonl", "--buy", "5000"], "`--buy` compares"),
+        (&["--csv", "--buy", "5000"], "`--buy` and `--hours` compare"),
+        (&["-o", "csv", "--buy", "5000"], "`--buy` and `--hours` compare"),
+        (&["-o", "jsonl", "--buy", "5000"], "`--buy` and `--hours` compare"),
         (&["--csv", "--backtest"], "`--backtest` is about all rows"),
         (&["--history"], "`--history` is a row for each change"),
         (&["--csv", "--zone", "us-east-1a"], "`--zone` chooses whose course"),

@@ -1,5 +1,7 @@
 //! When buying a machine pays: months until it costs less than renting.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::app::prices::price_row::PriceRow;
@@ -10,6 +12,9 @@ pub struct Purchase {
     /// The price of such a machine in a shop, in dollars: months until it has paid for itself
     #[arg(long, value_name = "USD", value_parser = price)]
     pub buy: Option<Usd>,
+    /// What so many hours of the cheapest machine cost
+    #[arg(long, value_name = "N", value_parser = hours_of_work)]
+    pub hours: Option<f64>,
     /// How many hours a week it would work
     #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = hours_a_week, requires = "buy")]
     pub hours_per_week: f64,
@@ -35,6 +40,18 @@ fn hours_a_week(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A year has fewer hours than ten thousand.
+const HOURS_MAX: f64 = 1_000_000.0;
+
+fn hours_of_work(text: &str) -> Result<f64, String> {
+    let hours: f64 = text.parse().map_err(|_| "is no number".to_owned())?;
+    if hours > 0.0 && hours <= HOURS_MAX {
+        Ok(hours)
+    } else {
+        Err("write more than 0 hours, and at most a million".into())
+    }
+}
+
 fn watts(text: &str) -> Result<f64, String> {
     let watts: f64 = text.parse().map_err(|_| "is no number".to_owned())?;
     if watts >= 0.0 && watts.is_finite() {
@@ -47,53 +64,92 @@ fn watts(text: &str) -> Result<f64, String> {
 /// Weeks in a month, on the average of a year.
 const WEEKS_A_MONTH: f64 = 365.25 / 7.0 / 12.0;
 
-/// A rented machine, and after how many months a bought one is cheaper; `None`: never.
-struct Against<'a> {
+/// The cheapest machine of a market.
+struct Rented<'a> {
     market: &'static str,
     row: &'a PriceRow,
     price: UsdPerHour,
+}
+
+/// A rented machine, and after how long a bought one is cheaper; `None`: never.
+struct Against<'a> {
+    rented: Rented<'a>,
     months: Option<f64>,
+    /// Of work.
+    hours: Option<f64>,
+}
+
+fn cheapest(rows: &[PriceRow]) -> impl Iterator<Item = Rented<'_>> {
+    let found = |market, price: fn(&PriceRow) -> Option<UsdPerHour>| {
+        let priced =
+            rows.iter().filter_map(move |row| Some(Rented { market, row, price: price(row)? }));
+        priced.min_by_key(|rented| rented.price)
+    };
+    [found("on-demand", |row| row.on_demand), found("spot", |row| row.spot)].into_iter().flatten()
 }
 
 fn against<'a>(args: &Purchase, rows: &'a [PriceRow]) -> Vec<Against<'a>> {
     let Some(buy) = args.buy else { return Vec::new() };
-    let cheapest = |price: fn(&PriceRow) -> Option<UsdPerHour>| {
-        rows.iter().filter_map(|row| Some((price(row)?, row))).min_by_key(|(price, _)| *price)
-    };
-    let found = [("on-demand", cheapest(|row| row.on_demand)), ("spot", cheapest(|row| row.spot))];
     let own_hour = args.watts / 1000.0 * args.usd_per_kwh.dollars();
-    found
-        .into_iter()
-        .filter_map(|(market, found)| {
-            let (price, row) = found?;
-            let saved_a_month =
-                (price.per_hour().dollars() - own_hour) * args.hours_per_week * WEEKS_A_MONTH;
-            let months = (saved_a_month > 0.0).then(|| buy.dollars() / saved_a_month);
-            Some(Against { market, row, price, months })
-        })
-        .collect()
+    let compared = |rented: Rented<'a>| {
+        let saved_an_hour = rented.price.per_hour().dollars() - own_hour;
+        let hours = (saved_an_hour > 0.0).then(|| buy.dollars() / saved_an_hour);
+        let months = hours.map(|hours| hours / (args.hours_per_week * WEEKS_A_MONTH));
+        Against { rented, months, hours }
+    };
+    cheapest(rows).map(compared).collect()
+}
+
+/// What the asked time costs on each market.
+fn time_text(args: &Purchase, rows: &[PriceRow]) -> Vec<String> {
+    let Some(hours) = args.hours else { return Vec::new() };
+    let line = |rented: Rented<'_>| {
+        let Rented { market, row, price } = rented;
+        let time = Duration::from_secs_f64(hours * 3600.0);
+        format!(
+            "{hours} hours of {} {market} at ${:.4}/h cost {}",
+            row.instance_type,
+            price.per_hour().dollars(),
+            price.cost_of(time)
+        )
+    };
+    std::iter::once(String::new()).chain(cheapest(rows).map(line)).collect()
+}
+
+/// The same as JSON; `null` without `--hours`.
+pub fn time_document(args: &Purchase, rows: &[PriceRow]) -> Value {
+    let Some(hours) = args.hours else { return Value::Null };
+    let cost = |rented: Rented<'_>| {
+        let Rented { market, row, price } = rented;
+        let usd = price.cost_of(Duration::from_secs_f64(hours * 3600.0));
+        json!({ "market": market, "instance_type": row.instance_type, "zone": row.zone, "price": price, "usd": usd })
+    };
+    json!({ "hours": hours, "costs": cheapest(rows).map(cost).collect::<Vec<Value>>() })
 }
 
 pub fn text(args: &Purchase, rows: &[PriceRow]) -> Vec<String> {
-    let Some(buy) = args.buy else { return Vec::new() };
+    let time = time_text(args, rows);
+    let Some(buy) = args.buy else { return time };
     let power = if args.watts > 0.0 {
         format!(" and {} W at {} a kWh", args.watts, args.usd_per_kwh)
     } else {
         " and no electricity".into()
     };
-    let mut lines = vec![format!(
+    let mut lines = time;
+    lines.push(format!(
         "\na machine like the cheapest here, bought for {buy}, with {} hours of work a week{power}:",
         args.hours_per_week
-    )];
-    for Against { market, row, price, months } in against(args, rows) {
+    ));
+    for Against { rented: Rented { market, row, price }, months, hours } in against(args, rows) {
+        let after = hours.map(|hours| format!(", {hours:.0} hours of work")).unwrap_or_default();
         let rented =
             format!("{} {market} at ${:.4}/h", row.instance_type, price.per_hour().dollars());
         lines.push(match months {
             Some(months) if months < 24.0 => {
-                format!("  has paid for itself after {months:.0} months against {rented}")
+                format!("  has paid for itself after {months:.1} months{after}, against {rented}")
             }
             Some(months) => format!(
-                "  has paid for itself after {months:.0} months ({:.1} years) against {rented}",
+                "  has paid for itself after {months:.0} months ({:.1} years){after}, against {rented}",
                 months / 12.0
             ),
             None => format!("  never pays for itself against {rented}: its electricity costs more"),
@@ -106,7 +162,10 @@ pub fn text(args: &Purchase, rows: &[PriceRow]) -> Vec<String> {
 pub fn document(args: &Purchase, rows: &[PriceRow]) -> Value {
     let Some(buy) = args.buy else { return Value::Null };
     let against = against(args, rows).into_iter().map(
-        |one| json!({ "market": one.market, "instance_type": one.row.instance_type, "zone": one.row.zone, "price": one.price, "months": one.months }),
+        |one| {
+            let Rented { market, row, price } = one.rented;
+            json!({ "market": market, "instance_type": row.instance_type, "zone": row.zone, "price": price, "months": one.months, "hours": one.hours })
+        },
     );
     json!({
         "usd": buy, "hours_per_week": args.hours_per_week, "watts": args.watts, "usd_per_kwh": args.usd_per_kwh,

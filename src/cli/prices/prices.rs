@@ -106,7 +106,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         _ if args.csv => context.printer.line(if args.history { course::csv(&courses) } else { table::csv(&rows, &source) }),
         Format::Json => context.printer.json(&json!({
             "source": source, "rule": args.bid, "days": args.days, "rows": rows, "histories": courses, "refused": supply.refused, "notes": supply.notes,
-            "buy": buy_or_rent::document(&args.buy, &rows),
+            "time": buy_or_rent::time_document(&args.buy, &rows), "buy": buy_or_rent::document(&args.buy, &rows),
         })),
         Format::Jsonl if args.history => course::points(&courses).for_each(|point| context.printer.json(&point)),
         Format::Jsonl => rows.iter().for_each(|row| context.printer.json(&table::with_source(row, &source))),
@@ -150,8 +150,8 @@ fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
                 all,
             )
         }
-        (true, _) | (_, Format::Jsonl) if args.buy.buy.is_some() => {
-            refused("`--buy` compares, and rows have no place for that", all)
+        (true, _) | (_, Format::Jsonl) if args.buy.buy.is_some() || args.buy.hours.is_some() => {
+            refused("`--buy` and `--hours` compare, and rows have no place for that", all)
         }
         (true, _) if args.backtest => refused(
             "`--backtest` is about all rows, and comma-separated values have no place for it",
@@ -350,9 +350,11 @@ fn machine(args: &Args) -> Result<MachineSpec, Fault> {
         Fault::new(ExitCode::USAGE, format!("--{what}: {error}"))
     };
     let any = GpuRequirement { count: 1, model: None, memory_mib_min: None };
-    let wanted = args.gpu.as_ref().or(args.wanted.as_ref());
+    let named_type = named_type(args);
+    let wanted = args.gpu.as_ref().or(args.wanted.as_ref()).filter(|_| named_type.is_none());
+    let types: Vec<String> = args.types.iter().cloned().chain(named_type).collect();
     let asks_for_gpus =
-        args.types.is_empty() || wanted.is_some() || args.memory.is_some() || args.count.is_some();
+        types.is_empty() || wanted.is_some() || args.memory.is_some() || args.count.is_some();
     let mut gpus =
         wanted.cloned().unwrap_or(if asks_for_gpus { any } else { GpuRequirement::NONE });
     if let Some(size) = &args.memory {
@@ -365,12 +367,18 @@ fn machine(args: &Args) -> Result<MachineSpec, Fault> {
     Ok(MachineSpec {
         cloud: Cloud::Aws,
         gpus,
-        instance_types: args.types.clone(),
+        instance_types: types,
         regions: args.region.clone(),
         market: MarketChoice::Auto,
         max_price: args.bid,
         ..MachineSpec::default()
     })
+}
+
+/// `lamp prices g5.xlarge`: the word is a machine type.
+fn named_type(args: &Args) -> Option<String> {
+    let word = args.wanted.as_ref()?;
+    word.model.clone().filter(|model| word.count == 1 && has_a_size(model))
 }
 
 /// Reasons under a table; `-o json` has all.
