@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::log::progress_steps::PrintedProgress;
 use crate::instance::Marks;
-use crate::job::{Progress, ProgressLine};
+use crate::job::{MetricSeries, Progress, ProgressLine};
 use crate::ports::Clock;
 
 /// The number of intervals for the median step time: enough to ignore an evaluation every ten
@@ -62,6 +62,8 @@ struct CountersInner {
     tells: bool,
     /// The progress file had a line.
     has_written: bool,
+    /// The metric of a trial; `None`: the job is no trial.
+    metric: Option<MetricSeries>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +85,22 @@ impl ActivityCounters {
 
     pub fn progress(&self) -> Progress {
         self.inner().progress.clone()
+    }
+
+    /// What a trial of a tuning has reported.
+    pub fn metric(&self) -> Option<MetricSeries> {
+        self.inner().metric.clone()
+    }
+
+    /// The job is a trial: its reports of the metric are kept.
+    pub(crate) fn keeps_metric(&self) {
+        self.inner().metric.get_or_insert_default();
+    }
+
+    pub(crate) fn record_metric(&self, step: Option<f64>, value: f64) {
+        if let Some(metric) = &mut self.inner().metric {
+            metric.add(step, value);
+        }
     }
 
     /// When the workload reported that it is done, by the monotonic clock.

@@ -14,6 +14,7 @@ use super::activity_counters::ActivityCounters;
 use super::checkpoint::handle::Checkpoints;
 use super::checkpoint::save_request::Saving;
 use super::log::handle::LogShip;
+use super::log::metric_watch::MetricWatch;
 use super::log::output::OutputBytes;
 use super::log::progress_tail::ProgressTail;
 use super::log::shipping_state::{LogPace, LogSettings};
@@ -128,13 +129,16 @@ impl Agent {
             pace,
         };
         let logs = LogShip::start(out.clone(), journal.clone(), board.clone(), settings);
-        let progress = ProgressTail::new(
+        let progress = ProgressTail::of_trial(
             Arc::clone(&out.files),
             Arc::clone(&out.clock),
             board.clone(),
             journal.clone(),
             attempt.progress_file(),
             Some(attempt.done_file()),
+            attempt.resolved.tuned.as_ref().map(|tuned| {
+                MetricWatch::new(&tuned.metric, attempt.hypertune_file(), board.clone())
+            }),
         );
         let requests = RequestWatch::start(out.clone(), journal.clone());
         let notices = NoticeTracker::start(ports.metadata.clone(), &out.clock);

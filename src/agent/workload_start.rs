@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::agent::Agent;
 use super::gang::RANK_PROGRAM;
 use super::startup::attempt::{AGENT_STATE_FILE, Mode};
-use super::startup::environment::{WorkloadPaths, environment, hostfile};
+use super::startup::environment::{TrialPlace, WorkloadPaths, environment, hostfile};
 use super::startup::fetch_status::ROOM_WITHIN;
 use super::timers::RunTime;
 use super::watch_workload;
@@ -166,6 +166,7 @@ impl Agent {
             .as_ref()
             .and_then(|checkpoints| checkpoints.last())
             .or_else(|| self.state.resumed_from.clone());
+        let hypertune = attempt.hypertune_file();
         let place = WorkloadPaths {
             job: attempt.job(),
             name: &spec.name,
@@ -179,6 +180,11 @@ impl Agent {
             done: &attempt.done_file(),
             notice: &attempt.notice_file(),
             hostfile: &attempt.host_file(),
+            trial: attempt
+                .resolved
+                .tuned
+                .as_ref()
+                .map(|tuned| TrialPlace { number: tuned.number, metric_file: &hypertune }),
             resumed: resume.is_some(),
             resume_step: resume.and_then(|summary| summary.step),
             gpus: self.watching.gpu_count(),

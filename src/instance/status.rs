@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{GpuProcess, GpuSample, Notice};
-use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, Progress, Reason};
+use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, MetricSeries, Progress, Reason};
 use crate::market::Span;
 
 /// `attempts/<n>/status.json`: the heartbeat, overwritten at each change and every 15 s (every 5 s
@@ -24,6 +24,9 @@ pub struct Status {
     pub reason: Option<Reason>,
     #[serde(default)]
     pub progress: Option<Progress>,
+    /// What a trial of a tuning reported; `None`: it is no trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<MetricSeries>,
     #[serde(default)]
     pub gpus: Vec<GpuStatus>,
     /// CPU of the workload's tree in percent of one core; `None` is unknown.

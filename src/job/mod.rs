@@ -13,6 +13,7 @@ pub(crate) mod record;
 pub(crate) mod spec;
 pub mod terminal_safe;
 mod tf_config;
+pub(crate) mod tune;
 
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use listen_address::{ListenAddress, ListenAddressError};
@@ -66,3 +67,10 @@ pub use spec::spec::{
     ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };
 pub use tf_config::{ClusterJob, ClusterRole, ClusterTask, PrimaryRole, TfCluster};
+pub use tune::metric_series::{MetricPoint, MetricSeries};
+pub use tune::param::{ParamScale, ParamValue, TuneParam};
+pub use tune::records::{
+    ParamValues, TrialFate, TrialPruned, TrialRungs, TuneTrial, TuneTrialEnd, TunedTrial, Tuning,
+    TuningEnd, TuningEndedBecause,
+};
+pub use tune::tune_spec::{EarlyStop, METRIC_TAG, TuneAlgorithm, TuneGoal, TuneSpec};

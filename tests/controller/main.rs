@@ -206,6 +206,7 @@ fn spec(now: Timestamp) -> ResolvedSpec {
         owner: None,
         continues: None,
         trial: None,
+        tuned: None,
     }
 }
 

@@ -40,6 +40,7 @@ fn the_environment_page_lists_exactly_what_the_workload_gets() {
         progress: path,
         done: path,
         notice: path,
+        trial: None,
         hostfile: path,
         resumed: true,
         resume_step: Some(1.0),

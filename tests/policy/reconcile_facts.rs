@@ -52,6 +52,7 @@ pub fn spec() -> ResolvedSpec {
         owner: None,
         continues: None,
         trial: None,
+        tuned: None,
     }
 }
 

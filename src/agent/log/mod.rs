@@ -1,6 +1,7 @@
 //! The log of the workload: read it, ship it, and read the progress from its lines.
 
 pub mod handle;
+pub(crate) mod metric_watch;
 pub(crate) mod output;
 pub(crate) mod progress_lines;
 pub(crate) mod progress_steps;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::metric_watch::MetricWatch;
 use crate::agent::activity_counters::{ActivityCounters, ClockReading};
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::Task;
@@ -46,6 +47,8 @@ struct Tail {
     journal: Journal,
     path: PathBuf,
     done_marker: Option<PathBuf>,
+    /// The metric of a trial; `None`: the job is no trial.
+    metric: Option<MetricWatch>,
     offset: u64,
     inode: Option<u64>,
     rest: Vec<u8>,
@@ -70,6 +73,19 @@ impl ProgressTail {
         path: PathBuf,
         done_marker: Option<PathBuf>,
     ) -> Self {
+        Self::of_trial(files, clock, board, journal, path, done_marker, None)
+    }
+
+    /// The same for a trial, whose metric is read too.
+    pub(crate) fn of_trial(
+        files: Arc<dyn Files>,
+        clock: Arc<dyn Clock>,
+        board: ActivityCounters,
+        journal: Journal,
+        path: PathBuf,
+        done_marker: Option<PathBuf>,
+        metric: Option<MetricWatch>,
+    ) -> Self {
         let tail = Arc::new(Mutex::new(Tail {
             files,
             clock: Arc::clone(&clock),
@@ -77,6 +93,7 @@ impl ProgressTail {
             journal,
             path,
             done_marker,
+            metric,
             offset: 0,
             inode: None,
             rest: Vec::new(),
@@ -119,6 +136,9 @@ impl Tail {
             self.complain(&format!("cannot read the progress file: {error}"));
         }
         self.old.get_or_insert(0);
+        if let Some(metric) = &mut self.metric {
+            metric.poll(&*self.files);
+        }
         if let Some(marker) = &self.done_marker
             && let Ok(Some(stamp)) = self.files.stamp(marker)
             && self.board.is_news(stamp.modified_nanos)
@@ -194,7 +214,11 @@ impl Tail {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        match ProgressLine::parse(&String::from_utf8_lossy(line)) {
+        let text = String::from_utf8_lossy(line);
+        if let Some(metric) = &mut self.metric {
+            metric.progress_line(&text);
+        }
+        match ProgressLine::parse(&text) {
             Ok(line) => {
                 if !line.lost.is_empty() && !std::mem::replace(&mut self.named_lost, true) {
                     let text = format!(

@@ -201,6 +201,7 @@ impl Reporter {
                 .cloned()
                 .or(Some(idle_reason)),
             progress: Some(facts.board.progress()),
+            metric: facts.board.metric(),
             gpus: facts.watching.gpu_status(),
             cpu_percent: facts.watching.cpu_percent(),
             memory_bytes: facts.watching.memory_bytes(),

@@ -375,6 +375,7 @@ impl<'a> ShutdownSequence<'a> {
             resumed_from: self.agent.state.resumed_from.clone(),
             went_back: self.agent.state.went_back.last().map(RollbackRecord::in_words),
             progress: Some(self.agent.board.progress()),
+            metric: self.agent.board.metric(),
             working_since: self.agent.state.working_since,
             saved: self.agent.state.saved_work(),
             losses,

@@ -241,6 +241,11 @@ impl Attempt {
         self.folders.state.join("progress.jsonl")
     }
 
+    /// The file that `cloudml-hypertune` writes. It needs a folder of its own.
+    pub fn hypertune_file(&self) -> PathBuf {
+        self.folders.state.join("hypertune").join("output.metrics")
+    }
+
     pub fn done_file(&self) -> PathBuf {
         match &self.resolved.spec.watch.done_marker {
             Some(marker) => self.folders.work.join(marker),

@@ -23,11 +23,20 @@ pub struct WorkloadPaths<'a> {
     pub done: &'a Path,
     pub notice: &'a Path,
     pub hostfile: &'a Path,
+    /// The trial of a tuning; `None`: an ordinary job.
+    pub trial: Option<TrialPlace<'a>>,
     /// Whether a checkpoint was restored, and its step.
     pub resumed: bool,
     pub resume_step: Option<f64>,
     /// `None` while the number of GPUs is unknown: then no variable names one.
     pub gpus: Option<u32>,
+}
+
+/// The number of a trial, and the file where `cloudml-hypertune` writes its metric.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialPlace<'a> {
+    pub number: u32,
+    pub metric_file: &'a Path,
 }
 
 /// The variables to add to the machine's own environment.
@@ -37,6 +46,11 @@ pub fn environment(
 ) -> BTreeMap<String, String> {
     let mut env = aliases(place);
     env.extend(user.iter().map(|(name, value)| (name.clone(), value.clone())));
+    if let Some(trial) = &place.trial {
+        env.insert("CLOUD_ML_TRIAL_ID".to_owned(), trial.number.to_string());
+        env.insert("CLOUD_ML_HP_METRIC_FILE".to_owned(), text(trial.metric_file));
+        name_trial(&mut env, trial.number);
+    }
     env.extend(own(place));
     env
 }
@@ -57,6 +71,9 @@ fn own(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
         ("LAMP_NOTICE", text(place.notice)),
         ("LAMP_RESUME", u8::from(place.resumed).to_string()),
     ]);
+    if let Some(trial) = &place.trial {
+        env.insert("LAMP_TRIAL".into(), trial.number.to_string());
+    }
     if let Some(step) = place.resume_step {
         env.insert("LAMP_RESUME_STEP".into(), step.to_string());
     }
@@ -107,6 +124,16 @@ fn aliases(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
     env
 }
 
+/// Adds `task.trial` to `TF_CONFIG`, as ML Engine does.
+fn name_trial(env: &mut BTreeMap<String, String>, number: u32) {
+    let Some(config) = env.get_mut("TF_CONFIG") else { return };
+    let Ok(mut parsed) = serde_json::from_str::<serde_json::Value>(config) else { return };
+    if let Some(task) = parsed.get_mut("task").and_then(serde_json::Value::as_object_mut) {
+        task.insert("trial".to_owned(), number.to_string().into());
+        *config = parsed.to_string();
+    }
+}
+
 /// The hostfile: this machine, with a slot for each GPU if there are some.
 pub fn hostfile(gpus: u32) -> String {
     if gpus == 0 { "127.0.0.1\n".to_owned() } else { format!("127.0.0.1 slots={gpus}\n") }
@@ -141,6 +168,7 @@ mod tests {
             done: path,
             notice: path,
             hostfile: path,
+            trial: None,
             resumed: true,
             resume_step: Some(12.0),
             gpus: None,

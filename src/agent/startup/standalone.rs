@@ -70,6 +70,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         owner: None,
         continues: None,
         trial: None,
+        tuned: None,
     }
 }
 

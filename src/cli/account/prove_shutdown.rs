@@ -181,6 +181,7 @@ impl ProofRun<'_> {
             owner: Some(self.context.user.owner.clone()),
             continues: None,
             trial: Some(trial),
+            tuned: None,
         }
     }
 

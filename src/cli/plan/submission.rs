@@ -45,6 +45,7 @@ impl Submission {
             owner: Some(context.user.owner.clone()),
             continues: None,
             trial: None,
+            tuned: None,
         };
         seat_leader(&mut spec);
         spec

@@ -390,6 +390,7 @@ fn spec_of(
         owner: Some(context.user.owner.clone()),
         continues: Some(kept.continues.clone()),
         trial: None,
+        tuned: None,
     })
 }
 

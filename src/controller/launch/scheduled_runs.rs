@@ -390,6 +390,7 @@ impl ScheduleRunner {
             owner: None,
             continues: None,
             trial: None,
+            tuned: None,
         }
     }
 

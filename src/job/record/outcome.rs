@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{AttemptNo, CheckpointSummary, JobId, Progress, Reason};
+use crate::job::{AttemptNo, CheckpointSummary, JobId, MetricSeries, Progress, Reason};
 use crate::market::Span;
 
 /// `attempts/<n>/outcome.json`: the agent writes it once, last before the power-off.
@@ -41,6 +41,9 @@ pub struct Outcome {
     pub went_back: Option<String>,
     #[serde(default)]
     pub progress: Option<Progress>,
+    /// What a trial of a tuning reported; `None`: it is no trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<MetricSeries>,
     /// When the workload was first seen to work; `None`: never.
     #[serde(default)]
     pub working_since: Option<Timestamp>,

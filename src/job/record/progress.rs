@@ -72,6 +72,22 @@ impl ProgressLine {
         strict.map_or_else(|| Self::parse_value_by_value(line), Ok)
     }
 
+    /// The step and the value of one metric in a line, NaN and infinity included. `None`: the line
+    /// does not have this metric.
+    pub fn metric(line: &str, name: &str) -> Option<(Option<f64>, f64)> {
+        let line = line.trim_start_matches('\u{feff}').trim();
+        let (mut step, mut value) = (None, None);
+        for (key, raw) in members(line)? {
+            if key == "step" {
+                step = number(raw);
+            }
+            if key == name {
+                value = float(raw);
+            }
+        }
+        Some((step, value?))
+    }
+
     /// For a line that is not strict JSON, or that has a value of the wrong type.
     fn parse_value_by_value(line: &str) -> Result<Self, ProgressError> {
         let mut parsed = ProgressLine::default();
@@ -126,6 +142,11 @@ fn number(raw: &str) -> Option<f64> {
         _ => None,
     };
     number.filter(|number| number.is_finite())
+}
+
+/// A number also if it is not finite, as Python's `json` and `str` write it.
+fn float(raw: &str) -> Option<f64> {
+    raw.trim_matches('"').trim().parse().ok()
 }
 
 /// A text. Numbers and booleans as written; a text that is not strict JSON as it stands.

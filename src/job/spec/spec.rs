@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{
     AlarmRule, Continues, GangMember, GangSpec, Inherited, JobId, LimitsSpec, ListenAddress,
-    SecretSource, Trial,
+    SecretSource, Trial, TunedTrial,
 };
 use crate::market::{
     Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour,
@@ -45,6 +45,9 @@ pub struct ResolvedSpec {
     /// The trial of a switch, without an agent; `None`: an ordinary job.
     #[serde(default)]
     pub trial: Option<Trial>,
+    /// The trial of a tuning; `None`: an ordinary job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<TunedTrial>,
 }
 
 /// The suffix of a rehearsal's job name.

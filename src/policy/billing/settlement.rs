@@ -310,6 +310,7 @@ fn last_words(
         resumed_from: attempt.journal.resumed_from.clone(),
         went_back: attempt.journal.went_back.clone(),
         progress: status.and_then(|status| status.progress.clone()),
+        metric: status.and_then(|status| status.metric.clone()),
         working_since: status.and_then(|status| status.working_since),
         saved: status.map_or(Span::ZERO, |status| status.saved),
         losses: damaged.then_some(loss).into_iter().collect(),

@@ -1,0 +1,154 @@
+//! The records of a tuning: the tuning, each trial, and how each ended.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::metric_series::MetricSeries;
+use super::param::ParamValue;
+use super::tune_spec::TuneSpec;
+use crate::job::{CodeArchive, ResolvedSpec, Spec};
+use crate::market::Usd;
+
+/// The values of one trial, by the name of the parameter.
+pub type ParamValues = BTreeMap<String, ParamValue>;
+
+/// `tunings/<name>/tuning.json`, created once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tuning {
+    pub format: u32,
+    pub name: String,
+    pub created: Timestamp,
+    pub written_by: String,
+    pub owner: String,
+    pub tune: TuneSpec,
+    /// The random choices of a tuning follow from this number and the number of the trial.
+    pub seed: u64,
+    /// The job of a trial, without its values.
+    pub spec: Spec,
+    #[serde(default)]
+    pub code: Option<CodeArchive>,
+    #[serde(default)]
+    pub origins: BTreeMap<String, String>,
+    /// The only workstation that runs its trials, for `cloud = "local"`; `None`: any.
+    #[serde(default)]
+    pub here: Option<String>,
+}
+
+/// `tunings/<name>/trials/<n>.json`, created only if absent: its creator decides the trial for all
+/// controllers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuneTrial {
+    pub format: u32,
+    /// From 1, without gaps.
+    pub number: u32,
+    pub decided: Timestamp,
+    /// The controller that decided, for people.
+    pub by: String,
+    pub params: ParamValues,
+    /// How the values were chosen, in a sentence.
+    pub reason: String,
+    /// The interrupted trial whose values it repeats.
+    #[serde(default)]
+    pub again_of: Option<u32>,
+    /// The most that its job can cost; `None`: unlimited.
+    #[serde(default)]
+    pub most_usd: Option<Usd>,
+    pub job: Box<ResolvedSpec>,
+}
+
+/// `tunings/<name>/trials/<n>/ended.json`, created only if absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuneTrialEnd {
+    pub format: u32,
+    pub number: u32,
+    pub ended: Timestamp,
+    pub fate: TrialFate,
+    /// The last metric; `None`: there was none, or it was not a number.
+    #[serde(default)]
+    pub value: Option<f64>,
+    pub series: MetricSeries,
+    pub usd: Usd,
+    /// Why, in a sentence.
+    pub reason: String,
+}
+
+/// How a trial ended. The words are stable: scripts use them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialFate {
+    Complete,
+    /// Stopped early, or its metric was not a number.
+    Pruned,
+    Failed,
+    /// Its machine was lost and the job did not go on. The same values are tried again.
+    Interrupted,
+    /// The user stopped its job.
+    Stopped,
+}
+
+/// `tunings/<name>/trials/<n>/pruned.json`, created only if absent, before its job is stopped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialPruned {
+    pub format: u32,
+    pub number: u32,
+    pub at: Timestamp,
+    pub by: String,
+    pub reason: String,
+}
+
+/// `tunings/<name>/trials/<n>/rungs.json`, overwritten: the rungs of successive halving that a
+/// trial has reached, with its value there. Without them each controller would begin at rung 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrialRungs {
+    pub format: u32,
+    pub rungs: BTreeMap<String, f64>,
+}
+
+/// `tunings/<name>/ended.json`, created only if absent: no more trials are started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuningEnd {
+    pub format: u32,
+    pub at: Timestamp,
+    pub by: String,
+    pub because: TuningEndedBecause,
+    /// Why, in a sentence.
+    pub reason: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TuningEndedBecause {
+    /// All its trials have ended.
+    Done,
+    /// The next trial did not fit the budget.
+    Budget,
+    /// Too many trials failed.
+    Failed,
+    /// Too many trials were interrupted.
+    Interrupted,
+    UserStopped,
+}
+
+/// In a job's spec: the trial that it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TunedTrial {
+    pub tuning: String,
+    pub number: u32,
+    /// The metric that the agent reads.
+    pub metric: String,
+    pub params: ParamValues,
+}
+
+impl TrialFate {
+    pub fn word(self) -> &'static str {
+        match self {
+            TrialFate::Complete => "complete",
+            TrialFate::Pruned => "pruned",
+            TrialFate::Failed => "failed",
+            TrialFate::Interrupted => "interrupted",
+            TrialFate::Stopped => "stopped",
+        }
+    }
+}
