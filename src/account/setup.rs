@@ -134,6 +134,11 @@ pub fn is_of_the_root(key: &str) -> bool {
         ["schedules", _, file] | ["schedules", _, _, "runs", file] => file.ends_with(".json"),
         ["schedules", _, _, "waiting.json"] => true,
         ["schedules", _, _, "code", file] => file.ends_with(".tar.zst"),
+        ["tunings", _, "tuning.json" | "ended.json"] => true,
+        ["tunings", _, "trials", file] | ["tunings", _, "trials", _, file] => {
+            file.ends_with(".json")
+        }
+        ["tunings", _, "code", file] => file.ends_with(".tar.zst"),
         ["sweeper", _, "suspects.json" | "visit.json"] => true,
         _ => is_of_the_house(key) || job_of(key).is_some(),
     }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::automation::{CapsFile, PurseFile, ScheduleFile};
 use super::gang::GangFile;
 use super::notify::NotifyFile;
+use super::tune::TuneFile;
 use super::union_values::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::values::{
     AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord,
@@ -74,6 +75,7 @@ pub struct JobFile {
     pub retries: Option<RetriesFile>,
     pub interruptions: Option<InterruptionsFile>,
     pub schedule: Option<ScheduleFile>,
+    pub tune: Option<TuneFile>,
 }
 
 /// Which machine, and how to buy it.

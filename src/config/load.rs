@@ -16,7 +16,9 @@ use super::job_file::JobFile;
 use super::settings::{Inputs, Layers};
 use super::source_file::read_file;
 use super::{ConfigError, automation, workstation_checks};
-use crate::job::{self, Command, Finding, FindingCause, JobId, ScheduleSpec, Severity, Spec};
+use crate::job::{
+    self, Command, Finding, FindingCause, JobId, ScheduleSpec, Severity, Spec, TuneSpec,
+};
 
 /// A job that can be submitted.
 #[derive(Clone, Debug)]
@@ -39,6 +41,8 @@ pub struct Loaded {
     pub file_sha256: Option<String>,
     /// When it is to be run again; only a file says so.
     pub schedule: Option<ScheduleSpec>,
+    /// The search of `lamp tune`.
+    pub tune: Option<TuneSpec>,
 }
 
 /// Shown in place of a file.
@@ -106,11 +110,14 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
 
     let (schedule, of_schedule) =
         fragment.schedule.as_ref().map(|file| automation::resolve(file, &spec, inputs.now)).unzip();
+    let (tune, of_tune) =
+        fragment.tune.as_ref().map(|file| super::tune::resolve(file, &spec)).unzip();
     let judged = merged
         .into_iter()
         .chain(job::check(&spec))
         .chain(workstation_checks::check(&spec, &workdir, inputs))
-        .chain(of_schedule.into_iter().flatten());
+        .chain(of_schedule.into_iter().flatten())
+        .chain(of_tune.into_iter().flatten());
     // A value that could not be read and a misspelt key count as missing below. The user knows
     // about them already.
     let unread = found.clone();
@@ -162,6 +169,7 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
         workdir_bytes_max,
         file_sha256,
         schedule,
+        tune,
     })
 }
 

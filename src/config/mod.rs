@@ -28,6 +28,7 @@ mod schema;
 mod schema_patterns;
 mod settings;
 mod source_file;
+mod tune;
 mod union_values;
 mod user;
 mod values;
@@ -48,6 +49,9 @@ pub use load::{COMMAND_LINE, Loaded, load_job, read_job, shown};
 pub use notify::NotifyFile;
 pub use schema::{job_schema, key_paths, user_schema};
 pub use settings::{Inputs, WORKDIR_BYTES_MAX};
+pub use tune::{
+    AlgorithmWord, EarlyStopWord, GoalWord, ParamFile, ParamTypeWord, ScaleWord, TuneFile,
+};
 pub use union_values::{CommandWord, EnvPair, EnvValue, ScriptWord, SecretPair};
 pub use user::{CapsReader, UserConfig, load_user, load_user_all_the_same};
 pub use values::{

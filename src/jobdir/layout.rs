@@ -8,7 +8,7 @@ use crate::job::{AttemptNo, CheckpointNo, JobId};
 pub const JOBS: &str = "jobs/";
 
 /// The top folders of a job root that contain submitted code.
-pub const SHIPPED: [&str; 2] = ["jobs", "schedules"];
+pub const SHIPPED: [&str; 3] = ["jobs", "schedules", "tunings"];
 
 /// The agent program that machines run, one copy for all jobs of the root, named by its hash.
 pub fn agent(sha256: &str) -> String {
@@ -87,6 +87,35 @@ pub fn due_of(file: &str) -> Option<Timestamp> {
 /// Why a due schedule does not run yet.
 pub fn schedule_waiting(set: &str, name: &str) -> String {
     format!("{}{name}/waiting.json", schedule_set(set))
+}
+
+/// The tunings that `lamp tune` makes.
+pub const TUNINGS: &str = "tunings/";
+
+pub fn tuning(name: &str) -> String {
+    format!("{TUNINGS}{name}/tuning.json")
+}
+
+pub fn tuning_end(name: &str) -> String {
+    format!("{TUNINGS}{name}/ended.json")
+}
+
+/// The packed workdir of its trials, named by its hash.
+pub fn tuning_code(name: &str, sha256: &str) -> String {
+    format!("{TUNINGS}{name}/code/{sha256}.tar.zst")
+}
+
+pub fn tuning_trials(name: &str) -> String {
+    format!("{TUNINGS}{name}/trials/")
+}
+
+pub fn tuning_trial(name: &str, number: u32) -> String {
+    format!("{}{number:05}.json", tuning_trials(name))
+}
+
+/// A further record of a trial: `ended`, `pruned` or `rungs`.
+pub fn tuning_trial_part(name: &str, number: u32, part: &str) -> String {
+    format!("{}{number:05}/{part}.json", tuning_trials(name))
 }
 
 /// Initial capacity of a key, to avoid reallocation: keys are built often, piece by piece.
@@ -311,6 +340,7 @@ mod tests {
         for key in [
             &spec(&job),
             &schedule("set", "name"),
+            &tuning("digits"),
             "notes.txt",
             "clocks",
             "market/prices.parquet",

@@ -15,6 +15,7 @@
 //!   jobs/<job>/discarded.json                                   lamp, overwritten
 //!   news/<job>/...                                              every writer of records
 //!   schedules/<set>/<name>...                                   lamp apply, daemon
+//!   tunings/<name>/...                                          lamp tune, controller
 //!   sweeper/<name>/{suspects,visit}.json                        sweeper, overwritten
 //!   jobs-over.json                                              controller, overwritten
 //!   market/<zone>/<type>.json                                   controller, overwritten
@@ -39,6 +40,7 @@ mod retry_write;
 mod schedule_dir;
 mod stored_data;
 mod sweeper_dir;
+mod tuning_dir;
 
 pub use change_markers::{JobNews, News, has_news, news};
 pub use error::{JobDirError, RecordError, unless_damaged};
@@ -52,3 +54,4 @@ pub use retry_write::{insist, is_silence};
 pub use schedule_dir::{ScheduleDir, schedules};
 pub use stored_data::{is_code_alone, stored_kind};
 pub use sweeper_dir::SweeperDir;
+pub use tuning_dir::{TuningDir, tunings};

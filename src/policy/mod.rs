@@ -22,6 +22,8 @@ pub mod lifecycle;
 pub mod market;
 pub mod purchase;
 pub mod schedule;
+#[cfg(feature = "lamp")]
+pub mod tune;
 pub mod watch;
 
 pub use billing::end_codes::{cloud_text, cloud_words};
