@@ -15,6 +15,7 @@
 //! | `rank` | `RankHost`, `RankProcess` | the engine of a rank, and the address of its machine |
 //! | `recordings` | | prices, capacity and utilisation, read from files |
 //! | `store` | `Store` | job roots: a folder or an S3 bucket |
+//! | `tuner` | | Optuna in a Python process |
 //! | `workdir` | | the code archive: packed, searched for secrets, unpacked |
 //! | `workload` | `Workloads`, `Workload` | runs a process, a systemd unit, a whole machine |
 //! | `workload/holder` | | the process between agent and workload |
@@ -30,6 +31,8 @@ pub mod rank;
 #[cfg(feature = "lamp")]
 pub mod recordings;
 pub mod store;
+#[cfg(feature = "lamp")]
+pub mod tuner;
 pub mod workdir;
 pub mod workload;
 pub mod workstation;

@@ -33,6 +33,7 @@ pub mod stop;
 pub mod stop_missing_spec;
 pub mod submit;
 pub mod text;
+pub mod tune;
 pub mod unpack;
 pub mod view;
 

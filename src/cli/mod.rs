@@ -12,6 +12,7 @@
 //! | Folder | What |
 //! |---|---|
 //! | `init`, `plan`, `run`, `rehearse`, `apply` | make a job, or show what it would be |
+//! | `tune` | search hyperparameters: many jobs of one file |
 //! | `status`, `prices`, `simulate` | show jobs, prices and simulations |
 //! | `control` | act on a job: stop, extend, log, outputs, shell, daemon |
 //! | `account` | the workstation and the AWS account: doctor, set-up, sweeper, permissions |
@@ -32,6 +33,7 @@ pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod simulate;
 pub(crate) mod status;
+pub(crate) mod tune;
 
 pub use crate::app::analysis::idle_replay::{Change, Replayed, replay_idle};
 pub use crate::app::find_job::each_under_way;

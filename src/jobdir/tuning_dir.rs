@@ -89,14 +89,15 @@ impl TuningDir {
         if sent == sha256 { Ok(()) } else { Err(JobDirError::Taken { key }) }
     }
 
-    /// Every trial, ordered by number.
+    /// The trials from this number on, ordered by number.
     ///
     /// # Errors
     /// When the store does not answer, or a record cannot be read.
-    pub async fn trials(&self) -> Result<Vec<TuneTrial>, JobDirError> {
+    pub async fn trials_from(&self, first: u32) -> Result<Vec<TuneTrial>, JobDirError> {
         let names = self.store.children(&layout::tuning_trials(&self.name)).await?;
         let mut numbers: Vec<u32> =
             names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
+        numbers.retain(|number| *number >= first);
         numbers.sort_unstable();
         let found: Vec<Option<TuneTrial>> =
             stream::iter(numbers.into_iter().map(|number| self.trial(number)))

@@ -32,6 +32,8 @@ pub use crate::adapters::recordings::series_error::SeriesError;
 #[cfg(feature = "lamp")]
 pub use crate::adapters::store::upload_resume::Unsent;
 #[cfg(feature = "lamp")]
+pub use crate::adapters::tuner::{EngineError, TuneEngine};
+#[cfg(feature = "lamp")]
 pub use crate::adapters::workdir::pack::{
     PackError, PackKind, Survey, changed_since, pack as pack_workdir, show_bytes,
     survey as survey_workdir, tree_of,

@@ -336,6 +336,17 @@ impl Workstation {
         Ok(log)
     }
 
+    /// Starts a process that drives one tuning to its end. Returns its log file.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start_tuner(&self, tuning: &str) -> io::Result<PathBuf> {
+        let log = self.state.join("drivers").join(format!("tune-{tuning}.log"));
+        let words = ["--job-root", &self.job_root, "tune", "drive", tuning].map(str::to_owned);
+        driver_process::start_detached(&words, &log, None)?;
+        Ok(log)
+    }
+
     /// The job id of an interrupted upload of this workdir for a job of the same name: see
     /// [`Unsent::take`].
     ///

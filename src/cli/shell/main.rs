@@ -25,6 +25,7 @@ use crate::cli::rehearse::rehearse;
 use crate::cli::run::{run, start};
 use crate::cli::simulate::replay_idle;
 use crate::cli::status::{costs, explain, receipt, status};
+use crate::cli::tune::tune;
 use crate::cli::{ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer};
 use crate::config::Environment;
 use crate::job::Wish;
@@ -49,6 +50,7 @@ Run it
   start        Go on with a job that has ended
   apply        Run what the job files of a directory say
   schedules    Show what is due, and what it waits for
+  tune         Search hyperparameters: many trials of one job file
   daemon       Drive all jobs of the job root
   mcp          Serve tools to a coding agent, within a purse
   agent        Watch one command on this machine, without a job root
@@ -136,6 +138,7 @@ pub enum Verb {
     Sweep(sweep::Args),
     Apply(apply::Args),
     Schedules(schedules::Args),
+    Tune(Box<tune::Args>),
     /// The agent of a machine, or of a command that runs alone: `lamp agent --help`
     Agent,
     Iam(iam::Args),
@@ -335,6 +338,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Schedules(args) => {
             block_on(never_silent(context, of_root(context), schedules::run(args, context)))
         }
+        Verb::Tune(args) => block_on(tune::run(args, context)),
         Verb::Sweep(args) => {
             block_on(never_silent(context, of_cloud(context), sweep::run(args, context)))
         }

@@ -1,0 +1,76 @@
+//! Begins a tuning, or finds the one that is there.
+
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::app::record_errors::record_fault;
+use crate::app::{ExitCode, Fault};
+use crate::job::{JobId, RECORD_FORMAT, ResolvedSpec, TuneSpec, Tuning};
+use crate::jobdir::TuningDir;
+use crate::market::Cloud;
+
+/// The name of the tuning of a job.
+pub fn tuning_name(job: &str) -> String {
+    JobId::slug(job)
+}
+
+/// The record of a new tuning. `job`: the job of a trial, without its values. `here`: this
+/// workstation.
+pub fn tuning_of(job: &ResolvedSpec, tune: &TuneSpec, here: &str) -> Tuning {
+    Tuning {
+        format: RECORD_FORMAT,
+        name: tuning_name(&job.spec.name),
+        created: job.created,
+        written_by: job.written_by.clone(),
+        owner: job.owner.clone().unwrap_or_default(),
+        tune: tune.clone(),
+        seed: seed(&job.spec.name),
+        spec: job.spec.clone(),
+        code: job.code.clone(),
+        origins: job.origins.clone(),
+        here: (job.spec.machine.cloud == Cloud::Local).then(|| here.to_owned()),
+    }
+}
+
+/// The same name gives the same random choices.
+fn seed(name: &str) -> u64 {
+    let hash = Sha256::digest(name.as_bytes());
+    // 53 bits: Python and JSON readers keep them exactly.
+    hash.iter().take(6).fold(0, |seed, byte| seed << 8 | u64::from(*byte))
+}
+
+/// Writes the tuning, code first. One that is there with the same settings goes on.
+///
+/// # Errors
+/// Fails when another tuning has this name, or the job root refuses.
+pub async fn begin(
+    dir: &TuningDir,
+    tuning: &Tuning,
+    archive: Option<&Path>,
+) -> Result<Tuning, Fault> {
+    if let (Some(code), Some(path)) = (&tuning.code, archive) {
+        dir.put_code(&code.sha256, path).await.map_err(|error| record_fault(&error))?;
+    }
+    let there = dir.create(tuning).await.map_err(|error| record_fault(&error))?;
+    if is_same(&there, tuning) {
+        return Ok(there);
+    }
+    let name = &tuning.name;
+    Err(Fault::new(ExitCode::REFUSED, format!("a tuning `{name}` with other settings is there"))
+        .meaning("nothing was started or billed")
+        .hint(format!(
+            "`lamp tune drive {name}` goes on with it as it was; `--name OTHER` begins another"
+        )))
+}
+
+/// The same search over the same work.
+fn is_same(there: &Tuning, new: &Tuning) -> bool {
+    let tree = |tuning: &Tuning| {
+        tuning.code.as_ref().map(|code| code.tree.clone().unwrap_or_else(|| code.sha256.clone()))
+    };
+    there.tune == new.tune
+        && there.spec == new.spec
+        && tree(there) == tree(new)
+        && there.owner == new.owner
+}

@@ -1,0 +1,93 @@
+//! Questions to Optuna: the whole history of a tuning, as one JSON object.
+
+use serde_json::{Value, json};
+
+use super::memory::{KnownTrial, TuneMemory};
+use crate::app::{ExitCode, Fault};
+use crate::job::{MetricSeries, ParamValue, ParamValues, TrialRungs, TuneParam};
+use crate::wire::EngineError;
+
+/// What Optuna learns from a trial.
+pub struct PastTrial {
+    pub value: Value,
+}
+
+impl PastTrial {
+    pub fn of(known: &KnownTrial, rungs: &TrialRungs) -> Self {
+        let state = known.end.as_ref().map_or("running", |end| end.fate.word());
+        PastTrial {
+            value: json!({
+                "number": known.trial.number,
+                "state": state,
+                "params": known.trial.params,
+                "value": known.value(),
+                "points": points(&known.series),
+                "rungs": rungs.rungs,
+            }),
+        }
+    }
+
+    /// A trial of an earlier tuning: it ended there, and has no number here.
+    pub fn of_earlier(known: &KnownTrial) -> Option<Self> {
+        let end = known.end.as_ref()?;
+        let PastTrial { mut value } = PastTrial::of(known, &TrialRungs::default());
+        value["number"] = json!(-i64::from(end.number));
+        Some(PastTrial { value })
+    }
+}
+
+fn points(series: &MetricSeries) -> Vec<(f64, Option<f64>)> {
+    series.points.iter().map(|point| (point.step, point.value)).collect()
+}
+
+/// What all questions of a tuning have in common.
+pub fn question(memory: &TuneMemory, act: &str, past: Vec<PastTrial>) -> Value {
+    let tune = &memory.tuning.tune;
+    json!({
+        "do": act,
+        "tuning": memory.tuning.name,
+        "goal": tune.goal,
+        "algorithm": tune.algorithm,
+        "early_stop": tune.early_stop,
+        "params": tune.params,
+        "trials": past.into_iter().map(|trial| trial.value).collect::<Vec<_>>(),
+    })
+}
+
+/// The values in an answer. `None`: one is missing, or of another kind.
+pub fn chosen(memory: &TuneMemory, answer: &Value) -> Option<ParamValues> {
+    let params = memory.tuning.tune.params.iter();
+    params
+        .map(|(name, param)| Some((name.clone(), read_value(param, &answer["params"][name])?)))
+        .collect()
+}
+
+fn read_value(param: &TuneParam, value: &Value) -> Option<ParamValue> {
+    match param {
+        TuneParam::Int { .. } => value.as_i64().map(ParamValue::Int),
+        TuneParam::Float { .. } | TuneParam::Discrete { .. } => {
+            value.as_f64().map(ParamValue::Float)
+        }
+        TuneParam::Categorical { .. } => value.as_str().map(|text| ParamValue::Text(text.into())),
+    }
+}
+
+/// What a failure of Optuna means for a tuning.
+pub fn engine_fault(error: &EngineError) -> Fault {
+    let fault = Fault::from_error(ExitCode::REFUSED, error)
+        .meaning("no further trial is started; running ones go on");
+    match error {
+        EngineError::NoOptuna { .. } => fault.hint(
+            "`lamp tune setup` makes a Python environment with Optuna; `algorithm = \"random\"` or `\"grid\"` in [tune] needs none",
+        ),
+        EngineError::NoModule { module } => fault.hint(format!(
+            "install `{module}` beside Optuna, or choose `algorithm = \"tpe\"` in [tune]"
+        )),
+        EngineError::Setup { .. } => fault.hint(
+            "it needs `python3` with `venv` (Debian: apt install python3-venv) and a package index",
+        ),
+        EngineError::Refused(_) | EngineError::Silent(_) => {
+            fault.hint("run it again: it goes on where it was")
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Hyperparameter tuning: one step of a driver, and what the faces show.
+//!
+//! ```text
+//!   records ──> TuneMemory ──> policy::tune ──> start a trial, stop one early, or end
+//!                    └──────────────────────────> TuneView ──> cli, web
+//! ```
+//! Every record is created only if absent, so several drivers of one tuning do no harm, and a
+//! driver that is killed leaves nothing that another one needs to repair.
+
+pub mod begin;
+pub mod engine_question;
+pub mod memory;
+pub mod step;
+pub mod view;

@@ -1,0 +1,229 @@
+//! A tuning as every face shows it: its trials with the best first, their cost, and what is left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::memory::{KnownTrial, TuneMemory};
+use crate::app::Fault;
+use crate::app::record_errors::record_fault;
+use crate::app::view::job_summary::Summary;
+use crate::job::{JobId, MetricPoint, ParamValues, TrialFate, TuneGoal, TuningEnd};
+use crate::jobdir::JobDir;
+use crate::market::{Usd, elapsed};
+use crate::policy::tune::next_trial::{committed, wanted_trials};
+
+/// The field names are an interface (docs/cli-json.md).
+#[derive(Clone, Debug, Serialize)]
+pub struct TuneView {
+    pub tuning: String,
+    pub owner: String,
+    pub created: Timestamp,
+    pub goal: TuneGoal,
+    pub metric: String,
+    pub algorithm: &'static str,
+    pub early_stop: &'static str,
+    pub parallel: u32,
+    /// How many trials count in the end.
+    pub wanted: u32,
+    pub counts: TrialCounts,
+    /// What the trials have cost so far.
+    pub usd: Usd,
+    /// The most that the ended and the running ones can cost; null: unlimited.
+    pub most_usd: Option<Usd>,
+    pub budget: Option<Usd>,
+    /// What all trials will cost, by the mean of those that ended; null: none has ended.
+    pub expected_usd: Option<Usd>,
+    /// When the last trial will end, by the same mean; null: none has ended, or it is over.
+    pub expected_end: Option<Timestamp>,
+    /// Why no more trials start; null: more may start.
+    pub ended: Option<TuningEnd>,
+    /// The best complete trial.
+    pub best: Option<BestTrial>,
+    /// The best first, then those without a value by number.
+    pub trials: Vec<TrialRow>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TrialCounts {
+    pub running: u32,
+    pub complete: u32,
+    pub pruned: u32,
+    pub failed: u32,
+    pub interrupted: u32,
+    pub stopped: u32,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct BestTrial {
+    pub number: u32,
+    pub value: f64,
+    pub params: ParamValues,
+    /// The command line with its values.
+    pub command: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct TrialRow {
+    pub number: u32,
+    pub job: JobId,
+    /// `running`, `complete`, `pruned`, `failed`, `interrupted` or `stopped`.
+    pub state: &'static str,
+    pub value: Option<f64>,
+    pub step: Option<f64>,
+    pub params: ParamValues,
+    pub usd: Usd,
+    pub seconds: f64,
+    pub reason: String,
+    pub points: Vec<MetricPoint>,
+}
+
+impl TuneView {
+    /// # Errors
+    /// Fails when the job root does not answer.
+    pub async fn read(memory: &TuneMemory, now: Timestamp) -> Result<Self, Fault> {
+        let mut rows = Vec::new();
+        for known in memory.trials.values() {
+            rows.push(row(memory, known, now).await?);
+        }
+        let tune = &memory.tuning.tune;
+        rows.sort_by(|one, other| order(tune.goal, one, other));
+        let counts = counts(&rows);
+        let is_over = memory.end.is_some() && counts.running == 0;
+        let wanted = wanted_trials(tune);
+        let outlook = Outlook::of(&rows, wanted, tune.parallel);
+        Ok(TuneView {
+            tuning: memory.tuning.name.clone(),
+            owner: memory.tuning.owner.clone(),
+            created: memory.tuning.created,
+            goal: tune.goal,
+            metric: tune.metric.clone(),
+            algorithm: tune.algorithm.word(),
+            early_stop: tune.early_stop.word(),
+            parallel: tune.parallel,
+            wanted,
+            usd: rows.iter().map(|row| row.usd).sum(),
+            most_usd: committed(&memory.stands()),
+            budget: tune.budget,
+            expected_usd: outlook.as_ref().filter(|_| memory.end.is_none()).map(|all| all.usd),
+            expected_end: outlook.filter(|_| !is_over && memory.end.is_none()).and_then(|all| {
+                now.checked_add(std::time::Duration::from_secs_f64(all.seconds_left)).ok()
+            }),
+            ended: memory.end.clone(),
+            best: memory.best().and_then(best),
+            counts,
+            trials: rows,
+        })
+    }
+
+    /// Whether nothing runs and nothing will start.
+    pub fn is_over(&self) -> bool {
+        self.ended.is_some() && self.counts.running == 0
+    }
+
+    /// Best value after each trial that counts, in the order of their numbers.
+    pub fn best_so_far(&self) -> Vec<(u32, f64, f64)> {
+        let mut values: BTreeMap<u32, f64> = BTreeMap::new();
+        for row in self.trials.iter().filter(|row| row.state == TrialFate::Complete.word()) {
+            values.extend(row.value.map(|value| (row.number, value)));
+        }
+        let mut best: Option<f64> = None;
+        values
+            .into_iter()
+            .map(|(number, value)| {
+                let is_better = best.is_none_or(|best| self.goal.prefers(value, best));
+                let so_far = if is_better { value } else { best.unwrap_or(value) };
+                best = Some(so_far);
+                (number, value, so_far)
+            })
+            .collect()
+    }
+}
+
+/// What is left, by the mean of the trials that ended.
+struct Outlook {
+    usd: Usd,
+    seconds_left: f64,
+}
+
+impl Outlook {
+    fn of(rows: &[TrialRow], wanted: u32, parallel: u32) -> Option<Self> {
+        let is_running = |row: &&TrialRow| row.state == "running";
+        let ended: Vec<&TrialRow> = rows.iter().filter(|row| !is_running(row)).collect();
+        if ended.is_empty() {
+            return None;
+        }
+        let count = ended.len() as f64;
+        let spent: Usd = ended.iter().map(|row| row.usd).sum();
+        let counted = ended.iter().filter(|row| row.state != "interrupted").count();
+        let left = (wanted as usize).saturating_sub(counted) as f64;
+        let seconds = ended.iter().map(|row| row.seconds).sum::<f64>() / count;
+        Some(Outlook {
+            usd: spent + Usd::from_micros((spent.micros() as f64 * left / count) as i64),
+            seconds_left: (left / f64::from(parallel.max(1))).ceil() * seconds,
+        })
+    }
+}
+
+async fn row(memory: &TuneMemory, known: &KnownTrial, now: Timestamp) -> Result<TrialRow, Fault> {
+    let trial = &known.trial;
+    let (state, usd, until, reason) = match &known.end {
+        Some(end) => (end.fate.word(), end.usd, end.ended, end.reason.clone()),
+        None => {
+            let job = JobDir::new(Arc::clone(&memory.store), trial.job.job.clone());
+            let summary = Summary::read(&job, now).await.map_err(|error| record_fault(&error))?;
+            let usd = summary.map_or(Usd::ZERO, |summary| summary.usd);
+            ("running", usd, now, trial.reason.clone())
+        }
+    };
+    Ok(TrialRow {
+        number: trial.number,
+        job: trial.job.job.clone(),
+        state,
+        value: known.value(),
+        step: known.series.last.map(|last| last.step),
+        params: trial.params.clone(),
+        usd,
+        seconds: elapsed(trial.decided, until).as_secs_f64(),
+        reason,
+        points: known.series.points.clone(),
+    })
+}
+
+/// Complete ones with the best first, then running ones, then the others.
+fn order(goal: TuneGoal, one: &TrialRow, other: &TrialRow) -> std::cmp::Ordering {
+    let rank = |row: &TrialRow| match row.state {
+        "complete" => 0,
+        "running" => 1,
+        _ => 2,
+    };
+    let by_value = match (one.value, other.value) {
+        (Some(one), Some(other)) if goal == TuneGoal::Minimize => one.total_cmp(&other),
+        (Some(one), Some(other)) => other.total_cmp(&one),
+        (one, other) => other.is_some().cmp(&one.is_some()),
+    };
+    rank(one).cmp(&rank(other)).then(by_value).then(one.number.cmp(&other.number))
+}
+
+fn counts(rows: &[TrialRow]) -> TrialCounts {
+    let count = |state: &str| rows.iter().filter(|row| row.state == state).count() as u32;
+    TrialCounts {
+        running: count("running"),
+        complete: count("complete"),
+        pruned: count("pruned"),
+        failed: count("failed"),
+        interrupted: count("interrupted"),
+        stopped: count("stopped"),
+    }
+}
+
+fn best(known: &KnownTrial) -> Option<BestTrial> {
+    Some(BestTrial {
+        number: known.trial.number,
+        value: known.value()?,
+        params: known.trial.params.clone(),
+        command: known.trial.job.spec.command.display(),
+    })
+}

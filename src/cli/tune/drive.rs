@@ -1,0 +1,162 @@
+//! Drives a tuning: its steps, and the jobs of its trials beside them.
+//!
+//! ```text
+//!   step ─> running jobs ─> one drive each ─┬─ a job has ended ─> step
+//!                                           └─ the pause is over ─> step (early stopping)
+//! ```
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+
+use super::table;
+use super::tune::engine;
+use crate::app::drive as app_drive;
+use crate::app::tune::memory::TuneMemory;
+use crate::app::tune::step::{TuneDriver, TuneStep};
+use crate::app::tune::view::TuneView;
+use crate::cli::shell::ctrl_c::LeaveSignals;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::controller::Controller;
+use crate::job::{JobId, TuningEndedBecause};
+
+/// Between two looks at running trials in a folder: an agent reports every five seconds.
+const LOOK_HOME: Duration = Duration::from_secs(2);
+
+/// The same for a bucket, where looks cost money.
+const LOOK_AWAY: Duration = Duration::from_secs(15);
+
+/// Drives a tuning to its end, or until the user leaves.
+///
+/// # Errors
+/// Fails when the job root does not answer, Optuna refuses, or it belongs to another workstation.
+pub async fn drive(context: &Context, memory: TuneMemory) -> Result<ExitCode, Fault> {
+    refuse_elsewhere(context, &memory)?;
+    let workstation = job_root::workstation(context)?;
+    let store = memory.store.clone();
+    let controller = app_drive::controller(&workstation, &store)?;
+    let name = memory.tuning.name.clone();
+    let mut driver = TuneDriver {
+        memory,
+        controller: &controller,
+        clock: &context.clock,
+        engine: engine(context),
+        by: workstation.name.clone(),
+        earlier: Vec::new(),
+    };
+    driver.learn().await?;
+    context.printer.note(format!("tuning {name}; Ctrl-C detaches, the tuning goes on"));
+    let mut left = LeaveSignals::listen();
+    let ended = tokio::select! {
+        ended = steps(context, &mut driver) => Some(ended),
+        () = left.heard() => None,
+    };
+    match ended {
+        Some(Ok(())) => finish(context, &driver.memory).await,
+        Some(Err(fault)) => {
+            // The trials go on, and their machines must end.
+            leave_jobs(context, &driver.memory)?;
+            Err(fault)
+        }
+        None => {
+            hand_over(context, &driver.memory)?;
+            Ok(ExitCode::CTRL_C)
+        }
+    }
+}
+
+/// A local tuning runs on the workstation that began it: the same code and the same Python.
+fn refuse_elsewhere(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {
+    let here = job_root::workstation(context)?.here().ok();
+    let Some(theirs) = &memory.tuning.here else { return Ok(()) };
+    if here.as_ref().is_some_and(|here| here.as_str() == theirs) {
+        return Ok(());
+    }
+    let name = &memory.tuning.name;
+    Err(Fault::new(ExitCode::REFUSED, format!("tuning `{name}` runs on workstation `{theirs}`"))
+        .meaning("nothing was changed")
+        .hint(format!("`lamp tune drive {name}` goes on with it there")))
+}
+
+async fn steps(context: &Context, driver: &mut TuneDriver<'_>) -> Result<(), Fault> {
+    let pause = if driver.memory.store.is_folder() { LOOK_HOME } else { LOOK_AWAY };
+    let controller: &Controller = driver.controller;
+    let (mut driving, mut driven) = (FuturesUnordered::new(), BTreeSet::new());
+    loop {
+        let TuneStep { said, running, is_over } = driver.step().await?;
+        said.into_iter().for_each(|sentence| context.printer.note(sentence));
+        if is_over {
+            return Ok(());
+        }
+        for job in running {
+            if driven.insert(job.clone()) {
+                driving.push(drive_one(controller, job));
+            }
+        }
+        tokio::select! {
+            Some((job, ended)) = driving.next() => if let Err(error) = ended {
+                context.printer.warn(format!("job {job} is not driven: {error}"));
+            },
+            () = context.clock.sleep(pause) => {}
+        }
+    }
+}
+
+async fn drive_one(
+    controller: &Controller,
+    job: JobId,
+) -> (JobId, Result<(), crate::controller::DriveError>) {
+    let ended = controller.drive(&job).await.map(drop);
+    (job, ended)
+}
+
+/// Starts a process that goes on with the tuning.
+///
+/// # Errors
+/// Fails when it cannot be started.
+pub fn hand_over(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {
+    let name = &memory.tuning.name;
+    let workstation = job_root::workstation(context)?;
+    let log = workstation.start_tuner(name).map_err(|error| {
+        Fault::new(ExitCode::INTERNAL, format!("no process could be started for tuning `{name}`"))
+            .because(&error)
+            .meaning("running trials go on, and no further one starts")
+            .hint(format!("`lamp tune drive {name}` goes on with it"))
+    })?;
+    context.printer.note(format!("detached; the tuning goes on (its words: {})", log.display()));
+    context
+        .printer
+        .hint(format!("`lamp tune status {name}` shows it, `lamp tune stop {name}` ends it"));
+    Ok(())
+}
+
+fn leave_jobs(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {
+    let workstation = job_root::workstation(context)?;
+    for known in memory.running() {
+        app_drive::hand_over(&workstation, &known.trial.job.job)?;
+    }
+    Ok(())
+}
+
+async fn finish(context: &Context, memory: &TuneMemory) -> Result<ExitCode, Fault> {
+    let view = TuneView::read(memory, context.clock.now()).await?;
+    if context.is_machine_output() {
+        context.printer.json(&view);
+    } else {
+        table::print(context, &view);
+    }
+    Ok(exit_code(&view))
+}
+
+/// The exit code of a tuning that is over.
+fn exit_code(view: &TuneView) -> ExitCode {
+    match view.ended.as_ref().map(|end| end.because) {
+        Some(TuningEndedBecause::Done) if view.best.is_some() => ExitCode::SUCCESS,
+        Some(TuningEndedBecause::UserStopped) => ExitCode::STOPPED,
+        Some(TuningEndedBecause::Interrupted) => ExitCode::LOST,
+        _ => ExitCode::LIMIT,
+    }
+}

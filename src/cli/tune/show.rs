@@ -1,0 +1,131 @@
+//! `lamp tune status`, `list` and `best`.
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::table;
+use super::tune::engine;
+use crate::app::record_errors;
+use crate::app::tune::engine_question::{PastTrial, engine_fault, question};
+use crate::app::tune::memory::TuneMemory;
+use crate::app::tune::view::TuneView;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault, Stream, render_table_within};
+use crate::job::TrialRungs;
+use crate::jobdir;
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct StatusArgs {
+    /// The name of the tuning [default: the only one]
+    pub name: Option<String>,
+
+    /// Draw the values over the trials, and the best so far
+    #[arg(long)]
+    pub plot: bool,
+
+    /// Ask Optuna how much each parameter matters
+    #[arg(long)]
+    pub importance: bool,
+}
+
+/// # Errors
+/// Fails when there is no such tuning, or the job root does not answer.
+pub async fn status(args: &StatusArgs, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => only_one(context, &store).await?,
+    };
+    let memory = TuneMemory::open(&store, &name).await?;
+    let view = TuneView::read(&memory, context.clock.now()).await?;
+    let importance = if args.importance { Some(importance(context, &memory).await?) } else { None };
+    if context.is_machine_output() {
+        let mut document = serde_json::to_value(&view).unwrap_or_default();
+        if let Some(importance) = importance {
+            document["importance"] = importance;
+        }
+        context.printer.json(&document);
+        return Ok(ExitCode::SUCCESS);
+    }
+    table::print(context, &view);
+    if let Some(importance) = importance {
+        context.printer.line(table::importance(&importance));
+    }
+    if args.plot {
+        table::plot(&view).into_iter().for_each(|plot| context.printer.line(plot));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn only_one(context: &Context, store: &crate::wire::Store) -> Result<String, Fault> {
+    let all = jobdir::tunings(store).await;
+    let all = all.map_err(|error| record_errors::record_fault(&error.into()))?;
+    match all.as_slice() {
+        [only] => Ok(only.name().to_owned()),
+        [] => Err(Fault::new(ExitCode::NOT_FOUND, format!("no tuning in {}", context.job_root))
+            .hint("`lamp tune JOB.toml` begins one")),
+        _ => Err(Fault::new(ExitCode::USAGE, "several tunings are there, and none was named")
+            .hint("`lamp tune list` lists them")),
+    }
+}
+
+/// By Optuna's fANOVA, each between 0 and 1.
+async fn importance(context: &Context, memory: &TuneMemory) -> Result<serde_json::Value, Fault> {
+    let past = memory.trials.values().map(|known| PastTrial::of(known, &TrialRungs::default()));
+    let asked = question(memory, "importance", past.collect());
+    let answer = engine(context).answer(&asked).await;
+    let answer = answer.map_err(|error| engine_fault(&error).meaning("nothing was changed"))?;
+    Ok(answer["importance"].clone())
+}
+
+/// # Errors
+/// Fails when the job root does not answer.
+pub async fn list(context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let all = jobdir::tunings(&store).await;
+    let all = all.map_err(|error| record_errors::record_fault(&error.into()))?;
+    let mut views = Vec::new();
+    for dir in all {
+        match TuneMemory::open(&store, dir.name()).await {
+            Ok(memory) => views.push(TuneView::read(&memory, context.clock.now()).await?),
+            Err(fault) => context.printer.warn(format!("left out: {}", fault.sentence())),
+        }
+    }
+    if context.is_machine_output() {
+        let views = views.into_iter().map(|mut view| {
+            view.trials.clear();
+            view
+        });
+        context.printer.json(&json!({ "tunings": views.collect::<Vec<_>>() }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if views.is_empty() {
+        context.printer.note(format!("no tuning in {}", context.job_root));
+        context.printer.hint("`lamp tune JOB.toml` begins one");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows: Vec<Vec<String>> = views.iter().map(table::summary_row).collect();
+    let columns = context.printer.columns(Stream::Out);
+    let head = ["tuning", "state", "trials", "best", "cost"];
+    context.printer.line(render_table_within(columns, &head, &rows, &[2, 4], table::GIVE));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// # Errors
+/// Fails when there is no such tuning, or no trial is complete.
+pub async fn best(name: &str, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let memory = TuneMemory::open(&store, name).await?;
+    let view = TuneView::read(&memory, context.clock.now()).await?;
+    let Some(best) = &view.best else {
+        return Err(Fault::new(ExitCode::NOT_FOUND, format!("no trial of `{name}` is complete"))
+            .hint(format!("`lamp tune status {name}` shows its trials")));
+    };
+    if context.is_machine_output() {
+        context.printer.json(best);
+    } else {
+        context.printer.note(format!("trial {}, {} {}", best.number, view.metric, best.value));
+        context.printer.line(&best.command);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,176 @@
+//! A tuning as text: a table with the best trial first, bars and a plot.
+
+use serde_json::Value;
+use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape, TickDisplay, TickDisplayBuilder};
+
+use crate::app::text::{counted, local_time};
+use crate::app::tune::step::in_words;
+use crate::app::tune::view::{TrialRow, TuneView};
+use crate::cli::{Context, Give, Stream, render_table_within};
+use crate::market::Span;
+
+/// What a narrow terminal loses first: the reason, then the values.
+pub const GIVE: Give<'static> = Give { cut: &[3], go: &[] };
+
+/// Rows shown. More than a screen hides the best ones.
+const ROWS_MAX: usize = 40;
+
+/// In dots: two make a column, four a line. Fits 80 columns with its labels.
+const WIDTH: u32 = 120;
+const HEIGHT: u32 = 40;
+
+pub fn print(context: &Context, view: &TuneView) {
+    headline(view).into_iter().for_each(|line| context.printer.note(line));
+    let rows: Vec<Vec<String>> = view.trials.iter().take(ROWS_MAX).map(row).collect();
+    if !rows.is_empty() {
+        let head = ["trial", "state", view.metric.as_str(), "values", "cost", "time"];
+        let columns = context.printer.columns(Stream::Out);
+        context.printer.line(render_table_within(columns, &head, &rows, &[0, 2, 4, 5], GIVE));
+    }
+    if view.trials.len() > ROWS_MAX {
+        let more = view.trials.len() - ROWS_MAX;
+        context.printer.note(format!("and {} more", counted(more as u64, "trial")));
+        context.printer.hint(format!("`lamp tune status {} -o json` has all", view.tuning));
+    }
+    for trial in view.trials.iter().filter(|trial| trial.state == "failed").take(3) {
+        context.printer.warn(format!("trial {} failed: {}", trial.number, trial.reason));
+        context.printer.hint(format!("`lamp logs {}` shows what it printed", trial.job));
+    }
+    if let Some(best) = &view.best {
+        context.printer.note(format!(
+            "best is trial {} with {} {}; its command line:",
+            best.number, view.metric, best.value
+        ));
+        context.printer.line(&best.command);
+    }
+}
+
+fn headline(view: &TuneView) -> Vec<String> {
+    let counts = &view.counts;
+    let states = [
+        (counts.complete, "complete"),
+        (counts.running, "running"),
+        (counts.pruned, "pruned"),
+        (counts.failed, "failed"),
+        (counts.interrupted, "interrupted"),
+        (counts.stopped, "stopped"),
+    ];
+    let states: Vec<String> = states
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    let mut lines = vec![format!(
+        "{}: {} `{}` by {}, {} of {}",
+        view.tuning,
+        view.goal.word(),
+        view.metric,
+        view.algorithm,
+        if states.is_empty() { "no trial yet".to_owned() } else { states.join(", ") },
+        counted(u64::from(view.wanted), "trial")
+    )];
+    let most = view.most_usd.map_or("no limit".to_owned(), |usd| format!("{usd} at most"));
+    let budget = view.budget.map_or(String::new(), |usd| format!(", of a budget of {usd}"));
+    lines.push(match &view.ended {
+        Some(end) if counts.running == 0 => format!("ended: {}; cost {}", end.reason, view.usd),
+        Some(end) => format!("no more trials: {}; cost {} so far", end.reason, view.usd),
+        None => format!("cost {} so far, {most} with those that run{budget}", view.usd),
+    });
+    if let (Some(usd), Some(end)) = (view.expected_usd, view.expected_end) {
+        lines.push(format!("expected: {usd} in all, until about {}", local_time(end)));
+    }
+    lines
+}
+
+fn row(trial: &TrialRow) -> Vec<String> {
+    vec![
+        trial.number.to_string(),
+        trial.state.to_owned(),
+        trial.value.map_or("-".to_owned(), short),
+        in_words(&trial.params),
+        trial.usd.to_string(),
+        Span::from_secs(trial.seconds.round() as u64).to_string(),
+    ]
+}
+
+/// Six digits: enough to tell trials apart, and no column of noise.
+fn short(value: f64) -> String {
+    let plain = (1e-4..1e6).contains(&value.abs()) || value == 0.0;
+    if !plain {
+        return format!("{value:.4e}");
+    }
+    let digits = if value.abs() >= 100.0 { 2 } else { 5 };
+    format!("{value:.digits$}")
+}
+
+pub fn summary_row(view: &TuneView) -> Vec<String> {
+    let state = if view.is_over() {
+        "ended"
+    } else if view.ended.is_some() {
+        "ends"
+    } else {
+        "running"
+    };
+    let counts = &view.counts;
+    let ended = counts.complete + counts.pruned + counts.failed + counts.stopped;
+    let best = view.best.as_ref().map_or("-".to_owned(), |best| {
+        format!("{} {} ({})", view.metric, short(best.value), in_words(&best.params))
+    });
+    vec![
+        view.tuning.clone(),
+        state.to_owned(),
+        format!("{ended} of {}", view.wanted),
+        best,
+        view.usd.to_string(),
+    ]
+}
+
+/// A bar for each parameter, the most important first.
+pub fn importance(answer: &Value) -> String {
+    let mut all: Vec<(String, f64)> = answer
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)))
+        .collect();
+    if all.is_empty() {
+        return "importance: not known before several trials are complete".to_owned();
+    }
+    all.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let width = all.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let bar = |part: f64| "█".repeat((part * 40.0).round() as usize);
+    let lines = all
+        .iter()
+        .map(|(name, part)| format!("{name:width$} {:>4.0}% {}", part * 100.0, bar(*part)));
+    format!("importance\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Dots for the trials, a line for the best so far. `None`: fewer than two trials are complete.
+pub fn plot(view: &TuneView) -> Option<String> {
+    let so_far = view.best_so_far();
+    let (first, last) = (so_far.first()?.0 as f32, so_far.last()?.0 as f32);
+    if first >= last {
+        return None;
+    }
+    let dots: Vec<(f32, f32)> =
+        so_far.iter().map(|(number, value, _)| (*number as f32, *value as f32)).collect();
+    let best: Vec<(f32, f32)> =
+        so_far.iter().map(|(number, _, best)| (*number as f32, *best as f32)).collect();
+    let low = dots.iter().map(|(_, value)| *value).fold(f32::INFINITY, f32::min);
+    let high = dots.iter().map(|(_, value)| *value).fold(f32::NEG_INFINITY, f32::max);
+    let room = ((high - low) * 0.05).max(f32::EPSILON);
+    let (points, line) = (Shape::Points(&dots), Shape::Steps(&best));
+    let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, first, last, low - room, high + room);
+    let chart = chart
+        .x_label_format(LabelFormat::Custom(Box::new(|number| format!("trial {number:.0}"))))
+        .y_label_format(LabelFormat::Custom(Box::new(|value| short(f64::from(value)))))
+        .y_tick_display(TickDisplay::Sparse)
+        .lineplot(&points)
+        .lineplot(&line);
+    chart.axis();
+    chart.figures();
+    let text = chart.to_string().replace('\u{2800}', " ");
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let title = format!("{} of each trial; the line is the best so far", view.metric);
+    Some(format!("{title}\n{}", lines.join("\n").trim_end()))
+}

@@ -1,0 +1,177 @@
+//! `lamp tune`: begins a tuning of a job file, and its smaller commands.
+
+use std::path::Path;
+
+use clap::{Args as ClapArgs, Subcommand};
+use serde_json::json;
+
+use super::{drive, show};
+use crate::app::tune::begin::{begin, tuning_name, tuning_of};
+use crate::app::tune::engine_question::engine_fault;
+use crate::app::tune::memory::TuneMemory;
+use crate::app::{record_errors, stop};
+use crate::cli::plan::preflight;
+use crate::cli::plan::submission::Submission;
+use crate::cli::run::packed_job;
+use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
+use crate::cli::{Context, ExitCode, Fault, JobArgs};
+use crate::job::{RECORD_FORMAT, TuneSpec, TuningEnd, TuningEndedBecause, Wish};
+use crate::jobdir::{JobDir, TuningDir};
+use crate::wire::TuneEngine;
+
+/// Search the best hyperparameters: many trials of a job file with [tune]
+///
+/// Ctrl-C detaches; the tuning goes on. The same command again goes on with the same tuning.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub act: Option<Act>,
+
+    #[command(flatten)]
+    pub job: JobArgs,
+
+    /// Begin it and return at once
+    #[arg(short, long)]
+    pub detach: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Act {
+    /// Show a tuning: its trials with the best first
+    Status(show::StatusArgs),
+    /// List all tunings
+    List,
+    /// Print the best values and the command line with them
+    Best(NameArgs),
+    /// Start no more trials, and stop the running ones
+    Stop(NameArgs),
+    /// Go on with a tuning that no process drives
+    Drive(NameArgs),
+    /// Make a Python environment with Optuna in the cache
+    Setup,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct NameArgs {
+    /// The name of the tuning
+    pub name: String,
+}
+
+/// # Errors
+/// Fails when the job file has errors, no such tuning exists, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    match &args.act {
+        None => begin_or_go_on(args, context).await,
+        Some(Act::Status(args)) => show::status(args, context).await,
+        Some(Act::List) => show::list(context).await,
+        Some(Act::Best(args)) => show::best(&args.name, context).await,
+        Some(Act::Stop(args)) => end(&args.name, context).await,
+        Some(Act::Drive(args)) => {
+            let store = job_root::open_existing(context).await?;
+            drive::drive(context, TuneMemory::open(&store, &args.name).await?).await
+        }
+        Some(Act::Setup) => set_up(context).await,
+    }
+}
+
+async fn begin_or_go_on(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let submission = args.job.prepare(context)?;
+    let Some(tune) = submission.loaded.tune.clone() else { return Err(no_table()) };
+    preflight::refuse_cloud(submission.loaded.spec.machine.cloud)?;
+    if tune.needs_engine() {
+        // Before anything is written or billed.
+        let checked = engine(context).version().await;
+        checked.map_err(|error| engine_fault(&error).meaning("nothing was started or billed"))?;
+    }
+    let store = job_root::open(context).await?;
+    let name = make(context, &submission, &tune, &store).await?;
+    let memory = TuneMemory::open(&store, &name).await?;
+    if args.detach {
+        drive::hand_over(context, &memory)?;
+        if context.is_machine_output() {
+            context.printer.json(&json!({ "tuning": name }));
+        } else {
+            context.printer.line(&name);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    drive::drive(context, memory).await
+}
+
+fn no_table() -> Fault {
+    Fault::new(ExitCode::FINDINGS, "the job file has no [tune]")
+        .meaning("nothing was started or billed")
+        .hint("add [tune] with `metric` and `goal`, and a [tune.params.NAME] for each parameter")
+}
+
+/// Packs the workdir once, and writes the tuning.
+async fn make(
+    context: &Context,
+    submission: &Submission,
+    tune: &TuneSpec,
+    store: &crate::wire::Store,
+) -> Result<String, Fault> {
+    let packed = packed_job::pack(context, submission, submission.spec(context))?;
+    let here = job_root::workstation(context)?.here().map_err(|error| {
+        Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error)
+    })?;
+    let tuning = tuning_of(&packed.spec, tune, here.as_str());
+    let dir = TuningDir::new(store.clone(), &tuning_name(&packed.spec.spec.name));
+    let archive: &Path = &packed.archive().path;
+    Ok(begin(&dir, &tuning, Some(archive)).await?.name)
+}
+
+/// The process that asks Optuna.
+pub fn engine(context: &Context) -> TuneEngine {
+    TuneEngine::new(context.environment.cache_dir().as_deref())
+}
+
+async fn set_up(context: &Context) -> Result<ExitCode, Fault> {
+    context.printer.note("fetching Optuna: about 140 MB, half a minute");
+    let mut engine = engine(context);
+    let folder = engine.set_up().await.map_err(|error| engine_fault(&error))?;
+    let version = engine.version().await.map_err(|error| engine_fault(&error))?;
+    if context.is_machine_output() {
+        context.printer.json(&json!({ "folder": folder, "optuna": version }));
+    } else {
+        context.printer.line(format!("Optuna {version} in {}", folder.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records that no more trials start, then asks the running ones to stop.
+async fn end(name: &str, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let workstation = job_root::workstation(context)?;
+    let memory = TuneMemory::open(&store, name).await?;
+    let end = TuningEnd {
+        format: RECORD_FORMAT,
+        at: context.clock.now(),
+        by: workstation.name.clone(),
+        because: TuningEndedBecause::UserStopped,
+        reason: "the user stopped it".to_owned(),
+    };
+    let end = memory.dir.put_end(&end).await;
+    let end = end.map_err(|error| record_errors::record_fault(&error))?;
+    let terminal = Terminal::new(context, false);
+    let mut asked = Vec::new();
+    for known in memory.running() {
+        let dir = JobDir::new(store.clone(), known.trial.job.job.clone());
+        let wished = dir.insist_on(Wish::Stop, &workstation.name, &*context.clock).await;
+        wished.map_err(|error| record_errors::wish_fault(&error, dir.job()))?;
+        stop::see_it_through(&terminal.session(&store)?, &dir, Wish::Stop);
+        asked.push(dir.job().clone());
+    }
+    if context.is_machine_output() {
+        context.printer.json(&json!({ "tuning": name, "reason": end.reason, "asked": asked }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    context.printer.note(format!("no more trials of `{name}` start: {}", end.reason));
+    for job in &asked {
+        context.printer.note(format!("asked {job} to stop"));
+    }
+    context.printer.hint(format!("`lamp tune status {name}` shows how it stands"));
+    Ok(ExitCode::SUCCESS)
+}
