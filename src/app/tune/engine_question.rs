@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::memory::{KnownTrial, TuneMemory};
 use crate::app::{ExitCode, Fault};
 use crate::job::{MetricSeries, ParamValue, ParamValues, TrialRungs, TuneParam};
+use crate::policy::tune::random::rounded;
 use crate::wire::EngineError;
 
 /// What Optuna learns from a trial.
@@ -65,9 +66,10 @@ pub fn chosen(memory: &TuneMemory, answer: &Value) -> Option<ParamValues> {
 fn read_value(param: &TuneParam, value: &Value) -> Option<ParamValue> {
     match param {
         TuneParam::Int { .. } => value.as_i64().map(ParamValue::Int),
-        TuneParam::Float { .. } | TuneParam::Discrete { .. } => {
-            value.as_f64().map(ParamValue::Float)
+        TuneParam::Float { min, max, .. } => {
+            value.as_f64().map(|value| ParamValue::Float(rounded(value, *min, *max)))
         }
+        TuneParam::Discrete { .. } => value.as_f64().map(ParamValue::Float),
         TuneParam::Categorical { .. } => value.as_str().map(|text| ParamValue::Text(text.into())),
     }
 }

@@ -36,7 +36,7 @@ fn value(param: &TuneParam, numbers: &mut SplitMix) -> ParamValue {
     match param {
         TuneParam::Float { min, max, scale } => {
             let drawn = on_scale(*min, *max, *scale, numbers.unit());
-            ParamValue::Float(drawn.clamp(*min, *max))
+            ParamValue::Float(rounded(drawn, *min, *max))
         }
         TuneParam::Int { min, max, scale } => {
             // Half a step on each side, so that the ends are as likely as the others.
@@ -51,6 +51,12 @@ fn value(param: &TuneParam, numbers: &mut SplitMix) -> ParamValue {
             ParamValue::Float(values.get(numbers.below(values.len())).copied().unwrap_or_default())
         }
     }
+}
+
+/// Ten digits: a command line that people read, and a number that every reader of JSON keeps.
+pub fn rounded(value: f64, min: f64, max: f64) -> f64 {
+    let short = format!("{value:.9e}").parse().unwrap_or(value);
+    if short < min || short > max { value.clamp(min, max) } else { short }
 }
 
 /// The value at a part of the range, in [0, 1].
