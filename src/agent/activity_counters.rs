@@ -87,7 +87,7 @@ impl ActivityCounters {
         self.inner().progress.clone()
     }
 
-    /// What a trial of a tuning has reported.
+    /// The reports of a trial of a tuning.
     pub fn metric(&self) -> Option<MetricSeries> {
         self.inner().metric.clone()
     }

@@ -24,7 +24,7 @@ pub struct Status {
     pub reason: Option<Reason>,
     #[serde(default)]
     pub progress: Option<Progress>,
-    /// What a trial of a tuning reported; `None`: it is no trial.
+    /// The reports of a trial of a tuning; `None`: it is no trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricSeries>,
     #[serde(default)]

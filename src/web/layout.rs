@@ -7,8 +7,13 @@ use maud::{DOCTYPE, Markup, html};
 use crate::app::{ExitCode, Fault};
 
 /// The pages of the navigation, by address and title.
-const PAGES: &[(&str, &str)] =
-    &[("/", "Jobs"), ("/machines", "Machines"), ("/costs", "Costs"), ("/prices", "Prices")];
+const PAGES: &[(&str, &str)] = &[
+    ("/", "Jobs"),
+    ("/machines", "Machines"),
+    ("/costs", "Costs"),
+    ("/tunings", "Tunings"),
+    ("/prices", "Prices"),
+];
 
 pub struct Page<'a> {
     title: &'a str,

@@ -14,7 +14,7 @@ use super::layout::message_page;
 use super::site::Site;
 use super::{
     act_page, api, assets, costs_page, gpu_table, guard, job_page, machines_page, overview_page,
-    patience, plots, prices_page, share, sign_in,
+    patience, plots, prices_page, share, sign_in, tune_page,
 };
 
 /// A bound address: nothing is answered yet.
@@ -79,6 +79,8 @@ pub async fn serve(
         .route("/costs", get(costs_page::page))
         .route("/costs.csv", get(costs_page::csv))
         .route("/costs.focus.csv", get(costs_page::focus))
+        .route("/tunings", get(tune_page::list))
+        .route("/tuning/{name}", get(tune_page::page))
         .route("/enter", get(sign_in::form).post(sign_in::enter))
         .route("/assets/{name}", get(assets::asset))
         .merge(api::router())

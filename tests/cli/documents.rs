@@ -126,6 +126,10 @@ fn job_with(table: &str, key: &str, value: &Value) -> String {
     if table == "checkpoint" {
         job["checkpoint"] = serde_json::json!({"path": "c"});
     }
+    if table == "tune" {
+        job["tune"] = serde_json::json!({"params": {"x": {"min": 0, "max": 1}}});
+        job["limits"] = serde_json::json!({"max_runtime": "1h"});
+    }
     if key == "only_while_spot_under" {
         job["machine"] = serde_json::json!({"market": "spot"});
     }
@@ -159,7 +163,7 @@ fn a_documented_default_is_what_happens_without_the_key() {
     let spec = |text: String| {
         let job = read(&sandbox, text);
         assert!(errors(&job).is_empty(), "{:?}", errors(&job));
-        (job.spec, job.schedule)
+        (job.spec, job.schedule, job.tune)
     };
     let mut compared = 0;
     for (table, key, about) in keys() {
@@ -167,6 +171,7 @@ fn a_documented_default_is_what_happens_without_the_key() {
         let without = match table.as_str() {
             "checkpoint" => job_with("checkpoint", "path", &"c".into()),
             "schedule" => job_with("", "schedule", &serde_json::json!({})),
+            "tune" => job_with("tune", "params", &serde_json::json!({"x": {"min": 0, "max": 1}})),
             _ => job_with("", "name", &"job".into()),
         };
         let with = job_with(&table, &key, default);

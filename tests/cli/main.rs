@@ -94,6 +94,7 @@ mod terminal;
 mod told;
 #[cfg(feature = "top")]
 mod top;
+mod tune;
 #[cfg(feature = "aws")]
 mod uninit;
 mod unreadable;

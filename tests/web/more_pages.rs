@@ -100,3 +100,29 @@ fn shared_job_is_one_file_without_scripts() {
     assert!(again.err.contains("already there") && again.err.contains("--force"), "{}", again.err);
     assert_eq!(place.0.lamp(&["share", &job, "out.html", "--force"]).code, 0);
 }
+
+#[test]
+fn tuning_shows_its_trials_and_drawings() {
+    let place = Place::new("echo \"{\\\"loss\\\": ${1#--x=}}\" >> \"$LAMP_PROGRESS\"");
+    place.0.write(
+        "job.toml",
+        "name = 'walks'\ncommand = ['sh', 'job.sh']\n[tune]\n[tune.params.x]\ntype = 'int'\n\
+         min = 2\nmax = 4\n",
+    );
+    let ended = place.0.lamp(&["tune", "job.toml"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let page = Served::of(&place);
+    let list = page.get("/tunings").text;
+    assert!(list.contains("/tuning/walks") && list.contains("ended, 3 of 3 trials"), "{list}");
+    let text = page.get("/tuning/walks").text;
+    for word in [
+        "sh job.sh --x=2",
+        "x=3",
+        "values of 3 complete trials",
+        "the best so far",
+        "/job/walks-1-",
+    ] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert!(page.get("/tuning/nothing").text.contains("no tuning `nothing`"));
+}

@@ -26,7 +26,7 @@ pub struct MetricWatch {
     counted: BTreeSet<ReportKey>,
 }
 
-/// What makes two reports the same.
+/// Two reports with the same key are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ReportKey {
     /// Seconds since 1970, as bits: times are positive, so bits are in their order.
@@ -61,6 +61,10 @@ impl MetricWatch {
         }
         let Ok(Some(bytes)) = files.read_from(&self.file, 0, FILE_BYTES_MAX) else { return };
         self.seen = Some(stamp);
+        self.read(&bytes);
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
         for line in bytes.split(|byte| *byte == b'\n') {
             let Some(report) = self.report(line) else { continue };
             if self.counted.insert(report.key) {
@@ -84,5 +88,51 @@ impl MetricWatch {
         let step = line.get("global_step").and_then(number).unwrap_or_default();
         let key = ReportKey { at: at.max(0.0).to_bits(), step: step as i64 };
         Some(HypertuneReport { key, value: number(value)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch() -> (MetricWatch, ActivityCounters) {
+        let board = ActivityCounters::default();
+        (MetricWatch::new("acc", PathBuf::from("/m"), board.clone()), board)
+    }
+
+    fn line(at: f64, step: u32, value: &str) -> Vec<u8> {
+        // As `cloudml-hypertune` 0.1.0.dev6 writes it.
+        format!(
+            r#"{{"acc": "{value}", "checkpoint_path": "", "global_step": "{step}", "timestamp": {at}, "trial": "3"}}"#
+        )
+        .into_bytes()
+    }
+
+    #[test]
+    fn report_of_the_library_has_texts_for_numbers() {
+        let (watch, _) = watch();
+        let report = watch.report(&line(1_764_000_000.25, 7, "0.5")).unwrap();
+        assert_eq!((report.key.step, report.value), (7, 0.5));
+        assert!(watch.report(&line(1.0, 1, "nan")).unwrap().value.is_nan());
+        assert!(watch.report(b"{\"acc\": \"0.").is_none(), "it is being written");
+        assert!(watch.report(b"{\"other\": \"1\"}").is_none());
+        let tagged = br#"{"training/hptuning/metric": "2.0", "timestamp": 1.0}"#;
+        assert_eq!(watch.report(tagged).unwrap().value, 2.0, "the library's own name");
+    }
+
+    #[test]
+    fn line_counts_once_by_its_time_and_step() {
+        let (mut watch, board) = watch();
+        let files = [
+            [line(1.0, 1, "0.1"), line(2.0, 2, "0.2")],
+            [line(2.0, 2, "0.2"), line(3.0, 3, "0.3")],
+        ];
+        for file in files {
+            watch.read(&file.join(&b'\n'));
+        }
+        let metric = board.metric().unwrap();
+        assert_eq!((metric.reports, metric.points.len()), (3, 3));
+        watch.progress_line(r#"{"step": 4, "acc": NaN}"#);
+        assert_eq!(board.metric().unwrap().last.unwrap().value, None);
     }
 }

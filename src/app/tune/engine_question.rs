@@ -8,7 +8,7 @@ use crate::job::{MetricSeries, ParamValue, ParamValues, TrialRungs, TuneParam};
 use crate::policy::tune::random::rounded;
 use crate::wire::EngineError;
 
-/// What Optuna learns from a trial.
+/// One trial, as Optuna learns from it.
 pub struct PastTrial {
     pub value: Value,
 }
@@ -41,7 +41,7 @@ fn points(series: &MetricSeries) -> Vec<(f64, Option<f64>)> {
     series.points.iter().map(|point| (point.step, point.value)).collect()
 }
 
-/// What all questions of a tuning have in common.
+/// The common part of all questions of a tuning.
 pub fn question(memory: &TuneMemory, act: &str, past: Vec<PastTrial>) -> Value {
     let tune = &memory.tuning.tune;
     json!({
@@ -74,7 +74,7 @@ fn read_value(param: &TuneParam, value: &Value) -> Option<ParamValue> {
     }
 }
 
-/// What a failure of Optuna means for a tuning.
+/// A failure of Optuna, and its meaning for a tuning.
 pub fn engine_fault(error: &EngineError) -> Fault {
     let fault = Fault::from_error(ExitCode::REFUSED, error)
         .meaning("no further trial is started; running ones go on");

@@ -24,6 +24,8 @@ pub struct TuneMemory {
 pub struct KnownTrial {
     pub trial: TuneTrial,
     pub end: Option<TuneTrialEnd>,
+    /// Its end is in the job root. A reader only computes it; a driver writes it.
+    pub is_end_kept: bool,
     /// The metric so far, of all attempts.
     pub series: MetricSeries,
     /// It was asked to stop early.
@@ -36,7 +38,7 @@ pub struct KnownTrial {
 
 impl TuneMemory {
     /// # Errors
-    /// Fails when there is no such tuning, or the job root does not answer.
+    /// Fails when the tuning is missing, or the job root is unreachable.
     pub async fn open(store: &Store, name: &str) -> Result<Self, Fault> {
         let dir = TuningDir::new(Arc::clone(store), name);
         let tuning = dir.record().await.map_err(|error| record_fault(&error))?;
@@ -108,6 +110,7 @@ impl KnownTrial {
         KnownTrial {
             trial,
             end: None,
+            is_end_kept: false,
             series: MetricSeries::default(),
             is_pruned: false,
             is_made: false,
@@ -133,7 +136,7 @@ impl KnownTrial {
         }
     }
 
-    /// Looks at a trial that had not ended. The first reader of its job's receipt writes its end.
+    /// Looks at a trial that had not ended. Its end follows from the receipt of its job.
     async fn look(
         &mut self,
         store: &Store,
@@ -143,6 +146,7 @@ impl KnownTrial {
         let number = self.trial.number;
         self.end = dir.trial_end(number).await?;
         if let Some(end) = &self.end {
+            self.is_end_kept = true;
             self.series = end.series.clone();
             return Ok(());
         }
@@ -154,7 +158,7 @@ impl KnownTrial {
         if let Some(receipt) = receipt {
             self.is_made = true;
             let end = end_of_trial(number, metric, &receipt, pruned.as_ref(), self.series.clone());
-            self.end = Some(dir.end_trial(&end).await?);
+            self.end = Some(end);
         }
         Ok(())
     }

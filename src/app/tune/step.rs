@@ -40,14 +40,14 @@ pub struct TuneDriver<'a> {
     pub earlier: Vec<PastTrial>,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Default)]
 pub struct TuneStep {
     /// Sentences for people.
     pub said: Vec<String>,
     /// The jobs of all running trials: the caller drives them.
     pub running: Vec<JobId>,
-    /// Nothing runs, and nothing will start.
+    /// All trials have ended, and no other will start.
     pub is_over: bool,
 }
 
@@ -62,7 +62,7 @@ impl TuneDriver<'_> {
     /// Reads the earlier tuning that `resume` names.
     ///
     /// # Errors
-    /// Fails when there is none, or the job root does not answer.
+    /// Fails when it is missing, or the job root is unreachable.
     pub async fn learn(&mut self) -> Result<(), Fault> {
         let Some(name) = self.memory.tuning.tune.resume.clone() else { return Ok(()) };
         let earlier = TuneMemory::open(&self.memory.store, &name).await?;
@@ -111,11 +111,15 @@ impl TuneDriver<'_> {
         ended.filter(|known| !before.contains(&known.trial.number)).filter_map(told).collect()
     }
 
-    /// Makes the jobs that a killed driver had decided and not made.
+    /// Writes the ends of trials, and makes the jobs that a killed driver had decided.
     async fn mend(&mut self) -> Result<(), Fault> {
         let dir = self.memory.dir.clone();
-        for known in self.memory.trials.values_mut().filter(|known| !known.is_made) {
-            if known.end.is_none() {
+        for known in self.memory.trials.values_mut() {
+            if let Some(end) = known.end.as_ref().filter(|_| !known.is_end_kept) {
+                let kept = dir.end_trial(end).await.map_err(|error| record_fault(&error))?;
+                (known.end, known.is_end_kept) = (Some(kept), true);
+            }
+            if known.end.is_none() && !known.is_made {
                 dir.make_job(&known.trial.job).await.map_err(|error| record_fault(&error))?;
             }
             known.is_made = true;
@@ -160,7 +164,7 @@ impl TuneDriver<'_> {
         if decided.job.created == trial.job.created && decided.by == trial.by {
             step.said.push(format!("trial {number}: {}", in_words(&decided.params)));
         }
-        // Ours, or that of another driver: its job is made either way.
+        // Another driver may have decided it. Its job is made either way.
         self.memory.refresh().await?;
         self.mend().await?;
         Ok(true)

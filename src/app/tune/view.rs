@@ -29,12 +29,12 @@ pub struct TuneView {
     /// How many trials count in the end.
     pub wanted: u32,
     pub counts: TrialCounts,
-    /// What the trials have cost so far.
+    /// The cost of the trials so far.
     pub usd: Usd,
     /// The most that the ended and the running ones can cost; null: unlimited.
     pub most_usd: Option<Usd>,
     pub budget: Option<Usd>,
-    /// What all trials will cost, by the mean of those that ended; null: none has ended.
+    /// The cost of all trials, by the mean of the ended ones; null: none has ended.
     pub expected_usd: Option<Usd>,
     /// When the last trial will end, by the same mean; null: none has ended, or it is over.
     pub expected_end: Option<Timestamp>,
@@ -118,7 +118,7 @@ impl TuneView {
         })
     }
 
-    /// Whether nothing runs and nothing will start.
+    /// Whether all trials have ended, and no other will start.
     pub fn is_over(&self) -> bool {
         self.ended.is_some() && self.counts.running == 0
     }
@@ -142,7 +142,7 @@ impl TuneView {
     }
 }
 
-/// What is left, by the mean of the trials that ended.
+/// The rest of a tuning, by the mean of the ended trials.
 struct Outlook {
     usd: Usd,
     seconds_left: f64,

@@ -29,7 +29,7 @@ pub struct StatusArgs {
 }
 
 /// # Errors
-/// Fails when there is no such tuning, or the job root does not answer.
+/// Fails when the tuning is missing, or the job root is unreachable.
 pub async fn status(args: &StatusArgs, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let name = match &args.name {
@@ -112,7 +112,7 @@ pub async fn list(context: &Context) -> Result<ExitCode, Fault> {
 }
 
 /// # Errors
-/// Fails when there is no such tuning, or no trial is complete.
+/// Fails when the tuning is missing, or has no complete trial.
 pub async fn best(name: &str, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let memory = TuneMemory::open(&store, name).await?;

@@ -9,7 +9,7 @@ use crate::app::tune::view::{TrialRow, TuneView};
 use crate::cli::{Context, Give, Stream, render_table_within};
 use crate::market::Span;
 
-/// What a narrow terminal loses first: the reason, then the values.
+/// A narrow terminal cuts the values.
 pub const GIVE: Give<'static> = Give { cut: &[3], go: &[] };
 
 /// Rows shown. More than a screen hides the best ones.

@@ -60,7 +60,7 @@ pub struct NameArgs {
 }
 
 /// # Errors
-/// Fails when the job file has errors, no such tuning exists, or the job root does not answer.
+/// Fails when the job file has errors, the tuning is missing, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     match &args.act {
         None => begin_or_go_on(args, context).await,

@@ -148,7 +148,7 @@ pub fn resolve(file: &TuneFile, spec: &Spec) -> (TuneSpec, Vec<Finding>) {
     }
     let is_unread = !found.is_empty();
     let judged = space_check::check(&tune, spec).into_iter();
-    // A parameter that could not be read is reported already, and not missing.
+    // An unreadable parameter is reported already.
     found.extend(judged.filter(|finding| !(is_unread && finding.path == "tune.params")));
     (tune, found)
 }

@@ -41,7 +41,7 @@ pub struct Outcome {
     pub went_back: Option<String>,
     #[serde(default)]
     pub progress: Option<Progress>,
-    /// What a trial of a tuning reported; `None`: it is no trial.
+    /// The reports of a trial of a tuning; `None`: it is no trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricSeries>,
     /// When the workload was first seen to work; `None`: never.

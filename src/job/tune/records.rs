@@ -65,7 +65,7 @@ pub struct TuneTrialEnd {
     pub number: u32,
     pub ended: Timestamp,
     pub fate: TrialFate,
-    /// The last metric; `None`: there was none, or it was not a number.
+    /// The last metric; `None`: none was reported, or it was NaN.
     #[serde(default)]
     pub value: Option<f64>,
     pub series: MetricSeries,

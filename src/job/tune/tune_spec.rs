@@ -1,4 +1,4 @@
-//! What the user asks of a tuning, every default filled in.
+//! The settings of a tuning, every default filled in.
 
 use std::collections::BTreeMap;
 

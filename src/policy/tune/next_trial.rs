@@ -9,7 +9,7 @@ pub struct TrialStand {
     pub number: u32,
     /// `None`: it has not ended.
     pub fate: Option<TrialFate>,
-    /// What it has cost, when it has ended.
+    /// Its cost, when it has ended.
     pub usd: Usd,
     /// The most that it can cost; `None`: unlimited.
     pub most_usd: Option<Usd>,
@@ -41,7 +41,7 @@ pub enum TrialValues {
     Random,
     /// Optuna chooses.
     Engine,
-    /// Those of an interrupted trial.
+    /// The values of an interrupted trial.
     Again(u32),
 }
 
@@ -127,7 +127,7 @@ fn values_of_next(spec: &TuneSpec, trials: &[TrialStand]) -> TrialValues {
     }
 }
 
-/// What all ended trials have cost, and the most that running ones can cost; `None`: unlimited.
+/// The cost of all ended trials, and the most of the running ones; `None`: unlimited.
 pub fn committed(trials: &[TrialStand]) -> Option<Usd> {
     trials
         .iter()

@@ -1,4 +1,4 @@
-//! What is wrong with a `[tune]` table: every mistake at once.
+//! The mistakes in a `[tune]` table, all at once.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,219 @@
+//! `lamp tune` from outside: trials as real jobs on this workstation.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::place::{Place, end};
+use super::sandbox::PATIENCE;
+use lamp_test_support::skipped;
+
+/// Its lowest value is 0, at x = 4. The first report is another value: the last one counts.
+const SCRIPT: &str = "x=${1#--x=}\n\
+    echo \"x $x, trial $LAMP_TRIAL $CLOUD_ML_TRIAL_ID, variable $LAMP_PARAM_X, $TF_CONFIG\"\n\
+    echo \"{\\\"step\\\": 1, \\\"score\\\": 99}\" >> \"$LAMP_PROGRESS\"\n\
+    echo \"{\\\"step\\\": 2, \\\"score\\\": $(( (x - 4) * (x - 4) ))}\" >> \"$LAMP_PROGRESS\"\n";
+
+fn job_file(name: &str, tune: &str) -> String {
+    format!(
+        "name = '{name}'\ncommand = ['sh', 'job.sh']\n[limits]\nmax_runtime = '5m'\n\
+         [tune]\nmetric = 'score'\n{tune}\n[tune.params.x]\ntype = 'int'\nmin = 1\nmax = 6\n"
+    )
+}
+
+fn tuned(script: &str, tune: &str) -> Place {
+    let place = Place::new(script);
+    place.0.write("job.toml", job_file("walks", tune));
+    place
+}
+
+fn status(place: &Place) -> Value {
+    let (code, value) = place.0.json(&["tune", "status", "walks", "-o", "json"]);
+    assert_eq!(code, 0, "{value}");
+    value
+}
+
+fn values(view: &Value) -> Vec<i64> {
+    let trials = view["trials"].as_array().expect("a tuning has trials");
+    let mut all: Vec<i64> =
+        trials.iter().filter_map(|trial| trial["params"]["x"].as_i64()).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn grid_of_trials_at_once_finds_the_best_command() {
+    let place = tuned(SCRIPT, "parallel = 3");
+    let (code, out, err) = end(place.start(&["tune", "job.toml", "-o", "json"]));
+    let view: Value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {err}"));
+    assert_eq!((code, &view["algorithm"], &view["wanted"]), (0, &json!("grid"), &json!(6)));
+    assert_eq!(values(&view), [1, 2, 3, 4, 5, 6], "every combination once");
+    assert_eq!(view["best"]["command"], "sh job.sh --x=4");
+    let order: Vec<f64> = view["trials"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|trial| trial["value"].as_f64())
+        .collect();
+    assert_eq!(order, [0.0, 1.0, 1.0, 4.0, 4.0, 9.0], "the best first");
+    // What the program was told.
+    let trial = view["best"]["number"].to_string();
+    let job = view["trials"][0]["job"].as_str().expect("a trial has a job").to_owned();
+    let log = place.0.lamp(&["logs", &job]).out;
+    assert!(log.contains(&format!("x 4, trial {trial} {trial}, variable 4,")), "{log}");
+    assert!(log.contains(&format!("\"trial\":\"{trial}\"")), "{log}");
+    // For people.
+    let best = place.0.lamp(&["tune", "best", "walks"]);
+    assert_eq!((best.code, best.out.as_str()), (0, "sh job.sh --x=4\n"));
+    let shown = place.0.lamp(&["tune", "status", "walks", "--plot"]).out;
+    assert!(shown.contains("TRIAL") && shown.contains("the line is the best so far"), "{shown}");
+    let listed = place.0.lamp(&["tune", "list"]).out;
+    assert!(listed.contains("walks") && listed.contains("6 of 6"), "{listed}");
+    // The same again has nothing to do; other settings are refused.
+    let again = place.0.lamp(&["tune", "job.toml", "-o", "json"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    place.0.write("job.toml", job_file("walks", "parallel = 2"));
+    let other = place.0.lamp(&["tune", "job.toml"]);
+    assert!(other.code == 102 && other.err.contains("with other settings"), "{}", other.err);
+}
+
+#[test]
+fn killed_driver_is_followed_by_two_others_with_the_same_trials() {
+    let slow = format!("until test -e GO; do sleep 0.05; done\n{SCRIPT}");
+    let place = tuned(&slow, "parallel = 3\nalgorithm = 'random'\ntrials = 5");
+    let mut first = place.start(&["tune", "job.toml"]);
+    let until = Instant::now() + PATIENCE;
+    let place_is_full = || {
+        let shown = place.0.lamp(&["tune", "status", "walks", "-o", "json"]);
+        serde_json::from_str::<Value>(&shown.out).is_ok_and(|view| view["counts"]["running"] == 3)
+    };
+    while !place_is_full() {
+        assert!(Instant::now() < until, "three trials never run");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // SIGKILL: nothing is handed over.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let before = status(&place);
+    place.0.write("go", "");
+    let two: Vec<Child> =
+        (0..2).map(|_| place.start(&["tune", "drive", "walks", "-o", "json"])).collect();
+    for driver in two {
+        let (code, _, err) = end(driver);
+        assert_eq!(code, 0, "{err}");
+    }
+    let view = status(&place);
+    assert_eq!((&view["counts"]["complete"], &view["counts"]["running"]), (&json!(5), &json!(0)));
+    let numbered = |view: &Value| -> BTreeSet<String> {
+        let trials = view["trials"].as_array().into_iter().flatten();
+        trials
+            .map(|trial| json!([trial["number"], trial["job"], trial["params"]]).to_string())
+            .collect()
+    };
+    assert!(numbered(&view).is_superset(&numbered(&before)), "{view:#}");
+    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs/jobs");
+    let jobs = std::fs::read_dir(jobs).expect("the job root is there").count();
+    assert_eq!((numbered(&view).len(), jobs), (5, 5), "each trial has one job");
+}
+
+#[test]
+fn trial_without_metric_fails_and_one_with_nan_is_pruned() {
+    let script = "x=${1#--x=}\n\
+        test $x = 1 && exit 0\n\
+        test $x = 2 && exit 3\n\
+        test $x = 3 && echo '{\"score\": NaN}' >> \"$LAMP_PROGRESS\" && exit 0\n\
+        echo \"{\\\"score\\\": $x}\" >> \"$LAMP_PROGRESS\"\n";
+    let place = tuned(script, "parallel = 1\ngoal = 'maximize'");
+    let (code, out, err) = end(place.start(&["tune", "job.toml", "-o", "json"]));
+    assert_eq!(code, 0, "{err}");
+    let view: Value = serde_json::from_slice(&out).unwrap();
+    let trial = |x: i64| {
+        let trials = view["trials"].as_array().into_iter().flatten();
+        trials
+            .filter(|trial| trial["params"]["x"] == x)
+            .map(|trial| (trial["state"].clone(), trial["reason"].clone()))
+            .next()
+            .expect("it ran")
+    };
+    assert_eq!(trial(1), (json!("failed"), json!("it reported no `score`")));
+    assert_eq!(trial(2).0, "failed");
+    assert_eq!(trial(3), (json!("pruned"), json!("its last `score` is not a number")));
+    assert_eq!(view["best"]["params"]["x"], 6);
+    // Half of the trials fail: the program is wrong.
+    place.0.write("job.sh", "exit 1\n");
+    place.0.write("job.toml", job_file("falls", "parallel = 1"));
+    let (code, out, _) = end(place.start(&["tune", "job.toml", "-o", "json"]));
+    let view: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!((code, &view["ended"]["because"], values(&view).len()), (124, &json!("failed"), 3));
+}
+
+#[test]
+fn mistakes_and_a_missing_optuna_are_told_before_anything_starts() {
+    let place = tuned(SCRIPT, "algorithm = 'tpe'");
+    place.0.write("plain.toml", "command = ['true']\n");
+    let plain = place.0.lamp(&["tune", "plain.toml"]);
+    assert!(plain.code == 100 && plain.err.contains("no [tune]"), "{}", plain.err);
+    let gone = place.0.lamp(&["tune", "status", "nothing"]);
+    assert!(gone.code == 101 && gone.err.contains("no tuning `nothing`"), "{}", gone.err);
+    // An empty PATH has no Python.
+    let mut command = place.0.command(&["tune", "job.toml"]);
+    let ended = place.0.end(command.env("PATH", place.0.path().join("nothing")));
+    assert_eq!(ended.code, 102, "{}", ended.err);
+    assert!(ended.err.contains("`lamp tune setup`"), "{}", ended.err);
+    assert!(!place.0.path().join("home/.local/state/lamplighter/jobs/tunings").exists());
+}
+
+/// The folder of a Python environment with Optuna and `cloudml-hypertune`, if there is one.
+fn environment() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("LAMP_TEST_OPTUNA")?);
+    let mut python = Command::new(folder.join("bin/python"));
+    let has_both = python.args(["-c", "import optuna, hypertune"]).output();
+    has_both.is_ok_and(|output| output.status.success()).then_some(folder)
+}
+
+/// The real Optuna chooses and stops, and the real library reports 150 times and keeps 100 lines.
+#[test]
+fn optuna_chooses_and_stops_trials_that_report_by_hypertune() {
+    let Some(environment) = environment() else {
+        return skipped(
+            "optuna",
+            "LAMP_TEST_OPTUNA names no environment with optuna and cloudml-hypertune",
+        );
+    };
+    let place = Place::new("");
+    place.0.write(
+        "train.py",
+        "import sys, time, hypertune\n\
+         x = float(sys.argv[1].split('=')[1])\n\
+         report = hypertune.HyperTune().report_hyperparameter_tuning_metric\n\
+         for step in range(1, 151):\n    \
+             report('acc', x, step)\n    \
+             time.sleep(0.02)\n",
+    );
+    place.0.write(
+        "job.toml",
+        format!(
+            "name = 'walks'\ncommand = ['{}', 'train.py']\n[limits]\nmax_runtime = '5m'\n\
+             [tune]\nmetric = 'acc'\ngoal = 'maximize'\ntrials = 6\nparallel = 3\n\
+             algorithm = 'tpe'\nearly_stop = 'median'\n[tune.params.x]\nmin = 0.0\nmax = 1.0\n",
+            environment.join("bin/python").display()
+        ),
+    );
+    let cache = place.0.path().join("home/.cache/lamplighter");
+    std::fs::create_dir_all(&cache).unwrap();
+    std::os::unix::fs::symlink(&environment, cache.join("tuner")).unwrap();
+    let (code, out, err) = end(place.start(&["tune", "job.toml", "-o", "json"]));
+    assert_eq!(code, 0, "{err}");
+    let view: Value = serde_json::from_slice(&out).unwrap();
+    let complete = view["trials"].as_array().into_iter().flatten();
+    for trial in complete.filter(|trial| trial["state"] == "complete") {
+        let points = trial["points"].as_array().expect("it has points");
+        assert_eq!((points.len(), &trial["step"]), (150, &json!(150.0)), "{trial}");
+        assert_eq!(trial["value"], trial["params"]["x"]);
+    }
+    let seen = place.0.lamp(&["tune", "status", "walks", "--importance"]);
+    assert!(seen.code == 0 && seen.out.contains("importance"), "{}", seen.err);
+}
