@@ -14,7 +14,7 @@ use super::sandbox::{Sandbox, repository};
 use lamp_test_support::skipped;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
-XX = [
+const VERBS: [(&str, &[&str]); 38] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),
