@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::permissions::{Permissions, partition};
 use super::sweeper::{SweeperStep, name as sweeper_name};
-use crate::job::{JobId, SecretSource};
+use crate::job::{JobId, ModelName, SecretSource};
 
 /// S3 gives this answer for a bucket of another account, and also when we lack the permission.
 pub fn not_ours(bucket: &str) -> String {
@@ -140,6 +140,16 @@ pub fn is_of_the_root(key: &str) -> bool {
         }
         ["tunings", _, "code", file] => file.ends_with(".tar.zst"),
         ["sweeper", _, "suspects.json" | "visit.json"] => true,
+        ["models", model, "model.json" | "default.json"] => model.parse::<ModelName>().is_ok(),
+        ["models", model, "versions", file] => {
+            model.parse::<ModelName>().is_ok() && file.ends_with(".json")
+        }
+        ["models", model, "files", version, upload, _, ..] => {
+            model.parse::<ModelName>().is_ok()
+                && version.parse::<ModelName>().is_ok()
+                && upload.len() == 16
+                && upload.bytes().all(|byte| byte.is_ascii_hexdigit())
+        }
         _ => is_of_the_house(key) || job_of(key).is_some(),
     }
 }

@@ -9,6 +9,7 @@
 
 mod id;
 mod listen_address;
+mod model;
 pub(crate) mod record;
 pub(crate) mod spec;
 pub mod terminal_safe;
@@ -17,6 +18,10 @@ pub(crate) mod tune;
 
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use listen_address::{ListenAddress, ListenAddressError};
+pub use model::{
+    DefaultVersion, ModelFile, ModelFramework, ModelFrameworkError, ModelName, ModelNameError,
+    ModelRecord, ModelVersion, ServeCommand,
+};
 pub use record::attempt::{AttemptPhase, Ending, Lease, Refusal, Settled};
 pub use record::attention::Attention;
 pub use record::checkpoint::{

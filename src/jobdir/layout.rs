@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::job::{AttemptNo, CheckpointNo, JobId};
+use crate::job::{AttemptNo, CheckpointNo, JobId, ModelName};
 
 pub const JOBS: &str = "jobs/";
 
@@ -308,6 +308,41 @@ pub fn proof(account: &str, region: &str) -> String {
     format!("{}{region}.json", proofs(account))
 }
 
+/// Trained models, each with its versions.
+pub const MODELS: &str = "models/";
+
+pub fn model_folder(model: &ModelName) -> String {
+    format!("{MODELS}{model}/")
+}
+
+pub fn model(model: &ModelName) -> String {
+    format!("{MODELS}{model}/model.json")
+}
+
+/// The version that answers when none is named.
+pub fn model_default(model: &ModelName) -> String {
+    format!("{MODELS}{model}/default.json")
+}
+
+pub fn model_versions(model: &ModelName) -> String {
+    format!("{MODELS}{model}/versions/")
+}
+
+/// Written last: a version without it is not complete.
+pub fn model_version(model: &ModelName, version: &ModelName) -> String {
+    format!("{}{version}.json", model_versions(model))
+}
+
+/// All uploads for one version.
+pub fn model_uploads(model: &ModelName, version: &ModelName) -> String {
+    format!("{MODELS}{model}/files/{version}/")
+}
+
+/// One upload. Two users who make the same version at once have different ones.
+pub fn model_upload(model: &ModelName, version: &ModelName, upload: &str) -> String {
+    format!("{}{upload}/", model_uploads(model, version))
+}
+
 pub fn outputs(id: &JobId) -> String {
     in_folder(job(id), "outputs/")
 }
@@ -374,7 +409,13 @@ mod tests {
         }
         let due: Timestamp = "2026-11-20T21:00:00Z".parse().expect("a time");
         let (own, set_code) = (schedule("set", "name"), schedule_code("set", "name", "0a"));
+        let (digits, v1): (ModelName, ModelName) =
+            ("digits".parse().expect("a name"), "v1".parse().expect("a name"));
         for key in [
+            &model(&digits),
+            &model_default(&digits),
+            &model_version(&digits, &v1),
+            &format!("{}variables/variables.index", model_upload(&digits, &v1, &"0a".repeat(8))),
             &own,
             &set_code,
             &schedule_run("set", "name", due),
@@ -394,6 +435,7 @@ mod tests {
                 "market/",
                 "proofs/",
                 "agents/",
+                "models/",
             ] {
                 for inner in [
                     key,
@@ -414,6 +456,9 @@ mod tests {
             "market/prices.parquet",
             "news/today/paper.pdf",
             "jobs/list.txt",
+            "models/resnet.onnx",
+            "models/resnet/weights.bin",
+            "models/resnet/files/v1/weights/of.bin",
             "jobs/toy-222222/mine.txt",
         ] {
             assert!(!is_of_the_root(key), "{key}");

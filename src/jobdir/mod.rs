@@ -16,6 +16,9 @@
 //!   news/<job>/...                                              every writer of records
 //!   schedules/<set>/<name>...                                   lamp apply, daemon
 //!   tunings/<name>/...                                          lamp tune, controller
+//!   models/<model>/{model,versions/<version>}.json              lamp models, once
+//!   models/<model>/files/<version>/<upload>/...                 lamp models, once each
+//!   models/<model>/default.json                                 lamp models, overwritten
 //!   sweeper/<name>/{suspects,visit}.json                        sweeper, overwritten
 //!   jobs-over.json                                              controller, overwritten
 //!   market/<zone>/<type>.json                                   controller, overwritten
@@ -34,6 +37,7 @@ mod gang_dir;
 mod job_dir;
 mod journal;
 pub mod layout;
+mod model_dir;
 mod proof_dir;
 mod record;
 mod retry_write;
@@ -48,6 +52,7 @@ pub use finished_jobs::{JobsOver, jobs_over, put_jobs_over};
 pub use gang_dir::GangDir;
 pub use job_dir::{JobDir, jobs};
 pub use journal::{Event, What};
+pub use model_dir::{ModelDir, models};
 pub use proof_dir::{ProofDir, proof_keys};
 pub use record::{decode, encode};
 pub use retry_write::{insist, is_silence};
