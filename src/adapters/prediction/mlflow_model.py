@@ -1,0 +1,147 @@
+"""Makes an MLflow model of a bare model folder, with the Python of the user.
+
+usage: mlflow_model.py FRAMEWORK FOLDER TARGET [SIGNATURE]
+
+The last line of stdout is a JSON object: {"warnings": [...], "versions": {...}}, or
+{"missing": MODULE}, or {"error": TEXT, "warnings": [...]}. MLflow's server then loads TARGET.
+"""
+
+import json
+import os
+import pickle
+import shutil
+import sys
+import warnings
+
+# The server runs with this same Python. To infer a list takes MLflow half a minute.
+NO_REQUIREMENTS = ["mlflow"]
+
+
+def one_of(folder, names):
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            return path
+    raise FileNotFoundError("none of %s is in the folder" % ", ".join(names))
+
+
+def unpickled(path):
+    if path.endswith(".joblib"):
+        import joblib
+
+        return joblib.load(path)
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
+def save_xgboost(model, target):
+    import mlflow.xgboost
+
+    mlflow.xgboost.save_model(model, target, pip_requirements=NO_REQUIREMENTS)
+
+
+def wrap_pickle(folder, target):
+    model = unpickled(one_of(folder, ["model.joblib", "model.pkl"]))
+    if type(model).__module__.split(".")[0] == "xgboost":
+        return save_xgboost(model, target)
+    import mlflow.sklearn
+
+    # An estimator of the user's own is no file that skops knows, so cloudpickle it is.
+    mlflow.sklearn.save_model(
+        model,
+        target,
+        serialization_format="cloudpickle",
+        pip_requirements=NO_REQUIREMENTS,
+    )
+
+
+def wrap_xgboost(folder, target):
+    names = ["model.bst", "model.json", "model.ubj"]
+    if not any(os.path.exists(os.path.join(folder, name)) for name in names):
+        return wrap_pickle(folder, target)
+    import xgboost
+
+    path = one_of(folder, names)
+    booster = xgboost.Booster()
+    booster.load_model(path)
+    save_xgboost(booster, target)
+
+
+def wrap_keras(folder, target):
+    import keras
+    import mlflow.tensorflow
+
+    model = keras.models.load_model(one_of(folder, ["model.keras", "model.h5"]), compile=False)
+    mlflow.tensorflow.save_model(model, target, pip_requirements=NO_REQUIREMENTS)
+
+
+def wrap_saved_model(folder, target, signature):
+    import mlflow
+    import tensorflow
+    import yaml
+
+    loaded = tensorflow.saved_model.load(folder)
+    names = sorted(loaded.signatures)
+    if signature not in names:
+        raise KeyError(
+            "the SavedModel has no signature `%s`, but %s" % (signature, ", ".join(names) or "none")
+        )
+    shutil.copytree(folder, os.path.join(target, "tfmodel"))
+    flavor = {
+        "model_type": "tf1-estimator",
+        "saved_model_dir": "tfmodel",
+        "meta_graph_tags": ["serve"],
+        "signature_def_key": signature,
+        "code": None,
+    }
+    loader = {
+        "loader_module": "mlflow.tensorflow",
+        "env": {"virtualenv": "python_env.yaml"},
+        "python_version": "%d.%d.%d" % sys.version_info[:3],
+    }
+    with open(os.path.join(target, "MLmodel"), "w") as file:
+        flavors = {"tensorflow": flavor, "python_function": loader}
+        yaml.safe_dump({"flavors": flavors, "mlflow_version": mlflow.__version__}, file)
+    with open(os.path.join(target, "python_env.yaml"), "w") as file:
+        yaml.safe_dump({"python": loader["python_version"]}, file)
+
+
+def wrap(framework, folder, target, signature):
+    if framework == "tensorflow":
+        wrap_saved_model(folder, target, signature)
+    elif framework == "keras":
+        wrap_keras(folder, target)
+    elif framework == "xgboost":
+        wrap_xgboost(folder, target)
+    else:
+        wrap_pickle(folder, target)
+
+
+def versions():
+    names = ["mlflow", "sklearn", "xgboost", "tensorflow", "keras"]
+    loaded = [name for name in names if name in sys.modules]
+    return {name: getattr(sys.modules[name], "__version__", "") for name in loaded}
+
+
+def main(framework, folder, target, signature="serving_default"):
+    try:
+        import mlflow  # noqa: F401
+    except ImportError as error:
+        return {"missing": error.name or "mlflow"}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            wrap(framework, folder, target, signature)
+            result = {"versions": versions()}
+        except ModuleNotFoundError as error:
+            result = {"missing": error.name}
+        except Exception as error:
+            result = {"error": "%s: %s" % (type(error).__name__, error)}
+    named = [w for w in caught if w.category.__name__ == "InconsistentVersionWarning"]
+    result["warnings"] = sorted({str(w.message).split("\n")[0] for w in named})
+    return result
+
+
+if __name__ == "__main__":
+    result = main(*sys.argv[1:])
+    print(json.dumps(result))
