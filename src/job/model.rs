@@ -18,9 +18,7 @@ pub struct ModelName(String);
 const NAME_LEN_MAX: usize = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is no name: a letter comes first, then letters, digits, `_` and `-`, 128 at most"
-)]
+#[error("`{0}` is no name: a letter comes first, then letters, digits, `_` and `-`, 128 at most")]
 pub struct ModelNameError(String);
 
 impl ModelName {

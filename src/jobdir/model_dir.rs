@@ -94,10 +94,8 @@ impl ModelDir {
     /// When the store cannot be listed.
     pub async fn versions(&self) -> Result<Vec<ModelName>, StoreError> {
         let names = self.store.children(&layout::model_versions(&self.model)).await?;
-        let mut versions: Vec<ModelName> = names
-            .iter()
-            .filter_map(|name| name.strip_suffix(".json")?.parse().ok())
-            .collect();
+        let mut versions: Vec<ModelName> =
+            names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
         versions.sort_unstable();
         Ok(versions)
     }

@@ -94,6 +94,7 @@ pub async fn run(args: &Args, gcloud: &GcloudFlags, context: &Context) -> Result
                 follow: true,
                 tail: None,
                 attempt: None,
+                rank: None,
             };
             logs::run(&args, context).await
         }
