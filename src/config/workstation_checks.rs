@@ -9,7 +9,9 @@ use std::path::{Component, Path};
 use super::key_suggest::closest;
 use super::{Environment, Inputs};
 use crate::account::setup::{BOX_ROLE, box_role};
-use crate::job::{COMMAND_PLACEHOLDER, Finding, SECRET_BYTES_MAX, SecretSource, Spec, shell_word};
+use crate::job::{
+    COMMAND_PLACEHOLDER, Finding, FindingCause, SECRET_BYTES_MAX, SecretSource, Spec, shell_word,
+};
 use crate::market::Cloud;
 
 /// Findings of the world; `workdir` is absolute.
@@ -257,9 +259,11 @@ fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
             workdir.display()
         );
         found.push(
-            Finding::error("command", message).hint(
-                "name a folder that holds both, like `--workdir ..`, and the script from there",
-            ),
+            Finding::error("command", message)
+                .hint(
+                    "name a folder that holds both, like `--workdir ..`, and the script from there",
+                )
+                .because(FindingCause::WrongWorkdir),
         );
         return;
     }
@@ -270,7 +274,11 @@ fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
     found.push(if spec.setup.is_some() {
         Finding::warning("command", format!("{message}; `setup` has to bring it"))
     } else {
-        Finding::error("command", message).hint(where_it_may_be(script, workdir))
+        let finding = Finding::error("command", message).hint(where_it_may_be(script, workdir));
+        match nearest(script, workdir) {
+            Some(_) => finding,
+            None => finding.because(FindingCause::WrongWorkdir),
+        }
     });
 }
 

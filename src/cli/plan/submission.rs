@@ -251,14 +251,20 @@ fn in_user_words(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Op
 
 /// With an error in these keys, a wrong folder would give a finding for each file.
 fn is_workdir_known(loaded: &Loaded) -> bool {
-    const SAY_SO: [&str; 4] = ["workdir", "checkpoint", "secrets_allowed", "outputs"];
-    let errors = || loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
-    let is_about = |finding: &Finding, word: &str| {
-        finding.path.starts_with(word)
-            || finding.hint.as_deref().is_some_and(|hint| hint.contains(word))
+    let mut errors = loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    loaded.workdir.is_dir() && !errors.any(is_about_workdir)
+}
+
+/// Whether an error leaves open which files of which folder ship.
+fn is_about_workdir(error: &Finding) -> bool {
+    const KEYS: [&str; 4] = ["workdir", "checkpoint", "secrets_allowed", "outputs"];
+    let is_meant = |key: &&str| match &error.cause {
+        FindingCause::UnknownKey(Some(meant)) => {
+            meant.name == **key || meant.tables.iter().any(|table| table == *key)
+        }
+        cause => *cause == FindingCause::WrongWorkdir,
     };
-    loaded.workdir.is_dir()
-        && !errors().any(|finding| SAY_SO.iter().any(|word| is_about(finding, word)))
+    KEYS.iter().any(|key| error.path.starts_with(key) || is_meant(key))
 }
 
 pub fn shown_file(loaded: &Loaded, context: &Context) -> String {
@@ -418,6 +424,27 @@ impl From<PackError> for Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::KeySuggestion;
+
+    #[test]
+    fn workdir_is_known_unless_a_key_of_it_is_wrong() {
+        let meant = |name: &str, tables: &[&str]| {
+            let tables = tables.iter().map(|table| (*table).to_owned()).collect();
+            FindingCause::UnknownKey(Some(KeySuggestion { name: name.into(), tables }))
+        };
+        for (path, cause, is_about) in [
+            ("checkpoint.path", FindingCause::Other, true),
+            ("workdri", meant("workdir", &[]), true),
+            ("path", meant("path", &["checkpoint"]), true),
+            ("command", FindingCause::WrongWorkdir, true),
+            ("comand", meant("command", &[]), false),
+            ("command", FindingCause::Other, false),
+        ] {
+            let hint = "is `workdir` right, or `outputs`?";
+            let error = Finding::error(path, "is wrong").hint(hint).because(cause);
+            assert_eq!(is_about_workdir(&error), is_about, "{error:?}");
+        }
+    }
 
     #[test]
     fn of_many_findings_of_a_kind_the_first_are_told_and_how_many_more_there_are() {

@@ -35,6 +35,8 @@ pub enum FindingCause {
     NoEffect,
     /// No table of the file has this key; with the key that is near.
     UnknownKey(Option<KeySuggestion>),
+    /// The workdir is probably another folder: it lacks the script that is run.
+    WrongWorkdir,
     /// A file or folder of the workdir stays here, as the message shows it.
     DoesNotShip(String),
     /// An ignore file could not be read, so the workdir was not read.

@@ -147,7 +147,7 @@ fn no_parameter(what: String, path: &str, region: &Region) -> CloudError {
 async fn by_id(session: &AwsSession, region: &Region, id: &str) -> Result<Described, CloudError> {
     let told = session.ec2(region).await.describe_images().image_ids(id).send().await;
     let none = || CloudError::NoImage {
-        what: format!("there is no image {id} in {region}, or this account may not use it"),
+        what: format!("there is no image {id} in {region} that this account may use"),
         region: region.clone(),
         is_published: false,
     };
