@@ -190,7 +190,7 @@ mod tests {
         let told = |step: f64| WorkloadSigns {
             step: Some(step),
             reports: step as u64,
-            told_by: Some(1),
+            told_by: Some(0),
             ..WorkloadSigns::default()
         };
         watch.observe(tree(&[]), at(9), told(20.0));
