@@ -255,7 +255,7 @@ fn is_workdir_known(loaded: &Loaded) -> bool {
     loaded.workdir.is_dir() && !errors.any(is_about_workdir)
 }
 
-/// Whether an error leaves open which files of which folder ship.
+/// An error after which the folder that ships, or its files, are unknown.
 fn is_about_workdir(error: &Finding) -> bool {
     const KEYS: [&str; 4] = ["workdir", "checkpoint", "secrets_allowed", "outputs"];
     let is_meant = |key: &&str| match &error.cause {
