@@ -97,6 +97,19 @@ fn programs_act_only_with_the_token_in_a_header() {
     let extended = post("extend", &json!({ "time": "2h" }));
     assert_eq!(extended.status, StatusCode::OK, "{}", extended.text);
     assert!(extended.text.contains("\"max_runtime\":\"3h\""), "{}", extended.text);
+    assert_eq!(post("keep", &json!({ "time": "2" })).status, StatusCode::BAD_REQUEST);
+    let kept = post("keep", &json!({ "time": "3h" }));
+    assert_eq!(kept.status, StatusCode::OK, "{}", kept.text);
+    let status = place.status(&job);
+    assert!(
+        status["kept_until"].is_string() && status["ends"][0]["what"] == "run time",
+        "{status}"
+    );
+    let sentence = page.get("/").text;
+    assert!(
+        sentence.contains("kept until") && sentence.contains("its run time ends at"),
+        "{sentence}"
+    );
     let stopped = post("stop", &json!({}));
     assert_eq!(stopped.status, StatusCode::OK, "{}", stopped.text);
     place.until(&job, "stopped");
@@ -115,7 +128,7 @@ fn openapi_document_has_each_address_and_no_open_reference() {
         assert!(schemas.contains_key(name), "{name} is described nowhere");
     }
     let paths = document["paths"].as_object().expect("paths");
-    assert_eq!(paths.len(), 11, "{:?}", paths.keys());
+    assert_eq!(paths.len(), 12, "{:?}", paths.keys());
     for (path, item) in paths {
         let answer = page.get(&path.replace("{job}", "none-222222"));
         let is_act = item.get("post").is_some();
