@@ -24,7 +24,7 @@ pub struct ClusterTask {
     pub trial: Option<String>,
 }
 
-/// What the program itself is.
+/// The program and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterJob {
     pub job_name: String,
@@ -80,7 +80,7 @@ fn version_numbers(text: &str) -> Option<[u32; 2]> {
 const EVALUATOR: &str = "evaluator";
 
 impl TfCluster {
-    /// The text of `TF_CONFIG`. A program that runs alone has no task and no cluster.
+    /// The text of `TF_CONFIG`. Without a task, both are empty.
     pub fn tf_config(&self, task: Option<&ClusterTask>) -> String {
         let mut cluster = Map::new();
         for role in self.roles.iter().filter(|role| role.name != EVALUATOR) {
@@ -91,7 +91,7 @@ impl TfCluster {
             .to_string()
     }
 
-    /// The text of `CLUSTER_SPEC`, in which each role is a pool with a number.
+    /// The text of `CLUSTER_SPEC`. There, each role is a pool with a number.
     pub fn cluster_spec(&self, task: Option<&ClusterTask>) -> String {
         let mut cluster = Map::new();
         for role in &self.roles {

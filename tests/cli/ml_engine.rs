@@ -103,9 +103,9 @@ fn tutorial_lines_train_and_keep_what_was_saved() {
     }
     assert_eq!(ended.code, 0, "{ended:?}");
     for told in [
-        // Of `local train`, which runs beside setup.py.
+        // `local train` runs beside setup.py.
         "train gs://data None\nenvironment cloud\nurl None",
-        // Of the jobs, which run in an empty folder.
+        // The jobs run in an empty folder.
         "folder [] train None value_1",
         "folder [] train gs://data None",
         "url gs://BUCKET/CHECKPOINT",

@@ -59,7 +59,7 @@ pub struct TrainingInput {
     pub use_chief_in_tf_config: Option<bool>,
 }
 
-/// What runs on the machines of one role.
+/// The settings of the machines of one role.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ReplicaConfig {

@@ -43,7 +43,7 @@ pub fn aws_region(word: &str) -> Option<&str> {
     near.or_else(|| crate::market::nearest_regions(word).is_none().then_some(word))
 }
 
-/// What to write in place of an unknown region.
+/// The known regions, for the hint at an unknown one.
 pub fn known_regions() -> String {
     REGIONS.iter().map(|row| row.google).collect::<Vec<_>>().join(", ")
 }

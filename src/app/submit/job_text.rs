@@ -25,7 +25,7 @@ pub const PACKAGES: &str = "packages";
 /// The script in the workdir that runs the module.
 pub const RUN_MODULE: &str = "run_module.sh";
 
-/// What the program gets as `--job-dir`.
+/// The value that the program gets as `--job-dir`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobDirAs {
     /// A folder, whose files are kept.

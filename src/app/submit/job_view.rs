@@ -23,11 +23,11 @@ pub struct JobView {
     pub job: JobId,
     pub state: TrainingState,
     pub created: Timestamp,
-    /// What is read of a single job alone.
+    /// Read only for a single job.
     pub details: Option<JobDetails>,
 }
 
-/// What a description has beside the state.
+/// The details that a description has beside the state.
 #[derive(Clone, Debug)]
 pub struct JobDetails {
     pub started: Option<Timestamp>,
@@ -35,7 +35,7 @@ pub struct JobDetails {
     pub error: Option<String>,
     pub usd: Usd,
     pub labels: BTreeMap<String, String>,
-    /// Of a submitted job: its module and arguments.
+    /// Module and arguments of a submitted job.
     pub program: Option<ClusterJob>,
     pub job_dir: Option<String>,
     pub run_max: Option<Span>,
@@ -94,7 +94,7 @@ impl JobView {
         }
     }
 
-    /// In the words of the training service. What is not known is left out.
+    /// In the words of the training service. Unknown fields are left out.
     pub fn document(&self) -> Value {
         let mut document = Map::new();
         let mut put = |key: &str, value: Option<Value>| {

@@ -4,7 +4,7 @@
 //! plan (pure) ─ start the others ─ run the primary to its end ─ end the others
 //! ```
 //!
-//! It makes no job and no machine. Not here: flags.
+//! It makes no job. Not here: flags.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -18,7 +18,7 @@ use super::user_python::UserPython;
 use crate::app::{ExitCode, Fault};
 use crate::job::{ClusterJob, ClusterRole, ClusterTask, PrimaryRole, TfCluster};
 
-/// What is asked for.
+/// The request of the user.
 #[derive(Clone, Debug)]
 pub struct LocalTrainRequest {
     pub module: String,
@@ -91,7 +91,7 @@ fn tasks_of(role: &ClusterRole) -> Vec<ClusterTask> {
         .collect()
 }
 
-/// They have no address, because no other program asks them anything.
+/// They have no address: other programs never ask them.
 fn evaluators(local: LocalCluster) -> Vec<ClusterTask> {
     (0..local.evaluators)
         .map(|index| ClusterTask { role: "evaluator".into(), index, trial: None })

@@ -18,7 +18,7 @@ use crate::app::{ExitCode, Fault};
 use crate::config::WORKDIR_BYTES_MAX;
 use crate::job::shell_word;
 
-/// What is to be built and added.
+/// The package to build, and the archives to add.
 #[derive(Clone, Debug)]
 pub struct PackageSource {
     /// The folder with `__init__.py`; its parent is built.

@@ -2,7 +2,7 @@
 //!
 //! The table of docs/from-ml-engine.md is this one. Not here: which machine is bought.
 
-/// What a machine must have.
+/// The least that a machine must have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MachineNeed {
     pub cpus: u32,
@@ -48,7 +48,7 @@ pub enum TierError {
 }
 
 impl TierError {
-    /// What to write instead.
+    /// The words to write instead.
     pub fn hint(&self) -> String {
         match self {
             TierError::Tpu(_) => "write a machine with GPUs: scaleTier: CUSTOM with masterType: \
@@ -149,7 +149,7 @@ pub fn tier(word: &str) -> Result<Option<ScaleTier>, TierError> {
     })
 }
 
-/// What a machine of this type has.
+/// The hardware of a machine type.
 ///
 /// # Errors
 /// Fails for a TPU and for an unknown type.
@@ -216,7 +216,7 @@ impl MachineNeed {
         }
     }
 
-    /// What it was, in words.
+    /// The hardware in words.
     pub fn words(&self) -> String {
         match self.gpus {
             Some(gpus) => {

@@ -26,7 +26,7 @@ pub struct TrainingJob {
     pub region: Option<String>,
     pub run_secs_max: u64,
     pub wait_secs_max: Option<u64>,
-    /// What has no meaning here, or another one. Each is said once.
+    /// Settings without a meaning here, or with another one. Each is said once.
     pub notes: Vec<String>,
     /// The number of trials of a search, if it asks for one.
     pub trials: Option<u32>,

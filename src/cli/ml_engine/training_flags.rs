@@ -104,7 +104,7 @@ pub struct TierFlags {
 #[derive(Clone, Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Launch")]
 pub struct LaunchFlags {
-    /// `local` (this workstation) or `aws` [default: that of the configuration, else local]
+    /// `local` (this workstation) or `aws` [default: as the configuration says, else local]
     #[arg(long, value_name = "CLOUD")]
     pub cloud: Option<CloudWord>,
     /// Buy a spot machine
@@ -119,7 +119,7 @@ pub struct LaunchFlags {
     /// Show the plan and what it can cost; start nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// What the program gets as `--job-dir`: `folder`, or the `url` as it is
+    /// The program gets a `folder` as `--job-dir`, or the `url` as it is
     #[arg(long, value_name = "FORM", default_value = "folder")]
     pub job_dir_as: JobDirAs,
     /// Refuse versions of Python and TensorFlow that cannot be had

@@ -12,7 +12,7 @@ pub struct Purchase {
     /// The price of such a machine in a shop, in dollars: months until it has paid for itself
     #[arg(long, value_name = "USD", value_parser = price)]
     pub buy: Option<Usd>,
-    /// What so many hours of the cheapest machine cost
+    /// Say the cost of so many hours of the cheapest machine
     #[arg(long, value_name = "N", value_parser = hours_of_work)]
     pub hours: Option<f64>,
     /// How many hours a week it would work
@@ -100,7 +100,7 @@ fn against<'a>(args: &Purchase, rows: &'a [PriceRow]) -> Vec<Against<'a>> {
     cheapest(rows).map(compared).collect()
 }
 
-/// What the asked time costs on each market.
+/// The cost of the asked time on each market.
 fn time_text(args: &Purchase, rows: &[PriceRow]) -> Vec<String> {
     let Some(hours) = args.hours else { return Vec::new() };
     let line = |rented: Rented<'_>| {

@@ -71,12 +71,12 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     pub outputs: Option<PathBuf>,
 
-    /// What it prints when it returns at once.
+    /// The text of a run that returns at once.
     #[arg(skip)]
     pub detach_text: DetachText,
 }
 
-/// What a detached run prints.
+/// The text that a detached run prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DetachText {
     /// The id of the job.

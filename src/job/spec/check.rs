@@ -24,7 +24,7 @@ const IDLE_WINDOW_MIN: Span = Span::from_secs(1);
 /// them while it works.
 pub const CHECKPOINT_SIGNALS: [&str; 5] = ["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"];
 
-/// What the user wrote as `--job-dir`. The agent sets no variable of this name.
+/// The words of the user after `--job-dir`. The agent sets no variable of this name.
 pub const JOB_DIR_URL: &str = "LAMP_JOB_DIR_URL";
 
 /// The text that stands for the command in a new job file.
