@@ -113,7 +113,7 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
             .await
             .map_err(|error| record_errors::wish_fault(&error, dir.job()))?,
     };
-    let is_gang = gang_jobs::ask_other_ranks(session, &dir, wish).await;
+    let is_gang = ask_other_ranks(session, &dir, wish).await;
     let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
     if let Some(error) = unread {
         session.warn(format!(
@@ -178,6 +178,32 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
         }
     }
     Ok(Asked::Stands(Standing { dir, document }))
+}
+
+/// Asks the other ranks of a gang for the same. A rank that cannot be asked ends by itself: it
+/// finds that the gang cannot be complete. Returns whether the job has other ranks.
+async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) -> bool {
+    let Ok(Some(member)) = gang_jobs::member_of(dir).await else { return false };
+    let by = &session.workstation.name;
+    let mut asked = 0;
+    for other in gang_jobs::all_ranks(dir, &member) {
+        if other.job() == dir.job() || !matches!(other.receipt().await, Ok(None)) {
+            continue;
+        }
+        match other.insist_on(wish, by, &**session.clock).await {
+            Ok(_) => {
+                asked += 1;
+                see_it_through(session, &other, wish);
+            }
+            Err(error) => {
+                session.warn(format!("{} could not be asked and still bills: {error}", other.job()))
+            }
+        }
+    }
+    if asked > 0 {
+        session.note(format!("asked the other {asked} of its {} ranks too", member.seats.len()));
+    }
+    true
 }
 
 /// The error when the newest job has ended and the user named none.

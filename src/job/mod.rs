@@ -53,9 +53,9 @@ pub use spec::alarm::{AlarmError, AlarmRule};
 pub use spec::check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, JOB_DIR_URL, check, name_problem};
 pub use spec::finding::{Finding, FindingCause, KeySuggestion, Severity};
 pub use spec::gang::gang_member::{GangMember, GangSeat, member_name, seats_of};
+pub use spec::gang::gang_role::GangRole;
 pub use spec::gang::gang_spec::{
-    DoneRule, GangEngine, GangRole, GangSaves, GangSpec, NODES_MAX, NodeCount, NodeCountError,
-    RoleCount,
+    DoneRule, GangEngine, GangSaves, GangSpec, NODES_MAX, NodeCount, NodeCountError, RoleCount,
 };
 pub use spec::glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use spec::image::{ImageChoice, ImageError, Release, System, contents as image_contents};

@@ -106,11 +106,11 @@ impl RankState {
             let form_for = could_form
                 .map_or(Duration::ZERO, |since| self.ports.clock.mono().saturating_sub(since));
             match self.look(epoch, (waited, limit.duration()), form_for, looks).await {
-                Ok(Look::Wait { could_form: true }) => {
+                Ok(GatherLook::Wait { could_form: true }) => {
                     could_form.get_or_insert(self.ports.clock.mono());
                 }
-                Ok(Look::Wait { could_form: false }) => could_form = None,
-                Ok(Look::Over(gathered)) => return *gathered,
+                Ok(GatherLook::Wait { could_form: false }) => could_form = None,
+                Ok(GatherLook::Over(gathered)) => return *gathered,
                 Err(error) => self.say(format!("cannot see the other ranks: {error}")),
             }
         }
@@ -140,15 +140,15 @@ impl RankState {
         (waited, limit): (Duration, Duration),
         could_form_for: Duration,
         looks: u32,
-    ) -> Result<Look, JobDirError> {
+    ) -> Result<GatherLook, JobDirError> {
         if let Some(end) = self.dir.end().await? {
-            return Ok(Look::over(Gathered::Ended(end)));
+            return Ok(GatherLook::over(Gathered::Ended(end)));
         }
         if self.dir.over(epoch).await?.is_some() {
-            return Ok(Look::over(Gathered::Superseded));
+            return Ok(GatherLook::over(Gathered::Superseded));
         }
         if let Some(formation) = self.dir.formation(epoch).await? {
-            return Ok(Look::over(Gathered::Formed(formation)));
+            return Ok(GatherLook::over(Gathered::Formed(formation)));
         }
         let ready = self.dir.ready(epoch).await?;
         let facts = GatherFacts {
@@ -161,11 +161,11 @@ impl RankState {
             could_form_for,
         };
         match judge_gather(&facts) {
-            GatherVerdict::Form => self.form(epoch, ready).await.map(Look::over),
+            GatherVerdict::Form => self.form(epoch, ready).await.map(GatherLook::over),
             GatherVerdict::GiveUp { missing } => {
                 let text = missing_text(&missing, waited);
                 self.end_gang(GangEndCause::Incomplete, None, missing, &text).await;
-                Ok(Look::Wait { could_form: false })
+                Ok(GatherLook::Wait { could_form: false })
             }
             GatherVerdict::Wait => {
                 if looks.is_multiple_of(MISSING_LOOK_EVERY) {
@@ -173,7 +173,7 @@ impl RankState {
                 }
                 let all = ready.len() >= self.gang.nodes.max as usize;
                 let few = ready.len() >= self.gang.nodes.min as usize && waited >= limit;
-                Ok(Look::Wait { could_form: all || few })
+                Ok(GatherLook::Wait { could_form: all || few })
             }
         }
     }
@@ -234,14 +234,14 @@ impl RankState {
     }
 }
 
-enum Look {
+enum GatherLook {
     Wait { could_form: bool },
     Over(Box<Gathered>),
 }
 
-impl Look {
-    fn over(gathered: Gathered) -> Look {
-        Look::Over(Box::new(gathered))
+impl GatherLook {
+    fn over(gathered: Gathered) -> GatherLook {
+        GatherLook::Over(Box::new(gathered))
     }
 }
 

@@ -19,12 +19,12 @@ const WATCHED_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct PeerWatch {
     watched: Vec<(u32, crate::job::AttemptNo)>,
-    seen: BTreeMap<u32, Beat>,
+    seen: BTreeMap<u32, PeerBeat>,
     turn: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Beat {
+struct PeerBeat {
     sequence: u64,
     /// By the steady clock of this machine, when it last changed.
     changed: Duration,
@@ -71,9 +71,9 @@ impl RankState {
         let status = self.job_of(rank).status(attempt).await?;
         let now = self.ports.clock.mono();
         let sequence = status.as_ref().map_or(0, |status| status.sequence);
-        let beat = watch.seen.entry(rank).or_insert(Beat { sequence, changed: now });
+        let beat = watch.seen.entry(rank).or_insert(PeerBeat { sequence, changed: now });
         if beat.sequence != sequence {
-            *beat = Beat { sequence, changed: now };
+            *beat = PeerBeat { sequence, changed: now };
         }
         if let Some(notice) = status.as_ref().and_then(|status| status.notice.as_ref()) {
             return Ok(Some((

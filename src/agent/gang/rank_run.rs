@@ -33,13 +33,13 @@ pub struct RankRun {
 }
 
 /// The step after an epoch.
-enum Next {
+enum EpochNext {
     Epoch,
     Exit(i32),
 }
 
 /// How the watch over an engine ended.
-enum Watched {
+enum EngineWatch {
     Ended(ExitStatus),
     Over(EpochOver),
     Told(ExitStatus),
@@ -78,7 +78,7 @@ impl RankRun {
                     let is_me = formation
                         .member(state.rank())
                         .is_some_and(|member| member.start == state.me.start);
-                    if is_me && let Next::Exit(code) = self.work(&formation).await {
+                    if is_me && let EpochNext::Exit(code) = self.work(&formation).await {
                         return code;
                     }
                 }
@@ -95,7 +95,7 @@ impl RankRun {
     }
 
     /// One epoch, from its formation to its end.
-    async fn work(&self, formation: &Formation) -> Next {
+    async fn work(&self, formation: &Formation) -> EpochNext {
         let state = &self.state;
         let checkpoint = state.share_checkpoint(formation).await;
         let launch = self.launch(formation, checkpoint.as_ref());
@@ -117,10 +117,10 @@ impl RankRun {
             }
         };
         match self.watch(formation, &mut *process).await {
-            Watched::Ended(exit) if exit.success() => self.finished(formation).await,
-            Watched::Ended(exit) => self.failed(formation, exit).await,
-            Watched::Told(exit) => Next::Exit(exit.shell_code()),
-            Watched::Over(over) => {
+            EngineWatch::Ended(exit) if exit.success() => self.finished(formation).await,
+            EngineWatch::Ended(exit) => self.failed(formation, exit).await,
+            EngineWatch::Told(exit) => EpochNext::Exit(exit.shell_code()),
+            EngineWatch::Over(over) => {
                 state.say(format!("epoch {} is over: {}", over.epoch, over.text));
                 process.end(EPOCH_GRACE).await;
                 self.after(formation).await
@@ -153,18 +153,18 @@ impl RankRun {
     }
 
     /// Waits until the engine has ended, the epoch is over, or the agent ends the rank.
-    async fn watch(&self, formation: &Formation, process: &mut dyn RankProcess) -> Watched {
+    async fn watch(&self, formation: &Formation, process: &mut dyn RankProcess) -> EngineWatch {
         let state = &self.state;
         let mut peers = PeerWatch::of(formation, state.rank());
         let (mut looks, mut is_noticed) = (0_u32, false);
         loop {
             tokio::select! {
                 biased;
-                exit = process.ended() => return Watched::Ended(exit),
+                exit = process.ended() => return EngineWatch::Ended(exit),
                 () = state.ports.host.told_to_end() => {
                     process.pass_on_term();
                     self.leave(formation.epoch).await;
-                    return Watched::Told(process.ended().await);
+                    return EngineWatch::Told(process.ended().await);
                 }
                 () = state.pause() => {}
             }
@@ -176,7 +176,7 @@ impl RankRun {
             if looks.is_multiple_of(2) {
                 self.watch_peer(formation, &mut peers).await;
             } else if let Ok(Some(over)) = state.dir.over(formation.epoch).await {
-                return Watched::Over(over);
+                return EngineWatch::Over(over);
             }
         }
     }
@@ -229,12 +229,12 @@ impl RankRun {
         state.end_epoch(epoch, state.rank(), because, None, &text).await;
     }
 
-    async fn failed(&self, formation: &Formation, exit: ExitStatus) -> Next {
+    async fn failed(&self, formation: &Formation, exit: ExitStatus) -> EpochNext {
         let state = &self.state;
         let is_over = state.insist("an epoch", || state.dir.over(formation.epoch)).await;
         if is_over.is_none() && state.is_leaving().await {
             self.leave(formation.epoch).await;
-            return Next::Exit(exit.shell_code());
+            return EpochNext::Exit(exit.shell_code());
         }
         let text = format!("rank {} failed: {exit}", state.rank());
         state.say(&text);
@@ -243,11 +243,11 @@ impl RankRun {
     }
 
     /// After an epoch that is over: whether there is another one.
-    async fn after(&self, formation: &Formation) -> Next {
+    async fn after(&self, formation: &Formation) -> EpochNext {
         let state = &self.state;
         let over = state.insist("an epoch", || state.dir.over(formation.epoch)).await;
         let Some(over) = over.filter(|over| over.because == EpochCause::Failed) else {
-            return Next::Epoch;
+            return EpochNext::Epoch;
         };
         let spec = &state.resolved.spec;
         let retries = state.retries();
@@ -270,15 +270,15 @@ impl RankRun {
         } else {
             state.ports.clock.sleep(retries.delay.duration()).await;
         }
-        Next::Epoch
+        EpochNext::Epoch
     }
 
     /// The engine of this rank has ended well.
-    async fn finished(&self, formation: &Formation) -> Next {
+    async fn finished(&self, formation: &Formation) -> EpochNext {
         let state = &self.state;
         if state.is_leaving().await {
             self.leave(formation.epoch).await;
-            return Next::Exit(0);
+            return EpochNext::Exit(0);
         }
         let mark = state.mark(state.rank());
         state.insist("its end", || state.dir.create_done(formation.epoch, &mark)).await;
@@ -289,7 +289,7 @@ impl RankRun {
         };
         if is_enough {
             self.done(formation).await;
-            return Next::Exit(0);
+            return EpochNext::Exit(0);
         }
         self.wait_for_others(formation).await
     }
@@ -301,7 +301,7 @@ impl RankRun {
     }
 
     /// A finished rank waits for the others, since a restart would need it; at most `tail`.
-    async fn wait_for_others(&self, formation: &Formation) -> Next {
+    async fn wait_for_others(&self, formation: &Formation) -> EpochNext {
         let state = &self.state;
         let until = state.ports.clock.mono() + state.gang.tail.duration();
         let mut looks = 0_u32;
@@ -314,15 +314,15 @@ impl RankRun {
             if formation.members.iter().all(|member| done.contains(&member.rank)) {
                 state.say("all ranks finished");
                 state.end_gang(GangEndCause::Done, None, Vec::new(), "all ranks finished").await;
-                return Next::Exit(0);
+                return EpochNext::Exit(0);
             }
             looks += 1;
             if looks.is_multiple_of(5) && matches!(state.dir.end().await, Ok(Some(_))) {
-                return Next::Epoch;
+                return EpochNext::Epoch;
             }
             tokio::select! {
                 biased;
-                () = state.ports.host.told_to_end() => return Next::Exit(0),
+                () = state.ports.host.told_to_end() => return EpochNext::Exit(0),
                 () = state.pause() => {}
             }
         }
@@ -332,6 +332,6 @@ impl RankRun {
                 state.gang.tail.duration().as_secs()
             ))
         ));
-        Next::Exit(0)
+        EpochNext::Exit(0)
     }
 }

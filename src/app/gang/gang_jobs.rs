@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::app::session::Session;
-use crate::app::stop::see_it_through;
 use crate::app::{ExitCode, Fault, find_job, record_errors};
-use crate::job::{GangMember, ResolvedSpec, Spec, Wish};
+use crate::job::{GangMember, ResolvedSpec, Spec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::Store;
 
@@ -59,30 +57,4 @@ pub fn refuse_gang(spec: &Spec, act: &str) -> Result<(), Fault> {
     Err(Fault::new(ExitCode::REFUSED, what)
         .meaning("nothing was started or billed")
         .hint("`lamp run FILE` starts all its machines; leave out `nodes` and [gang] for one"))
-}
-
-/// Asks the other ranks of a gang for the same. A rank that cannot be asked ends by itself: it
-/// finds that the gang cannot be complete. Returns whether the job has other ranks.
-pub async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) -> bool {
-    let Ok(Some(member)) = member_of(dir).await else { return false };
-    let by = &session.workstation.name;
-    let mut asked = 0;
-    for other in all_ranks(dir, &member) {
-        if other.job() == dir.job() || !matches!(other.receipt().await, Ok(None)) {
-            continue;
-        }
-        match other.insist_on(wish, by, &**session.clock).await {
-            Ok(_) => {
-                asked += 1;
-                see_it_through(session, &other, wish);
-            }
-            Err(error) => {
-                session.warn(format!("{} could not be asked and still bills: {error}", other.job()))
-            }
-        }
-    }
-    if asked > 0 {
-        session.note(format!("asked the other {asked} of its {} ranks too", member.seats.len()));
-    }
-    true
 }

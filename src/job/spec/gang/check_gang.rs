@@ -2,7 +2,8 @@
 //!
 //! Not here: whether the cloud sells as many machines (`policy::purchase`).
 
-use super::gang_spec::{GangEngine, GangRole, GangSpec, NODES_MAX};
+use super::gang_role::GangRole;
+use super::gang_spec::{GangEngine, GangSpec, NODES_MAX};
 use crate::job::{Command, Finding, Spec};
 use crate::market::{Cloud, Span};
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::gang_spec::GangRole;
+use super::gang_role::GangRole;
 use crate::job::JobId;
 use crate::market::Span;
 

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::gang_member::GangMember;
+use super::gang_role::GangRole;
 use crate::market::Span;
 
 /// The largest gang. A rank is a machine with its own records, and each is planned by itself. A
@@ -81,20 +82,6 @@ pub enum GangSaves {
 pub struct RoleCount {
     pub role: GangRole,
     pub count: u32,
-}
-
-/// The part of a member in the training. The order is the order of ranks.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum GangRole {
-    Chief,
-    Head,
-    #[default]
-    Worker,
-    Ps,
-    Evaluator,
 }
 
 impl Default for GangSpec {
@@ -179,18 +166,6 @@ impl GangEngine {
             GangEngine::Mpi => "mpi",
             GangEngine::Ray => "ray",
             GangEngine::Env => "env",
-        }
-    }
-}
-
-impl GangRole {
-    pub fn word(self) -> &'static str {
-        match self {
-            GangRole::Chief => "chief",
-            GangRole::Head => "head",
-            GangRole::Worker => "worker",
-            GangRole::Ps => "ps",
-            GangRole::Evaluator => "evaluator",
         }
     }
 }

@@ -2,4 +2,5 @@
 
 pub(crate) mod check_gang;
 pub(crate) mod gang_member;
+pub(crate) mod gang_role;
 pub(crate) mod gang_spec;
