@@ -9,10 +9,11 @@ use super::gang_jobs::all_ranks;
 use crate::app::text::{counted, local_time};
 use crate::app::view::job_summary::Summary;
 use crate::job::{
-    EpochCause, EpochRecord, GangEnd, GangMember, JobId, JobState, Receipt, ResolvedSpec,
+    EpochCause, EpochRecord, GangEnd, GangMember, GangReady, JobId, JobState, Receipt, ResolvedSpec,
 };
 use crate::jobdir::{GangDir, JobDir, JobDirError};
 use crate::market::{Span, Usd};
+use crate::policy::gang::epoch_decision::is_interruption;
 
 /// A gang for a person: its ranks and epochs.
 #[derive(Clone, Debug, Serialize)]
@@ -64,12 +65,18 @@ impl GangReport {
         for (rank, of) in all_ranks(dir, member).iter().enumerate() {
             ranks.push(rank_report(member, rank, of, now).await?);
         }
-        let (mut epochs, mut times) = (Vec::new(), EpochTimes::default());
+        let (mut epochs, mut records) = (Vec::new(), Vec::new());
+        let mut times = EpochTimes::default();
         let end = gang.end().await?;
         for epoch in gang.epochs().await? {
             let record = gang.record(epoch).await?;
             times.note(&gang, epoch, &record, end.as_ref()).await?;
-            epochs.push(epoch_report(epoch, &record));
+            records.push((epoch, record));
+        }
+        for (index, (epoch, record)) in records.iter().enumerate() {
+            let later = records.get(index + 1).and_then(|(_, next)| next.formation.as_ref());
+            let later = later.map_or(&[][..], |formed| formed.members.as_slice());
+            epochs.push(epoch_report(*epoch, record, later));
         }
         let total_usd = ranks.iter().fold(Usd::ZERO, |sum, rank| sum + rank.usd);
         let end = end.map(|end| end.text);
@@ -143,16 +150,18 @@ async fn rank_report(
     Ok(RankReport { rank, role: seat.role.word(), job: seat.job.clone(), state, attempts, usd })
 }
 
-fn epoch_report(epoch: u32, record: &EpochRecord) -> EpochReport {
+fn epoch_report(epoch: u32, record: &EpochRecord, later: &[GangReady]) -> EpochReport {
     let over = record.over.as_ref();
+    let is_interruption = over.is_some_and(|over| is_interruption(record, over, later));
+    let is_hidden = is_interruption && over.is_some_and(|over| over.because == EpochCause::Failed);
+    let lost = if is_hidden { ", because a machine was lost" } else { "" };
     EpochReport {
         epoch,
         machines: record.formation.as_ref().map_or(0, |formed| formed.members.len()),
         formed: record.formation.as_ref().map(|formed| formed.at),
         over: over.map(|over| over.at),
-        why: over.map(|over| over.text.clone()),
-        is_interruption: over.is_some_and(|over| over.because.is_interruption())
-            || !record.lost.is_empty(),
+        why: over.map(|over| format!("{}{lost}", over.text)),
+        is_interruption,
     }
 }
 

@@ -101,9 +101,10 @@ pub fn judge_budget(
     }
 }
 
-/// A lost machine makes the other ranks fail first. It shows later that a machine was lost: by its
-/// silence, or because its rank came back in another attempt.
-fn is_interruption(epoch: &EpochRecord, over: &EpochOver, later: &[GangReady]) -> bool {
+/// Whether an epoch ended by an interruption. A lost machine makes the other ranks fail first. It
+/// shows later: by its silence, or because its rank came back in another attempt. `later`: the
+/// ranks of the next epoch.
+pub fn is_interruption(epoch: &EpochRecord, over: &EpochOver, later: &[GangReady]) -> bool {
     let is_replaced = |member: &GangReady| {
         later.iter().any(|now| now.rank == member.rank && now.attempt != member.attempt)
     };
