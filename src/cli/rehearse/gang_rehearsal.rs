@@ -12,6 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::evidence::{RehearsalCheck, bad, good, secs};
+use super::rehearsed_job::clear_stored;
 use super::resume_watch::FIRST_STEP_WITHIN;
 use crate::app::gang::gang_jobs::all_ranks;
 use crate::app::{drive, record_errors};
@@ -36,6 +37,9 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(600);
 
 /// A script that reports no step is interrupted this long after its ranks came together.
 const WORKS_WITHIN: Duration = Duration::from_secs(60);
+
+/// A cancelled rank ends within its grace and the power-off.
+const ENDED_WITHIN: Duration = Duration::from_secs(180);
 
 /// How one machine is interrupted.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +90,9 @@ pub async fn run(
     let ranks = all_ranks(&leader, &member);
     let rehearsal = GangRehearsal { cut, context, workstation: &workstation, gang, ranks };
     let checks = rehearsal.play(&controller, &leader).await?;
+    if !rehearsal.cut.to_end {
+        rehearsal.clear().await;
+    }
     let receipt = leader.receipt().await.ok().flatten();
     Ok(GangRehearsed { job: leader.job().clone(), checks, receipt })
 }
@@ -132,6 +139,17 @@ impl GangRehearsal<'_> {
             () = ctrl_c::left() => run::leave(self.context, self.workstation, leader)?,
         }
         checks
+    }
+
+    /// Removes what the ranks stored, when their jobs have ended.
+    async fn clear(&self) {
+        let until = self.context.clock.mono() + ENDED_WITHIN;
+        for dir in &self.ranks {
+            while !matches!(dir.receipt().await, Ok(Some(_))) && self.context.clock.mono() < until {
+                self.pause().await;
+            }
+            clear_stored(self.context, self.workstation, dir).await;
+        }
     }
 
     async fn cancel_all(&self) {
@@ -349,7 +367,8 @@ fn formed_again(
     .took(secs(asked, again.at))
 }
 
-/// Whether the second epoch began from the checkpoint. `saved`: its step; `step`: the first one seen.
+/// Whether the second epoch began from the checkpoint. `saved`: its step; `step`: the first one
+/// that came.
 fn resumed(saved: Option<f64>, step: Option<f64>) -> RehearsalCheck {
     match (saved, step) {
         (Some(saved), Some(step)) if step < saved => bad(

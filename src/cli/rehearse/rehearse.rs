@@ -5,7 +5,6 @@
 //! ```
 
 use std::collections::HashSet;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
@@ -15,7 +14,7 @@ use super::evidence::{Evidence, RehearsalCheck, notice};
 use super::gang_rehearsal::{self, GangCut, GangRehearsed};
 use super::missing_proof::{is_hopeless, never_rests};
 use super::python_environment;
-use super::rehearsed_job::RehearsedJob;
+use super::rehearsed_job::{RehearsedJob, clear_stored};
 use super::report::{checks, proved, saved};
 use super::resume_watch::FIRST_STEP_WITHIN;
 use crate::app::drive;
@@ -26,10 +25,7 @@ use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::status::receipt::WayOn;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream, Style};
 use crate::controller::Controller;
-use crate::job::{
-    AttemptNo, Discarded, EndedBecause, MarketChoice, RECORD_FORMAT, REHEARSAL, Receipt,
-    StoredKind, Wish,
-};
+use crate::job::{AttemptNo, EndedBecause, MarketChoice, REHEARSAL, Receipt, Wish};
 use crate::jobdir::{JobDirError, What};
 use crate::market::{Cloud, Span};
 
@@ -218,34 +214,9 @@ impl<'a> Rehearsal<'a> {
         driven.map(Some)
     }
 
-    /// Removes what the rehearsal stored. Its measurements stay in the events, and the log stays:
-    /// it shows what the script found in the second attempt.
     async fn clear(&self) {
-        let goes = |kind: StoredKind| kind != StoredKind::Logs;
-        let Ok(stored) = self.job.dir.stored().await else { return };
-        let stored: Vec<_> = stored.into_iter().filter(|(kind, _)| goes(*kind)).collect();
-        let kinds = stored.iter().map(|(kind, _)| *kind).collect();
-        let gone = Discarded {
-            format: RECORD_FORMAT,
-            at: self.job.context.clock.now(),
-            by: self.job.workstation.name.clone(),
-            kinds,
-        };
-        let cleared = async {
-            self.job.dir.try_to_delete().await?;
-            self.job.dir.mean_to_discard(gone).await?;
-            self.job.dir.delete_stored(&stored, &AtomicU64::new(0)).await
-        };
-        if let Err(error) = cleared.await {
-            self.job
-                .context
-                .printer
-                .warn(format!("what the rehearsal stored is not all removed: {error}"));
-            self.job
-                .context
-                .printer
-                .hint(format!("`lamp discard {}` removes it", self.job.dir.job()));
-        }
+        let job = &self.job;
+        clear_stored(job.context, &job.workstation, &job.dir).await;
     }
 
     async fn fate(&self, evidence: &mut Evidence) -> Result<(), JobDirError> {

@@ -1,9 +1,10 @@
 //! The job of a rehearsal, as its records show it.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::cli::Context;
-use crate::job::{AttemptNo, AttemptPhase};
+use crate::job::{AttemptNo, AttemptPhase, Discarded, RECORD_FORMAT, StoredKind};
 use crate::jobdir::{JobDir, JobDirError, What};
 use crate::wire::Workstation;
 
@@ -63,5 +64,29 @@ impl RehearsedJob<'_> {
 
     pub(crate) async fn pause(&self) {
         self.context.clock.sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Removes what the rehearsal stored. Its measurements stay in the events, and the log stays: it
+/// shows what the script found in the second attempt.
+pub(crate) async fn clear_stored(context: &Context, workstation: &Workstation, dir: &JobDir) {
+    let goes = |kind: StoredKind| kind != StoredKind::Logs;
+    let Ok(stored) = dir.stored().await else { return };
+    let stored: Vec<_> = stored.into_iter().filter(|(kind, _)| goes(*kind)).collect();
+    let kinds = stored.iter().map(|(kind, _)| *kind).collect();
+    let gone = Discarded {
+        format: RECORD_FORMAT,
+        at: context.clock.now(),
+        by: workstation.name.clone(),
+        kinds,
+    };
+    let cleared = async {
+        dir.try_to_delete().await?;
+        dir.mean_to_discard(gone).await?;
+        dir.delete_stored(&stored, &AtomicU64::new(0)).await
+    };
+    if let Err(error) = cleared.await {
+        context.printer.warn(format!("what the rehearsal stored is not all removed: {error}"));
+        context.printer.hint(format!("`lamp discard {}` removes it", dir.job()));
     }
 }
