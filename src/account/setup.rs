@@ -147,7 +147,7 @@ pub fn is_of_the_root(key: &str) -> bool {
         ["models", model, "files", version, upload, _, ..] => {
             model.parse::<ModelName>().is_ok()
                 && version.parse::<ModelName>().is_ok()
-                && upload.len() == 16
+                && upload.len() == 12
                 && upload.bytes().all(|byte| byte.is_ascii_hexdigit())
         }
         _ => is_of_the_house(key) || job_of(key).is_some(),

@@ -12,6 +12,7 @@
 //! | `http` | | the server of the agent's measurements |
 //! | `local` | `Cloud`, `Metadata`, `Power` | the cloud `local`: folders and processes here |
 //! | `notify` | `Notifier` | channels to the user: webhook, Slack, ntfy, mail, desktop |
+//! | `prediction` | | a model folder, its server on loopback |
 //! | `rank` | `RankHost`, `RankProcess` | the engine of a rank, and the address of its machine |
 //! | `recordings` | | prices, capacity and utilisation, read from files |
 //! | `store` | `Store` | job roots: a folder or an S3 bucket |
@@ -28,6 +29,8 @@ pub mod local;
 #[cfg(feature = "lamp")]
 pub mod notify;
 pub mod rank;
+#[cfg(feature = "lamp")]
+pub mod prediction;
 #[cfg(feature = "lamp")]
 pub mod recordings;
 pub mod store;

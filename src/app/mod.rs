@@ -21,6 +21,7 @@ pub mod import;
 pub mod job_act;
 pub mod log_tail;
 pub mod missing_spec;
+pub mod models;
 pub mod notify;
 pub mod outputs;
 pub mod overview;

@@ -17,6 +17,7 @@
 //! | `control` | act on a job: stop, extend, log, outputs, shell, daemon |
 //! | `account` | the workstation and the AWS account: doctor, set-up, sweeper, permissions |
 //! | `ml_engine` | the commands of `gcloud ml-engine`, in its grammar |
+//! | `models` | trained models, and predictions here |
 //! | `output` | the only place that prints: streams, tables, wrapping |
 //! | `shell` | arguments, faults, exit codes, Ctrl-C; the only place with every command |
 
@@ -25,6 +26,7 @@ pub(crate) mod apply;
 pub(crate) mod control;
 pub(crate) mod init;
 pub(crate) mod ml_engine;
+pub(crate) mod models;
 pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod prices;

@@ -415,7 +415,7 @@ mod tests {
             &model(&digits),
             &model_default(&digits),
             &model_version(&digits, &v1),
-            &format!("{}variables/variables.index", model_upload(&digits, &v1, &"0a".repeat(8))),
+            &format!("{}variables/variables.index", model_upload(&digits, &v1, &"0a".repeat(6))),
             &own,
             &set_code,
             &schedule_run("set", "name", due),

@@ -19,6 +19,15 @@ mod workstation;
 #[cfg(feature = "lamp")]
 pub use crate::adapters::notify::Channel as NotifyChannel;
 
+#[cfg(feature = "lamp")]
+pub use crate::adapters::prediction::{
+    instance_input::read_instances,
+    loopback_http::{HttpAnswer, LoopbackError, LoopbackServer, free_port},
+    model_folder::{FolderFile, ModelFolderError, model_files},
+    scratch_folder::{ScratchFolder, forget_old_folders},
+    server_process::{ServerProcess, ServerProgram, end_in_words},
+};
+
 // Functions on one workdir, which need no port: what is uploaded, what must not be, what is
 // downloaded.
 #[cfg(feature = "lamp")]
@@ -73,4 +82,4 @@ pub use workstation::{
 pub use crate::ports::Service;
 
 /// A listed object, for modules that may not import ports.
-pub use crate::ports::{ObjectMeta, StoreError};
+pub use crate::ports::{Created, ObjectMeta, StoreError};

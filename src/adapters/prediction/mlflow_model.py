@@ -2,15 +2,17 @@
 
 usage: mlflow_model.py FRAMEWORK FOLDER TARGET [SIGNATURE]
 
-The last line of stdout is a JSON object: {"warnings": [...], "versions": {...}}, or
-{"missing": MODULE}, or {"error": TEXT, "warnings": [...]}. MLflow's server then loads TARGET.
+The last line of stdout is a JSON object: {"warnings": [...], "versions": {...}, "scripts": [...]},
+or {"missing": MODULE}, or {"error": TEXT, "warnings": [...]}. MLflow's server then loads TARGET.
 """
 
 import json
 import os
 import pickle
 import shutil
+import site
 import sys
+import sysconfig
 import warnings
 
 # The server runs with this same Python. To infer a list takes MLflow half a minute.
@@ -86,6 +88,7 @@ def wrap_saved_model(folder, target, signature):
         raise KeyError(
             "the SavedModel has no signature `%s`, but %s" % (signature, ", ".join(names) or "none")
         )
+    os.makedirs(target)
     shutil.copytree(folder, os.path.join(target, "tfmodel"))
     flavor = {
         "model_type": "tf1-estimator",
@@ -107,7 +110,9 @@ def wrap_saved_model(folder, target, signature):
 
 
 def wrap(framework, folder, target, signature):
-    if framework == "tensorflow":
+    if framework == "mlflow":
+        os.symlink(folder, target)
+    elif framework == "tensorflow":
         wrap_saved_model(folder, target, signature)
     elif framework == "keras":
         wrap_keras(folder, target)
@@ -123,6 +128,11 @@ def versions():
     return {name: getattr(sys.modules[name], "__version__", "") for name in loaded}
 
 
+def scripts():
+    """Where pip puts programs: MLflow starts uvicorn by its name."""
+    return [sysconfig.get_path("scripts"), os.path.join(site.getuserbase(), "bin")]
+
+
 def main(framework, folder, target, signature="serving_default"):
     try:
         import mlflow  # noqa: F401
@@ -132,7 +142,7 @@ def main(framework, folder, target, signature="serving_default"):
         warnings.simplefilter("always")
         try:
             wrap(framework, folder, target, signature)
-            result = {"versions": versions()}
+            result = {"versions": versions(), "scripts": scripts()}
         except ModuleNotFoundError as error:
             result = {"missing": error.name}
         except Exception as error:

@@ -16,7 +16,7 @@ mod job_text;
 mod ml_engine;
 mod skypilot;
 mod source_format;
-mod yaml_node;
+pub(crate) mod yaml_node;
 
 pub use import_job::{ImportError, Imported, import_job};
 pub use imported_job::ImportNote;

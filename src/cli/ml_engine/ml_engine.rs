@@ -7,6 +7,9 @@ use clap::{Args as ClapArgs, Subcommand};
 use super::gcloud_flags::GcloudFlags;
 use super::jobs;
 use super::local::{self, LocalCommand};
+use crate::cli::models::models::{self, ModelsCommand};
+use crate::cli::models::versions::VersionsCommand;
+use crate::cli::models::{predict, versions};
 use crate::cli::{Context, ExitCode, Fault};
 
 /// Take the commands of `gcloud ml-engine`
@@ -22,9 +25,16 @@ pub struct Args {
 pub enum MlEngineCommand {
     /// Submit training jobs, and look after them
     Jobs(jobs::Args),
-    /// Train on this workstation, without a job
+    /// Train or predict on this workstation, without a job
     #[command(subcommand)]
     Local(LocalCommand),
+    /// Keep trained models in the job root
+    #[command(subcommand)]
+    Models(ModelsCommand),
+    /// Keep the versions of a model
+    #[command(subcommand)]
+    Versions(VersionsCommand),
+    Predict(Box<predict::Args>),
 }
 
 /// # Errors
@@ -33,6 +43,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     args.gcloud.say_what_is_ignored(context);
     match &args.command {
         MlEngineCommand::Jobs(jobs) => jobs::run(jobs, &args.gcloud, context).await,
-        MlEngineCommand::Local(what) => local::run_command(what, context).await,
+        MlEngineCommand::Local(what) => local::run_command(what, &args.gcloud, context).await,
+        MlEngineCommand::Models(what) => models::run(what, &args.gcloud, context).await,
+        MlEngineCommand::Versions(what) => versions::run(what, &args.gcloud, context).await,
+        MlEngineCommand::Predict(what) => predict::run(what, &args.gcloud, context).await,
     }
 }

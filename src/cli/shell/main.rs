@@ -17,7 +17,9 @@ use crate::cli::account::{doctor, iam, sweep};
 use crate::cli::apply::{apply, schedules};
 use crate::cli::control::{daemon, discard, extend, logs, notify, outputs, ssh, stop};
 use crate::cli::init::{import, init};
+use crate::cli::ml_engine::gcloud_flags::GcloudFlags;
 use crate::cli::ml_engine::{local, ml_engine, submit};
+use crate::cli::models::{models, predict};
 use crate::cli::output::printer::shell_word;
 use crate::cli::plan::{check, plan};
 use crate::cli::prices::prices;
@@ -45,8 +47,10 @@ Write a job
 Run it
   run          Run a job file, or a command after `--`
   submit       Submit a training package, as gcloud did
-  local        Train a package here, without a job
+  local        Train a package or predict here, without a job
   ml-engine    Take the commands of gcloud [alias: ai-platform]
+  models       Keep trained models and their versions
+  predict      Ask a model for predictions
   start        Go on with a job that has ended
   apply        Run what the job files of a directory say
   schedules    Show what is due, and what it waits for
@@ -101,6 +105,8 @@ pub enum Verb {
     MlEngine(Box<ml_engine::Args>),
     Submit(Box<submit::Args>),
     Local(Box<local::Args>),
+    Models(Box<models::Args>),
+    Predict(Box<predict::Args>),
     #[cfg(feature = "aws")]
     Uninit(crate::cli::account::uninit_aws::Args),
     Doctor(doctor::Args),
@@ -281,6 +287,10 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::MlEngine(args) => block_on(ml_engine::run(args, context)),
         Verb::Submit(args) => block_on(submit::run(args, context)),
         Verb::Local(args) => block_on(local::run(args, context)),
+        Verb::Models(args) => {
+            block_on(models::run(&args.command, &GcloudFlags::default(), context))
+        }
+        Verb::Predict(args) => block_on(predict::run(args, &GcloudFlags::default(), context)),
         #[cfg(feature = "aws")]
         Verb::Uninit(args) => block_on(crate::cli::account::uninit_aws::run(args, context)),
         Verb::Doctor(args) => block_on(doctor::run(args, context)),

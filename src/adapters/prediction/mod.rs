@@ -1,0 +1,8 @@
+//! What a prediction on this workstation needs: the folder of a model, the program that serves it,
+//! and HTTP on loopback.
+
+pub mod instance_input;
+pub mod loopback_http;
+pub mod model_folder;
+pub mod scratch_folder;
+pub mod server_process;
