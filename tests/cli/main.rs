@@ -34,6 +34,7 @@ mod machine_output;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod ml_engine;
+mod models;
 mod newcomer;
 #[cfg(feature = "aws")]
 mod nobody;
