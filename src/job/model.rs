@@ -101,7 +101,7 @@ pub struct ModelVersion {
     /// The command that serves it. `None`: MLflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve: Option<ServeCommand>,
-    /// What the user said of the environment, for people. Nothing reads it.
+    /// The environment as the user described it, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

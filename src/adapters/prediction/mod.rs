@@ -1,5 +1,5 @@
-//! What a prediction on this workstation needs: the folder of a model, the program that serves it,
-//! and HTTP on loopback.
+//! The parts of a prediction on this workstation: the folder of a model, the program that serves
+//! it, and HTTP on loopback.
 
 pub mod instance_input;
 pub mod loopback_http;

@@ -12,7 +12,7 @@ use crate::wire::{ScratchFolder, Store, forget_old_folders};
 /// The folder of a version in the cache. It is fetched once: the files of a version never change.
 ///
 /// # Errors
-/// When the job root does not answer, a file is not the stored one, or the cache is full.
+/// When the job root is unreachable, a file was changed, or the cache is full.
 pub async fn fetch_version(
     store: &Store,
     version: &ModelVersion,
@@ -50,7 +50,7 @@ pub async fn fetch_version(
 /// Fetches what is below a URL of the job root. `None`: the origin is no such URL.
 ///
 /// # Errors
-/// When the job root does not answer, or nothing is there.
+/// When the job root is unreachable, or the folder is missing.
 pub async fn fetch_origin(
     store: &Store,
     origin: &str,

@@ -1,8 +1,8 @@
-//! What wrote a model folder, by the names of its files.
+//! Tells the framework of a model folder by the names of its files.
 
 use crate::job::ModelFramework;
 
-/// The files that tell a framework, in the order in which they count.
+/// Each file name shows its framework. Earlier rows win.
 const MARKERS: [(ModelFramework, &[&str]); 5] = [
     (ModelFramework::Mlflow, &["MLmodel"]),
     (ModelFramework::Tensorflow, &["saved_model.pb", "saved_model.pbtxt"]),
@@ -35,7 +35,7 @@ pub fn known_files() -> String {
 /// The framework of a folder with these files. `said`: the user names it.
 ///
 /// # Errors
-/// When the folder holds no model, or not that one.
+/// When the folder lacks such a model.
 pub fn framework_of(
     paths: &[&str],
     said: Option<ModelFramework>,

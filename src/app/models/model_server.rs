@@ -66,7 +66,7 @@ struct Prepared {
     warnings: Vec<String>,
 }
 
-/// What the helper prints.
+/// The result that the helper prints.
 #[derive(Debug, Default, Deserialize)]
 struct HelperResult {
     #[serde(default)]
@@ -253,7 +253,7 @@ async fn run_helper(
     }
 }
 
-/// What the helper says of the folder and of the Python.
+/// Turns the result of the helper into a fault, if it has one.
 fn judged(
     result: HelperResult,
     model: &ServedModel<'_>,

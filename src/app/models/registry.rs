@@ -18,7 +18,7 @@ use crate::job::{
 use crate::jobdir::{self, JobDirError, ModelDir};
 use crate::wire::{Created, ModelFolderError, Store, StoreError, model_files};
 
-/// Who makes a record, and when.
+/// The owner that makes a record, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker<'a> {
     pub owner: &'a str,
@@ -44,7 +44,7 @@ pub struct ListedModel {
     pub default: Option<ModelName>,
 }
 
-/// What the user says of a new model or version, for people.
+/// The notes of a user about a new model or version, for people.
 #[derive(Clone, Debug, Default)]
 pub struct ModelNotes {
     pub description: Option<String>,
@@ -53,7 +53,7 @@ pub struct ModelNotes {
     pub python_version: Option<String>,
 }
 
-/// What `versions create` asks for.
+/// The request of `versions create`.
 #[derive(Clone, Debug)]
 pub struct NewVersion<'a> {
     pub model: &'a ModelName,
@@ -138,7 +138,7 @@ fn model_record(model: &ModelName, notes: ModelNotes, maker: Maker<'_>) -> Model
 /// The model of that name.
 ///
 /// # Errors
-/// When there is none, or the job root does not answer.
+/// When it is missing, or the job root is unreachable.
 pub async fn find_model(store: &Store, model: &ModelName) -> Result<ListedModel, Fault> {
     let dir = ModelDir::new(store.clone(), model.clone());
     let found = listed(&dir).await.map_err(unread)?;
@@ -154,7 +154,7 @@ pub async fn find_model(store: &Store, model: &ModelName) -> Result<ListedModel,
 /// The version of that name; without a name, the default version.
 ///
 /// # Errors
-/// When there is none, or the job root does not answer.
+/// When it is missing, or the job root is unreachable.
 pub async fn find_version(
     store: &Store,
     model: &ModelName,
@@ -188,7 +188,7 @@ fn meant(word: &str, names: &[String], all: &str) -> String {
 /// The complete versions of a model, in order.
 ///
 /// # Errors
-/// When there is no such model, or the job root does not answer.
+/// When the model is missing, or the job root is unreachable.
 pub async fn versions(store: &Store, model: &ModelName) -> Result<Vec<ModelVersion>, Fault> {
     find_model(store, model).await?;
     let dir = ModelDir::new(store.clone(), model.clone());
@@ -202,7 +202,7 @@ pub async fn versions(store: &Store, model: &ModelName) -> Result<Vec<ModelVersi
 /// if it is missing.
 ///
 /// # Errors
-/// When the version exists, the folder holds no model, or the job root does not answer.
+/// When the version exists, the folder lacks a model, or the job root is unreachable.
 pub async fn create_version(
     store: &Store,
     new: NewVersion<'_>,
@@ -325,7 +325,7 @@ pub fn folder_fault(error: &ModelFolderError) -> Fault {
 }
 
 /// # Errors
-/// When there is no such version, or the job root does not answer.
+/// When the version is missing, or the job root is unreachable.
 pub async fn set_default(
     store: &Store,
     model: &ModelName,

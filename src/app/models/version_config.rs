@@ -7,7 +7,7 @@ use crate::app::fault::Fault;
 use crate::app::import::yaml_node::{YamlNode, YamlValue, documents};
 use crate::config::closest;
 
-/// What a version file may say, and is used here.
+/// The keys of a version file that lamp uses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VersionConfig {
     pub origin: Option<String>,
@@ -37,7 +37,7 @@ const IGNORED: [&str; 10] = [
 ];
 
 /// # Errors
-/// When it is no YAML, or has a key that ML Engine does not know.
+/// When it is not YAML, or has an unknown key.
 pub fn version_config(text: &str) -> Result<VersionConfig, Fault> {
     let wrong = |what: String| Fault::new(ExitCode::FINDINGS, what);
     let documents = documents(text).map_err(|error| wrong(format!("it is no YAML: {error}")))?;

@@ -95,7 +95,7 @@ impl ServeFlags {
         if !line.contains("{port}") && !line.contains("LAMP_PORT") {
             return Err(Fault::new(
                 ExitCode::USAGE,
-                "the serve command names no port, so nothing could reach its server",
+                "the serve command lacks {port}: lamp cannot reach its server",
             )
             .hint("write {port} where the port stands; {model} is the folder"));
         }
