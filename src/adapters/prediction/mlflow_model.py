@@ -9,7 +9,6 @@ or {"missing": MODULE}, or {"error": TEXT, "warnings": [...]}. MLflow's server t
 import json
 import os
 import pickle
-import shutil
 import site
 import sys
 import sysconfig
@@ -77,36 +76,58 @@ def wrap_keras(folder, target):
     mlflow.tensorflow.save_model(model, target, pip_requirements=NO_REQUIREMENTS)
 
 
-def wrap_saved_model(folder, target, signature):
-    import mlflow
-    import tensorflow
-    import yaml
+# MLflow loads a SavedModel of TensorFlow 1 itself, but takes only named inputs of the exact type.
+SAVED_MODEL_LOADER = """
+import numpy
+import tensorflow
 
-    loaded = tensorflow.saved_model.load(folder)
-    names = sorted(loaded.signatures)
+
+class Signature:
+    def __init__(self, model, name):
+        self.model, self.function = model, model.signatures[name]
+        self.inputs = self.function.structured_input_signature[1]
+
+    def predict(self, data, params=None):
+        if hasattr(data, "to_dict"):
+            data = data.to_dict(orient="list")
+        if not isinstance(data, dict):
+            if len(self.inputs) != 1:
+                raise ValueError("name the inputs of an instance: " + ", ".join(self.inputs))
+            data = {next(iter(self.inputs)): data}
+        tensors = {}
+        for name, spec in self.inputs.items():
+            if name not in data:
+                raise ValueError("an instance has no input `%s`" % name)
+            value = numpy.asarray(data[name])
+            tensors[name] = tensorflow.constant(value.tolist(), dtype=spec.dtype)
+        outputs = self.function(**tensors)
+        return {name: value.numpy().tolist() for name, value in outputs.items()}
+
+
+def _load_pyfunc(path):
+    return Signature(tensorflow.saved_model.load(path), SIGNATURE)
+"""
+
+
+def wrap_saved_model(folder, target, signature):
+    import mlflow.pyfunc
+    import tensorflow
+
+    names = sorted(tensorflow.saved_model.load(folder).signatures)
     if signature not in names:
         raise KeyError(
             "the SavedModel has no signature `%s`, but %s" % (signature, ", ".join(names) or "none")
         )
-    os.makedirs(target)
-    shutil.copytree(folder, os.path.join(target, "tfmodel"))
-    flavor = {
-        "model_type": "tf1-estimator",
-        "saved_model_dir": "tfmodel",
-        "meta_graph_tags": ["serve"],
-        "signature_def_key": signature,
-        "code": None,
-    }
-    loader = {
-        "loader_module": "mlflow.tensorflow",
-        "env": {"virtualenv": "python_env.yaml"},
-        "python_version": "%d.%d.%d" % sys.version_info[:3],
-    }
-    with open(os.path.join(target, "MLmodel"), "w") as file:
-        flavors = {"tensorflow": flavor, "python_function": loader}
-        yaml.safe_dump({"flavors": flavors, "mlflow_version": mlflow.__version__}, file)
-    with open(os.path.join(target, "python_env.yaml"), "w") as file:
-        yaml.safe_dump({"python": loader["python_version"]}, file)
+    loader = os.path.join(os.path.dirname(target), "lamp_saved_model.py")
+    with open(loader, "w") as file:
+        file.write("SIGNATURE = %r\n%s" % (signature, SAVED_MODEL_LOADER))
+    mlflow.pyfunc.save_model(
+        target,
+        loader_module="lamp_saved_model",
+        data_path=folder,
+        code_paths=[loader],
+        pip_requirements=NO_REQUIREMENTS,
+    )
 
 
 def wrap(framework, folder, target, signature):
