@@ -59,7 +59,7 @@ fn grid_of_trials_at_once_finds_the_best_command() {
         .filter_map(|trial| trial["value"].as_f64())
         .collect();
     assert_eq!(order, [0.0, 1.0, 1.0, 4.0, 4.0, 9.0], "the best first");
-    // What the program was told.
+    // The program was told its values.
     let trial = view["best"]["number"].to_string();
     let job = view["trials"][0]["job"].as_str().expect("a trial has a job").to_owned();
     let log = place.0.lamp(&["logs", &job]).out;
@@ -114,7 +114,7 @@ fn killed_driver_is_followed_by_two_others_with_the_same_trials() {
             .collect()
     };
     assert!(numbered(&view).is_superset(&numbered(&before)), "{view:#}");
-    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs/jobs");
+    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
     let jobs = std::fs::read_dir(jobs).expect("the job root is there").count();
     assert_eq!((numbered(&view).len(), jobs), (5, 5), "each trial has one job");
 }
@@ -159,11 +159,12 @@ fn mistakes_and_a_missing_optuna_are_told_before_anything_starts() {
     let gone = place.0.lamp(&["tune", "status", "nothing"]);
     assert!(gone.code == 101 && gone.err.contains("no tuning `nothing`"), "{}", gone.err);
     // An empty PATH has no Python.
+    place.0.write("job.toml", job_file("walks", "algorithm = 'tpe'").replace("'sh'", "'/bin/sh'"));
     let mut command = place.0.command(&["tune", "job.toml"]);
     let ended = place.0.end(command.env("PATH", place.0.path().join("nothing")));
     assert_eq!(ended.code, 102, "{}", ended.err);
     assert!(ended.err.contains("`lamp tune setup`"), "{}", ended.err);
-    assert!(!place.0.path().join("home/.local/state/lamplighter/jobs/tunings").exists());
+    assert!(!place.0.path().join("home/.local/state/lamplighter/tunings").exists());
 }
 
 /// The folder of a Python environment with Optuna and `cloudml-hypertune`, if there is one.
@@ -202,18 +203,20 @@ fn optuna_chooses_and_stops_trials_that_report_by_hypertune() {
             environment.join("bin/python").display()
         ),
     );
-    let cache = place.0.path().join("home/.cache/lamplighter");
-    std::fs::create_dir_all(&cache).unwrap();
-    std::os::unix::fs::symlink(&environment, cache.join("tuner")).unwrap();
-    let (code, out, err) = end(place.start(&["tune", "job.toml", "-o", "json"]));
-    assert_eq!(code, 0, "{err}");
-    let view: Value = serde_json::from_slice(&out).unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    std::fs::create_dir(cache.path().join("lamplighter")).unwrap();
+    std::os::unix::fs::symlink(&environment, cache.path().join("lamplighter/tuner")).unwrap();
+    let lamp =
+        |words: &[&str]| place.0.end(place.0.command(words).env("XDG_CACHE_HOME", cache.path()));
+    let ended = lamp(&["tune", "job.toml", "-o", "json"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let view: Value = serde_json::from_str(&ended.out).unwrap();
     let complete = view["trials"].as_array().into_iter().flatten();
     for trial in complete.filter(|trial| trial["state"] == "complete") {
         let points = trial["points"].as_array().expect("it has points");
         assert_eq!((points.len(), &trial["step"]), (150, &json!(150.0)), "{trial}");
         assert_eq!(trial["value"], trial["params"]["x"]);
     }
-    let seen = place.0.lamp(&["tune", "status", "walks", "--importance"]);
+    let seen = lamp(&["tune", "status", "walks", "--importance"]);
     assert!(seen.code == 0 && seen.out.contains("importance"), "{}", seen.err);
 }
