@@ -29,7 +29,7 @@ pub mod share;
 mod sign_in;
 mod site;
 mod sparkline;
-mod tune_page;
+mod tune;
 
 pub use server::{Listen, serve};
 pub use site::Site;

@@ -12,9 +12,10 @@ use tokio::net::TcpListener;
 
 use super::layout::message_page;
 use super::site::Site;
+use super::tune::tune_page;
 use super::{
     act_page, api, assets, costs_page, gpu_table, guard, job_page, machines_page, overview_page,
-    patience, plots, prices_page, share, sign_in, tune_page,
+    patience, plots, prices_page, share, sign_in,
 };
 
 /// A bound address: nothing is answered yet.

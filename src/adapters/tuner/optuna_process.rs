@@ -16,8 +16,8 @@ const PROGRAM: &str = include_str!("lamp_tuner.py");
 /// another controller would choose other values.
 const OPTUNA: &str = "optuna==5.0.0";
 
-/// The importance of parameters needs this too.
-const MORE: [&str; 2] = ["cmaes==0.12.0", "scikit-learn"];
+/// The algorithm `cmaes` needs this too.
+const MORE: [&str; 1] = ["cmaes==0.12.0"];
 
 /// One answer takes milliseconds with a thousand trials. The first import from a cold disk takes
 /// seconds. A longer wait hides a program that hangs.

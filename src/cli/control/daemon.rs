@@ -25,6 +25,7 @@ use crate::app::text::counted;
 use crate::cli::run::attach::TELLING_MAX;
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::status::undriven_jobs::Undriven;
+use crate::cli::tune::beside_daemon::drive_tunings;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
 use crate::job::JobId;
@@ -95,6 +96,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let driven = desk.controller.drive_all(&desk.jobs, pulse.of(at));
         driven.instrument(if roots.len() > 1 { of(roots[at]) } else { tracing::Span::none() })
     }));
+    let tunings =
+        async {
+            let roots = desks.iter().filter(|desk| desk.jobs.is_empty());
+            join_all(roots.map(|desk| {
+                drive_tunings(context, &desk.store, &desk.workstation, &desk.controller)
+            }))
+            .await;
+            // A driver of named jobs drives no tuning.
+            std::future::pending::<()>().await;
+        };
     let mut has_left = false;
     #[cfg(feature = "web")]
     let page = page::beside(args.web, context, desks[0].store.clone(), &desks[0].workstation);
@@ -103,6 +114,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     tokio::select! {
         _ = driven => {}
         () = page => {}
+        () = tunings => {}
         // The job root has all state, so nothing needs saving.
         () = left.heard() => has_left = true,
         () = taken_over(context, &desks) => context.printer.note("this process gets no answers, and a newer one drives the jobs too"),

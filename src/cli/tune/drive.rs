@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
+use super::optuna::engine;
 use super::table;
-use super::tune::engine;
 use crate::app::drive as app_drive;
 use crate::app::tune::memory::TuneMemory;
 use crate::app::tune::step::{TuneDriver, TuneStep};
@@ -120,6 +120,10 @@ async fn drive_one(
 pub fn hand_over(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {
     let name = &memory.tuning.name;
     let workstation = job_root::workstation(context)?;
+    if workstation.daemon_runs() {
+        context.printer.note(format!("detached; `lamp daemon` drives tuning {name}"));
+        return Ok(());
+    }
     let log = workstation.start_tuner(name).map_err(|error| {
         Fault::new(ExitCode::INTERNAL, format!("no process could be started for tuning `{name}`"))
             .because(&error)

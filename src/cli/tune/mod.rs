@@ -1,6 +1,8 @@
 //! `lamp tune`: begin, drive, show and stop a hyperparameter tuning.
 
+pub mod beside_daemon;
 pub mod drive;
+pub mod optuna;
 pub mod show;
 pub mod table;
 pub mod tune;

@@ -3,8 +3,8 @@
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::optuna::engine;
 use super::table;
-use super::tune::engine;
 use crate::app::record_errors;
 use crate::app::tune::engine_question::{PastTrial, engine_fault, question};
 use crate::app::tune::memory::TuneMemory;

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
+use super::optuna::engine;
 use super::{drive, show};
 use crate::app::tune::begin::{begin, tuning_name, tuning_of};
 use crate::app::tune::engine_question::engine_fault;
@@ -18,7 +19,6 @@ use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::job::{RECORD_FORMAT, TuneSpec, TuningEnd, TuningEndedBecause, Wish};
 use crate::jobdir::{JobDir, TuningDir};
-use crate::wire::TuneEngine;
 
 /// Search the best hyperparameters: many trials of a job file with [tune]
 ///
@@ -121,11 +121,6 @@ async fn make(
     let dir = TuningDir::new(store.clone(), &tuning_name(&packed.spec.spec.name));
     let archive: &Path = &packed.archive().path;
     Ok(begin(&dir, &tuning, Some(archive)).await?.name)
-}
-
-/// The process that asks Optuna.
-pub fn engine(context: &Context) -> TuneEngine {
-    TuneEngine::new(context.environment.cache_dir().as_deref())
 }
 
 async fn set_up(context: &Context) -> Result<ExitCode, Fault> {

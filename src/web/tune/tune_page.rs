@@ -6,8 +6,6 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use maud::{Markup, html};
 
-use super::layout::{Page, fact, fault_page};
-use super::site::Site;
 use crate::app::Fault;
 use crate::app::record_errors::record_fault;
 use crate::app::text::local_time;
@@ -16,6 +14,8 @@ use crate::app::tune::step::in_words;
 use crate::app::tune::view::{TrialRow, TuneView};
 use crate::job::{ParamValue, TuneGoal};
 use crate::jobdir;
+use crate::web::layout::{Page, fact, fault_page};
+use crate::web::site::Site;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 220.0;

@@ -1,0 +1,3 @@
+//! The pages of hyperparameter tuning.
+
+pub(super) mod tune_page;
