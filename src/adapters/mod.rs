@@ -28,9 +28,9 @@ pub mod http;
 pub mod local;
 #[cfg(feature = "lamp")]
 pub mod notify;
-pub mod rank;
 #[cfg(feature = "lamp")]
 pub mod prediction;
+pub mod rank;
 #[cfg(feature = "lamp")]
 pub mod recordings;
 pub mod store;
