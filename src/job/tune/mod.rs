@@ -9,3 +9,4 @@ pub mod metric_series;
 pub mod param;
 pub mod records;
 pub mod tune_spec;
+pub mod tuned_trial;

@@ -6,13 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::metric_series::MetricSeries;
-use super::param::ParamValue;
 use super::tune_spec::TuneSpec;
+use super::tuned_trial::ParamValues;
 use crate::job::{CodeArchive, ResolvedSpec, Spec};
 use crate::market::Usd;
-
-/// The values of one trial, by the name of the parameter.
-pub type ParamValues = BTreeMap<String, ParamValue>;
 
 /// `tunings/<name>/tuning.json`, created once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,16 +126,6 @@ pub enum TuningEndedBecause {
     /// Too many trials were interrupted.
     Interrupted,
     UserStopped,
-}
-
-/// In a job's spec: the trial that it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TunedTrial {
-    pub tuning: String,
-    pub number: u32,
-    /// The metric that the agent reads.
-    pub metric: String,
-    pub params: ParamValues,
 }
 
 impl TrialFate {
