@@ -19,6 +19,7 @@ fn status(phase: AttemptPhase, verdict: &str, clock: &dyn Clock) -> Status {
         phase,
         started: clock.now(),
         verdict: verdict.into(),
+        metric: None,
         reason: None,
         progress: None,
         gpus: Vec::new(),

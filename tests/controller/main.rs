@@ -199,6 +199,7 @@ fn spec(now: Timestamp) -> ResolvedSpec {
             on: Default::default(),
             retries: Default::default(),
             interruptions: Default::default(),
+            gang: None,
         },
         code: None,
         origins: Default::default(),

@@ -73,7 +73,7 @@ async fn submit(
     context: &Context,
 ) -> Result<ExitCode, Fault> {
     let file = whole_file(args, context)?;
-    let job = checked(args, &file, context)?;
+    let job = checked(args, &file)?;
     let cloud = cloud_of(args, context);
     job.notes.iter().for_each(|note| context.printer.note(note));
     say_google(args, context);
@@ -122,11 +122,7 @@ fn read(path: &Path) -> std::io::Result<String> {
     std::fs::read_to_string(path)
 }
 
-fn checked(
-    args: &TrainingArgs,
-    file: &TrainingFile,
-    context: &Context,
-) -> Result<TrainingJob, Fault> {
+fn checked(args: &TrainingArgs, file: &TrainingFile) -> Result<TrainingJob, Fault> {
     if let Some(problem) = name_problem(&args.job) {
         return Err(Fault::new(ExitCode::USAGE, format!("the name of the job {problem}"))
             .meaning(NOTHING)
@@ -149,7 +145,6 @@ fn checked(
         ));
     }
     refuse_search(&job, args)?;
-    refuse_gang(&job, context)?;
     Ok(job)
 }
 
@@ -163,21 +158,9 @@ fn refuse_search(job: &TrainingJob, args: &TrainingArgs) -> Result<(), Fault> {
     )
     .meaning("this command trains once; nothing was started or billed")
     .hint(format!(
-        "take `hyperparameters` out of {file} to train once, with the script's own values"
+        "take `hyperparameters` out of {file} to train once; `lamp tune JOB.toml` searches, with \
+         a `[tune]` table in a job file"
     )))
-}
-
-/// A job of several machines. It is said with its roles, so that a user sees what was read.
-fn refuse_gang(job: &TrainingJob, _context: &Context) -> Result<(), Fault> {
-    if !job.is_gang() {
-        return Ok(());
-    }
-    let roles: Vec<String> =
-        job.roles.iter().map(|role| format!("{} {}", role.count, role.name)).collect();
-    let what = format!("the job has {} machines: {}", job.machines(), roles.join(", "));
-    Err(Fault::new(ExitCode::REFUSED, what)
-        .meaning("this command submits a job of one machine; nothing was started or billed")
-        .hint("set workerCount and parameterServerCount to 0 and take a larger masterType; `lamp local train --distributed` runs all roles here"))
 }
 
 /// As `lamp run` chooses: the flag, the configuration, this workstation.

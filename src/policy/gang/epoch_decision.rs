@@ -44,7 +44,7 @@ pub fn judge_gather(facts: &GatherFacts<'_>) -> GatherVerdict {
     let is_late = facts.waited >= facts.limit;
     let is_enough = ready.len() >= facts.nodes.min as usize
         && (!facts.needs_rank_0 || ready.first() == Some(&0));
-    if !missing.is_empty() && !(is_late && is_enough) {
+    if !(missing.is_empty() || is_late && is_enough) {
         return if is_late { GatherVerdict::GiveUp { missing } } else { GatherVerdict::Wait };
     }
     let Some(turn) = ready.iter().position(|rank| *rank == facts.rank) else {

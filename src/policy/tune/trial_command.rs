@@ -41,7 +41,7 @@ pub fn command_with(command: &Command, params: &ParamValues) -> Command {
     let fill = |text: &str, quote: bool| {
         params.iter().fold(text.to_owned(), |text, (name, value)| {
             let value = value.to_string();
-            text.replace(&place(name), &if quote { shell_word(&value).into() } else { value })
+            text.replace(&place(name), &if quote { shell_word(&value) } else { value })
         })
     };
     let flags = || {
