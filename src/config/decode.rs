@@ -182,7 +182,7 @@ mod tests {
             found,
             [
                 "2: `comand`: is not a key of this file / did you mean `command`?",
-                "3: `budget`: is not a key of this file / did you mean `budget` in `[limits]`?",
+                "3: `budget`: is not a key of this file / did you mean `budget` in `[limits]` or `[tune]`?",
                 "5: `machine.gpus`: `A10G:x` is not a GPU requirement, write \"A10G:1\", \"H100:8\", \"at least 24GiB\", \"2 x 24GiB\" or \"none\" / -",
                 "6: `machine.usd_per_hour`: is a list, expected dollars per hour, like 0.25 or \"$0.25\" / -",
                 "8: `watch.idle`: `15` has no unit, write `15s` for seconds or `15m` for minutes / -",

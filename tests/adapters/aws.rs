@@ -61,6 +61,7 @@ pub fn spec(image: &str, disk_gib: u32) -> Spec {
         ..MachineSpec::default()
     };
     Spec {
+        gang: None,
         name: "digits".into(),
         command: Command::Shell("true".into()),
         setup: None,

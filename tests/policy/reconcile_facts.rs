@@ -31,6 +31,7 @@ pub fn spec() -> ResolvedSpec {
         created: ago(100_000),
         written_by: "test".into(),
         spec: Spec {
+            gang: None,
             name: "digits".into(),
             command: Command::Shell("true".into()),
             setup: None,
@@ -169,6 +170,7 @@ pub fn view(number: u32, owner: &str, state: InstanceState, reason: Option<&str>
 
 pub fn status(phase: AttemptPhase, at: Timestamp) -> Status {
     Status {
+        metric: None,
         format: RECORD_FORMAT,
         instance: "i".into(),
         sequence: 1,
@@ -200,6 +202,7 @@ pub fn status(phase: AttemptPhase, at: Timestamp) -> Status {
 
 pub fn outcome(number: u32, because: EndedBecause) -> Outcome {
     Outcome {
+        metric: None,
         format: RECORD_FORMAT,
         job: spec().job,
         attempt: AttemptNo::new(number),

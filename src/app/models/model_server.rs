@@ -103,14 +103,14 @@ pub async fn ask_once(
     let answer = tokio::select! {
         biased;
         () = &mut left => Err(gone()),
-        answer = ready_and_answer(host, &prepared, &mut server, Question { port, began, model, instances }) => answer,
+        answer = ready_and_answer(host, &prepared, &mut server, PredictionQuestion { port, began, model, instances }) => answer,
     };
     server.end(&**host.clock).await;
     let body = body_of(&answer?, host.scratch)?;
     Ok(ServedAnswer { body, warnings: prepared.warnings })
 }
 
-struct Question<'a> {
+struct PredictionQuestion<'a> {
     port: u16,
     began: Duration,
     model: &'a ServedModel<'a>,
@@ -301,7 +301,7 @@ async fn ready_and_answer(
     host: &ServingHost<'_>,
     prepared: &Prepared,
     server: &mut ServerProcess,
-    question: Question<'_>,
+    question: PredictionQuestion<'_>,
 ) -> Result<HttpAnswer, Fault> {
     let unasked = |what: &str, error: &dyn std::error::Error| {
         Fault::new(ExitCode::UNREACHABLE, format!("{what}: {error}"))
@@ -336,7 +336,7 @@ async fn ready_and_answer(
 }
 
 /// MLflow takes no signature in a request: its model has one.
-fn request(prepared: &Prepared, question: &Question<'_>) -> Value {
+fn request(prepared: &Prepared, question: &PredictionQuestion<'_>) -> Value {
     let mut body = json!({ "instances": question.instances });
     if let (false, Some(signature)) = (prepared.is_mlflow, question.model.signature) {
         body["signature_name"] = signature.into();

@@ -182,7 +182,9 @@ pub fn read(text: &str) -> (TrainingFile, Vec<Finding>) {
         }
     };
     let Some(root) = documents.first() else { return (TrainingFile::default(), Vec::new()) };
-    decode(root)
+    let (file, mut found) = decode(root);
+    found.sort_by_key(|one| one.line);
+    (file, found)
 }
 
 /// Serde stops at the first mistake. So each is noted and removed, and the rest is read again.

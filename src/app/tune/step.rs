@@ -52,7 +52,7 @@ pub struct TuneStep {
 }
 
 /// The values of a trial, and how they were chosen.
-struct Choice {
+struct TrialChoice {
     params: ParamValues,
     reason: String,
     again_of: Option<u32>,
@@ -138,7 +138,7 @@ impl TuneDriver<'_> {
                 return Ok(false);
             }
         };
-        let Choice { params, reason, again_of } = self.choose(number, values).await?;
+        let TrialChoice { params, reason, again_of } = self.choose(number, values).await?;
         let job = self.job_of(number, &params);
         let most_usd = self.most_of(&job).await;
         match fits_budget(&self.memory.tuning.tune, &stands, most_usd) {
@@ -184,10 +184,10 @@ impl TuneDriver<'_> {
         Ok(())
     }
 
-    async fn choose(&mut self, number: u32, values: TrialValues) -> Result<Choice, Fault> {
+    async fn choose(&mut self, number: u32, values: TrialValues) -> Result<TrialChoice, Fault> {
         let tuning = &self.memory.tuning;
         let params = &tuning.tune.params;
-        let choice = |params, reason: String| Choice { params, reason, again_of: None };
+        let choice = |params, reason: String| TrialChoice { params, reason, again_of: None };
         match values {
             TrialValues::Grid(index) => {
                 let found = grid::combination(params, index);
@@ -201,7 +201,7 @@ impl TuneDriver<'_> {
             TrialValues::Again(of) => {
                 let params = self.memory.trials[&of].trial.params.clone();
                 let reason = format!("again, because trial {of} was interrupted");
-                Ok(Choice { params, reason, again_of: Some(of) })
+                Ok(TrialChoice { params, reason, again_of: Some(of) })
             }
             TrialValues::Engine => {
                 let params = self.ask_engine(number).await?;

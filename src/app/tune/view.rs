@@ -93,7 +93,7 @@ impl TuneView {
         let counts = counts(&rows);
         let is_over = memory.end.is_some() && counts.running == 0;
         let wanted = wanted_trials(tune);
-        let outlook = Outlook::of(&rows, wanted, tune.parallel);
+        let outlook = TuneOutlook::of(&rows, wanted, tune.parallel);
         Ok(TuneView {
             tuning: memory.tuning.name.clone(),
             owner: memory.tuning.owner.clone(),
@@ -143,12 +143,12 @@ impl TuneView {
 }
 
 /// The rest of a tuning, by the mean of the ended trials.
-struct Outlook {
+struct TuneOutlook {
     usd: Usd,
     seconds_left: f64,
 }
 
-impl Outlook {
+impl TuneOutlook {
     fn of(rows: &[TrialRow], wanted: u32, parallel: u32) -> Option<Self> {
         let is_running = |row: &&TrialRow| row.state == "running";
         let ended: Vec<&TrialRow> = rows.iter().filter(|row| !is_running(row)).collect();
@@ -160,7 +160,7 @@ impl Outlook {
         let counted = ended.iter().filter(|row| row.state != "interrupted").count();
         let left = (wanted as usize).saturating_sub(counted) as f64;
         let seconds = ended.iter().map(|row| row.seconds).sum::<f64>() / count;
-        Some(Outlook {
+        Some(TuneOutlook {
             usd: spent + Usd::from_micros((spent.micros() as f64 * left / count) as i64),
             seconds_left: (left / f64::from(parallel.max(1))).ceil() * seconds,
         })

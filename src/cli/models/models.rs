@@ -3,10 +3,11 @@
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
+use super::flags_and_forms::{label, maker, say_ignored, show};
 use super::versions;
-use crate::app::models::registry::{self, ListedModel, Maker, ModelNotes};
+use crate::app::models::registry::{self, ListedModel, ModelNotes};
 use crate::cli::ml_engine::document;
-use crate::cli::ml_engine::gcloud_flags::{GcloudFlags, GcloudFormat};
+use crate::cli::ml_engine::gcloud_flags::GcloudFlags;
 use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, render_table};
@@ -76,25 +77,6 @@ impl GooglePlace {
     }
 }
 
-/// Names, once, the given flags that mean nothing here.
-pub fn say_ignored(context: &Context, flags: &[(&str, bool)]) {
-    let given: Vec<&str> =
-        flags.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
-    if !given.is_empty() {
-        let verb = if given.len() == 1 { "has" } else { "have" };
-        let names = given.join(", ");
-        context
-            .printer
-            .note(format!("{names} {verb} no meaning here: the model stays in the job root"));
-    }
-}
-
-/// Reads KEY=VALUE.
-pub fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
-    Ok((key.trim().to_owned(), value.trim().to_owned()))
-}
-
 #[derive(Clone, Debug, ClapArgs)]
 pub struct NamedModel {
     pub model: ModelName,
@@ -127,10 +109,6 @@ pub async fn run(
         ModelsCommand::Delete(args) => delete(args, context).await,
         ModelsCommand::Versions(args) => versions::run(&args.command, gcloud, context).await,
     }
-}
-
-pub fn maker(context: &Context) -> Maker<'_> {
-    Maker { owner: &context.user.owner, now: context.clock.now() }
 }
 
 async fn create(
@@ -182,15 +160,6 @@ async fn describe(
     let model = registry::find_model(&store, &args.model).await?;
     show(context, gcloud, &document_of(&model));
     Ok(ExitCode::SUCCESS)
-}
-
-/// A document in the form that was asked for; for people it is YAML, as in gcloud.
-pub fn show(context: &Context, gcloud: &GcloudFlags, document: &Value) {
-    let form = match gcloud.form(context) {
-        GcloudFormat::Table => GcloudFormat::Yaml,
-        form => form,
-    };
-    document::print(&context.printer, &form, document);
 }
 
 async fn delete(args: &DeleteModel, context: &Context) -> Result<ExitCode, Fault> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
-use super::models::{label, maker, say_ignored, show};
+use super::flags_and_forms::{label, maker, say_ignored, show};
 use crate::app::models::model_fetch::{cache_fault, fetch_origin};
 use crate::app::models::registry::{self, ModelNotes, NewVersion};
 use crate::app::models::version_config::{VersionConfig, version_config};

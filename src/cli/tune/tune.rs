@@ -27,7 +27,7 @@ use crate::jobdir::{JobDir, TuningDir};
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
-    pub act: Option<Act>,
+    pub act: Option<TuneCommand>,
 
     #[command(flatten)]
     pub job: JobArgs,
@@ -38,7 +38,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Act {
+pub enum TuneCommand {
     /// Show a tuning: its trials with the best first
     Status(show::StatusArgs),
     /// List all tunings
@@ -64,15 +64,15 @@ pub struct NameArgs {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     match &args.act {
         None => begin_or_go_on(args, context).await,
-        Some(Act::Status(args)) => show::status(args, context).await,
-        Some(Act::List) => show::list(context).await,
-        Some(Act::Best(args)) => show::best(&args.name, context).await,
-        Some(Act::Stop(args)) => end(&args.name, context).await,
-        Some(Act::Drive(args)) => {
+        Some(TuneCommand::Status(args)) => show::status(args, context).await,
+        Some(TuneCommand::List) => show::list(context).await,
+        Some(TuneCommand::Best(args)) => show::best(&args.name, context).await,
+        Some(TuneCommand::Stop(args)) => end(&args.name, context).await,
+        Some(TuneCommand::Drive(args)) => {
             let store = job_root::open_existing(context).await?;
             drive::drive(context, TuneMemory::open(&store, &args.name).await?).await
         }
-        Some(Act::Setup) => set_up(context).await,
+        Some(TuneCommand::Setup) => set_up(context).await,
     }
 }
 

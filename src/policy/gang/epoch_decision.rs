@@ -183,12 +183,21 @@ mod tests {
         let judge = |epochs: &[EpochRecord], now: &[GangReady], retries, max| {
             judge_budget(epochs, now, retries, &InterruptionsSpec { max })
         };
-        assert_eq!(judge(&[fail.clone()], &same, &none, 100), EpochBudget::FailuresSpent);
-        assert_eq!(judge(&[fail.clone()], &replaced, &none, 100), EpochBudget::Again);
+        assert_eq!(
+            judge(std::slice::from_ref(&fail), &same, &none, 100),
+            EpochBudget::FailuresSpent
+        );
+        assert_eq!(judge(std::slice::from_ref(&fail), &replaced, &none, 100), EpochBudget::Again);
         assert_eq!(judge(&[marked], &same, &none, 100), EpochBudget::Again);
-        assert_eq!(judge(&[fail.clone()], &same, &one, 100), EpochBudget::Again);
-        assert_eq!(judge(&[fail.clone()], &same, &some, 100), EpochBudget::FailuresSpent);
-        assert_eq!(judge(&[lost.clone()], &same, &none, 0), EpochBudget::InterruptionsSpent);
+        assert_eq!(judge(std::slice::from_ref(&fail), &same, &one, 100), EpochBudget::Again);
+        assert_eq!(
+            judge(std::slice::from_ref(&fail), &same, &some, 100),
+            EpochBudget::FailuresSpent
+        );
+        assert_eq!(
+            judge(std::slice::from_ref(&lost), &same, &none, 0),
+            EpochBudget::InterruptionsSpent
+        );
         assert_eq!(judge_budget(&[lost], &same, &none, &hundred), EpochBudget::Again);
         let joined = failed(EpochCause::Joined, None);
         assert_eq!(judge(&[joined], &same, &none, 0), EpochBudget::Again);
