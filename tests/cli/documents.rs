@@ -120,6 +120,9 @@ fn keys() -> Vec<(String, String, Value)> {
     all
 }
 
+/// Keys of `[gang]` that say how many machines there are, as `nodes` does.
+const ROLES: [&str; 4] = ["chief", "worker", "ps", "evaluator"];
+
 /// A job with one key set, as JSON.
 fn job_with(table: &str, key: &str, value: &Value) -> String {
     let mut job = serde_json::json!({"command": ["sh", "train.py"]});
@@ -129,6 +132,9 @@ fn job_with(table: &str, key: &str, value: &Value) -> String {
     if table == "tune" {
         job["tune"] = serde_json::json!({"params": {"x": {"min": 0, "max": 1}}});
         job["limits"] = serde_json::json!({"max_runtime": "1h"});
+    }
+    if table == "gang" && !ROLES.contains(&key) {
+        job["nodes"] = 2.into();
     }
     if key == "only_while_spot_under" {
         job["machine"] = serde_json::json!({"market": "spot"});
@@ -170,6 +176,7 @@ fn a_documented_default_is_what_happens_without_the_key() {
         let Some(default) = about.get("default") else { continue };
         let without = match table.as_str() {
             "checkpoint" => job_with("checkpoint", "path", &"c".into()),
+            "gang" => job_with("", "nodes", &2.into()),
             "schedule" => job_with("", "schedule", &serde_json::json!({})),
             "tune" => job_with("tune", "params", &serde_json::json!({"x": {"min": 0, "max": 1}})),
             _ => job_with("", "name", &"job".into()),

@@ -227,10 +227,7 @@ fn overview_tells_money_needs_and_each_job_without_a_script() {
         assert!(text.contains(word), "{word} in {text}");
     }
     assert!(text.contains("Nothing needs a person"), "{text}");
-    assert!(
-        text.contains(&running) && text.contains("its machine ends at the latest at"),
-        "{text}"
-    );
+    assert!(text.contains(&running) && text.contains("its run time ends at"), "{text}");
     assert!(!text.contains(name), "a name is text, and no element");
     assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{text}");
     // The filter is in the address.
