@@ -144,7 +144,7 @@ fn training_jobs_with_mistakes_are_refused_with_a_way_out() {
         (&["trainer", "--scale-tier", "custom"], 100, "trainingInput.masterType"),
         (&["trainer", "--region", "moon"], 100, "us-central1"),
         (&["trainer", "--config", "typed.yaml"], 100, "typed.yaml:4: error"),
-        (&["trainer", "--config", "gang.yaml"], 102, "9 worker"),
+        (&["trainer", "--config", "gang.yaml", "--cloud", "aws"], 100, "several machines"),
         (&["trainer", "--runtime-version", "1.8", "--strict"], 102, "install_requires"),
         (&["trainer", "--worker-count", "2"], 2, "--worker-machine-type"),
     ];
