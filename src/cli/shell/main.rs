@@ -33,7 +33,7 @@ use crate::config::Environment;
 use crate::job::Wish;
 use crate::wire;
 
-/// What `lamp --help` prints: one screen of 80 columns and 46 lines.
+/// What `lamp --help` prints: one screen of 80 columns and 50 lines.
 const HELP: &str = "\
 {about}
 {usage-heading} {usage}
