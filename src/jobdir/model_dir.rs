@@ -6,8 +6,8 @@
 //!   models/<model>/files/<version>/<upload>/<path>     once, before its record
 //!   models/<model>/default.json                        overwritten
 //! ```
-//! A version without its record does not exist. Of two users who make the same version, the first
-//! record wins, and the other upload is removed.
+//! A version exists once its record exists. When two users make the same version, the first record
+//! wins, and the other upload is removed.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the verbs of models share: flags of gcloud, and the form of a document.
+//! Flags of gcloud, and the form of a document, for all verbs of models.
 
 use serde_json::Value;
 
