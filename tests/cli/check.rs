@@ -54,7 +54,7 @@ fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
     assert_eq!(
         out,
         "job.toml:2: error: `comand`: is not a key of this file\n  hint: did you mean `command`?\n\
-         job.toml:3: error: `budget`: is not a key of this file\n  hint: did you mean `budget` in `[limits]`?\n\
+         job.toml:3: error: `budget`: is not a key of this file\n  hint: did you mean `budget` in `[limits]` or `[tune]`?\n\
          job.toml:4: error: `outputs`: `../up` is not below the workdir\n  hint: outputs are paths or globs relative to the workdir\n\
          job.toml:6: error: `machine.gpus`: `A10G:x` is not a GPU requirement, write \"A10G:1\", \"H100:8\", \"at least 24GiB\", \"2 x 24GiB\" or \"none\"\n\
          job.toml:7: error: `machine.market`: `sport` is not a market, write one of `on-demand`, `spot`, `auto`, did you mean `spot`?\n\
