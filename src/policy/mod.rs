@@ -22,6 +22,7 @@ pub mod lifecycle;
 pub mod market;
 pub mod purchase;
 pub mod schedule;
+pub mod split_mix;
 #[cfg(feature = "lamp")]
 pub mod tune;
 pub mod watch;

@@ -18,6 +18,7 @@ use super::zones::usd_per_hour_of_work;
 use crate::job::Spec;
 use crate::market::{Usd, UsdPerHour};
 use crate::policy::purchase::hard_end::{LIFE_MIN, STOP_GRACE};
+use crate::policy::split_mix::SplitMix;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Play {
@@ -277,7 +278,7 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
 /// Capacity drawn from a zone's law: the same seed gives the same course.
 #[derive(Clone, Debug)]
 pub struct Drawn {
-    state: u64,
+    numbers: SplitMix,
     spells: ZoneSpells,
     there: bool,
     age_hours: f64,
@@ -290,7 +291,7 @@ const BEFORE_HOURS: f64 = 48.0;
 impl Drawn {
     pub fn new(seed: u64, spells: &ZoneSpells, tick: Duration) -> Drawn {
         let mut drawn = Drawn {
-            state: seed,
+            numbers: SplitMix(seed),
             spells: *spells,
             there: seed.is_multiple_of(2),
             age_hours: 0.0,
@@ -306,20 +307,12 @@ impl Drawn {
     pub fn step(&mut self) -> bool {
         let seen = if self.there { self.spells.there } else { self.spells.gone };
         let rate = seen.rates()[age_class(self.age_hours)];
-        if self.roll() < 1.0 - (-rate * self.tick_hours).exp() {
+        if self.numbers.unit() < 1.0 - (-rate * self.tick_hours).exp() {
             (self.there, self.age_hours) = (!self.there, 0.0);
         } else {
             self.age_hours += self.tick_hours;
         }
         self.there
-    }
-
-    /// SplitMix64, in [0, 1).
-    fn roll(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 

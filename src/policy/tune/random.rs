@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::job::{ParamScale, ParamValue, ParamValues, TuneParam};
+use crate::policy::split_mix::SplitMix;
 
 /// The values of a trial.
 pub fn values(params: &BTreeMap<String, TuneParam>, seed: u64, trial: u32) -> ParamValues {
@@ -11,25 +12,8 @@ pub fn values(params: &BTreeMap<String, TuneParam>, seed: u64, trial: u32) -> Pa
     params.iter().map(|(name, param)| (name.clone(), value(param, &mut numbers))).collect()
 }
 
-/// Steele, Lea and Flood, 2014: eight bytes of state are enough for some thousand numbers.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// In [0, 1).
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        ((self.unit() * count as f64) as usize).min(count.saturating_sub(1))
-    }
+fn below(numbers: &mut SplitMix, count: usize) -> usize {
+    ((numbers.unit() * count as f64) as usize).min(count.saturating_sub(1))
 }
 
 fn value(param: &TuneParam, numbers: &mut SplitMix) -> ParamValue {
@@ -45,10 +29,10 @@ fn value(param: &TuneParam, numbers: &mut SplitMix) -> ParamValue {
             ParamValue::Int((drawn as i64).clamp(*min, *max))
         }
         TuneParam::Categorical { values } => {
-            ParamValue::Text(values.get(numbers.below(values.len())).cloned().unwrap_or_default())
+            ParamValue::Text(values.get(below(numbers, values.len())).cloned().unwrap_or_default())
         }
         TuneParam::Discrete { values } => {
-            ParamValue::Float(values.get(numbers.below(values.len())).copied().unwrap_or_default())
+            ParamValue::Float(values.get(below(numbers, values.len())).copied().unwrap_or_default())
         }
     }
 }
