@@ -107,6 +107,14 @@ pub fn readable(log: &str) -> String {
     log.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// `--network, --account have no meaning here`, of what was given. `None`: nothing was.
+pub fn without_meaning(given: &[(&str, bool)]) -> Option<String> {
+    let names: Vec<&str> =
+        given.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
+    let verb = if names.len() == 1 { "has" } else { "have" };
+    (!names.is_empty()).then(|| format!("{} {verb} no meaning here", names.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

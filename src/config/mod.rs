@@ -44,7 +44,7 @@ pub use job_file::{
     RetriesFile, UserFile, WatchFile,
 };
 pub use job_root::{JobRoot, job_root};
-pub use key_suggest::closest;
+pub use key_suggest::{closest, did_you_mean};
 pub use load::{COMMAND_LINE, Loaded, load_job, read_job, shown};
 pub use notify::NotifyFile;
 pub use schema::{job_schema, key_paths, user_schema};

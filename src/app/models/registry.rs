@@ -10,7 +10,7 @@ use super::model_format::{ModelFormatError, framework_of, known_files};
 use crate::app::exit_code::ExitCode;
 use crate::app::fault::Fault;
 use crate::app::record_errors::record_fault;
-use crate::config::closest;
+use crate::config::{closest, did_you_mean};
 use crate::job::{
     DefaultVersion, ModelFile, ModelFramework, ModelName, ModelRecord, ModelVersion, RECORD_FORMAT,
     ServeCommand,
@@ -180,7 +180,7 @@ pub async fn find_version(
 
 fn meant(word: &str, names: &[String], all: &str) -> String {
     match closest(word, names.iter().map(String::as_str)) {
-        Some(name) => format!("did you mean `{name}`? {all}"),
+        Some(name) => format!("{} {all}", did_you_mean(name)),
         None => all.to_owned(),
     }
 }

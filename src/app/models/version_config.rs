@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::app::exit_code::ExitCode;
 use crate::app::fault::Fault;
 use crate::app::import::yaml_node::{YamlNode, YamlValue, documents};
-use crate::config::closest;
+use crate::config::{closest, did_you_mean};
 
 /// The keys of a version file that lamp uses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,7 +87,7 @@ fn unknown(key: &str, line: usize) -> Fault {
     let fault =
         Fault::new(ExitCode::FINDINGS, format!("line {line}: `{key}` is no key of a version"));
     match closest(key, USED.into_iter().chain(IGNORED)) {
-        Some(meant) => fault.hint(format!("did you mean `{meant}`?")),
+        Some(meant) => fault.hint(did_you_mean(meant)),
         None => fault.hint(format!("the keys are {}", USED.join(", "))),
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
 use crate::app::import::{YamlNode, YamlValue, yaml_documents};
-use crate::config::closest;
+use crate::config::{closest, did_you_mean};
 use crate::job::Finding;
 
 /// The whole file.
@@ -219,7 +219,7 @@ fn finding(path: &str, message: &str) -> Finding {
         message.split('`').skip(3).step_by(2).filter(|word| !word.is_empty()).collect();
     let finding = Finding::error(path, "is no field of the training service");
     match closest(name, known.iter().copied()) {
-        Some(meant) => finding.hint(format!("did you mean `{meant}`?")),
+        Some(meant) => finding.hint(did_you_mean(meant)),
         None if !known.is_empty() => finding.hint(format!("there are {}", known.join(", "))),
         None => finding,
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::config_yaml::{ReplicaConfig, TrainingFile, TrainingInput};
 use super::gcloud_region::{aws_region, known_regions};
 use super::scale_tier::{self, MachineNeed, ScaleTier, TierError, accelerator, machine_type};
+use crate::app::text::without_meaning;
 use crate::job::{Finding, PrimaryRole};
 
 /// A job that can be submitted.
@@ -345,12 +346,7 @@ fn say_without_meaning(input: &TrainingInput, notes: &mut Vec<String>) {
         ("encryptionConfig", input.encryption_config.is_some()),
         ("enableWebAccess", input.enable_web_access.is_some()),
     ];
-    let names: Vec<&str> =
-        is_some.iter().filter(|(_, said)| *said).map(|(name, _)| *name).collect();
-    if !names.is_empty() {
-        let verb = if names.len() == 1 { "has" } else { "have" };
-        notes.push(format!("{} {verb} no meaning here", names.join(", ")));
-    }
+    notes.extend(without_meaning(&is_some));
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use saphyr::{LoadableYamlNode as _, Yaml, YamlEmitter};
 use serde_json::Value;
 
-use super::gcloud_flags::GcloudFormat;
-use crate::cli::Printer;
+use super::gcloud_flags::{GcloudFlags, GcloudFormat};
+use crate::cli::{Context, Printer};
 
 /// Prints a document, or a list of them. Returns false if a table was asked for: the caller has it.
 pub fn print(printer: &Printer, form: &GcloudFormat, document: &Value) -> bool {
@@ -17,6 +17,15 @@ pub fn print(printer: &Printer, form: &GcloudFormat, document: &Value) -> bool {
         }
     }
     true
+}
+
+/// Prints one document. People get it as YAML, as in gcloud.
+pub fn show(context: &Context, gcloud: &GcloudFlags, document: &Value) {
+    let form = match gcloud.form(context) {
+        GcloudFormat::Table => GcloudFormat::Yaml,
+        form => form,
+    };
+    print(&context.printer, &form, document);
 }
 
 fn rows(document: &Value) -> Vec<&Value> {

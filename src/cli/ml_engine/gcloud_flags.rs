@@ -4,6 +4,7 @@ use std::fmt;
 
 use clap::Args;
 
+use crate::app::text::without_meaning;
 use crate::cli::{Context, Format};
 
 /// Flags of gcloud that stand before or after any command. Most have no meaning here.
@@ -77,12 +78,7 @@ impl GcloudFlags {
             ("--account", self.account.is_some()),
             ("--configuration", self.configuration.is_some()),
         ];
-        let names: Vec<&str> =
-            given.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
-        if !names.is_empty() {
-            let verb = if names.len() == 1 { "has" } else { "have" };
-            context.printer.note(format!("{} {verb} no meaning here", names.join(", ")));
-        }
+        without_meaning(&given).into_iter().for_each(|told| context.printer.note(told));
     }
 
     /// The form that was asked for by `--format`, else by `-o`.

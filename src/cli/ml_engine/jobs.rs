@@ -4,7 +4,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
 use super::document;
-use super::gcloud_flags::{GcloudFlags, GcloudFormat};
+use super::gcloud_flags::GcloudFlags;
 use super::submit::{self, SubmitKind};
 use crate::app::submit::job_view::{self, JobView};
 use crate::app::text::local_time;
@@ -148,12 +148,8 @@ async fn describe_job(
     let store = job_root::open_existing(context).await?;
     let view = job_view::read(&store, &args.job, context.clock.now()).await?;
     let whole = view.document();
-    let form = match gcloud.form(context) {
-        GcloudFormat::Table => GcloudFormat::Yaml,
-        form => form,
-    };
     let shown = if args.summarize { summary(&whole) } else { whole };
-    document::print(&context.printer, &form, &shown);
+    document::show(context, gcloud, &shown);
     Ok(ExitCode::SUCCESS)
 }
 

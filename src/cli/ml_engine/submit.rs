@@ -10,7 +10,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
 use super::document;
-use super::gcloud_flags::{GcloudFlags, GcloudFormat};
+use super::gcloud_flags::GcloudFlags;
 use super::training_flags::Args as TrainingArgs;
 use crate::app::find_job;
 use crate::app::submit::config_yaml::{self, TrainingFile};
@@ -276,10 +276,6 @@ async fn tell_submitted(gcloud: &GcloudFlags, context: &Context, name: &str) -> 
         context.printer.note(line);
     }
     let document = json!({ "jobId": name, "state": view.state.word() });
-    let form = match gcloud.form(context) {
-        GcloudFormat::Table => GcloudFormat::Yaml,
-        form => form,
-    };
-    document::print(&context.printer, &form, &document);
+    document::show(context, gcloud, &document);
     Ok(())
 }

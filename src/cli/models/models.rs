@@ -3,7 +3,7 @@
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
-use super::flags_and_forms::{label, maker, say_ignored, show};
+use super::model_flags::{label, maker, say_ignored};
 use super::versions;
 use crate::app::models::registry::{self, ListedModel, ModelNotes};
 use crate::cli::ml_engine::document;
@@ -158,7 +158,7 @@ async fn describe(
     args.google.say_what_is_ignored(context);
     let store = job_root::open_existing(context).await?;
     let model = registry::find_model(&store, &args.model).await?;
-    show(context, gcloud, &document_of(&model));
+    document::show(context, gcloud, &document_of(&model));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 
-use super::flags_and_forms::say_ignored;
+use super::model_flags::say_ignored;
 use super::versions::{ServeFlags, cache, scratch};
 use crate::app::models::instances::{INSTANCES_MAX, InstanceForm, InstancesError, instances};
 use crate::app::models::model_fetch::fetch_version;

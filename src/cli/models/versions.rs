@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
-use super::flags_and_forms::{label, maker, say_ignored, show};
+use super::model_flags::{label, maker, say_ignored};
 use crate::app::models::model_fetch::{cache_fault, fetch_origin};
 use crate::app::models::registry::{self, ModelNotes, NewVersion};
 use crate::app::models::version_config::{VersionConfig, version_config};
@@ -360,7 +360,7 @@ async fn describe(
     let store = job_root::open_existing(context).await?;
     let version = registry::find_version(&store, &one.model, Some(&one.version)).await?;
     let default = registry::find_model(&store, &one.model).await?.default;
-    show(context, gcloud, &document_of(&version, default.as_ref() == Some(&one.version)));
+    document::show(context, gcloud, &document_of(&version, default.as_ref() == Some(&one.version)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -371,7 +371,7 @@ async fn set_default(
 ) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let version = registry::set_default(&store, &one.model, &one.version, maker(context)).await?;
-    show(context, gcloud, &document_of(&version, true));
+    document::show(context, gcloud, &document_of(&version, true));
     Ok(ExitCode::SUCCESS)
 }
 
