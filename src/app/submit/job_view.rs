@@ -193,9 +193,12 @@ pub async fn list(store: &Store, now: Timestamp) -> Result<Vec<JobView>, Fault> 
     let mut views: Vec<JobView> =
         read.buffer_unordered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await;
     views.sort_by(|one, other| (other.created, &other.job).cmp(&(one.created, &one.job)));
-    let names: Vec<String> = views.iter().map(|view| view.job_id.clone()).collect();
+    let mut named: BTreeMap<String, usize> = BTreeMap::new();
+    for view in &views {
+        *named.entry(view.job_id.clone()).or_default() += 1;
+    }
     for view in &mut views {
-        if names.iter().filter(|name| **name == view.job_id).count() > 1 {
+        if named[&view.job_id] > 1 {
             view.job_id = view.job.to_string();
         }
     }

@@ -153,9 +153,8 @@ impl KnownTrial {
         let job = JobDir::new(Arc::clone(store), self.trial.job.job.clone());
         let receipt = job.receipt().await?;
         self.series = series_of(&job).await?;
-        let pruned =
-            if self.is_pruned || receipt.is_some() { dir.pruned(number).await? } else { None };
         if let Some(receipt) = receipt {
+            let pruned = dir.pruned(number).await?;
             self.is_made = true;
             let end = end_of_trial(number, metric, &receipt, pruned.as_ref(), self.series.clone());
             self.end = Some(end);
@@ -185,7 +184,7 @@ async fn not_found(store: &Store, name: &str) -> Fault {
     let names = tunings(store).await.unwrap_or_default();
     let names: Vec<&str> = names.iter().map(TuningDir::name).collect();
     match crate::config::closest(name, names.iter().copied()) {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
+        Some(near) => fault.hint(crate::config::did_you_mean(near)),
         None => fault.hint("`lamp tune list` lists them; `lamp tune JOB.toml` begins one"),
     }
 }

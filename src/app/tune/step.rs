@@ -132,7 +132,7 @@ impl TuneDriver<'_> {
         let stands = self.memory.stands();
         let (number, values) = match next_trial(&self.memory.tuning.tune, &stands) {
             NextTrial::Start { number, values } => (number, values),
-            NextTrial::Wait { .. } => return Ok(false),
+            NextTrial::Wait => return Ok(false),
             NextTrial::End { because, reason } => {
                 self.end(because, reason, step).await?;
                 return Ok(false);
@@ -143,7 +143,7 @@ impl TuneDriver<'_> {
         let most_usd = self.most_of(&job).await;
         match fits_budget(&self.memory.tuning.tune, &stands, most_usd) {
             BudgetVerdict::Fits => {}
-            BudgetVerdict::Waits { .. } => return Ok(false),
+            BudgetVerdict::Waits => return Ok(false),
             BudgetVerdict::Exhausted { reason } => {
                 self.end(TuningEndedBecause::Budget, reason, step).await?;
                 return Ok(false);

@@ -56,6 +56,13 @@ pub struct TrialCounts {
     pub stopped: u32,
 }
 
+impl TrialCounts {
+    /// The trials that ended and are not tried again.
+    pub fn ended(&self) -> u32 {
+        self.complete + self.pruned + self.failed + self.stopped
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct BestTrial {
     pub number: u32,
@@ -91,7 +98,6 @@ impl TuneView {
         let tune = &memory.tuning.tune;
         rows.sort_by(|one, other| order(tune.goal, one, other));
         let counts = counts(&rows);
-        let is_over = memory.end.is_some() && counts.running == 0;
         let wanted = wanted_trials(tune);
         let outlook = TuneOutlook::of(&rows, wanted, tune.parallel);
         Ok(TuneView {
@@ -108,7 +114,7 @@ impl TuneView {
             most_usd: committed(&memory.stands()),
             budget: tune.budget,
             expected_usd: outlook.as_ref().filter(|_| memory.end.is_none()).map(|all| all.usd),
-            expected_end: outlook.filter(|_| !is_over && memory.end.is_none()).and_then(|all| {
+            expected_end: outlook.filter(|_| memory.end.is_none()).and_then(|all| {
                 now.checked_add(std::time::Duration::from_secs_f64(all.seconds_left)).ok()
             }),
             ended: memory.end.clone(),

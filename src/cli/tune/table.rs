@@ -111,8 +111,7 @@ pub fn summary_row(view: &TuneView) -> Vec<String> {
     } else {
         "running"
     };
-    let counts = &view.counts;
-    let ended = counts.complete + counts.pruned + counts.failed + counts.stopped;
+    let ended = view.counts.ended();
     let best = view.best.as_ref().map_or("-".to_owned(), |best| {
         format!("{} {} ({})", view.metric, short(best.value), in_words(&best.params))
     });

@@ -23,9 +23,7 @@ pub enum NextTrial {
         values: TrialValues,
     },
     /// Until a running trial ends.
-    Wait {
-        reason: String,
-    },
+    Wait,
     /// No more trials. Running ones go on.
     End {
         because: TuningEndedBecause,
@@ -50,9 +48,7 @@ pub enum TrialValues {
 pub enum BudgetVerdict {
     Fits,
     /// A running trial may cost less than its worst case.
-    Waits {
-        reason: String,
-    },
+    Waits,
     Exhausted {
         reason: String,
     },
@@ -83,11 +79,11 @@ pub fn next_trial(spec: &TuneSpec, trials: &[TrialStand]) -> NextTrial {
                 let reason = format!("all {wanted} trials have ended");
                 NextTrial::End { because: TuningEndedBecause::Done, reason }
             }
-            _ => NextTrial::Wait { reason: format!("the last {running} trials run") },
+            _ => NextTrial::Wait,
         };
     }
     if running >= spec.parallel as usize {
-        return NextTrial::Wait { reason: format!("{running} trials run, as many as may") };
+        return NextTrial::Wait;
     }
     let number = trials.last().map_or(1, |last| last.number + 1);
     NextTrial::Start { number, values: values_of_next(spec, trials) }
@@ -142,17 +138,20 @@ pub fn fits_budget(
     next_most: Option<Usd>,
 ) -> BudgetVerdict {
     let Some(budget) = spec.budget else { return BudgetVerdict::Fits };
-    let with_next = committed(trials).zip(next_most).map(|(before, next)| before + next);
+    let others = committed(trials);
+    let with_next = others.zip(next_most).map(|(others, next)| others + next);
     if with_next.is_some_and(|usd| usd <= budget) {
         return BudgetVerdict::Fits;
     }
-    let runs = trials.iter().any(|trial| trial.fate.is_none());
+    if trials.iter().any(|trial| trial.fate.is_none()) {
+        return BudgetVerdict::Waits;
+    }
     let next = next_most.map_or("without a limit".to_owned(), |usd| format!("up to {usd}"));
-    let before = committed(trials).map_or("no known sum".to_owned(), |usd| usd.to_string());
+    let others = others.map_or("no known sum".to_owned(), |usd| usd.to_string());
     let reason = format!(
-        "the next trial can cost {next}, and with {before} for the others that is above the budget of {budget}"
+        "the next trial can cost {next}, and with {others} for the others that is above the budget of {budget}"
     );
-    if runs { BudgetVerdict::Waits { reason } } else { BudgetVerdict::Exhausted { reason } }
+    BudgetVerdict::Exhausted { reason }
 }
 
 #[cfg(test)]
@@ -212,10 +211,10 @@ mod tests {
         let random = spec(3, 2, TuneAlgorithm::Random);
         assert_eq!(next_trial(&random, &[]), start(1, TrialValues::Random));
         let two = next_trial(&random, &trials(&[None, None]));
-        assert!(matches!(two, NextTrial::Wait { .. }), "{two:?}");
+        assert!(matches!(two, NextTrial::Wait), "{two:?}");
         assert_eq!(next_trial(&random, &trials(&[None, DONE])), start(3, TrialValues::Random));
         let last = next_trial(&random, &trials(&[DONE, DONE, None]));
-        assert!(matches!(last, NextTrial::Wait { .. }), "it may still be interrupted: {last:?}");
+        assert!(matches!(last, NextTrial::Wait), "it may still be interrupted: {last:?}");
         let over = next_trial(&random, &trials(&[DONE, DONE, DONE]));
         assert_eq!(ends(&over), Some(TuningEndedBecause::Done));
     }
@@ -261,7 +260,7 @@ mod tests {
         let three = Some(Usd::from_dollars(3.0).unwrap());
         assert_eq!(fits_budget(&spec, &trials(&[DONE, None, None]), three), BudgetVerdict::Fits);
         let full = fits_budget(&spec, &trials(&[DONE, DONE, None, None]), three);
-        assert!(matches!(full, BudgetVerdict::Waits { .. }), "1 + 1 + 3 + 3 + 3: {full:?}");
+        assert!(matches!(full, BudgetVerdict::Waits), "1 + 1 + 3 + 3 + 3: {full:?}");
         let over = fits_budget(&spec, &trials(&[DONE; 8]), three);
         assert!(matches!(over, BudgetVerdict::Exhausted { .. }), "{over:?}");
         let unlimited = fits_budget(&spec, &[], None);

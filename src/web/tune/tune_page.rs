@@ -80,7 +80,7 @@ fn tunings(views: &[TuneView]) -> Markup {
 
 fn state(view: &TuneView) -> String {
     let counts = &view.counts;
-    let ended = counts.complete + counts.pruned + counts.failed + counts.stopped;
+    let ended = counts.ended();
     let running = match counts.running {
         0 => String::new(),
         running => format!(", {running} running"),
