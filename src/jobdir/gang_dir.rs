@@ -84,9 +84,21 @@ impl GangDir {
 
     /// The ranks that are ready, in order.
     pub async fn ready(&self, epoch: u32) -> Result<Vec<GangReady>, JobDirError> {
+        self.ready_beside(epoch, &[]).await
+    }
+
+    /// The same, with what was read before: such a record never changes.
+    pub async fn ready_beside(
+        &self,
+        epoch: u32,
+        known: &[GangReady],
+    ) -> Result<Vec<GangReady>, JobDirError> {
         let mut found = Vec::new();
         for rank in self.ranks(epoch, READY).await? {
-            found.extend(self.ready_rank(epoch, rank).await?);
+            match known.iter().find(|ready| ready.rank == rank) {
+                Some(ready) => found.push(ready.clone()),
+                None => found.extend(self.ready_rank(epoch, rank).await?),
+            }
         }
         Ok(found)
     }

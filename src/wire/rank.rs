@@ -92,8 +92,7 @@ pub(super) async fn run(store: Arc<dyn Store>, command: Vec<String>) -> Result<i
         None => text("LAMP_CHECKPOINT_DIR")?.into(),
     };
     let notice = PathBuf::from(text("LAMP_NOTICE")?);
-    let paths =
-        RankPaths { hostfile: notice.with_file_name("gang-hostfile"), work, checkpoints, notice };
+    let paths = RankPaths { hostfile: notice.with_file_name("gang-hostfile"), checkpoints, notice };
     let told = termination_signals::count()
         .map_err(|error| format!("cannot listen for signals: {error}"))?;
     let ports = RankPorts {

@@ -9,7 +9,7 @@ use crate::job::{
 };
 use crate::jobdir::JobDirError;
 use crate::policy::gang::epoch_decision::{
-    EpochBudget, GatherFacts, GatherVerdict, judge_budget, judge_gather,
+    EpochBudget, GatherFacts, GatherVerdict, judge_budget, judge_gather, missing_ranks,
 };
 
 /// A look at the job of one missing rank, every so many looks.
@@ -94,7 +94,7 @@ impl RankState {
         self.insist("its readiness", || self.dir.create_ready(epoch, &ready)).await;
         self.say(format!("is ready for epoch {epoch}, at {}:{}", ready.host, ready.port));
         let began = self.ports.clock.mono();
-        let (mut could_form, mut looks) = (None, 0_u32);
+        let (mut could_form, mut looks, mut known) = (None, 0_u32, Vec::new());
         loop {
             tokio::select! {
                 biased;
@@ -105,7 +105,7 @@ impl RankState {
             let waited = self.ports.clock.mono().saturating_sub(began);
             let form_for = could_form
                 .map_or(Duration::ZERO, |since| self.ports.clock.mono().saturating_sub(since));
-            match self.look(epoch, (waited, limit.duration()), form_for, looks).await {
+            match self.look(epoch, (waited, limit.duration()), form_for, looks, &mut known).await {
                 Ok(GatherLook::Wait { could_form: true }) => {
                     could_form.get_or_insert(self.ports.clock.mono());
                 }
@@ -140,6 +140,7 @@ impl RankState {
         (waited, limit): (Duration, Duration),
         could_form_for: Duration,
         looks: u32,
+        known: &mut Vec<GangReady>,
     ) -> Result<GatherLook, JobDirError> {
         if let Some(end) = self.dir.end().await? {
             return Ok(GatherLook::over(Gathered::Ended(end)));
@@ -150,7 +151,8 @@ impl RankState {
         if let Some(formation) = self.dir.formation(epoch).await? {
             return Ok(GatherLook::over(Gathered::Formed(formation)));
         }
-        let ready = self.dir.ready(epoch).await?;
+        let ready = self.dir.ready_beside(epoch, known).await?;
+        known.clone_from(&ready);
         let facts = GatherFacts {
             nodes: self.gang.nodes,
             rank: self.rank(),
@@ -217,9 +219,8 @@ impl RankState {
 
     /// A missing rank whose job has ended does not come: the wait for it would only cost money.
     async fn look_for_missing(&self, ready: &[GangReady], turn: u32) -> Result<(), JobDirError> {
-        let missing: Vec<u32> = (0..self.gang.nodes.max)
-            .filter(|rank| ready.iter().all(|member| member.rank != *rank))
-            .collect();
+        let ranks: Vec<u32> = ready.iter().map(|member| member.rank).collect();
+        let missing = missing_ranks(self.gang.nodes, &ranks);
         if missing.is_empty() {
             return Ok(());
         }
@@ -247,6 +248,6 @@ impl GatherLook {
 
 fn missing_text(missing: &[u32], waited: Duration) -> String {
     let ranks: Vec<String> = missing.iter().map(u32::to_string).collect();
-    let (noun, verb) = if ranks.len() == 1 { ("rank", "did") } else { ("ranks", "did") };
-    format!("{noun} {} {verb} not come within {} s", ranks.join(", "), waited.as_secs())
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{noun} {} did not come within {} s", ranks.join(", "), waited.as_secs())
 }

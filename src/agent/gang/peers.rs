@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::rank_state::RankState;
-use crate::job::{AttemptPhase, EndedBecause, EpochOver, Formation};
+use crate::job::{AttemptPhase, EpochOver, Formation};
 use crate::jobdir::JobDirError;
 
 /// A rank without a heartbeat for this long is lost. An agent sends one every 15 seconds, so three
@@ -88,11 +88,13 @@ impl RankState {
 
     /// Whether the agent of this rank is ending it, for another reason than a failure.
     pub(super) async fn is_leaving(&self) -> bool {
+        if self.has_notice() {
+            return true;
+        }
         let status = self.own_job().status(self.me.attempt).await.ok().flatten();
-        self.has_notice()
-            || status.is_some_and(|status| {
-                matches!(status.phase, AttemptPhase::Draining | AttemptPhase::Ended)
-            })
+        status.is_some_and(|status| {
+            matches!(status.phase, AttemptPhase::Draining | AttemptPhase::Ended)
+        })
     }
 
     /// Why a failed epoch may have been a lost machine: the evidence of the next minute. `None`:
@@ -146,14 +148,8 @@ impl RankState {
             return Ok(Some(format!("has ended: {}", receipt.told())));
         }
         let Some(last) = dir.attempts().await?.pop() else { return Ok(None) };
-        let goes_on = [
-            EndedBecause::Interrupted,
-            EndedBecause::Lost,
-            EndedBecause::Moved,
-            EndedBecause::HardwareLost,
-        ];
         let outcome = dir.outcome(last).await?;
-        let outcome = outcome.filter(|outcome| !goes_on.contains(&outcome.because));
+        let outcome = outcome.filter(|outcome| !outcome.because.goes_on());
         Ok(outcome.map(|outcome| format!("has ended: {}", outcome.because.word())))
     }
 }

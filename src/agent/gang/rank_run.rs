@@ -1,7 +1,6 @@
 //! The loop of one rank: ready, formed, engine, and again until the gang is over.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::gathering::Gathered;
 use super::peers::{PeerSight, PeerWatch};
@@ -11,6 +10,7 @@ use crate::job::{
     Manifest, ResolvedSpec, Wish,
 };
 use crate::jobdir::GangDir;
+use crate::market::Span;
 use crate::policy::gang::epoch_decision::{EpochBudget, judge_budget};
 use crate::policy::gang::rank_command::{RankPlace, rank_command};
 use crate::policy::gang::rank_environment::{gang_hostfile, rank_environment};
@@ -328,9 +328,7 @@ impl RankRun {
         }
         state.say(format!(
             "it finished {} ago, and its machine waits no longer for the other ranks",
-            crate::market::Span::from_duration(Duration::from_secs(
-                state.gang.tail.duration().as_secs()
-            ))
+            Span::from_secs(state.gang.tail.duration().as_secs())
         ));
         EpochNext::Exit(0)
     }

@@ -45,7 +45,6 @@ pub struct RankSelf {
 /// Files that the agent and this program share.
 #[derive(Clone, Debug)]
 pub struct RankPaths {
-    pub work: PathBuf,
     pub checkpoints: PathBuf,
     pub notice: PathBuf,
     pub hostfile: PathBuf,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::job::{AttemptNo, JobId, REHEARSAL};
+use crate::policy::gang::rank_environment::{hostfile_line, map};
 
 #[derive(Clone, Debug)]
 pub struct WorkloadPaths<'a> {
@@ -136,11 +137,7 @@ fn name_trial(env: &mut BTreeMap<String, String>, number: u32) {
 
 /// The hostfile: this machine, with a slot for each GPU if there are some.
 pub fn hostfile(gpus: u32) -> String {
-    if gpus == 0 { "127.0.0.1\n".to_owned() } else { format!("127.0.0.1 slots={gpus}\n") }
-}
-
-fn map<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    hostfile_line("127.0.0.1", gpus)
 }
 
 fn text(path: &Path) -> String {

@@ -78,7 +78,7 @@ impl GangReport {
             let later = later.map_or(&[][..], |formed| formed.members.as_slice());
             epochs.push(epoch_report(*epoch, record, later));
         }
-        let total_usd = ranks.iter().fold(Usd::ZERO, |sum, rank| sum + rank.usd);
+        let total_usd = ranks.iter().map(|rank| rank.usd).sum();
         let end = end.map(|end| end.text);
         let EpochTimes { assembly, held, tail, .. } = times;
         Ok(Some(GangReport { ranks, epochs, end, total_usd, assembly, held, tail }))
@@ -141,7 +141,7 @@ async fn rank_report(
     let seat = &member.seats[rank];
     let (state, attempts, usd) = match &receipt {
         Some(receipt) => (receipt.told(), receipt.attempts.len(), receipt.total_usd),
-        None => match Summary::read(dir, now).await? {
+        None => match Summary::open(dir, now).await? {
             Some(summary) => (summary.state_told(), dir.attempts().await?.len(), summary.usd),
             None => (JobState::Submitted.word().to_owned(), 0, Usd::ZERO),
         },

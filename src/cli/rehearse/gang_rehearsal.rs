@@ -13,8 +13,10 @@ use jiff::Timestamp;
 
 use super::evidence::{RehearsalCheck, bad, good, secs};
 use super::rehearsed_job::clear_stored;
+use super::report::proved_by;
 use super::resume_watch::FIRST_STEP_WITHIN;
 use crate::app::gang::gang_jobs::all_ranks;
+use crate::app::gang::member_specs::other_members;
 use crate::app::{drive, record_errors};
 use crate::cli::plan::submission::Submission;
 use crate::cli::run::gang_members::GangStart;
@@ -22,7 +24,7 @@ use crate::cli::run::{packed_job, run};
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
-use crate::job::{CheckpointNo, Formation, JobId, Receipt, Wish};
+use crate::job::{CheckpointNo, Formation, JobId, Receipt, ResolvedSpec, Wish};
 use crate::jobdir::{GangDir, JobDir, JobDirError};
 use crate::market::Span;
 use crate::wire::Workstation;
@@ -59,9 +61,7 @@ pub struct GangRehearsed {
 
 /// Whether the checklist proves that the gang goes on without one of its machines.
 pub fn proved(checks: &[RehearsalCheck]) -> bool {
-    let all = ["formed", "formed_again", "resumed", "went_on"];
-    all.iter().all(|name| checks.iter().any(|check| check.name == *name))
-        && checks.iter().all(|check| check.passed)
+    proved_by(checks, &["formed", "formed_again", "resumed", "went_on"])
 }
 
 /// # Errors
@@ -76,7 +76,7 @@ pub async fn run(
     let controller = drive::controller(&workstation, &store)?;
     let leader = packed_job::make(context, &controller, submission).await?;
     let spec = leader.spec().await.map_err(|error| record_errors::record_fault(&error))?;
-    let member = spec.and_then(|spec| spec.member().cloned()).ok_or_else(|| {
+    let spec = spec.filter(|spec| spec.member().is_some()).ok_or_else(|| {
         Fault::new(ExitCode::INTERNAL, format!("job `{}` lost its gang", leader.job()))
     })?;
     let start = GangStart {
@@ -85,10 +85,11 @@ pub async fn run(
         controller: &controller,
         leader: &leader,
     };
-    start.begin_others(context).await?;
+    start.begin_others(context, &spec).await?;
     let gang = GangDir::new(Arc::clone(leader.store()), leader.job().clone());
-    let ranks = all_ranks(&leader, &member);
-    let rehearsal = GangRehearsal { cut, context, workstation: &workstation, gang, ranks };
+    let ranks = spec.member().map(|member| all_ranks(&leader, member)).unwrap_or_default();
+    let savers = savers(&spec);
+    let rehearsal = GangRehearsal { cut, context, workstation: &workstation, gang, ranks, savers };
     let checks = rehearsal.play(&controller, &leader).await?;
     if !rehearsal.cut.to_end {
         rehearsal.clear().await;
@@ -97,12 +98,21 @@ pub async fn run(
     Ok(GangRehearsed { job: leader.job().clone(), checks, receipt })
 }
 
+/// The ranks that save: each has the part of the job file that says where.
+fn savers(leader: &ResolvedSpec) -> Vec<usize> {
+    let others = other_members(leader);
+    let specs = std::iter::once(leader).chain(&others).enumerate();
+    specs.filter(|(_, spec)| spec.spec.checkpoint.is_some()).map(|(rank, _)| rank).collect()
+}
+
 struct GangRehearsal<'a> {
     cut: GangCut,
     context: &'a Context,
     workstation: &'a Workstation,
     gang: GangDir,
     ranks: Vec<JobDir>,
+    /// The ranks that save.
+    savers: Vec<usize>,
 }
 
 impl GangRehearsal<'_> {
@@ -241,11 +251,8 @@ impl GangRehearsal<'_> {
     /// The newest checkpoint of each rank that saves.
     async fn newest_checkpoints(&self) -> Result<Vec<(usize, Option<CheckpointNo>)>, JobDirError> {
         let mut found = Vec::new();
-        for (rank, dir) in self.ranks.iter().enumerate() {
-            let saves = dir.spec().await?.is_some_and(|spec| spec.spec.checkpoint.is_some());
-            if saves {
-                found.push((rank, dir.checkpoint_numbers().await?.pop()));
-            }
+        for rank in &self.savers {
+            found.push((*rank, self.ranks[*rank].checkpoint_numbers().await?.pop()));
         }
         Ok(found)
     }

@@ -61,8 +61,12 @@ pub fn checks(evidence: &Evidence) -> Vec<RehearsalCheck> {
 }
 
 pub fn proved(checks: &[RehearsalCheck]) -> bool {
-    let all = ["checkpoint_spec", "interrupted", "saved", "resumed", "went_on"];
-    all.iter().all(|name| checks.iter().any(|check| check.name == *name && check.passed))
+    proved_by(checks, &["checkpoint_spec", "interrupted", "saved", "resumed", "went_on"])
+}
+
+/// Whether all checks passed, and each of these is among them.
+pub fn proved_by(checks: &[RehearsalCheck], names: &[&str]) -> bool {
+    names.iter().all(|name| checks.iter().any(|check| check.name == *name))
         && checks.iter().all(|check| check.passed)
 }
 

@@ -30,18 +30,18 @@ pub struct GangStart<'a> {
 }
 
 impl GangStart<'_> {
-    /// Makes and launches the other ranks, and lets a process drive each.
+    /// Makes and launches the other ranks of this job, and lets a process drive each. A job of one
+    /// machine has none.
     ///
     /// # Errors
     /// Fails when a rank cannot be made or driven; all ranks are asked to end then.
-    pub async fn begin_others(&self, context: &Context) -> Result<(), Fault> {
-        let spec = self.leader.spec().await.ok().flatten();
-        let Some(spec) = spec.filter(|spec| spec.member().is_some()) else { return Ok(()) };
-        let others = other_members(&spec);
+    pub async fn begin_others(&self, context: &Context, spec: &ResolvedSpec) -> Result<(), Fault> {
+        let Some(member) = spec.member() else { return Ok(()) };
+        let others = other_members(spec);
         let count = others.len() + 1;
-        for member in others {
-            if let Err(fault) = self.begin_one(context, &member).await {
-                self.end_all(context, &spec).await;
+        for other in others {
+            if let Err(fault) = self.begin_one(context, &other).await {
+                self.end_all(context, member).await;
                 let what = format!("the gang of {count} machines cannot be complete");
                 return Err(Fault::new(fault.code, what)
                     .meaning(format!("{}; its ranks were asked to end", fault.sentence()))
@@ -73,8 +73,7 @@ impl GangStart<'_> {
         drive::hand_over(self.workstation, &member.job).map(drop)
     }
 
-    async fn end_all(&self, context: &Context, spec: &ResolvedSpec) {
-        let Some(member) = spec.member() else { return };
+    async fn end_all(&self, context: &Context, member: &GangMember) {
         for dir in all_ranks(self.leader, member) {
             if !matches!(dir.spec().await, Ok(Some(_))) {
                 continue;
@@ -117,7 +116,7 @@ pub async fn tell_end(context: &Context, leader: &JobDir, member: &GangMember) {
 }
 
 /// The gang on stderr, beside the data.
-pub async fn note(context: &Context, dir: &JobDir) {
+async fn note(context: &Context, dir: &JobDir) {
     if let Ok(Some(report)) = GangReport::read(dir, context.clock.now()).await {
         report.lines().into_iter().for_each(|line| context.printer.note(line));
     }

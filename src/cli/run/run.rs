@@ -12,7 +12,6 @@ use super::job_draft::Draft;
 use super::run_from::RunFrom;
 use super::{duplicate_name, gang_members, nested_run, packed_job};
 use crate::app::drive;
-use crate::app::gang::gang_jobs;
 use crate::app::gang::member_specs::seat_leader;
 use crate::app::record_errors;
 use crate::cli::account::proof_gate;
@@ -29,7 +28,7 @@ use crate::cli::shell::job_root;
 use crate::cli::status::receipt::{self, WayOn};
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::{Controller, JobMemory, Planned};
-use crate::job::{JobOutcome, Receipt};
+use crate::job::{JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, proof_keys};
 use crate::market::Cloud;
 use crate::wire::{Store, Workstation};
@@ -189,7 +188,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         nested_run::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
     let mut left = LeaveSignals::listen();
-    let LaunchedJob { dir, memory, has_left } =
+    let LaunchedJob { dir, spec, memory, has_left } =
         launch(context, &store, &controller, &submission, draft, planned, &mut left).await?;
     let start = GangStart {
         store: &store,
@@ -197,13 +196,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         controller: &controller,
         leader: &dir,
     };
-    start.begin_others(context).await?;
+    start.begin_others(context, &spec).await?;
+    let way = if spec.member().is_some() { WayOn::None } else { WayOn::Start };
     let has_left = has_left
         || !args.again
             && !left.unless_heard(duplicate_name::say(context, &store, dir.job(), &others)).await;
     if args.detach || has_left {
         if let Some(receipt) = refused_for_good(&dir, &memory).await {
-            return end(context, &dir, &receipt, args.outputs.as_deref()).await;
+            return end(context, &dir, &receipt, args.outputs.as_deref(), way).await;
         }
         if args.detach_text == DetachText::Nothing && !has_left {
             return drive::hand_over(&workstation, dir.job()).map(|_| ExitCode::SUCCESS);
@@ -214,9 +214,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
     match stand_beside(context, &workstation, &controller, &dir, memory, &mut left).await? {
         Some(receipt) => {
-            let code = end(context, &dir, &receipt, args.outputs.as_deref()).await;
-            if let Ok(Some(member)) = gang_jobs::member_of(&dir).await {
-                gang_members::tell_end(context, &dir, &member).await;
+            let code = end(context, &dir, &receipt, args.outputs.as_deref(), way).await;
+            if let Some(member) = spec.member() {
+                gang_members::tell_end(context, &dir, member).await;
             }
             code
         }
@@ -245,6 +245,8 @@ pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receip
 
 pub struct LaunchedJob {
     pub dir: JobDir,
+    /// As it was written.
+    pub spec: ResolvedSpec,
     pub memory: JobMemory,
     pub has_left: bool,
 }
@@ -295,7 +297,7 @@ pub async fn launch(
     if let Err(error) = begun {
         context.printer.warn(format!("not launched yet, trying again: {error}"));
     }
-    Ok(LaunchedJob { dir, memory, has_left })
+    Ok(LaunchedJob { dir, spec: packed.spec, memory, has_left })
 }
 
 /// Drives the job and shows it. `None`: the user detached, and another process drives it.
@@ -358,6 +360,7 @@ pub async fn end(
     dir: &JobDir,
     ended: &Receipt,
     into: Option<&std::path::Path>,
+    way: WayOn,
 ) -> Result<ExitCode, Fault> {
     // The job has ended either way, and its outputs are safe in the job root.
     match outputs::fetch_all(context, dir, into).await {
@@ -375,10 +378,6 @@ pub async fn end(
     if context.is_machine_output() {
         context.printer.json(ended);
     } else {
-        let way = match gang_jobs::member_of(dir).await {
-            Ok(Some(_)) => WayOn::None,
-            _ => WayOn::Start,
-        };
         receipt::note(context, ended, way);
     }
     Ok(hinted(context, dir, ended).await)

@@ -32,6 +32,7 @@ use crate::cli::plan::text;
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::deadline_arg::DeadlineArg;
 use crate::cli::shell::job_root;
+use crate::cli::status::receipt::WayOn;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{
@@ -230,13 +231,15 @@ async fn stand_beside(
 ) -> Result<ExitCode, Fault> {
     if args.detach {
         if let Some(receipt) = run::refused_for_good(next, &memory).await {
-            return run::end(context, next, &receipt, args.outputs.as_deref()).await;
+            return run::end(context, next, &receipt, args.outputs.as_deref(), WayOn::Start).await;
         }
         return run::detach(context, workstation, next);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", next.job()));
     match run::stand_beside(context, workstation, controller, next, memory, left).await? {
-        Some(receipt) => run::end(context, next, &receipt, args.outputs.as_deref()).await,
+        Some(receipt) => {
+            run::end(context, next, &receipt, args.outputs.as_deref(), WayOn::Start).await
+        }
         None => Ok(ExitCode::CTRL_C),
     }
 }

@@ -344,6 +344,13 @@ pub struct RetriesSpec {
     pub delay: Span,
 }
 
+impl RetriesSpec {
+    /// Whether a failure with this exit code may be retried. `None`: a signal ended the workload.
+    pub fn counts(&self, code: Option<i32>) -> bool {
+        self.exit_codes.is_empty() || code.is_some_and(|code| self.exit_codes.contains(&code))
+    }
+}
+
 /// New attempts after the machine was interrupted or lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -88,8 +88,7 @@ pub fn judge_budget(
             interrupted += 1;
         } else if over.because == EpochCause::Failed {
             failures += 1;
-            is_retried = retries.exit_codes.is_empty()
-                || over.exit.is_some_and(|code| retries.exit_codes.contains(&code));
+            is_retried = retries.counts(over.exit);
         }
     }
     if interrupted > interruptions.max {

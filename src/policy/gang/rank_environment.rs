@@ -128,14 +128,17 @@ fn tf_name(role: GangRole) -> &'static str {
 
 /// The hostfile: a line for each machine in the order of ranks, with its slots if it has GPUs.
 pub fn gang_hostfile(place: &RankPlace<'_>) -> String {
-    let line = |member: &crate::job::GangReady| match member.gpus {
-        Some(gpus) if gpus > 0 => format!("{} slots={gpus}\n", member.host),
-        _ => format!("{}\n", member.host),
-    };
-    place.formation.members.iter().map(line).collect()
+    let members = place.formation.members.iter();
+    members.map(|member| hostfile_line(&member.host, member.gpus.unwrap_or(0))).collect()
 }
 
-fn map<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
+/// A machine of a hostfile, with a slot for each GPU if it has some.
+pub fn hostfile_line(host: &str, gpus: u32) -> String {
+    if gpus == 0 { format!("{host}\n") } else { format!("{host} slots={gpus}\n") }
+}
+
+/// Variables by name.
+pub fn map<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

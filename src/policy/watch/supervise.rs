@@ -231,8 +231,7 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
             reason,
         });
     }
-    let counts = facts.retries.exit_codes.is_empty()
-        || exit.code.is_some_and(|code| facts.retries.exit_codes.contains(&code));
+    let counts = facts.retries.counts(exit.code);
     let used = f64::from(facts.retries_used);
     if counts && facts.retries_used < facts.retries.max {
         let text = format!(

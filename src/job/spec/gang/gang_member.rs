@@ -43,14 +43,6 @@ impl GangMember {
         &self.seats[0].job
     }
 
-    pub fn seat(&self) -> &GangSeat {
-        &self.seats[self.rank as usize]
-    }
-
-    pub fn is_leader(&self) -> bool {
-        self.rank == 0
-    }
-
     /// Whether a record can be right: there is a seat for its rank.
     pub fn is_sound(&self) -> bool {
         (self.rank as usize) < self.seats.len()
