@@ -1,4 +1,4 @@
-//! What the flags of all verbs of models mean, and who makes a record.
+//! Flags for all verbs of models, and who makes a record.
 
 use crate::app::models::registry::Maker;
 use crate::app::text::without_meaning;
