@@ -14,7 +14,7 @@ pub struct MetricPoint {
     pub value: Option<f64>,
 }
 
-/// The reports of one trial, ordered by step. Above [`POINTS_MAX`] every second point is dropped,
+/// The reports of one trial, ordered by step. Above 400 points, every second point is dropped,
 /// so that equal trials keep equal steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MetricSeries {
