@@ -1,7 +1,7 @@
 //! Act: carries out a step. Every choice is already made.
 
 use super::agent::Agent;
-use super::checkpoint::save_request::{NO_HANDLER, Saved};
+use super::checkpoint::save_request::Saved;
 use super::report::stack_dumps;
 use super::startup::attempt::PendingEnd;
 use super::startup::older_checkpoint::RollbackResult;
@@ -97,7 +97,7 @@ impl Agent {
                 journal.record(What::Asked { by: asked_by.into(), signal, processes: *processes });
             }
             let saved = match asked {
-                Ok(0) => Saved::Failed(NO_HANDLER.into()),
+                Ok(0) => Saved::NoHandler,
                 Ok(_) => checkpoints.save(ask, asked_by, within).await,
                 Err(error) => Saved::Failed(chain(&error)),
             };
@@ -105,14 +105,11 @@ impl Agent {
                 // Another save replaced this one and reports its own result.
                 return;
             }
-            match &saved {
-                Saved::Failed(why) if why != NO_HANDLER => {
-                    let text = format!(
-                        "the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}"
-                    );
-                    journal.record(What::Attention { text });
-                }
-                _ => {}
+            if let Saved::Failed(why) = &saved {
+                let text = format!(
+                    "the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}"
+                );
+                journal.record(What::Attention { text });
             }
             saves.send_replace(Some(saved));
         });

@@ -202,7 +202,7 @@ impl NoticeTracker {
     /// Reads the answer to the newest checkpoint request, if it came after the notice.
     fn learn_of_saves(&mut self, saves: &mut Saving, attention: &mut AttentionList) {
         let answer = saves.answer();
-        if answer == Some(Saved::Failed(NO_HANDLER.into())) {
+        if answer == Some(Saved::NoHandler) {
             // The workload may still be importing: ask again at the next tick, and report it once.
             saves.forget();
             self.asked = None;
@@ -211,7 +211,7 @@ impl NoticeTracker {
         if std::mem::take(&mut self.joined) {
             match &answer {
                 // An earlier request had no result: ask again because of the notice.
-                Some(Saved::NoChange(_) | Saved::Failed(_)) => self.asked = None,
+                Some(Saved::NoChange(_) | Saved::NoHandler | Saved::Failed(_)) => self.asked = None,
                 Some(Saved::Complete(_)) => {}
                 None => self.joined = true,
             }

@@ -218,6 +218,7 @@ impl<'a> ShutdownSequence<'a> {
                 "the workload was asked to save ({asked_by}) and changed nothing in its checkpoint folder within {}",
                 Span::from_duration(within)
             )),
+            Saved::NoHandler => Some(format!("no last checkpoint: {NO_HANDLER}")),
             Saved::Failed(why) => Some(format!("the last checkpoint is not kept: {why}")),
         }
     }
