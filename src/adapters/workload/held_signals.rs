@@ -10,6 +10,7 @@
     reason = "looks at the checkpoint folder, and waits for processes within bounds"
 )]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -146,12 +147,13 @@ async fn ask_copies_later(
     signal: Signal,
     folder: PathBuf,
 ) {
-    let (since, end) = (SystemTime::now(), Instant::now() + SAVE_BEGINS_WITHIN);
+    let (before, end) = (times_below(&folder), Instant::now() + SAVE_BEGINS_WITHIN);
     let folders = [folder];
     while Instant::now() < end {
         sleep(SAVE_LOOK).await;
         let begins = asked.iter().chain(&copies).any(|process| writes_below(process.pid, &folders))
-            || has_changed(&folders[0], since);
+            || before.is_none()
+            || times_below(&folders[0]) != before;
         if begins || !asked.iter().any(|process| process.alive()) {
             return;
         }
@@ -160,28 +162,21 @@ async fn ask_copies_later(
     tracing::info!(late, "no save has begun: the forks of those that were asked are asked too");
 }
 
-/// Whether a file in a folder was written since then; `true` for a folder that is too large to
-/// search.
-fn has_changed(folder: &Path, since: SystemTime) -> bool {
-    let (mut folders, mut seen) = (vec![folder.to_owned()], 0);
+/// The entries below a folder with their times, by the clock of its file system. `None`: it is too
+/// large to search.
+fn times_below(folder: &Path) -> Option<BTreeMap<PathBuf, SystemTime>> {
+    let (mut folders, mut times) = (vec![folder.to_owned()], BTreeMap::new());
     while let Some(folder) = folders.pop() {
-        let is_new = |path: &Path| {
-            fs::symlink_metadata(path)
-                .and_then(|found| found.modified())
-                .is_ok_and(|at| at >= since)
-        };
-        if is_new(&folder) {
-            return true;
-        }
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            seen += 1;
-            if seen > FILES_MAX || is_new(&entry.path()) {
-                return true;
+            if times.len() >= FILES_MAX {
+                return None;
             }
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let Ok(found) = entry.metadata() else { continue };
+            if found.is_dir() {
                 folders.push(entry.path());
             }
+            times.extend(found.modified().map(|at| (entry.path(), at)));
         }
     }
-    false
+    Some(times)
 }
