@@ -29,6 +29,23 @@ pub struct TreeFile {
     pub stamp: FileStamp,
 }
 
+/// How far the clock that dates the files of one folder is ahead of another folder's. A file server
+/// uses its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ClockLead {
+    pub least_nanos: i64,
+    pub most_nanos: i64,
+}
+
+impl ClockLead {
+    /// From times of files that were written in this order: there, here, there.
+    pub fn between(before: i64, here: i64, after: i64) -> Self {
+        let lead = ClockLead { least_nanos: here - after, most_nanos: here - before };
+        // It can be one clock, which is the rule.
+        if lead.least_nanos <= 0 && lead.most_nanos >= 0 { ClockLead::default() } else { lead }
+    }
+}
+
 /// A file to hold in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageFile {
@@ -113,6 +130,11 @@ pub trait Files: Send + Sync {
         _folders: &[PathBuf],
     ) -> io::Result<Vec<StagedFile>> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// How far the clock of a folder is ahead of the clock of `other`. It may set the times of both.
+    async fn clock_lead(&self, _folder: &Path, _other: &Path) -> io::Result<ClockLead> {
+        Ok(ClockLead::default())
     }
 
     /// Makes a symbolic link, or replaces one.

@@ -26,7 +26,7 @@ mod workstation;
 pub use chain::{causes, chain, chain_with_cure};
 pub use clock::Clock;
 pub use cloud::{Cloud, CloudError};
-pub use files::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
+pub use files::{ClockLead, FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
 pub use launch_lock::{Turn, Turns};
 pub use logins::{Nobody, People};
 pub use machine::{Power, PowerError, PowerOff};

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use super::remove_tree::remove_tree;
 use crate::adapters::workload::foreign_links::refuse_foreign_links;
 use crate::job::{CodeArchive, link_depth};
-use crate::ports::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
+use crate::ports::{ClockLead, FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFiles;
@@ -133,6 +133,13 @@ impl Files for LocalFiles {
         .map_err(io::Error::other)?
     }
 
+    async fn clock_lead(&self, folder: &Path, other: &Path) -> io::Result<ClockLead> {
+        let (folder, other) = (folder.to_owned(), other.to_owned());
+        tokio::task::spawn_blocking(move || clock_lead(&folder, &other))
+            .await
+            .map_err(io::Error::other)?
+    }
+
     fn link(&self, path: &Path, target: &str) -> io::Result<()> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
@@ -189,6 +196,25 @@ impl Files for LocalFiles {
             .await
             .map_err(io::Error::other)?
     }
+}
+
+/// The folders' own times show the clocks, so that no file appears among those of the workload.
+fn clock_lead(folder: &Path, other: &Path) -> io::Result<ClockLead> {
+    if fs::metadata(folder)?.dev() == fs::metadata(other)?.dev() {
+        return Ok(ClockLead::default());
+    }
+    Ok(ClockLead::between(touched(other)?, touched(folder)?, touched(other)?))
+}
+
+/// Sets a folder's time to the present by the clock of its file system.
+fn touched(folder: &Path) -> io::Result<i64> {
+    let at = |tv_nsec| rustix::fs::Timespec { tv_sec: 0, tv_nsec };
+    let times = rustix::fs::Timestamps {
+        last_access: at(rustix::fs::UTIME_OMIT),
+        last_modification: at(rustix::fs::UTIME_NOW),
+    };
+    rustix::fs::utimensat(rustix::fs::CWD, folder, &times, rustix::fs::AtFlags::empty())?;
+    Ok(stamp(&fs::metadata(folder)?).modified_nanos)
 }
 
 struct Walk {

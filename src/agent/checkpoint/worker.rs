@@ -22,6 +22,7 @@ use crate::job::{
 };
 use crate::jobdir::What;
 use crate::market::Span;
+use crate::ports::ClockLead;
 
 /// The time between two looks at the folder: a mark or a change is seen at most this late.
 const LOOK: Duration = Duration::from_secs(1);
@@ -31,6 +32,10 @@ const LOOK_HURRIED: Duration = Duration::from_millis(250);
 
 /// The limit for asking which files are open, which usually takes milliseconds.
 const OPEN_WITHIN: Duration = Duration::from_secs(2);
+
+/// The time between two comparisons of the folder's clock with the progress file's. Longer misses a
+/// link to a file server that the workload made; shorter asks the file server more often.
+const CLOCK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Looks take at most this share of the time: a folder that takes a second is read every 20
 /// seconds.
@@ -74,6 +79,9 @@ pub(crate) struct Worker {
     /// Since when the folder cannot be read, and why.
     blind: Option<(Duration, String)>,
     links: Vec<CheckpointLink>,
+    /// How far the folder's clock is ahead of the progress file's, and when that was seen.
+    /// `None` inside: it cannot be seen.
+    lead: Option<(Duration, Option<ClockLead>)>,
 }
 
 enum UploadEnd {
@@ -109,6 +117,7 @@ impl Worker {
             look_after: LOOK,
             blind: None,
             links: Vec::new(),
+            lead: None,
         }
     }
 
@@ -203,6 +212,7 @@ impl Worker {
         self.look_after = LOOK.max(now.saturating_sub(begun) * LOOK_SHARE);
         match look {
             Ok(look) => {
+                let signs = signs.by_clock_of_folder(self.lead().await);
                 self.blind = None;
                 self.tell(SaveTrouble::Blind, None);
                 self.shared.bytes.store(
@@ -240,6 +250,21 @@ impl Worker {
                 );
             }
         }
+    }
+
+    /// The progress file and the log are in the same file system as the agent's records.
+    async fn lead(&mut self) -> Option<ClockLead> {
+        let now = self.now();
+        if let Some((at, lead)) = self.lead
+            && now.saturating_sub(at) < CLOCK_AGAIN
+        {
+            return lead;
+        }
+        let (outbox, folder) = (&self.shared.outbox, &self.shared.folder.path);
+        let lead = outbox.within(OPEN_WITHIN, outbox.files.clock_lead(folder, &outbox.state));
+        let lead = lead.await.and_then(Result::ok);
+        self.lead = Some((now, lead));
+        lead
     }
 
     /// The files that the workload has open for writing. `None`: unknown.

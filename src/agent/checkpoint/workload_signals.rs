@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::folder_diff::{FolderListing, saves_again, stamps};
 use crate::job::ExitStatus;
+use crate::ports::ClockLead;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkloadSigns {
@@ -33,6 +34,21 @@ pub(crate) struct WorkloadSigns {
     pub ended: Option<(ExitStatus, Duration)>,
     /// When the newest killed process ended; another may have started since.
     pub killed: Option<Duration>,
+}
+
+impl WorkloadSigns {
+    /// The times of the progress file in the clock of the checkpoint folder. A step was reported at
+    /// the latest then, and a mark covers at the least what is older. `None`: the clocks are not
+    /// known, so no time tells which came first.
+    pub(crate) fn by_clock_of_folder(self, lead: Option<ClockLead>) -> Self {
+        WorkloadSigns {
+            told_by: self.told_by.zip(lead).map(|(at, lead)| at.saturating_add(lead.most_nanos)),
+            marked_by: self
+                .marked_by
+                .map(|at| at.saturating_add(lead.unwrap_or_default().least_nanos)),
+            ..self
+        }
+    }
 }
 
 /// Facts from before this agent started.
@@ -90,5 +106,28 @@ impl MarkHabit {
                 .cloned()
                 .collect(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file server whose clock is a second ahead: a save begun before the report looked newer.
+    #[test]
+    fn times_of_report_and_mark_are_in_clock_of_folder() {
+        let signs =
+            WorkloadSigns { told_by: Some(50), marked_by: Some(60), ..WorkloadSigns::default() };
+        let times = |lead| {
+            let signs = signs.by_clock_of_folder(lead);
+            (signs.told_by, signs.marked_by)
+        };
+        assert_eq!(times(Some(ClockLead::default())), (Some(50), Some(60)));
+        let ahead = ClockLead::between(1000, 3000, 1100);
+        assert_eq!(times(Some(ahead)), (Some(2050), Some(1960)), "each by what is certain");
+        let behind = ClockLead::between(1000, 500, 1100);
+        assert_eq!(times(Some(behind)), (Some(-450), Some(-540)));
+        assert_eq!(times(None), (None, Some(60)));
+        assert_eq!(ClockLead::between(1000, 1050, 1100), ClockLead::default(), "one clock");
     }
 }
