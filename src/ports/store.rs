@@ -199,6 +199,17 @@ pub trait Store: Send + Sync {
     /// Uploads a file in bounded memory. Returns the size and SHA-256 of the bytes that were sent.
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError>;
 
+    /// Like [`Store::put_file`], but the file may be lost in a power failure until the next
+    /// [`Store::make_durable`]. For many files that count only with the object written after it.
+    async fn put_file_of_set(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        self.put_file(key, path).await
+    }
+
+    /// The files that [`Store::put_file_of_set`] sent below a prefix survive a power failure.
+    async fn make_durable(&self, _prefix: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Like [`Store::put_file`], and counts the bytes as they arrive, to show progress.
     async fn put_file_counted(
         &self,

@@ -17,6 +17,7 @@ mod checkpoints;
 mod clocks;
 mod cut_short;
 mod deadman;
+mod durable_sets;
 mod ends;
 mod fetching;
 mod full_disk;

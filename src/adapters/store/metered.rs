@@ -87,6 +87,16 @@ impl Store for CountedStore {
         Ok(sent)
     }
 
+    async fn put_file_of_set(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        let sent = self.store.put_file_of_set(key, path).await?;
+        self.add(sent.0);
+        Ok(sent)
+    }
+
+    async fn make_durable(&self, prefix: &str) -> Result<(), StoreError> {
+        self.store.make_durable(prefix).await
+    }
+
     async fn put_file_counted(
         &self,
         key: &str,

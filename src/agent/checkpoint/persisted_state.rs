@@ -138,6 +138,9 @@ pub(crate) struct Stored {
     /// The stored size, if it differs from the file's: a log that grew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// A power failure may still remove it from the store.
+    #[serde(skip)]
+    may_be_lost: bool,
 }
 
 /// The files that no try can send, each with the reason.
@@ -153,12 +156,36 @@ pub(crate) struct Contents(Mutex<HashMap<ContentIdentity, Stored>>);
 
 impl Contents {
     pub(crate) fn add(&self, stamp: FileStamp, key: String, sha256: String) {
-        self.add_sized(stamp, key, sha256, stamp.bytes);
+        self.insert(stamp, Stored { key, sha256, bytes: None, may_be_lost: false });
     }
 
-    pub(crate) fn add_sized(&self, stamp: FileStamp, key: String, sha256: String, bytes: u64) {
+    /// `may_be_lost`: a power failure may lose it until [`Contents::are_durable`].
+    pub(crate) fn add_sent(
+        &self,
+        stamp: FileStamp,
+        key: String,
+        (sha256, bytes): (String, u64),
+        may_be_lost: bool,
+    ) {
         let bytes = Some(bytes).filter(|bytes| *bytes != stamp.bytes);
-        self.lock().insert(ContentIdentity::of(stamp), Stored { key, sha256, bytes });
+        self.insert(stamp, Stored { key, sha256, bytes, may_be_lost });
+    }
+
+    fn insert(&self, stamp: FileStamp, stored: Stored) {
+        self.lock().insert(ContentIdentity::of(stamp), stored);
+    }
+
+    pub(crate) fn may_be_lost(&self) -> bool {
+        self.lock().values().any(|stored| stored.may_be_lost)
+    }
+
+    pub(crate) fn are_durable(&self) {
+        self.lock().values_mut().for_each(|stored| stored.may_be_lost = false);
+    }
+
+    /// The store failed to keep them: they must be sent again.
+    pub(crate) fn forget_lost(&self) {
+        self.lock().retain(|_, stored| !stored.may_be_lost);
     }
 
     /// Forgets files that are no longer in the folder.
@@ -187,10 +214,11 @@ impl Contents {
     }
 }
 
-/// A list in the state folder, since JSON keys must be text.
+/// A list in the state folder, since JSON keys must be text. It never names what a power failure
+/// may lose.
 impl Serialize for Contents {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.lock().iter())
+        serializer.collect_seq(self.lock().iter().filter(|(_, stored)| !stored.may_be_lost))
     }
 }
 
@@ -198,5 +226,29 @@ impl<'de> Deserialize<'de> for Contents {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let entries = Vec::<(ContentIdentity, Stored)>::deserialize(deserializer)?;
         Ok(Contents(Mutex::new(entries.into_iter().collect())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The next agent would list a file that the power cut took.
+    #[test]
+    fn record_never_names_what_power_failure_may_lose() {
+        let contents = Contents::default();
+        let stamp = |inode| FileStamp { bytes: 1, modified_nanos: 1, inode, mode: 0o644 };
+        for (inode, may_be_lost) in [(1, false), (2, true)] {
+            contents.add_sent(stamp(inode), "key".into(), ("sum".into(), 1), may_be_lost);
+        }
+        let recalled = || -> Contents {
+            let text = serde_json::to_string(&contents).expect("it is plain");
+            serde_json::from_str(&text).expect("it was just written")
+        };
+        let has = |contents: &Contents| [1, 2].map(|inode| contents.has(stamp(inode)));
+        assert_eq!((has(&contents), has(&recalled())), ([true, true], [true, false]));
+        contents.are_durable();
+        assert_eq!(has(&recalled()), [true, true]);
+        assert!(!recalled().may_be_lost());
     }
 }

@@ -41,6 +41,10 @@ const FILES_IN_FLIGHT: usize = 4;
 const SMALL_IN_FLIGHT: usize = 32;
 const SMALL_BYTES: u64 = 64 * 1024;
 
+/// Most new files that are made durable one by one. Fewer waits for the data of other programs on
+/// the same disk. More costs minutes: each waits twice for the disk.
+const DURABLE_ONE_BY_ONE_MAX: usize = 64;
+
 /// The least time allowed for one file, and the slowest acceptable speed. A try that takes longer
 /// is restarted.
 const FILE_SECS_MIN: u64 = 60;
@@ -162,6 +166,8 @@ pub(crate) enum TornUpload {
     Known,
     #[error("no file of it can be sent")]
     Unfit(UnsendableFiles),
+    #[error("the store could not make its files durable: {0}")]
+    NotDurable(String),
 }
 
 pub(crate) struct Sent {
@@ -191,6 +197,13 @@ pub(crate) struct UploadTry {
     pub trouble: Arc<Mutex<Option<String>>>,
     /// Files that can never be sent, with the reason. The rest is sent.
     pub unfit: Mutex<HashMap<ContentIdentity, String>>,
+}
+
+/// How the files of a try survive a power failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Durable {
+    Each,
+    Together,
 }
 
 enum Hold {
@@ -350,26 +363,52 @@ impl UploadTry {
         &self,
         held: &HashMap<ContentIdentity, StagedFile>,
     ) -> Result<(), TornUpload> {
+        let new = self.new_files();
+        let durable = match new.len() {
+            ..=DURABLE_ONE_BY_ONE_MAX => Durable::Each,
+            _ => Durable::Together,
+        };
         let (small, large): (Vec<&TreeFile>, Vec<&TreeFile>) =
-            self.new_files().into_iter().partition(|file| file.stamp.bytes <= SMALL_BYTES);
-        self.send_all(small, held, SMALL_IN_FLIGHT).await?;
-        self.send_all(large, held, FILES_IN_FLIGHT).await
+            new.into_iter().partition(|file| file.stamp.bytes <= SMALL_BYTES);
+        self.send_all(small, held, (SMALL_IN_FLIGHT, durable)).await?;
+        self.send_all(large, held, (FILES_IN_FLIGHT, durable)).await?;
+        self.make_durable().await
+    }
+
+    /// Also what an earlier try sent. It takes as long as the disk does. After a failure, any of
+    /// these files may be lost.
+    async fn make_durable(&self) -> Result<(), TornUpload> {
+        if !self.contents.may_be_lost() {
+            return Ok(());
+        }
+        let prefix = layout::checkpoints(self.outbox.dir.job());
+        if let Err(error) = self.outbox.dir.store().make_durable(&prefix).await {
+            self.contents.forget_lost();
+            self.pace.wait(&*self.outbox.clock, 1).await;
+            return Err(TornUpload::NotDurable(chain(&error)));
+        }
+        self.contents.are_durable();
+        Ok(())
     }
 
     async fn send_all(
         &self,
         files: Vec<&TreeFile>,
         held: &HashMap<ContentIdentity, StagedFile>,
-        in_flight: usize,
+        (in_flight, durable): (usize, Durable),
     ) -> Result<(), TornUpload> {
-        let sends: Vec<BoxFuture<'_, _>> = files
-            .into_iter()
-            .map(|file| self.send(file, held.get(&ContentIdentity::of(file.stamp))).boxed())
-            .collect();
+        let held = |file: &TreeFile| held.get(&ContentIdentity::of(file.stamp));
+        let sends: Vec<BoxFuture<'_, _>> =
+            files.into_iter().map(|file| self.send(file, held(file), durable).boxed()).collect();
         futures::stream::iter(sends).buffer_unordered(in_flight).try_collect().await
     }
 
-    async fn send(&self, file: &TreeFile, held: Option<&StagedFile>) -> Result<(), TornUpload> {
+    async fn send(
+        &self,
+        file: &TreeFile,
+        held: Option<&StagedFile>,
+        durable: Durable,
+    ) -> Result<(), TornUpload> {
         let outbox = &self.outbox;
         let path = held.map_or_else(|| self.folder.path.join(&file.path), |held| held.path.clone());
         let torn = || TornUpload::File(file.path.clone());
@@ -391,7 +430,12 @@ impl UploadTry {
             if is_large && !same().await {
                 return Err(torn());
             }
-            let sent = outbox.within(limit, outbox.dir.store().put_file(&key, &path)).await;
+            let store = outbox.dir.store();
+            let put = match durable {
+                Durable::Each => store.put_file(&key, &path),
+                Durable::Together => store.put_file_of_set(&key, &path),
+            };
+            let sent = outbox.within(limit, put).await;
             if !same().await {
                 return Err(torn());
             }
@@ -402,7 +446,8 @@ impl UploadTry {
                         .strip_prefix(&prefix)
                         .expect("every key of a job begins with its prefix")
                         .to_owned();
-                    self.contents.add_sized(file.stamp, key, sha256, bytes);
+                    let may_be_lost = durable == Durable::Together;
+                    self.contents.add_sent(file.stamp, key, (sha256, bytes), may_be_lost);
                     self.sent.fetch_add(bytes, Ordering::Relaxed);
                     self.pace.came();
                     return Ok(());
@@ -456,7 +501,7 @@ impl UploadTry {
         let (stored, unfit) =
             (self.contents.lock(), self.unfit.lock().expect("never held over a panic"));
         let entry = |file: &TreeFile| {
-            let Stored { key, sha256, bytes } =
+            let Stored { key, sha256, bytes, .. } =
                 stored.get(&ContentIdentity::of(file.stamp)).cloned().ok_or(TornUpload::Folder)?;
             let (bytes, modified) =
                 (bytes.unwrap_or(file.stamp.bytes), Some(file.stamp.modified_nanos));

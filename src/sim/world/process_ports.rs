@@ -99,6 +99,12 @@ impl Store for Through<dyn Store> {
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
         self.process.call(self.inner.put_file(key, path)).await
     }
+    async fn put_file_of_set(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        self.process.call(self.inner.put_file_of_set(key, path)).await
+    }
+    async fn make_durable(&self, prefix: &str) -> Result<(), StoreError> {
+        self.process.call(self.inner.make_durable(prefix)).await
+    }
     async fn put_file_counted(
         &self,
         key: &str,

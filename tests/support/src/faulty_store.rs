@@ -50,6 +50,8 @@ struct Inner {
     rules: Vec<Rule>,
     torn: Vec<(String, &'static [u8])>,
     hidden: Vec<String>,
+    /// Files that a power cut removes.
+    unsettled: Vec<String>,
     /// Every write that took effect, in order.
     writes: Vec<(String, Bytes)>,
     calls: u32,
@@ -109,6 +111,14 @@ impl FaultyStore {
     /// From now on, writes to keys containing `part` store this body.
     pub fn tear(&self, part: &str, body: &'static [u8]) {
         self.inner.lock().unwrap().torn.push((part.into(), body));
+    }
+
+    /// The power fails: files that were not made durable are lost.
+    pub fn cut_power(&self) {
+        let mut inner = self.inner.lock().unwrap();
+        for key in std::mem::take(&mut inner.unsettled) {
+            inner.objects.remove(&key);
+        }
     }
 
     /// Listings omit keys that contain this.
@@ -273,6 +283,20 @@ impl Store for FaultyStore {
         let told = (body.len() as u64, sha256(&body));
         self.write(key, Bytes::from(body));
         Self::reply(lost, "upload", key, told)
+    }
+
+    async fn put_file_of_set(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        let sent = self.put_file(key, path).await?;
+        self.inner.lock().unwrap().unsettled.push(key.into());
+        Ok(sent)
+    }
+
+    /// Its faults are those of the key `PREFIX` with `durable`. A failure loses the files, as a
+    /// disk does.
+    async fn make_durable(&self, prefix: &str) -> Result<(), StoreError> {
+        self.meet("sync", &format!("{prefix}durable")).await.inspect_err(|_| self.cut_power())?;
+        self.inner.lock().unwrap().unsettled.retain(|key| !key.starts_with(prefix));
+        Ok(())
     }
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
