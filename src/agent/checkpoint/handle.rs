@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::folder_diff::has_news;
+use super::completeness::folder_diff::has_news;
 use super::persisted_state::{CheckpointState, STATE_FILE, not_kept, p95};
 use super::save_request::{PendingSave, SaveRequest, Saved};
 use super::upload::CheckpointFolder;

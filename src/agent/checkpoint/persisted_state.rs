@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
-use super::folder_diff::{FolderListing, without_logs};
+use super::completeness::folder_diff::{FolderListing, without_logs};
 use crate::job::{CheckpointNo, CheckpointSummary};
 use crate::ports::{FileStamp, TreeFile};
 

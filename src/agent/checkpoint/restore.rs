@@ -15,8 +15,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
 
-use super::file_names::{is_log, link_stays_below, stays_below};
-use super::folder_diff::{is_link, picture};
+use super::completeness::file_names::{is_log, link_stays_below, stays_below};
+use super::completeness::folder_diff::{is_link, picture};
 use super::persisted_state::{CheckpointState, STATE_FILE};
 use super::upload::FILES_MAX;
 use crate::agent::report::journal::Journal;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use super::folder_diff::FolderListing;
+use super::completeness::folder_diff::FolderListing;
 use crate::job::CheckpointSummary;
 
 /// The reason of a failed save when no process of the workload handles the checkpoint signal.

@@ -17,8 +17,10 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use futures::stream::{StreamExt, TryStreamExt};
 
-use super::file_names::{Places, is_log, link_stays_below};
-use super::folder_diff::{FolderListing, has_grown, is_link, picture, stamps, stands};
+use super::completeness::file_names::{Places, is_log, link_stays_below};
+use super::completeness::folder_diff::{
+    FolderListing, has_grown, is_link, picture, stamps, stands,
+};
 use super::persisted_state::{
     CheckpointState, ContentIdentity, Contents, STATE_FILE, Stored, UnsendableFiles,
 };

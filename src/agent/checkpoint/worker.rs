@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::complete_set::CompleteSet;
-use super::completeness::FolderWatch;
-use super::file_motion::QUIET;
-use super::folder_diff::{FolderListing, has_news};
+use super::completeness::complete_set::CompleteSet;
+use super::completeness::file_motion::QUIET;
+use super::completeness::folder_diff::{FolderListing, has_news};
+use super::completeness::folder_watch::FolderWatch;
+use super::completeness::workload_signals::{EarlierSigns, WorkloadSigns};
 use super::persisted_state::{STATE_FILE, UnsendableFiles, not_kept};
 use super::save_request::{PendingSave, SaveRequest, Saved};
 use super::upload::{CheckpointNumbers, Sent, TornUpload, UploadTry, numbers};
 use super::worker_state::{SaveTrouble, WorkerState};
-use super::workload_signals::{EarlierSigns, WorkloadSigns};
 use crate::agent::report::journal::Journal;
 use crate::job::{
     CheckpointLink, CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT,

@@ -5,7 +5,7 @@
 //!                                    └ marks count once their time is known
 //! ```
 //! Not here: the sum of the signs ([`crate::agent::activity_counters`]), or which files a mark
-//! covers (the module `checkpoint::declared`).
+//! covers (the module `completeness::declared`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};

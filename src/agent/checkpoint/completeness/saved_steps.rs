@@ -2,7 +2,7 @@
 //!
 //! A step counts only if it was certainly reported before the save began. A later one would name
 //! work that the save lacks. Not here: whether the files are complete (that is
-//! [`super::completeness`]).
+//! [`super::folder_watch`]).
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! How a file, a set of files or the whole folder changes: last change, first change, at rest or
 //! not.
 //!
-//! Not here: what a rest means (that is [`super::completeness`]).
+//! Not here: what a rest means (that is [`super::folder_watch`]).
 
 use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -152,8 +152,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::checkpoint::completeness::FolderWatch;
-    use crate::agent::checkpoint::workload_signals::{EarlierSigns, WorkloadSigns};
+    use crate::agent::checkpoint::completeness::folder_watch::FolderWatch;
+    use crate::agent::checkpoint::completeness::workload_signals::{EarlierSigns, WorkloadSigns};
     use crate::ports::TreeFile;
 
     fn tree(files: &[&str]) -> FolderListing {

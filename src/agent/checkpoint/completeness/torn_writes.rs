@@ -5,7 +5,7 @@
 //! ```
 //! A restarted process may leave the folder alone for minutes, so a rest proves nothing about the
 //! old files. Their checksums would match, so an incomplete checkpoint would stay the newest for
-//! ever. Not here: what is complete (that is [`super::completeness`]).
+//! ever. Not here: what is complete (that is [`super::folder_watch`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -107,8 +107,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::checkpoint::completeness::FolderWatch;
-    use crate::agent::checkpoint::workload_signals::{EarlierSigns, WorkloadSigns};
+    use crate::agent::checkpoint::completeness::folder_watch::FolderWatch;
+    use crate::agent::checkpoint::completeness::workload_signals::{EarlierSigns, WorkloadSigns};
     use crate::job::ExitStatus;
     use crate::ports::TreeFile;
 

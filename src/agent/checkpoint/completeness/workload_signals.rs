@@ -1,6 +1,6 @@
 //! Facts about the workload beside its checkpoint folder: its marks, its steps, its ends.
 //!
-//! Not here: what follows for a checkpoint (that is [`super::completeness`]).
+//! Not here: what follows for a checkpoint (that is [`super::folder_watch`]).
 
 use std::sync::Arc;
 use std::time::Duration;

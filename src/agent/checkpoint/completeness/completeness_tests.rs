@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::completeness::FolderWatch;
 use super::folder_diff::FolderListing;
+use super::folder_watch::FolderWatch;
 use super::workload_signals::{EarlierSigns, WorkloadSigns};
 use crate::ports::{FileStamp, TreeFile};
 

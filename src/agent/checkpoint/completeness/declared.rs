@@ -8,7 +8,7 @@
 //! begun. Files written after the last line of the progress file came after the mark. But the
 //! folder may be on a file server with another clock, so time alone excludes no file for good. A
 //! late file that rests is believed: after two seconds if clock skew explains the time, otherwise
-//! after [`RESTLESS`]. Not here: what is complete without a mark (that is [`super::completeness`]).
+//! after [`RESTLESS`]. Not here: what is complete without a mark (that is [`super::folder_watch`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -166,8 +166,8 @@ impl Declared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::checkpoint::completeness::FolderWatch;
-    use crate::agent::checkpoint::workload_signals::{EarlierSigns, WorkloadSigns};
+    use crate::agent::checkpoint::completeness::folder_watch::FolderWatch;
+    use crate::agent::checkpoint::completeness::workload_signals::{EarlierSigns, WorkloadSigns};
     use crate::job::ExitStatus;
 
     /// Names, modification and inode.

@@ -1,6 +1,6 @@
 //! A complete checkpoint that is not yet kept.
 //!
-//! Not here: when it is complete (that is [`super::completeness`]).
+//! Not here: when it is complete (that is [`super::folder_watch`]).
 
 use std::time::Duration;
 

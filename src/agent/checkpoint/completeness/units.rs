@@ -1,39 +1,25 @@
-//! Decides which parts of a checkpoint folder are complete, each by itself.
+//! Follows the parts of a checkpoint folder, each by itself, from look to look.
 //!
-//! ```text
-//!   no file of it is open for writing, and
-//!     it has every name of the checkpoint before it          -> complete (*)
-//!     it is the first of its kind: training went on, or 10 s -> complete
-//!     it lacks a name: the next was begun, or 30 s           -> complete
-//!   its writer was killed before that                        -> never by waiting
-//!   (*) at once, or after 2 s if open files are unknown
-//! ```
-//! Scripts pause inside a save: the optimizer may follow seconds after the weights. So a rest
-//! proves little, and a comparison with the previous save proves much. Not here: marks (that is
+//! Not here: when a part is complete (that is [`super::checkpoint_unit`]), marks (that is
 //! [`super::declared`]), the file system.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::file_motion::{BegunAt, GrowingFiles, Motion, QUIET, RESTLESS};
+use super::checkpoint_unit::{CheckpointUnit, FIRST, KnownKinds, NewestWrites, UnitSurroundings};
+use super::file_motion::{BegunAt, GrowingFiles, Motion};
 use super::file_names::{
-    FolderPart, NameCounts, NameNumbers, Partition, Places, count, held, is_log, join, numbered,
-    shape_of, split,
+    FolderPart, NameNumbers, Partition, Places, held, is_log, join, numbered, shape_of, split,
 };
 use super::folder_diff::{
     FolderListing, by_part, inside_parts, kinds_inside, latest, replaced, stamps,
 };
 use crate::ports::{FileStamp, TreeFile};
 
-/// The first checkpoint of its kind must rest this long, unless training goes on. Shorter keeps
-/// half a save (seconds between weights and optimizer are common). Longer may lose the first save
-/// of a short-lived machine.
-const FIRST: Duration = Duration::from_secs(10);
-
 /// A common file that changes for this long without a rest (a database) is left out, and the rest
 /// is judged without it. Sooner would leave out an optimizer that takes a minute.
-const LEFT_OUT_AFTER: Duration = Duration::from_secs(2 * 60);
+pub(super) const LEFT_OUT_AFTER: Duration = Duration::from_secs(2 * 60);
 
 /// A part without files is remembered this long, for a writer that deletes and writes again.
 const GONE_FOR: Duration = Duration::from_secs(30);
@@ -53,62 +39,19 @@ pub(crate) struct LookContext<'a> {
     pub life: u64,
 }
 
-/// By folder and by start of the workload.
-type NewestWrites = HashMap<String, HashMap<u64, Duration>>;
-
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     pub places: Places,
-    parts: BTreeMap<FolderPart, CheckpointUnit>,
-    /// The names in complete numbered parts, by folder: newest last, one entry for each kind.
-    kinds: BTreeMap<String, Vec<NameCounts>>,
+    pub(super) parts: BTreeMap<FolderPart, CheckpointUnit>,
+    pub(super) kinds: KnownKinds,
     /// How each common file changes: whether it is always being written.
-    files: HashMap<String, Motion>,
+    pub(super) files: HashMap<String, Motion>,
     /// Files that only grow or stay open, and the saves that began meanwhile.
-    growing: GrowingFiles,
+    pub(super) growing: GrowingFiles,
     /// When the newest save began: later writes do not belong to older saves.
     pub newest_begun: Option<BegunAt>,
-    life: u64,
+    pub(super) life: u64,
     is_open_known: bool,
-}
-
-#[derive(Debug, Default)]
-struct CheckpointUnit {
-    motion: Motion,
-    /// Its files now, without logs, and the newest of them.
-    held: NameCounts,
-    newest: Option<String>,
-    /// The files written since it was last complete.
-    written: BTreeSet<String>,
-    /// The newest number that appeared during its write. `is_apart`: it was still written during
-    /// the next save.
-    ended_by: Option<(FolderPart, Duration)>,
-    is_apart: bool,
-    /// The names that the previous save wrote, if the same names are written again.
-    expected: Option<NameCounts>,
-    there: bool,
-    open: bool,
-    /// It was complete before.
-    was_whole: bool,
-    /// Its files are being deleted.
-    is_leaving: bool,
-    /// Its last change replaced its only file by rename.
-    is_replaced: bool,
-    life: u64,
-    /// The step shortly after its last change, and whether a newer one was reported since.
-    step_then: Option<f64>,
-    has_stepped: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct CompleteUnits {
-    pub files: Vec<TreeFile>,
-    /// How the newest of them was written.
-    pub motion: Motion,
-    /// A common file that is always being written and therefore missing; one of possibly several.
-    pub left_out: Option<String>,
-    /// Only logs are missing.
-    pub is_all: bool,
 }
 
 impl Units {
@@ -119,7 +62,7 @@ impl Units {
         let partition = Partition::new(kept.iter().map(|file| file.path.as_str()), &places);
         for (part, files) in by_part(kept, &partition) {
             if let FolderPart::Numbered { parent, .. } = part {
-                units.learn(parent, held(&files));
+                units.kinds.learn(parent, held(&files));
             }
         }
         units
@@ -177,7 +120,7 @@ impl Units {
             unit.was_whole = true;
             let held = unit.held.clone();
             if let FolderPart::Numbered { parent, .. } = part {
-                self.learn(parent, held);
+                self.kinds.learn(parent, held);
             }
         }
     }
@@ -375,7 +318,9 @@ impl Units {
         for (part, unit, held) in came {
             match (unit, &part) {
                 (Some(unit), _) => drop(self.parts.insert(part, unit)),
-                (None, FolderPart::Numbered { parent, .. }) => self.learn(parent.clone(), held),
+                (None, FolderPart::Numbered { parent, .. }) => {
+                    self.kinds.learn(parent.clone(), held)
+                }
                 (None, FolderPart::Common) => {}
             }
         }
@@ -406,7 +351,7 @@ impl Units {
         if (was_whole || is_kept)
             && let FolderPart::Numbered { parent, .. } = part
         {
-            self.learn(parent.clone(), held(had));
+            self.kinds.learn(parent.clone(), held(had));
         }
         let newest_begun = self.newest_begun;
         let is_alone = self.parts.keys().all(|other| other == part);
@@ -513,14 +458,25 @@ impl Units {
         }
     }
 
-    fn learn(&mut self, parent: String, held: NameCounts) {
-        let kinds = self.kinds.entry(parent).or_default();
-        kinds.retain(|other| !other.shares(&held));
-        kinds.push(held);
+    pub(super) fn is_whole(
+        &self,
+        part: &FolderPart,
+        unit: &CheckpointUnit,
+        at: Duration,
+        newest: &NewestWrites,
+    ) -> bool {
+        let beside = UnitSurroundings {
+            kinds: &self.kinds,
+            newest,
+            growing: &self.growing,
+            life: self.life,
+            is_open_known: self.is_open_known,
+        };
+        unit.is_whole(part, at, &beside)
     }
 
     /// When the newest numbered part below each folder began, for each start of the workload.
-    fn newest(&self) -> NewestWrites {
+    pub(super) fn newest(&self) -> NewestWrites {
         let mut newest = NewestWrites::default();
         for (part, unit) in &self.parts {
             let FolderPart::Numbered { parent, .. } = part else { continue };
@@ -537,154 +493,8 @@ impl Units {
         newest
     }
 
-    fn is_whole(
-        &self,
-        part: &FolderPart,
-        unit: &CheckpointUnit,
-        at: Duration,
-        newest: &NewestWrites,
-    ) -> bool {
-        let rest = at.saturating_sub(unit.motion.changed);
-        // Waiting is useless for files of an earlier start: its process cannot finish them.
-        let is_alive = unit.life == self.life;
-        // A checkpoint that loses files is being deleted. Common files are what remains.
-        let is_leaving = unit.is_leaving && (*part != FolderPart::Common || rest < QUIET);
-        if unit.open || !unit.there || is_leaving {
-            return false;
-        }
-        if unit.is_replaced {
-            return true;
-        }
-        let expected = match part {
-            FolderPart::Common => unit.expected.as_ref().filter(|expected| {
-                unit.written.iter().any(|path| expected.names.contains_key(path))
-            }),
-            FolderPart::Numbered { parent, .. } => self
-                .kinds
-                .get(parent)
-                .and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held))),
-        };
-        let of_common;
-        let written = match part {
-            FolderPart::Common if expected.is_some() => {
-                of_common = NameCounts {
-                    names: count(unit.written.iter().map(String::as_str)),
-                    last: unit.newest.clone(),
-                };
-                &of_common
-            }
-            FolderPart::Common | FolderPart::Numbered { .. } => &unit.held,
-        };
-        let next_begun = || {
-            let FolderPart::Numbered { parent, .. } = part else { return false };
-            newest
-                .get(parent)
-                .and_then(|begun| begun.get(&unit.life))
-                .is_some_and(|begun| *begun > unit.motion.changed)
-        };
-        match expected {
-            Some(expected)
-                if written.has_all_of(expected, |name| {
-                    *part == FolderPart::Common && self.is_noisy(name)
-                }) =>
-            {
-                rest >= QUIET
-                    || self.is_open_known
-                        && expected.last.is_some()
-                        && written.last == expected.last
-            }
-            Some(_) => rest >= RESTLESS && is_alive || rest >= QUIET && next_begun(),
-            None => {
-                rest >= FIRST && is_alive || rest >= QUIET && (unit.has_stepped || next_begun())
-            }
-        }
-    }
-
-    /// The complete files of a picture, judged at `until`: now, or when the workload ended.
-    pub(crate) fn snapshot(
-        &self,
-        picture: &FolderListing,
-        until: Duration,
-        with_logs: bool,
-        end: WriterEnd,
-    ) -> Option<CompleteUnits> {
-        let has_ended = end == WriterEnd::InOrder;
-        let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
-        let parts = by_part(picture, &partition);
-        let newest = self.newest();
-        let is_whole = |part: &FolderPart| {
-            self.parts.get(part).is_none_or(|unit| {
-                self.is_whole(part, unit, until, &newest)
-                    || has_ended && self.may_be_whole(part, unit)
-            })
-        };
-        // A common file that never rests is left out, and one that only grows is a log.
-        let common = parts.get(&FolderPart::Common).map(Vec::as_slice).unwrap_or_default();
-        let judged = |path: &str| !self.growing.has(path) && !self.is_left_out(path, until);
-        let is_left_out = self
-            .parts
-            .get(&FolderPart::Common)
-            .is_some_and(|unit| unit.motion.restless(until, LEFT_OUT_AFTER));
-        if !is_left_out
-            && !is_whole(&FolderPart::Common)
-            && common.iter().any(|file| judged(&file.path))
-        {
-            return None;
-        }
-        let mut kept: BTreeSet<&FolderPart> = BTreeSet::new();
-        let mut is_all = true;
-        let common_changed = common
-            .iter()
-            .filter(|file| judged(&file.path))
-            .filter_map(|file| self.files.get(&file.path))
-            .map(|motion| motion.changed)
-            .max();
-        for part in parts.keys().filter(|part| matches!(part, FolderPart::Numbered { .. })) {
-            if is_whole(part) {
-                kept.insert(part);
-                continue;
-            }
-            is_all = false;
-            let unit = self.parts.get(part)?;
-            let rest = until.saturating_sub(unit.motion.changed);
-            let waits = !has_ended && unit.life == self.life && rest < RESTLESS && !unit.is_leaving;
-            // It was complete and is rewritten, or a pointer may name it, or it ends the save of
-            // the common files.
-            let is_named = common_changed.is_some_and(|changed| changed >= unit.motion.changed);
-            let ends_common = || {
-                self.parts.get(&FolderPart::Common).is_some_and(|common| {
-                    common.ended_by.as_ref().is_some_and(|(last, _)| last == part)
-                })
-            };
-            if waits && (unit.was_whole || is_named || ends_common()) {
-                return None;
-            }
-        }
-        let takes = |file: &&TreeFile| match partition.part_of(&file.path) {
-            _ if is_log(&file.path) || self.growing.has(&file.path) => with_logs,
-            FolderPart::Common => judged(&file.path),
-            part => kept.contains(&part),
-        };
-        let files: Vec<TreeFile> = picture.iter().filter(takes).cloned().collect();
-        let motion = files
-            .iter()
-            .filter(|file| !is_log(&file.path))
-            .map(|file| self.parts.get(&partition.part_of(&file.path)).map(|unit| unit.motion));
-        let motion =
-            motion.max_by_key(|motion| motion.map(|motion| motion.changed))?.unwrap_or_default();
-        let left_out = common
-            .iter()
-            .find(|file| !self.growing.has(&file.path) && self.is_left_out(&file.path, until))
-            .map(|file| file.path.clone());
-        if kept.is_empty() && is_left_out {
-            return None;
-        }
-        let is_all = is_all && left_out.is_none();
-        Some(CompleteUnits { files, motion, left_out, is_all })
-    }
-
     /// Whether a common file is among those that are always being written.
-    fn is_left_out(&self, path: &str, at: Duration) -> bool {
+    pub(super) fn is_left_out(&self, path: &str, at: Duration) -> bool {
         let together = self
             .parts
             .get(&FolderPart::Common)
@@ -699,16 +509,6 @@ impl Units {
     /// Whether a common file tells nothing about saves: it only grows, or stays open over saves.
     fn is_noisy(&self, path: &str) -> bool {
         self.growing.has(path)
-    }
-
-    /// After a clean exit it is complete, unless it lacks a name that the previous one had.
-    fn may_be_whole(&self, part: &FolderPart, unit: &CheckpointUnit) -> bool {
-        let FolderPart::Numbered { parent, .. } = part else { return true };
-        let kind = self
-            .kinds
-            .get(parent)
-            .and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held)));
-        !unit.is_leaving && kind.is_none_or(|kind| unit.held.has_all_of(kind, |_| false))
     }
 
     /// The step at which the writing of a file's part began, if that was seen.
@@ -739,26 +539,5 @@ impl Units {
     pub(crate) fn has_numbered(&self, picture: &FolderListing) -> bool {
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
         picture.iter().any(|file| partition.part_of(&file.path) != FolderPart::Common)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WriterEnd {
-    No,
-    InOrder,
-    Killed,
-}
-
-impl CheckpointUnit {
-    /// A save is over: the next is compared with it.
-    fn closes(&mut self, had: &[&TreeFile]) {
-        if !self.written.is_empty() {
-            let written = had.iter().filter(|file| self.written.contains(&file.path));
-            let last =
-                written.max_by_key(|file| file.stamp.modified_nanos).map(|file| file.path.clone());
-            self.expected =
-                Some(NameCounts { names: count(self.written.iter().map(String::as_str)), last });
-        }
-        self.written.clear();
     }
 }
