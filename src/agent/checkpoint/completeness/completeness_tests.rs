@@ -606,6 +606,26 @@ mod scripts {
         assert!(has(&kept, "optimizer.pt") && has(&kept, "model.pt"), "{kept:?}");
     }
 
+    /// CatBoost: a snapshot is renamed over the one before. Logs and a scratch file stay open.
+    #[test]
+    fn snapshot_is_kept_beside_scratch_file_that_stays_open() {
+        let mut script = Script::new(true);
+        let open = ["learn_error.tsv", "time_left.tsv", "tmp/index.tmp"];
+        script.open.extend(open.map(str::to_owned));
+        let mut kept = 0;
+        for _ in 0..10 {
+            for _ in 0..3 {
+                script.append("learn_error.tsv");
+                script.append("time_left.tsv");
+                script.train(1);
+                kept += usize::from(has(&script.kept(), "snapshot.cbsnapshot"));
+            }
+            script.remove("snapshot.cbsnapshot");
+            script.write("snapshot.cbsnapshot");
+        }
+        assert!(kept >= 5, "{kept}");
+    }
+
     #[test]
     fn pointer_is_never_kept_without_its_checkpoint() {
         let mut script = Script::new(false);

@@ -76,7 +76,8 @@ impl Motion {
     }
 }
 
-/// Files that only grow or stay open, and the saves that began meanwhile.
+/// Files that only grow or stay open, and the saves that began meanwhile. Also files that no listing
+/// shows: their names say that they are unfinished.
 #[derive(Debug, Default)]
 pub(crate) struct GrowingFiles(HashMap<String, GrowingFile>);
 
@@ -86,6 +87,13 @@ struct GrowingFile {
     begun: BTreeSet<String>,
     rounds: u32,
     is_log: bool,
+}
+
+impl GrowingFile {
+    /// It still grows or is still open.
+    fn looked(&mut self) {
+        self.is_log |= self.rounds >= 2;
+    }
 }
 
 impl GrowingFiles {
@@ -99,6 +107,12 @@ impl GrowingFiles {
         let old = LazyCell::new(|| -> HashSet<FolderPart> {
             before.iter().map(|file| partition.part_of(&file.path)).collect()
         });
+        let listed =
+            |path: &str| after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok();
+        // Scratch files of a library are in no listing, and stay open for as long as it works.
+        for path in open.into_iter().flatten().filter(|path| !is_log(path) && !listed(path)) {
+            self.0.entry(path.clone()).or_default().looked();
+        }
         // Signs that a save has begun: a name that is rewritten, or a new number.
         let mut begun: BTreeSet<String> = BTreeSet::new();
         for file in after.iter().filter(|file| !is_log(&file.path)) {
@@ -110,8 +124,7 @@ impl GrowingFiles {
                 stamp.inode == file.stamp.inode && stamp.bytes < file.stamp.bytes
             });
             if has_grown || stamp.is_some() && open.is_some_and(|open| open.contains(&file.path)) {
-                let growing = self.0.entry(file.path.clone()).or_default();
-                growing.is_log |= growing.rounds >= 2;
+                self.0.entry(file.path.clone()).or_default().looked();
                 continue;
             }
             self.0.remove(&file.path);
@@ -133,11 +146,7 @@ impl GrowingFiles {
             }
         }
         // Listings are ordered by path. Deleted files are forgotten.
-        if before.len() > after.len() {
-            self.0.retain(|path, _| {
-                after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok()
-            });
-        }
+        self.0.retain(|path, _| listed(path) || open.is_some_and(|open| open.contains(path)));
     }
 
     /// Whether a file grew or stayed open over two saves: then it is a log. No file of a save is
