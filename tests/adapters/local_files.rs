@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use lamplighter::adapters::host::files::LocalFiles;
-use lamplighter::ports::{Files, Tree};
+use lamplighter::ports::{ClockLead, Files, Tree};
 use tempfile::TempDir;
 
 fn paths(tree: &Tree) -> Vec<&str> {
@@ -86,4 +86,14 @@ fn a_walk_follows_links_inside_and_tells_of_the_rest() {
         tree.links.iter().map(|link| (link.path.as_str(), link.target.as_str())).collect();
     assert_eq!(links, [("folder", "sub")], "a link to a folder is kept as a link");
     assert!(LocalFiles.walk(&root, 2).unwrap().truncated);
+}
+
+/// `/dev/shm` is another file system, dated by the same clock.
+#[tokio::test]
+async fn file_systems_of_one_machine_have_one_clock() {
+    let (one, other) = (TempDir::new().unwrap(), TempDir::new_in("/dev/shm").unwrap());
+    let lead = LocalFiles.clock_lead(one.path(), other.path()).await;
+    assert_eq!(lead.unwrap(), ClockLead::default());
+    let missing = one.path().join("missing");
+    assert!(LocalFiles.clock_lead(&missing, other.path()).await.is_err());
 }
