@@ -85,7 +85,9 @@ pub struct NotNow {
 
 /// No launch can succeed in this region before the user mends something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Unready {
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub region: Region,
     pub because: String,
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Notice {
     pub kind: NoticeKind,
     /// When it takes effect; for a rebalance recommendation, when it was given. It may be in the
@@ -14,6 +15,7 @@ pub struct Notice {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NoticeKind {
     /// The cloud interrupts the machine at the given time. EC2 gives about 120 seconds.

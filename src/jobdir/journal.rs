@@ -7,6 +7,7 @@ use crate::instance::Notice;
 use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, Reason};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Event {
     /// From 1, without gaps within an attempt.
     pub seq: u64,
@@ -16,6 +17,7 @@ pub struct Event {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum What {
     Phase {

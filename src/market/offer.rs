@@ -23,6 +23,7 @@ pub enum Market {
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Arch {
     #[default]
@@ -32,9 +33,12 @@ pub enum Arch {
 
 /// One machine type in one zone on one market, with its price now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Offer {
     pub cloud: Cloud,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub region: Region,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub zone: Zone,
     pub instance_type: String,
     /// Number of whole GPUs; 0 without a GPU or with a fraction of one.

@@ -24,11 +24,13 @@ pub struct Supply {
 
 /// How many vCPUs of a family an account may run in a region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Quota {
     /// The cloud's name: `All G and VT Spot Instance Requests`.
     pub name: String,
     /// The code for an increase request: `L-3819A6DF`.
     pub code: String,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub region: Region,
     pub market: Market,
     /// Leading letters of the types that it counts, with the generation or without: `["g", "vt"]`,

@@ -138,7 +138,7 @@ struct Page {
 impl Page {
     fn read(sandbox: &Sandbox) -> Self {
         let text = std::fs::read_to_string(repository().join("docs/cli-json.md"));
-        let schemas = ["costs", "receipt", "status", "top"]
+        let schemas = ["costs", "explain", "plan", "receipt", "status", "top"]
             .map(|verb| (verb.to_owned(), sandbox.json(&["schema", verb]).1));
         Page { text: text.expect("it ships"), schemas: schemas.into() }
     }
@@ -257,7 +257,7 @@ fn printed_values_fit_the_schemas_that_lamp_schema_prints() {
         .map(|one| one["name"].as_str().expect("a name"))
         .filter(|name| !["job", "config"].contains(name))
         .collect();
-    assert_eq!(names, ["status", "top", "costs", "receipt"]);
+    assert_eq!(names, ["status", "top", "costs", "plan", "explain", "receipt"]);
     let mut pairs = Vec::new();
     for name in &names {
         let schema = place.0.json(&["schema", name]).1;

@@ -19,6 +19,7 @@ use crate::policy::watch::idle_cost::IdleCost;
 
 /// A job as `lamp explain` and the page of a job tell it. The field names are an interface.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Explained {
     pub job: String,
     pub state: JobState,
@@ -47,7 +48,9 @@ pub struct Explained {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct ExplainedAttempt {
+    #[cfg_attr(feature = "web", schema(value_type = u32))]
     pub attempt: AttemptNo,
     /// Absent for a standalone run.
     pub plan: Option<Plan>,

@@ -8,12 +8,24 @@
 //! more call, so it is read only where a plan is shown, never in a launch.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::controller::Controller;
 use crate::job::Plan;
 use crate::market::{Span, elapsed};
 use crate::policy::purchase::bid::{Exceeded, HONEST, WINDOW, back};
+
+/// How often the price was above the bid; the field names are an interface.
+#[derive(Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct BidExceeded<'a> {
+    /// The beginning of the known prices.
+    since: Option<Timestamp>,
+    share_above: Option<f64>,
+    crossings: Option<usize>,
+    /// Why it is unknown.
+    unknown: Option<&'a String>,
+}
 
 pub struct BidHistory {
     /// `Err`: why it is not known.
@@ -33,13 +45,15 @@ impl BidHistory {
         Some(BidHistory { exceeded, now })
     }
 
-    pub fn document(&self) -> Value {
+    pub fn document(&self) -> BidExceeded<'_> {
         let exceeded = self.exceeded.as_ref();
         let known = exceeded.ok();
-        json!({
-            "since": known.map(|known| known.since), "share_above": known.map(|known| known.share_above),
-            "crossings": known.map(|known| known.crossings), "unknown": exceeded.err(),
-        })
+        BidExceeded {
+            since: known.map(|known| known.since),
+            share_above: known.map(|known| known.share_above),
+            crossings: known.map(|known| known.crossings),
+            unknown: exceeded.err(),
+        }
     }
 
     /// Inserts the line before the one that says what a bid cannot promise.

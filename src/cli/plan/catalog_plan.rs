@@ -10,10 +10,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-
 use super::first_plan;
 use super::limit_check::OutOfReach;
+use super::plan_document::{PlanDocument, PlanSource};
 use super::text;
 use crate::app::text::local_time;
 use crate::cli::output::table::{Give, render_within};
@@ -83,13 +82,14 @@ impl Shipped {
             self.over_a_cap.is_some() || out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
         let code = if is_refused { ExitCode::REFUSED } else { ExitCode::UNREACHABLE };
         if context.is_machine_output() {
-            let mut document = self.document(lacks);
-            let more = json!({ "workdir_files": survey.files, "workdir_bytes": survey.bytes, "next": next, "out_of_reach": out_of_reach });
-            document
-                .as_object_mut()
-                .into_iter()
-                .for_each(|all| all.extend(more.as_object().cloned().unwrap_or_default()));
-            context.printer.json(&document);
+            let unanswered = self.fault.sentence();
+            context.printer.json(&PlanDocument {
+                workdir_files: survey.files,
+                workdir_bytes: survey.bytes,
+                next,
+                out_of_reach: out_of_reach.as_ref(),
+                ..self.document(lacks, &unanswered)
+            });
             return code;
         }
         context.printer.warn(format!("this is not from EC2: {}", self.fault.sentence()));
@@ -130,17 +130,48 @@ impl Shipped {
     }
 
     /// The fields are the same as in a plan from AWS; `source` tells them apart.
-    fn document(&self, lacks: &[Lack]) -> Value {
+    fn document<'a>(&'a self, lacks: &'a [Lack], unanswered: &'a str) -> PlanDocument<'a> {
         let Planned { plan, most_job, fallbacks, ranking, refused, .. } = &self.planned;
-        let source = json!({ "name": "catalogue", "as_of": Catalog::shipped().prices_as_of(), "because": self.fault.sentence(), "hint": self.fault.hint });
-        let reasons: Vec<&String> = plan.reasons.iter().chain(&self.notes).collect();
-        json!({
-            "source": source, "offer": plan.offer, "reasons": reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(),
-            "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
-            "kill_at": plan.kill_at, "bid": null, "bid_exceeded": null, "launch": null, "fallbacks": fallbacks, "ranking": ranking, "quotas": [],
-            "refused": refused, "unready": [], "forbidden": null, "unanswered": self.fault.sentence(), "permissions": [], "lacks": lacks, "agent": null, "clock": null,
-            "caps": null, "waits_for": self.over_a_cap, "waits_until": null, "market": null, "cadence": null,
-        })
+        PlanDocument {
+            source: PlanSource {
+                name: "catalogue",
+                as_of: Catalog::shipped().prices_as_of().to_owned(),
+                because: Some(unanswered.to_owned()),
+                hint: self.fault.hint.clone(),
+            },
+            offer: &plan.offer,
+            reasons: plan.reasons.iter().chain(&self.notes).collect(),
+            rejected: &plan.rejected,
+            most_usd: plan.most_whichever(),
+            most_usd_offer: plan.most_usd,
+            most_job_usd: most_job.usd,
+            most_job_by: most_job.by,
+            most_job_machines: most_job.machines,
+            kill_at: plan.kill_at,
+            bid: None,
+            bid_exceeded: None,
+            launch: None,
+            fallbacks,
+            ranking,
+            quotas: &[],
+            refused,
+            unready: &[],
+            forbidden: None,
+            unanswered: Some(unanswered),
+            permissions: Vec::new(),
+            lacks,
+            agent: None,
+            clock: None,
+            workdir_files: 0,
+            workdir_bytes: 0,
+            caps: None,
+            waits_for: self.over_a_cap.as_deref(),
+            waits_until: None,
+            next: None,
+            market: None,
+            cadence: None,
+            out_of_reach: None,
+        }
     }
 
     fn lines(&self) -> Vec<String> {

@@ -29,6 +29,7 @@ const LIFE_HOURS_MAX: f64 = 48.0;
 
 /// The result in `lamp plan`; the field names are an interface.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct CadenceShown {
     pub job: String,
     pub saves: usize,

@@ -12,7 +12,9 @@ use crate::market::{Cloud, Market, Offer, Region};
 
 /// For one region and market; the field names are an interface.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct LaunchPermission {
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     region: Region,
     market: Market,
     /// Why the cloud would not launch it.

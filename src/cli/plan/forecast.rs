@@ -42,8 +42,10 @@ pub const TICK: Duration = Duration::from_secs(5 * 60);
 
 /// The result in `lamp plan`; the field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Forecast {
     /// The decision now, and its reason.
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub decided: &'static str,
     pub because: String,
     pub work_hours: f64,

@@ -18,6 +18,7 @@ use crate::policy::purchase::hard_end::STOP_GRACE;
 
 /// How far a limit is from the end of the work; the field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct OutOfReach {
     /// The limit that ends the job first.
     pub limit: Limit,
@@ -51,6 +52,7 @@ pub struct OutOfReach {
 
 /// The limit that ends a job before its work is done; the names are an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     Deadline,

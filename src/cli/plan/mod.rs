@@ -13,6 +13,7 @@ pub(crate) mod limit_check;
 pub(crate) mod no_image_hints;
 pub(crate) mod no_offer_hints;
 pub(crate) mod plan;
+pub(crate) mod plan_document;
 pub(crate) mod preflight;
 pub(crate) mod region_arg;
 pub(crate) mod saved_files;

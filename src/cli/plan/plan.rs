@@ -7,6 +7,7 @@ use super::dry_run::{LaunchPermission, LaunchPermissions};
 use super::first_plan;
 use super::forecast::{self, Forecast};
 use super::limit_check::OutOfReach;
+use super::plan_document::{PlanDocument, PlanSource};
 use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
 use super::{bid_text, check, checkpoint_cadence, gang_cost, saved_files, text};
 use crate::app::drive;
@@ -104,15 +105,41 @@ pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode
         cadence.as_ref().map_or(ExitCode::SUCCESS, checkpoint_cadence::CadenceShown::code)
     };
     if context.is_machine_output() {
-        context.printer.json(&serde_json::json!({
-            "source": source(plan),
-            "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
-            "kill_at": plan.kill_at,
-            "bid": plan.bid, "bid_exceeded": exceeded.as_ref().map(bid_text::BidHistory::document), "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
-            "forbidden": forbidden, "unanswered": unanswered, "permissions": permissions.all(), "lacks": lacks, "agent": agent, "clock": clock,
-            "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
-            "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence, "out_of_reach": out_of_reach,
-        }));
+        context.printer.json(&PlanDocument {
+            source: source(plan),
+            offer: &plan.offer,
+            reasons: plan.reasons.iter().collect(),
+            rejected: &plan.rejected,
+            most_usd: plan.most_whichever(),
+            most_usd_offer: plan.most_usd,
+            most_job_usd: most_job.usd,
+            most_job_by: most_job.by,
+            most_job_machines: most_job.machines,
+            kill_at: plan.kill_at,
+            bid: plan.bid,
+            bid_exceeded: exceeded.as_ref().map(bid_text::BidHistory::document),
+            launch: plan.launch.as_ref(),
+            fallbacks,
+            ranking,
+            quotas,
+            refused,
+            unready,
+            forbidden: forbidden.as_deref(),
+            unanswered: unanswered.as_deref(),
+            permissions: permissions.all(),
+            lacks: &lacks,
+            agent: agent.as_deref(),
+            clock: clock.as_deref(),
+            workdir_files: survey.files,
+            workdir_bytes: survey.bytes,
+            caps,
+            waits_for: held_back.as_deref(),
+            waits_until: planned.waits.as_ref().and_then(|waits| waits.until),
+            next,
+            market: forecast.as_ref(),
+            cadence: cadence.as_ref(),
+            out_of_reach: out_of_reach.as_ref(),
+        });
         return Ok(code);
     }
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
@@ -178,7 +205,7 @@ fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
     fault
 }
 
-fn source(plan: &Plan) -> serde_json::Value {
+fn source(plan: &Plan) -> PlanSource {
     let name = if plan.offer.cloud == Cloud::Local { "local" } else { "ec2" };
-    serde_json::json!({ "name": name, "as_of": plan.created })
+    PlanSource { name, as_of: plan.created.to_string(), because: None, hint: None }
 }

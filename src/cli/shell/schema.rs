@@ -30,6 +30,12 @@ pub enum SchemaName {
     /// What `lamp costs -o json` prints
     #[cfg(feature = "web")]
     Costs,
+    /// What `lamp plan -o json` prints
+    #[cfg(feature = "web")]
+    Plan,
+    /// What `lamp explain -o json` prints
+    #[cfg(feature = "web")]
+    Explain,
     /// What `lamp receipt -o json` prints of a job with a machine
     #[cfg(feature = "web")]
     Receipt,
@@ -71,6 +77,8 @@ mod output_schemas {
 
     use super::SchemaName;
     use crate::app::overview::overview::Overview;
+    use crate::app::view::timeline::Explained;
+    use crate::cli::plan::plan_document::PlanDocument;
     use crate::cli::status::costs::CostDocument;
     use crate::cli::status::status::Listing;
     use crate::job::Receipt;
@@ -81,6 +89,8 @@ mod output_schemas {
             SchemaName::Status => document::<Listing>("lamp status -o json"),
             SchemaName::Top => document::<Overview>("lamp top --once -o json"),
             SchemaName::Costs => document::<CostDocument<'_>>("lamp costs -o json"),
+            SchemaName::Plan => document::<PlanDocument<'_>>("lamp plan -o json"),
+            SchemaName::Explain => document::<Explained>("lamp explain -o json"),
             SchemaName::Receipt => document::<Receipt>("lamp receipt -o json"),
         }
     }

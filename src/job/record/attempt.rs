@@ -57,6 +57,7 @@ impl Ending {
 
 /// Where the agent is in its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptPhase {
     /// Lease taken; checks, then fetches code and checkpoint.
@@ -88,6 +89,7 @@ impl AttemptPhase {
 
 /// Why a launch was refused because of the place, not because of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
     /// No machine is free there now.
@@ -132,8 +134,10 @@ impl fmt::Display for Refusal {
 /// `attempts/<n>/settled.json`: what the controller saw of the machine and what it cost. Written
 /// once the machine is gone, or its launch has failed for good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Settled {
     pub format: u32,
+    #[cfg_attr(feature = "web", schema(value_type = u32))]
     pub attempt: AttemptNo,
     /// `None`: no machine was launched, or with the refusal `spent` its id is unknown.
     pub instance: Option<String>,

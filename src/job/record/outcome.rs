@@ -11,9 +11,12 @@ use crate::market::Span;
 
 /// `attempts/<n>/outcome.json`: the agent writes it once, last before the power-off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Outcome {
     pub format: u32,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub job: JobId,
+    #[cfg_attr(feature = "web", schema(value_type = u32))]
     pub attempt: AttemptNo,
     pub instance: String,
     pub started: Timestamp,

@@ -13,9 +13,12 @@ use crate::market::{Offer, Span, Usd, UsdPerHour};
 /// It holds the whole launch call. A retry after a crash repeats the same request byte for byte,
 /// and cannot buy a second machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Plan {
     pub format: u32,
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub job: JobId,
+    #[cfg_attr(feature = "web", schema(value_type = u32))]
     pub attempt: AttemptNo,
     pub created: Timestamp,
     /// The controller that created it, for people.
@@ -53,6 +56,7 @@ pub struct Plan {
     pub boot: Span,
     /// The newest complete checkpoint when the plan was made; the agent looks again.
     #[serde(default)]
+    #[cfg_attr(feature = "web", schema(value_type = Option<u32>))]
     pub resume_from: Option<CheckpointNo>,
     /// The signed URLs of the first boot may expire after this: a later launch needs a new plan.
     /// `None`: any time.
@@ -93,16 +97,19 @@ fn boot() -> Span {
 
 /// The machine that a plan starts instead of launching one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Starts {
     /// The machine's last job; the machine carries this job's name until its start.
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub job: JobId,
     pub instance: String,
-    /// As in [`crate::job::KeptMachine`].
+    /// When the machine was launched first.
     pub launched: Timestamp,
 }
 
 /// The launch call beside offer, tags and token: nothing of it is decided later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct LaunchRequest {
     /// The image's id; its name, for people.
     pub image: String,
@@ -124,12 +131,14 @@ pub struct LaunchRequest {
     pub shutdown: Shutdown,
     /// The cloud's alarm on the machine; `None`: no alarm.
     #[serde(default)]
+    #[cfg_attr(feature = "web", schema(value_type = Option<String>))]
     pub alarm: Option<AlarmRule>,
     /// The script of its first boot; holds no secret.
     pub user_data: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Shutdown {
     /// The machine is terminated and its disk deleted.
@@ -140,6 +149,7 @@ pub enum Shutdown {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct RejectedOffer {
     pub offer: Offer,
     pub because: String,

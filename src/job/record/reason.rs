@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::Numbers;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Reason {
     pub at: Timestamp,
     /// The policy: `idle`, `stall`, `budget`, `interruption`, `request`, `workload`, `relaunch`.
@@ -21,6 +22,7 @@ pub struct Reason {
     /// The numbers it used, with the unit last in each name: `gpu_percent`, `quiet_secs`,
     /// `window_secs`.
     #[serde(default)]
+    #[cfg_attr(feature = "web", schema(value_type = std::collections::BTreeMap<String, f64>))]
     pub numbers: Numbers,
 }
 

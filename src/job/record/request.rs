@@ -10,6 +10,7 @@ use crate::market::{FallbackCost, Market, Span, Usd};
 
 /// `requests/<n>.json`, written once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Request {
     pub format: u32,
     pub number: u32,
@@ -20,6 +21,7 @@ pub struct Request {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Wish {
     /// Save a checkpoint, keep the outputs, end. The job can be continued later.
@@ -33,6 +35,7 @@ pub enum Wish {
         budget: Option<Usd>,
         /// Allows a more expensive machine from now on, beside what the spec allows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "web", schema(value_type = Option<serde_json::Value>))]
         fallback_cost: Option<FallbackCost>,
     },
     /// For so long, the job is not ended as idle or stalled. An older agent ignores it.
@@ -41,7 +44,11 @@ pub enum Wish {
     Checkpoint,
     /// The controller's own, `market = "auto"`: the attempt saves and ends, and the job continues
     /// on this market.
-    Move { attempt: AttemptNo, to: Market },
+    Move {
+        #[cfg_attr(feature = "web", schema(value_type = u32))]
+        attempt: AttemptNo,
+        to: Market,
+    },
     /// Rehearse an interruption with this much notice. Only the local cloud can grant it.
     Interrupt { notice: Span },
 }

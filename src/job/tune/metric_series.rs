@@ -8,6 +8,7 @@ const POINTS_MAX: usize = 400;
 
 /// One report.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct MetricPoint {
     pub step: f64,
     /// `None`: it was not a number.
@@ -17,6 +18,7 @@ pub struct MetricPoint {
 /// The reports of one trial, ordered by step. Above 400 points, every second point is dropped,
 /// so that equal trials keep equal steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct MetricSeries {
     pub points: Vec<MetricPoint>,
     /// The newest report, which thinning never drops.

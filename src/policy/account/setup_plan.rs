@@ -470,6 +470,7 @@ pub struct ReadyFound {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Lack {
     pub what: String,
     /// The command to type, unless it is `lamp init aws`.

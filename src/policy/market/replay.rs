@@ -318,6 +318,7 @@ impl Drawn {
 
 /// Mean and quantiles of one number over many runs.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Spread {
     pub mean: f64,
     pub p5: f64,

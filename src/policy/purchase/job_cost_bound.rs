@@ -39,6 +39,7 @@ pub struct JobMost {
 
 /// The kind of limit; the names are an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MostBy {
     /// All hours are free.

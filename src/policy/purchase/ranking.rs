@@ -19,6 +19,7 @@ use crate::policy::market::remaining_work;
 
 /// One fitting offer in its rank; the field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Ranked {
     pub instance_type: String,
     pub zone: String,

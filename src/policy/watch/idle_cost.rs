@@ -24,6 +24,7 @@ pub struct IdleFacts {
 
 /// Both errors, in time and money.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct IdleCost {
     /// Quiet time paid until the verdict.
     pub waited: Span,

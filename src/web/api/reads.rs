@@ -14,7 +14,7 @@ use crate::app::log_tail::LogTail;
 use crate::app::overview::job_filter::{EXAMPLE, JobFilter};
 use crate::app::overview::overview::{JobRow, Overview};
 use crate::app::view::costs::CostRow;
-use crate::app::view::timeline;
+use crate::app::view::timeline::{self, Explained};
 use crate::app::{ExitCode, Fault, find_job, record_errors};
 use crate::job::{AttemptNo, Receipt};
 use crate::web::plots::{self, Plots};
@@ -146,7 +146,7 @@ fn no_attempt(job: &str, number: u32) -> Fault {
 
 /// Every verdict on a job with its numbers, and each attempt: what `lamp explain -o json` prints
 #[utoipa::path(get, path = "/api/v1/jobs/{job}/explain", params(("job" = String, Path)),
-    responses((status = 200, body = Object)))]
+    responses((status = 200, body = Explained)))]
 pub async fn explain(State(site): State<Arc<Site>>, Path(job): Path<String>) -> Response {
     let read = async {
         let dir = find_job::find(&site.store, Some(&job)).await?;
