@@ -18,7 +18,7 @@ use crate::app::text::{counted, local_time};
 use crate::app::{ExitCode, Fault};
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
-    Cloud, GpuRequirement, PriceHistory, PriceRule, Span, Supply, Usd, UsdPerHour,
+    Cloud, GpuRequirement, PriceHistory, PricePoint, PriceRule, Span, Supply, Usd, UsdPerHour,
 };
 use crate::policy::purchase::bid::back;
 
@@ -29,6 +29,9 @@ const DAYS_MAX: u32 = 90;
 
 /// Plots on one page: the cheapest pools. The table has all.
 const DRAWN_MAX: usize = 6;
+
+/// The newest changes of price in a plot that have a mark. More make the page heavy.
+const MARKED_MAX: usize = 100;
 
 #[derive(Clone, Default, Deserialize)]
 pub struct Asked {
@@ -228,7 +231,7 @@ fn shown(asked: &Asked, answer: &PriceAnswer) -> Markup {
             h2 #history { "Spot prices of the last " (counted(u64::from(answer.wanted.days), "day")) }
             @if drawn.is_empty() { p { "EC2 tells no spot price of these." } }
             @for (row, history) in &drawn { (drawing(row, history, answer)) }
-            p.muted { "The line across is " (named) ". Up to " (DRAWN_MAX) " of the cheapest are drawn. "
+            p.muted { "The line across is " (named) ". Each mark below is a change of price. Up to " (DRAWN_MAX) " of the cheapest are drawn. "
                 a href=(format!("/prices.csv?{}", asked.address())) { "All changes as CSV" } }
         }
         section aria-labelledby="pools" {
@@ -299,10 +302,23 @@ fn drawing(row: &PriceRow, history: &PriceHistory, answer: &PriceAnswer) -> Mark
                         line.mark x1="0" x2=(WIDTH) y1=(format!("{:.1}", y(bid))) y2=(format!("{:.1}", y(bid))) {}
                     }
                     polyline points=(line.trim_end()) {}
+                    @for point in changes(history, answer.from) {
+                        line.change x1=(format!("{:.1}", x(point.at))) x2=(format!("{:.1}", x(point.at)))
+                            y1=(HEIGHT - 8.0) y2=(HEIGHT) {
+                            title { (local_time(point.at)) ": " (dollars(Some(point.price))) }
+                        }
+                    }
                 }
             }
         }
     }
+}
+
+/// The newest changes of price. EC2 also repeats an old price, which is no change.
+fn changes(history: &PriceHistory, from: Timestamp) -> impl Iterator<Item = &PricePoint> {
+    let pairs = history.points().windows(2).rev();
+    let changed = pairs.filter(|pair| pair[0].price != pair[1].price).map(|pair| &pair[1]);
+    changed.filter(move |point| point.at > from).take(MARKED_MAX)
 }
 
 pub async fn csv(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Response {
@@ -329,6 +345,7 @@ pub async fn csv(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::market::{Region, Zone};
 
     fn asked(gpu: &str, bid: &str) -> Asked {
         Asked { gpu: gpu.into(), bid: bid.into(), ..Asked::default() }
@@ -343,6 +360,24 @@ mod tests {
         for wrong in ["soon", "-1", "0", "NaN"] {
             assert_eq!(bid(wrong).map_err(|fault| fault.code), Err(ExitCode::USAGE), "{wrong}");
         }
+    }
+
+    #[test]
+    fn newest_changes_of_price_have_marks() {
+        let at = |secs: i64| Timestamp::from_second(secs).expect("a time");
+        let dear = Usd::from_dollars(1.0).map(UsdPerHour::new).expect("a price");
+        // Each price is told twice.
+        let price = |secs: i64| if secs % 4 < 2 { UsdPerHour::ZERO } else { dear };
+        let points = (0..400).map(|secs| PricePoint { at: at(secs), price: price(secs) }).collect();
+        let history = PriceHistory::new(
+            Region::new("us-east-1"),
+            Zone::new("us-east-1a"),
+            "g5".into(),
+            points,
+        );
+        let marked = |from| changes(&history, at(from)).map(|point| point.at).collect::<Vec<_>>();
+        assert_eq!(marked(394), [at(398), at(396)]);
+        assert_eq!((marked(0).len(), marked(0)[0]), (MARKED_MAX, at(398)));
     }
 
     #[test]
