@@ -209,7 +209,7 @@ fn head(summary: &Summary, look: &JobLook, data: &PlotData) -> Markup {
     let nearest = summary.ends.first().map(|end| local_time(end.at));
     let heard = summary.heartbeat_seconds.filter(|_| !summary.state.is_final());
     html! {
-        section aria-label="Now" {
+        section.now aria-label="Now" {
             p { strong { (job_sentence(summary)) } }
             dl.facts {
                 (fact("Job", Some(summary.job.clone())))

@@ -199,7 +199,7 @@ fn needs(needs: &[Need]) -> Markup {
 fn job(row: &JobRow, trend: Option<&UsageTrend>, now: Timestamp) -> Markup {
     let summary = &row.summary;
     html! {
-        li.job data-job=(summary.job) {
+        li.job data-job=(summary.job) data-tone=(colour(row)) {
             div.head {
                 span class={ "state " (colour(row)) } { (summary.state_told()) }
                 a.name href=(format!("/job/{}", summary.job)) { strong { (summary.name) } }
@@ -219,11 +219,11 @@ fn job(row: &JobRow, trend: Option<&UsageTrend>, now: Timestamp) -> Markup {
                     span title=(local_time(end.at)) { "nearest end " (end.countdown(now)) }
                 }
                 @if let Some(machine) = &summary.machine { span.muted { (machine.line()) } }
-                @if let Some(trend) = trend { span.trend { (sparkline::draw(trend)) } }
                 @if let Some(seconds) = summary.heartbeat_seconds.filter(|_| !summary.state.is_final()) {
                     span.muted { "heard " (Span::from_secs(seconds as u64)) " ago" }
                 }
             }
+            @if let Some(trend) = trend { div.trend { (sparkline::draw(trend)) } }
         }
     }
 }
