@@ -114,18 +114,19 @@ function show(canvas, unit, times, lines) {
   const points = [times, ...lines.map((line) => line.values)];
   if (canvas.plot && canvas.plot.series.length === points.length) { canvas.plot.setData(points); return; }
   if (canvas.plot) canvas.plot.destroy();
-  const value = (u, number) => number == null ? "unknown" : measure(number, unit);
+  // Without a cursor there is no value to tell.
+  const value = (u, number, series, at) => at == null ? "–" : number == null ? "unknown" : measure(number, unit);
   const drawn = (line) => {
     const [label, stroke] = line.gpu === undefined ? ["value", "--plot"] : [`GPU ${line.gpu}`, `--g${line.gpu % 8}`];
     return { label, value, stroke: colour(stroke), width: 1.5, spanGaps: false, points: { show: false } };
   };
   canvas.textContent = "";
   canvas.plot = new uPlot({
-    width: canvas.clientWidth, height: 150,
+    width: canvas.clientWidth, height: 170,
     cursor: { sync: { key: "job" } },
     scales: { x: { time: facts.zero > 0 }, y: { range: (u, low, high) => [0, Math.max(high * 1.05, 1)] } },
     axes: axes(unit),
-    series: [{ label: "time" }, ...lines.map(drawn)],
+    series: [facts.zero > 0 ? { label: "time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" } : { label: "seconds" }, ...lines.map(drawn)],
     hooks: { drawClear: [bandsOf(facts)], draw: [marksOf(facts)], setCursor: [wordsAt(facts)] },
   }, points, canvas);
 }
@@ -140,11 +141,24 @@ function measure(number, unit) {
 }
 // Ticks of binary units are powers of two, so that they have few digits.
 const TWOS = Array.from({ length: 60 }, (_, at) => 2 ** (at - 4));
+// Hours as in the rest of the page; the day below the first tick of each day.
+function timeTicks(u, ticks, axis, space, step) {
+  let day = "";
+  return ticks.map((tick) => {
+    const at = new Date(tick * 1000);
+    // Swedish dates and times are in the order of ISO 8601.
+    const date = at.toLocaleDateString("sv");
+    const time = at.toLocaleTimeString("sv").slice(0, step < 60 ? 8 : 5);
+    const text = step >= 86400 ? date : date === day ? time : `${time}\n${date}`;
+    day = date;
+    return text;
+  });
+}
 function axes(unit) {
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
   const isBinary = unit === "B" || unit === "MiB";
   const upright = { ...axis, size: 76, values: (u, ticks) => ticks.map((tick) => measure(tick, unit.split(" of ")[0])) };
-  return [axis, isBinary ? { ...upright, incrs: TWOS } : upright];
+  return [facts.zero > 0 ? { ...axis, values: timeTicks } : axis, isBinary ? { ...upright, incrs: TWOS } : upright];
 }
 
 if (plots && window.uPlot) {
@@ -152,7 +166,7 @@ if (plots && window.uPlot) {
   setInterval(draw, 15000);
   window.addEventListener("resize", () => {
     for (const canvas of plots.querySelectorAll(".canvas")) {
-      if (canvas.plot) canvas.plot.setSize({ width: canvas.clientWidth, height: 150 });
+      if (canvas.plot) canvas.plot.setSize({ width: canvas.clientWidth, height: 170 });
     }
   });
 }
