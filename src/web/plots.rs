@@ -134,6 +134,7 @@ impl Plots {
             }
             (gpu_plots(&self.gpus, &self.gpu_links(job)))
             p #mark.muted aria-live="off" { "Dashed lines are marks. The timeline below has their words." }
+            p.muted { "The same: " code { "lamp top" } ", then Enter on the job and " kbd { "2" } }
         }
     }
 
