@@ -20,4 +20,4 @@ pub use reading::Reading;
 pub use sample::{GpuProcess, GpuSample, IoCounters, Marks, Sample};
 pub use state::{InstanceState, InstanceView, MachineRef};
 pub use status::{AttentionKind, GpuStatus, Status};
-pub use tags::{OWNER_TAG, TAG_PREFIX, Tags, TagsError, owned_by};
+pub use tags::{OWNER_TAG, RANKS_TAG, TAG_PREFIX, Tags, TagsError, owned_by, tags_of_rank};

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{AttemptNo, BOOT, JobId};
+use crate::job::{AttemptNo, BOOT, JobId, member_job};
 use crate::market::Span;
 
 /// Prefix of all our tag keys.
@@ -16,6 +16,26 @@ pub const TAG_PREFIX: &str = "lamplighter:";
 
 /// Full key of the tag that names the owner.
 pub const OWNER_TAG: &str = "lamplighter:owner";
+
+/// Full key of the tag that names the job.
+const JOB_TAG: &str = "lamplighter:job";
+
+/// Full key of the tag of machines that one call launched for all ranks of a gang: their number.
+pub const RANKS_TAG: &str = "lamplighter:ranks";
+
+/// The tags of a machine by its place in its launch. EC2 gives all machines of one call the same
+/// tags, with the job of rank 0. The place of a machine is its rank.
+pub fn tags_of_rank(
+    mut map: BTreeMap<String, String>,
+    launch_index: u32,
+) -> BTreeMap<String, String> {
+    if map.contains_key(RANKS_TAG)
+        && let Some(leader) = map.get(JOB_TAG).and_then(|job| job.parse::<JobId>().ok())
+    {
+        map.insert(JOB_TAG.to_owned(), member_job(&leader, launch_index as usize).to_string());
+    }
+    map
+}
 
 /// The tags of one of our machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +65,7 @@ impl Tags {
     pub fn to_map(&self) -> BTreeMap<String, String> {
         let mut map = BTreeMap::from([
             (OWNER_TAG.to_owned(), self.owner.clone()),
-            (format!("{TAG_PREFIX}job"), self.job.to_string()),
+            (JOB_TAG.to_owned(), self.job.to_string()),
             (format!("{TAG_PREFIX}attempt"), self.attempt.to_string()),
             (format!("{TAG_PREFIX}lease-s"), self.lease.duration().as_secs().to_string()),
             (format!("{TAG_PREFIX}boot-s"), self.boot.duration().as_secs().to_string()),
@@ -129,8 +149,19 @@ mod tests {
             Ok(BOOT),
             "an earlier version did not write it"
         );
+        assert_eq!(tags_of_rank(map.clone(), 3), map, "a machine of its own");
         let mut garbled = map;
         garbled.insert("lamplighter:kill-at".into(), "soon".into());
         assert!(Tags::from_map(&garbled).is_err());
+    }
+
+    #[test]
+    fn machines_of_one_launch_have_the_jobs_of_their_ranks() {
+        let map = BTreeMap::from([
+            (JOB_TAG.to_owned(), "digits-222222".to_owned()),
+            (RANKS_TAG.to_owned(), "3".to_owned()),
+        ]);
+        let job = |index| tags_of_rank(map.clone(), index)[JOB_TAG].clone();
+        assert_eq!([job(0), job(2)], ["digits-222222", "digits-r2-222222"]);
     }
 }

@@ -40,7 +40,7 @@ pub use record::market_log::MarketLog;
 pub use record::numbers::Numbers;
 pub use record::outcome::{EndedBecause, ExitStatus, JobOutcome, Outcome};
 pub use record::phase::JobState;
-pub use record::plan::{LaunchRequest, Plan, RejectedOffer, Shutdown, Starts};
+pub use record::plan::{GangLaunch, LaunchRequest, Plan, RejectedOffer, Shutdown, Starts};
 pub use record::progress::{Progress, ProgressError, ProgressLine};
 pub use record::proof::{EndedBy, Proof, Switch, Trial, Tried};
 pub use record::reason::Reason;
@@ -52,7 +52,7 @@ pub use record::request::{Request, Wish};
 pub use spec::alarm::{AlarmError, AlarmRule};
 pub use spec::check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, JOB_DIR_URL, check, name_problem};
 pub use spec::finding::{Finding, FindingCause, KeySuggestion, Severity};
-pub use spec::gang::gang_member::{GangMember, GangSeat, member_name, seats_of};
+pub use spec::gang::gang_member::{GangMember, GangSeat, member_job, member_name, seats_of};
 pub use spec::gang::gang_role::GangRole;
 pub use spec::gang::gang_spec::{
     DoneRule, GangEngine, GangSaves, GangSpec, NODES_MAX, NodeCount, NodeCountError, RoleCount,

@@ -125,6 +125,7 @@ pub fn plan(token: &str, market: Market) -> Plan {
         resume_from: None,
         launch_by: None,
         starts: None,
+        gang: None,
         tags: tags.to_map(),
     }
 }

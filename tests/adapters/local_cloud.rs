@@ -130,6 +130,7 @@ async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Pl
         resume_from: None,
         launch_by: None,
         starts: None,
+        gang: None,
         tags: tags.to_map(),
     }
 }

@@ -145,6 +145,7 @@ fn plan(number: usize, at: Region, created: Timestamp, kill_at: Option<Timestamp
         resume_from: None,
         launch_by: None,
         starts: None,
+        gang: None,
         tags: tags.to_map(),
     }
 }

@@ -101,6 +101,7 @@ pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
         resume_from: None,
         launch_by: None,
         starts: None,
+        gang: None,
         tags: Default::default(),
     }
 }

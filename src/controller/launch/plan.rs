@@ -19,14 +19,16 @@ use super::user_data;
 use crate::controller::act_result::{ActError, NotNow, Unready};
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
-use crate::instance::Tags;
+use crate::instance::{RANKS_TAG, Tags};
 use crate::job::{
-    AttemptNo, CheckpointNo, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, ResolvedSpec,
+    AttemptNo, CheckpointNo, GangLaunch, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason,
+    ResolvedSpec,
 };
 use crate::jobdir::JobDir;
 use crate::market::{Cloud, Market, Offer, PriceHistory, Quota, Span, Supply, uncounted};
 use crate::policy::Wishes;
 use crate::policy::account::shutdown_proof;
+use crate::policy::gang::rank_launch::{RankLaunch, rank_launch, zone_of_rank};
 use crate::policy::lifecycle::continuation::machine_to_start;
 use crate::policy::lifecycle::reconcile::history;
 use crate::policy::lifecycle::relaunch;
@@ -155,6 +157,9 @@ impl JobLauncher {
         if let Some(kept) = kept {
             only(&mut supply, kept);
         }
+        if let Some(zone) = zone_of_rank(&spec.spec, &history) {
+            supply.offers.retain(|offer| offer.zone == *zone);
+        }
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
         let overheads = market
@@ -208,7 +213,14 @@ impl JobLauncher {
             boot,
             kill_at: placed.kill_at,
         };
+        let gang = match rank_launch(&spec.spec, &history) {
+            RankLaunch::Leads(launch) => Some(launch),
+            RankLaunch::Alone | RankLaunch::Joins => None,
+        };
         let mut reasons = vec![reason.to_owned()];
+        reasons.extend(gang.as_ref().map(|gang| {
+            format!("one call launches all {} machines in one zone, or none of them", gang.ranks)
+        }));
         reasons.extend(placed.reasons);
         reasons.extend(decided.as_ref().map(|reason| reason.text.clone()));
         reasons.extend(uncounted(&placed.offer));
@@ -244,7 +256,8 @@ impl JobLauncher {
                 .as_ref()
                 .zip(kept)
                 .map(|(continues, kept)| continues.starts(kept)),
-            tags: machine_tags(&spec.spec.tags, &tags),
+            tags: machine_tags(&spec.spec.tags, &tags, gang.as_ref()),
+            gang,
         };
         Ok(Planned {
             plan,
@@ -300,9 +313,14 @@ impl JobLauncher {
 }
 
 /// The user's tags with ours, which win.
-fn machine_tags(user: &BTreeMap<String, String>, ours: &Tags) -> BTreeMap<String, String> {
+fn machine_tags(
+    user: &BTreeMap<String, String>,
+    ours: &Tags,
+    gang: Option<&GangLaunch>,
+) -> BTreeMap<String, String> {
     let mut tags = user.clone();
     tags.extend(ours.to_map());
+    tags.extend(gang.map(|gang| (RANKS_TAG.to_owned(), gang.ranks.to_string())));
     tags
 }
 

@@ -65,6 +65,9 @@ pub struct Plan {
     /// The kept machine to start again; `None`: a new machine is launched.
     #[serde(default)]
     pub starts: Option<Starts>,
+    /// One call launches the machines of all ranks; `None`: this machine alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<GangLaunch>,
     /// Tags of the machine: ours and the user's.
     pub tags: BTreeMap<String, String>,
 }
@@ -79,6 +82,11 @@ impl Plan {
     pub fn user_tags(&self) -> BTreeMap<String, String> {
         let user = self.tags.iter().filter(|(key, _)| !key.starts_with(OWN_TAGS));
         user.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// How many machines its launch buys.
+    pub fn machines(&self) -> u32 {
+        self.gang.as_ref().map_or(1, |gang| gang.ranks)
     }
 
     /// The most that the attempt can cost on any machine that fits it; `None`: unlimited.
@@ -105,6 +113,18 @@ pub struct Starts {
     pub instance: String,
     /// When the machine was launched first.
     pub launched: Timestamp,
+}
+
+/// The part of a plan in a launch of several machines. Only the plan of rank 0 buys: the plans of
+/// the other ranks have its token and find their machines by it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GangLaunch {
+    /// The job of rank 0.
+    pub leader: JobId,
+    /// The place of this machine in the launch, from 0.
+    pub rank: u32,
+    /// How many machines the call launches: all of them or none.
+    pub ranks: u32,
 }
 
 /// The launch call beside offer, tags and token: nothing of it is decided later.

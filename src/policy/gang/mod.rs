@@ -3,3 +3,4 @@
 pub mod epoch_decision;
 pub mod rank_command;
 pub mod rank_environment;
+pub mod rank_launch;

@@ -51,7 +51,7 @@ impl GangMember {
 
 /// The seats of a gang whose rank 0 is this job.
 pub fn seats_of(leader: &JobId, roles: &[GangRole]) -> Vec<GangSeat> {
-    let job = |rank: usize| if rank == 0 { leader.clone() } else { member_id(leader, rank) };
+    let job = |rank: usize| member_job(leader, rank);
     roles.iter().enumerate().map(|(rank, role)| GangSeat { job: job(rank), role: *role }).collect()
 }
 
@@ -60,7 +60,11 @@ pub fn member_name(gang: &str, rank: u32) -> String {
     if rank == 0 { gang.to_owned() } else { format!("{gang}-{RANK_LETTER}{rank}") }
 }
 
-fn member_id(leader: &JobId, rank: usize) -> JobId {
+/// The job of a rank; rank 0 is the leader itself.
+pub fn member_job(leader: &JobId, rank: usize) -> JobId {
+    if rank == 0 {
+        return leader.clone();
+    }
     let (name, letters) = leader.as_str().rsplit_once('-').unwrap_or((leader.as_str(), "gang"));
     let name: String = name.chars().take(NAME_LEN_MAX).collect();
     format!("{name}-{RANK_LETTER}{rank}-{letters}")
