@@ -1,14 +1,15 @@
 //! RunInstances: one call with everything in it, and one machine for one plan, whatever becomes of
 //! the answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lamplighter::job::Shutdown;
+use lamplighter::instance::{RANKS_TAG, tags_of_rank};
+use lamplighter::job::{GangLaunch, Plan, Shutdown, member_job};
 use lamplighter::market::Market;
 use lamplighter::ports::{Cloud, CloudError};
 
-use crate::aws::{chain, cloud, kind, machine, plan};
+use crate::aws::{OWNER, chain, cloud, kind, machine, plan, region};
 use lamp_test_support::ec2::{Call, FalseEc2, Fault, Options};
 
 /// What was asked, without what differs from call to call by the protocol.
@@ -77,6 +78,64 @@ async fn everything_is_in_the_one_call_and_the_same_when_it_is_repeated() {
     }
     let seen = ec2.instance(&id);
     assert!(seen.spot && plan.tags.iter().all(|(key, value)| seen.tags.get(key) == Some(value)));
+}
+
+/// The plans of the ranks of a gang, whose machines one call launches.
+fn gang(token: &str, ranks: u32) -> Vec<Plan> {
+    let base = plan(token, Market::OnDemand);
+    let of = |rank: u32| {
+        let gang = Some(GangLaunch { leader: base.job.clone(), rank, ranks });
+        let mut tags = base.tags.clone();
+        tags.insert(RANKS_TAG.to_owned(), ranks.to_string());
+        let tags = tags_of_rank(tags, rank);
+        Plan { job: member_job(&base.job, rank as usize), gang, tags, ..base.clone() }
+    };
+    (0..ranks).map(of).collect()
+}
+
+#[tokio::test]
+async fn one_call_launches_all_ranks_and_each_finds_its_own_machine() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let plans = gang("token-g", 3);
+    // The answer is lost: the same call again buys nothing twice.
+    ec2.fault(Fault::lost("RunInstances"));
+    let first = cloud(&ec2).launch(&plans[0]).await;
+    assert!(matches!(first, Ok(_) | Err(CloudError::Ambiguous { .. })), "{first:?}");
+    let mut ids = Vec::new();
+    for plan in &plans {
+        // Each rank may have another process.
+        ids.push(cloud(&ec2).launch(plan).await.unwrap());
+    }
+    assert_eq!(ec2.instances().len(), 3, "never a second gang");
+    for call in ec2.calls_of("RunInstances") {
+        assert_eq!((&*call.params["MinCount"], &*call.params["MaxCount"]), ("3", "3"));
+        assert_eq!(tags(&call, "instance")["lamplighter:ranks"], "3");
+    }
+    let unique: BTreeSet<&String> = ids.iter().collect();
+    assert_eq!(unique.len(), 3, "{ids:?}");
+    let views = cloud(&ec2).describe(OWNER, &region()).await.unwrap();
+    for (plan, id) in plans.iter().zip(&ids) {
+        let view = views.iter().find(|view| view.id == *id).expect("it is shown");
+        assert_eq!(view.tags.job, plan.job, "the job of its rank");
+        assert_eq!(view.client_token.as_deref(), Some("token-g"));
+    }
+    let one = cloud(&ec2);
+    one.describe(OWNER, &region()).await.unwrap();
+    one.terminate(&machine(&ids[1])).await.unwrap();
+    assert_eq!(cloud(&ec2).launch(&plans[2]).await.unwrap(), ids[2], "the others stay");
+}
+
+/// A rank never buys: without the launch of rank 0 it has no machine.
+#[tokio::test]
+async fn without_capacity_for_all_ranks_none_is_launched() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    ec2.fault(Fault::code("RunInstances", "InsufficientInstanceCapacity"));
+    let plans = gang("token-g", 2);
+    let refused = cloud(&ec2).launch(&plans[0]).await.unwrap_err();
+    assert!(matches!(refused, CloudError::NoCapacity { .. }), "{refused:?}");
+    let missing = cloud(&ec2).launch(&plans[1]).await.unwrap_err();
+    assert!(matches!(missing, CloudError::Ambiguous { .. }), "{missing:?}");
+    assert_eq!((ec2.calls_of("RunInstances").len(), ec2.instances().len()), (1, 0));
 }
 
 /// AWS's default for these bills processor time beyond what they earn, which no plan has in it.

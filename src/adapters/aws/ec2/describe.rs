@@ -14,7 +14,9 @@ use jiff::tz::TimeZone;
 
 use super::errors::{Ec2Error, meaning};
 use crate::adapters::aws::session::AwsSession;
-use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Tags, owned_by};
+use crate::instance::{
+    InstanceState, InstanceView, MachineRef, OWNER_TAG, Tags, owned_by, tags_of_rank,
+};
 use crate::job::Plan;
 use crate::market::{Cloud, Market, Region};
 use crate::ports::CloudError;
@@ -48,7 +50,8 @@ pub async fn describe(
     Ok(views)
 }
 
-/// The machines of one launch, with the tags of their plan, whatever tags they carry.
+/// The machines of one launch, with the tags of their plan, whatever tags they carry. If the
+/// launch is of several machines, only the one with the plan's rank.
 ///
 /// # Errors
 /// If EC2 does not answer: the state is unknown then.
@@ -59,6 +62,8 @@ pub async fn by_token(session: &AwsSession, plan: &Plan) -> Result<Vec<InstanceV
     // Without these tags its machine would seem to be missing.
     let tags = Tags::from_map(&plan.tags)
         .map_err(|error| Ec2Error::ambiguous("read the tags of the plan", &error.to_string()))?;
+    let instances: Vec<Instance> =
+        instances.into_iter().filter(|instance| is_of(plan, instance)).collect();
     let launched =
         |instance: &Instance| view(region, instance, instance.instance_id()?, tags.clone());
     let mut views: Vec<InstanceView> = instances.iter().filter_map(launched).collect();
@@ -178,12 +183,24 @@ fn ours(
     }
 }
 
+/// Whether a machine of the plan's launch belongs to this plan.
+pub fn is_of(plan: &Plan, instance: &Instance) -> bool {
+    plan.gang.as_ref().is_none_or(|gang| launch_index(instance) == gang.rank)
+}
+
+/// The place of a machine in its launch, from 0.
+fn launch_index(instance: &Instance) -> u32 {
+    instance.ami_launch_index().and_then(|index| u32::try_from(index).ok()).unwrap_or_default()
+}
+
+/// The tags of a machine, with the job of its rank.
 pub fn tag_map(instance: &Instance) -> BTreeMap<String, String> {
-    instance
+    let tags = instance
         .tags()
         .iter()
         .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value()?.to_owned())))
-        .collect()
+        .collect();
+    tags_of_rank(tags, launch_index(instance))
 }
 
 fn view(region: &Region, instance: &Instance, id: &str, tags: Tags) -> Option<InstanceView> {

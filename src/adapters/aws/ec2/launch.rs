@@ -1,4 +1,4 @@
-//! One RunInstances call, made from the plan alone.
+//! One RunInstances call, made from the plan alone: for one machine, or for all ranks of a gang.
 //!
 //! The answer is an id or a refusal (`ec2::errors`). Without an answer, or if the token was used
 //! before, the machine of the token is looked up.
@@ -38,9 +38,12 @@ const ACT: &str = "launch a machine";
 /// # Errors
 /// As `ec2::errors` reads them.
 pub async fn launch(session: &AwsSession, plan: &Plan) -> Result<String, CloudError> {
+    if plan.gang.as_ref().is_some_and(|gang| gang.rank > 0) {
+        return launched_by_rank_0(session, plan).await;
+    }
     let client = session.ec2(&plan.offer.region).await;
     let trouble = match send(request(&client, plan)?).await {
-        Ok(made) => return first_id(&made),
+        Ok(made) => return made_id(&made, plan),
         Err(trouble) => trouble,
     };
     match trouble.class {
@@ -98,8 +101,18 @@ async fn send(request: RunInstancesFluentBuilder) -> Result<RunInstancesOutput, 
         .map_err(|error| Ec2Error::of(ACT, error).on(RefusedCall::Launch))
 }
 
-fn first_id(made: &RunInstancesOutput) -> Result<String, CloudError> {
-    let id = made.instances().first().and_then(|instance| instance.instance_id());
+/// The machine of this rank. Its plan never buys: a second purchase could be a second gang.
+async fn launched_by_rank_0(session: &AwsSession, plan: &Plan) -> Result<String, CloudError> {
+    let found = describe::by_token(session, plan).await?;
+    found.first().map(|machine| machine.id.clone()).ok_or_else(|| {
+        Ec2Error::ambiguous(ACT, "the launch of rank 0 does not show the machine of this rank yet")
+    })
+}
+
+/// EC2 does not list the machines of a launch in their order.
+fn made_id(made: &RunInstancesOutput, plan: &Plan) -> Result<String, CloudError> {
+    let instance = made.instances().iter().find(|instance| describe::is_of(plan, instance));
+    let id = instance.and_then(|instance| instance.instance_id());
     id.map(str::to_owned).ok_or_else(|| Ec2Error::ambiguous(ACT, "the answer names no machine"))
 }
 
@@ -154,11 +167,13 @@ fn request(
         });
     };
     let spot = plan.offer.market == Market::Spot;
+    // Equal numbers: EC2 launches all of them or none.
+    let count = i32::try_from(plan.machines()).unwrap_or(i32::MAX);
     let mut request = client
         .run_instances()
         .client_token(&plan.client_token)
-        .min_count(1)
-        .max_count(1)
+        .min_count(count)
+        .max_count(count)
         .image_id(&launch.image)
         .instance_type(plan.offer.instance_type.as_str().into())
         .set_security_group_ids(
