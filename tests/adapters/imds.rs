@@ -143,6 +143,21 @@ async fn the_machine_knows_its_id_its_tags_and_when_it_was_launched() {
     assert!(imds.identity().await.is_err());
 }
 
+/// All machines of one launch have the same tags, with the job of rank 0.
+#[tokio::test]
+async fn a_machine_of_a_gang_has_the_job_of_its_place_in_the_launch() {
+    let server = FalseImds::default();
+    let document = r#"{"instanceId": "i-0abc", "pendingTime": "2026-01-01T00:00:07Z", "region": "eu-west-1", "accountId": "1"}"#;
+    server.says("dynamic/instance-identity/document", document);
+    let tags = [("lamplighter:job", "digits-222222"), ("lamplighter:ranks", "4")];
+    server.tagged(&tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    let imds = imds(&server.listen());
+    assert!(imds.identity().await.is_err(), "its place is unknown, so its job is too");
+    server.says("meta-data/ami-launch-index", "3");
+    let identity = imds.identity().await.unwrap();
+    assert_eq!(identity.tags["lamplighter:job"], "digits-r3-222222");
+}
+
 #[tokio::test]
 async fn a_service_that_is_not_there_is_an_error() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -24,7 +24,7 @@ use tokio::sync::Mutex;
 
 use super::imds_documents;
 use crate::adapters::store::s3::install_crypto;
-use crate::instance::Notice;
+use crate::instance::{Notice, RANKS_TAG, tags_of_rank};
 use crate::ports::{Identity, Metadata, MetadataError};
 
 /// The address on every EC2 machine. `AWS_EC2_METADATA_SERVICE_ENDPOINT` names another one, for
@@ -202,6 +202,12 @@ impl Imds {
         Ok(imds_documents::maintenance(&text)?)
     }
 
+    /// The place of this machine in its launch.
+    async fn launch_index(&self) -> Result<u32, ImdsCause> {
+        let index = self.get("meta-data/ami-launch-index").await?.ok_or(ImdsError::Status(404))?;
+        Ok(index.trim().parse()?)
+    }
+
     async fn who(&self) -> Result<Identity, ImdsCause> {
         let document =
             self.get("dynamic/instance-identity/document").await?.ok_or(ImdsError::Status(404))?;
@@ -218,6 +224,9 @@ impl Imds {
             if let Some(value) = self.get(&format!("meta-data/tags/instance/{key}")).await? {
                 tags.insert(key.to_owned(), value);
             }
+        }
+        if tags.contains_key(RANKS_TAG) {
+            tags = tags_of_rank(tags, self.launch_index().await?);
         }
         Ok(Identity { instance, tags, launched })
     }

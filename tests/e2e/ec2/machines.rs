@@ -222,6 +222,7 @@ impl Iron {
     fn new(cloud: &FalseEc2, seen: &Seen, kind: &Kind) -> Self {
         let imds = FalseImds::default();
         imds.is(&seen.id, &seen.kind, &seen.zone, seen.launched);
+        imds.says("meta-data/ami-launch-index", seen.item.at("amiLaunchIndex"));
         if let Some(user_data) = base64(&seen.user_data)
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .filter(|text| !text.is_empty())
