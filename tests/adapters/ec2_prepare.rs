@@ -75,6 +75,41 @@ async fn all_of_it_is_found_in_two_rounds_and_asked_for_once() {
     assert_ne!(again.subnet.unwrap(), subnet);
 }
 
+/// Each rank of a gang reaches the others. No other host reaches a rank.
+#[tokio::test]
+async fn machines_of_a_gang_are_in_a_group_that_is_open_to_itself_alone() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let ordinary = group(&ec2, "lamplighter");
+    let aws = cloud(&ec2);
+    let gang = Spec { gang: Some(Box::default()), ..spec("dlami", 100) };
+    let here = offer(Market::OnDemand);
+    let (_, said) = refused(&aws, &gang, &here).await;
+    assert!(said.contains("no security group `lamplighter-gang`"), "{said}");
+    let inner = group(&ec2, "lamplighter-gang");
+    let (_, said) = refused(&aws, &gang, &here).await;
+    assert!(said.contains("does not let in its own machines"), "{said}");
+    let rule = [
+        ("GroupId", inner.as_str()),
+        ("IpPermissions.1.IpProtocol", "-1"),
+        ("IpPermissions.1.Groups.1.GroupId", inner.as_str()),
+    ];
+    ec2.ask("AuthorizeSecurityGroupIngress", &rule).unwrap();
+    let launch = prepare(&aws, &gang, &here).await.unwrap();
+    assert_eq!(launch.security_groups, [ordinary.clone(), inner.clone()]);
+    let world = [
+        ("GroupId", inner.as_str()),
+        ("IpPermissions.1.IpProtocol", "tcp"),
+        ("IpPermissions.1.FromPort", "22"),
+        ("IpPermissions.1.ToPort", "22"),
+        ("IpPermissions.1.IpRanges.1.CidrIp", "0.0.0.0/0"),
+    ];
+    ec2.ask("AuthorizeSecurityGroupIngress", &world).unwrap();
+    let (_, said) = refused(&aws, &gang, &here).await;
+    assert!(said.contains("and no other host"), "{said}");
+    let alone = prepare(&aws, &spec("dlami", 100), &here).await.unwrap();
+    assert_eq!(alone.security_groups, [ordinary], "one machine needs no such group");
+}
+
 #[tokio::test]
 async fn an_image_is_found_by_any_of_its_names() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };

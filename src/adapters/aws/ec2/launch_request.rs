@@ -4,7 +4,7 @@
 //! them for minutes, and makes a `LaunchRequest`. It changes nothing. A wrong setting is reported
 //! here, before a machine is bought. Not here: a price, a choice between offers.
 
-use aws_sdk_ec2::types::SecurityGroup;
+use aws_sdk_ec2::types::{IpPermission, SecurityGroup};
 use futures::future::join_all;
 
 use super::describe::filter;
@@ -25,6 +25,9 @@ use crate::ports::CloudError;
 const PROFILE: &str = "lamplighter-box";
 const GROUP: &str = "lamplighter";
 
+/// The group through which each machine of a gang reaches the others.
+const GANG_GROUP: &str = "lamplighter-gang";
+
 /// # Errors
 /// If EC2 does not answer, or a resource is missing or unsuitable.
 pub async fn prepare(
@@ -44,6 +47,10 @@ pub async fn prepare(
     // The user may create the group meanwhile, so the next look asks again.
     let group = group_of(session, &groups?, &subnet)
         .inspect_err(|_| session.memory.groups.forget(&offer.region))?;
+    let mut security_groups = vec![group];
+    if spec.gang.is_some() {
+        security_groups.push(gang_group(session, &offer.region, &subnet.network).await?);
+    }
     if spec.machine.disk_gib < image.disk_gib_min {
         let (has, needs) = (spec.machine.disk_gib, image.disk_gib_min);
         return Err(CloudError::Invalid {
@@ -60,7 +67,7 @@ pub async fn prepare(
         root_device: image.root_device,
         disk_gib: spec.machine.disk_gib,
         profile: Some(settings.instance_profile.clone().unwrap_or_else(|| PROFILE.to_owned())),
-        security_groups: vec![group],
+        security_groups,
         subnet: Some(subnet.id),
         key_name,
         shutdown: shutdown(spec, offer),
@@ -210,6 +217,50 @@ fn group_of(
         )),
         Some(group) => Ok(group.id.clone()),
     }
+}
+
+/// The group that lets in the machines with the same group, and no other host.
+async fn gang_group(
+    session: &AwsSession,
+    region: &Region,
+    network: &str,
+) -> Result<String, CloudError> {
+    let wanted =
+        [filter("group-name", [GANG_GROUP.to_owned()]), filter("vpc-id", [network.to_owned()])];
+    let client = session.ec2(region).await;
+    let told = client.describe_security_groups().set_filters(Some(wanted.into())).send().await;
+    let told =
+        told.map_err(|error| meaning(&format!("look at the security groups in {region}"), error))?;
+    let wrong = |what: String| Err(CloudError::Invalid { what });
+    let Some(group) = told.security_groups().first() else {
+        return wrong(format!(
+            "the ranks of a gang talk to each other, and there is no security group `{GANG_GROUP}` in {network}; \
+             `aws ec2 create-security-group --region {region} --vpc-id {network} --group-name {GANG_GROUP} --description gangs` makes one, \
+             and `aws ec2 authorize-security-group-ingress --region {region} --group-id ID --protocol -1 --source-group ID` opens it to itself"
+        ));
+    };
+    let id = group.group_id().unwrap_or_default();
+    match group.ip_permissions() {
+        [] => wrong(format!(
+            "the security group `{GANG_GROUP}` ({id}) does not let in its own machines; \
+             `aws ec2 authorize-security-group-ingress --region {region} --group-id {id} --protocol -1 --source-group {id}` does that"
+        )),
+        rules if rules.iter().all(|rule| lets_in_only(rule, id)) => Ok(id.to_owned()),
+        _ => wrong(format!(
+            "the security group `{GANG_GROUP}` ({id}) must let in all traffic of its own machines, and no other host: mend its inbound rules"
+        )),
+    }
+}
+
+/// Whether a rule is for all traffic, and only from the machines of this group.
+fn lets_in_only(rule: &IpPermission, group: &str) -> bool {
+    let pairs = rule.user_id_group_pairs();
+    rule.ip_protocol() == Some("-1")
+        && rule.ip_ranges().is_empty()
+        && rule.ipv6_ranges().is_empty()
+        && rule.prefix_list_ids().is_empty()
+        && !pairs.is_empty()
+        && pairs.iter().all(|pair| pair.group_id() == Some(group))
 }
 
 /// The user's key pair, if one is named. EC2 keeps key pairs by region, and refuses a launch if the
