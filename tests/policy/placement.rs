@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, Settled};
+use lamplighter::job::{
+    AttemptRecord, EndedBecause, GangMember, GangRole, GangSpec, Plan, Refusal, Settled, seats_of,
+};
 use lamplighter::market::{
     self, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone,
 };
 use lamplighter::policy::Wishes;
+use lamplighter::policy::gang::rank_launch::{machines_of_launch, zone_of_rank};
 use lamplighter::policy::lifecycle::relaunch::{self, Next};
 use lamplighter::policy::purchase::fallback_limit::Bound;
 use lamplighter::policy::purchase::placement::{Ask, Overheads, place};
@@ -337,4 +340,29 @@ fn the_next_place_is_asked_at_once_and_a_region_without_any_later() {
     };
     assert!(!waits(1) && !waits(11));
     assert!(waits(12), "twelve in a row say that there is none to be had");
+}
+
+#[test]
+fn a_later_machine_of_a_rank_is_alone_in_the_zone_of_the_first() {
+    let mut spec = buys().spec;
+    spec.machine.cloud = market::Cloud::Aws;
+    let seats = seats_of(&"digits-222222".parse().unwrap(), &[GangRole::Worker; 2]);
+    let member = GangMember {
+        rank: 0,
+        seats,
+        retries_max: 0,
+        retry_exit_codes: vec![],
+        retry_delay: Span::ZERO,
+        reads: None,
+    };
+    spec.gang = Some(Box::new(GangSpec { member: Some(member), ..GangSpec::default() }));
+    let there = |zone| offer("g5.xlarge", zone, "1", Market::OnDemand);
+    let full = [refused(there("us-east-1a"), 60, Refusal::Capacity)];
+    assert_eq!(machines_of_launch(&spec, &full), 2, "the next zone is tried for all ranks");
+    assert_eq!(zone_of_rank(&spec, &full), None);
+    let ran = [tried(there("us-east-1b"), 60, |settled| {
+        (settled.instance, settled.because) = (Some("i-1".into()), EndedBecause::Interrupted);
+    })];
+    assert_eq!(machines_of_launch(&spec, &ran), 1);
+    assert_eq!(zone_of_rank(&spec, &ran), Some(&Zone::new("us-east-1b")));
 }

@@ -146,12 +146,8 @@ impl CapCheck {
                 }
             }
         }
-        let reason = spending_cap::judge(
-            caps,
-            &spending_cap::spending(&spells, now),
-            plan.offer.hourly_at_most(plan.bid),
-            now,
-        );
+        let reason =
+            spending_cap::judge(caps, &spending_cap::spending(&spells, now), hourly(plan), now);
         Ok(reason.map(|reason| self.counted(reason, &by_heart)))
     }
 
@@ -174,11 +170,7 @@ impl CapCheck {
     /// Why the caps always forbid this plan, even without other machines and costs; `None`: they
     /// may allow it.
     pub fn forbids(&self, plan: &Plan) -> Option<Reason> {
-        spending_cap::never(
-            &self.caps.last(),
-            plan.offer.hourly_at_most(plan.bid),
-            self.clock.now(),
-        )
+        spending_cap::never(&self.caps.last(), hourly(plan), self.clock.now())
     }
 
     /// Tells the next process which jobs no longer count.
@@ -193,5 +185,10 @@ impl CapCheck {
 }
 
 fn is_paid(plan: &Plan) -> bool {
-    plan.offer.hourly_at_most(plan.bid) > UsdPerHour::ZERO
+    hourly(plan) > UsdPerHour::ZERO
+}
+
+/// The most that an hour of all machines of its launch costs.
+fn hourly(plan: &Plan) -> UsdPerHour {
+    plan.offer.hourly_at_most(plan.bid).times(f64::from(plan.machines()))
 }

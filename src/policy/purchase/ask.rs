@@ -8,6 +8,7 @@ use super::bid::Bid;
 use super::hard_end::Terms;
 use crate::job::{AttemptRecord, Spec};
 use crate::market::{FallbackCost, Market, Offer, Span, Supply, Usd};
+use crate::policy::gang::rank_launch::machines_of_launch;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -32,7 +33,12 @@ pub type Overheads = BTreeMap<(String, String), f64>;
 
 impl<'a> Ask<'a> {
     pub(crate) fn has_quota(&self, offer: &Offer) -> bool {
-        self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus)
+        self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= self.vcpus(offer))
+    }
+
+    /// The vCPUs of all machines that the launch buys.
+    pub(crate) fn vcpus(&self, offer: &Offer) -> u32 {
+        offer.vcpus.saturating_mul(machines_of_launch(self.spec, self.history))
     }
 
     pub(crate) fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {

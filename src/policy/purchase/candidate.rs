@@ -92,12 +92,14 @@ fn judge(ask: &Ask<'_>, terms: &Terms<'_>, bid: Option<&Result<Bid, NoBid>>) -> 
         ));
     }
     if let Some(quota) = ask.supply.quota(offer)
-        && quota.vcpus_left() < offer.vcpus
+        && !ask.has_quota(offer)
     {
         let (left, max) = (quota.vcpus_left(), quota.vcpus_max);
         return Err(format!(
             "needs {} vCPUs, and the quota \"{}\" has {left} of {max} left in {}",
-            offer.vcpus, quota.name, offer.region
+            ask.vcpus(offer),
+            quota.name,
+            offer.region
         ));
     }
     if let Some(bid) = bid {

@@ -162,10 +162,10 @@ fn short_of(ask: &Ask<'_>, rejected: &[&Candidate<'_>]) -> Option<(Quota, u32)> 
         let fits = no.offer.gpus >= ask.spec.machine.gpus.count
             && is_affordable(no)
             && no.terms.check().is_ok();
-        quota.vcpus_left() < no.offer.vcpus && fits
+        quota.vcpus_left() < ask.vcpus(no.offer) && fits
     });
     let (no, quota) = short.min_by_key(|(no, _)| no.offer.hourly())?;
-    Some((quota.clone(), quota.vcpus_used + no.offer.vcpus))
+    Some((quota.clone(), quota.vcpus_used + ask.vcpus(no.offer)))
 }
 
 #[cfg(test)]
