@@ -661,7 +661,7 @@ fn nothing_listens() {
     let may_listen = |source: &Source| {
         source.layer() == "web"
             || source.path.ends_with("adapters/http/metrics_server.rs")
-            || source.path.ends_with("adapters/rank/local_rank_host.rs")
+            || source.path.ends_with("adapters/rank/rank_network.rs")
             || source.path.ends_with("adapters/prediction/loopback_http.rs")
     };
     sources.retain(|source| !may_listen(source));

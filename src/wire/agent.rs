@@ -33,6 +33,7 @@ use crate::adapters::local::machine_folder::{InstanceRecord, LocalFolder};
 use crate::adapters::local::machine_process;
 use crate::adapters::local::metadata::LocalMetadata;
 use crate::adapters::local::power::LocalPower;
+use crate::adapters::rank::rank_network::RankNetwork;
 use crate::adapters::store::metered::counted;
 use crate::adapters::store::open;
 use crate::adapters::workload::holder::main;
@@ -48,7 +49,7 @@ use crate::agent::report::open_metrics;
 use crate::agent::report::retry_sender::Outbox;
 use crate::agent::shutdown::deadman::SwitchFiles;
 use crate::agent::startup::boot::{self, BootPorts};
-use crate::agent::startup::cli::{self, Alone, BootSource, Call, Then};
+use crate::agent::startup::cli::{self, Alone, BootSource, Call, RankSource, Then};
 use crate::agent::startup::standalone;
 use crate::agent::{Agent, AgentPorts, Folders};
 use crate::job::{AttemptNo, JobId, ResolvedSpec};
@@ -79,7 +80,12 @@ pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
         Ok(Call::Holder { dir, machine_pid, environment }) => {
             code(main::main(&dir, machine_pid, environment.as_deref()))
         }
-        Ok(Call::Rank { machine, command }) => in_runtime("warn", run_rank(machine, command)),
+        Ok(Call::Rank { source: RankSource::Local(machine), command }) => {
+            in_runtime("warn", run_local_rank(machine, command))
+        }
+        Ok(Call::Rank { source: RankSource::JobRoot { url, region, endpoint }, command }) => {
+            in_runtime("warn", run_rank(url, region, endpoint, command))
+        }
         Ok(Call::Machine { dir }) => machine_process::main(&dir),
         Ok(Call::Boot(BootSource::Local(dir))) => in_runtime("info", boot_local(dir, leading)),
         Ok(Call::Boot(BootSource::Machine(then))) => {
@@ -204,16 +210,32 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     let (exe, leading) = (program.exe.clone(), program.leading.clone());
     let dir = std::path::absolute(&dir).unwrap_or(dir);
     let workloads = Arc::from(process::workloads(program, WorkloadIsolation::ProcessGroup));
-    let workloads = Arc::new(RankWorkloads::of_local(workloads, &exe, &leading, &dir));
+    let place = vec!["--local".to_owned(), dir.to_string_lossy().into_owned()];
+    let workloads = Arc::new(RankWorkloads::of(workloads, &exe, &leading, place));
     attempt(ports, folders, workloads, true, own_network, OnBox::default()).await
 }
 
 /// One rank of a gang, on a machine of the local cloud.
-async fn run_rank(dir: PathBuf, command: Vec<String>) -> Result<i32, String> {
+async fn run_local_rank(dir: PathBuf, command: Vec<String>) -> Result<i32, String> {
     let record = LocalFolder::new(&dir)
         .instance()
         .map_err(|error| format!("{} is not a machine's folder: {error}", dir.display()))?;
-    rank::run(job_root(&record).await.map_err(|error| with_causes(&error))?, command).await
+    let store = job_root(&record).await.map_err(|error| with_causes(&error))?;
+    rank::run(store, RankNetwork::Loopback, command).await
+}
+
+/// One rank of a gang, on a launched machine. It reads the job root with the machine's role.
+async fn run_rank(
+    url: String,
+    region: Option<String>,
+    endpoint: Option<String>,
+    command: Vec<String>,
+) -> Result<i32, String> {
+    let settings = [("aws_region", region), ("aws_endpoint_url", endpoint)];
+    let settings: Vec<(&str, &str)> =
+        settings.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+    let store = open::open_with(&url, &settings).map_err(|error| with_causes(&error))?;
+    rank::run(store, RankNetwork::Routed, command).await
 }
 
 /// The job root of a local machine. S3 is reached with the workstation's own credential chain,
@@ -307,15 +329,16 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     // The command's environment file, written before each start if there are secrets.
     let environment = Some(process_env::state_folder().join(login_environment::FILE));
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment };
-    attempt(
-        ports,
-        folders,
-        Arc::from(process::workloads(program, WorkloadIsolation::Own)),
-        is_ours,
-        own_network,
-        on_box,
-    )
-    .await
+    let place = [
+        ("--job-root", Some(root)),
+        ("--region", region),
+        ("--endpoint", text("AWS_ENDPOINT_URL")),
+    ];
+    let place = place.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    let (exe, leading) = (program.exe.clone(), program.leading.clone());
+    let workloads = Arc::from(process::workloads(program, WorkloadIsolation::Own));
+    let workloads = RankWorkloads::of(workloads, &exe, &leading, place.flatten().collect());
+    attempt(ports, folders, Arc::new(workloads), is_ours, own_network, on_box).await
 }
 
 /// Only a launched machine has these.

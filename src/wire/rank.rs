@@ -8,7 +8,8 @@ use async_trait::async_trait;
 
 use crate::adapters::host::files::LocalFiles;
 use crate::adapters::host::system_clock::SystemClock;
-use crate::adapters::rank::local_rank_host::LocalRankHost;
+use crate::adapters::rank::rank_machine::RankMachine;
+use crate::adapters::rank::rank_network::RankNetwork;
 use crate::adapters::workstation::{process_env, termination_signals};
 use crate::agent::gang::{PROCESS_MARK, RANK_PROGRAM, RankPaths, RankPorts, RankRun, RankSelf};
 use crate::job::{AttemptNo, JobId};
@@ -23,17 +24,19 @@ pub(super) struct RankWorkloads {
 }
 
 impl RankWorkloads {
-    pub fn of_local(
+    /// `place`: the arguments that say where the records of the gang are.
+    pub fn of(
         inner: Arc<dyn Workloads>,
         exe: &Path,
         leading: &[OsString],
-        machine: &Path,
+        place: Vec<String>,
     ) -> Self {
         let text = |word: &std::ffi::OsStr| word.to_string_lossy().into_owned();
         let mut program = vec![text(exe.as_os_str())];
         program.extend(leading.iter().map(|word| text(word)));
-        program.extend(["rank", "--local"].map(String::from));
-        program.extend([text(machine.as_os_str()), "--".to_owned()]);
+        program.push("rank".to_owned());
+        program.extend(place);
+        program.push("--".to_owned());
         RankWorkloads { inner, program }
     }
 
@@ -63,7 +66,11 @@ impl Workloads for RankWorkloads {
 ///
 /// # Errors
 /// When the variables of the agent are missing, or the job is no member of a gang.
-pub(super) async fn run(store: Arc<dyn Store>, command: Vec<String>) -> Result<i32, String> {
+pub(super) async fn run(
+    store: Arc<dyn Store>,
+    network: RankNetwork,
+    command: Vec<String>,
+) -> Result<i32, String> {
     let text = |name: &str| {
         process_env::variable(name)
             .map(|value| value.to_string_lossy().into_owned())
@@ -99,7 +106,7 @@ pub(super) async fn run(store: Arc<dyn Store>, command: Vec<String>) -> Result<i
         store,
         clock: Arc::new(SystemClock),
         files: Arc::new(LocalFiles),
-        host: Arc::new(LocalRankHost::new(told, PROCESS_MARK)),
+        host: Arc::new(RankMachine::new(network, told, PROCESS_MARK)),
     };
     let run = RankRun::new(ports, me, paths, resolved)
         .ok_or_else(|| format!("job `{job}` is no member of a gang"))?;

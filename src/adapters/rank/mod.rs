@@ -1,4 +1,5 @@
 //! The machine of one rank of a gang: its address, and the engine as a process.
 
-pub mod local_rank_host;
+pub mod rank_machine;
+pub mod rank_network;
 mod rank_process;

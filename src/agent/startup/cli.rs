@@ -26,9 +26,9 @@ pub enum Call {
         /// The environment that the command inherits, in a file.
         environment: Option<PathBuf>,
     },
-    /// Internal: one rank of a gang, on a machine of the local cloud.
+    /// Internal: one rank of a gang.
     Rank {
-        machine: PathBuf,
+        source: RankSource,
         command: Vec<String>,
     },
     /// Internal: the process that acts as the machine on the local cloud.
@@ -43,6 +43,18 @@ pub enum BootSource {
     Local(PathBuf),
     /// This machine, identified by its metadata service; and what to do afterwards.
     Machine(Then),
+}
+
+/// Where a rank finds the records of its gang.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RankSource {
+    /// The folder of a machine of the local cloud names the job root.
+    Local(PathBuf),
+    JobRoot {
+        url: String,
+        region: Option<String>,
+        endpoint: Option<String>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -183,9 +195,13 @@ fn holder(mut parser: lexopt::Parser) -> Result<Call, UsageError> {
 fn rank(mut parser: lexopt::Parser) -> Result<Call, UsageError> {
     use lexopt::prelude::*;
     let (mut machine, mut command) = (None, Vec::new());
+    let (mut url, mut region, mut endpoint) = (None, None, None);
     while let Some(arg) = parser.next()? {
         match arg {
             Long("local") => machine = Some(PathBuf::from(parser.value()?)),
+            Long("job-root") => url = Some(parser.value()?.string()?),
+            Long("region") => region = Some(parser.value()?.string()?),
+            Long("endpoint") => endpoint = Some(parser.value()?.string()?),
             Value(first) => {
                 command.push(first.string()?);
                 for word in parser.raw_args()? {
@@ -195,8 +211,14 @@ fn rank(mut parser: lexopt::Parser) -> Result<Call, UsageError> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let machine = machine.ok_or_else(|| UsageError::Wrong("`rank` needs --local".into()))?;
-    Ok(Call::Rank { machine, command })
+    let source = match (machine, url) {
+        (Some(machine), _) => RankSource::Local(machine),
+        (None, Some(url)) => RankSource::JobRoot { url, region, endpoint },
+        (None, None) => {
+            return Err(UsageError::Wrong("`rank` needs --local or --job-root".into()));
+        }
+    };
+    Ok(Call::Rank { source, command })
 }
 
 fn alone(mut parser: lexopt::Parser, mut alone: Alone) -> Result<(Alone, bool), UsageError> {

@@ -1,41 +1,37 @@
-//! A rank on the local cloud: all ranks are on this workstation, so they talk by loopback.
+//! The machine of a rank: its address, and the start of its engine.
 //!
 //! Not here: when a rank starts or ends (`agent::gang`).
 
 use std::io;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::Stdio;
 
 use async_trait::async_trait;
 use tokio::process::Command;
 use tokio::sync::watch;
 
+use super::rank_network::RankNetwork;
 use super::rank_process::EngineProcess;
 use crate::ports::{RankAddress, RankHost, RankLaunch, RankProcess};
 
-/// The loopback interface of Linux.
-const LOOPBACK: &str = "lo";
-
-pub struct LocalRankHost {
+pub struct RankMachine {
+    network: RankNetwork,
     /// How often this process was told to end.
     told: watch::Receiver<u32>,
     /// The variable whose value marks the processes of an epoch.
     mark: &'static str,
 }
 
-impl LocalRankHost {
-    pub fn new(told: watch::Receiver<u32>, mark: &'static str) -> Self {
-        LocalRankHost { told, mark }
+impl RankMachine {
+    pub fn new(network: RankNetwork, told: watch::Receiver<u32>, mark: &'static str) -> Self {
+        RankMachine { network, told, mark }
     }
 }
 
 #[async_trait]
-impl RankHost for LocalRankHost {
+impl RankHost for RankMachine {
     fn address(&self) -> io::Result<RankAddress> {
-        let host = Ipv4Addr::LOCALHOST;
-        let port = TcpListener::bind((host, 0))?.local_addr()?.port();
-        Ok(RankAddress { host: host.to_string(), interface: Some(LOOPBACK.into()), port })
+        self.network.address()
     }
 
     fn start(&self, launch: &RankLaunch) -> io::Result<Box<dyn RankProcess>> {
