@@ -6,6 +6,7 @@ pub(crate) mod cost_ledger;
 pub(crate) mod current_caps;
 pub(crate) mod dry_run;
 pub(crate) mod first_launch;
+pub(crate) mod gang_launch;
 pub(crate) mod launch_certainty;
 pub(crate) mod launchable;
 pub(crate) mod launcher;

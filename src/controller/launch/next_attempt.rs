@@ -15,7 +15,8 @@ use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::{Observed, is_still_there};
 use crate::job::{AttemptNo, CheckpointNo, ResolvedSpec};
 use crate::jobdir::JobDir;
-use crate::market::elapsed;
+use crate::market::{Cloud, elapsed};
+use crate::policy::gang::rank_launch::{RankLaunch, rank_launch};
 use crate::policy::lifecycle::reconcile::history;
 use crate::policy::lifecycle::relaunch;
 use crate::policy::purchase::placement::NoOffer;
@@ -37,6 +38,14 @@ impl JobLauncher {
     ) -> Result<ActEffect, ActError> {
         if memory.is_held_back(self.clock.mono()) {
             return Ok(ActEffect::Waiting);
+        }
+        if let Some(member) = spec.member().filter(|_| spec.spec.machine.cloud != Cloud::Local) {
+            if self.is_gang_over(member).await? {
+                return self.end_rank(dir, memory).await;
+            }
+            if rank_launch(&spec.spec, &history(&observed.attempts)) == RankLaunch::Joins {
+                return self.join_launch(dir, member, memory).await;
+            }
         }
         self.clock.must_be_right().await?;
         let _one_at_a_time = self.one_at_a_time.lock().await;

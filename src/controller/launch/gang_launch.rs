@@ -1,0 +1,108 @@
+//! The plan of a rank whose machine is launched by the call of rank 0.
+//!
+//! ```text
+//!   the plan of rank 0 ──> its machines by the token ──> the one of this rank ──> plan.json
+//! ```
+//! This rank buys nothing: without the machine there is no plan, and the job waits. So a lost reply
+//! or a refusal concerns the job of rank 0 alone. Not here: a later machine of a rank (`plan`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::info;
+
+use super::launcher::JobLauncher;
+use crate::controller::act_result::{ActEffect, ActError};
+use crate::controller::job_memory::JobMemory;
+use crate::instance::{RANKS_TAG, tags_of_rank};
+use crate::job::{GangLaunch, GangMember, Plan, Reason, Wish};
+use crate::jobdir::{GangDir, JobDir, JobDirError};
+use crate::ports::{Clock, CloudError, Created};
+
+/// Between two looks for the launch of rank 0. Shorter asks EC2 once more for each rank. Longer
+/// leaves a machine without its plan, and its agent without a price.
+const LAUNCH_LOOK: Duration = Duration::from_secs(10);
+
+impl JobLauncher {
+    /// Whether the gang is over. Then no machine is bought for a rank, and its job ends.
+    pub(super) async fn is_gang_over(&self, member: &GangMember) -> Result<bool, JobDirError> {
+        let leader = JobDir::new(Arc::clone(&self.store), member.leader().clone());
+        let gang = GangDir::new(Arc::clone(&self.store), member.leader().clone());
+        let (receipt, end) = tokio::try_join!(leader.receipt(), gang.end())?;
+        Ok(end.is_some() || member.rank > 0 && receipt.is_some())
+    }
+
+    /// Ends the job of a rank that has no machine.
+    pub(super) async fn end_rank(
+        &self,
+        dir: &JobDir,
+        memory: &mut JobMemory,
+    ) -> Result<ActEffect, ActError> {
+        info!(job = %dir.job(), "the gang is over: no machine is launched for this rank");
+        memory.held_back = None;
+        dir.insist_on(Wish::Cancel, &self.name, &self.clock).await?;
+        Ok(ActEffect::Changed)
+    }
+
+    /// Records the plan of the machine that rank 0 launched for this rank.
+    pub(super) async fn join_launch(
+        &self,
+        dir: &JobDir,
+        member: &GangMember,
+        memory: &mut JobMemory,
+    ) -> Result<ActEffect, ActError> {
+        let Some((plan, instance)) = self.launched_for(dir, member).await? else {
+            let text = format!("rank 0, {}, which launches all machines", member.leader());
+            let reason = Reason::new(self.clock.now(), "gang", "wait", text);
+            self.wait_for(dir, memory, reason, None, LAUNCH_LOOK).await;
+            return Ok(ActEffect::Waiting);
+        };
+        let (attempt, now) = (plan.attempt, self.clock.mono());
+        let created = dir.create_plan(&plan).await?;
+        info!(job = %dir.job(), attempt = attempt.number(), instance, ?created, "rank 0 launched it");
+        if created == Created::New {
+            self.caps.planned(&plan);
+            let attempt = memory.attempts.entry(attempt).or_default();
+            attempt.planned(plan, now);
+            attempt.launched(instance, now);
+        }
+        Ok(ActEffect::Changed)
+    }
+
+    /// The plan of this rank with its machine, from the newest launch of rank 0 that has one.
+    async fn launched_for(
+        &self,
+        dir: &JobDir,
+        member: &GangMember,
+    ) -> Result<Option<(Plan, String)>, ActError> {
+        let leader = JobDir::new(Arc::clone(&self.store), member.leader().clone());
+        for number in leader.attempts().await?.into_iter().rev() {
+            let plan = leader.plan(number).await?.and_then(|plan| rank_plan(plan, dir, member));
+            let Some(plan) = plan else { continue };
+            match self.clouds.get(plan.offer.cloud)?.launch(&plan).await {
+                Ok(instance) => return Ok(Some((plan, instance))),
+                // The cloud shows no machine of this launch: refused, or not made yet.
+                Err(CloudError::Ambiguous { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The plan of rank 0 as the plan of another rank. `None`: it launches one machine only.
+fn rank_plan(leader: Plan, dir: &JobDir, member: &GangMember) -> Option<Plan> {
+    let launch = leader.gang.clone()?;
+    let mut tags: BTreeMap<String, String> = tags_of_rank(leader.tags, member.rank);
+    tags.remove(RANKS_TAG);
+    let reason = format!("the launch of {} has a machine for rank {}", launch.leader, member.rank);
+    Some(Plan {
+        job: dir.job().clone(),
+        reasons: vec![reason],
+        rejected: Vec::new(),
+        gang: Some(GangLaunch { rank: member.rank, ..launch }),
+        tags,
+        ..leader
+    })
+}
