@@ -127,7 +127,7 @@ mod asked {
     use crate::cli::account::setup_steps::bucket_of;
     use crate::cli::plan::first_plan;
     use crate::cli::shell::job_root;
-    use crate::policy::account::setup_plan::{ReadyFound, lacking};
+    use crate::policy::account::setup_plan::{ReadyFound, lacking, lacking_for_gang};
 
     pub async fn planned(
         context: &Context,
@@ -170,6 +170,9 @@ mod asked {
                 workstation.aws_networks(&names.group, &spec.spec.machine.regions).await;
         }
         let mut lacks = lacking(&names, &found);
+        if spec.spec.gang.is_some() {
+            lacks.extend(lacking_for_gang(&names, &found));
+        }
         if let Some(home) = said.regions.as_ref().and_then(|regions| regions.first()) {
             beside_home(&mut lacks, home, &names.regions);
         }

@@ -525,6 +525,18 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
     lacks
 }
 
+/// The role of an earlier version cannot write the records of a gang: each rank would wait for the
+/// others, and bill. Another policy may allow it in other words.
+pub fn lacking_for_gang(names: &SetupNames, found: &ReadyFound) -> Option<Lack> {
+    let policy = found.role.there()?.policy.as_ref()?.to_string();
+    let is_earlier = policy.contains("jobs/*/checkpoints/*") && !policy.contains("jobs/*/gang/*");
+    is_earlier.then(|| Lack {
+        what: format!("the role `{}` may not write the records of a gang", names.role),
+        cure: None,
+        blocks_plan: false,
+    })
+}
+
 /// The machines' role is for another job root: each machine would boot, reach no job, and bill.
 fn bound_elsewhere(names: &SetupNames, found: &ReadyFound) -> Option<Lack> {
     let (role, profile) = (found.role.there()?, found.profile.there()?);
