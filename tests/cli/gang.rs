@@ -116,7 +116,11 @@ fn what_is_not_built_is_refused_in_words() {
         ("nodes = 2", "[gang]\nengine = \"mpi\"", "`mpi` is not built yet"),
         ("nodes = 2", "[gang.worker]\ncount = 2", "is given beside the roles"),
         ("nodes = 99", "[gang]\nengine = \"env\"", "is more than 64"),
-        ("nodes = 2", "[machine]\ncloud = \"aws\"", "cannot run several machines as one job yet"),
+        (
+            "nodes = 2",
+            "[machine]\ncloud = \"aws\"\nmarket = \"spot\"",
+            "can only be `on-demand` for several machines",
+        ),
     ];
     for (more, gang, said) in cases {
         let place = place(1, gang, more);

@@ -19,6 +19,8 @@ mod driven;
 mod estimated;
 mod first_hour;
 mod gang;
+#[cfg(feature = "aws")]
+mod gang_aws;
 mod import;
 mod init;
 mod jobs;

@@ -1,7 +1,8 @@
 //! Submits and launches the other ranks of a gang, after rank 0.
 //!
-//! Each rank is a job with its own plan and machine. If one cannot be made, all are asked to end:
-//! an incomplete gang does no work.
+//! Each rank is a job with its own plan and machine. On AWS one call of rank 0 launches all
+//! machines, and the process of each rank finds its own. If a job cannot be made, all are asked to
+//! end: an incomplete gang does no work.
 
 use super::packed_job;
 use crate::app::drive;
@@ -14,6 +15,7 @@ use crate::cli::{Context, Fault};
 use crate::controller::Controller;
 use crate::job::{GangMember, ResolvedSpec, Wish};
 use crate::jobdir::JobDir;
+use crate::policy::gang::rank_launch::{RankLaunch, rank_launch};
 use crate::wire::{Store, Workstation};
 use std::time::Duration;
 
@@ -57,11 +59,15 @@ impl GangStart<'_> {
 
     async fn begin_one(&self, context: &Context, member: &ResolvedSpec) -> Result<(), Fault> {
         let dir = JobDir::new(self.store.clone(), member.job.clone());
+        if rank_launch(&member.spec, &[]) == RankLaunch::Joins {
+            self.carry_code(context, member).await?;
+            let made = self.controller.make(&dir, member).await;
+            made.map_err(|error| packed_job::submit_fault(&error))?;
+            return drive::hand_over(self.workstation, &member.job).map(drop);
+        }
         let (planned, lacks) = account_ready::planned(context, self.controller, member).await;
         let planned = account_ready::plan_or_refusal(context, planned, &lacks, member)?;
-        let scratch = packed_job::scratch(context, &member.job)?;
-        let carried = self.controller.carry_code(self.leader, member, &scratch.0).await;
-        carried.map_err(|error| packed_job::submit_fault(&error))?;
+        self.carry_code(context, member).await?;
         let (_, begun) = self
             .controller
             .begin(&dir, member, planned)
@@ -71,6 +77,12 @@ impl GangStart<'_> {
             context.printer.warn(format!("{} is not launched yet: {error}", member.job));
         }
         drive::hand_over(self.workstation, &member.job).map(drop)
+    }
+
+    async fn carry_code(&self, context: &Context, member: &ResolvedSpec) -> Result<(), Fault> {
+        let scratch = packed_job::scratch(context, &member.job)?;
+        let carried = self.controller.carry_code(self.leader, member, &scratch.0).await;
+        carried.map_err(|error| packed_job::submit_fault(&error))
     }
 
     async fn end_all(&self, context: &Context, member: &GangMember) {

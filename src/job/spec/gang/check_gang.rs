@@ -4,7 +4,7 @@
 
 use super::gang_role::GangRole;
 use super::gang_spec::{GangEngine, GangSpec, NODES_MAX};
-use crate::job::{Command, Finding, Spec};
+use crate::job::{Command, Finding, MarketChoice, Spec};
 use crate::market::{Cloud, Span};
 
 /// The shortest wait for a member. Below it, an agent that starts late is taken for missing.
@@ -105,10 +105,12 @@ fn check_times(gang: &GangSpec, found: &mut Vec<Finding>) {
 
 /// Where gangs can run in this version.
 fn check_place(spec: &Spec, found: &mut Vec<Finding>) {
-    if spec.machine.cloud != Cloud::Local {
+    let machine = &spec.machine;
+    if machine.cloud == Cloud::Aws && machine.market != MarketChoice::OnDemand {
         found.push(
-            Finding::error("machine.cloud", "cannot run several machines as one job yet")
-                .hint("`--cloud local` runs all ranks on this workstation; one machine with several GPUs needs no `nodes`"),
+            Finding::error("machine.market", "can only be `on-demand` for several machines").hint(
+                "`--on-demand` buys them: spot machines may have no order, and their order gives the ranks",
+            ),
         );
     }
     if spec.on.may_stop() {

@@ -1,0 +1,160 @@
+//! A gang on machines of a false AWS: one launch for all ranks, real agents, and a bill for each.
+
+use std::process::{Child, Command, Stdio};
+
+use super::place::{end, wait_until};
+use super::prove::Account;
+use lamp_test_support::ec2::{Fault, Seen, State};
+use lamp_test_support::imds::FalseImds;
+
+/// Ranks that meet at MASTER_ADDR with the standard library alone, and count steps together.
+const RANKS: &str = include_str!("ranks.py");
+
+/// An account with the group in which the machines of a gang reach each other.
+fn account() -> Option<Account> {
+    let account = Account::new()?;
+    let names = [("GroupName", "lamplighter-gang"), ("GroupDescription", "gangs")];
+    let made = account.ec2.ask("CreateSecurityGroup", &names).expect("made");
+    let group = made.at("groupId");
+    let rule = [
+        ("GroupId", group),
+        ("IpPermissions.1.IpProtocol", "-1"),
+        ("IpPermissions.1.Groups.1.GroupId", group),
+    ];
+    account.ec2.ask("AuthorizeSecurityGroupIngress", &rule).expect("opened to itself");
+    account.place.0.write("w/ranks.py", RANKS);
+    account.place.0.write("gang.toml", job("nodes = 2", ""));
+    Some(account)
+}
+
+fn job(nodes: &str, machine: &str) -> String {
+    format!(
+        "name = 'g'\nworkdir = 'w'\ncommand = ['python3', 'ranks.py', '5']\n{nodes}\n\
+         [machine]\ncloud = 'aws'\nregions = ['us-east-1']\ngpus = 'none'\ninstance_types = ['m5.large']\n{machine}\n\
+         [gang]\nengine = 'env'\n[limits]\nmax_runtime = '1h'\n"
+    )
+}
+
+/// The launches that bought something.
+fn launches(account: &Account) -> usize {
+    let calls = account.ec2.calls_of("RunInstances");
+    calls.iter().filter(|call| !call.params.contains_key("DryRun")).count()
+}
+
+/// The agent of a machine, as its first boot starts it.
+fn boot(account: &Account, seen: &Seen) -> Child {
+    let imds = FalseImds::default();
+    imds.is(&seen.id, &seen.kind, &seen.zone, seen.launched);
+    imds.tagged(&seen.tags);
+    imds.says("meta-data/ami-launch-index", seen.item.at("amiLaunchIndex"));
+    let folder = account.place.0.path().join(&seen.id);
+    Command::new(env!("CARGO_BIN_EXE_lamp-agent"))
+        .args(["boot", "--then", "exit"])
+        .envs(account.ec2.env())
+        .env("HOME", account.place.0.path().join("home"))
+        .env("XDG_STATE_HOME", folder.join("state"))
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env("LAMP_JOB_ROOT", format!("s3://lamplighter-{}-us-east-1", account.ec2.account()))
+        .env("LAMP_JOB_ROOT_REGION", "us-east-1")
+        .env("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.listen())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the agent was built for this test")
+}
+
+#[test]
+fn ranks_of_one_launch_work_together_and_each_has_its_bill() {
+    let Some(account) = account() else { return };
+    // The answer of the launch is lost: there is one gang all the same.
+    account.ec2.fault(Fault::lost("RunInstances").when("ClientToken", "lamp-*"));
+    let run = account
+        .command(&["run", "--unproven", "gang.toml"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("lamp was built for this test");
+    let machines = account.machines(2);
+    let agents: Vec<Child> = machines.iter().map(|seen| boot(&account, seen)).collect();
+    for (mut agent, seen) in agents.into_iter().zip(&machines) {
+        assert!(agent.wait().expect("it ends").success());
+        account.ec2.powered_off(&seen.id);
+    }
+    let (code, out, err) = end(run);
+    let out = String::from_utf8_lossy(&out).into_owned();
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert!(out.contains("rank 0 finished at step 5"), "{out}\n{err}");
+    for rank in ["rank 0: succeeded, 1 attempt", "rank 1: succeeded, 1 attempt"] {
+        assert!(err.contains(rank), "{err}");
+    }
+    assert_eq!(account.ec2.instances().len(), 2, "no machine beside them");
+    let (_, status) = account.json(&["status", "--all"]);
+    for job in status["jobs"].as_array().expect("jobs") {
+        let job = job["job"].as_str().expect("a name");
+        let receipt = account.json(&["receipt", job]).1;
+        let attempt = &receipt["attempts"][0];
+        let index = if job.contains("-r1-") { "1" } else { "0" };
+        let seen = machines.iter().find(|seen| seen.item.at("amiLaunchIndex") == index);
+        let seen = seen.expect("a machine of this rank");
+        assert_eq!(attempt["instance"], seen.id.as_str(), "{receipt:#}");
+        let billed = attempt["billed_seconds"].as_f64().expect("seconds");
+        let ledger = account.ec2.ledger(&seen.id).billed_seconds() as f64;
+        assert!((billed - ledger).abs() <= 2.0, "{billed} on the receipt, {ledger} on the ledger");
+    }
+}
+
+/// Nothing is launched, and the jobs of all ranks end.
+#[test]
+fn a_gang_that_is_refused_buys_nothing_for_any_rank() {
+    let Some(account) = account() else { return };
+    account
+        .ec2
+        .fault(Fault::code("RunInstances", "UnauthorizedOperation").saying("you may not").always());
+    let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "gang.toml"]);
+    assert_eq!(code, 104, "{out}\n{err}");
+    assert!(err.contains("you may not"), "{err}");
+    wait_until("the jobs of all ranks have ended", || {
+        let (_, status) = account.json(&["status", "--all"]);
+        let jobs = status["jobs"].as_array()?.clone();
+        let over = |job: &serde_json::Value| {
+            matches!(job["state"].as_str(), Some("failed" | "cancelled" | "aborted"))
+        };
+        (jobs.len() == 2 && jobs.iter().all(over)).then_some(())
+    });
+    assert!(account.ec2.instances().is_empty());
+}
+
+/// A stop before any agent began ends the machines of all ranks.
+#[test]
+fn a_gang_that_is_stopped_leaves_no_machine() {
+    let Some(account) = account() else { return };
+    let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "gang.toml"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert_eq!((account.machines(2).len(), launches(&account)), (2, 1));
+    let (code, out, err) = account.lamp(&["cancel", "--yes", "g"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+    wait_until("all machines are terminated", || {
+        let machines = account.ec2.instances();
+        machines.iter().all(|seen| seen.state == State::Terminated).then_some(())
+    });
+}
+
+#[test]
+fn a_plan_counts_price_and_quota_for_all_machines() {
+    let Some(account) = account() else { return };
+    let (code, out, err) = account.lamp(&["plan", "gang.toml"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert!(out.contains("one call launches all 2 machines in one zone, or none of them"), "{out}");
+    assert!(out.contains("all cost at most 2 x $"), "{out}");
+    // Two machines of two vCPUs each.
+    account.ec2.quota("L-1216C47A", 3.0);
+    account.place.0.write("few.toml", job("nodes = 2", ""));
+    let (code, _, err) = account.lamp(&["plan", "few.toml"]);
+    assert_ne!(code, 0, "{err}");
+    assert!(err.contains("needs 4 vCPUs, and the quota"), "{err}");
+    account.place.0.write("spot.toml", job("nodes = 2", "market = 'spot'"));
+    let (code, _, err) = account.lamp(&["plan", "spot.toml"]);
+    assert_ne!(code, 0, "{err}");
+    assert!(err.contains("can only be `on-demand` for several machines"), "{err}");
+    assert_eq!(launches(&account), 0);
+}
