@@ -99,7 +99,12 @@ fn ranks_of_one_launch_work_together_and_each_has_its_bill() {
         assert_eq!(attempt["instance"], seen.id.as_str(), "{receipt:#}");
         let billed = attempt["billed_seconds"].as_f64().expect("seconds");
         let ledger = account.ec2.ledger(&seen.id).billed_seconds() as f64;
-        assert!((billed - ledger).abs() <= 2.0, "{billed} on the receipt, {ledger} on the ledger");
+        // Without an exact end by EC2, the next look at the machine is the end.
+        let more = if attempt["billed_estimated"] == true { 60.0 } else { 2.0 };
+        assert!(
+            billed >= ledger - 2.0 && billed <= ledger + more,
+            "{billed} on the receipt, {ledger} on the ledger"
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use lamplighter::account::lookup::{
 use lamplighter::account::permissions::PolicyName;
 use lamplighter::account::setup::{InUse, SetupNames, SetupStep};
 use lamplighter::policy::account::setup_plan::{
-    Lack, ReadyFound, Rebind, SetupLine, lacking, plan_removal, plan_setup,
+    Lack, ReadyFound, Rebind, SetupLine, lacking, lacking_for_gang, plan_removal, plan_setup,
 };
 
 pub fn names() -> SetupNames {
@@ -463,4 +463,29 @@ fn all_that_a_launch_would_miss_is_told_together() {
             && lacks[0].cure.as_ref().is_some_and(|cure| cure.contains("create-default-vpc")),
         "{lacks:?}"
     );
+}
+
+/// A role of an earlier version writes no records of a gang: its ranks would wait and bill.
+#[test]
+fn a_gang_needs_a_role_that_writes_its_records() {
+    let policy = names().permissions().policy(PolicyName::Box).to_string();
+    let earlier = policy.replace("jobs/*/gang/*", "jobs/*/checkpoints/*");
+    let with = |policy: &str| {
+        let role = RoleFound {
+            owner: Some("alice".into()),
+            policy: serde_json::from_str(policy).ok(),
+            session_policy: None,
+        };
+        let found = ReadyFound {
+            root_is_folder: false,
+            bucket: Found::There(()),
+            profile: Found::Nothing,
+            role: Found::There(role),
+            regions: Vec::new(),
+        };
+        lacking_for_gang(&names(), &found).map(|lack| lack.what)
+    };
+    assert_eq!(with(&policy), None);
+    let said = "the role `lamplighter-box` may not write the records of a gang";
+    assert_eq!(with(&earlier).as_deref(), Some(said));
 }
