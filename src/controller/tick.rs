@@ -132,6 +132,9 @@ impl Controller {
         // spec.
         let elsewhere =
             is_elsewhere(&spec, &observed.attempts, &self.clouds.owner, self.clouds.here.as_str());
+        if elsewhere.is_none() && self.launcher.leave_ended_gang(&dir, &spec, &observed).await? {
+            return Ok(Some(Step::Recorded));
+        }
         let mut step = elsewhere.map_or(Step::Waiting, Step::Elsewhere);
         for act in reconcile(&facts) {
             if let Act::Wait { why, .. } = &act {

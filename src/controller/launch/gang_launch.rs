@@ -15,9 +15,12 @@ use tracing::info;
 use super::launcher::JobLauncher;
 use crate::controller::act_result::{ActEffect, ActError};
 use crate::controller::job_memory::JobMemory;
+use crate::controller::observe::Observed;
 use crate::instance::{RANKS_TAG, tags_of_rank};
-use crate::job::{GangLaunch, GangMember, Plan, Reason, Wish};
+use crate::job::{GangLaunch, GangMember, Plan, Reason, ResolvedSpec, Wish};
 use crate::jobdir::{GangDir, JobDir, JobDirError};
+use crate::market::Cloud;
+use crate::policy::Wishes;
 use crate::ports::{Clock, CloudError, Created};
 
 /// Between two looks for the launch of rank 0. Shorter asks EC2 once more for each rank. Longer
@@ -43,6 +46,27 @@ impl JobLauncher {
         memory.held_back = None;
         dir.insist_on(Wish::Cancel, &self.name, &self.clock).await?;
         Ok(ActEffect::Changed)
+    }
+
+    /// Ends the job of a rank whose agent has not begun when the gang is over. Its machine would
+    /// bill until its time to boot is over. Returns whether it left the wish.
+    pub(crate) async fn leave_ended_gang(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        observed: &Observed,
+    ) -> Result<bool, JobDirError> {
+        let member = spec.member().filter(|_| spec.spec.machine.cloud != Cloud::Local);
+        let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none());
+        let (Some(member), Some(open)) = (member, open) else { return Ok(false) };
+        let has_begun = open.lease.is_some() || open.status.is_some();
+        let is_asked = Wishes::of(&observed.requests).end.is_some();
+        if has_begun || is_asked || !self.is_gang_over(member).await? {
+            return Ok(false);
+        }
+        info!(job = %dir.job(), "the gang is over: its machine ends, whose agent has not begun");
+        dir.insist_on(Wish::Cancel, &self.name, &self.clock).await?;
+        Ok(true)
     }
 
     /// Records the plan of the machine that rank 0 launched for this rank.
