@@ -108,6 +108,31 @@ fn ranks_of_one_launch_work_together_and_each_has_its_bill() {
     }
 }
 
+/// A rank that does not come ends the gang within `join`. No machine waits for its time to boot.
+#[test]
+fn a_rank_that_never_joins_ends_the_machines_of_all() {
+    let Some(account) = account() else { return };
+    let short = job("nodes = 2", "").replace("engine = 'env'", "engine = 'env'\njoin = '10s'");
+    account.place.0.write("gang.toml", short);
+    let run = account
+        .command(&["run", "--unproven", "gang.toml"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("lamp was built for this test");
+    let machines = account.machines(2);
+    let first = machines.iter().find(|seen| seen.item.at("amiLaunchIndex") == "0");
+    let first = first.expect("the machine of rank 0");
+    let mut agent = boot(&account, first);
+    assert!(agent.wait().expect("it ends").success());
+    account.ec2.powered_off(&first.id);
+    let (code, out, err) = end(run);
+    assert_ne!(code, 0, "{}\n{err}", String::from_utf8_lossy(&out));
+    assert!(err.contains("over: rank 1"), "{err}");
+    let ended = |seen: &Seen| account.ec2.instance(&seen.id).state == State::Terminated;
+    wait_until("all machines are terminated", || machines.iter().all(ended).then_some(()));
+}
+
 /// Nothing is launched, and the jobs of all ranks end.
 #[test]
 fn a_gang_that_is_refused_buys_nothing_for_any_rank() {
@@ -147,16 +172,16 @@ fn a_gang_that_is_stopped_leaves_no_machine() {
 #[test]
 fn a_plan_counts_price_and_quota_for_all_machines() {
     let Some(account) = account() else { return };
+    // Two machines of two vCPUs each.
+    account.ec2.quota("L-1216C47A", 3.0);
+    let (code, _, err) = account.lamp(&["plan", "gang.toml"]);
+    assert_ne!(code, 0, "{err}");
+    assert!(err.contains("needs 4 vCPUs, and the quota"), "{err}");
+    account.ec2.quota("L-1216C47A", 64.0);
     let (code, out, err) = account.lamp(&["plan", "gang.toml"]);
     assert_eq!(code, 0, "{out}\n{err}");
     assert!(out.contains("one call launches all 2 machines in one zone, or none of them"), "{out}");
     assert!(out.contains("all cost at most 2 x $"), "{out}");
-    // Two machines of two vCPUs each.
-    account.ec2.quota("L-1216C47A", 3.0);
-    account.place.0.write("few.toml", job("nodes = 2", ""));
-    let (code, _, err) = account.lamp(&["plan", "few.toml"]);
-    assert_ne!(code, 0, "{err}");
-    assert!(err.contains("needs 4 vCPUs, and the quota"), "{err}");
     account.place.0.write("spot.toml", job("nodes = 2", "market = 'spot'"));
     let (code, _, err) = account.lamp(&["plan", "spot.toml"]);
     assert_ne!(code, 0, "{err}");
