@@ -35,6 +35,7 @@ pub use record::discarded::{Discarded, KindError, StoredKind};
 pub use record::format::RECORD_FORMAT;
 pub use record::gang::membership::{
     EpochCause, EpochOver, EpochRecord, Formation, GangEnd, GangEndCause, GangReady, RankMark,
+    RankStart,
 };
 pub use record::market_log::MarketLog;
 pub use record::numbers::Numbers;
@@ -52,7 +53,9 @@ pub use record::request::{Request, Wish};
 pub use spec::alarm::{AlarmError, AlarmRule};
 pub use spec::check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, JOB_DIR_URL, check, name_problem};
 pub use spec::finding::{Finding, FindingCause, KeySuggestion, Severity};
-pub use spec::gang::gang_member::{GangMember, GangSeat, member_job, member_name, seats_of};
+pub use spec::gang::gang_member::{
+    GangKey, GangMember, GangSeat, leader_key, member_job, member_key, member_name, seats_of,
+};
 pub use spec::gang::gang_role::GangRole;
 pub use spec::gang::gang_spec::{
     DoneRule, GangEngine, GangSaves, GangSpec, NODES_MAX, NodeCount, NodeCountError, RoleCount,

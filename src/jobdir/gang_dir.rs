@@ -13,7 +13,9 @@ use super::error::JobDirError;
 use super::job_dir::read;
 use super::layout;
 use super::record::encode;
-use crate::job::{EpochOver, EpochRecord, Formation, GangEnd, GangReady, JobId, RankMark};
+use crate::job::{
+    EpochOver, EpochRecord, Formation, GangEnd, GangReady, JobId, RankMark, RankStart,
+};
 use crate::ports::{Created, Store};
 
 const FORMATION: &str = "formation.json";
@@ -21,6 +23,7 @@ const OVER: &str = "over.json";
 const READY: &str = "member-";
 const DONE: &str = "done-";
 const LOST: &str = "lost-";
+const START: &str = "start-";
 
 /// The gang of one job. Cheap to clone.
 #[derive(Clone)]
@@ -123,6 +126,15 @@ impl GangDir {
 
     pub async fn create_lost(&self, epoch: u32, mark: &RankMark) -> Result<(), JobDirError> {
         self.create(self.key(epoch, &format!("{LOST}{}.json", mark.rank)), mark).await
+    }
+
+    /// How the engine of the first machine starts this rank; `None`: it has not said so yet.
+    pub async fn start(&self, epoch: u32, rank: u32) -> Result<Option<RankStart>, JobDirError> {
+        self.one(epoch, &format!("{START}{rank}.json")).await
+    }
+
+    pub async fn create_start(&self, epoch: u32, start: &RankStart) -> Result<(), JobDirError> {
+        self.create(self.key(epoch, &format!("{START}{}.json", start.rank)), start).await
     }
 
     /// All records of an epoch: who worked, and how it ended.

@@ -62,6 +62,12 @@ impl Workloads for RankWorkloads {
     }
 }
 
+/// Random, and long enough to be the token of an epoch.
+fn unique_start() -> String {
+    let parts = (0..3).flat_map(|_| process_env::random());
+    parts.map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Runs a rank until its gang is over. Returns its exit code.
 ///
 /// # Errors
@@ -88,11 +94,12 @@ pub(super) async fn run(
     let me = RankSelf {
         attempt: AttemptNo::new(attempt),
         instance: text("LAMP_INSTANCE")?,
-        start: process_env::random().map(|byte| format!("{byte:02x}")).concat(),
+        start: unique_start(),
         gpus: text("LAMP_NUM_GPUS").ok().and_then(|gpus| gpus.parse().ok()),
         command,
     };
     let work = PathBuf::from(text("LAMP_WORKDIR")?);
+    let rank = resolved.member().map_or(0, |member| member.rank);
     let reads = resolved.member().and_then(|member| member.reads.as_ref());
     let checkpoints = match reads {
         Some(folder) => work.join(folder),
@@ -106,7 +113,7 @@ pub(super) async fn run(
         store,
         clock: Arc::new(SystemClock),
         files: Arc::new(LocalFiles),
-        host: Arc::new(RankMachine::new(network, told, PROCESS_MARK)),
+        host: Arc::new(RankMachine::new(network, rank, told, PROCESS_MARK)),
     };
     let run = RankRun::new(ports, me, paths, resolved)
         .ok_or_else(|| format!("job `{job}` is no member of a gang"))?;

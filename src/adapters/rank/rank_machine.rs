@@ -16,6 +16,7 @@ use crate::ports::{RankAddress, RankHost, RankLaunch, RankProcess};
 
 pub struct RankMachine {
     network: RankNetwork,
+    rank: u32,
     /// How often this process was told to end.
     told: watch::Receiver<u32>,
     /// The variable whose value marks the processes of an epoch.
@@ -23,15 +24,20 @@ pub struct RankMachine {
 }
 
 impl RankMachine {
-    pub fn new(network: RankNetwork, told: watch::Receiver<u32>, mark: &'static str) -> Self {
-        RankMachine { network, told, mark }
+    pub fn new(
+        network: RankNetwork,
+        rank: u32,
+        told: watch::Receiver<u32>,
+        mark: &'static str,
+    ) -> Self {
+        RankMachine { network, rank, told, mark }
     }
 }
 
 #[async_trait]
 impl RankHost for RankMachine {
     fn address(&self) -> io::Result<RankAddress> {
-        self.network.address()
+        self.network.address(self.rank)
     }
 
     fn start(&self, launch: &RankLaunch) -> io::Result<Box<dyn RankProcess>> {

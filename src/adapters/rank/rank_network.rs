@@ -8,6 +8,9 @@ use crate::ports::RankAddress;
 /// The loopback interface of Linux.
 const LOOPBACK: &str = "lo";
 
+/// The last part of an address of the loopback network ends here.
+const RANKS_MAX: u32 = 250;
+
 /// The IPv4 routes of Linux, one a line.
 const ROUTES: &str = "/proc/net/route";
 
@@ -17,7 +20,7 @@ const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 /// How the ranks of a gang reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankNetwork {
-    /// All ranks are on this workstation.
+    /// All ranks are on this workstation. Each has its own address, as machines have.
     Loopback,
     /// Each rank has a machine: the address of the default route. A machine may have several
     /// interfaces, and its name may not resolve on the others.
@@ -27,14 +30,19 @@ pub enum RankNetwork {
 impl RankNetwork {
     /// # Errors
     /// When this machine has no network.
-    pub fn address(self) -> io::Result<RankAddress> {
+    pub fn address(self, rank: u32) -> io::Result<RankAddress> {
         let (host, interface) = match self {
-            RankNetwork::Loopback => (IpAddr::from(Ipv4Addr::LOCALHOST), Some(LOOPBACK.into())),
+            RankNetwork::Loopback => (IpAddr::from(loopback(rank)), Some(LOOPBACK.into())),
             RankNetwork::Routed => (source_address()?, default_interface(&routes())),
         };
-        let port = TcpListener::bind((host, 0))?.local_addr()?.port();
+        // Free on all addresses: an engine may listen on each of them.
+        let port = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port();
         Ok(RankAddress { host: host.to_string(), interface, port })
     }
+}
+
+fn loopback(rank: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + rank % RANKS_MAX)
 }
 
 /// The kernel chooses it by the routes when a socket is connected.
@@ -78,10 +86,10 @@ ens5\t00000000\t01001FAC\t0003\t0\t0\t100\t00000000\t0\t0\t0
 
     #[test]
     fn ranks_of_a_workstation_use_the_loopback_interface() {
-        let address = RankNetwork::Loopback.address().unwrap();
+        let address = RankNetwork::Loopback.address(2).unwrap();
         assert_eq!(
             (address.host.as_str(), address.interface.as_deref()),
-            ("127.0.0.1", Some("lo"))
+            ("127.0.0.3", Some("lo"))
         );
         assert_ne!(address.port, 0);
     }

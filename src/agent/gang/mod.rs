@@ -12,6 +12,7 @@ mod gathering;
 mod peers;
 mod rank_run;
 mod rank_state;
+mod remote_start;
 mod shared_checkpoint;
 
 pub use rank_run::{PROCESS_MARK, RANK_PROGRAM, RankRun};

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::rank_state::RankState;
-use crate::job::{AttemptPhase, EpochOver, Formation};
+use crate::job::{AttemptPhase, EpochOver, Formation, Wish};
 use crate::jobdir::JobDirError;
+use crate::market::Span;
+use crate::policy::gang::gang_verdict::{is_long_quiet, must_be_kept};
 
 /// A rank without a heartbeat for this long is lost. An agent sends one every 15 seconds, so three
 /// are missing. Shorter takes a slow store for a dead machine; longer pays for the others.
@@ -14,6 +16,17 @@ pub(super) const LOST_AFTER: Duration = Duration::from_secs(45);
 /// Each rank watches so many of the ranks after it. More cost calls; fewer leave a rank unwatched
 /// when its neighbours are lost with it.
 const WATCHED_MAX: usize = 4;
+
+/// A quiet rank is kept so long at a time. Longer bills longer after the whole gang is idle;
+/// shorter writes more requests.
+const KEPT_FOR: Span = Span::from_secs(300);
+
+/// It is asked for again a minute before its end.
+const KEEP_AGAIN: Duration = Duration::from_secs(240);
+
+/// Looks between two checks of it, at one a second. More may come after the end of a short idle
+/// window; fewer cost reads.
+pub(super) const KEEP_LOOKS: u32 = 30;
 
 /// The heartbeats of the ranks that this one watches.
 #[derive(Debug, Default)]
@@ -84,6 +97,29 @@ impl RankState {
         let silent = now.saturating_sub(beat.changed);
         let sight = if silent >= LOST_AFTER { PeerSight::Silent(silent) } else { PeerSight::Alive };
         Ok(Some((rank, sight)))
+    }
+
+    /// A rank may be quiet because it waits for another one. Its agent must not end it then.
+    /// `asked`: when it was asked for last.
+    pub(super) async fn keep_while_others_work(
+        &self,
+        formation: &Formation,
+        asked: &mut Option<Duration>,
+    ) {
+        let now = self.ports.clock.mono();
+        if asked.is_some_and(|asked| now.saturating_sub(asked) < KEEP_AGAIN) {
+            return;
+        }
+        let own = self.own_job().status(self.me.attempt).await.ok().flatten();
+        let Some(own) = own.filter(is_long_quiet) else { return };
+        let mut others = Vec::new();
+        for member in formation.members.iter().filter(|member| member.rank != self.rank()) {
+            others.extend(self.job_of(member.rank).status(member.attempt).await.ok().flatten());
+        }
+        if must_be_kept(&own, &others) {
+            *asked = Some(now);
+            self.ask(self.rank(), Wish::Keep { time: KEPT_FOR }).await;
+        }
     }
 
     /// Whether the agent of this rank is ending it, for another reason than a failure.

@@ -1,19 +1,23 @@
 //! The loop of one rank: ready, formed, engine, and again until the gang is over.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::gathering::Gathered;
-use super::peers::{PeerSight, PeerWatch};
+use super::peers::{KEEP_LOOKS, PeerSight, PeerWatch};
 use super::rank_state::{EPOCH_GRACE, RankPaths, RankPorts, RankSelf, RankState};
+use super::remote_start::FIRST_TELLS_WITHIN;
 use crate::job::{
     DoneRule, EpochCause, EpochOver, ExitStatus, Formation, GangEnd, GangEndCause, GangSaves,
     Manifest, ResolvedSpec, Wish,
 };
 use crate::jobdir::GangDir;
 use crate::market::Span;
+use crate::policy::gang::engine_probe::engine_probe;
 use crate::policy::gang::epoch_decision::{EpochBudget, judge_budget};
-use crate::policy::gang::rank_command::{RankPlace, rank_command};
+use crate::policy::gang::rank_command::rank_command;
 use crate::policy::gang::rank_environment::{gang_hostfile, rank_environment};
+use crate::policy::gang::rank_place::RankPlace;
 use crate::ports::{RankLaunch, RankProcess};
 
 /// The exit code of a rank that was told to end before its engine ran, as after SIGTERM.
@@ -42,7 +46,25 @@ enum EpochNext {
 enum EngineWatch {
     Ended(ExitStatus),
     Over(EpochOver),
-    Told(ExitStatus),
+    /// The agent ended the rank, which has this exit code.
+    Told(i32),
+}
+
+/// The engine of this rank in one epoch.
+struct EngineRun {
+    env: BTreeMap<String, String>,
+    /// `None`: the first machine has not said yet how this one starts.
+    process: Option<Box<dyn RankProcess>>,
+}
+
+impl EngineRun {
+    /// Cancel-safe.
+    async fn ended(&mut self) -> ExitStatus {
+        match &mut self.process {
+            Some(process) => process.ended().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl RankRun {
@@ -62,6 +84,7 @@ impl RankRun {
     /// Returns the exit code of the rank.
     pub async fn run(&self) -> i32 {
         let state = &self.state;
+        self.find_engine().await;
         loop {
             if let Some(end) = state.insist("the end of the gang", || state.dir.end()).await {
                 return self.finish(&end);
@@ -86,6 +109,22 @@ impl RankRun {
         }
     }
 
+    /// A machine without the engine ends the gang before the others wait for it.
+    async fn find_engine(&self) {
+        let state = &self.state;
+        let Some(probe) = engine_probe(state.gang.engine, &state.me.command) else { return };
+        let launch = RankLaunch { argv: probe.argv, env: BTreeMap::new() };
+        let is_there = match state.ports.host.start(&launch) {
+            Ok(mut process) => process.ended().await.success(),
+            Err(_) => false,
+        };
+        if !is_there {
+            let text = format!("rank {}: {} ({})", state.rank(), probe.missing, probe.hint);
+            let code = Some(NO_SUCH_COMMAND);
+            state.end_gang(GangEndCause::Failed, code, Vec::new(), &text).await;
+        }
+    }
+
     fn finish(&self, end: &GangEnd) -> i32 {
         self.state.say(format!("the gang is over: {}", end.text));
         match end.because {
@@ -98,7 +137,9 @@ impl RankRun {
     async fn work(&self, formation: &Formation) -> EpochNext {
         let state = &self.state;
         let checkpoint = state.share_checkpoint(formation).await;
-        let launch = self.launch(formation, checkpoint.as_ref());
+        let processes = state.me.gpus.filter(|gpus| *gpus > 0).unwrap_or(1);
+        let place = RankPlace { formation, rank: state.rank(), processes };
+        let env = self.environment(&place, checkpoint.as_ref());
         state.say(format!(
             "epoch {} has {} of {} machines, this is node {}",
             formation.epoch,
@@ -106,35 +147,67 @@ impl RankRun {
             state.gang.nodes,
             formation.node_of(state.rank()).unwrap_or_default()
         ));
-        let mut process = match state.ports.host.start(&launch) {
-            Ok(process) => process,
+        let mut engine = EngineRun { env, process: None };
+        if let Some(argv) = rank_command(state.gang.engine, &state.me.command, &place)
+            && let Err(text) = self.start(&mut engine, argv)
+        {
+            self.over(formation, EpochCause::Failed, Some(NO_SUCH_COMMAND), &text).await;
+            return self.after(formation).await;
+        }
+        let watched = self.watch(formation, &mut engine).await;
+        if let EngineWatch::Over(over) = &watched {
+            state.say(format!("epoch {} is over: {}", over.epoch, over.text));
+        }
+        if self.ends_engine(&watched).await
+            && let Some(process) = &mut engine.process
+        {
+            process.end(EPOCH_GRACE).await;
+        }
+        match watched {
+            EngineWatch::Ended(exit) if exit.success() => self.finished(formation).await,
+            EngineWatch::Ended(exit) => self.failed(formation, exit).await,
+            EngineWatch::Told(code) => EpochNext::Exit(code),
+            EngineWatch::Over(_) => self.after(formation).await,
+        }
+    }
+
+    /// An engine may leave processes behind, and the next epoch needs their memory. If the agent
+    /// ends this machine, they may still save.
+    async fn ends_engine(&self, watched: &EngineWatch) -> bool {
+        match watched {
+            EngineWatch::Over(_) => true,
+            EngineWatch::Ended(_) => !self.state.is_leaving().await,
+            EngineWatch::Told(_) => false,
+        }
+    }
+
+    /// Starts the engine. The error is for the record of the epoch.
+    fn start(&self, engine: &mut EngineRun, argv: Vec<String>) -> Result<(), String> {
+        let state = &self.state;
+        let launch = RankLaunch { argv, env: engine.env.clone() };
+        match state.ports.host.start(&launch) {
+            Ok(process) => {
+                engine.process = Some(process);
+                Ok(())
+            }
             Err(error) => {
                 let program = launch.argv.first().map_or("", String::as_str);
                 let text = format!("rank {} cannot start `{program}`: {error}", state.rank());
                 state.say(&text);
-                self.over(formation, EpochCause::Failed, Some(NO_SUCH_COMMAND), &text).await;
-                return self.after(formation).await;
-            }
-        };
-        match self.watch(formation, &mut *process).await {
-            EngineWatch::Ended(exit) if exit.success() => self.finished(formation).await,
-            EngineWatch::Ended(exit) => self.failed(formation, exit).await,
-            EngineWatch::Told(exit) => EpochNext::Exit(exit.shell_code()),
-            EngineWatch::Over(over) => {
-                state.say(format!("epoch {} is over: {}", over.epoch, over.text));
-                process.end(EPOCH_GRACE).await;
-                self.after(formation).await
+                Err(text)
             }
         }
     }
 
-    fn launch(&self, formation: &Formation, checkpoint: Option<&Manifest>) -> RankLaunch {
+    fn environment(
+        &self,
+        place: &RankPlace<'_>,
+        checkpoint: Option<&Manifest>,
+    ) -> BTreeMap<String, String> {
         let state = &self.state;
-        let processes = state.me.gpus.filter(|gpus| *gpus > 0).unwrap_or(1);
-        let place = RankPlace { formation, rank: state.rank(), processes };
-        let mut env = rank_environment(&state.gang, &place, &state.resolved.spec.env);
+        let mut env = rank_environment(&state.gang, place, &state.resolved.spec.env);
         let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-        let hostfile = gang_hostfile(&place);
+        let hostfile = gang_hostfile(place);
         match state.ports.files.replace(&state.paths.hostfile, hostfile.as_bytes()) {
             Ok(()) => {
                 env.insert("DSTACK_MPI_HOSTFILE".into(), text(&state.paths.hostfile));
@@ -147,24 +220,29 @@ impl RankRun {
         if let Some(step) = checkpoint.and_then(|manifest| manifest.step) {
             env.insert("LAMP_RESUME_STEP".into(), step.to_string());
         }
-        let mark = format!("{}-{}", state.me.start, formation.epoch);
+        env.extend(state.prepare_mpi(place));
+        let mark = format!("{}-{}", state.me.start, place.formation.epoch);
         env.insert(PROCESS_MARK.into(), mark);
-        RankLaunch { argv: rank_command(state.gang.engine, &state.me.command, &place), env }
+        env
     }
 
     /// Waits until the engine has ended, the epoch is over, or the agent ends the rank.
-    async fn watch(&self, formation: &Formation, process: &mut dyn RankProcess) -> EngineWatch {
+    async fn watch(&self, formation: &Formation, engine: &mut EngineRun) -> EngineWatch {
         let state = &self.state;
         let mut peers = PeerWatch::of(formation, state.rank());
-        let (mut looks, mut is_noticed) = (0_u32, false);
+        let (mut looks, mut is_noticed, mut kept) = (0_u32, false, None);
         loop {
             tokio::select! {
                 biased;
-                exit = process.ended() => return EngineWatch::Ended(exit),
+                exit = engine.ended() => return EngineWatch::Ended(exit),
                 () = state.ports.host.told_to_end() => {
+                    let Some(process) = &mut engine.process else {
+                        self.leave(formation.epoch).await;
+                        return EngineWatch::Told(TOLD);
+                    };
                     process.pass_on_term();
                     self.leave(formation.epoch).await;
-                    return EngineWatch::Told(process.ended().await);
+                    return EngineWatch::Told(process.ended().await.shell_code());
                 }
                 () = state.pause() => {}
             }
@@ -172,7 +250,20 @@ impl RankRun {
                 is_noticed = true;
                 self.save_everywhere().await;
             }
+            if engine.process.is_none() {
+                if let Some(argv) = state.own_start(formation).await
+                    && let Err(text) = self.start(engine, argv)
+                {
+                    let code = Some(NO_SUCH_COMMAND);
+                    self.over(formation, EpochCause::Failed, code, &text).await;
+                }
+            } else {
+                state.pass_on_starts(formation).await;
+            }
             looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(KEEP_LOOKS) {
+                state.keep_while_others_work(formation, &mut kept).await;
+            }
             if looks.is_multiple_of(2) {
                 self.watch_peer(formation, &mut peers).await;
             } else if let Ok(Some(over)) = state.dir.over(formation.epoch).await {
@@ -236,10 +327,25 @@ impl RankRun {
             self.leave(formation.epoch).await;
             return EpochNext::Exit(exit.shell_code());
         }
+        if state.gang.engine.runs_on_first() && formation.node_of(state.rank()) != Some(0) {
+            self.await_first(formation).await;
+        }
         let text = format!("rank {} failed: {exit}", state.rank());
         state.say(&text);
         self.over(formation, EpochCause::Failed, Some(exit.shell_code()), &text).await;
         self.after(formation).await
+    }
+
+    /// The first machine runs the command. If it has failed, its exit code is the one of the job.
+    async fn await_first(&self, formation: &Formation) {
+        let state = &self.state;
+        let until = state.ports.clock.mono() + FIRST_TELLS_WITHIN;
+        while state.ports.clock.mono() < until {
+            if matches!(state.dir.over(formation.epoch).await, Ok(Some(_))) {
+                return;
+            }
+            state.pause().await;
+        }
     }
 
     /// After an epoch that is over: whether there is another one.
@@ -282,9 +388,11 @@ impl RankRun {
         }
         let mark = state.mark(state.rank());
         state.insist("its end", || state.dir.create_done(formation.epoch, &mark)).await;
+        let is_first = formation.node_of(state.rank()) == Some(0);
         let is_enough = match state.gang.done {
+            _ if state.gang.engine.runs_on_first() => is_first,
             DoneRule::All => formation.members.len() == 1,
-            DoneRule::Rank0 => formation.node_of(state.rank()) == Some(0),
+            DoneRule::Rank0 => is_first,
             DoneRule::Any => true,
         };
         if is_enough {

@@ -3,11 +3,12 @@
 //! Only with `saves = "rank0"`. Not here: the restore at the start of an attempt
 //! (`agent::checkpoint`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::rank_state::RankState;
 use crate::job::{CheckpointFile, CheckpointNo, Formation, Manifest, Wish};
-use crate::jobdir::layout;
+use crate::jobdir::{JobDir, layout};
 
 /// How long a rank waits until its own folder is uploaded, before the others read it. The agent
 /// waits 30 s for a folder whose writer was killed. A longer upload would hold all machines; a
@@ -32,15 +33,30 @@ impl RankState {
     /// Brings the checkpoint that all begin from, as the formation names it. Returns it.
     pub(super) async fn share_checkpoint(&self, formation: &Formation) -> Option<Manifest> {
         let from = if self.member.reads.is_some() { 0 } else { self.rank() };
-        let number = formation.member(from)?.checkpoint?;
-        let dir = self.job_of(from);
+        let (dir, number) = self.begins_from(formation, from).await?;
         let manifest = self.insist("the checkpoint", || dir.manifest(number)).await?;
         if self.member.reads.is_some() {
             for file in &manifest.files {
-                self.bring(&manifest, file).await;
+                self.bring(&dir, &manifest, file).await;
             }
         }
         Some(manifest)
+    }
+
+    /// The newest checkpoint of a rank. A gang that goes on has one of an earlier job at first.
+    async fn begins_from(
+        &self,
+        formation: &Formation,
+        rank: u32,
+    ) -> Option<(JobDir, CheckpointNo)> {
+        let dir = self.job_of(rank);
+        if let Some(number) = formation.member(rank)?.checkpoint {
+            return Some((dir, number));
+        }
+        let spec = self.insist("the job of a rank", || dir.spec()).await?;
+        let inherited = spec.inherited()?;
+        let before = JobDir::new(Arc::clone(&self.ports.store), inherited.job.clone());
+        Some((before, inherited.checkpoint.number))
     }
 
     /// Asks the own agent for a checkpoint if the folder is newer than the last one, and waits.
@@ -75,7 +91,7 @@ impl RankState {
         tree.files.iter().map(|file| file.stamp.modified_nanos).max()
     }
 
-    async fn bring(&self, manifest: &Manifest, file: &CheckpointFile) {
+    async fn bring(&self, from: &JobDir, manifest: &Manifest, file: &CheckpointFile) {
         let path = self.paths.checkpoints.join(&file.path);
         let there = self.ports.files.stamp(&path).ok().flatten();
         let is_same = there.is_some_and(|stamp| {
@@ -84,7 +100,7 @@ impl RankState {
         if is_same {
             return;
         }
-        let key = layout::job(self.member.leader()) + &file.key;
+        let key = layout::job(from.job()) + &file.key;
         let part = path.with_extension("lamp-part");
         let found = self.fetch(&key, &part).await;
         if found.as_deref() != Some(file.sha256.as_str()) {

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::job::{AttemptNo, JobId, REHEARSAL};
-use crate::policy::gang::rank_environment::{hostfile_line, map};
+use crate::policy::gang::rank_environment::hostfile_line;
+use crate::policy::gang::rank_place::variables;
 
 #[derive(Clone, Debug)]
 pub struct WorkloadPaths<'a> {
@@ -57,7 +58,7 @@ pub fn environment(
 }
 
 fn own(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
-    let mut env = map([
+    let mut env = variables([
         ("LAMP_JOB", place.job.to_string()),
         // A rehearsal finds the cache that the job's setup keeps under this name.
         ("LAMP_JOB_NAME", place.name.strip_suffix(REHEARSAL).unwrap_or(place.name).to_owned()),
@@ -89,7 +90,7 @@ fn own(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
 fn aliases(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
     let (job, one, zero, host) =
         (place.job.to_string(), "1".to_owned(), "0".to_owned(), "127.0.0.1".to_owned());
-    let mut env = map([
+    let mut env = variables([
         // In a pipe, as in `python train.py | tee log`, a terminal does not help.
         ("PYTHONUNBUFFERED", one.clone()),
         ("SKYPILOT_TASK_ID", job.clone()),

@@ -11,8 +11,8 @@ use crate::config::values::{DoneWord, EngineWord, SavesWord, SpanWord};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GangFile {
-    /// The engine that joins the ranks: `torchrun`, `tensorflow`, or `env`, which only sets the
-    /// environment.
+    /// The engine that joins the ranks: `torchrun`, `tensorflow`, `mpi` (Open MPI), `ray`, or
+    /// `env`, which only sets the environment.
     #[schemars(extend("default" = "torchrun", "examples" = ["env"]))]
     pub engine: Option<EngineWord>,
     /// How long the members wait for each other at the start. Then the gang ends, or runs with the

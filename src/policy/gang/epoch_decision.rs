@@ -114,7 +114,7 @@ pub fn is_interruption(epoch: &EpochRecord, over: &EpochOver, later: &[GangReady
 
 #[cfg(test)]
 mod tests {
-    use super::super::rank_command::tests::formation;
+    use super::super::rank_place::tests::formation;
     use super::*;
     use crate::job::{AttemptNo, RECORD_FORMAT};
 

@@ -3,37 +3,23 @@
 //! The engine is started anew in each epoch, with a fixed world, address and port. So it needs no
 //! service that finds members, and the loss of rank 0 is as the loss of another rank.
 
-use crate::job::{Formation, GangEngine};
+use super::mpi_engine::mpirun;
+use super::rank_place::{RankPlace, is_python};
+use super::ray_engine::ray_command;
+use crate::job::GangEngine;
 
-/// One rank in one epoch.
-#[derive(Clone, Copy, Debug)]
-pub struct RankPlace<'a> {
-    pub formation: &'a Formation,
-    pub rank: u32,
-    /// Processes on each machine.
-    pub processes: u32,
-}
-
-impl RankPlace<'_> {
-    /// The number among those that work, from 0.
-    pub fn node(&self) -> u32 {
-        self.formation.node_of(self.rank).unwrap_or_default()
-    }
-
-    pub fn world(&self) -> u32 {
-        u32::try_from(self.formation.members.len()).unwrap_or(u32::MAX)
-    }
-
-    pub fn host(&self) -> &str {
-        self.formation.member(self.rank).map_or("127.0.0.1", |member| &member.host)
-    }
-}
-
-/// The arguments that start this rank. `command`: what the user wrote.
-pub fn rank_command(engine: GangEngine, command: &[String], place: &RankPlace<'_>) -> Vec<String> {
+/// The arguments that start this rank. `command`: what the user wrote. `None`: the first machine
+/// says later how this one starts.
+pub fn rank_command(
+    engine: GangEngine,
+    command: &[String],
+    place: &RankPlace<'_>,
+) -> Option<Vec<String>> {
     match engine {
-        GangEngine::Torchrun => torchrun(command, place),
-        _ => command.to_vec(),
+        GangEngine::Torchrun => Some(torchrun(command, place)),
+        GangEngine::Mpi => (place.node() == 0).then(|| mpirun(command)),
+        GangEngine::Ray => Some(ray_command(command, place)),
+        GangEngine::Tensorflow | GangEngine::Env => Some(command.to_vec()),
     }
 }
 
@@ -80,49 +66,20 @@ fn torchrun_options(place: &RankPlace<'_>) -> Vec<String> {
     .collect()
 }
 
-fn is_python(program: &str) -> bool {
-    program.rsplit('/').next().is_some_and(|name| name.starts_with("python"))
-}
-
 fn is_script(program: &str) -> bool {
     program.ends_with(".py")
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::rank_place::tests::formation;
     use super::*;
-    use crate::job::{AttemptNo, GangReady, RECORD_FORMAT};
-
-    pub fn formation(ranks: &[u32]) -> Formation {
-        let member = |rank: &u32| GangReady {
-            format: RECORD_FORMAT,
-            rank: *rank,
-            job: format!("digits-r{rank}-222222").parse().unwrap(),
-            attempt: AttemptNo::FIRST,
-            instance: format!("i-{rank}"),
-            start: "s".into(),
-            host: format!("10.0.0.{}", rank + 1),
-            interface: Some("ens5".into()),
-            port: 40_000 + u16::try_from(*rank).unwrap(),
-            gpus: None,
-            checkpoint: None,
-            at: jiff::Timestamp::UNIX_EPOCH,
-        };
-        Formation {
-            format: RECORD_FORMAT,
-            epoch: 2,
-            at: jiff::Timestamp::UNIX_EPOCH,
-            by: ranks[0],
-            rendezvous: "abc".into(),
-            members: ranks.iter().map(member).collect(),
-        }
-    }
 
     fn line(engine: GangEngine, command: &[&str], rank: u32) -> String {
         let formation = formation(&[0, 2]);
         let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         let place = RankPlace { formation: &formation, rank, processes: 2 };
-        rank_command(engine, &command, &place).join(" ")
+        rank_command(engine, &command, &place).unwrap().join(" ")
     }
 
     const OPTIONS: &str = "--nnodes 2 --node-rank 1 --nproc-per-node 2 --rdzv-backend static \
@@ -153,5 +110,9 @@ pub(super) mod tests {
     #[test]
     fn other_engines_run_the_command_as_it_is() {
         assert_eq!(line(GangEngine::Env, &["python", "train.py"], 0), "python train.py");
+        assert!(line(GangEngine::Mpi, &["./train"], 0).starts_with("mpirun "));
+        let formation = formation(&[0, 2]);
+        let place = RankPlace { formation: &formation, rank: 2, processes: 2 };
+        assert_eq!(rank_command(GangEngine::Mpi, &["./train".into()], &place), None);
     }
 }

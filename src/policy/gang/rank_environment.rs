@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::rank_command::RankPlace;
+use super::rank_place::{RankPlace, variables};
+use super::ray_engine::ray_environment;
 use crate::job::{ClusterJob, ClusterRole, ClusterTask, GangEngine, GangRole, GangSpec, TfCluster};
 
 /// The variables of a rank. Those that the user's own `env` sets are left out.
@@ -19,13 +20,16 @@ pub fn rank_environment(
     let mut env = aliases(place);
     env.extend(torch(gang.engine, place));
     env.extend(tensorflow(gang, place));
+    if gang.engine == GangEngine::Ray {
+        env.extend(ray_environment(place));
+    }
     env.retain(|name, _| !user.contains_key(name));
     env.extend(own(place));
     env
 }
 
 fn own(place: &RankPlace<'_>) -> BTreeMap<String, String> {
-    map([
+    variables([
         ("LAMP_NODES", place.world().to_string()),
         ("LAMP_NODE_RANK", place.node().to_string()),
         ("LAMP_RANK", place.rank.to_string()),
@@ -35,16 +39,17 @@ fn own(place: &RankPlace<'_>) -> BTreeMap<String, String> {
 
 fn torch(engine: GangEngine, place: &RankPlace<'_>) -> BTreeMap<String, String> {
     let master = place.formation.master();
-    let mut env = map([
+    let mut env = variables([
         ("MASTER_ADDR", master.host.clone()),
         ("MASTER_PORT", master.port.to_string()),
         ("NODE_RANK", place.node().to_string()),
         ("NNODES", place.world().to_string()),
         ("NPROC_PER_NODE", place.processes.to_string()),
     ]);
-    // torchrun sets these itself, for each process that it starts.
-    if engine != GangEngine::Torchrun && place.processes == 1 {
-        env.extend(map([
+    // The other engines set these themselves, for each process that they start.
+    let is_process = matches!(engine, GangEngine::Tensorflow | GangEngine::Env);
+    if is_process && place.processes == 1 {
+        env.extend(variables([
             ("RANK", place.node().to_string()),
             ("WORLD_SIZE", place.world().to_string()),
             ("LOCAL_RANK", "0".to_owned()),
@@ -65,7 +70,7 @@ fn aliases(place: &RankPlace<'_>) -> BTreeMap<String, String> {
     let hosts: Vec<&str> = members.iter().map(|member| member.host.as_str()).collect();
     let names: Vec<String> = (1..=members.len()).map(|number| format!("algo-{number}")).collect();
     let master = place.formation.master().host.clone();
-    let mut env = map([
+    let mut env = variables([
         ("SKYPILOT_NUM_NODES", nodes.clone()),
         ("SKYPILOT_NODE_RANK", node.clone()),
         ("SKYPILOT_NODE_IPS", hosts.join("\n")),
@@ -115,7 +120,7 @@ fn tensorflow(gang: &GangSpec, place: &RankPlace<'_>) -> BTreeMap<String, String
         index: u32::try_from(index).unwrap_or_default(),
         trial: None,
     };
-    map([
+    variables([
         ("TF_CONFIG", cluster.tf_config(Some(&task))),
         ("CLUSTER_SPEC", cluster.cluster_spec(Some(&task))),
     ])
@@ -137,14 +142,9 @@ pub fn hostfile_line(host: &str, gpus: u32) -> String {
     if gpus == 0 { format!("{host}\n") } else { format!("{host} slots={gpus}\n") }
 }
 
-/// Variables by name.
-pub fn map<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::rank_command::tests::formation;
+    use super::super::rank_place::tests::formation;
     use super::*;
     use crate::job::{GangMember, RoleCount, seats_of};
 
@@ -189,6 +189,18 @@ mod tests {
             assert_eq!(env[name], value, "{name}");
         }
         assert!(!env.keys().any(|name| name.starts_with("SLURM_")));
+    }
+
+    #[test]
+    fn variables_of_one_process_are_left_to_engines_that_start_several() {
+        let formation = formation(&[0, 1]);
+        let place = RankPlace { formation: &formation, rank: 0, processes: 1 };
+        for engine in [GangEngine::Torchrun, GangEngine::Mpi, GangEngine::Ray] {
+            let gang = GangSpec { engine, ..gang(&[GangRole::Worker; 2], 0) };
+            let env = rank_environment(&gang, &place, &BTreeMap::new());
+            assert!(!env.contains_key("RANK"), "{engine:?}");
+            assert_eq!(env.contains_key("RAY_AUTH_TOKEN"), engine == GangEngine::Ray);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! ```text
 //!   gang/3/member-1.json    a rank is ready            written once by that rank
 //!   gang/3/formation.json   who works together         written once, by the lowest rank there
+//!   gang/3/start-1.json     how a rank starts (MPI)    written once, by the first machine
 //!   gang/3/done-1.json      a rank finished            written once by that rank
 //!   gang/3/lost-1.json      a rank was lost            written once, by the first to notice
 //!   gang/3/over.json        the epoch is over          written once, by the first to notice
@@ -92,6 +93,16 @@ pub struct EpochOver {
 pub struct RankMark {
     pub format: u32,
     pub rank: u32,
+    pub at: Timestamp,
+}
+
+/// The command that a rank runs for the engine of the first machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankStart {
+    pub format: u32,
+    pub rank: u32,
+    /// For a shell.
+    pub command: String,
     pub at: Timestamp,
 }
 

@@ -55,14 +55,23 @@ fn check_roles(gang: &GangSpec, found: &mut Vec<Finding>) {
 
 fn check_engine(gang: &GangSpec, command: &Command, found: &mut Vec<Finding>) {
     match gang.engine {
-        GangEngine::Mpi | GangEngine::Ray => {
-            let what = format!("`{}` is not built yet", gang.engine.word());
-            found.push(Finding::error("gang.engine", what).hint(
-                "`engine = \"env\"` sets the addresses of all ranks, and the command joins them itself",
-            ));
-        }
         GangEngine::Torchrun => check_torchrun(command, found),
+        GangEngine::Mpi => refuse_starter(command, &["mpirun", "mpiexec", "orterun"], found),
+        GangEngine::Ray => refuse_starter(command, &["ray"], found),
         GangEngine::Tensorflow | GangEngine::Env => {}
+    }
+}
+
+/// The engine starts the command, so the command must not start the engine.
+fn refuse_starter(command: &Command, starters: &[&str], found: &mut Vec<Finding>) {
+    let Command::Args(args) = command else { return };
+    let program = args.first().and_then(|program| program.rsplit('/').next());
+    if let Some(program) = program.filter(|program| starters.contains(program)) {
+        let what = format!("starts `{program}` itself, and lamp starts it on all machines");
+        found.push(
+            Finding::error("command", what)
+                .hint("write what the engine runs: command = [\"python3\", \"train.py\"]"),
+        );
     }
 }
 

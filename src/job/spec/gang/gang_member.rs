@@ -60,6 +60,24 @@ pub fn member_name(gang: &str, rank: u32) -> String {
     if rank == 0 { gang.to_owned() } else { format!("{gang}-{RANK_LETTER}{rank}") }
 }
 
+/// The ids of a gang share two things: the name, which may be cut, and the random letters.
+pub type GangKey<'a> = (String, &'a str);
+
+/// The key of the gang that this job leads, if it leads one.
+pub fn leader_key(job: &str) -> Option<GangKey<'_>> {
+    let (name, letters) = job.rsplit_once('-')?;
+    Some((name.chars().take(NAME_LEN_MAX).collect(), letters))
+}
+
+/// The key and the rank of a job beside its leader. A user's own job may look like one, but no
+/// leader has its letters then.
+pub fn member_key(job: &str) -> Option<(GangKey<'_>, u32)> {
+    let (name, letters) = job.rsplit_once('-')?;
+    let (gang, rank) = name.rsplit_once('-')?;
+    let rank = rank.strip_prefix(RANK_LETTER)?.parse().ok()?;
+    Some(((gang.to_owned(), letters), rank))
+}
+
 /// The job of a rank; rank 0 is the leader itself.
 pub fn member_job(leader: &JobId, rank: usize) -> JobId {
     if rank == 0 {
@@ -85,5 +103,12 @@ mod tests {
         let long = JobId::from_name(&"x".repeat(80), [0; 6]);
         let seats = seats_of(&long, &[GangRole::Worker; 64]);
         assert!(seats.iter().all(|seat| seat.job.as_str().len() <= 64));
+        let last = seats[63].job.as_str();
+        let (key, rank) = member_key(last).unwrap();
+        assert_eq!((Some(key), rank), (leader_key(long.as_str()), 63), "a long name is cut");
+        assert_eq!(member_key("digits-r2-222222").map(|(_, rank)| rank), Some(2));
+        for other in ["digits-222222", "digits-rx-222222", "r2-222222"] {
+            assert_eq!(member_key(other), None, "{other}");
+        }
     }
 }

@@ -159,6 +159,11 @@ impl GangEngine {
         GangEngine::Env,
     ];
 
+    /// Whether the user's command runs on the first machine alone, and the others serve it.
+    pub fn runs_on_first(self) -> bool {
+        matches!(self, GangEngine::Mpi | GangEngine::Ray)
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             GangEngine::Torchrun => "torchrun",
