@@ -62,6 +62,8 @@ pub use crate::adapters::workstation::downloaded_file::{
 
 #[cfg(feature = "lamp")]
 pub use crate::adapters::workstation::cache_file::{append_cached, read_cached};
+#[cfg(feature = "lamp")]
+pub use crate::adapters::workstation::program_probe::succeeds;
 
 /// Error types, for modules that may not import ports.
 #[cfg(feature = "lamp")]

@@ -27,6 +27,8 @@ pub mod notify_command;
 pub mod page_token;
 pub mod private_files;
 pub mod process_env;
+#[cfg(feature = "lamp")]
+pub mod program_probe;
 pub mod termination_signals;
 #[cfg(feature = "lamp")]
 pub mod user_file;

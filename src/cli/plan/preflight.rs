@@ -18,7 +18,8 @@ use crate::controller::{ActError, Controller, Planned, ShipError};
 use crate::job::ResolvedSpec;
 use crate::market::{Cloud, Market};
 use crate::policy::account::setup_plan::Lack;
-use crate::wire::is_built_for;
+use crate::policy::gang::engine_probe::engine_probe;
+use crate::wire::{is_built_for, succeeds};
 
 const NOTHING: &str = "nothing was started or billed";
 
@@ -34,6 +35,8 @@ pub enum PreflightCheck {
     Agent,
     /// Nothing has shown that the machine ends by itself.
     Proof,
+    /// The engine of a gang is not installed.
+    Engine,
     /// A cap would delay the launch for ever.
     Cap,
 }
@@ -73,7 +76,12 @@ pub async fn preflight(
         Some(planned) => no_agent(controller, planned).await,
         None => None,
     };
+    let engine = match account {
+        Some((spec, _)) => missing_engine(spec).await,
+        None => None,
+    };
     let judged = [
+        (PreflightCheck::Engine, engine),
         (
             PreflightCheck::Account,
             account.and_then(|(spec, lacks)| account_ready::refuse(lacks, spec).err()),
@@ -97,6 +105,19 @@ pub async fn preflight(
     ];
     let findings = judged.into_iter();
     findings.filter_map(|(check, fault)| Some(PreflightFinding { check, fault: fault? })).collect()
+}
+
+/// The machines of the local cloud have the programs of this workstation. A setup may install more,
+/// and then each machine looks for itself.
+async fn missing_engine(spec: &ResolvedSpec) -> Option<Fault> {
+    let gang = spec.spec.gang.as_ref().filter(|_| spec.spec.machine.cloud == Cloud::Local)?;
+    let probe = engine_probe(gang.engine, &spec.spec.command.argv())?;
+    // A program of the job's own folder is not there yet.
+    let is_shipped = probe.argv[0].contains('/') && !probe.argv[0].starts_with('/');
+    if is_shipped || spec.spec.setup.is_some() || succeeds(&probe.argv, &spec.spec.env).await {
+        return None;
+    }
+    Some(Fault::new(ExitCode::REFUSED, probe.missing).meaning(NOTHING).hint(probe.hint))
 }
 
 /// The finding of one check.
