@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::find_job;
+use super::gang::ask_ranks::ask_ranks;
 use super::gang::gang_jobs;
 use super::record_errors;
 use super::release_kept;
@@ -113,7 +114,7 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
             .await
             .map_err(|error| record_errors::wish_fault(&error, dir.job()))?,
     };
-    let is_gang = ask_other_ranks(session, &dir, wish).await;
+    ask_other_ranks(session, &dir, wish).await;
     let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
     if let Some(error) = unread {
         session.warn(format!(
@@ -173,7 +174,7 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
             "`lamp status {0}` shows when it is over, `lamp {verb} --wait {0}` waits for it",
             dir.job()
         ));
-        if (has_one || saves) && !is_gang {
+        if has_one || saves {
             session.hint(how_to_go_on(dir.job()));
         }
     }
@@ -181,29 +182,20 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
 }
 
 /// Asks the other ranks of a gang for the same. A rank that cannot be asked ends by itself: it
-/// finds that the gang cannot be complete. Returns whether the job has other ranks.
-async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) -> bool {
-    let Ok(Some(member)) = gang_jobs::member_of(dir).await else { return false };
-    let by = &session.workstation.name;
-    let mut asked = 0;
-    for other in gang_jobs::all_ranks(dir, &member) {
-        if other.job() == dir.job() || !matches!(other.receipt().await, Ok(None)) {
-            continue;
-        }
-        match other.insist_on(wish, by, &**session.clock).await {
-            Ok(_) => {
-                asked += 1;
-                see_it_through(session, &other, wish);
-            }
-            Err(error) => {
-                session.warn(format!("{} could not be asked and still bills: {error}", other.job()))
-            }
-        }
+/// finds that the gang cannot be complete.
+async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) {
+    let Ok(Some(member)) = gang_jobs::member_of(dir).await else { return };
+    let mut others = gang_jobs::all_ranks(dir, &member);
+    others.retain(|other| other.job() != dir.job());
+    let found = ask_ranks(&others, wish, &session.workstation.name, session.clock).await;
+    for (job, error) in &found.failed {
+        session.warn(format!("{job} could not be asked and still bills: {error}"));
     }
+    found.asked.iter().for_each(|other| see_it_through(session, other, wish));
+    let asked = found.asked.len();
     if asked > 0 {
         session.note(format!("asked the other {asked} of its {} ranks too", member.seats.len()));
     }
-    true
 }
 
 /// The error when the newest job has ended and the user named none.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::app::{ExitCode, Fault, find_job, record_errors};
-use crate::job::{GangMember, ResolvedSpec, Spec};
+use crate::job::{GangMember, JobId, ResolvedSpec, Spec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::Store;
 
@@ -20,6 +20,21 @@ pub async fn member_of(dir: &JobDir) -> Result<Option<GangMember>, JobDirError> 
 pub fn all_ranks(dir: &JobDir, member: &GangMember) -> Vec<JobDir> {
     let of = |seat: &crate::job::GangSeat| JobDir::new(Arc::clone(dir.store()), seat.job.clone());
     member.seats.iter().map(of).collect()
+}
+
+/// Rank 0 of the gang of this job, or the job itself.
+pub async fn leader_of(dir: JobDir) -> JobDir {
+    let member = member_of(&dir).await.ok().flatten();
+    let leader = member.map(|member| member.leader().clone());
+    leader.map_or(dir.clone(), |leader| JobDir::new(Arc::clone(dir.store()), leader))
+}
+
+/// The jobs that a job stands for: all ranks for rank 0, and itself for each other job. If its
+/// spec cannot be read, the caller finds that too.
+pub async fn ranks_below(dir: &JobDir) -> Vec<JobId> {
+    let member = member_of(dir).await.ok().flatten().filter(|member| member.rank == 0);
+    let alone = || vec![dir.job().clone()];
+    member.map_or_else(alone, |member| member.seats.into_iter().map(|seat| seat.job).collect())
 }
 
 /// The job that a person means: a word, and the rank if the job has several.
@@ -45,16 +60,16 @@ pub async fn find_rank(
     })
 }
 
-/// Refuses a gang where this version only knows jobs of one machine. `act`: `` `lamp apply` ``.
+/// Refuses a schedule of a gang: the daemon starts jobs of one machine.
 ///
 /// # Errors
 /// Fails when the job has several machines.
-pub fn refuse_gang(spec: &Spec, act: &str) -> Result<(), Fault> {
+pub fn refuse_scheduled_gang(spec: &Spec) -> Result<(), Fault> {
     if spec.gang.is_none() {
         return Ok(());
     }
-    let what = format!("{act} cannot start a job of several machines yet");
+    let what = "a [schedule] cannot start a job of several machines yet";
     Err(Fault::new(ExitCode::REFUSED, what)
         .meaning("nothing was started or billed")
-        .hint("`lamp run FILE` starts all its machines; leave out `nodes` and [gang] for one"))
+        .hint("leave out [schedule] and run `lamp apply` when it is due"))
 }

@@ -41,6 +41,8 @@ fn member_spec(leader: &ResolvedSpec, member: &GangMember, rank: u32) -> Resolve
     let seat = &member.seats[rank as usize];
     spec.job = seat.job.clone();
     spec.spec.name = member_name(&leader.spec.name, rank);
+    // A job file applies to rank 0, which stands for all.
+    spec.applied = None;
     // Older than rank 0: without a name, `lamp status` and the like mean the newest job.
     spec.created = leader
         .created

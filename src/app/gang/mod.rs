@@ -1,5 +1,6 @@
 //! Several machines, one job, as a person sees them: the jobs of all ranks, and their sums.
 
+pub mod ask_ranks;
 pub mod gang_jobs;
 pub mod gang_report;
 pub mod member_specs;

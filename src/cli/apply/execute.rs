@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use super::ready_file::{ReadyFile, Scheduled};
 use crate::app::drive;
+use crate::app::gang::ask_ranks::ask_ranks;
+use crate::app::gang::gang_jobs::{all_ranks, member_of};
+use crate::app::gang::member_specs::seat_leader;
 use crate::app::record_errors;
 use crate::cli::output::progress::with_progress;
+use crate::cli::plan::first_plan;
 use crate::cli::run::attach::Attached;
+use crate::cli::run::gang_members::GangStart;
 use crate::cli::run::packed_job;
 use crate::cli::run::run;
 use crate::cli::run::run::LaunchedJob;
@@ -88,6 +93,7 @@ async fn stop(
     dir.insist_on(Wish::Stop, &workstation.name, &*context.clock)
         .await
         .map_err(|error| record_errors::wish_fault(&error, job))?;
+    stop_other_ranks(context, &workstation, &dir).await?;
     context.printer.note(format!("asked {job} to stop"));
     let waits = wait.is_some();
     if let Some(left) = wait
@@ -101,6 +107,21 @@ async fn stop(
     }
     drive::hand_over(&workstation, job)?;
     if waits { Err(broken_off()) } else { Ok(()) }
+}
+
+async fn stop_other_ranks(
+    context: &Context,
+    workstation: &Workstation,
+    leader: &JobDir,
+) -> Result<(), Fault> {
+    let Ok(Some(member)) = member_of(leader).await else { return Ok(()) };
+    let mut others = all_ranks(leader, &member);
+    others.retain(|other| other.job() != leader.job());
+    let found = ask_ranks(&others, Wish::Stop, &workstation.name, &context.clock).await;
+    if let Some((job, error)) = found.failed.first() {
+        return Err(record_errors::wish_fault(error, job));
+    }
+    found.asked.iter().try_for_each(|other| drive::hand_over(workstation, other.job()).map(drop))
 }
 
 fn broken_off() -> Fault {
@@ -129,15 +150,18 @@ async fn make_job(
     );
     let here = JobDir::new(Arc::clone(store), job.clone());
     let is_old = jobs.iter().any(|old| old.job == job);
-    if !is_old && is_there(&here).await {
+    let others = GangStart { store, workstation: &workstation, controller, leader: &here };
+    if !is_old && let Ok(Some(made)) = here.spec().await {
+        others.begin_others(context, &made).await?;
         return there_already(context, &workstation, applied, &here);
     }
-    let spec = ResolvedSpec {
+    let mut spec = ResolvedSpec {
         job,
         applied: Some(applied.clone()),
         owner: None,
         ..ready.submission.spec(context)
     };
+    seat_leader(&mut spec);
     let planned =
         left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
     let dir = match planned {
@@ -152,7 +176,7 @@ async fn make_job(
                 left,
             )
             .await;
-            let LaunchedJob { dir, memory, .. } = match launched {
+            let LaunchedJob { dir, spec, memory, .. } = match launched {
                 Ok(launched) => launched,
                 // Earlier files may have been applied.
                 Err(fault) if fault.code == ExitCode::CTRL_C => return Err(broken_off()),
@@ -171,10 +195,15 @@ async fn make_job(
                 run::hinted(context, &dir, &receipt).await;
                 return Ok((dir.job().to_string(), Some(receipt)));
             }
+            others.begin_others(context, &spec).await?;
             dir
         }
         // A job that cannot launch now waits, as after any launch without an offer.
         Err(error) => {
+            // An incomplete gang does no work.
+            if spec.member().is_some() {
+                return Err(first_plan::fault(&error).meaning("nothing was started or billed"));
+            }
             context
                 .printer
                 .warn(format!("{}: not launched yet, and tried again: {error}", applied.file));

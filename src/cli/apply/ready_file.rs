@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::app::gang::gang_jobs::refuse_gang;
+use crate::app::gang::gang_jobs::refuse_scheduled_gang;
 use crate::app::record_errors;
 use crate::cli::plan::preflight;
 use crate::cli::plan::submission::Submission;
@@ -70,7 +70,6 @@ pub async fn read(
     let loaded = &submission.loaded;
     let file = loaded.file.as_deref().unwrap_or(Path::new(""));
     preflight::refuse_cloud(loaded.spec.machine.cloud)?;
-    refuse_gang(&loaded.spec, "`lamp apply`")?;
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let applied = Applied {
         set: set.to_owned(),
@@ -83,6 +82,7 @@ pub async fn read(
     let Some(schedule) = loaded.schedule.clone() else {
         return Ok(ReadyFile { submission, applied, scheduled: None });
     };
+    refuse_scheduled_gang(&loaded.spec)?;
     let dir = ScheduleDir::new(
         Arc::clone(store),
         set,

@@ -15,6 +15,7 @@ use super::evidence::{RehearsalCheck, bad, good, secs};
 use super::rehearsed_job::clear_stored;
 use super::report::proved_by;
 use super::resume_watch::FIRST_STEP_WITHIN;
+use crate::app::gang::ask_ranks::ask_ranks;
 use crate::app::gang::gang_jobs::all_ranks;
 use crate::app::gang::member_specs::other_members;
 use crate::app::{drive, record_errors};
@@ -163,10 +164,10 @@ impl GangRehearsal<'_> {
     }
 
     async fn cancel_all(&self) {
-        for dir in &self.ranks {
-            if let Err(error) = self.wish(dir, Wish::Cancel).await {
-                self.context.printer.warn(format!("{} could not be cancelled: {error}", dir.job()));
-            }
+        let by = &self.workstation.name;
+        let found = ask_ranks(&self.ranks, Wish::Cancel, by, &self.context.clock).await;
+        for (job, error) in &found.failed {
+            self.context.printer.warn(format!("{job} could not be cancelled: {error}"));
         }
     }
 

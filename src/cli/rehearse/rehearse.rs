@@ -22,7 +22,6 @@ use crate::app::record_errors;
 use crate::cli::plan::submission::Submission;
 use crate::cli::run::{packed_job, run};
 use crate::cli::shell::{ctrl_c, job_root};
-use crate::cli::status::receipt::WayOn;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream, Style};
 use crate::controller::Controller;
 use crate::job::{AttemptNo, EndedBecause, MarketChoice, REHEARSAL, Receipt, Wish};
@@ -411,7 +410,7 @@ fn report(
         };
         printer.prose(0, verdict);
         if let Some(receipt) = receipt {
-            crate::cli::status::receipt::note(context, receipt, WayOn::Start);
+            crate::cli::status::receipt::note(context, receipt);
         }
     }
     if proved { ExitCode::SUCCESS } else { ExitCode::NOT_PROVED }

@@ -6,14 +6,16 @@
 
 use super::packed_job;
 use crate::app::drive;
-use crate::app::gang::gang_jobs::all_ranks;
+use crate::app::gang::ask_ranks::ask_ranks;
+use crate::app::gang::gang_jobs::{all_ranks, member_of};
 use crate::app::gang::gang_report::GangReport;
 use crate::app::gang::member_specs::other_members;
+use crate::app::record_errors;
 use crate::cli::output::progress::with_progress;
-use crate::cli::plan::account_ready;
-use crate::cli::{Context, Fault};
+use crate::cli::plan::{account_ready, first_plan};
+use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
-use crate::job::{GangMember, ResolvedSpec, Wish};
+use crate::job::{GangMember, JobId, ResolvedSpec, Wish};
 use crate::jobdir::JobDir;
 use crate::policy::gang::rank_launch::{RankLaunch, rank_launch};
 use crate::wire::{Store, Workstation};
@@ -41,8 +43,12 @@ impl GangStart<'_> {
         let Some(member) = spec.member() else { return Ok(()) };
         let others = other_members(spec);
         let count = others.len() + 1;
-        for other in others {
-            if let Err(fault) = self.begin_one(context, &other).await {
+        for mut other in others {
+            let begun = async {
+                self.continue_rank(&mut other).await?;
+                self.begin_one(context, &other).await
+            };
+            if let Err(fault) = begun.await {
                 self.end_all(context, member).await;
                 let what = format!("the gang of {count} machines cannot be complete");
                 return Err(Fault::new(fault.code, what)
@@ -57,8 +63,37 @@ impl GangStart<'_> {
         Ok(())
     }
 
+    /// A rank of a gang that goes on begins from the checkpoint of the same rank, if each saves its
+    /// own. Else all begin from the one of rank 0.
+    async fn continue_rank(&self, other: &mut ResolvedSpec) -> Result<(), Fault> {
+        let saves_own = other.spec.checkpoint.is_some();
+        let rank = other.member().map_or(0, |member| member.rank);
+        let Some(continues) = &mut other.continues else { return Ok(()) };
+        let leader = JobDir::new(self.store.clone(), continues.job.clone());
+        let member =
+            member_of(&leader).await.map_err(|error| record_errors::record_fault(&error))?;
+        let before =
+            member.and_then(|member| all_ranks(&leader, &member).into_iter().nth(rank as usize));
+        (continues.machine, continues.checkpoint) = (None, None);
+        let Some(before) = before else {
+            return if saves_own { Err(no_part(leader.job(), rank)) } else { Ok(()) };
+        };
+        continues.job = before.job().clone();
+        if saves_own {
+            let kept = self.controller.kept(&before).await;
+            let kept = kept.map_err(|error| first_plan::fault(&error))?;
+            let own = kept.and_then(|kept| kept.continues.checkpoint);
+            continues.checkpoint = Some(own.ok_or_else(|| no_part(before.job(), rank))?);
+        }
+        Ok(())
+    }
+
     async fn begin_one(&self, context: &Context, member: &ResolvedSpec) -> Result<(), Fault> {
         let dir = JobDir::new(self.store.clone(), member.job.clone());
+        // An earlier call may have been cut off.
+        if matches!(dir.spec().await, Ok(Some(_))) {
+            return drive::hand_over(self.workstation, &member.job).map(drop);
+        }
         if rank_launch(&member.spec, &[]) == RankLaunch::Joins {
             self.carry_code(context, member).await?;
             let made = self.controller.make(&dir, member).await;
@@ -86,14 +121,13 @@ impl GangStart<'_> {
     }
 
     async fn end_all(&self, context: &Context, member: &GangMember) {
-        for dir in all_ranks(self.leader, member) {
-            if !matches!(dir.spec().await, Ok(Some(_))) {
-                continue;
-            }
-            let wish = dir.insist_on(Wish::Cancel, &self.workstation.name, &*context.clock).await;
-            if let Err(error) = wish {
-                context.printer.warn(format!("{} could not be asked to end: {error}", dir.job()));
-            }
+        let ranks = all_ranks(self.leader, member);
+        let by = &self.workstation.name;
+        let found = ask_ranks(&ranks, Wish::Cancel, by, &context.clock).await;
+        for (job, error) in &found.failed {
+            context.printer.warn(format!("{job} could not be asked to end: {error}"));
+        }
+        for dir in &found.asked {
             if let Err(fault) = drive::hand_over(self.workstation, dir.job()) {
                 context.printer.warn(fault.what.clone());
             }
@@ -101,9 +135,16 @@ impl GangStart<'_> {
     }
 }
 
-/// Waits for the receipts of all ranks, and shows the gang.
-pub async fn tell_end(context: &Context, leader: &JobDir, member: &GangMember) {
-    let ranks = all_ranks(leader, member);
+fn no_part(job: &JobId, rank: u32) -> Fault {
+    let what =
+        format!("job `{job}` keeps no checkpoint of rank {rank}, and each rank saves its own");
+    Fault::new(ExitCode::REFUSED, what).hint("`lamp run FILE` runs the job from its start")
+}
+
+/// Waits for the receipts of all ranks, and shows the gang. A job of one machine has none.
+pub async fn tell_end(context: &Context, leader: &JobDir) {
+    let Ok(Some(member)) = member_of(leader).await else { return };
+    let ranks = all_ranks(leader, &member);
     let all_over = async {
         for dir in &ranks {
             while !matches!(dir.receipt().await, Ok(Some(_))) {

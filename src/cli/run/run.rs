@@ -25,7 +25,7 @@ use crate::cli::plan::submission::Submission;
 use crate::cli::plan::{checkpoint_cadence, gang_cost, plan, saved_files, text};
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::job_root;
-use crate::cli::status::receipt::{self, WayOn};
+use crate::cli::status::receipt;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::{Controller, JobMemory, Planned};
 use crate::job::{JobOutcome, Receipt, ResolvedSpec};
@@ -197,13 +197,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         leader: &dir,
     };
     start.begin_others(context, &spec).await?;
-    let way = if spec.member().is_some() { WayOn::None } else { WayOn::Start };
     let has_left = has_left
         || !args.again
             && !left.unless_heard(duplicate_name::say(context, &store, dir.job(), &others)).await;
     if args.detach || has_left {
         if let Some(receipt) = refused_for_good(&dir, &memory).await {
-            return end(context, &dir, &receipt, args.outputs.as_deref(), way).await;
+            return end(context, &dir, &receipt, args.outputs.as_deref()).await;
         }
         if args.detach_text == DetachText::Nothing && !has_left {
             return drive::hand_over(&workstation, dir.job()).map(|_| ExitCode::SUCCESS);
@@ -214,10 +213,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
     match stand_beside(context, &workstation, &controller, &dir, memory, &mut left).await? {
         Some(receipt) => {
-            let code = end(context, &dir, &receipt, args.outputs.as_deref(), way).await;
-            if let Some(member) = spec.member() {
-                gang_members::tell_end(context, &dir, member).await;
-            }
+            let code = end(context, &dir, &receipt, args.outputs.as_deref()).await;
+            gang_members::tell_end(context, &dir).await;
             code
         }
         None => {
@@ -360,7 +357,6 @@ pub async fn end(
     dir: &JobDir,
     ended: &Receipt,
     into: Option<&std::path::Path>,
-    way: WayOn,
 ) -> Result<ExitCode, Fault> {
     // The job has ended either way, and its outputs are safe in the job root.
     match outputs::fetch_all(context, dir, into).await {
@@ -378,7 +374,7 @@ pub async fn end(
     if context.is_machine_output() {
         context.printer.json(ended);
     } else {
-        receipt::note(context, ended, way);
+        receipt::note(context, ended);
     }
     Ok(hinted(context, dir, ended).await)
 }

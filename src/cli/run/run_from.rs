@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use crate::app::drive;
 use crate::app::find_job;
-use crate::app::gang::gang_jobs::refuse_gang;
 use crate::app::view::discarded;
 use crate::cli::plan::first_plan;
 use crate::cli::shell::job_root;
@@ -77,7 +76,6 @@ impl RunFrom {
     /// # Errors
     /// Fails when the new job has no folder for checkpoints.
     pub fn give(&self, spec: &mut ResolvedSpec) -> Result<(), Fault> {
-        refuse_gang(&spec.spec, "`lamp run --from`")?;
         if spec.spec.checkpoint.is_none() {
             let what =
                 "the job names no [checkpoint] folder: a checkpoint could not be brought there";

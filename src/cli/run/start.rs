@@ -14,11 +14,13 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::gang_members::{self, GangStart};
 use super::start_code::{self, CodeArgs};
 use super::{nested_run, packed_job, run};
 use crate::app::drive;
 use crate::app::find_job;
-use crate::app::gang::gang_jobs::refuse_gang;
+use crate::app::gang::gang_jobs::leader_of;
+use crate::app::gang::member_specs::seat_leader;
 use crate::app::record_errors;
 use crate::app::view::discarded;
 use crate::cli::account::proof_gate;
@@ -32,7 +34,6 @@ use crate::cli::plan::text;
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::deadline_arg::DeadlineArg;
 use crate::cli::shell::job_root;
-use crate::cli::status::receipt::WayOn;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{
@@ -96,7 +97,8 @@ const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = find_job::find(&store, args.job.as_deref()).await?;
+    // A rank goes on with its whole gang.
+    let dir = leader_of(find_job::find(&store, args.job.as_deref()).await?).await;
     let workstation = job_root::workstation(context)?;
     let controller = drive::controller(&workstation, &store)?;
     settle_what_was_stopped(context, &controller, &dir).await?;
@@ -184,6 +186,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Err(error) => return Err(packed_job::submit_fault(&error)),
     };
     context.printer.note(format!("{} goes on as {}", dir.job(), next.job()));
+    let start = GangStart {
+        store: &store,
+        workstation: &workstation,
+        controller: &controller,
+        leader: &next,
+    };
+    start.begin_others(context, &spec).await?;
     if has_left && !memory.was_refused_for_good() {
         return run::detach(context, &workstation, &next).map(|_| ExitCode::CTRL_C);
     }
@@ -231,14 +240,16 @@ async fn stand_beside(
 ) -> Result<ExitCode, Fault> {
     if args.detach {
         if let Some(receipt) = run::refused_for_good(next, &memory).await {
-            return run::end(context, next, &receipt, args.outputs.as_deref(), WayOn::Start).await;
+            return run::end(context, next, &receipt, args.outputs.as_deref()).await;
         }
         return run::detach(context, workstation, next);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", next.job()));
     match run::stand_beside(context, workstation, controller, next, memory, left).await? {
         Some(receipt) => {
-            run::end(context, next, &receipt, args.outputs.as_deref(), WayOn::Start).await
+            let code = run::end(context, next, &receipt, args.outputs.as_deref()).await;
+            gang_members::tell_end(context, next).await;
+            code
         }
         None => Ok(ExitCode::CTRL_C),
     }
@@ -351,7 +362,6 @@ fn spec_of(
     next: &JobId,
 ) -> Result<ResolvedSpec, Fault> {
     refuse_nothing_kept(kept)?;
-    refuse_gang(&kept.spec.spec, "`lamp start`")?;
     let mut spec = kept.spec.spec.clone();
     let mut origins = kept.spec.origins.clone();
     let job = &kept.spec.job;
@@ -381,7 +391,7 @@ fn spec_of(
             format!("`lamp start {job} --deadline MOMENT` gives it another"),
         );
     }
-    Ok(ResolvedSpec {
+    let mut next = ResolvedSpec {
         format: RECORD_FORMAT,
         job: next.clone(),
         created: context.clock.now(),
@@ -394,7 +404,9 @@ fn spec_of(
         continues: Some(kept.continues.clone()),
         trial: None,
         tuned: None,
-    })
+    };
+    seat_leader(&mut next);
+    Ok(next)
 }
 
 fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {

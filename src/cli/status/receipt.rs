@@ -146,29 +146,21 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     }
     if kept_machines::kept_of(dir, receipt).await.is_ok_and(|kept| !kept.is_empty()) {
         context.printer.hint(kept_machines::hint(dir.job().as_str()));
-    } else if let Some(hint) = way_on(receipt).filter(|_| has_checkpoints && gang.is_none()) {
+    } else if let Some(hint) = way_on(receipt).filter(|_| has_checkpoints) {
         context.printer.hint(hint);
     }
 }
 
 /// The receipt on stderr, beside the data.
-pub fn note(context: &Context, receipt: &Receipt, way: WayOn) {
+pub fn note(context: &Context, receipt: &Receipt) {
     text(receipt, context.printer.columns(Stream::Err))
         .lines()
         .for_each(|line| context.printer.note(line));
     if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
         context.printer.hint(kept_machines::hint(receipt.job.as_str()));
-    } else if let Some(hint) = way_on(receipt).filter(|_| way == WayOn::Start) {
+    } else if let Some(hint) = way_on(receipt) {
         context.printer.hint(hint);
     }
-}
-
-/// Whether `lamp start` can go on with an ended job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WayOn {
-    Start,
-    /// A job of several machines begins again with `lamp run`.
-    None,
 }
 
 fn way_on(receipt: &Receipt) -> Option<String> {

@@ -1,0 +1,29 @@
+//! Asks several ranks of a gang for the same, and says which could not be asked.
+
+use crate::job::{JobId, Wish};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::wire::Clock;
+
+/// What became of it.
+#[derive(Default)]
+pub struct AskedRanks {
+    /// A process must see each of them through.
+    pub asked: Vec<JobDir>,
+    pub failed: Vec<(JobId, JobDirError)>,
+}
+
+/// Leaves the wish for each of these jobs. A job that has ended, or was never made, is left out.
+pub async fn ask_ranks(ranks: &[JobDir], wish: Wish, by: &str, clock: &Clock) -> AskedRanks {
+    let mut found = AskedRanks::default();
+    for dir in ranks {
+        let is_over = matches!(dir.receipt().await, Ok(Some(_)));
+        if is_over || matches!(dir.spec().await, Ok(None)) {
+            continue;
+        }
+        match dir.insist_on(wish, by, &**clock).await {
+            Ok(_) => found.asked.push(dir.clone()),
+            Err(error) => found.failed.push((dir.job().clone(), error)),
+        }
+    }
+    found
+}
