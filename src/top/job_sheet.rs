@@ -7,6 +7,8 @@ use super::model::{Preset, TopModel};
 use super::open_job::OpenJob;
 use super::sheet::{Sheet, fitted, part};
 use super::spark::plot;
+use crate::app::gang::gang_report::EpochReport;
+use crate::app::overview::gang_view::{HEAT_STEPS, HeatRow};
 use crate::app::overview::job_sentence::job_sentence;
 use crate::app::text::{countdown, local_time};
 use crate::app::view::job_summary::Summary;
@@ -29,6 +31,11 @@ const PLOT_LINES: usize = 3;
 const PLOT_NAME: usize = 14;
 const PLOT_FIGURES: usize = 26;
 
+/// `rank 12` and a space.
+const RANK_NAME: usize = 8;
+
+const HEAT_LETTERS: [char; HEAT_STEPS] = ['_', '░', '▒', '▓', '█'];
+
 pub fn job_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
     let mut sheet = Sheet::default();
     if model.preset != Preset::Log {
@@ -36,6 +43,7 @@ pub fn job_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
     }
     match model.preset {
         Preset::All => {
+            gang(model, look, &mut sheet, width);
             plots(model, look, 1, &mut sheet, width);
             attempts(model, look, &mut sheet);
             log(model, look, LOG_BESIDE, &mut sheet);
@@ -189,6 +197,34 @@ fn series_lines(model: &TopModel, series: &Series, lines: usize, sheet: &mut She
     if lines > 1 {
         sheet.text("", Style::new());
     }
+}
+
+/// A line for each rank: how busy it was by time, its state and its cost. Then the epochs.
+fn gang(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
+    let Some(gang) = &look.gang else { return };
+    let title = format!("Ranks, {} machines", gang.report.ranks.len());
+    sheet.heading(&title, model.palette.quiet());
+    let columns = (width / 2).max(10);
+    for rank in &gang.report.ranks {
+        let heat = gang.heat.iter().find(|row| row.rank == rank.rank);
+        let drawn = heat.map(|row| heat_text(row, columns)).unwrap_or_default();
+        let name = format!("rank {}", rank.rank);
+        sheet.push(vec![
+            part(&fitted(&name, RANK_NAME), model.palette.quiet()),
+            part(&fitted(&drawn, columns), model.palette.good()),
+            part(&format!(" {}, {}", rank.state, rank.usd), Style::new()),
+        ]);
+    }
+    for line in gang.report.epochs.iter().map(EpochReport::line) {
+        sheet.wrapped(line.trim_start(), Style::new(), 2, width);
+    }
+}
+
+/// One letter for each moment, the newest at the right.
+fn heat_text(row: &HeatRow, columns: usize) -> String {
+    let steps = row.steps();
+    let from = steps.len().saturating_sub(columns);
+    steps[from..].iter().map(|step| step.map_or('·', |step| HEAT_LETTERS[step])).collect()
 }
 
 fn attempts(model: &TopModel, look: &OpenJob, sheet: &mut Sheet) {

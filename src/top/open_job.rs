@@ -8,8 +8,11 @@ use jiff::Timestamp;
 use crate::app::analysis::effective_load::EffectiveLoad;
 use crate::app::analysis::sample_cache::{AttemptPlot, SampleCache};
 use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
+use crate::app::gang::gang_rows::with_ranks;
 use crate::app::log_tail::LogTail;
 use crate::app::overview::driven_here::seen_from_here;
+use crate::app::overview::gang_view::GangView;
+use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::text::newest_state;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::timeline::{self, Explained};
@@ -38,6 +41,8 @@ pub struct OpenJob {
     /// The newest heartbeat of an unfinished job.
     pub status: Option<Status>,
     pub log: Vec<String>,
+    /// `None`: the job has one machine.
+    pub gang: Option<GangView>,
 }
 
 impl OpenJob {
@@ -46,7 +51,7 @@ impl OpenJob {
     pub async fn read(
         store: &Store,
         workstation: &Workstation,
-        samples: &SampleCache,
+        (samples, trends): (&SampleCache, &UsageTrends),
         job: &str,
         attempt: Option<u32>,
         now: Timestamp,
@@ -58,6 +63,10 @@ impl OpenJob {
         let dir = JobDir::new(Arc::clone(store), id);
         let summary = Summary::read(&dir, now).await.map_err(fault)?;
         let explained = timeline::of(&dir, summary.as_ref()).await.map_err(fault)?;
+        let summary = match summary {
+            Some(summary) => Some(with_ranks(summary, &dir, now).await.map_err(fault)?),
+            None => None,
+        };
         let summary = summary.map(|summary| seen_from_here(workstation, &mut None, summary));
         let has = |number: &u32| explained.attempts.iter().any(|it| it.attempt.number() == *number);
         let newest = explained.attempts.last().map(|it| it.attempt);
@@ -73,7 +82,9 @@ impl OpenJob {
         let (bytes, _) = LogTail::last(&dir, attempt, LOG_LINES).await.map_err(fault)?;
         let text = String::from_utf8_lossy(&bytes);
         let log = text.split_terminator('\n').map(|line| newest_state(line).to_owned()).collect();
+        let gang = GangView::read(&dir, trends, store, now).await.map_err(fault)?;
         Ok(OpenJob {
+            gang,
             job: job.to_owned(),
             at: now,
             startups: startup_timelines(&explained.attempts, &[], working, now),

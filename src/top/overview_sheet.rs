@@ -57,6 +57,11 @@ pub fn overview_sheet(model: &TopModel, width: usize, is_once: bool) -> Sheet {
         let from = sheet.lines.len();
         job(model, row, is_selected, &mut sheet, width);
         sentence(model, row, is_selected || is_once, &mut sheet, width);
+        if is_selected || is_once {
+            for rank in row.summary.gang.iter().flat_map(|gang| &gang.ranks) {
+                sheet.wrapped(&rank.line(), model.palette.quiet(), 6, width);
+            }
+        }
         if is_selected {
             sheet.focus = Some((if at == 0 { 0 } else { from }, sheet.lines.len()));
         }

@@ -67,7 +67,8 @@ impl TopSource {
     /// As `OpenJob::read`.
     pub async fn job(&self, job: &str, attempt: Option<u32>) -> Result<Arc<OpenJob>, Fault> {
         let ActPlace { store, workstation, .. } = &self.place;
-        let read = OpenJob::read(store, workstation, &self.samples, job, attempt, self.now());
+        let caches = (&self.samples, &self.trends);
+        let read = OpenJob::read(store, workstation, caches, job, attempt, self.now());
         read.await.map(Arc::new)
     }
 }

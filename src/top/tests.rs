@@ -10,12 +10,16 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
 use super::frame::draw;
+use super::job_sheet::job_sheet;
 use super::keys::{Effect, press};
 use super::model::{Dialog, Preset, TopModel, TopNews, TopScreen};
 use super::open_job::OpenJob;
 use super::palette::Palette;
 use crate::app::analysis::sample_cache::AttemptPlot;
+use crate::app::gang::gang_report::{GangReport, RankReport, WaitCost};
+use crate::app::gang::gang_rows::fold_gangs;
 use crate::app::job_act::JobAct;
+use crate::app::overview::gang_view::{GangView, HeatRow};
 use crate::app::overview::job_sentence::{NextEnd, job_sentence};
 use crate::app::overview::overview::{JobRow, Money, Need, Overview};
 use crate::app::overview::usage_trend::UsageTrend;
@@ -85,6 +89,7 @@ fn overview(jobs: Vec<JobRow>, needs: usize) -> Overview {
         jobs,
         look: None,
         costs: Vec::new(),
+        machine_rows: Vec::new(),
     }
 }
 
@@ -147,6 +152,7 @@ fn look(name: &str) -> OpenJob {
         }),
         startups: Vec::new(),
         status: None,
+        gang: None,
         log: (0..60)
             .map(|at| format!("step {at} \u{1b}[31mloss\u{1b}[0m\u{1b}]0;owned\u{7}"))
             .collect(),
@@ -191,6 +197,52 @@ fn overview_fits_the_smallest_terminal() {
     model.palette.is_colored = true;
     let (wide, is_colored) = frame(&mut model, 120, 40);
     assert!(is_colored && wide[0].ends_with("file:///jobs"), "{wide:#?}");
+}
+
+#[test]
+fn gang_is_one_row_with_its_ranks_when_selected() {
+    let mut first = summary("g", JobState::Running, 42);
+    let rank = Summary { job: "g-r1-7f3k2q".into(), ..first.clone() };
+    first.name = "g".into();
+    let rows = fold_gangs(vec![first, rank], moment(0));
+    let mut model = model(overview(rows.into_iter().map(row).collect(), 0));
+    let (lines, _) = frame(&mut model, 100, 24);
+    let all = lines.join("\n");
+    assert_eq!(lines.iter().filter(|line| line.contains("running ")).count(), 1, "{all}");
+    assert!(all.contains("$0.84"), "the money of both: {all}");
+    assert!(all.contains("      rank 1: running, busy, step 430, GPU 93%, $0.42"), "{all}");
+}
+
+#[test]
+fn job_of_a_gang_shows_how_busy_each_rank_was() {
+    let values = vec![Some(0.0), None, Some(99.0)];
+    let trend = Arc::new(UsageTrend { label: "GPU", unit: "%", values, top: 100.0 });
+    let rank = |rank: u32| RankReport {
+        rank,
+        role: "worker",
+        job: format!("g-r{rank}-7f3k2q").parse().expect("an id"),
+        state: "running".into(),
+        attempts: 1,
+        usd: Usd::ZERO,
+        usd_per_hour: None,
+    };
+    let report = GangReport {
+        ranks: vec![rank(1), rank(2)],
+        epochs: Vec::new(),
+        end: None,
+        total_usd: Usd::ZERO,
+        assembly: WaitCost::default(),
+        held: WaitCost::default(),
+        tail: WaitCost::default(),
+    };
+    let gang = Some(GangView { report, heat: vec![HeatRow { rank: 1, trend }] });
+    let mut model = model(three());
+    model.look = Some(Arc::new(OpenJob { gang, ..look("g") }));
+    let sheet = job_sheet(&model, model.look.as_ref().expect("it is open"), 100);
+    let text: Vec<String> = sheet.lines.iter().map(ToString::to_string).collect();
+    let line = text.iter().find(|line| line.starts_with("rank 1")).expect("a line");
+    assert!(line.starts_with("rank 1  _·█") && line.contains(" running, "), "{text:#?}");
+    assert!(text.iter().any(|line| line.starts_with("rank 2")), "{text:#?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::ends_part::ends_part;
+use super::job::gang_part::gang_part;
 use super::job::gpu_part::gpu_part;
 use super::job::idle_part::{IdleAnswer, REPLAYED_WITHIN, idle_answer, idle_part};
 use super::job::job_look::JobLook;
@@ -172,6 +173,7 @@ fn body(facts: &Facts, asked: &Asked, drawn: Markup, idle: Markup) -> Markup {
     let plot = facts.plot.clone().unwrap_or_default();
     html! {
         @if let Some(summary) = &look.summary { (head(summary, look, &plot.data)) }
+        @if let Some(gang) = &look.gang { (gang_part(gang)) }
         @if let Some(summary) = &look.summary { (gpu_part(summary, &plot.gpus)) }
         section aria-labelledby="samples" {
             h2 #samples { "Machine, attempt " (attempt) }

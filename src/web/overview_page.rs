@@ -26,6 +26,9 @@ use crate::market::Span;
 /// Ended jobs without a filter. More would hide the others.
 const ENDED_SHOWN: usize = 20;
 
+/// Ranks of a gang below its row. Its own page has all.
+const RANKS_SHOWN: usize = 8;
+
 /// Jobs on one page.
 const SHOWN_MAX: usize = 500;
 
@@ -206,6 +209,16 @@ fn job(row: &JobRow, trend: Option<&UsageTrend>, now: Timestamp) -> Markup {
                 code.id { (summary.job) }
             }
             p { (row.sentence) }
+            @if let Some(gang) = &summary.gang {
+                ul.ranks {
+                    @for rank in gang.ranks.iter().take(RANKS_SHOWN) {
+                        li { a href=(format!("/job/{}", rank.job)) { (rank.line()) } }
+                    }
+                    @if gang.ranks.len() > RANKS_SHOWN {
+                        li { (counted((gang.ranks.len() - RANKS_SHOWN) as u64, "more rank")) }
+                    }
+                }
+            }
             div.figures {
                 span { (money_text(summary)) }
                 @if let Some(progress) = summary.progress.as_ref() {

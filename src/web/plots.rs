@@ -427,7 +427,12 @@ pub fn age(site: &Site) -> Duration {
 }
 
 pub fn source(site: &Site) -> LookSource<'_> {
-    LookSource { store: &site.store, workstation: &site.workstation, clock: &site.clock }
+    LookSource {
+        store: &site.store,
+        workstation: &site.workstation,
+        clock: &site.clock,
+        trends: &site.trends,
+    }
 }
 
 /// The attempt that was asked for, else the newest.

@@ -12,7 +12,7 @@ use crate::job::{
     EpochCause, EpochRecord, GangEnd, GangMember, GangReady, JobId, JobState, Receipt, ResolvedSpec,
 };
 use crate::jobdir::{GangDir, JobDir, JobDirError};
-use crate::market::{Span, Usd};
+use crate::market::{Span, Usd, UsdPerHour};
 use crate::policy::gang::epoch_decision::is_interruption;
 
 /// A gang for a person: its ranks and epochs.
@@ -23,12 +23,20 @@ pub struct GangReport {
     /// Why the gang is over; `None`: it is not.
     pub end: Option<String>,
     pub total_usd: Usd,
-    /// From the first rank that was ready to the first formation.
-    pub assembly: Option<Span>,
-    /// How long ranks waited for a replacement, summed over the machines.
-    pub held: Span,
-    /// How long finished ranks waited for others, summed over the machines.
-    pub tail: Span,
+    /// The wait of ranks for the first formation.
+    pub assembly: WaitCost,
+    /// The wait for a replacement.
+    pub held: WaitCost,
+    /// The wait of finished ranks for the others.
+    pub tail: WaitCost,
+}
+
+/// Time for which machines billed without work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct WaitCost {
+    /// Summed over the machines.
+    pub time: Span,
+    pub usd: Usd,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -39,6 +47,8 @@ pub struct RankReport {
     pub state: String,
     pub attempts: usize,
     pub usd: Usd,
+    /// The price of its last machine. `None`: it had none.
+    pub usd_per_hour: Option<UsdPerHour>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -66,7 +76,8 @@ impl GangReport {
             ranks.push(rank_report(member, rank, of, now).await?);
         }
         let (mut epochs, mut records) = (Vec::new(), Vec::new());
-        let mut times = EpochTimes::default();
+        let rates = ranks.iter().map(|rank: &RankReport| rank.usd_per_hour).collect();
+        let mut times = EpochTimes { rates, ..EpochTimes::default() };
         let end = gang.end().await?;
         for epoch in gang.epochs().await? {
             let record = gang.record(epoch).await?;
@@ -104,20 +115,29 @@ impl GangReport {
             ));
         }
         lines.extend(self.epochs.iter().map(EpochReport::line));
-        let times = [
-            (self.assembly.unwrap_or(Span::ZERO), "until the ranks were together"),
-            (self.held, "held for a replacement, over all machines"),
-            (self.tail, "waited for other ranks to finish, over all machines"),
-        ];
-        let times = times.iter().filter(|(time, _)| *time >= Span::from_secs(1));
-        lines.extend(times.map(|(time, what)| format!("  {time} {what}")));
+        lines.extend(self.time_lines().iter().map(|line| format!("  {line}")));
         lines.extend(self.end.iter().map(|end| format!("  over: {end}")));
         lines
     }
 }
 
+impl GangReport {
+    /// The time and money without work, for a person.
+    pub fn time_lines(&self) -> Vec<String> {
+        let times = [
+            (self.assembly, "until the ranks were together"),
+            (self.held, "held for a replacement"),
+            (self.tail, "waited for other ranks to finish"),
+        ];
+        let times = times.iter().filter(|(wait, _)| wait.time >= Span::from_secs(1));
+        times
+            .map(|(wait, what)| format!("{} {what}, over all machines: {}", wait.time, wait.usd))
+            .collect()
+    }
+}
+
 impl EpochReport {
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let (epoch, machines) = (self.epoch, counted(self.machines as u64, "machine"));
         let formed = match self.formed {
             Some(at) => format!("formed at {} with {machines}", local_time(at)),
@@ -146,8 +166,20 @@ async fn rank_report(
             None => (JobState::Submitted.word().to_owned(), 0, Usd::ZERO),
         },
     };
-    let rank = u32::try_from(rank).unwrap_or(u32::MAX);
-    Ok(RankReport { rank, role: seat.role.word(), job: seat.job.clone(), state, attempts, usd })
+    let last = dir.attempts().await?.pop();
+    let plan = match last {
+        Some(last) => dir.plan(last).await?,
+        None => None,
+    };
+    Ok(RankReport {
+        rank: u32::try_from(rank).unwrap_or(u32::MAX),
+        role: seat.role.word(),
+        job: seat.job.clone(),
+        state,
+        attempts,
+        usd,
+        usd_per_hour: plan.map(|plan| plan.offer.hourly()),
+    })
 }
 
 fn epoch_report(epoch: u32, record: &EpochRecord, later: &[GangReady]) -> EpochReport {
@@ -165,12 +197,14 @@ fn epoch_report(epoch: u32, record: &EpochRecord, later: &[GangReady]) -> EpochR
     }
 }
 
-/// How long machines billed without training, summed over the machines.
+/// How long machines billed without work, summed over the machines.
 #[derive(Default)]
 struct EpochTimes {
-    assembly: Option<Span>,
-    held: Span,
-    tail: Span,
+    /// By rank.
+    rates: Vec<Option<UsdPerHour>>,
+    assembly: WaitCost,
+    held: WaitCost,
+    tail: WaitCost,
 }
 
 impl EpochTimes {
@@ -185,22 +219,38 @@ impl EpochTimes {
         let until = record.formation.as_ref().map(|formed| formed.at);
         let until = until.or(record.over.as_ref().map(|over| over.at)).or(end.map(|end| end.at));
         if let Some(until) = until {
-            let first = ready.iter().map(|member| member.at).min().unwrap_or(until);
-            if epoch == 1 {
-                self.assembly = Some(between(first, until));
-            } else {
-                let waited = ready.iter().map(|member| between(member.at, until));
-                self.held = waited.fold(self.held, plus);
-            }
+            let waits = ready.iter().map(|member| (member.rank, between(member.at, until)));
+            let cost = self.cost_of(waits);
+            let wait = if epoch == 1 { &mut self.assembly } else { &mut self.held };
+            wait.add(cost);
         }
         let is_done = |over: &crate::job::EpochOver| over.because == EpochCause::Done;
         let over = record.over.as_ref().map(|over| over.at).or(end.map(|end| end.at));
         if let Some(over) = over.filter(|_| record.over.as_ref().is_none_or(is_done)) {
-            for mark in gang.done_marks(epoch).await? {
-                self.tail = plus(self.tail, between(mark.at, over));
-            }
+            let marks = gang.done_marks(epoch).await?;
+            let waits = marks.iter().map(|mark| (mark.rank, between(mark.at, over)));
+            let cost = self.cost_of(waits);
+            self.tail.add(cost);
         }
         Ok(())
+    }
+
+    /// `waits`: each rank and how long it waited.
+    fn cost_of(&self, waits: impl Iterator<Item = (u32, Span)>) -> WaitCost {
+        let mut all = WaitCost::default();
+        for (rank, time) in waits {
+            let rate = self.rates.get(rank as usize).copied().flatten();
+            let usd = rate.map_or(Usd::ZERO, |rate| rate.cost_of(time.duration()));
+            all.add(WaitCost { time, usd });
+        }
+        all
+    }
+}
+
+impl WaitCost {
+    fn add(&mut self, more: WaitCost) {
+        self.time = Span::from_duration(self.time.duration() + more.time.duration());
+        self.usd += more.usd;
     }
 }
 
@@ -208,6 +258,17 @@ fn between(from: Timestamp, to: Timestamp) -> Span {
     Span::from_secs(crate::market::elapsed(from, to).as_secs())
 }
 
-fn plus(sum: Span, more: Span) -> Span {
-    Span::from_duration(sum.duration() + more.duration())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_cost_the_price_of_each_machine() {
+        let rate = |usd: &str| Some(UsdPerHour::new(usd.parse().unwrap()));
+        let times = EpochTimes { rates: vec![rate("$1"), rate("$3"), None], ..Default::default() };
+        let wait = |rank: u32, minutes: u64| (rank, Span::from_secs(60 * minutes));
+        let cost = times.cost_of([wait(0, 30), wait(1, 20), wait(2, 10)].into_iter());
+        assert_eq!(cost.time, Span::from_secs(3600));
+        assert_eq!(cost.usd, "$1.5".parse().unwrap());
+    }
 }

@@ -56,6 +56,10 @@ impl From<&Countdown> for NextEnd {
 /// `running, busy: the GPU works; its machine ends at the latest at 2026-11-29 21:40:00 CET`
 pub fn job_sentence(summary: &Summary) -> String {
     let mut said = vec![state_part(summary)];
+    if let Some(gang) = &summary.gang {
+        let reason = gang.reason.iter().map(|reason| format!(": {reason}"));
+        said.push(format!("{} machines{}", gang.ranks.len(), reason.collect::<String>()));
+    }
     if let Some(asked) = &summary.end_asked {
         said.push(format!("{} asked it to {}", asked.by, asked.wish));
     }

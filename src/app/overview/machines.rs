@@ -21,7 +21,7 @@ pub struct RecordedMachine {
 }
 
 pub fn recorded(overview: &Overview) -> Vec<RecordedMachine> {
-    overview.jobs.iter().filter_map(recorded_machine).collect()
+    overview.machine_rows.iter().filter_map(recorded_machine).collect()
 }
 
 fn recorded_machine(row: &JobRow) -> Option<RecordedMachine> {

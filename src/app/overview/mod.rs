@@ -3,6 +3,7 @@
 pub mod driven_here;
 mod ended_index;
 pub mod found_machine;
+pub mod gang_view;
 pub mod job_filter;
 pub mod job_sentence;
 pub mod machine_look;

@@ -19,6 +19,7 @@ use super::ended_index::EndedIndex;
 use super::job_sentence::{NextEnd, job_sentence};
 use super::machine_watch::{CloudAsking, CloudLook, MachineWatch, UnneededKind, UnneededMachine};
 use crate::app::find_job::READS_IN_FLIGHT;
+use crate::app::gang::gang_rows::fold_gangs;
 use crate::app::missing_spec::SpecGone;
 use crate::app::text::{in_local_time, local_time};
 use crate::app::view::costs::{self, CostRow};
@@ -44,6 +45,9 @@ pub struct Overview {
     pub look: Option<CloudLook>,
     #[serde(skip)]
     pub costs: Vec<CostRow>,
+    /// A row for each machine: here the ranks of a gang stand one by one.
+    #[serde(skip)]
+    pub machine_rows: Vec<JobRow>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -185,7 +189,9 @@ impl OverviewReader {
             (is_open(other), other.started, &other.job).cmp(&(is_open(one), one.started, &one.job))
         });
         let look = self.watch.look(store, workstation, has_aws(&summaries), now).await;
+        let rows = fold_gangs(summaries.clone(), now);
         needs.extend(summaries.iter().flat_map(needs_of));
+        needs.extend(rows.iter().filter_map(gang_need));
         needs.extend(look.iter().flat_map(|look| machine_needs(look, &summaries, now)));
         needs.extend(unanswered_need(&self.watch));
         needs.sort_by(|one, other| one.job.cmp(&other.job));
@@ -199,8 +205,9 @@ impl OverviewReader {
         costs.sort_by(|one, other| {
             (other.day, &one.job, one.attempt).cmp(&(one.day, &other.job, other.attempt))
         });
-        let jobs = summaries.into_iter().map(|summary| row(summary, now)).collect();
-        Ok(Overview { at: now, money, needs, jobs, look, costs })
+        let jobs = rows.into_iter().map(|summary| row(summary, now)).collect();
+        let machine_rows = summaries.into_iter().map(|summary| row(summary, now)).collect();
+        Ok(Overview { at: now, money, needs, jobs, look, costs, machine_rows })
     }
 
     async fn job(&self, dir: JobDir, now: Timestamp) -> Result<Found, Fault> {
@@ -429,6 +436,12 @@ fn leftovers(receipt: &Receipt) -> Vec<Need> {
         command: "lamp sweep".to_owned(),
     })
     .collect()
+}
+
+/// A gang that hangs, idles or has a slow rank, which no rank sees on its own.
+fn gang_need(row: &Summary) -> Option<Need> {
+    let text = row.gang.as_ref()?.reason.clone()?;
+    Some(Need { job: Some(row.job.clone()), text, command: format!("lamp explain {}", row.job) })
 }
 
 fn needs_of(summary: &Summary) -> Vec<Need> {

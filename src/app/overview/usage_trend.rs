@@ -42,7 +42,18 @@ impl UsageTrends {
         let summary = &row.summary;
         let is_at_work = matches!(summary.state, JobState::Running | JobState::Draining);
         let attempt = summary.attempt.filter(|_| is_at_work).map(AttemptNo::new)?;
-        let known = self.known().get(&summary.job).cloned();
+        self.of_attempt(&summary.job, attempt, store, now).await
+    }
+
+    /// The end of an attempt, also of one that has ended. `None`: its samples cannot be read.
+    pub async fn of_attempt(
+        &self,
+        job: &str,
+        attempt: AttemptNo,
+        store: &Store,
+        now: Timestamp,
+    ) -> Option<Arc<UsageTrend>> {
+        let known = self.known().get(job).cloned();
         if let Some((read, trend)) = known
             // A clock that was set back must not keep it.
             && read <= now
@@ -50,10 +61,10 @@ impl UsageTrends {
         {
             return Some(trend);
         }
-        let dir = JobDir::new(Arc::clone(store), summary.job.parse().ok()?);
+        let dir = JobDir::new(Arc::clone(store), job.parse().ok()?);
         let data = PlotData::recent(&dir, attempt, BATCHES, POINTS).await.ok()?;
         let trend = Arc::new(UsageTrend::of(&data));
-        self.known().insert(summary.job.clone(), (now, Arc::clone(&trend)));
+        self.known().insert(job.to_owned(), (now, Arc::clone(&trend)));
         Some(trend)
     }
 

@@ -82,6 +82,9 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discarded: Option<DiscardedShown>,
     pub attention: Vec<String>,
+    /// The ranks of a job of several machines. The money and the rate above count all ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gang: Option<GangShown>,
     /// For the last attempt of an unfinished job.
     #[serde(skip)]
     pub plan: Option<Plan>,
@@ -101,6 +104,49 @@ pub struct Summary {
     pub watch_end: Option<WatchEnd>,
     #[serde(skip)]
     pub limited: Limited,
+}
+
+/// Several machines that work as one, as their newest heartbeats tell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct GangShown {
+    /// `busy`, `idle`, `hung`, `straggler` or `unknown`; null when no rank runs.
+    pub verdict: Option<String>,
+    /// A sentence for a person: why the gang does not work well.
+    pub reason: Option<String>,
+    pub ranks: Vec<RankShown>,
+}
+
+/// One machine of a gang.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct RankShown {
+    pub rank: u32,
+    /// Its own job, for `lamp explain` and `lamp receipt`.
+    pub job: String,
+    pub state: JobState,
+    pub attempt: Option<u32>,
+    pub verdict: Option<String>,
+    pub step: Option<f64>,
+    pub gpu_percent: Option<f64>,
+    pub cpu_percent: Option<f64>,
+    pub usd: Usd,
+    pub heartbeat_seconds: Option<f64>,
+}
+
+impl RankShown {
+    /// `rank 1: running, busy, step 40, CPU 97%, $0.01`
+    pub fn line(&self) -> String {
+        let verdict = self.verdict.iter().map(|verdict| format!(", {verdict}"));
+        let step = self.step.iter().map(|step| format!(", step {step}"));
+        let usage = match (self.gpu_percent, self.cpu_percent) {
+            (Some(gpu), _) => Some(format!(", GPU {gpu:.0}%")),
+            (None, Some(cpu)) => Some(format!(", CPU {cpu:.0}%")),
+            (None, None) => None,
+        };
+        let parts: String = verdict.chain(step).chain(usage).collect();
+        format!("rank {}: {}{parts}, {}", self.rank, self.state.word(), self.usd)
+    }
 }
 
 impl Summary {
@@ -161,6 +207,7 @@ impl Summary {
             kept: Vec::new(),
             discarded: None,
             attention: Vec::new(),
+            gang: None,
             plan: None,
             owner: None,
             moved: None,

@@ -116,6 +116,7 @@ impl AloneRun {
             kept: Vec::new(),
             discarded: None,
             attention,
+            gang: None,
             plan: None,
             owner: None,
             moved: None,

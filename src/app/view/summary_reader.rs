@@ -158,6 +158,7 @@ impl Summary {
             kept: Vec::new(),
             discarded: None,
             attention: receipt.losses,
+            gang: None,
             plan: None,
             owner: None,
             moved: None,
@@ -254,6 +255,7 @@ impl Summary {
             kept: Vec::new(),
             discarded: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
+            gang: None,
             plan: last.map(|attempt| Plan {
                 kill_at: hard_end(&spec.spec, attempt, attempts, wishes),
                 ..Plan::clone(&attempt.plan)

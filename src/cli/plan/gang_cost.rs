@@ -16,5 +16,16 @@ pub fn line(spec: &Spec, planned: &Planned) -> Option<String> {
         }
         None => format!("{machines}; nothing bounds what they can cost"),
     };
-    Some(format!("{most}. A lost machine holds the others for at most {}", gang.hold))
+    let rate = planned.plan.offer.hourly();
+    let others = count.saturating_sub(1);
+    let waits = [
+        ("the start waits for all", gang.join, count),
+        ("a lost machine holds the others", gang.hold, others),
+        ("finished ranks wait for the last", gang.tail, others),
+    ];
+    let waits = waits.map(|(what, time, machines)| {
+        let usd = (0..machines).fold(Usd::ZERO, |sum, _| sum + rate.cost_of(time.duration()));
+        format!("{what} for at most {time} ({})", usd.rounded_up())
+    });
+    Some(format!("{most}. Time without work: {}", waits.join("; ")))
 }

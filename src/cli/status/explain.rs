@@ -4,7 +4,9 @@ use clap::Args as ClapArgs;
 use jiff::Timestamp;
 
 use crate::app::gang::gang_report::GangReport;
+use crate::app::gang::gang_rows::with_ranks;
 use crate::app::text::{local_time, waits_text};
+use crate::app::view::job_summary::Summary;
 use crate::app::view::reason_text::market_text;
 use crate::app::view::timeline::{Entry, Explained, ExplainedAttempt, read, story, unheard_text};
 use crate::app::{find_job, record_errors};
@@ -76,7 +78,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)),
         );
     }
-    if let Ok(Some(report)) = GangReport::read(&dir, context.clock.now()).await {
+    let now = context.clock.now();
+    if let Ok(Some(report)) = GangReport::read(&dir, now).await {
+        if let Ok(Some(summary)) = Summary::read(&dir, now).await
+            && let Ok(row) = with_ranks(summary, &dir, now).await
+            && let Some(reason) = row.gang.and_then(|gang| gang.reason)
+        {
+            printer.prose(2, printer.paint(Stream::Out, Style::Bold, &reason));
+        }
         report.lines().into_iter().for_each(|line| printer.prose(2, line));
     }
     if let Some(gone) = &explained.discarded {

@@ -10,6 +10,9 @@ use serde::Serialize;
 
 use super::other_job_root;
 use crate::app::find_job;
+use crate::app::gang::gang_jobs::ranks_below;
+use crate::app::gang::gang_report::GangReport;
+use crate::app::gang::gang_rows::fold_gangs;
 use crate::app::missing_spec::SpecGone;
 use crate::app::overview::driven_here::seen_from_here;
 use crate::app::overview::machine_watch::{CloudAsking, MachineWatch};
@@ -86,11 +89,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let now = context.clock.now();
     let jobs = match &args.job {
-        Some(text) => vec![find_job::find(&store, Some(text)).await?.job().clone()],
+        Some(text) => {
+            let dir = find_job::find(&store, Some(text)).await?;
+            ranks_below(&dir).await
+        }
         None => jobdir::jobs(store.as_ref())
             .await
             .map_err(|error| record_errors::record_fault(&error.into()))?,
     };
+    let is_one = args.job.is_some() && jobs.len() == 1;
     let read = stream::iter(jobs).map(|job| {
         let dir = JobDir::new(Arc::clone(&store), job);
         async move {
@@ -124,7 +131,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
         match read {
             // Only its code was uploaded.
-            Ok(None) if args.job.is_some() => {
+            Ok(None) if is_one => {
                 return Err(Fault::new(
                     ExitCode::NOT_FOUND,
                     format!(
@@ -149,13 +156,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let caps = caps_view::shown(context, &store).await?;
     silent_machine::ask(&workstation, &store, &mut summaries, now).await;
     summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
+    let rows = fold_gangs(summaries.clone(), now);
     if context.is_machine_output() {
         left_out.sort_by(|one, other| one.job.cmp(&other.job));
-        context.printer.json(&Listing { jobs: summaries, left_out, caps });
-    } else if let (Some(_), [summary]) = (&args.job, summaries.as_slice()) {
+        context.printer.json(&Listing { jobs: rows, left_out, caps });
+    } else if let (Some(_), [summary]) = (&args.job, rows.as_slice()) {
         show_one(context, summary, now);
+        show_gang(context, &store, summary, now).await;
     } else if !summaries.is_empty() || left_out.is_empty() {
-        show_table(context, &summaries, args.all);
+        show_table(context, &rows, args.all);
         if summaries.is_empty() {
             other_job_root::tell_of_the_default(context).await;
         }
@@ -163,6 +172,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         tell_money_and_needs(context, &summaries, &store, &workstation).await;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The epochs of a gang and its waiting time, below the lines of its ranks.
+async fn show_gang(context: &Context, store: &Store, summary: &Summary, now: Timestamp) {
+    let (Some(gang), Ok(job)) = (&summary.gang, summary.job.parse()) else { return };
+    gang.ranks.iter().for_each(|rank| context.printer.view_prose(2, rank.line()));
+    let dir = JobDir::new(Arc::clone(store), job);
+    if let Ok(Some(report)) = GangReport::read(&dir, now).await {
+        let epochs = report.epochs.iter().map(|epoch| epoch.line().trim_start().to_owned());
+        epochs.chain(report.time_lines()).for_each(|line| context.printer.view_prose(2, line));
+    }
 }
 
 /// The money of this moment, jobs that bill without useful work, and machines that no job needs.
@@ -308,7 +328,7 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
         context.printer.paint(Stream::Out, style(summary), &state_text(summary)),
         or_dash(summary.attempt.map(|attempt| attempt.to_string())),
         or_dash(summary.machine.as_ref().map(|machine| machine.cell(narrow))),
-        or_dash(summary_text::verdict_text(summary)),
+        or_dash(gang_verdict(summary).or_else(|| summary_text::verdict_text(summary))),
         or_dash(progress(summary)),
         match (summary.alone, summary.usd_unheard > Usd::ZERO || summary.state.is_final()) {
             (true, _) => "-".into(),
@@ -323,6 +343,13 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
         ),
         local_time(summary.started),
     ]
+}
+
+/// `3 ranks, busy`
+fn gang_verdict(summary: &Summary) -> Option<String> {
+    let gang = summary.gang.as_ref()?;
+    let verdict = gang.verdict.iter().map(|verdict| format!(", {verdict}"));
+    Some(format!("{} ranks{}", gang.ranks.len(), verdict.collect::<String>()))
 }
 
 /// A rehearsal that resumed was cancelled because it was complete.
@@ -499,6 +526,9 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         && !summary.alone
     {
         line("attention", silence.sentence(summary.plan.as_ref()));
+    }
+    if let Some(verdict) = gang_verdict(summary) {
+        line("gang", verdict);
     }
     for attention in &summary.attention {
         line("attention", attention.clone());

@@ -246,7 +246,7 @@ fn of_gpu(row: &JobRow, gpu: &GpuStatus) -> OfGpu {
 fn written(overview: &Overview) -> Result<String, std::fmt::Error> {
     let stays =
         |row: &&JobRow| row.summary.ended.is_none_or(|ended| elapsed(ended, overview.at) <= STAYS);
-    let rows: Vec<&JobRow> = overview.jobs.iter().filter(stays).collect();
+    let rows: Vec<&JobRow> = overview.machine_rows.iter().filter(stays).collect();
     let mut scrape = Scrape::default();
     scrape.money(&overview.money);
     scrape.counts(overview);
@@ -315,9 +315,10 @@ mod tests {
             at: now,
             money,
             needs: Vec::new(),
-            jobs: vec![row],
+            jobs: vec![row.clone()],
             look: None,
             costs: Vec::new(),
+            machine_rows: vec![row],
         }
     }
 

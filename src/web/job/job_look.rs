@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use crate::app::analysis::earlier_startups::{ComparedJob, EarlierStartups};
 use crate::app::analysis::lost_money::{LostMoney, lost_money};
 use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
+use crate::app::gang::gang_rows::with_ranks;
 use crate::app::overview::driven_here::seen_from_here;
+use crate::app::overview::gang_view::GangView;
+use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::next_end::Countdown;
 use crate::app::view::timeline::{self, Explained};
@@ -31,6 +34,8 @@ pub struct JobLook {
     pub spec: Option<ResolvedSpec>,
     pub startups: Vec<StartupTimeline>,
     pub lost: LostMoney,
+    /// `None`: the job has one machine.
+    pub gang: Option<GangView>,
     /// The newest heartbeat of a job that has not ended.
     pub status: Option<Status>,
     pub at: Timestamp,
@@ -44,6 +49,7 @@ pub struct LookSource<'a> {
     pub store: &'a Store,
     pub workstation: &'a Workstation,
     pub clock: &'a Clock,
+    pub trends: &'a UsageTrends,
 }
 
 impl JobLook {
@@ -64,6 +70,10 @@ impl JobLook {
             Some(last) => unless_damaged(dir.status(last.attempt).await).map_err(fault)?,
             None => None,
         };
+        let summary = match summary {
+            Some(summary) => Some(with_ranks(summary, &dir, now).await.map_err(fault)?),
+            None => None,
+        };
         let summary = summary.map(|summary| seen_from_here(source.workstation, &mut None, summary));
         let working = status.as_ref().and_then(|status| status.working_since);
         let plan = explained.attempts.last().and_then(|attempt| attempt.plan.as_ref());
@@ -79,7 +89,9 @@ impl JobLook {
             }
             None => Vec::new(),
         };
+        let gang = GangView::read(&dir, source.trends, source.store, now).await.map_err(fault)?;
         Ok(JobLook {
+            gang,
             lost: lost_money(&explained.attempts, status.as_ref()),
             startups: startup_timelines(&explained.attempts, &earlier, working, now),
             dir,

@@ -1,6 +1,7 @@
 //! Parts of the page of a job, and what its open pages share.
 
 pub mod ends_part;
+pub mod gang_part;
 pub mod gpu_part;
 pub mod idle_part;
 pub mod job_look;
