@@ -21,6 +21,7 @@ mod durable_sets;
 mod ends;
 mod fetching;
 mod full_disk;
+mod gang;
 mod going_back;
 mod hangs;
 mod hardware;

@@ -4,10 +4,13 @@
 #![expect(clippy::disallowed_methods, reason = "a test waits for conditions and starts programs")]
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use lamp_test_support::skipped;
 use serde_json::Value;
 
 use crate::place::{Place, end};
+use crate::sandbox::PATIENCE;
 
 /// Ranks that meet at MASTER_ADDR with the standard library alone, and count steps together.
 const RANKS: &str = include_str!("ranks.py");
@@ -23,6 +26,24 @@ fn place(steps: u32, gang: &str, more: &str) -> Place {
         ),
     );
     place
+}
+
+/// The id of the newest gang.
+fn leader_id(place: &Place) -> String {
+    let (_, listed) = place.0.json(&["status", "-o", "json"]);
+    listed["jobs"][0]["job"].as_str().expect("a job").to_owned()
+}
+
+fn wait_for_step(place: &Place, step: f64) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let (_, listed) = place.0.json(&["status", "-o", "json"]);
+        if listed["jobs"][0]["progress"]["step"].as_f64().is_some_and(|at| at >= step) {
+            return;
+        }
+        assert!(Instant::now() < end, "never at step {step}: {listed:#}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 fn epochs(place: &Place, file: &str) -> Vec<Value> {
@@ -113,7 +134,6 @@ fn rehearsal_takes_a_rank_away_and_proves_that_the_gang_goes_on() {
 fn what_is_not_built_is_refused_in_words() {
     let cases = [
         ("nodes = \"4..2\"", "", "is not a number of machines"),
-        ("nodes = 2", "[gang]\nengine = \"mpi\"", "`mpi` is not built yet"),
         ("nodes = 2", "[gang.worker]\ncount = 2", "is given beside the roles"),
         ("nodes = 99", "[gang]\nengine = \"env\"", "is more than 64"),
         (
@@ -128,4 +148,152 @@ fn what_is_not_built_is_refused_in_words() {
         let all = format!("{}{}", ended.out, ended.err);
         assert!(ended.code != 0 && all.contains(said), "{more} {gang}: {all}");
     }
+}
+
+/// One row for the gang, with its ranks below, and its parts on its own page.
+#[test]
+fn status_shows_a_gang_as_one_row() {
+    let place = place(5, "[gang]\nengine = \"env\"", "nodes = 2");
+    let (code, _, err) = end(place.start(&["run"]));
+    assert_eq!(code, 0, "{err}");
+    let (_, listed) = place.0.json(&["status", "-o", "json"]);
+    let jobs = listed["jobs"].as_array().expect("jobs");
+    assert_eq!(jobs.len(), 1, "{listed:#}");
+    let ranks = jobs[0]["gang"]["ranks"].as_array().expect("ranks");
+    let states: Vec<&str> = ranks.iter().filter_map(|rank| rank["state"].as_str()).collect();
+    assert_eq!(states, ["succeeded", "succeeded"], "{listed:#}");
+    let table = place.0.lamp(&["status"]);
+    assert!(table.out.contains("2 ranks") && !table.out.contains("g-r1"), "{}", table.out);
+    let one = place.0.lamp(&["status", "g"]);
+    assert!(one.out.contains("rank 1: succeeded"), "{}", one.out);
+    assert!(one.out.contains("epoch 1 formed"), "{}", one.out);
+    let rank = place.0.lamp(&["status", "g-r1"]);
+    assert!(rank.out.contains("g-r1-") && !rank.out.contains("epoch 1"), "{}", rank.out);
+}
+
+/// A stopped gang goes on from the checkpoint of rank 0, on all ranks.
+#[test]
+fn stopped_gang_goes_on_with_all_its_ranks() {
+    let place = place(60, "[gang]\nengine = \"env\"", "nodes = 2");
+    let run = place.start(&["run"]);
+    wait_for_step(&place, 12.0);
+    let stopped = place.0.lamp(&["stop", "--wait", "g"]);
+    assert_eq!(stopped.code, 0, "{}{}", stopped.out, stopped.err);
+    let (_, _, err) = end(run);
+    let (code, _, started) = end(place.start(&["start", "g"]));
+    assert_eq!(code, 0, "{err}\n{started}");
+    let (first, second) =
+        (place.0.lamp(&["logs", "g"]), place.0.lamp(&["logs", "--rank", "1", "g"]));
+    for logs in [first.out, second.out] {
+        let begun = logs.split("begins at step ").nth(1).expect("it began");
+        let step: u32 = begun.split(',').next().and_then(|step| step.parse().ok()).expect("a step");
+        assert!(step >= 10, "{logs}");
+        assert!(logs.contains("finished at step 60"), "{logs}");
+    }
+    place.nothing_is_left();
+}
+
+#[test]
+fn new_gang_begins_from_the_checkpoint_of_an_earlier_job() {
+    let place = place(20, "[gang]\nengine = \"env\"", "nodes = 2");
+    let (code, _, err) = end(place.start(&["run"]));
+    assert_eq!(code, 0, "{err}");
+    let job = leader_id(&place);
+    let text = place.0.read("lamp.toml").replace("\"20\"", "\"30\"");
+    place.0.write("lamp.toml", text);
+    let (code, out, err) = end(place.start(&["run", "--from", &job]));
+    let out = String::from_utf8_lossy(&out).into_owned();
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert!(out.contains("begins at step 20") && out.contains("finished at step 30"), "{out}");
+    let logs = place.0.lamp(&["logs", "--rank", "1", "g"]);
+    assert!(logs.out.contains("begins at step 20"), "{}", logs.out);
+    place.nothing_is_left();
+}
+
+#[test]
+fn applied_gang_starts_once_and_ends_with_its_file() {
+    let place = place(4000, "[gang]\nengine = \"env\"", "nodes = 2");
+    std::fs::create_dir(place.0.path().join("jobs")).expect("a folder");
+    let text = place.0.read("lamp.toml").replace("name = ", "workdir = \"..\"\nname = ");
+    place.0.write("jobs/g.toml", text);
+    let applied = place.0.lamp(&["apply", "-y", "jobs"]);
+    assert_eq!(applied.code, 0, "{}{}", applied.out, applied.err);
+    wait_for_step(&place, 3.0);
+    let again = place.0.lamp(&["apply", "-y", "jobs"]);
+    assert_eq!(again.code, 0, "{}{}", again.out, again.err);
+    let (_, listed) = place.0.json(&["status", "-o", "json"]);
+    assert_eq!(listed["jobs"].as_array().map(Vec::len), Some(1), "{listed:#}");
+    let stopped = place.0.lamp(&["cancel", "--wait", "g"]);
+    assert_eq!(stopped.code, 0, "{}{}", stopped.out, stopped.err);
+    place.nothing_is_left();
+}
+
+/// An empty PATH has no engine. The jobs are refused before they are made.
+#[test]
+fn engine_that_is_not_installed_is_said_before_anything_starts() {
+    for (engine, said) in [("mpi", "`mpirun` of Open MPI"), ("ray", "has no package `ray`")] {
+        let gang = format!("[gang]\nengine = \"{engine}\"");
+        let place = place(1, &gang, "nodes = 2");
+        let empty = place.0.path().join("nothing");
+        let ended = place.0.end(place.0.command(&["run"]).env("PATH", empty));
+        assert_eq!(ended.code, 102, "{}", ended.err);
+        assert!(ended.err.contains(said) && ended.err.contains("installs it"), "{}", ended.err);
+        let (_, listed) = place.0.json(&["status", "-o", "json"]);
+        assert_eq!(listed["jobs"].as_array().map(Vec::len), Some(0), "{listed:#}");
+    }
+}
+
+/// The real mpirun, without an SSH server: each process has the variables of its own rank.
+#[test]
+fn mpirun_starts_its_processes_through_the_job_directory() {
+    let has_it = std::process::Command::new("mpirun").arg("--version").output();
+    if !has_it.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("Open MPI")) {
+        return skipped("openmpi", "there is no mpirun of Open MPI");
+    }
+    let script = "echo process $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on rank $LAMP_RANK; \
+                  sleep 1; test -z \\\"$FAIL\\\" || test $LAMP_RANK = 0 || exit 7";
+    let job = |more: &str| {
+        let place = Place::new("");
+        place.0.write(
+            "lamp.toml",
+            format!(
+                "name = \"g\"\ncommand = \"{script}\"\nnodes = 3\n[gang]\nengine = \"mpi\"\n{more}"
+            ),
+        );
+        place
+    };
+    let place = job("");
+    let (code, out, err) = end(place.start(&["run"]));
+    let out = String::from_utf8_lossy(&out).into_owned();
+    assert_eq!(code, 0, "{out}\n{err}");
+    for rank in 0..3 {
+        assert!(out.contains(&format!("process {rank} of 3 on rank {rank}")), "{out}");
+    }
+    place.nothing_is_left();
+    let place = job("[env]\nFAIL = \"yes\"");
+    let (code, _, err) = end(place.start(&["run"]));
+    assert_eq!(code, 7, "the code of the process that failed: {err}");
+    place.nothing_is_left();
+}
+
+/// LAMP_TEST_RAY names a Python that has Ray.
+#[test]
+fn ray_has_all_machines_when_the_command_runs() {
+    let Ok(python) = std::env::var("LAMP_TEST_RAY") else {
+        return skipped("ray", "LAMP_TEST_RAY names no Python with Ray");
+    };
+    let place = Place::new("");
+    place.0.write(
+        "machines.py",
+        "import ray\nray.init(log_to_driver=False)\nprint(len(ray.nodes()), 'machines', flush=True)\n",
+    );
+    place.0.write(
+        "lamp.toml",
+        format!("name = \"g\"\ncommand = [\"{python}\", \"machines.py\"]\nnodes = 2\n[gang]\nengine = \"ray\"\n"),
+    );
+    let (code, out, err) = end(place.start(&["run"]));
+    let out = String::from_utf8_lossy(&out).into_owned();
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert!(out.contains("2 machines"), "{out}");
+    place.nothing_is_left();
 }

@@ -1,0 +1,268 @@
+//! Several ranks in virtual time: who waits for whom, who is lost, and when a gang is over.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lamp_test_support::inline_files::InlineFiles;
+use lamp_test_support::virtual_clock::{VirtualClock, simulate};
+use lamplighter::adapters::store::folder::FileStore;
+use lamplighter::agent::gang::{RankPaths, RankPorts, RankRun, RankSelf};
+use lamplighter::instance::Status;
+use lamplighter::job::{
+    AttemptNo, EpochCause, ExitStatus, GangEndCause, GangRole, JobId, ResolvedSpec, seats_of,
+};
+use lamplighter::jobdir::{GangDir, JobDir};
+use lamplighter::ports::{Clock, RankAddress, RankHost, RankLaunch, RankProcess, Store};
+use serde_json::json;
+
+/// What the engine of a rank does in an epoch: it runs so long and ends with this code.
+type Script = fn(rank: u32, epoch: u32) -> (u64, i32);
+
+struct Engine {
+    clock: Arc<VirtualClock>,
+    ends: Duration,
+    code: i32,
+    killed: bool,
+}
+
+#[async_trait]
+impl RankProcess for Engine {
+    async fn ended(&mut self) -> ExitStatus {
+        let left = self.ends.saturating_sub(self.clock.mono());
+        if !self.killed && left > Duration::ZERO {
+            self.clock.sleep(left).await;
+        }
+        ExitStatus { code: Some(self.code), ..ExitStatus::default() }
+    }
+
+    fn pass_on_term(&self) {}
+
+    async fn end(&mut self, _grace: Duration) -> ExitStatus {
+        if self.ends > self.clock.mono() {
+            (self.killed, self.code) = (true, 143);
+        }
+        self.ended().await
+    }
+}
+
+struct Host {
+    clock: Arc<VirtualClock>,
+    rank: u32,
+    script: Script,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+#[async_trait]
+impl RankHost for Host {
+    fn address(&self) -> io::Result<RankAddress> {
+        Ok(RankAddress { host: format!("10.0.0.{}", self.rank + 1), interface: None, port: 4000 })
+    }
+
+    fn start(&self, launch: &RankLaunch) -> io::Result<Box<dyn RankProcess>> {
+        let epoch = launch.env["LAMP_EPOCH"].parse().expect("an epoch");
+        let (secs, code) = (self.script)(self.rank, epoch);
+        let ends = self.clock.mono() + Duration::from_secs(secs);
+        Ok(Box::new(Engine { clock: Arc::clone(&self.clock), ends, code, killed: false }))
+    }
+
+    async fn told_to_end(&self) {
+        std::future::pending().await
+    }
+
+    fn say(&self, text: &str) {
+        self.said.lock().unwrap().push(text.to_owned());
+    }
+}
+
+struct Gang {
+    clock: Arc<VirtualClock>,
+    store: Arc<dyn Store>,
+    folder: tempfile::TempDir,
+    /// `[gang]` as it is recorded, without the member.
+    words: serde_json::Value,
+    ranks: u32,
+    script: Script,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Gang {
+    fn new(clock: Arc<VirtualClock>, words: serde_json::Value, script: Script) -> Gang {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Arc::new(FileStore::open(&folder.path().join("root")).expect("a store"));
+        let ranks = words["nodes"]["max"].as_u64().expect("a number") as u32;
+        let said = Arc::default();
+        Gang { clock, store, folder, words, ranks, script, said }
+    }
+
+    fn leader(&self) -> JobId {
+        "g-222222".parse().expect("an id")
+    }
+
+    fn dir(&self) -> GangDir {
+        GangDir::new(Arc::clone(&self.store), self.leader())
+    }
+
+    fn spec(&self, rank: u32) -> ResolvedSpec {
+        let seats = seats_of(&self.leader(), &vec![GangRole::Worker; self.ranks as usize]);
+        let mut gang = self.words.clone();
+        gang["member"] = json!({ "rank": rank, "seats": seats, "retries_max": 0 });
+        let spec = json!({ "format": 1, "job": seats[rank as usize].job, "written_by": "v",
+            "created": "2026-01-01T00:00:00Z",
+            "spec": { "name": "g", "command": { "args": ["train"] }, "gang": gang } });
+        serde_json::from_value(spec).expect("a spec")
+    }
+
+    /// Runs a rank from this second on, and returns its exit code. From `cut` on, nothing more is
+    /// heard of it.
+    async fn rank(&self, rank: u32, attempt: u32, from: u64, cut: Option<u64>) -> Option<i32> {
+        self.clock.sleep(Duration::from_secs(from)).await;
+        let spec = self.spec(rank);
+        let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
+        dir.create_spec(&spec).await.expect("a spec");
+        let place = self.folder.path().join(format!("{rank}-{attempt}"));
+        let host = Host {
+            clock: Arc::clone(&self.clock),
+            rank,
+            script: self.script,
+            said: Arc::clone(&self.said),
+        };
+        let ports = RankPorts {
+            store: Arc::clone(&self.store),
+            clock: self.clock.clone(),
+            files: Arc::<InlineFiles>::default(),
+            host: Arc::new(host),
+        };
+        let me = RankSelf {
+            attempt: AttemptNo::new(attempt),
+            instance: format!("i-{rank}-{attempt}"),
+            start: format!("s-{rank}-{attempt}"),
+            gpus: None,
+            command: vec!["train".into()],
+        };
+        let paths = RankPaths {
+            checkpoints: place.join("checkpoints"),
+            notice: place.join("notice"),
+            hostfile: place.join("hostfile"),
+        };
+        let run = RankRun::new(ports, me, paths, spec).expect("it is a member");
+        let beats = async {
+            for sequence in 1.. {
+                let status = status(sequence, self.clock.now());
+                dir.put_status(AttemptNo::new(attempt), &status, true).await.expect("a heartbeat");
+                self.clock.sleep(Duration::from_secs(15)).await;
+            }
+        };
+        let cut = async {
+            match cut {
+                Some(cut) => self.clock.sleep(Duration::from_secs(cut)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cut => None,
+            code = run.run() => Some(code),
+            () = beats => None,
+        }
+    }
+}
+
+fn status(sequence: u64, at: jiff::Timestamp) -> Status {
+    let bare = json!({ "format": 1, "instance": "i", "sequence": sequence, "at": at,
+        "phase": "running", "started": at, "verdict": "busy", "useful": "1s", "idle": "0s" });
+    serde_json::from_value(bare).expect("a heartbeat")
+}
+
+fn words(nodes: (u32, u32), more: &[(&str, &str)]) -> serde_json::Value {
+    let mut words = json!({ "nodes": { "min": nodes.0, "max": nodes.1 }, "engine": "env",
+        "saves": "each" });
+    words.as_object_mut().expect("an object").extend(
+        more.iter()
+            .map(|(name, value)| ((*name).to_owned(), json!(value)))
+            .collect::<BTreeMap<_, _>>(),
+    );
+    words
+}
+
+#[test]
+fn gang_is_done_by_the_rule_of_its_job_file() {
+    // Rank 1 finishes first, rank 0 next, rank 2 last.
+    let script: Script = |rank, _| ([60, 30, 90][rank as usize], 0);
+    for (done, least, most) in [("any", 30, 45), ("rank0", 60, 75), ("all", 90, 105)] {
+        simulate(|clock| async move {
+            let gang = Gang::new(Arc::clone(&clock), words((3, 3), &[("done", done)]), script);
+            let codes = tokio::join!(
+                gang.rank(0, 1, 0, None),
+                gang.rank(1, 1, 0, None),
+                gang.rank(2, 1, 0, None)
+            );
+            assert_eq!(codes, (Some(0), Some(0), Some(0)), "{done}");
+            let took = clock.mono().as_secs();
+            assert!((least..most).contains(&took), "{done}: {took} s");
+            let end = gang.dir().end().await.unwrap().expect("it is over");
+            assert_eq!(end.because, GangEndCause::Done, "{done}");
+        });
+    }
+}
+
+#[test]
+fn finished_rank_waits_at_most_its_tail() {
+    let script: Script = |rank, _| ([1000, 10][rank as usize], 0);
+    simulate(|clock| async move {
+        let gang = Gang::new(Arc::clone(&clock), words((2, 2), &[("tail", "2m")]), script);
+        let finished = async {
+            let code = gang.rank(1, 1, 0, None).await;
+            (code, clock.mono().as_secs())
+        };
+        let (first, (code, ended)) = tokio::join!(gang.rank(0, 1, 0, None), finished);
+        assert_eq!((first, code), (Some(0), Some(0)));
+        assert!((130..145).contains(&ended), "it waited until {ended} s");
+    });
+}
+
+/// The power of rank 1 is cut. Its silence ends the epoch, and the next one has its replacement.
+#[test]
+fn silent_rank_is_lost_after_45_seconds_and_its_replacement_joins() {
+    let script: Script = |_, epoch| (if epoch == 1 { 10_000 } else { 20 }, 0);
+    simulate(|clock| async move {
+        let gang = Gang::new(Arc::clone(&clock), words((2, 2), &[]), script);
+        let lost = async {
+            assert_eq!(gang.rank(1, 1, 0, Some(100)).await, None);
+            gang.rank(1, 2, 100, None).await
+        };
+        let codes = tokio::join!(gang.rank(0, 1, 0, None), lost);
+        assert_eq!(codes, (Some(0), Some(0)), "{:?}", gang.said.lock().unwrap());
+        let over = gang.dir().over(1).await.unwrap().expect("epoch 1 is over");
+        assert_eq!((over.because, over.rank), (EpochCause::Lost, 1), "{}", over.text);
+        let silent = over.at.duration_since(clock_at(100)).as_secs();
+        assert!((30..65).contains(&silent), "seen {silent} s after the cut");
+        let formed = gang.dir().formation(2).await.unwrap().expect("epoch 2");
+        assert_eq!(formed.members[1].attempt, AttemptNo::new(2));
+    });
+}
+
+/// An elastic gang begins without its second rank, and grows when the rank comes.
+#[test]
+fn elastic_gang_shrinks_and_grows_again() {
+    let script: Script = |_, epoch| (if epoch < 2 { 10_000 } else { 20 }, 0);
+    simulate(|clock| async move {
+        let gang = Gang::new(Arc::clone(&clock), words((1, 2), &[("join", "1m")]), script);
+        let codes = tokio::join!(gang.rank(0, 1, 0, None), gang.rank(1, 1, 300, None));
+        assert_eq!(codes, (Some(0), Some(0)), "{:?}", gang.said.lock().unwrap());
+        let sizes = |epoch: u32| {
+            let dir = gang.dir();
+            async move { dir.formation(epoch).await.unwrap().map(|formed| formed.members.len()) }
+        };
+        assert_eq!((sizes(1).await, sizes(2).await), (Some(1), Some(2)));
+        let over = gang.dir().over(1).await.unwrap().expect("epoch 1 is over");
+        assert_eq!(over.because, EpochCause::Joined, "{}", over.text);
+    });
+}
+
+fn clock_at(secs: i64) -> jiff::Timestamp {
+    let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    start + jiff::SignedDuration::from_secs(secs)
+}
