@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lamp_test_support::inline_files::InlineFiles;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
-use lamplighter::adapters::store::folder::FileStore;
+use lamplighter::adapters::store::open;
 use lamplighter::agent::gang::{RankPaths, RankPorts, RankRun, RankSelf};
 use lamplighter::instance::Status;
 use lamplighter::job::{
@@ -91,7 +91,8 @@ struct Gang {
 impl Gang {
     fn new(clock: Arc<VirtualClock>, words: serde_json::Value, script: Script) -> Gang {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Arc::new(FileStore::open(&folder.path().join("root")).expect("a store"));
+        let root = format!("file://{}/root", folder.path().display());
+        let store = open::open(&root).expect("a store");
         let ranks = words["nodes"]["max"].as_u64().expect("a number") as u32;
         let said = Arc::default();
         Gang { clock, store, folder, words, ranks, script, said }
