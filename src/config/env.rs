@@ -114,15 +114,20 @@ impl Environment {
         self.cache_home.clone().or_else(home).map(|cache| cache.join("lamplighter"))
     }
 
-    /// Where a program of this name would be found, as `execvp` looks.
+    /// Whether a program of this name would be found.
     pub fn finds_program(&self, name: &str) -> bool {
+        self.program(name).is_some()
+    }
+
+    /// Where a program of this name is, as `execvp` looks.
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
         use std::os::unix::fs::PermissionsExt;
         let runs = |path: &Path| {
             path.metadata()
                 .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
         };
         let path = self.path.clone().unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        std::env::split_paths(&path).any(|folder| runs(&folder.join(name)))
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| runs(path))
     }
 }
 

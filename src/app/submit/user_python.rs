@@ -1,10 +1,10 @@
 //! The Python of the user: where it is, and what it lacks.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::app::{ExitCode, Fault};
+use crate::config::Environment;
 
 /// A Python program of this workstation.
 #[derive(Clone, Debug)]
@@ -12,19 +12,13 @@ pub struct UserPython {
     pub program: PathBuf,
 }
 
-/// Without a search path, as a shell has it.
-const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
 impl UserPython {
     /// `python3` of the search path, else `python`.
     ///
     /// # Errors
     /// Fails when there is neither.
-    pub fn find(path: Option<&OsStr>) -> Result<UserPython, Fault> {
-        let folders = || std::env::split_paths(path.unwrap_or(OsStr::new(USUAL_PATH)));
-        let found = ["python3", "python"].iter().find_map(|name| {
-            folders().map(|folder| folder.join(name)).find(|program| program.is_file())
-        });
+    pub fn find(environment: &Environment) -> Result<UserPython, Fault> {
+        let found = ["python3", "python"].iter().find_map(|name| environment.program(name));
         found.map(|program| UserPython { program }).ok_or_else(|| {
             Fault::new(
                 ExitCode::NOT_FOUND,

@@ -44,7 +44,7 @@ pub struct Args {
 /// # Errors
 /// Fails when the package or Python is missing.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let python = UserPython::find(context.environment.path.as_deref())?;
+    let python = UserPython::find(&context.environment)?;
     let given = args.package_path.clone().unwrap_or_default();
     let package = context.current_dir.join(&given).canonicalize().map_err(|error| {
         Fault::new(ExitCode::NOT_FOUND, format!("there is no package folder `{}`", given.display()))

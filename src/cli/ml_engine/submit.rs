@@ -214,7 +214,7 @@ fn prepare(
     folder: &BuildFolder,
     context: &Context,
 ) -> Result<run::Args, Fault> {
-    let python = UserPython::find(context.environment.path.as_deref())?;
+    let python = UserPython::find(&context.environment)?;
     let at = |path: &Path| context.current_dir.join(path);
     let uris = job.package_uris.iter().map(Path::new);
     let archives = args.packages.iter().map(|path| path.as_path()).chain(uris);
