@@ -44,6 +44,45 @@ async fn read_at_most<T: DeserializeOwned>(
     }
 }
 
+/// Create-if-absent. After a lost reply our record may already be there: the same bytes count as
+/// new.
+pub(crate) async fn create<T: Serialize>(
+    store: &dyn Store,
+    key: String,
+    record: &T,
+) -> Result<Created, JobDirError> {
+    let body = Bytes::from(encode(record));
+    if store.create(&key, body.clone()).await? == Created::New {
+        return Ok(Created::New);
+    }
+    let there = match store.get(&key).await {
+        Err(StoreError::Unfit { .. }) => return Ok(Created::Exists),
+        read => read?,
+    };
+    match there {
+        Some(there) => Ok(if there == body { Created::New } else { Created::Exists }),
+        None => Err(StoreError::vanished(key).into()),
+    }
+}
+
+/// The record that exists afterwards, ours or another's.
+pub(crate) async fn create_or_read<T>(
+    store: &dyn Store,
+    key: String,
+    record: &T,
+) -> Result<T, JobDirError>
+where
+    T: Serialize + DeserializeOwned + Clone,
+{
+    match create(store, key.clone(), record).await? {
+        Created::New => Ok(record.clone()),
+        Created::Exists => {
+            let there = read(store, &key).await?;
+            there.ok_or_else(|| StoreError::vanished(key).into())
+        }
+    }
+}
+
 /// The largest record. The sweeper's function has 256 MB and reads many at once. A spec has at most
 /// 1 MB.
 const RECORD_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -449,20 +488,7 @@ impl JobDir {
         }
     }
 
-    /// Create-if-absent. After a lost reply our record may already be there: the same bytes count
-    /// as new.
     async fn create<T: Serialize>(&self, key: String, record: &T) -> Result<Created, JobDirError> {
-        let body = Bytes::from(encode(record));
-        if self.store.create(&key, body.clone()).await? == Created::New {
-            return Ok(Created::New);
-        }
-        let there = match self.store.get(&key).await {
-            Err(StoreError::Unfit { .. }) => return Ok(Created::Exists),
-            read => read?,
-        };
-        match there {
-            Some(there) => Ok(if there == body { Created::New } else { Created::Exists }),
-            None => Err(StoreError::vanished(key).into()),
-        }
+        create(&*self.store, key, record).await
     }
 }

@@ -113,7 +113,7 @@ pub fn tuning_trial(name: &str, number: u32) -> String {
     format!("{}{number:05}.json", tuning_trials(name))
 }
 
-/// A further record of a trial: `ended`, `pruned` or `rungs`.
+/// A further record of a trial: `ended` or `pruned`.
 pub fn tuning_trial_part(name: &str, number: u32, part: &str) -> String {
     format!("{}{number:05}/{part}.json", tuning_trials(name))
 }

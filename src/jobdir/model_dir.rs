@@ -13,10 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Serialize;
 
 use super::error::JobDirError;
-use super::job_dir::read;
+use super::job_dir::{create, read};
 use super::layout;
 use super::record::encode;
 use crate::job::{DefaultVersion, ModelFile, ModelName, ModelRecord, ModelVersion};
@@ -58,7 +57,7 @@ impl ModelDir {
     /// # Errors
     /// As any write of a record.
     pub async fn create(&self, record: &ModelRecord) -> Result<Created, JobDirError> {
-        self.create_once(layout::model(&self.model), record).await
+        create(&*self.store, layout::model(&self.model), record).await
     }
 
     /// # Errors
@@ -85,7 +84,7 @@ impl ModelDir {
     /// # Errors
     /// As any write of a record.
     pub async fn create_default(&self, default: &DefaultVersion) -> Result<Created, JobDirError> {
-        self.create_once(layout::model_default(&self.model), default).await
+        create(&*self.store, layout::model_default(&self.model), default).await
     }
 
     /// The names of the complete versions, in order.
@@ -111,7 +110,7 @@ impl ModelDir {
     /// # Errors
     /// As any write of a record.
     pub async fn create_version(&self, version: &ModelVersion) -> Result<Created, JobDirError> {
-        self.create_once(layout::model_version(&self.model, &version.version), version).await
+        create(&*self.store, layout::model_version(&self.model, &version.version), version).await
     }
 
     /// Stores one file of an upload. Returns it with the sum of the bytes that were sent.
@@ -182,22 +181,5 @@ impl ModelDir {
             self.store.delete(&object.key).await?;
         }
         Ok(())
-    }
-
-    /// After a lost reply our record may already be there: the same bytes count as new.
-    async fn create_once<T: Serialize>(
-        &self,
-        key: String,
-        record: &T,
-    ) -> Result<Created, JobDirError> {
-        let body = Bytes::from(encode(record));
-        if self.store.create(&key, body.clone()).await? == Created::New {
-            return Ok(Created::New);
-        }
-        match self.store.get(&key).await? {
-            Some(there) if there == body => Ok(Created::New),
-            Some(_) => Ok(Created::Exists),
-            None => Err(StoreError::vanished(key).into()),
-        }
     }
 }

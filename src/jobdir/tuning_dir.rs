@@ -5,7 +5,6 @@
 //!   tunings/<name>/code/<sha256>.tar.zst     lamp tune, once
 //!   tunings/<name>/trials/<n>.json           a controller, once each: the decision
 //!   tunings/<name>/trials/<n>/pruned.json    a controller, once: why its job is stopped
-//!   tunings/<name>/trials/<n>/rungs.json     a controller, overwritten
 //!   tunings/<name>/trials/<n>/ended.json     a controller, once
 //!   tunings/<name>/ended.json                a controller or lamp tune stop, once
 //! ```
@@ -13,19 +12,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::job_dir::read;
+use super::job_dir::{create_or_read, read};
 use super::layout;
-use super::record::encode;
 use super::{JobDir, JobDirError};
-use crate::job::{
-    ResolvedSpec, TrialPruned, TrialRungs, TuneTrial, TuneTrialEnd, Tuning, TuningEnd,
-};
-use crate::ports::{Created, Store, StoreError};
+use crate::job::{ResolvedSpec, TrialPruned, TuneTrial, TuneTrialEnd, Tuning, TuningEnd};
+use crate::ports::{Store, StoreError};
 
 /// One tuning in a job root. Cheap to clone.
 #[derive(Clone)]
@@ -171,20 +166,6 @@ impl TuningDir {
 
     /// # Errors
     /// As any read of a record.
-    pub async fn rungs(&self, number: u32) -> Result<TrialRungs, JobDirError> {
-        let found = self.read(layout::tuning_trial_part(&self.name, number, "rungs")).await?;
-        Ok(found.unwrap_or_default())
-    }
-
-    /// # Errors
-    /// When the store refuses.
-    pub async fn put_rungs(&self, number: u32, rungs: &TrialRungs) -> Result<(), JobDirError> {
-        let key = layout::tuning_trial_part(&self.name, number, "rungs");
-        Ok(self.store.put(&key, Bytes::from(encode(rungs))).await?)
-    }
-
-    /// # Errors
-    /// As any read of a record.
     pub async fn end(&self) -> Result<Option<TuningEnd>, JobDirError> {
         self.read(layout::tuning_end(&self.name)).await
     }
@@ -205,12 +186,6 @@ impl TuningDir {
     where
         T: Serialize + DeserializeOwned + Clone,
     {
-        match self.store.create(&key, Bytes::from(encode(record))).await? {
-            Created::New => Ok(record.clone()),
-            Created::Exists => {
-                let there = self.read(key.clone()).await?;
-                there.ok_or_else(|| StoreError::vanished(key).into())
-            }
-        }
+        create_or_read(&*self.store, key, record).await
     }
 }

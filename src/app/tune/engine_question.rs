@@ -1,12 +1,14 @@
 //! Questions to Optuna: the whole history of a tuning, as one JSON object.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::memory::{KnownTrial, TuneMemory};
 use crate::app::{ExitCode, Fault};
-use crate::job::{MetricSeries, ParamValue, ParamValues, TrialRungs, TuneParam};
+use crate::job::{MetricSeries, ParamValue, ParamValues, TuneParam};
 use crate::policy::tune::random::rounded;
-use crate::wire::EngineError;
+use crate::wire::{EngineError, TuneEngine};
 
 /// One trial, as Optuna learns from it.
 pub struct PastTrial {
@@ -14,7 +16,7 @@ pub struct PastTrial {
 }
 
 impl PastTrial {
-    pub fn of(known: &KnownTrial, rungs: &TrialRungs) -> Self {
+    pub fn of(known: &KnownTrial) -> Self {
         let state = known.end.as_ref().map_or("running", |end| end.fate.word());
         PastTrial {
             value: json!({
@@ -23,7 +25,6 @@ impl PastTrial {
                 "params": known.trial.params,
                 "value": known.value(),
                 "points": points(&known.series),
-                "rungs": rungs.rungs,
             }),
         }
     }
@@ -31,7 +32,7 @@ impl PastTrial {
     /// A trial of an earlier tuning: it ended there, and has no number here.
     pub fn of_earlier(known: &KnownTrial) -> Option<Self> {
         let end = known.end.as_ref()?;
-        let PastTrial { mut value } = PastTrial::of(known, &TrialRungs::default());
+        let PastTrial { mut value } = PastTrial::of(known);
         value["number"] = json!(-i64::from(end.number));
         Some(PastTrial { value })
     }
@@ -53,6 +54,34 @@ pub fn question(memory: &TuneMemory, act: &str, past: Vec<PastTrial>) -> Value {
         "params": tune.params,
         "trials": past.into_iter().map(|trial| trial.value).collect::<Vec<_>>(),
     })
+}
+
+/// How much each parameter matters, by Optuna: each between 0 and 1.
+///
+/// # Errors
+/// When no Python has Optuna, or it refuses.
+pub async fn importance(
+    memory: &TuneMemory,
+    engine: &mut TuneEngine,
+) -> Result<Value, EngineError> {
+    let past = memory.trials.values().map(PastTrial::of).collect();
+    let answer = engine.answer(&question(memory, "importance", past)).await?;
+    Ok(answer["importance"].clone())
+}
+
+/// Writes the trials as a journal of Optuna, which `optuna-dashboard` shows.
+///
+/// # Errors
+/// As [`importance`].
+pub async fn export(
+    memory: &TuneMemory,
+    engine: &mut TuneEngine,
+    file: &Path,
+) -> Result<(), EngineError> {
+    let past = memory.trials.values().map(PastTrial::of).collect();
+    let mut asked = question(memory, "export", past);
+    asked["file"] = json!(file);
+    engine.answer(&asked).await.map(drop)
 }
 
 /// The values in an answer. `None`: one is missing, or of another kind.

@@ -5,7 +5,6 @@
 //! ```
 //! The face drives the jobs, and calls the next step.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -16,8 +15,8 @@ use crate::app::record_errors::record_fault;
 use crate::app::{ExitCode, Fault};
 use crate::controller::{Controller, applied_id};
 use crate::job::{
-    Applied, EarlyStop, JobId, ParamValues, RECORD_FORMAT, ResolvedSpec, TrialPruned, TrialRungs,
-    TuneTrial, TunedTrial, TuningEnd, TuningEndedBecause, Wish,
+    Applied, EarlyStop, JobId, ParamValues, RECORD_FORMAT, ResolvedSpec, TrialPruned, TuneTrial,
+    TunedTrial, TuningEnd, TuningEndedBecause, Wish,
 };
 use crate::jobdir::JobDir;
 use crate::market::Usd;
@@ -213,8 +212,7 @@ impl TuneDriver<'_> {
     }
 
     async fn ask_engine(&mut self, number: u32) -> Result<ParamValues, Fault> {
-        let past = self.past().await?;
-        let mut asked = question(&self.memory, "ask", past);
+        let mut asked = question(&self.memory, "ask", self.past());
         // Two trials that start together must differ.
         asked["seed"] = json!(self.memory.tuning.seed.wrapping_add(u64::from(number)));
         let answer = self.engine.answer(&asked).await.map_err(|error| engine_fault(&error))?;
@@ -224,20 +222,13 @@ impl TuneDriver<'_> {
         })
     }
 
-    async fn past(&self) -> Result<Vec<PastTrial>, Fault> {
+    fn past(&self) -> Vec<PastTrial> {
         let mut past: Vec<PastTrial> =
             self.earlier.iter().map(|trial| PastTrial { value: trial.value.clone() }).collect();
         for known in self.memory.trials.values() {
-            past.push(PastTrial::of(known, &self.rungs(known).await?));
+            past.push(PastTrial::of(known));
         }
-        Ok(past)
-    }
-
-    async fn rungs(&self, known: &KnownTrial) -> Result<TrialRungs, Fault> {
-        if matches!(self.memory.tuning.tune.early_stop, EarlyStop::Off | EarlyStop::Median) {
-            return Ok(TrialRungs::default());
-        }
-        self.memory.dir.rungs(known.trial.number).await.map_err(|error| record_fault(&error))
+        past
     }
 
     /// Stops the running trials that do badly. The reason is recorded before the job is asked.
@@ -250,11 +241,9 @@ impl TuneDriver<'_> {
             .map(|known| known.trial.number)
             .collect();
         for number in running {
-            let past = self.past().await?;
-            let mut asked = question(&self.memory, "prune", past);
+            let mut asked = question(&self.memory, "prune", self.past());
             asked["number"] = json!(number);
             let answer = self.engine.answer(&asked).await.map_err(|error| engine_fault(&error))?;
-            self.keep_rungs(number, &answer["rungs"]).await?;
             let stops = answer["prune"].as_bool().unwrap_or_default();
             if let Some(known) = self.memory.trials.get_mut(&number) {
                 (known.judged, known.is_pruned) = (known.series.reports, stops);
@@ -264,17 +253,6 @@ impl TuneDriver<'_> {
             }
         }
         Ok(said)
-    }
-
-    async fn keep_rungs(&self, number: u32, rungs: &serde_json::Value) -> Result<(), Fault> {
-        let rungs: BTreeMap<String, f64> =
-            serde_json::from_value(rungs.clone()).unwrap_or_default();
-        if rungs.is_empty() {
-            return Ok(());
-        }
-        let record = TrialRungs { format: RECORD_FORMAT, rungs };
-        let put = self.memory.dir.put_rungs(number, &record).await;
-        put.map_err(|error| record_fault(&error))
     }
 
     async fn prune(&self, number: u32) -> Result<String, Fault> {

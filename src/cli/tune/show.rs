@@ -1,4 +1,6 @@
-//! `lamp tune status`, `list` and `best`.
+//! `lamp tune status`, `list`, `best` and `export`.
+
+use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -6,12 +8,12 @@ use serde_json::json;
 use super::optuna::engine;
 use super::table;
 use crate::app::record_errors;
-use crate::app::tune::engine_question::{PastTrial, engine_fault, question};
+use crate::app::tune::engine_question::{self, engine_fault};
 use crate::app::tune::memory::TuneMemory;
 use crate::app::tune::view::TuneView;
+use crate::cli::output::printer::shell_word;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Stream, render_table_within};
-use crate::job::TrialRungs;
 use crate::jobdir;
 
 #[derive(Clone, Debug, ClapArgs)]
@@ -69,13 +71,42 @@ async fn only_one(context: &Context, store: &crate::wire::Store) -> Result<Strin
     }
 }
 
-/// By Optuna's fANOVA, each between 0 and 1.
 async fn importance(context: &Context, memory: &TuneMemory) -> Result<serde_json::Value, Fault> {
-    let past = memory.trials.values().map(|known| PastTrial::of(known, &TrialRungs::default()));
-    let asked = question(memory, "importance", past.collect());
-    let answer = engine(context).answer(&asked).await;
-    let answer = answer.map_err(|error| engine_fault(&error).meaning("nothing was changed"))?;
-    Ok(answer["importance"].clone())
+    let answer = engine_question::importance(memory, &mut engine(context)).await;
+    answer.map_err(|error| engine_fault(&error).meaning("nothing was changed"))
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ExportArgs {
+    /// The name of the tuning
+    pub name: String,
+    /// A new file, a journal of Optuna
+    pub file: PathBuf,
+}
+
+/// # Errors
+/// Fails when the tuning or Optuna is missing, or the file exists.
+pub async fn export(args: &ExportArgs, context: &Context) -> Result<ExitCode, Fault> {
+    let file = context.current_dir.join(&args.file);
+    if file.exists() {
+        // A journal grows at its end, so another study would stand in the same file.
+        return Err(Fault::new(ExitCode::REFUSED, format!("`{}` exists", args.file.display()))
+            .meaning("nothing was written")
+            .hint("name a new file"));
+    }
+    let store = job_root::open_existing(context).await?;
+    let memory = TuneMemory::open(&store, &args.name).await?;
+    let written = engine_question::export(&memory, &mut engine(context), &file).await;
+    written.map_err(|error| engine_fault(&error).meaning("nothing was written"))?;
+    if context.is_machine_output() {
+        context.printer.json(&json!({ "tuning": args.name, "file": file }));
+    } else {
+        context.printer.line(args.file.display());
+    }
+    context
+        .printer
+        .hint(format!("`optuna-dashboard {}` shows it", shell_word(&file.to_string_lossy())));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// # Errors

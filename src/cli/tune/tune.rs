@@ -54,6 +54,8 @@ pub enum TuneCommand {
 }
 
 #[derive(Clone, Debug, ClapArgs)]
+    /// Write the trials as a journal of Optuna, for optuna-dashboard
+    Export(show::ExportArgs),
 pub struct NameArgs {
     /// The name of the tuning
     pub name: String,
@@ -67,7 +69,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Some(TuneCommand::Status(args)) => show::status(args, context).await,
         Some(TuneCommand::List) => show::list(context).await,
         Some(TuneCommand::Best(args)) => show::best(&args.name, context).await,
-        Some(TuneCommand::Stop(args)) => end(&args.name, context).await,
+        Some(TuneCommand::Export(args)) => show::export(args, context).await,
+        Some(TuneCommand::Stop(args)) => stop(&args.name, context).await,
         Some(TuneCommand::Drive(args)) => {
             let store = job_root::open_existing(context).await?;
             drive::drive(context, TuneMemory::open(&store, &args.name).await?).await

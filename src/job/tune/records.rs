@@ -95,14 +95,6 @@ pub struct TrialPruned {
     pub reason: String,
 }
 
-/// `tunings/<name>/trials/<n>/rungs.json`, overwritten: the rungs of successive halving that a
-/// trial has reached, with its value there. Without them each controller would begin at rung 0.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TrialRungs {
-    pub format: u32,
-    pub rungs: BTreeMap<String, f64>,
-}
-
 /// `tunings/<name>/ended.json`, created only if absent: no more trials are started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuningEnd {
