@@ -10,7 +10,8 @@ use crate::app::tune::memory::TuneMemory;
 use crate::app::tune::step::TuneDriver;
 use crate::cli::Context;
 use crate::controller::Controller;
-use crate::jobdir;
+use crate::job::Tuning;
+use crate::jobdir::{self, TuningDir};
 use crate::wire::{Store, Workstation};
 
 /// Between two looks at a folder: as the daemon looks at jobs that run.
@@ -41,6 +42,7 @@ pub async fn drive_tunings(
     }
 }
 
+/// Looks at all tunings, and drives ours by one step. A failure of one leaves the others alone.
 /// `None` in `drivers`: the tuning is over, or not ours.
 async fn look<'a>(
     context: &'a Context,
@@ -50,36 +52,18 @@ async fn look<'a>(
     drivers: &mut BTreeMap<String, Option<TuneDriver<'a>>>,
 ) -> Result<(), Fault> {
     let all = jobdir::tunings(store).await.map_err(|error| record_fault(&error.into()))?;
+    let mut failed = None;
     for dir in all {
         if drivers.contains_key(dir.name()) {
             continue;
         }
-        let memory = TuneMemory::open(store, dir.name()).await?;
-        let is_over = memory.end.is_some() && memory.running().next().is_none();
-        let here = workstation.here().ok();
-        let is_here = memory
-            .tuning
-            .here
-            .as_ref()
-            .is_none_or(|theirs| here.as_ref().is_some_and(|here| here.as_str() == theirs));
-        let is_ours = is_here && memory.tuning.owner == workstation.owner;
-        let driver = if is_over || !is_ours {
-            None
-        } else {
-            let mut driver = TuneDriver {
-                memory,
-                controller,
-                clock: &context.clock,
-                engine: engine(context),
-                by: workstation.name.clone(),
-                earlier: Vec::new(),
-            };
-            driver.learn().await?;
-            Some(driver)
-        };
-        drivers.insert(dir.name().to_owned(), driver);
+        match driver_of(context, &dir, store, workstation, controller).await {
+            Ok(driver) => {
+                drivers.insert(dir.name().to_owned(), driver);
+            }
+            Err(fault) => failed = Some(fault),
+        }
     }
-    let mut failed = None;
     for (name, slot) in drivers.iter_mut() {
         let Some(driver) = slot else { continue };
         match driver.step().await {
@@ -93,4 +77,37 @@ async fn look<'a>(
         }
     }
     failed.map_or(Ok(()), Err)
+}
+
+/// The driver of a tuning. Only one of ours is read to its end.
+async fn driver_of<'a>(
+    context: &'a Context,
+    dir: &TuningDir,
+    store: &Store,
+    workstation: &Workstation,
+    controller: &'a Controller,
+) -> Result<Option<TuneDriver<'a>>, Fault> {
+    let tuning = dir.record().await.map_err(|error| record_fault(&error))?;
+    let here = workstation.here().ok();
+    let is_ours = |tuning: &Tuning| {
+        let is_here = |theirs: &String| here.as_ref().is_some_and(|here| here.as_str() == theirs);
+        tuning.owner == workstation.owner && tuning.here.as_ref().is_none_or(is_here)
+    };
+    if !tuning.as_ref().is_some_and(is_ours) {
+        return Ok(None);
+    }
+    let memory = TuneMemory::open(store, dir.name()).await?;
+    if memory.end.is_some() && memory.running().next().is_none() {
+        return Ok(None);
+    }
+    let mut driver = TuneDriver {
+        memory,
+        controller,
+        clock: &context.clock,
+        engine: engine(context),
+        by: workstation.name.clone(),
+        earlier: Vec::new(),
+    };
+    driver.learn().await?;
+    Ok(Some(driver))
 }
