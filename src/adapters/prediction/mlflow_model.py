@@ -132,8 +132,8 @@ def wrap_saved_model(folder, target, signature):
 
 def wrap(framework, folder, target, signature):
     if framework == "mlflow":
-        os.symlink(folder, target)
-    elif framework == "tensorflow":
+        return  # It is one already.
+    if framework == "tensorflow":
         wrap_saved_model(folder, target, signature)
     elif framework == "keras":
         wrap_keras(folder, target)

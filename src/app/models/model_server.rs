@@ -182,12 +182,15 @@ async fn by_mlflow(
 ) -> Result<Prepared, Fault> {
     let target = host.scratch.path().join("mlflow");
     let result = run_helper(host, model, &target).await?;
+    // MLflow refuses a link that leads out of the folder of a model.
+    let served =
+        if model.framework == ModelFramework::Mlflow { model.folder } else { target.as_path() };
     let words = ["-m", "mlflow", "models", "serve", "--env-manager", "local"];
     let place = ["-h", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned);
     let python = host.python.display().to_string();
     let argv = std::iter::once(python)
         .chain(words.map(str::to_owned))
-        .chain(["-m".to_owned(), target.display().to_string()])
+        .chain(["-m".to_owned(), served.display().to_string()])
         .chain(place)
         .collect();
     let search = [result.scripts.join(":"), host.search_path.to_owned()].join(":");
