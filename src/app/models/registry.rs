@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use futures::future::try_join_all;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 
 use super::model_format::{ModelFormatError, framework_of, known_files};
@@ -75,6 +76,9 @@ pub struct MadeVersion {
     pub made_model: bool,
     pub is_default: bool,
 }
+
+/// Files that are copied at once. More hardly go faster, and each large one has parts of its own.
+pub const FILES_IN_FLIGHT: usize = 8;
 
 fn silent(error: StoreError) -> Fault {
     record_fault(&JobDirError::Store(error))
@@ -151,6 +155,13 @@ pub async fn find_model(store: &Store, model: &ModelName) -> Result<ListedModel,
     Err(fault.hint(meant(model.as_str(), &names, "`lamp models list` lists all")))
 }
 
+/// A version, and whether it answers when none is named.
+#[derive(Clone, Debug)]
+pub struct FoundVersion {
+    pub record: ModelVersion,
+    pub is_default: bool,
+}
+
 /// The version of that name; without a name, the default version.
 ///
 /// # Errors
@@ -159,17 +170,17 @@ pub async fn find_version(
     store: &Store,
     model: &ModelName,
     version: Option<&ModelName>,
-) -> Result<ModelVersion, Fault> {
-    let found = find_model(store, model).await?;
+) -> Result<FoundVersion, Fault> {
+    let default = find_model(store, model).await?.default;
     let dir = ModelDir::new(store.clone(), model.clone());
-    let Some(version) = version.or(found.default.as_ref()) else {
+    let Some(version) = version.or(default.as_ref()) else {
         return Err(Fault::new(ExitCode::NOT_FOUND, format!("model `{model}` has no version"))
             .hint(format!(
                 "`lamp models versions create v1 --model {model} --origin FOLDER` adds one"
             )));
     };
     if let Some(record) = dir.version(version).await.map_err(unread)? {
-        return Ok(record);
+        return Ok(FoundVersion { record, is_default: default.as_ref() == Some(version) });
     }
     let names: Vec<String> =
         dir.versions().await.map_err(silent)?.iter().map(ModelName::to_string).collect();
@@ -189,13 +200,17 @@ fn meant(word: &str, names: &[String], all: &str) -> String {
 ///
 /// # Errors
 /// When the model is missing, or the job root is unreachable.
-pub async fn versions(store: &Store, model: &ModelName) -> Result<Vec<ModelVersion>, Fault> {
-    find_model(store, model).await?;
+pub async fn versions(store: &Store, model: &ModelName) -> Result<Vec<FoundVersion>, Fault> {
+    let default = find_model(store, model).await?.default;
     let dir = ModelDir::new(store.clone(), model.clone());
     let names = dir.versions().await.map_err(silent)?;
     let read = names.iter().map(|name| dir.version(name));
     let read = try_join_all(read).await.map_err(unread)?;
-    Ok(read.into_iter().flatten().collect())
+    let found = read.into_iter().flatten().map(|record| FoundVersion {
+        is_default: default.as_ref() == Some(&record.version),
+        record,
+    });
+    Ok(found.collect())
 }
 
 /// Copies a folder into the job root, and then makes the record of the version. The model is made
@@ -217,12 +232,13 @@ pub async fn create_version(
     }
     let (model, notes) = (new.model, ModelNotes::default());
     let made = dir.create(&model_record(model, notes, maker)).await.map_err(unread)?;
-    let mut stored: Vec<ModelFile> = Vec::new();
-    for path in paths {
-        let from = new.folder.join(path);
-        let file = dir.put_file(new.version, &new.upload, path, &from).await.map_err(silent)?;
-        stored.push(file);
-    }
+    let (dir_of, new_of) = (&dir, &new);
+    let puts = paths.into_iter().map(|path| async move {
+        let from = new_of.folder.join(path);
+        dir_of.put_file(new_of.version, &new_of.upload, path, &from).await
+    });
+    let stored = stream::iter(puts).buffered(FILES_IN_FLIGHT).try_collect().await;
+    let stored: Vec<ModelFile> = stored.map_err(silent)?;
     let version = version_record(&new, framework, stored, maker);
     if dir.create_version(&version).await.map_err(unread)? == Created::Exists {
         dir.remove_upload(new.version, &new.upload).await.map_err(silent)?;
@@ -332,7 +348,7 @@ pub async fn set_default(
     version: &ModelName,
     maker: Maker<'_>,
 ) -> Result<ModelVersion, Fault> {
-    let found = find_version(store, model, Some(version)).await?;
+    let found = find_version(store, model, Some(version)).await?.record;
     let dir = ModelDir::new(store.clone(), model.clone());
     dir.put_default(&maker.default_of(version)).await.map_err(unread)?;
     Ok(found)
@@ -348,9 +364,8 @@ pub async fn delete_version(
     version: &ModelName,
 ) -> Result<ModelVersion, Fault> {
     let found = find_version(store, model, Some(version)).await?;
-    let default = find_model(store, model).await?.default;
     let dir = ModelDir::new(store.clone(), model.clone());
-    if default.as_ref() == Some(version) {
+    if found.is_default {
         let others = dir.versions().await.map_err(silent)?.len() > 1;
         if others {
             let what = format!("version `{version}` is the default of model `{model}`");
@@ -361,7 +376,7 @@ pub async fn delete_version(
         dir.forget_default().await.map_err(silent)?;
     }
     dir.remove_version(version).await.map_err(silent)?;
-    Ok(found)
+    Ok(found.record)
 }
 
 /// # Errors

@@ -130,7 +130,7 @@ pub async fn run(args: &Args, gcloud: &GcloudFlags, context: &Context) -> Result
     say_ignored(context, &[("--region", args.region.is_some())]);
     let instances = args.question.input.read(context, Some(INSTANCES_MAX))?;
     let store = job_root::open_existing(context).await?;
-    let version = registry::find_version(&store, &args.model, args.version.as_ref()).await?;
+    let version = registry::find_version(&store, &args.model, args.version.as_ref()).await?.record;
     if version.by != context.user.owner {
         let (by, owner) = (&version.by, &context.user.owner);
         context.printer.warn(format!(

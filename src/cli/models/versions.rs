@@ -6,8 +6,8 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
 use super::model_flags::{label, maker, say_ignored};
-use crate::app::models::model_fetch::{cache_fault, fetch_origin};
-use crate::app::models::registry::{self, ModelNotes, NewVersion};
+use crate::app::models::model_fetch::{cache_fault, fetch_origin, place_of_job_dir};
+use crate::app::models::registry::{self, FoundVersion, ModelNotes, NewVersion};
 use crate::app::models::version_config::{VersionConfig, version_config};
 use crate::cli::ml_engine::document;
 use crate::cli::ml_engine::gcloud_flags::GcloudFlags;
@@ -307,6 +307,11 @@ async fn folder_of(
     scratch: &ScratchFolder,
     context: &Context,
 ) -> Result<PathBuf, Fault> {
+    let place = place_of_job_dir(store, origin).await?;
+    if let Some(place) = &place {
+        context.printer.note(format!("`{origin}` is kept in the job root: {place}"));
+    }
+    let origin = place.as_deref().unwrap_or(origin);
     if let Some(folder) = fetch_origin(store, origin, scratch).await? {
         return Ok(folder);
     }
@@ -317,7 +322,7 @@ async fn folder_of(
         let what = format!("`{origin}` is not in the job root {}", store.url());
         return Err(Fault::new(ExitCode::USAGE, what)
             .meaning("nothing was made")
-            .hint("fetch the folder, then name it; or name the job root with --job-root"));
+            .hint("no job here had it as `--job-dir`; fetch the folder, then name it"));
     }
     Ok(context.current_dir.join(Path::new(origin)))
 }
@@ -328,12 +333,9 @@ async fn list(
     context: &Context,
 ) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let default = registry::find_model(&store, &args.model).await?.default;
     let versions = registry::versions(&store, &args.model).await?;
-    let documents: Vec<Value> = versions
-        .iter()
-        .map(|version| document_of(version, default.as_ref() == Some(&version.version)))
-        .collect();
+    let documents: Vec<Value> =
+        versions.iter().map(|found| document_of(&found.record, found.is_default)).collect();
     if document::print(&context.printer, &gcloud.form(context), &json!(documents)) {
         return Ok(ExitCode::SUCCESS);
     }
@@ -341,8 +343,8 @@ async fn list(
         context.printer.note("Listed 0 items.");
         return Ok(ExitCode::SUCCESS);
     }
-    let row = |version: &ModelVersion| {
-        vec![version.version.to_string(), version.origin.clone(), READY.to_owned()]
+    let row = |FoundVersion { record, .. }: &FoundVersion| {
+        vec![record.version.to_string(), record.origin.clone(), READY.to_owned()]
     };
     let rows: Vec<Vec<String>> = versions.iter().map(row).collect();
     context.printer.line(render_table(&["name", "deployment_uri", "state"], &rows, &[]));
@@ -358,9 +360,8 @@ async fn describe(
     context: &Context,
 ) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let version = registry::find_version(&store, &one.model, Some(&one.version)).await?;
-    let default = registry::find_model(&store, &one.model).await?.default;
-    document::show(context, gcloud, &document_of(&version, default.as_ref() == Some(&one.version)));
+    let found = registry::find_version(&store, &one.model, Some(&one.version)).await?;
+    document::show(context, gcloud, &document_of(&found.record, found.is_default));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -379,7 +380,7 @@ async fn delete(args: &DeleteVersion, context: &Context) -> Result<ExitCode, Fau
     let OneVersion { version, model, .. } = &args.one;
     let store = job_root::open_existing(context).await?;
     let found = registry::find_version(&store, model, Some(version)).await?;
-    let bytes = show_bytes(found.bytes());
+    let bytes = show_bytes(found.record.bytes());
     let what = format!("this deletes version `{version}` of model `{model}`, {bytes}");
     confirm(context, &what, args.yes || context.printer.is_quiet(), "nothing was deleted")?;
     registry::delete_version(&store, model, version).await?;
