@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::first_plan;
+use super::hours_cost::HoursCost;
 use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
 use super::text;
@@ -74,7 +75,14 @@ impl Shipped {
 
     /// Returns the exit code of a silent cloud, or of a refused job if AWS's answer would not
     /// matter.
-    pub fn show(&self, context: &Context, submission: &Submission, lacks: &[Lack]) -> ExitCode {
+    pub fn show(
+        &self,
+        context: &Context,
+        submission: &Submission,
+        lacks: &[Lack],
+        hours: Option<f64>,
+    ) -> ExitCode {
+        let hours = HoursCost::of(&self.spec.spec, &self.planned.plan, hours);
         let survey = &submission.survey;
         let next = submission.next_run(context.clock.now());
         let out_of_reach = OutOfReach::of(&self.planned, &self.spec, context.clock.now());
@@ -86,6 +94,7 @@ impl Shipped {
             context.printer.json(&PlanDocument {
                 workdir_files: survey.files,
                 workdir_bytes: survey.bytes,
+                hours,
                 next,
                 out_of_reach: out_of_reach.as_ref(),
                 ..self.document(lacks, &unanswered)
@@ -97,7 +106,8 @@ impl Shipped {
         out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
         context.printer.prose(2, catalogue());
         context.printer.line(format!("\n{}\n", self.table(context.printer.columns(Stream::Out))));
-        for line in self.lines() {
+        let hours = hours.map(|hours| hours.sentence(&self.planned.plan));
+        for line in self.lines().into_iter().chain(hours) {
             context.printer.prose(2, line);
         }
         account_ready::warn(context, lacks, Some(self.planned.plan.offer.region.as_str()));

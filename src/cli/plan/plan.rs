@@ -6,6 +6,7 @@ use super::catalog_plan::Shipped;
 use super::dry_run::{LaunchPermission, LaunchPermissions};
 use super::first_plan;
 use super::forecast::{self, Forecast};
+use super::hours_cost::{HoursCost, hours_of_work};
 use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
 use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
@@ -26,20 +27,28 @@ use crate::market::Cloud;
 pub struct Args {
     #[command(flatten)]
     pub job: JobArgs,
+
+    /// Say also what so many hours of the planned machines cost
+    #[arg(long, value_name = "N", value_parser = hours_of_work)]
+    pub hours: Option<f64>,
 }
 
 /// # Errors
 /// Fails when the job has errors, or no offer fits.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let submission = args.job.prepare(context)?;
-    show(context, &submission).await
+    show(context, &submission, args.hours).await
 }
 
 /// Prints the plan of a submission.
 ///
 /// # Errors
 /// Fails when no offer fits, or the job root cannot be opened.
-pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode, Fault> {
+pub async fn show(
+    context: &Context,
+    submission: &Submission,
+    hours: Option<f64>,
+) -> Result<ExitCode, Fault> {
     let Submission { loaded, survey } = submission;
     preflight::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
@@ -58,7 +67,7 @@ pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode
                 .await
                 .map_err(|fault| slips_first(fault, &loaded.findings));
             return shipped
-                .map(|shipped| shipped.show(context, submission, &lacks))
+                .map(|shipped| shipped.show(context, submission, &lacks, hours))
                 .inspect_err(|_| account_ready::warn(context, &lacks, None));
         }
     };
@@ -115,6 +124,7 @@ pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode
             most_job_usd: most_job.usd,
             most_job_by: most_job.by,
             most_job_machines: most_job.machines,
+            hours: HoursCost::of(&spec.spec, plan, hours),
             kill_at: plan.kill_at,
             bid: plan.bid,
             bid_exceeded: exceeded.as_ref().map(bid_text::BidHistory::document),
@@ -151,8 +161,10 @@ pub async fn show(context: &Context, submission: &Submission) -> Result<ExitCode
     ) {
         context.printer.prose(2, line);
     }
+    let hours = HoursCost::of(&spec.spec, plan, hours);
     gang_cost::line(&spec.spec, &planned)
         .into_iter()
+        .chain(hours.map(|hours| hours.sentence(plan)))
         .for_each(|line| context.printer.prose(2, line));
     if let Some(unknown) = exceeded.as_ref().and_then(bid_text::BidHistory::unknown) {
         context.printer.note(unknown);

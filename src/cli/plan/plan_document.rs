@@ -7,6 +7,7 @@ use super::bid_text::BidExceeded;
 use super::checkpoint_cadence::CadenceShown;
 use super::dry_run::LaunchPermission;
 use super::forecast::Forecast;
+use super::hours_cost::HoursCost;
 use super::limit_check::OutOfReach;
 use crate::cli::apply::caps_view::CapsShown;
 use crate::controller::Unready;
@@ -34,6 +35,8 @@ pub struct PlanDocument<'a> {
     /// What limits it.
     pub most_job_by: MostBy,
     pub most_job_machines: Option<u32>,
+    /// With `--hours`: what they cost.
+    pub hours: Option<HoursCost>,
     /// The hard end of the machine, if it were launched now.
     pub kill_at: Option<Timestamp>,
     pub bid: Option<UsdPerHour>,

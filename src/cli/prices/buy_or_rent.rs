@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::app::prices::price_row::PriceRow;
+use crate::cli::plan::hours_cost::hours_of_work;
 use crate::market::{Usd, UsdPerHour};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -37,18 +38,6 @@ fn hours_a_week(text: &str) -> Result<f64, String> {
         Ok(hours)
     } else {
         Err("a week has 168 hours; write more than none of them".into())
-    }
-}
-
-/// A year has fewer hours than ten thousand.
-const HOURS_MAX: f64 = 1_000_000.0;
-
-fn hours_of_work(text: &str) -> Result<f64, String> {
-    let hours: f64 = text.parse().map_err(|_| "is no number".to_owned())?;
-    if hours > 0.0 && hours <= HOURS_MAX {
-        Ok(hours)
-    } else {
-        Err("write more than 0 hours, and at most a million".into())
     }
 }
 

@@ -101,7 +101,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             from.give(&mut submission.spec(context))?;
             from.sentence().into_iter().for_each(|sentence| context.printer.note(sentence));
         }
-        let code = plan::show(context, &submission).await?;
+        let code = plan::show(context, &submission, None).await?;
         let machine = &submission.loaded.spec.machine;
         // If AWS cannot be reached, the proof cannot be checked.
         if args.detach
