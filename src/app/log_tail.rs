@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use jiff::Timestamp;
 
 use super::unpack::unpacked;
 use crate::job::AttemptNo;
@@ -26,6 +27,8 @@ const READS_IN_FLIGHT: usize = 8;
 pub struct LogTail {
     pub attempt: AttemptNo,
     last: String,
+    /// The piece that was returned last.
+    returned: String,
     names: VecDeque<String>,
     /// Read, not returned yet. `None`: deleted since it was listed.
     read: VecDeque<(String, Option<Bytes>)>,
@@ -33,7 +36,22 @@ pub struct LogTail {
 
 impl LogTail {
     pub fn new(attempt: AttemptNo) -> Self {
-        LogTail { attempt, last: String::new(), names: VecDeque::new(), read: VecDeque::new() }
+        LogTail {
+            attempt,
+            last: String::new(),
+            returned: String::new(),
+            names: VecDeque::new(),
+            read: VecDeque::new(),
+        }
+    }
+
+    /// When the piece that was returned last came to the job root, by the clock there.
+    ///
+    /// # Errors
+    /// Fails when the store does not answer.
+    pub async fn arrived(&self, dir: &JobDir) -> Result<Option<Timestamp>, JobDirError> {
+        let key = format!("{}{}", layout::log(dir.job(), self.attempt), self.returned);
+        Ok(dir.store().head(&key).await?.map(|piece| piece.modified))
     }
 
     /// The last lines so far, and a tail for what follows. Reads only the last pieces.
@@ -84,6 +102,7 @@ impl LogTail {
                     unpacked(&piece).unwrap_or_else(torn)
                 });
                 if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
+                    self.returned = name;
                     return Ok(bytes);
                 }
             }

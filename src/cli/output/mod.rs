@@ -1,5 +1,6 @@
 //! Printing: streams, tables, wrapping, local times.
 
+pub(crate) mod log_columns;
 pub(crate) mod log_piece;
 pub(crate) mod printer;
 pub(crate) mod progress;

@@ -7,12 +7,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::app::drive;
 use crate::app::log_tail::LogTail;
 use crate::app::record_errors;
 use crate::app::text::waits_text;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::summary_text;
+use crate::cli::output::log_columns::LogColumns;
 use crate::cli::output::log_piece::print_piece;
 use crate::cli::output::printer::CLEAR;
 #[cfg(feature = "top")]
@@ -63,6 +66,8 @@ pub struct Attached<'a> {
     attempts: Vec<AttemptNo>,
     tail: Option<LogTail>,
     log: bool,
+    /// The log in the columns of gcloud.
+    columns: Option<LogColumns>,
     /// A terminal has a live line; elsewhere there are sentences.
     terminal: bool,
     live_shown: bool,
@@ -97,6 +102,7 @@ impl<'a> Attached<'a> {
             attempts: Vec::new(),
             tail: None,
             log: !context.is_machine_output(),
+            columns: None,
             terminal,
             live_shown: false,
             mid_line: false,
@@ -118,6 +124,14 @@ impl<'a> Attached<'a> {
     #[must_use]
     pub fn with_log(mut self) -> Self {
         self.log = true;
+        self
+    }
+
+    /// The log in columns, also in machine formats.
+    #[must_use]
+    pub fn in_columns(mut self, columns: LogColumns) -> Self {
+        self.log = true;
+        self.columns = Some(columns);
         self
     }
 
@@ -261,6 +275,7 @@ impl<'a> Attached<'a> {
         if let Some(receipt) = self.dir.receipt().await? {
             if self.log {
                 self.print_log(&self.dir.attempts().await?).await?;
+                self.print_last_line();
             }
             self.make_room();
             return Ok(Some(receipt));
@@ -314,9 +329,12 @@ impl<'a> Attached<'a> {
             let next = attempts.iter().copied().find(|attempt| *attempt > tail.attempt);
             if !bytes.is_empty() {
                 let attempt = tail.attempt;
+                let arrived = match self.columns {
+                    Some(_) => tail.arrived(self.dir).await?,
+                    None => None,
+                };
                 self.clear();
-                print_piece(self.context, attempt, &bytes);
-                self.mid_line = bytes.last() != Some(&b'\n');
+                self.print(attempt, arrived, &bytes);
             } else if let Some(next) = next {
                 self.next_attempt(next);
             } else {
@@ -325,8 +343,26 @@ impl<'a> Attached<'a> {
         }
     }
 
+    fn print(&mut self, attempt: AttemptNo, arrived: Option<Timestamp>, bytes: &[u8]) {
+        let Some(columns) = &mut self.columns else {
+            print_piece(self.context, attempt, bytes);
+            self.mid_line = bytes.last() != Some(&b'\n');
+            return;
+        };
+        let at = arrived.unwrap_or_else(|| self.context.clock.now());
+        columns.lines(at, bytes).iter().for_each(|line| self.context.printer.line(line));
+    }
+
+    /// The end of a log may lack its line end.
+    fn print_last_line(&mut self) {
+        let now = self.context.clock.now();
+        let last = self.columns.as_mut().and_then(|columns| columns.last(now));
+        last.iter().for_each(|line| self.context.printer.line(line));
+    }
+
     fn next_attempt(&mut self, next: AttemptNo) {
         self.tail = Some(LogTail::new(next));
+        self.print_last_line();
         self.make_room();
         self.context.printer.note(format!("--- attempt {} ---", next.number()));
     }
