@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt as _};
+use sha2::{Digest as _, Sha256};
 
 use super::exit_code::ExitCode;
 use super::fault::Fault;
@@ -128,6 +129,15 @@ fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
 /// Fails when the job root is unreachable.
 pub async fn all_named(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
     Ok(named(store, &listed(store).await?, name).await)
+}
+
+/// The id of a job whose name no other job of the job root may have.
+pub fn id_of_only(store: &Store, name: &str) -> JobId {
+    let root = store.url();
+    let hash = Sha256::digest(format!("{}\nonly\n{name}", root.trim_end_matches('/')).as_bytes());
+    let mut letters = [0; 6];
+    letters.copy_from_slice(&hash[..6]);
+    JobId::from_name(name, letters)
 }
 
 /// The same by the name in the spec: an id has no capitals and blanks.

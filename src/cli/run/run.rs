@@ -12,6 +12,7 @@ use super::job_draft::Draft;
 use super::run_from::RunFrom;
 use super::{duplicate_name, gang_members, nested_run, packed_job};
 use crate::app::drive;
+use crate::app::find_job;
 use crate::app::gang::member_specs::seat_leader;
 use crate::app::record_errors;
 use crate::cli::account::proof_gate;
@@ -70,9 +71,22 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     pub outputs: Option<PathBuf>,
 
+    /// Whether the job root may have another job of this name.
+    #[arg(skip)]
+    pub names: NameUse,
+
     /// The text of a run that returns at once.
     #[arg(skip)]
     pub detach_text: DetachText,
+}
+
+/// Whether several jobs may have a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameUse {
+    #[default]
+    Shared,
+    /// The id follows from the name, so a second submit at the same moment finds it taken.
+    Once,
 }
 
 /// The text that a detached run prints.
@@ -125,7 +139,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // Before the job exists: a job that cannot be driven from here must not be left behind.
     let controller = drive::controller(&workstation, &store)?;
     let mut draft = Draft::new(context, &workstation, &store, &submission).await;
-    // An interrupted upload may have given it another id.
+    if args.names == NameUse::Once {
+        draft.spec.job = find_job::id_of_only(&store, &draft.spec.spec.name);
+    }
+    // The id may be another by now.
     seat_leader(&mut draft.spec);
     if let Some(from) = &from {
         from.give(&mut draft.spec)?;
