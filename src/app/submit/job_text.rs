@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 use super::training_job::TrainingJob;
-use crate::job::{ClusterJob, JOB_DIR_URL, TfCluster, shell_word};
+use crate::job::{ClusterJob, JOB_DIR_URL, TfCluster, TuneSpec, shell_word};
 use crate::market::Cloud;
 
 /// The folder of the workdir that the program gets as `--job-dir`.
@@ -60,7 +60,7 @@ pub fn job_file(job: &TrainingJob, packages: &[String], terms: LaunchTerms) -> S
     let mut file = DocumentMut::new();
     file["name"] = value(&job.name);
     file["workdir"] = value("ship");
-    file["command"] = value(command(job, terms.job_dir_as));
+    file["command"] = value(command(job));
     file["setup"] = value(setup(packages));
     file["env"] = Item::Table(environment(job));
     if !job.labels.is_empty() {
@@ -75,7 +75,16 @@ pub fn job_file(job: &TrainingJob, packages: &[String], terms: LaunchTerms) -> S
     if job.is_gang() {
         file["gang"] = Item::Table(gang(job));
     }
+    if let Some(search) = &job.search {
+        file["tune"] = tune(search);
+    }
     file.to_string()
+}
+
+/// A record of a tuning has the keys of `[tune]`.
+fn tune(search: &TuneSpec) -> Item {
+    let written = toml_edit::ser::to_document(search);
+    Item::Table(written.map(|document| document.as_table().clone()).unwrap_or_default())
 }
 
 fn keeps_job_dir(job: &TrainingJob, job_dir_as: JobDirAs) -> bool {
@@ -90,26 +99,30 @@ fn table<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Item {
     Item::Table(table)
 }
 
-/// The user's arguments come first, then `--job-dir` and its value as two words.
-fn command(job: &TrainingJob, job_dir_as: JobDirAs) -> Array {
-    let mut words = vec!["sh".to_owned(), RUN_MODULE.to_owned()];
-    words.extend(job.args.iter().cloned());
-    if let (Some(url), JobDirAs::Url) = (&job.job_dir, job_dir_as) {
-        words.extend(["--job-dir".to_owned(), url.clone()]);
-    }
-    words.into_iter().collect()
+/// The user's arguments. A tuning adds the values of a trial, and the script `--job-dir`.
+fn command(job: &TrainingJob) -> Array {
+    let words = ["sh".to_owned(), RUN_MODULE.to_owned()];
+    words.into_iter().chain(job.args.iter().cloned()).collect()
 }
 
-/// The script runs in the workdir. The module sees an empty folder, as it did at the service.
+/// The script runs in the workdir. The module sees an empty folder, as it did at the service. There,
+/// each trial of a search had a folder below `--job-dir`.
 pub fn run_module(job: &TrainingJob, job_dir_as: JobDirAs) -> String {
     let module = shell_word(&job.module);
-    let arguments = if keeps_job_dir(job, job_dir_as) {
-        format!("mkdir -p {JOB_DIR}\nset -- \"$@\" --job-dir \"$root/{JOB_DIR}\"\n")
+    let trial = if job.search.is_some() && job.job_dir.is_some() {
+        format!("export {JOB_DIR_URL}=\"${JOB_DIR_URL}/$CLOUD_ML_TRIAL_ID\"\n")
     } else {
         String::new()
     };
+    let arguments = match (&job.job_dir, job_dir_as) {
+        (None, _) => String::new(),
+        (Some(_), JobDirAs::Folder) => {
+            format!("mkdir -p {JOB_DIR}\nset -- \"$@\" --job-dir \"$root/{JOB_DIR}\"\n")
+        }
+        (Some(_), JobDirAs::Url) => format!("set -- \"$@\" --job-dir \"${JOB_DIR_URL}\"\n"),
+    };
     format!(
-        "# Runs the module of the job from an empty folder.\nset -e\nroot=$PWD\n{arguments}\
+        "# Runs the module of the job from an empty folder.\nset -e\nroot=$PWD\n{trial}{arguments}\
          mkdir -p run\ncd run\nexec \"$root/.lamp-venv/bin/python\" -m {module} \"$@\"\n"
     )
 }
@@ -123,10 +136,13 @@ fn setup(packages: &[String]) -> String {
     format!(
         "set -e\n\
          command -v python3 >/dev/null || {{ echo 'python3 is missing on this machine'; exit 1; }}\n\
-         test -x .lamp-venv/bin/pip || python3 -m venv --system-site-packages .lamp-venv\n\
+         venv='python3 -m venv --system-site-packages .lamp-venv'\n\
+         # The pip of the machine serves too, and a copy of it takes seconds.\n\
+         test -x .lamp-venv/bin/python || $venv --without-pip\n\
+         .lamp-venv/bin/python -m pip --version >/dev/null 2>&1 || $venv\n\
          isolation=\n\
          if .lamp-venv/bin/python -c 'import setuptools, wheel' 2>/dev/null; then isolation=--no-build-isolation; fi\n\
-         .lamp-venv/bin/pip install --disable-pip-version-check --quiet $isolation {files}\n"
+         .lamp-venv/bin/python -m pip install --disable-pip-version-check --quiet $isolation {files}\n"
     )
 }
 
@@ -233,7 +249,24 @@ mod tests {
             file["command"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
         assert_eq!(command, ["sh", "run_module.sh", "--lr", "0.1"]);
         assert!(run_module(&job, JobDirAs::Folder).contains("--job-dir \"$root/job-dir\""));
-        assert!(!run_module(&job, JobDirAs::Url).contains("job-dir"));
+        let as_url = run_module(&job, JobDirAs::Url);
+        assert!(as_url.contains("--job-dir \"$LAMP_JOB_DIR_URL\""), "{as_url}");
+    }
+
+    #[test]
+    fn search_becomes_a_tune_table_and_each_trial_has_its_own_url() {
+        let job = job_of(
+            "  jobDir: gs://bucket/checkpoint\n  hyperparameters:\n    goal: MINIMIZE\n    maxTrials: 4\n    params:\n    - {parameterName: lr, type: DOUBLE, minValue: 0.001, maxValue: 0.1, scaleType: UNIT_LOG_SCALE}\n    - {parameterName: opt, type: CATEGORICAL, categoricalValues: [adam, sgd]}\n",
+        );
+        let file: DocumentMut = text_of(&job, Cloud::Local).parse().unwrap();
+        let tune = &file["tune"];
+        assert_eq!(tune["goal"].as_str(), Some("minimize"));
+        assert_eq!(tune["trials"].as_integer(), Some(4));
+        assert_eq!(tune["params"]["lr"]["scale"].as_str(), Some("log"));
+        assert_eq!(tune["params"]["opt"]["values"][1].as_str(), Some("sgd"));
+        assert!(tune.get("budget").is_none());
+        let script = run_module(&job, JobDirAs::Url);
+        assert!(script.contains("$LAMP_JOB_DIR_URL/$CLOUD_ML_TRIAL_ID"), "{script}");
     }
 
     #[test]

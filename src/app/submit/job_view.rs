@@ -1,13 +1,17 @@
-//! Jobs as the training service named and described them.
+//! Jobs as the training service named and described them. A tuning is one job there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::search_view::{SearchOutput, find_tuning, search_input, state_of};
+use super::training_state::TrainingState;
 use crate::app::find_job::READS_IN_FLIGHT;
+use crate::app::tune::memory::TuneMemory;
+use crate::app::tune::view::TuneView;
 use crate::app::view::job_summary::Summary;
 use crate::app::{ExitCode, Fault, find_job, record_errors};
 use crate::job::{ClusterJob, JOB_DIR_URL, JobId, JobState, Spec};
@@ -20,11 +24,18 @@ use crate::wire::Store;
 pub struct JobView {
     /// The name of a submitted job is unique. Other jobs have their id.
     pub job_id: String,
-    pub job: JobId,
+    pub here: ViewedThing,
     pub state: TrainingState,
     pub created: Timestamp,
     /// Read only for a single job.
     pub details: Option<JobDetails>,
+}
+
+/// The job or tuning that a view is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ViewedThing {
+    Job(JobId),
+    Tuning(String),
 }
 
 /// The details that a description has beside the state.
@@ -40,56 +51,27 @@ pub struct JobDetails {
     pub job_dir: Option<String>,
     pub run_max: Option<Span>,
     pub region: Option<String>,
-}
-
-/// The words of the training service for the state of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrainingState {
-    Queued,
-    Preparing,
-    Running,
-    Succeeded,
-    Failed,
-    Cancelling,
-    Cancelled,
-}
-
-impl TrainingState {
-    pub fn word(self) -> &'static str {
-        match self {
-            TrainingState::Queued => "QUEUED",
-            TrainingState::Preparing => "PREPARING",
-            TrainingState::Running => "RUNNING",
-            TrainingState::Succeeded => "SUCCEEDED",
-            TrainingState::Failed => "FAILED",
-            TrainingState::Cancelling => "CANCELLING",
-            TrainingState::Cancelled => "CANCELLED",
-        }
-    }
-
-    /// `is_end_asked`: a user has asked for the end, and the job still runs.
-    pub fn of(state: JobState, is_end_asked: bool) -> TrainingState {
-        match state {
-            JobState::Succeeded => TrainingState::Succeeded,
-            JobState::Failed => TrainingState::Failed,
-            JobState::Stopped | JobState::Cancelled => TrainingState::Cancelled,
-            _ if is_end_asked => TrainingState::Cancelling,
-            JobState::Submitted | JobState::Interrupted => TrainingState::Queued,
-            JobState::Provisioning | JobState::Preparing => TrainingState::Preparing,
-            JobState::Running | JobState::Draining | JobState::Held | JobState::Terminating => {
-                TrainingState::Running
-            }
-        }
-    }
+    /// The trials of a tuning.
+    pub search: Option<SearchOutput>,
 }
 
 impl JobView {
     fn of(job: &JobId, summary: &Summary) -> JobView {
         JobView {
             job_id: summary.name.clone(),
-            job: job.clone(),
+            here: ViewedThing::Job(job.clone()),
             state: TrainingState::of(summary.state, summary.end_asked.is_some()),
             created: summary.started,
+            details: None,
+        }
+    }
+
+    fn of_tuning(memory: &TuneMemory, view: &TuneView) -> JobView {
+        JobView {
+            job_id: memory.tuning.spec.name.clone(),
+            here: ViewedThing::Tuning(memory.tuning.name.clone()),
+            state: state_of(view),
+            created: memory.tuning.created,
             details: None,
         }
     }
@@ -109,9 +91,12 @@ impl JobView {
             put("errorMessage", details.error.as_ref().map(|text| json!(text)));
             put("labels", (!details.labels.is_empty()).then(|| json!(details.labels)));
             put("trainingInput", Some(details.training_input()));
-            put("trainingOutput", Some(json!({ "usd": details.usd })));
+            put("trainingOutput", Some(details.training_output()));
         }
-        put("lampJob", Some(json!(self.job)));
+        match &self.here {
+            ViewedThing::Job(job) => put("lampJob", Some(json!(job))),
+            ViewedThing::Tuning(name) => put("lampTuning", Some(json!(name))),
+        };
         Value::Object(document)
     }
 }
@@ -129,15 +114,36 @@ impl JobDetails {
         put("region", self.region.as_ref().map(|region| json!(region)));
         let secs = self.run_max.map(|most| format!("{}s", most.duration().as_secs()));
         put("scheduling", secs.map(|secs| json!({ "maxRunningTime": secs })));
+        put("hyperparameters", self.search.as_ref().map(|search| search.input.clone()));
         Value::Object(input)
     }
 
+    fn training_output(&self) -> Value {
+        let mut output = self.search.as_ref().map_or_else(|| json!({}), SearchOutput::document);
+        output["usd"] = json!(self.usd);
+        output
+    }
+
+    fn of_tuning(memory: &TuneMemory, view: &TuneView) -> JobDetails {
+        let spec = &memory.tuning.spec;
+        let ends = memory.trials.values().map(|known| known.end.as_ref().map(|end| end.ended));
+        let is_over = view.is_over();
+        let error = memory.end.as_ref().map(|end| end.reason.clone());
+        JobDetails {
+            started: memory.trials.values().map(|known| known.trial.decided).min(),
+            ended: ends.flatten().max().filter(|_| is_over),
+            error: error.filter(|_| state_of(view) == TrainingState::Failed),
+            usd: view.usd,
+            labels: spec.tags.clone(),
+            program: program_of(spec),
+            job_dir: spec.env.get(JOB_DIR_URL).cloned(),
+            run_max: spec.limits.max_runtime,
+            region: spec.machine.regions.first().cloned(),
+            search: Some(SearchOutput::of(memory, view, search_input(&memory.tuning.tune))),
+        }
+    }
+
     fn of(summary: &Summary, spec: &Spec) -> JobDetails {
-        let program = spec
-            .env
-            .get("TF_CONFIG")
-            .and_then(|text| serde_json::from_str::<Value>(text).ok())
-            .and_then(|config| serde_json::from_value(config.get("job")?.clone()).ok());
         let is_at_work = !matches!(
             summary.state,
             JobState::Submitted | JobState::Provisioning | JobState::Preparing
@@ -149,19 +155,30 @@ impl JobDetails {
             error: summary.reason.clone().filter(|_| is_failed),
             usd: summary.usd,
             labels: spec.tags.clone(),
-            program,
+            program: program_of(spec),
             job_dir: spec.env.get(JOB_DIR_URL).cloned(),
             run_max: spec.limits.max_runtime,
             region: spec.machine.regions.first().cloned(),
+            search: None,
         }
     }
 }
 
-/// One job with its details.
+fn program_of(spec: &Spec) -> Option<ClusterJob> {
+    let config: Value = serde_json::from_str(spec.env.get("TF_CONFIG")?).ok()?;
+    serde_json::from_value(config.get("job")?.clone()).ok()
+}
+
+/// One job or tuning with its details.
 ///
 /// # Errors
 /// Fails when there is none, or the job root is unreachable.
 pub async fn read(store: &Store, name: &str, now: Timestamp) -> Result<JobView, Fault> {
+    if let Some(memory) = find_tuning(store, name).await? {
+        let view = TuneView::read(&memory, now).await?;
+        let details = Some(JobDetails::of_tuning(&memory, &view));
+        return Ok(JobView { details, ..JobView::of_tuning(&memory, &view) });
+    }
     let dir = find_job::find(store, Some(name)).await?;
     let fault = |error| record_errors::record_fault(&error);
     let summary = Summary::read(&dir, now).await.map_err(fault)?;
@@ -176,7 +193,26 @@ pub async fn read(store: &Store, name: &str, now: Timestamp) -> Result<JobView, 
     Ok(JobView { details, ..JobView::of(dir.job(), &summary) })
 }
 
-/// All jobs of the job root, the newest first. Jobs of the same name have their ids.
+/// The tunings of the job root, and the jobs of their trials.
+async fn list_tunings(
+    store: &Store,
+    now: Timestamp,
+) -> Result<(Vec<JobView>, BTreeSet<JobId>), Fault> {
+    let dirs = jobdir::tunings(store).await;
+    let dirs = dirs.map_err(|error| record_errors::record_fault(&error.into()))?;
+    let (mut views, mut trials) = (Vec::new(), BTreeSet::new());
+    for dir in dirs {
+        // As with jobs, one unreadable tuning must not hide the others.
+        let Ok(memory) = TuneMemory::open(store, dir.name()).await else { continue };
+        let Ok(view) = TuneView::read(&memory, now).await else { continue };
+        trials.extend(memory.trials.values().map(|known| known.trial.job.job.clone()));
+        views.push(JobView::of_tuning(&memory, &view));
+    }
+    Ok((views, trials))
+}
+
+/// All jobs of the job root, the newest first. Jobs of the same name have their ids. The trials of
+/// a tuning are no jobs of their own here.
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
@@ -184,6 +220,8 @@ pub async fn list(store: &Store, now: Timestamp) -> Result<Vec<JobView>, Fault> 
     let jobs = jobdir::jobs(store.as_ref())
         .await
         .map_err(|error| record_errors::record_fault(&error.into()))?;
+    let (tunings, trials) = list_tunings(store, now).await?;
+    let jobs = jobs.into_iter().filter(|job| !trials.contains(job));
     let read = stream::iter(jobs).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job);
         // One unreadable job must not hide the others; `lamp status` says what is wrong with it.
@@ -192,38 +230,16 @@ pub async fn list(store: &Store, now: Timestamp) -> Result<Vec<JobView>, Fault> 
     });
     let mut views: Vec<JobView> =
         read.buffer_unordered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await;
-    views.sort_by(|one, other| (other.created, &other.job).cmp(&(one.created, &one.job)));
+    views.extend(tunings);
+    views.sort_by(|one, other| (other.created, &other.here).cmp(&(one.created, &one.here)));
     let mut named: BTreeMap<String, usize> = BTreeMap::new();
     for view in &views {
         *named.entry(view.job_id.clone()).or_default() += 1;
     }
     for view in &mut views {
-        if named[&view.job_id] > 1 {
-            view.job_id = view.job.to_string();
+        if let (ViewedThing::Job(job), 2..) = (&view.here, named[&view.job_id]) {
+            view.job_id = job.to_string();
         }
     }
     Ok(views)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn states_are_words_of_the_training_service() {
-        let cases = [
-            (JobState::Submitted, false, "QUEUED"),
-            (JobState::Provisioning, false, "PREPARING"),
-            (JobState::Running, false, "RUNNING"),
-            (JobState::Running, true, "CANCELLING"),
-            (JobState::Draining, false, "RUNNING"),
-            (JobState::Interrupted, false, "QUEUED"),
-            (JobState::Succeeded, true, "SUCCEEDED"),
-            (JobState::Stopped, false, "CANCELLED"),
-            (JobState::Failed, false, "FAILED"),
-        ];
-        for (state, asked, word) in cases {
-            assert_eq!(TrainingState::of(state, asked).word(), word, "{state:?}");
-        }
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! config.yaml + flags ─ config_yaml ─> training_job ─┬─ job_text ─> job file ─> a job like others
+//!                        hyperparameters ─> [tune] ──┤                        or a tuning
 //!                         setup.py ─ package_build ──┘
 //! ```
 //!
@@ -9,10 +10,13 @@
 
 pub mod config_yaml;
 pub mod gcloud_region;
+pub mod hyperparameters;
 pub mod job_text;
 pub mod job_view;
 pub mod local_train;
 pub mod package_build;
 pub mod scale_tier;
+pub mod search_view;
 pub mod training_job;
+pub mod training_state;
 pub mod user_python;

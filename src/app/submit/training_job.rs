@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use super::config_yaml::{ReplicaConfig, TrainingFile, TrainingInput};
 use super::gcloud_region::{aws_region, known_regions};
+use super::hyperparameters::tune_spec;
 use super::scale_tier::{self, MachineNeed, ScaleTier, TierError, accelerator, machine_type};
 use crate::app::text::without_meaning;
-use crate::job::{Finding, PrimaryRole};
+use crate::job::{Finding, PrimaryRole, TuneSpec};
 
 /// A job that can be submitted.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +30,8 @@ pub struct TrainingJob {
     pub wait_secs_max: Option<u64>,
     /// Settings without a meaning here, or with another one. Each is said once.
     pub notes: Vec<String>,
-    /// The number of trials of a search, if it asks for one.
-    pub trials: Option<u32>,
+    /// The search over parameters, if it asks for one.
+    pub search: Option<TuneSpec>,
     pub package_uris: Vec<String>,
 }
 
@@ -89,7 +90,7 @@ pub fn training_job(name: &str, file: &TrainingFile) -> Result<TrainingJob, Vec<
     let (run_secs_max, wait_secs_max) = scheduling(input, &mut found, &mut notes);
     say_runtime(input, &mut notes);
     say_without_meaning(input, &mut notes);
-    let search = input.hyperparameters.as_ref();
+    let search = search(input, &roles, &mut found);
     if !found.is_empty() {
         return Err(found);
     }
@@ -108,9 +109,21 @@ pub fn training_job(name: &str, file: &TrainingFile) -> Result<TrainingJob, Vec<
         run_secs_max,
         wait_secs_max,
         notes,
-        trials: search.map(|search| search.max_trials.unwrap_or(1)),
+        search,
         package_uris: input.package_uris.clone().unwrap_or_default(),
     })
+}
+
+fn search(input: &TrainingInput, roles: &[JobRole], found: &mut Vec<Finding>) -> Option<TuneSpec> {
+    let (tune, mistakes) = tune_spec(input.hyperparameters.as_ref()?);
+    found.extend(mistakes);
+    if roles.iter().map(|role| role.count).sum::<u32>() > 1 {
+        let path = "trainingInput.hyperparameters";
+        let what = "needs one machine a trial, and the job has several";
+        let hint = "set `workerCount: 0` and `parameterServerCount: 0`, or take it out";
+        found.push(Finding::error(path, what).hint(hint));
+    }
+    Some(tune)
 }
 
 /// One role as the file names it.
@@ -408,6 +421,14 @@ mod tests {
         assert!(said[0].contains("TPU") && said[1].contains("--module-name"), "{said:?}");
         let said = with("  masterType: standard\n").unwrap_err();
         assert!(said[0].contains("CUSTOM"), "{said:?}");
+    }
+
+    #[test]
+    fn search_on_several_machines_is_refused() {
+        let search = "  hyperparameters:\n    params:\n    - {parameterName: a, type: INTEGER, minValue: 1, maxValue: 3}\n";
+        assert_eq!(with(search).unwrap().search.map(|tune| tune.params.len()), Some(1));
+        let said = with(&format!("  scaleTier: STANDARD_1\n{search}")).unwrap_err();
+        assert!(said.len() == 1 && said[0].contains("one machine a trial"), "{said:?}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::app::{ExitCode, Fault};
 use crate::job::{JobId, RECORD_FORMAT, ResolvedSpec, TuneSpec, Tuning};
 use crate::jobdir::TuningDir;
 use crate::market::Cloud;
+use crate::wire::Store;
 
 /// The name of the tuning of a job.
 pub fn tuning_name(job: &str) -> String {
@@ -40,7 +41,17 @@ fn seed(name: &str) -> u64 {
     hash.iter().take(6).fold(0, |seed, byte| seed << 8 | u64::from(*byte))
 }
 
-/// Writes the tuning, code first. One that is there with the same settings goes on.
+/// How a tuning that is there already is treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TuningAgain {
+    /// With the same settings, it goes on.
+    #[default]
+    GoesOn,
+    /// Its name is taken.
+    Refused,
+}
+
+/// Writes the tuning, code first.
 ///
 /// # Errors
 /// Fails when another tuning has this name, or the job root refuses.
@@ -48,20 +59,44 @@ pub async fn begin(
     dir: &TuningDir,
     tuning: &Tuning,
     archive: Option<&Path>,
+    again: TuningAgain,
 ) -> Result<Tuning, Fault> {
     if let (Some(code), Some(path)) = (&tuning.code, archive) {
         dir.put_code(&code.sha256, path).await.map_err(|error| record_fault(&error))?;
     }
     let there = dir.create(tuning).await.map_err(|error| record_fault(&error))?;
+    let name = &tuning.name;
+    // After a lost reply, our own record is there.
+    if again == TuningAgain::Refused && there != *tuning {
+        return Err(name_is_taken(&tuning.spec.name));
+    }
     if is_same(&there, tuning) {
         return Ok(there);
     }
-    let name = &tuning.name;
     Err(Fault::new(ExitCode::REFUSED, format!("a tuning `{name}` with other settings is there"))
         .meaning("nothing was started or billed")
         .hint(format!(
             "`lamp tune drive {name}` goes on with it as it was; `--name OTHER` begins another"
         )))
+}
+
+/// # Errors
+/// Fails when a tuning has this name, or the job root does not answer.
+pub async fn refuse_taken(store: &Store, job: &str) -> Result<(), Fault> {
+    let dir = TuningDir::new(store.clone(), &tuning_name(job));
+    match dir.record().await.map_err(|error| record_fault(&error))? {
+        Some(_) => Err(name_is_taken(job)),
+        None => Ok(()),
+    }
+}
+
+fn name_is_taken(job: &str) -> Fault {
+    Fault::new(
+        ExitCode::REFUSED,
+        format!("a job `{job}` exists: the tuning `{}`", tuning_name(job)),
+    )
+    .meaning("nothing was started or billed")
+    .hint(format!("take another name, as `{job}_$(date +%Y%m%d_%H%M%S)`"))
 }
 
 /// The same search over the same work.

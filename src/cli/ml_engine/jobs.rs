@@ -5,11 +5,14 @@ use serde_json::{Value, json};
 
 use super::document;
 use super::gcloud_flags::GcloudFlags;
+use super::stream_logs;
 use super::submit::{self, SubmitKind};
 use crate::app::submit::job_view::{self, JobView};
+use crate::app::submit::search_view::find_tuning;
 use crate::app::text::local_time;
-use crate::cli::control::{logs, stop};
+use crate::cli::control::stop;
 use crate::cli::shell::job_root;
+use crate::cli::tune::tune;
 use crate::cli::{Context, ExitCode, Fault, render_table};
 use crate::job::Wish;
 
@@ -31,7 +34,7 @@ pub enum JobsCommand {
     /// End a job at once, without a checkpoint
     Cancel(OneJob),
     /// Print the log of a job until it has ended
-    StreamLogs(StreamArgs),
+    StreamLogs(stream_logs::Args),
 }
 
 #[derive(Clone, Debug, ClapArgs)]
@@ -56,21 +59,6 @@ pub struct OneJob {
     pub job: String,
 }
 
-#[derive(Clone, Debug, ClapArgs)]
-pub struct StreamArgs {
-    /// A job: its name or its id
-    pub job: String,
-    /// Accepted without effect: a job has one log
-    #[arg(long, value_name = "TASK")]
-    pub task_name: Option<String>,
-    /// Accepted without effect: a new line is printed at once
-    #[arg(long, value_name = "SECONDS")]
-    pub polling_interval: Option<u32>,
-    /// Accepted without effect: lines stay as they are
-    #[arg(long)]
-    pub allow_multiline_logs: bool,
-}
-
 /// # Errors
 /// As the command.
 pub async fn run(args: &Args, gcloud: &GcloudFlags, context: &Context) -> Result<ExitCode, Fault> {
@@ -78,38 +66,23 @@ pub async fn run(args: &Args, gcloud: &GcloudFlags, context: &Context) -> Result
         JobsCommand::Submit(what) => submit::run_kind(what, gcloud, context).await,
         JobsCommand::List(list) => list_jobs(list, gcloud, context).await,
         JobsCommand::Describe(describe) => describe_job(describe, gcloud, context).await,
-        JobsCommand::Cancel(one) => {
-            let args = stop::Args {
-                jobs: vec![one.job.clone()],
-                all: false,
-                wait: false,
-                yes: context.printer.is_quiet(),
-            };
-            stop::run(&args, Wish::Cancel, context).await
-        }
-        JobsCommand::StreamLogs(stream) => {
-            say_unused(stream, context);
-            let args = logs::Args {
-                job: Some(stream.job.clone()),
-                follow: true,
-                tail: None,
-                attempt: None,
-                rank: None,
-            };
-            logs::run(&args, context).await
-        }
+        JobsCommand::Cancel(one) => cancel(one, context).await,
+        JobsCommand::StreamLogs(stream) => stream_logs::run(stream, context).await,
     }
 }
 
-fn say_unused(stream: &StreamArgs, context: &Context) {
-    let given = [
-        ("--task-name", stream.task_name.is_some()),
-        ("--polling-interval", stream.polling_interval.is_some()),
-        ("--allow-multiline-logs", stream.allow_multiline_logs),
-    ];
-    for (name, _) in given.iter().filter(|(_, is_given)| *is_given) {
-        context.printer.note(format!("{name} has no meaning here"));
+async fn cancel(one: &OneJob, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    if let Some(memory) = find_tuning(&store, &one.job).await? {
+        return tune::stop(&memory.tuning.name, context).await;
     }
+    let args = stop::Args {
+        jobs: vec![one.job.clone()],
+        all: false,
+        wait: false,
+        yes: context.printer.is_quiet(),
+    };
+    stop::run(&args, Wish::Cancel, context).await
 }
 
 async fn list_jobs(

@@ -6,5 +6,6 @@ pub(crate) mod jobs;
 pub(crate) mod local;
 pub(crate) mod local_train;
 pub(crate) mod ml_engine;
+pub(crate) mod stream_logs;
 pub(crate) mod submit;
 pub(crate) mod training_flags;

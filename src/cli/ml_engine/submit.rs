@@ -19,11 +19,13 @@ use crate::app::submit::job_view;
 use crate::app::submit::package_build::{self, BuildFolder, PackageSource};
 use crate::app::submit::training_job::{self, TrainingJob};
 use crate::app::submit::user_python::UserPython;
+use crate::app::tune::begin::{self, TuningAgain};
 use crate::cli::output::printer::shell_word;
-use crate::cli::run::run::{self, DetachText};
+use crate::cli::run::run::{self, DetachText, NameUse};
 use crate::cli::shell::ctrl_c::{gone_before, unless_left_early};
 use crate::cli::shell::flags::{EndFlags, JobFlags, MachineFlags};
 use crate::cli::shell::job_root;
+use crate::cli::tune::tune;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::config::CloudWord;
 use crate::job::name_problem;
@@ -81,7 +83,16 @@ async fn submit(
     refuse_taken_name(context, &job.name).await?;
     let folder = BuildFolder::new(&wire::random_token())?;
     let prepared = prepare(args, &job, cloud, &folder, context)?;
-    let code = run::run(&prepared, context).await?;
+    let code = match &job.search {
+        Some(_) if !args.launch.dry_run => tune::run(&as_tuning(prepared), context).await?,
+        Some(search) => {
+            let (trials, parallel) = (search.trials, search.parallel);
+            let words = format!("the plan of one trial; {trials} trials, {parallel} at a time");
+            context.printer.note(words);
+            run::run(&prepared, context).await?
+        }
+        None => run::run(&prepared, context).await?,
+    };
     if args.launch.dry_run {
         return Ok(code);
     }
@@ -144,23 +155,7 @@ fn checked(args: &TrainingArgs, file: &TrainingFile) -> Result<TrainingJob, Faul
              in setup.py names a TensorFlow",
         ));
     }
-    refuse_search(&job, args)?;
     Ok(job)
-}
-
-fn refuse_search(job: &TrainingJob, args: &TrainingArgs) -> Result<(), Fault> {
-    let Some(trials) = job.trials else { return Ok(()) };
-    let file =
-        args.config.as_ref().map_or("the file".to_owned(), |path| path.display().to_string());
-    Err(Fault::new(
-        ExitCode::REFUSED,
-        format!("`hyperparameters` asks for a search of {trials} trials"),
-    )
-    .meaning("this command trains once; nothing was started or billed")
-    .hint(format!(
-        "take `hyperparameters` out of {file} to train once; `lamp tune JOB.toml` searches, with \
-         a `[tune]` table in a job file"
-    )))
 }
 
 /// As `lamp run` chooses: the flag, the configuration, this workstation.
@@ -197,6 +192,7 @@ fn say_what_it_had(context: &Context, job: &TrainingJob, cloud: Cloud) {
 /// A second job of a name would be another job, so a script that runs twice must not make it.
 async fn refuse_taken_name(context: &Context, name: &str) -> Result<(), Fault> {
     let store = job_root::open(context).await?;
+    begin::refuse_taken(&store, name).await?;
     let others = find_job::all_named(&store, name).await?;
     let Some(other) = others.first() else { return Ok(()) };
     Err(Fault::new(ExitCode::REFUSED, format!("a job `{name}` exists: `{other}`"))
@@ -253,7 +249,19 @@ fn run_args(args: &TrainingArgs, job: &TrainingJob, file: &Path) -> run::Args {
             .filter(is_path)
             .filter(|_| launch.job_dir_as == JobDirAs::Folder)
             .map(Into::into),
+        names: NameUse::Once,
         detach_text: DetachText::Nothing,
+    }
+}
+
+/// The same job, tried with other values each time.
+fn as_tuning(run: run::Args) -> tune::Args {
+    tune::Args {
+        act: None,
+        job: run.job,
+        detach: run.detach,
+        again: TuningAgain::Refused,
+        detach_text: run.detach_text,
     }
 }
 

@@ -157,6 +157,7 @@ impl Shipped {
             most_job_usd: most_job.usd,
             most_job_by: most_job.by,
             most_job_machines: most_job.machines,
+            hours: None,
             kill_at: plan.kill_at,
             bid: None,
             bid_exceeded: None,

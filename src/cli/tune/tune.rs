@@ -7,13 +7,14 @@ use serde_json::json;
 
 use super::optuna::engine;
 use super::{drive, show};
-use crate::app::tune::begin::{begin, tuning_name, tuning_of};
+use crate::app::tune::begin::{TuningAgain, begin, tuning_name, tuning_of};
 use crate::app::tune::engine_question::engine_fault;
 use crate::app::tune::memory::TuneMemory;
-use crate::app::{record_errors, stop};
+use crate::app::{record_errors, stop as app_stop};
 use crate::cli::plan::preflight;
 use crate::cli::plan::submission::Submission;
 use crate::cli::run::packed_job;
+use crate::cli::run::run::DetachText;
 use crate::cli::shell::job_root;
 use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
@@ -35,6 +36,14 @@ pub struct Args {
     /// Begin it and return at once
     #[arg(short, long)]
     pub detach: bool,
+
+    /// How a tuning of this name is treated.
+    #[arg(skip)]
+    pub again: TuningAgain,
+
+    /// The text of a tuning that goes on without this process.
+    #[arg(skip)]
+    pub detach_text: DetachText,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -45,6 +54,8 @@ pub enum TuneCommand {
     List,
     /// Print the best values and the command line with them
     Best(NameArgs),
+    /// Write the trials as a journal of Optuna, for optuna-dashboard
+    Export(show::ExportArgs),
     /// Start no more trials, and stop the running ones
     Stop(NameArgs),
     /// Go on with a tuning that no process drives
@@ -54,8 +65,6 @@ pub enum TuneCommand {
 }
 
 #[derive(Clone, Debug, ClapArgs)]
-    /// Write the trials as a journal of Optuna, for optuna-dashboard
-    Export(show::ExportArgs),
 pub struct NameArgs {
     /// The name of the tuning
     pub name: String,
@@ -89,10 +98,17 @@ async fn begin_or_go_on(args: &Args, context: &Context) -> Result<ExitCode, Faul
         checked.map_err(|error| engine_fault(&error).meaning("nothing was started or billed"))?;
     }
     let store = job_root::open(context).await?;
-    let name = make(context, &submission, &tune, &store).await?;
+    if let Some(earlier) = &tune.resume {
+        // Before anything is written: its trials are read again by each driver.
+        TuneMemory::open(&store, earlier).await?;
+    }
+    let name = make(context, &submission, &tune, args.again).await?;
     let memory = TuneMemory::open(&store, &name).await?;
     if args.detach {
         drive::hand_over(context, &memory)?;
+        if args.detach_text == DetachText::Nothing {
+            return Ok(ExitCode::SUCCESS);
+        }
         if context.is_machine_output() {
             context.printer.json(&json!({ "tuning": name }));
         } else {
@@ -114,16 +130,17 @@ async fn make(
     context: &Context,
     submission: &Submission,
     tune: &TuneSpec,
-    store: &crate::wire::Store,
+    again: TuningAgain,
 ) -> Result<String, Fault> {
+    let store = job_root::open(context).await?;
     let packed = packed_job::pack(context, submission, submission.spec(context))?;
     let here = job_root::workstation(context)?.here().map_err(|error| {
         Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error)
     })?;
     let tuning = tuning_of(&packed.spec, tune, here.as_str());
-    let dir = TuningDir::new(store.clone(), &tuning_name(&packed.spec.spec.name));
+    let dir = TuningDir::new(store, &tuning_name(&packed.spec.spec.name));
     let archive: &Path = &packed.archive().path;
-    Ok(begin(&dir, &tuning, Some(archive)).await?.name)
+    Ok(begin(&dir, &tuning, Some(archive), again).await?.name)
 }
 
 async fn set_up(context: &Context) -> Result<ExitCode, Fault> {
@@ -140,7 +157,10 @@ async fn set_up(context: &Context) -> Result<ExitCode, Fault> {
 }
 
 /// Records that no more trials start, then asks the running ones to stop.
-async fn end(name: &str, context: &Context) -> Result<ExitCode, Fault> {
+///
+/// # Errors
+/// Fails when the tuning is missing, or the job root is unreachable.
+pub async fn stop(name: &str, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let workstation = job_root::workstation(context)?;
     let memory = TuneMemory::open(&store, name).await?;
@@ -159,7 +179,7 @@ async fn end(name: &str, context: &Context) -> Result<ExitCode, Fault> {
         let dir = JobDir::new(store.clone(), known.trial.job.job.clone());
         let wished = dir.insist_on(Wish::Stop, &workstation.name, &*context.clock).await;
         wished.map_err(|error| record_errors::wish_fault(&error, dir.job()))?;
-        stop::see_it_through(&terminal.session(&store)?, &dir, Wish::Stop);
+        app_stop::see_it_through(&terminal.session(&store)?, &dir, Wish::Stop);
         asked.push(dir.job().clone());
     }
     if context.is_machine_output() {

@@ -11,8 +11,8 @@ const TRIALS_MAX: u32 = 10_000;
 /// The most that run at once: each is a job with its own machine.
 const PARALLEL_MAX: u32 = 1000;
 
-/// The findings of a tuning and the job of its trials.
-pub fn check(tune: &TuneSpec, spec: &Spec) -> Vec<Finding> {
+/// The findings of a tuning without its job.
+pub fn check_search(tune: &TuneSpec) -> Vec<Finding> {
     let mut found = Vec::new();
     check_numbers(tune, &mut found);
     if tune.params.is_empty() {
@@ -27,6 +27,16 @@ pub fn check(tune: &TuneSpec, spec: &Spec) -> Vec<Finding> {
         let finding =
             Finding::error("tune.algorithm", "is `grid`, and a parameter is a range of floats");
         found.push(finding.hint("make it `discrete` with `values`, or choose `tpe` or `random`"));
+    }
+    found
+}
+
+/// The findings of a tuning and the job of its trials.
+pub fn check(tune: &TuneSpec, spec: &Spec) -> Vec<Finding> {
+    let mut found = check_search(tune);
+    if spec.gang.is_some() {
+        let finding = Finding::error("tune", "does not go with [gang]: a trial has one machine");
+        found.push(finding.hint("take out [gang], or run the job by `lamp run`"));
     }
     if let Command::Shell(line) = &spec.command
         && !has_places(&spec.command, tune.params.keys())
