@@ -82,6 +82,7 @@ pub async fn serve(
         .route("/costs.focus.csv", get(costs_page::focus))
         .route("/tunings", get(tune_page::list))
         .route("/tuning/{name}", get(tune_page::page))
+        .route("/tuning/{name}/live", get(tune_page::events))
         .route("/enter", get(sign_in::form).post(sign_in::enter))
         .route("/assets/{name}", get(assets::asset))
         .merge(api::router())

@@ -14,9 +14,10 @@ use crate::app::overview::machine_watch::CloudAsking;
 use crate::app::overview::overview::{Overview, OverviewReader, look_interval};
 use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::prices::price_memory::PriceMemory;
+use crate::app::tune::importance::ImportanceReader;
 use crate::app::{ExitCode, Fault};
 use crate::market::Span;
-use crate::wire::{Clock, Store, Workstation, random_token, store_of_server};
+use crate::wire::{Clock, Store, TuneEngine, Workstation, random_token, store_of_server};
 
 pub struct Site {
     pub store: Store,
@@ -37,6 +38,7 @@ pub struct Site {
     pub looks: JobLooks,
     pub costs: CostReader,
     pub prices: PriceMemory,
+    pub importance: ImportanceReader,
 }
 
 /// The newest overview, its age, and why there is no newer one.
@@ -101,7 +103,15 @@ impl Site {
             looks: JobLooks::default(),
             costs: CostReader::default(),
             prices: PriceMemory::default(),
+            importance: ImportanceReader::new(TuneEngine::new(None)),
         })
+    }
+
+    /// The pages of tunings ask this process.
+    #[must_use]
+    pub fn asking(mut self, engine: TuneEngine) -> Site {
+        self.importance = ImportanceReader::new(engine);
+        self
     }
 
     /// A browser sends the cookies of one port to all ports, so the port is in the name.

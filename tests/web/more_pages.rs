@@ -109,7 +109,7 @@ fn tuning_shows_its_trials_and_drawings() {
         "name = 'walks'\ncommand = ['sh', 'job.sh']\n[tune]\n[tune.params.x]\ntype = 'int'\n\
          min = 2\nmax = 4\n",
     );
-    let ended = place.0.lamp(&["tune", "job.toml"]);
+    let ended = place.0.lamp(&["tune", "job.toml", "--usd-per-hour", "90"]);
     assert_eq!(ended.code, 0, "{}", ended.err);
     let page = Served::of(&place);
     let list = page.get("/tunings").text;
@@ -121,8 +121,11 @@ fn tuning_shows_its_trials_and_drawings() {
         "values of 3 complete trials",
         "the best so far",
         "/job/walks-1-",
+        "Cost of each trial",
+        "lamp tune status walks --importance",
     ] {
         assert!(text.contains(word), "{word} in {text}");
     }
+    assert!(!text.contains("/tuning/walks/live"), "it has ended: {text}");
     assert!(page.get("/tuning/nothing").text.contains("no tuning `nothing`"));
 }

@@ -9,6 +9,7 @@
 
 pub mod begin;
 pub mod engine_question;
+pub mod importance;
 pub mod memory;
 pub mod step;
 pub mod view;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use crate::cli::{Context, ExitCode, Fault};
 use crate::web::{Listen, Site, serve};
-use crate::wire::{Store, Workstation};
+use crate::wire::{Store, TuneEngine, Workstation};
 
 /// A service cannot ask a person, so the daemon refuses an address that other machines can reach.
 ///
@@ -47,7 +47,8 @@ async fn page(
 ) -> std::io::Result<()> {
     let listen = Listen::bind(address).await?;
     let site = Site::new(store, workstation.clone(), context.clock.clone(), context.is_misread)?;
-    let site = site.reached_at(listen.hosts(&[]), listen.address.port());
+    let engine = TuneEngine::new(context.environment.cache_dir().as_deref());
+    let site = site.asking(engine).reached_at(listen.hosts(&[]), listen.address.port());
     context.printer.note(format!(
         "the page of {} is at {}; this link works once",
         workstation.job_root,

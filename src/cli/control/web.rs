@@ -11,6 +11,7 @@ use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::web::{Listen, Site, serve};
+use crate::wire::TuneEngine;
 
 /// Show all jobs in a browser: state, cost, next end
 ///
@@ -61,7 +62,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
                 .hint("set XDG_STATE_HOME to a folder that can be written")
         },
     )?;
-    let site = site.reached_at(listen.hosts(&args.host), listen.address.port());
+    let engine = TuneEngine::new(context.environment.cache_dir().as_deref());
+    let site = site.asking(engine).reached_at(listen.hosts(&args.host), listen.address.port());
     // Listen before the link is printed: the reader may end it at once.
     let mut left = ctrl_c::LeaveSignals::listen();
     if context.is_machine_output() {

@@ -14,7 +14,9 @@ use crate::app::tune::step::in_words;
 use crate::app::tune::view::{TrialRow, TuneView};
 use crate::job::{ParamValue, TuneGoal};
 use crate::jobdir;
-use crate::web::layout::{Page, fact, fault_page};
+use crate::market::Usd;
+use crate::web::layout::{Page, fact, fault_box, fault_page};
+use crate::web::live;
 use crate::web::site::Site;
 
 const WIDTH: f64 = 640.0;
@@ -34,10 +36,36 @@ pub async fn list(State(site): State<Arc<Site>>) -> Response {
 }
 
 pub async fn page(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Response {
-    match read(&site, &name).await {
-        Ok(view) => Page::new(&view.tuning).show(tuning(&view), html! {}).into_response(),
+    match changing(&site, &name).await {
+        Ok((view, shown)) => {
+            let mut page = Page::new(&view.tuning);
+            // The records of an ended tuning stay as they are.
+            if !view.is_over() {
+                page = page.live(format!("/tuning/{}/live", view.tuning));
+            }
+            page.show(html! {}, shown).into_response()
+        }
         Err(fault) => fault_page(&fault),
     }
+}
+
+pub async fn events(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Response {
+    live::stream(site, move |site| {
+        let name = name.clone();
+        async move {
+            let shown = changing(&site, &name).await;
+            shown.map_or_else(|fault| fault_box(&fault), |(_, shown)| shown).into_string()
+        }
+    })
+    .into_response()
+}
+
+async fn changing(site: &Site, name: &str) -> Result<(TuneView, Markup), Fault> {
+    let memory = TuneMemory::open(&site.store, name).await?;
+    let view = TuneView::read(&memory, site.clock.now()).await?;
+    let importance = site.importance.of(&memory, view.counts.complete).await;
+    let shown = tuning(&view, &importance);
+    Ok((view, shown))
 }
 
 async fn read_all(site: &Site) -> Result<Vec<TuneView>, Fault> {
@@ -95,7 +123,7 @@ fn best(view: &TuneView) -> String {
         .map_or_else(|| "none yet".to_owned(), |best| format!("{} {:.6}", view.metric, best.value))
 }
 
-fn tuning(view: &TuneView) -> Markup {
+fn tuning(view: &TuneView, importance: &[(String, f64)]) -> Markup {
     html! {
         section aria-label="State" {
             dl.money {
@@ -113,10 +141,8 @@ fn tuning(view: &TuneView) -> Markup {
             (values(view))
             (curves(view))
             (parallel(view))
-            p.muted {
-                "How much each parameter matters: "
-                code { "lamp tune status " (view.tuning) " --importance" }
-            }
+            (costs(view))
+            (importance_bars(&view.tuning, importance))
         }
         (table(view))
     }
@@ -262,6 +288,57 @@ fn curves(view: &TuneView) -> Markup {
 fn curve(trial: &TrialRow, across: Extent, up: Extent) -> Vec<(f64, f64)> {
     let known = trial.points.iter().filter_map(|point| Some((point.step, point.value?)));
     known.map(|(step, value)| (across.x(step), up.y(value))).collect()
+}
+
+/// Bars, or how to get them.
+fn importance_bars(tuning: &str, parts: &[(String, f64)]) -> Markup {
+    if parts.is_empty() {
+        return html! {
+            p.muted {
+                "How much each parameter matters: "
+                code { "lamp tune status " (tuning) " --importance" }
+            }
+        };
+    }
+    html! {
+        h2 { "Importance of the parameters" }
+        table {
+            thead { tr { th scope="col" { "Parameter" } th scope="col" { "Part" } th scope="col" { "" } } }
+            tbody {
+                @for (name, part) in parts {
+                    tr {
+                        th scope="row" { (name) }
+                        td.number { (format!("{:.0} %", part * 100.0)) }
+                        td { meter min="0" max="1" value=(format!("{part:.3}")) { (format!("{part:.2}")) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A bar for the cost of each trial.
+fn costs(view: &TuneView) -> Markup {
+    if view.usd == Usd::ZERO {
+        return html! {};
+    }
+    let mut rows: Vec<&TrialRow> = view.trials.iter().collect();
+    rows.sort_by_key(|row| row.number);
+    let most = rows.iter().map(|row| row.usd).max().unwrap_or(Usd::ZERO);
+    let up = Extent { low: 0.0, high: most.dollars() };
+    let wide = (WIDTH - 2.0 * EDGE) / rows.len().max(1) as f64;
+    let body = html! {
+        @for (at, row) in rows.iter().enumerate() {
+            @let top = up.y(row.usd.dollars());
+            rect x=(format!("{:.1}", EDGE + at as f64 * wide + wide * 0.1)) y=(format!("{top:.1}"))
+                width=(format!("{:.1}", wide * 0.8)) height=(format!("{:.1}", HEIGHT - EDGE - top))
+                fill="currentColor" fill-opacity="0.6" stroke="none" {
+                title { "trial " (row.number) ": " (row.usd) }
+            }
+        }
+        (word(WIDTH / 2.0, 12.0, &format!("up to {most}")))
+    };
+    drawing("Cost of each trial", &format!("cost of {} trials, at most {most}", rows.len()), body)
 }
 
 /// One vertical axis for each parameter and one for the metric, a line for each complete trial.
